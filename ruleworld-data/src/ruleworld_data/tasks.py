@@ -1,0 +1,212 @@
+"""Names and counts of the benchmark: rule types, sub-tasks, splits and scales (the paper's two count tables)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+RULE_TYPES = (
+    "entity2attr",
+    "attrchange2attr",
+    "action2env",
+    "action2attr",
+    "action2state",
+    "env2state",
+    "state2attr",
+)
+SUBTASKS = (
+    "single_rule",
+    *(f"multi_rule_{width}" for width in range(2, 9)),
+    *(f"multi_hop_{hops}" for hops in range(2, 5)),
+)
+CONFIGS = (*SUBTASKS, "rules")
+QUESTION_SPLITS = ("train", "validation", "test", "mini", "heldout")
+RULE_SPLITS = ("train", "heldout")
+MINI_FOLDS = 5
+MINI_FOLD_SIZE = 10
+"""The paper's protocol: five seeds, ten questions a sub-task each."""
+
+
+def _by_subtask(*counts: int) -> dict[str, int]:
+    return dict(zip(SUBTASKS, counts, strict=True))
+
+
+@dataclass(frozen=True)
+class WorldSizes:
+    """How many terms a world uses and how many rules of each open type it holds.
+
+    Actions and environments fix the counts of the other four types: one environment per action, one attribute effect
+    and one state per action and role, one state per environment.
+    """
+
+    entities: int = 960
+    attributes: int = 4096
+    states: int = 1664
+    actions: int = 100
+    environments: int = 100
+    entity2attr: int = 1_877_380
+    attrchange2attr: int = 4_021
+    state2attr: int = 3_054_112
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"{name} must be a non-negative integer, got {value!r}")
+        if self.entities < 2 or self.attributes < 4 or self.attributes % 4:
+            raise ValueError(
+                "a world needs at least 2 entities and a multiple of 4 attributes (drivers and responses, in two "
+                f"halves), got {self.entities} entities and {self.attributes} attributes"
+            )
+        if self.environments != self.actions or self.actions < 1:
+            raise ValueError(
+                "every action leads to an environment of its own, so environments must equal actions and be at least "
+                f"1, got {self.actions} actions and {self.environments} environments"
+            )
+        if self.states < self.reachable_states:
+            raise ValueError(
+                f"states must be at least environments + 2 * actions = {self.reachable_states}, got {self.states}"
+            )
+        for name, slots in self.slots().items():
+            if getattr(self, name) > slots:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} rules do not fit: this world has room for {slots}; "
+                    "ask for fewer rules or more terms"
+                )
+
+    @property
+    def reachable_states(self) -> int:
+        """States that an environment or an action leads to."""
+        return self.environments + 2 * self.actions
+
+    def slots(self) -> dict[str, int]:
+        """Room for each open rule type under the constraints (a lower bound for ``state2attr``)."""
+        drivers = self.attributes // 2
+        free = self.states - self.reachable_states
+        return {
+            "entity2attr": self.entities * self.attributes,
+            "attrchange2attr": 2 * drivers,
+            "state2attr": self.reachable_states * (drivers // 2) + free * drivers - 3 * self.actions,
+        }
+
+    def rule_counts(self) -> dict[str, int]:
+        """Return the number of rules by type, in the order of `RULE_TYPES`."""
+        return {
+            "entity2attr": self.entity2attr,
+            "attrchange2attr": self.attrchange2attr,
+            "action2env": self.actions,
+            "action2attr": 2 * self.actions,
+            "action2state": 2 * self.actions,
+            "env2state": self.environments,
+            "state2attr": self.state2attr,
+        }
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A named size of the benchmark.
+
+    Attributes
+    ----------
+    sizes : WorldSizes
+        The world that rules are drawn in.
+    subset : dict or None
+        Rules kept per open type, if the scale uses a part of its world; ids are those of the whole world.
+    train : dict
+        Questions of the train split by sub-task.
+    evaluation : dict
+        Questions per sub-task of the other splits.
+    unit_pool : int
+        Most sub-questions of each width (one rule, two rules) that a block of parallel questions combines.
+    """
+
+    sizes: WorldSizes
+    subset: dict[str, int] | None
+    train: dict[str, int]
+    evaluation: dict[str, int] = field(
+        default_factory=lambda: {"validation": 500, "test": 500, "mini": 50, "heldout": 500}
+    )
+    unit_pool: int = 8_192
+
+    def rule_count(self) -> int:
+        """Return the number of rules of the scale."""
+        return sum((self.sizes.rule_counts() | (self.subset or {})).values())
+
+
+PAPER_SUBSET = {"entity2attr": 74_888, "attrchange2attr": 3_772, "state2attr": 20_975}
+
+SCALES: dict[str, Scale] = {
+    "tiny": Scale(
+        sizes=WorldSizes(
+            entities=40,
+            attributes=64,
+            states=60,
+            actions=16,
+            environments=16,
+            entity2attr=1_000,
+            attrchange2attr=60,
+            state2attr=828,
+        ),
+        subset=None,
+        train=dict.fromkeys(SUBTASKS, 100),
+        evaluation={"validation": 20, "test": 50, "mini": 50, "heldout": 20},
+        unit_pool=300,
+    ),
+    "paper": Scale(
+        sizes=WorldSizes(),
+        subset=PAPER_SUBSET,
+        train=_by_subtask(25_000, 6_702, 8_696, 12_384, 10_924, 6_824, 2_863, 807, 19_500, 12_500, 5_000),
+    ),
+    "full": Scale(
+        sizes=WorldSizes(),
+        subset=None,
+        train=_by_subtask(
+            50_000, 154_167, 381_116, 839_755, 886_455, 618_577, 289_761, 80_169, 37_737, 30_000, 10_000
+        ),
+    ),
+}
+
+
+def check_name(kind: str, value: object, known: Iterable[str]) -> str:
+    """Return ``value`` if it is one of the known names.
+
+    Raises
+    ------
+    ValueError
+        Otherwise, naming the near matches and all known names.
+    """
+    names = list(known)
+    if isinstance(value, str) and value in names:
+        return value
+    near = difflib.get_close_matches(str(value), names, n=2, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise ValueError(f"unknown {kind} {value!r}{hint} Known: {', '.join(names)}.")
+
+
+def check_seed(seed: object) -> int:
+    """Return a world seed if it is a non-negative integer below 2**63.
+
+    Raises
+    ------
+    ValueError
+        For any other value, strings and booleans included.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be an integer from 0 to 2**63 - 1, got {seed!r} ({type(seed).__name__})")
+    return seed
+
+
+def num_rows(config: str, split: str, scale: str = "paper") -> int:
+    """Number of rows of one split of one configuration (a sub-task name or ``"rules"``)."""
+    check_name("configuration", config, CONFIGS)
+    spec = SCALES[check_name("scale", scale, SCALES)]
+    if config == "rules":
+        check_name("split of rules", split, RULE_SPLITS)
+        return SCALES[heldout_scale(scale)].rule_count() if split == "heldout" else spec.rule_count()
+    check_name("split", split, QUESTION_SPLITS)
+    return spec.train[config] if split == "train" else spec.evaluation[split]
+
+
+def heldout_scale(scale: str) -> str:
+    """Return the scale of the held-out world: ``paper`` also beside the full world."""
+    return "paper" if scale == "full" else scale

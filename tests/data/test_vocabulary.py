@@ -1,0 +1,325 @@
+"""The word lists keep terms apart (C7), keep common sense out (C8), and load into the right order."""
+
+import itertools
+import shutil
+import subprocess
+import sys
+import time
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from ruleworld_data import vocabulary
+from ruleworld_data.vocabulary import article, load_vocabulary, symbol, term
+
+FOLDER = Path(str(resources.files("ruleworld_data"))) / "vocab"
+
+WORD_LISTS = (
+    "entity_adjectives",
+    "entity_nouns",
+    "attribute_adjectives",
+    "state_adverbs",
+    "state_adjectives",
+)
+
+# Words that templates need as plain English; no term may use them.
+RESERVED = """
+creature question answer state environment place condition attribute action rule amount count number
+individual subject enter enters entered entering has have had will be is are was it its how many what
+which who where when if then and or not no of to from in on at by with the a an other another each every
+first second next before after final initially left now one two three
+"""
+
+# Independent of the files: these are the only verbs and nouns here that English inflects irregularly.
+IRREGULAR_VERBS = {
+    "bite": "bit bitten",
+    "catch": "caught caught",
+    "feed": "fed fed",
+    "forgive": "forgave forgiven",
+    "get": "got got",
+    "hear": "heard heard",
+    "hide": "hid hidden",
+    "lose": "lost lost",
+    "overtake": "overtook overtaken",
+    "ride": "rode ridden",
+    "shake": "shook shaken",
+    "teach": "taught taught",
+    "throw": "threw thrown",
+    "wake": "woke woken",
+}
+IRREGULAR_NOUNS = {"tooth": "teeth", "hoof": "hooves", "leaf": "leaves", "antenna": "antennae"}
+DOUBLING = {"hug", "rob", "trip", "wrap", "drop"}
+
+# One group per comma: at most one word of a group may be in a list.
+SYNONYMS = """
+big large huge giant, tiny small little, cold chilly freezing frozen icy, swamp marsh bog, forest wood
+woods, happy glad joyful cheerful, sad unhappy sorrowful miserable, angry furious mad enraged, hungry
+starving, thirsty dehydrated parched, exhausted tired weary, frightened scared afraid terrified, sick
+ill, wealthy rich, famous celebrated renowned, nervous anxious worried, surprised amazed astonished,
+confused puzzled bewildered, calm peaceful relaxed serene, brave courageous bold, quiet silent, ashamed
+embarrassed, jealous envious, wise clever smart intelligent, helpless powerless, scare frighten startle
+terrify, chase pursue hunt, push shove, pull drag tow, hug embrace cuddle, assist help aid support, copy
+imitate mimic, deceive trick fool cheat, defend protect guard, heal cure, mock tease ridicule, scold
+rebuke, rescue save, greet welcome, watch observe, examine inspect, touch tap, catch capture trap seize
+grab, throw toss hurl fling, accuse blame, feed nourish, forgive pardon, hire employ, imprison jail,
+challenge dare, wash clean rinse, avoid dodge evade, banish exile evict, prison jail, castle fortress
+citadel, theater cinema playhouse, graveyard cemetery, basement cellar, harbor port, forest woodland,
+labyrinth maze, cave cavern grotto, meadow pasture, pharmacy drugstore, rabbit hare, crow raven, donkey
+mule, frog toad, crocodile alligator, turtle tortoise, pig hog boar, cow bull ox, gorilla ape, snout
+muzzle, claw talon, horn antler, quill spine, tooth fang, fur pelt coat, golden gilded, luminous glowing
+radiant, strong powerful mighty, jagged serrated, ancient old antique, sacred holy divine, swift fast
+quick rapid, plump fat, slender thin slim, feral wild, noisy loud, elderly old aged, ashen gray, foamy
+frothy, deeply profoundly, completely totally entirely fully utterly, slightly somewhat mildly, secretly
+covertly privately, suddenly abruptly, constantly always continually, strangely oddly weirdly, scarlet
+crimson red, violet purple, obsidian onyx, crystalline vitreous, dirty filthy, wet damp soaked, admire
+respect revere, praise commend compliment, insult offend, trip stumble, wrap envelop, interrupt disturb
+bother annoy, ring loop, cubic square, spiral helical, smooth even, brittle fragile, desert wasteland,
+quarry pit mine, sewer drain, stiff rigid, greedy avaricious, stubborn obstinate, shy timid bashful,
+lonely lonesome isolated, healthy well, lucky fortunate, obedient compliant docile, cruel brutal, warm
+hot, injured wounded hurt, breathless winded, dizzy giddy, rebellious defiant, talkative chatty,
+contagious infectious
+"""
+
+
+def lines(name: str) -> list[list[str]]:
+    """Read a file without the loader, headers dropped."""
+    rows = [line.split("\t") for line in (FOLDER / name).read_text(encoding="ascii").split("\n")]
+    assert rows.pop() == [""], f"{name} must end with one newline"
+    return rows[1:] if name.endswith(".tsv") else rows
+
+
+@pytest.fixture(scope="module")
+def lists() -> dict[str, list[str]]:
+    """Words of every list, a word once per list."""
+    found = {name: [row[0] for row in lines(f"{name}.txt")] for name in WORD_LISTS}
+    nouns = lines("attribute_nouns.tsv")
+    found["attribute_nouns"] = [row[0] for row in nouns]
+    found["attribute_plurals"] = [row[1] for row in nouns]
+    found["environments"] = [word for row in lines("environments.tsv") for word in row[0].split()]
+    for name, start in (("actions", 0), ("change_verbs", 1)):
+        found[name] = [word for row in lines(f"{name}.tsv") for word in dict.fromkeys(row[start:])]
+    return found
+
+
+def inflections(word: str) -> set[str]:
+    """Simple inflections, whether or not English uses them."""
+    stems = {word, word + word[-1]} | ({word[:-1]} if word.endswith("e") else set())
+    forms = {stem + ending for stem in stems for ending in ("s", "es", "ed", "ing")}
+    if word.endswith("y"):
+        forms |= {word[:-1] + "ies", word[:-1] + "ied"}
+    return forms
+
+
+def regular(base: str) -> tuple[str, str, str]:
+    """Third person, past and gerund of a regular verb."""
+    soft_y = base.endswith("y") and base[-2] not in "aeiou"
+    ending = "es" if base.endswith(("s", "x", "z", "ch", "sh")) else "s"
+    third = base[:-1] + "ies" if soft_y else base + ending
+    if base.endswith("ie"):
+        return third, base + "d", base[:-2] + "ying"
+    stem = base + base[-1] if base in DOUBLING else base.removesuffix("e")
+    gerund = "getting" if base == "get" else stem + "ing"
+    return third, (base[:-1] + "i" if soft_y else stem) + "ed", gerund
+
+
+def test_counts_and_order(lists):
+    vocabulary = load_vocabulary()
+    sizes = {
+        "entity_adjectives": 16,
+        "entity_nouns": 60,
+        "attribute_adjectives": 64,
+        "attribute_nouns": 64,
+        "attribute_plurals": 64,
+        "state_adverbs": 16,
+        "state_adjectives": 104,
+    }
+    assert {name: len(lists[name]) for name in sizes} == sizes
+    assert len(vocabulary.entities) == 960
+    assert len(vocabulary.attributes) == len(vocabulary.attribute_plurals) == 4096
+    assert len(vocabulary.actions) == len(vocabulary.environments) == 100
+    assert len(vocabulary.states) == 1664
+    assert [verb.base for verb in vocabulary.minus] == ["lose", "drop"]
+    assert [verb.base for verb in vocabulary.plus] == ["gain", "get", "receive"]
+    assert vocabulary.entities[61] == f"{lists['entity_adjectives'][1]} {lists['entity_nouns'][1]}"
+    for terms, adjectives, nouns in (
+        (vocabulary.attributes, "attribute_adjectives", "attribute_nouns"),
+        (vocabulary.attribute_plurals, "attribute_adjectives", "attribute_plurals"),
+        (vocabulary.states, "state_adverbs", "state_adjectives"),
+    ):
+        width = len(lists[nouns])
+        assert terms[5 * width + 7] == f"{lists[adjectives][5]} {lists[nouns][7]}"
+    assert load_vocabulary() is vocabulary
+
+
+def test_example_terms_of_the_documentation_exist():
+    vocabulary = load_vocabulary()
+    assert "tiny cat" in vocabulary.entities
+    assert {"strong horn", "mineral fur", "floral paw", "forbidden void"} <= set(vocabulary.attributes)
+    assert {"deeply hungry", "completely numb", "slightly disappointed"} <= set(vocabulary.states)
+    assert {place.name: place.preposition for place in vocabulary.environments}["starship deck"] == "on"
+
+
+def test_terms_are_plain_words_and_unique():
+    vocabulary = load_vocabulary()
+    names = [verb.base for verb in vocabulary.actions] + [place.name for place in vocabulary.environments]
+    terms = [*vocabulary.entities, *vocabulary.attributes, *vocabulary.states, *names]
+    terms += vocabulary.attribute_plurals
+    assert len(set(terms)) == len(terms)
+    for text in terms:
+        assert text.isascii() and text == text.lower() == " ".join(text.split())
+        assert text.replace(" ", "").isalpha()
+    assert len({symbol(text) for text in terms}) == len(terms)
+
+
+def test_no_word_is_used_twice(lists):
+    words = list(itertools.chain(*lists.values()))
+    # One word, one meaning: also across lists, and across the words of two-word places.
+    assert sorted(words) == sorted(set(words))
+    assert not set(words) & set(RESERVED.split())
+
+
+def test_no_word_is_an_inflection_of_another(lists):
+    verbs = {word: row[0] for row in lines("actions.tsv") for word in row}
+    verbs |= {word: row[1] for row in lines("change_verbs.tsv") for word in row[1:]}
+    nouns = {plural: singular for singular, plural in lines("attribute_nouns.tsv")}
+    own = verbs | nouns
+    words = set(itertools.chain(*lists.values()))
+    clashes = {
+        (word, form)
+        for word in words
+        for form in inflections(word) & words
+        if own.get(form, form) != own.get(word, word)
+    }
+    assert not clashes
+
+
+def test_no_place_is_part_of_another():
+    names = [row[0] for row in lines("environments.tsv")]
+    assert len(set(names)) == 100
+    for one, other in itertools.permutations(names, 2):
+        assert f" {one} " not in f" {other} "
+
+
+def test_verbs_are_single_words_with_the_right_forms():
+    vocabulary = load_vocabulary()
+    verbs = [*vocabulary.actions, *vocabulary.minus, *vocabulary.plus]
+    assert set(IRREGULAR_VERBS) <= {verb.base for verb in verbs}
+    for verb in verbs:
+        third, past, gerund = regular(verb.base)
+        past, participle = IRREGULAR_VERBS.get(verb.base, f"{past} {past}").split()
+        assert (verb.third, verb.past, verb.gerund, verb.participle) == (third, past, gerund, participle)
+        assert " " not in verb.base
+    for one, other in itertools.combinations(verbs, 2):
+        assert not set(vars(one).values()) & set(vars(other).values())
+
+
+def test_plurals():
+    for singular, plural in lines("attribute_nouns.tsv"):
+        if singular in IRREGULAR_NOUNS:
+            assert plural == IRREGULAR_NOUNS[singular]
+        else:
+            assert plural == regular(singular)[0]
+
+
+def test_no_synonyms_inside_a_list(lists):
+    groups = [set(group.split()) for group in SYNONYMS.split(",")]
+    for name, words in lists.items():
+        for group in groups:
+            found = group & set(words)
+            assert len(found) <= 1, f"{name} holds the synonyms {sorted(found)}"
+
+
+def test_places_read_well():
+    for place in load_vocabulary().environments:
+        assert place.preposition in {"in", "on", "at"}
+        assert place.article == "the"
+
+
+def test_article_follows_the_sound():
+    assert article("elderly fox") == "an"
+    assert article("tiny cat") == "a"
+    vocabulary = load_vocabulary()
+    places = [place.name for place in vocabulary.environments]
+    for text in [*vocabulary.entities, *vocabulary.attributes, *vocabulary.states, *places]:
+        assert not text.startswith(("u", "eu", "ew", "one", "once", "hour", "hono", "hones", "heir", "herb"))
+
+
+def test_symbol_round_trip():
+    assert symbol("tiny cat") == "Tiny_cat"
+    assert term("Deeply_hungry") == "deeply hungry"
+    vocabulary = load_vocabulary()
+    for text in [*vocabulary.entities, *vocabulary.attribute_plurals, *vocabulary.states]:
+        assert term(symbol(text)) == text
+
+
+def test_denied_pairs_become_term_masks():
+    vocabulary = load_vocabulary()
+    verbs = [verb.base for verb in vocabulary.actions]
+    places = [place.name for place in vocabulary.environments]
+    masks = (vocabulary.denied_env_state(), vocabulary.denied_action_state(), vocabulary.denied_action_env())
+    assert [mask.shape for mask in masks] == [(100, 1664), (100, 1664), (100, 100)]
+    assert all(mask.dtype == bool for mask in masks)
+    rows = lines("denied.tsv")
+    assert len(rows) >= 100
+    env_state = {(left, right) for kind, left, right in rows if kind == "env_state"}
+    for (row, place), (column, state) in itertools.product(enumerate(places), enumerate(vocabulary.states)):
+        adjective = state.split()[1]
+        assert masks[0][row, column] == any((word, adjective) in env_state for word in place.split())
+    assert masks[1].sum() == 16 * sum(row[0] == "action_state" for row in rows)
+    assert masks[2].sum() == sum(row[0] == "action_env" for row in rows)
+    assert masks[0][places.index("desert"), vocabulary.states.index("deeply thirsty")]
+    assert not masks[0][places.index("desert"), vocabulary.states.index("slightly disappointed")]
+    assert masks[1][verbs.index("scare"), vocabulary.states.index("briefly frightened")]
+    assert masks[2][verbs.index("bury"), places.index("graveyard")]
+
+
+def test_denied_pairs_leave_room_for_the_world():
+    """Every action and place keeps most partners, or the published counts could become unreachable."""
+    vocabulary = load_vocabulary()
+    masks = (vocabulary.denied_env_state(), vocabulary.denied_action_state(), vocabulary.denied_action_env())
+    for mask in masks:
+        assert mask.any()
+        assert mask.mean(axis=1).max() < 0.15
+        assert mask.mean(axis=0).max() < 0.25
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "text"),
+    [
+        ("actions.tsv", 3, "chase\tchases"),
+        ("entity_nouns.txt", 2, "Dog"),
+        ("entity_nouns.txt", 2, "cat"),
+        ("state_adverbs.txt", 4, "very much"),
+        ("environments.tsv", 1, "place\tpreposition\tarticle"),
+        ("change_verbs.tsv", 2, "times\tlose\tloses\tlost\tlosing\tlost"),
+        ("denied.tsv", 2, "env_state\tdesert\tswimming"),
+        ("denied.tsv", 2, "state\tdesert\tthirsty"),
+    ],
+)
+def test_a_malformed_file_names_file_and_line(tmp_path, name, line, text):
+    folder = tmp_path / "vocab"
+    shutil.copytree(FOLDER, folder)
+    content = (folder / name).read_text(encoding="utf-8").splitlines()
+    content[line - 1] = text
+    (folder / name).write_text("\n".join(content) + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"vocab/{name}, line {line}: "):
+        vocabulary._read(folder)
+
+
+def test_loading_is_quick():
+    """Best of five, so that a busy machine does not decide."""
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        load_vocabulary.__wrapped__()
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.02
+
+
+def test_import_pulls_in_nothing_heavy():
+    code = "import sys, ruleworld_data.vocabulary as v; v.load_vocabulary(); print('pyarrow' in sys.modules)"
+    environment = {"PYTHONPATH": str(FOLDER.parents[1])}
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert run.stdout.strip() == "False"
