@@ -1,10 +1,13 @@
 """RuleWorld: a benchmark of rules and questions, generated from scratch, every answer provable.
 
 ``load_dataset("ruleworld", "multi_hop_3")`` and ``evaluate.load("ruleworld_em")`` work once this package is
-installed; `ruleworld_data.generate` makes the same tables in memory. Nothing heavy is imported here.
+installed; `ruleworld_data.generate` makes the same tables in memory. Nothing heavy is imported here; the import only
+repeats what the start-up hook of the installed package does (see `ruleworld_data.register`).
 """
 
 from pathlib import Path
+
+from .register import activate as _activate
 
 __version__ = "0.1.0"
 GENERATOR_VERSION = "1.0.0"
@@ -12,5 +15,7 @@ GENERATOR_VERSION = "1.0.0"
 
 METRIC_PATH = str(Path(__file__).parent / "metric" / "ruleworld_em")
 """Folder of the ``evaluate`` metric, for ``evaluate.load(METRIC_PATH)``."""
+
+_activate()
 
 __all__ = ["GENERATOR_VERSION", "METRIC_PATH", "__version__"]

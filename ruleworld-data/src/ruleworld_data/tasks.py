@@ -179,7 +179,7 @@ def check_name(kind: str, value: object, known: Iterable[str]) -> str:
     if isinstance(value, str) and value in names:
         return value
     near = difflib.get_close_matches(str(value), names, n=2, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     raise ValueError(f"unknown {kind} {value!r}{hint} Known: {', '.join(names)}.")
 
 

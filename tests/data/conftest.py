@@ -1,0 +1,55 @@
+"""Fixtures that start a fresh interpreter, as a user would: empty working directory, no network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "ruleworld-data" / "src"
+
+# The .pth file is read from the source tree: the tests do not depend on how the package is installed.
+PRELUDE = f"""
+import site, socket, sys
+site.addsitedir({str(SOURCE)!r})
+asked = []
+connect = socket.socket.connect
+def refuse(*address, **kwargs):
+    asked.append(address)
+    raise OSError("no network in this test")
+def connect_locally(self, address):
+    return connect(self, address) if self.family == socket.AF_UNIX else refuse(address)
+socket.getaddrinfo, socket.socket.connect = refuse, connect_locally
+"""
+EPILOGUE = "\nassert not asked, f'the network was asked: {asked}'\n"
+
+
+@pytest.fixture
+def run_python(tmp_path: Path) -> Callable[..., str]:
+    """Run code in an empty directory with empty caches and without network; return what it printed."""
+
+    def run(
+        code: str, *, directory: Path | None = None, python: str = sys.executable, **variables: str
+    ) -> str:
+        empty = tmp_path / "empty"
+        empty.mkdir(exist_ok=True)
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("HF_", "RULEWORLD_"))
+        }
+        environment |= {"HF_HOME": str(tmp_path / "hf"), "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"} | variables
+        result = subprocess.run(
+            [python, "-c", PRELUDE + code + EPILOGUE],
+            cwd=directory or empty,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stdout + result.stderr
+
+    return run

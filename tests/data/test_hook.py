@@ -1,0 +1,266 @@
+"""The start-up hook: names work without an import, in fresh interpreters, and nothing it does can break one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "ruleworld-data" / "src"
+Run = Callable[..., str]
+
+
+def test_hook_imports_nothing_but_sys_at_start() -> None:
+    """Every Python of the environment pays for this file, so it is run under -S, where little is loaded yet."""
+    code = f"""
+import sys
+sys.path.insert(0, {str(SOURCE)!r})
+before = set(sys.modules)
+import _ruleworld_hook
+print(sorted(set(sys.modules) - before - {{"_ruleworld_hook"}}), type(sys.meta_path[0]).__name__)
+"""
+    printed = subprocess.run(
+        [sys.executable, "-S", "-E", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert printed.stdout.strip() == "[] Finder"
+
+
+def test_names_work_without_an_import_and_only_once_patched(run_python: Run) -> None:
+    printed = run_python(
+        """
+assert "ruleworld_data" not in sys.modules and "datasets" not in sys.modules
+import datasets
+import datasets.inspect
+from datasets.load import dataset_module_factory
+assert datasets.inspect.dataset_module_factory is dataset_module_factory
+print(datasets.get_dataset_config_names("ruleworld")[8], datasets.get_dataset_split_names("ruleworld", "rules"))
+
+import ruleworld_data, ruleworld_data.register, _ruleworld_hook
+ruleworld_data.register.patch(datasets.load)
+ruleworld_data.register.activate()
+_ruleworld_hook.install()
+assert datasets.load.dataset_module_factory is dataset_module_factory
+assert not hasattr(dataset_module_factory.__wrapped__, "_ruleworld"), "wrapped twice"
+assert sum(type(finder).__name__ == "Finder" for finder in sys.meta_path) == 1
+
+import importlib
+importlib.reload(datasets.load)
+print("reloaded:", hasattr(datasets.load.dataset_module_factory, "_ruleworld"))
+"""
+    )
+    assert printed.splitlines() == ["multi_hop_2 ['train', 'heldout']", "reloaded: True"]
+
+
+def test_late_activation_reaches_what_is_already_imported(run_python: Run) -> None:
+    """Without the .pth file (PYTHONPATH, python -S) the names work after `import ruleworld_data`."""
+    printed = run_python(
+        """
+sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "Finder"]
+import datasets, datasets.inspect
+assert not hasattr(datasets.load.dataset_module_factory, "_ruleworld")
+import ruleworld_data
+print(len(datasets.get_dataset_config_names("ruleworld")))
+"""
+    )
+    assert printed.strip() == "12"
+
+
+@pytest.mark.parametrize(("value", "wrapped"), [("1", False), ("yes", False), ("0", True), ("", True)])
+def test_opt_out(run_python: Run, value: str, wrapped: bool) -> None:
+    code = """
+import ruleworld_data
+import datasets.load
+print(hasattr(datasets.load.dataset_module_factory, "_ruleworld"))
+"""
+    assert run_python(code, RULEWORLD_NO_HOOK=value).strip() == str(wrapped)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("__init__.py", "raise RuntimeError('broken on purpose')"),
+        ("__init__.py", "syntax error"),
+        ("register.py", ""),
+        ("register.py", "def patch(module): raise KeyError('broken on purpose')"),
+    ],
+)
+def test_broken_package_breaks_nothing_else(run_python: Run, tmp_path: Path, name: str, text: str) -> None:
+    broken = tmp_path / "path" / "ruleworld_data"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").touch()
+    (broken / name).write_text(text)
+    printed = run_python(
+        f"""
+sys.path.insert(0, {str(broken.parent)!r})
+import datasets
+print(len(datasets.Dataset.from_dict({{"a": [1, 2]}})))
+"""
+    )
+    assert "\n2\n" in "\n" + printed
+    assert "RuntimeWarning: ruleworld-data could not add its names to datasets.load" in printed
+    assert "RULEWORLD_NO_HOOK=1" in printed
+    assert "Traceback" not in printed
+
+
+def test_release_without_the_wrapped_function_only_warns(run_python: Run, tmp_path: Path) -> None:
+    for library, module in (("datasets", "load"), ("evaluate", "loading")):
+        (tmp_path / "path" / library).mkdir(parents=True)
+        (tmp_path / "path" / library / "__init__.py").touch()
+        (tmp_path / "path" / library / f"{module}.py").write_text("renamed = 1")
+    printed = run_python(
+        f"""
+sys.path.insert(0, {str(tmp_path / "path")!r})
+import datasets.load, evaluate.loading
+print(datasets.load.renamed + evaluate.loading.renamed)
+"""
+    )
+    assert "has no function dataset_module_factory; this release is not supported" in printed
+    assert "has no function evaluation_module_factory" in printed
+    assert "2" in printed.splitlines()
+
+
+def test_missing_libraries_stay_missing(run_python: Run) -> None:
+    printed = run_python(
+        """
+sys.path[:] = [folder for folder in sys.path if "site-packages" not in folder]
+sys.meta_path[:] = [finder for finder in sys.meta_path if getattr(finder, "__module__", "")[:10] != "__editable"]
+try:
+    import datasets
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    )
+    assert printed.strip() == "No module named 'datasets'"
+
+
+def test_what_means_something_else_goes_to_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """data_files, data_dir, revision, positional arguments, other names and a folder of the name: not ours."""
+    import types
+
+    from ruleworld_data import register
+
+    asked: list[tuple] = []
+    load = types.ModuleType("datasets.load")
+    load.DatasetModule = lambda *fields: fields  # type: ignore[attr-defined]
+    load.dataset_module_factory = lambda *args, **kwargs: asked.append((args, kwargs))  # type: ignore[attr-defined]
+    register.patch(load)
+    monkeypatch.chdir(tmp_path)
+    factory = load.dataset_module_factory
+    path, code_hash, fields = factory("ruleworld", revision=None, data_files=None)
+    assert (path, fields) == ("ruleworld_data.hf_builder", {"dataset_name": "ruleworld"})
+    assert code_hash == register.module_hash()
+    assert asked == []
+    calls = [
+        (("ruleworld",), {"data_files": "a.csv"}),
+        (("ruleworld",), {"data_dir": "a"}),
+        (("ruleworld",), {"revision": "main"}),
+        (("ruleworld", "main"), {}),
+        (("rule_world",), {}),
+        (("./ruleworld",), {}),
+        (("org/ruleworld",), {}),
+    ]
+    for args, kwargs in calls:
+        assert factory(*args, **kwargs) is None
+    (tmp_path / "ruleworld").mkdir()
+    factory("ruleworld")
+    assert asked == [*calls, (("ruleworld",), {})]
+
+
+def test_hash_covers_every_file_of_the_package(tmp_path: Path) -> None:
+    """A cache is never served to changed code: one changed byte anywhere changes the hash."""
+    package = tmp_path / "ruleworld_data"
+    shutil.copytree(SOURCE / "ruleworld_data", package)
+
+    def code_hash() -> str:
+        code = "from ruleworld_data.register import module_hash; print(module_hash())"
+        environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(
+            [sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    seen = {code_hash()}
+    assert code_hash() in seen
+    (package / "__pycache__").mkdir(exist_ok=True)
+    (package / "__pycache__" / "x.pyc").write_bytes(b"x")
+    assert code_hash() in seen
+    data = next(
+        file for file in sorted(package.rglob("*")) if file.suffix not in (".py", ".pyc") and file.is_file()
+    )
+    for file in (package / "tasks.py", data):
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+        assert code_hash() not in seen
+        seen.add(code_hash())
+    (package / "tasks.py").rename(package / "tasks_.py")
+    # Same bytes in the same order under another name; the hash itself does not import tasks.py.
+    assert code_hash() not in seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("editable", [False, True])
+def test_installed_package_in_a_fresh_environment(run_python: Run, tmp_path: Path, editable: bool) -> None:
+    """Build and install as a user does; the other libraries come from this environment.
+
+    Run with: pytest -m slow tests/data/test_hook.py
+    """
+    project = tmp_path / "project"
+    shutil.copytree(SOURCE.parent, project)
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    site_packages = next((tmp_path / "venv" / "lib").glob("python3*/site-packages"))
+    here = next(folder for folder in sys.path if folder.endswith("site-packages"))
+    (site_packages / "zz_libraries.pth").write_text(here + "\n")
+    install = ["install", "--quiet", "--no-deps", *(["--editable"] if editable else []), str(project)]
+    subprocess.run([python, "-m", "pip", *install], check=True)
+
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    code = """
+from datasets import load_dataset
+print(len(load_dataset("ruleworld", "multi_hop_3", scale="tiny", split="test")))
+import evaluate
+print(evaluate.load("ruleworld_em").compute(predictions=["\\\\boxed{1}"], references=[["1"]])["exact_match"])
+import ruleworld_data, _ruleworld_hook
+print(ruleworld_data.__file__, _ruleworld_hook.__file__)
+"""
+    result = subprocess.run(
+        [python, "-c", code],
+        cwd=outside,
+        env=environment | {"HF_HOME": str(tmp_path / "hf"), "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    rows, score, places = result.stdout.strip().splitlines()
+    assert (rows, score) == ("50", "1.0")
+    root = project / "src" if editable else site_packages
+    assert places == f"{root / 'ruleworld_data' / '__init__.py'} {root / '_ruleworld_hook.py'}"
+
+
+@pytest.mark.slow
+def test_wheel_holds_the_hook_the_metric_and_the_data(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=SOURCE.parent,
+        check=True,
+        capture_output=True,
+    )
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        names = set(wheel.namelist())
+    package = {
+        file.relative_to(SOURCE).as_posix()
+        for file in (SOURCE / "ruleworld_data").rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert {"ruleworld_data.pth", "_ruleworld_hook.py"} | package <= names

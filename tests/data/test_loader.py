@@ -1,0 +1,226 @@
+"""``load_dataset("ruleworld", ...)``: every way to call it, at scale tiny, against the tables of the generator."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import datasets
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruleworld_data.generate import question_table, rule_table
+from ruleworld_data.hf_builder import MAX_SHARD_ROWS, RuleWorld, shard_ranges
+from ruleworld_data.register import patch
+from ruleworld_data.schema import QUESTION_SCHEMA, RULE_SCHEMA
+
+SOURCE = Path(__file__).parents[2] / "ruleworld-data" / "src"
+ROWS = {"train": 100, "validation": 20, "test": 50, "mini": 50, "heldout": 20}
+patch(datasets.load)
+
+
+def load(cache: Path, name: str, **options: object) -> datasets.DatasetDict:
+    return datasets.load_dataset("ruleworld", name, cache_dir=str(cache), **{"scale": "tiny"} | options)
+
+
+def test_every_call_from_an_empty_directory_without_network(run_python: Callable[..., str]) -> None:
+    printed = run_python(
+        """
+import json
+from datasets import get_dataset_config_names, get_dataset_split_names, load_dataset
+out = {
+    "configs": get_dataset_config_names("ruleworld"),
+    "splits": get_dataset_split_names("ruleworld", "multi_hop_3"),
+    "counts": {name: len(rows) for name, rows in load_dataset("ruleworld", "multi_hop_3", scale="tiny").items()},
+    "parallel": load_dataset("ruleworld", "rules", scale="tiny", seed=5, num_proc=2, split="train")[1983],
+    "streamed": next(iter(load_dataset("ruleworld", "rules", scale="tiny", seed=5, streaming=True, split="train"))),
+    "nl": load_dataset("ruleworld", "single_rule", scale="tiny", representation="nl", split="mini").column_names,
+}
+print(json.dumps(out))
+"""
+    )
+    out = json.loads(printed.splitlines()[-1])
+    assert out["configs"] == [
+        "single_rule",
+        *(f"multi_rule_{width}" for width in range(2, 9)),
+        *(f"multi_hop_{hops}" for hops in range(2, 5)),
+        "rules",
+    ]
+    assert out["splits"] == list(ROWS)
+    assert out["counts"] == ROWS
+    rules = rule_table("train", scale="tiny", seed=5).to_pylist()
+    assert out["streamed"] == rules[0]
+    assert out["parallel"] == rules[1983]
+    assert len(rules) == 1984
+    assert out["nl"] == QUESTION_SCHEMA.names
+
+
+@pytest.mark.parametrize("name", ["single_rule", "multi_rule_5", "multi_hop_4"])
+def test_questions_are_the_generator_s(tmp_path: Path, name: str) -> None:
+    loaded = load(tmp_path, name)
+    assert {split: len(rows) for split, rows in loaded.items()} == ROWS
+    for split, rows in loaded.items():
+        assert rows.to_list() == question_table(name, split, scale="tiny").to_pylist()
+    features = loaded["test"].features
+    assert list(features) == QUESTION_SCHEMA.names
+    assert features["answers"] == datasets.List(datasets.Value("string"))
+    assert features["steps"] == datasets.List(
+        {
+            "rule_ids": datasets.List(datasets.Value("int32")),
+            "nl": datasets.Value("string"),
+            "fol": datasets.Value("string"),
+            "state": datasets.Value("string"),
+        }
+    )
+    assert features["n_hops"] == datasets.Value("int8")
+
+
+def test_rules_are_the_generator_s_with_any_number_of_processes(tmp_path: Path) -> None:
+    one = load(tmp_path / "one", "rules")
+    two = load(tmp_path / "two", "rules", num_proc=2)
+    assert list(one) == list(two) == ["train", "heldout"]
+    for split in one:
+        expected = rule_table(split, scale="tiny").to_pylist()
+        assert one[split].to_list() == two[split].to_list() == expected
+    assert len(one["train"].cache_files) == 1
+    assert len(two["train"].cache_files) == 2  # it did run in two processes
+    assert one["train"].features["in_paper"] == datasets.Value("bool")
+
+
+def test_streaming_gives_the_same_rows_in_shards(tmp_path: Path) -> None:
+    expected = question_table("multi_hop_2", "train", scale="tiny", seed=3).to_pylist()
+    stream = load(tmp_path, "multi_hop_2", seed=3, streaming=True)["train"]
+    assert list(stream) == expected
+    assert stream.num_shards > 4
+    halves = [list(stream.shard(2, index)) for index in range(2)]
+    assert halves[0] + halves[1] == expected
+    assert all(halves)
+    resumed = load(tmp_path, "multi_hop_2", seed=3, streaming=True)["train"]
+    state = None
+    for count, _ in enumerate(stream, start=1):
+        if count == 40:
+            state = stream.state_dict()
+            break
+    resumed.load_state_dict(state)
+    assert list(resumed) == expected[40:]
+
+
+@pytest.mark.parametrize(("kept", "dropped"), [("nl", "fol"), ("fol", "nl")])
+def test_one_representation(tmp_path: Path, kept: str, dropped: str) -> None:
+    rules = load(tmp_path, "rules", representation=kept)["train"]
+    gone = {dropped, f"premise_{dropped}", f"conclusion_{dropped}"}
+    assert rules.column_names == [name for name in RULE_SCHEMA.names if name not in gone]
+    assert rules[kept] == rule_table("train", scale="tiny")[kept].to_pylist()
+    questions = load(tmp_path, "multi_rule_2", representation=kept)["test"]
+    assert questions.column_names == QUESTION_SCHEMA.names
+    expected = [
+        [{name: value for name, value in step.items() if name != dropped} for step in steps]
+        for steps in question_table("multi_rule_2", "test", scale="tiny")["steps"].to_pylist()
+    ]
+    assert questions["steps"] == expected
+    assert {tuple(step) for steps in questions["steps"] for step in steps} == {("rule_ids", kept, "state")}
+
+
+def test_every_option_is_part_of_the_cache_key(tmp_path: Path) -> None:
+    def folder(**options: object) -> Path:
+        return Path(load(tmp_path, "single_rule", **options)["test"].cache_files[0]["filename"]).parent
+
+    tiny = folder()
+    others = [folder(seed=1), folder(representation="nl"), folder(seed=1, representation="nl")]
+    assert len({tiny, *others}) == 4
+    assert folder(seed=0, representation="both") == tiny, "defaults spelt out made a second entry"
+    assert len(list(tmp_path.glob("ruleworld/*/*/*/dataset_info.json"))) == 4
+    before = os.stat(tiny / "dataset_info.json").st_mtime_ns
+    assert os.stat(folder() / "dataset_info.json").st_mtime_ns == before, "generated again instead of reused"
+    # The full scale and the paper scale are named apart as well, without generating them.
+    names = {
+        RuleWorld(cache_dir=str(tmp_path), config_name="rules", **o).config_id
+        for o in ({}, {"scale": "full"})
+    }
+    assert names == {"rules", "rules-scale=full"}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("multihop_3", {}, r"unknown configuration 'multihop_3'; did you mean 'multi_hop_3'.*rules"),
+        (
+            "multi_hop_5",
+            {},
+            r"did you mean 'multi_hop_4'|did you mean 'multi_hop_3'|did you mean 'multi_hop_2'",
+        ),
+        ("Rules", {}, r"unknown configuration 'Rules'; did you mean 'rules'"),
+        (None, {}, r"name one, as in load_dataset\('ruleworld', 'multi_hop_3'\)"),
+        ("rules", {"scale": "papers"}, r"unknown scale 'papers'; did you mean 'paper'"),
+        ("rules", {"scale": 1}, r"unknown scale 1"),
+        ("rules", {"representation": "NL"}, r"unknown representation 'NL'.*both, nl, fol"),
+        ("rules", {"seed": True}, r"seed must be an integer.*got True \(bool\)"),
+        ("rules", {"seed": "0"}, r"seed must be an integer.*got '0' \(str\)"),
+        ("rules", {"seed": 1.0}, r"seed must be an integer.*got 1.0 \(float\)"),
+        ("rules", {"seed": -1}, r"seed must be an integer from 0.*got -1 \(int\)"),
+        ("rules", {"sed": 1}, r"unknown option 'sed'; did you mean 'seed'"),
+        ("rules", {"split": "tests"}, r'Unknown split "tests"'),
+    ],
+)
+def test_mistakes_are_answered_with_what_to_type(
+    tmp_path: Path, name: str | None, options: dict, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path, name, **options)  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 6_000_000))
+def test_shards_cover_every_row_once(rows: int) -> None:
+    ranges = shard_ranges(rows)
+    assert [start for start, _ in ranges] == [0, *(stop for _, stop in ranges[:-1])]
+    assert ranges[-1][1] == rows
+    assert all(0 < stop - start <= MAX_SHARD_ROWS for start, stop in ranges)
+    if rows >= 20:
+        assert len(ranges) >= 2, "num_proc=2 would have nothing to share"
+
+
+@pytest.mark.slow
+def test_datasets_3_6_as_a_script_and_by_name(run_python: Callable[..., str], tmp_path: Path) -> None:
+    """The last series with loading scripts. Installs datasets 3.6 (about a minute, needs a package index).
+
+    Run with: pytest -m slow tests/data/test_loader.py
+    """
+    shutil.copytree(SOURCE, tmp_path / "source")  # datasets 3 writes lock files beside modules
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "datasets==3.6.0"], check=True)
+    script = tmp_path / "script" / "ruleworld"
+    script.mkdir(parents=True)
+    shutil.copy(SOURCE / "ruleworld_data" / "hf_builder.py", script / "ruleworld.py")
+    printed = run_python(
+        f"""
+import json, os
+sys.path[:] = [folder for folder in sys.path if folder != {str(SOURCE)!r}]
+site.addsitedir({str(tmp_path / "source")!r})
+import datasets
+out = {{"version": datasets.__version__}}
+by_name = datasets.load_dataset("ruleworld", "rules", scale="tiny", num_proc=2, trust_remote_code=True)
+out["name"] = by_name["train"].to_list()
+os.chdir({str(script.parent)!r})
+options = {{"scale": "tiny", "trust_remote_code": True}}
+by_script = datasets.load_dataset("ruleworld", "multi_hop_3", representation="nl", **options)
+out["script"] = by_script["test"].to_list()
+stream = datasets.load_dataset("ruleworld", "multi_hop_3", representation="nl", streaming=True, **options)
+out["stream"] = list(stream["test"])
+print(json.dumps(out))
+""",
+        python=python,
+    )
+    out = json.loads(printed.splitlines()[-1])
+    assert out["version"] == "3.6.0"
+    assert out["name"] == rule_table("train", scale="tiny").to_pylist()
+    expected = question_table("multi_hop_3", "test", scale="tiny").to_pylist()
+    for row in expected:
+        for step in row["steps"]:
+            del step["fol"]
+    assert out["script"] == out["stream"] == expected

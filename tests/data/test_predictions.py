@@ -1,0 +1,197 @@
+"""Reading predictions files (every way to get one wrong) and the summary of their scores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from ruleworld_data.predictions import read_predictions, score_predictions
+from ruleworld_data.tasks import SUBTASKS
+
+
+def write(path: Path, *lines: object) -> Path:
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    return path
+
+
+GOOD = {"id": "q1", "output": "\\boxed{1}"}
+
+
+def test_json_lines_and_parquet_agree(tmp_path: Path) -> None:
+    expected = {"q1": "\\boxed{1}", "q2": "zwölf\nZeilen \u2028 hier", "q3": ""}
+    rows = [{"id": name, "output": output, "extra": 1} for name, output in expected.items()]
+    lines = write(tmp_path / "a.jsonl", rows[0], "", "  ", *rows[1:])
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    assert read_predictions(lines) == read_predictions(str(tmp_path / "a.parquet")) == expected
+    unescaped = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    (tmp_path / "b.jsonl").write_bytes(b"\xef\xbb\xbf" + unescaped.replace("\n", "\r\n").encode())
+    assert list(read_predictions(tmp_path / "b.jsonl").items()) == list(expected.items())
+    assert read_predictions(write(tmp_path / "empty.jsonl")) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"id": "q2", "output": ', r"line 2: not valid JSON .*expected \{"),
+        ("[" * 100_000, r"line 2: not valid JSON"),
+        ("q2: 12", r"line 2: not valid JSON"),
+        ("[1, 2]", r"line 2: a JSON object was expected, got list \[1, 2\]"),
+        ('"text"', r"line 2: a JSON object was expected, got str 'text'"),
+        ('{"id": "q2"}', r"line 2: there is no 'output'"),
+        ('{"output": "q2"}', r"line 2: there is no 'id'"),
+        ('{"id": 2, "output": "x"}', r"line 2: id is int 2; expected .* two strings"),
+        ('{"id": "q2", "output": null}', r"line 2: output is NoneType None"),
+        ('{"id": "q2", "output": ["12"]}', r"line 2: output is list \['12'\]"),
+        ('{"id": "q1", "output": "again"}', r"line 2: id 'q1' was given before, on line 1; keep one"),
+        ('{"id": ' + "9" * 5000 + "}", r"line 2: "),
+    ],
+)
+def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
+    path = write(tmp_path / "bad.jsonl", GOOD, line, "broken as well")
+    with pytest.raises(ValueError, match=message) as caught:
+        read_predictions(path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_other_encodings_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "latin.jsonl"
+    path.write_bytes(json.dumps(GOOD).encode() + b'\n{"id": "q2", "output": "zw\xf6lf"}\n')
+    with pytest.raises(ValueError, match=r"latin.jsonl, line 2: not UTF-8 \(byte 0xf6 at column 27\)"):
+        read_predictions(path)
+    path.write_bytes(json.dumps(GOOD).encode("utf-16"))
+    with pytest.raises(ValueError, match=r"line 1: not UTF-8"):
+        read_predictions(path)
+
+
+def test_bad_parquet_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"not parquet")
+    with pytest.raises(ValueError, match=r"a.parquet: not a readable parquet file"):
+        read_predictions(path)
+    pq.write_table(pa.table({"id": ["q1"], "answer": ["1"]}), path)
+    with pytest.raises(
+        ValueError, match=r"no column 'output'; expected 'id' and 'output', got \['id', 'answer'\]"
+    ):
+        read_predictions(path)
+    pq.write_table(pa.table({"id": ["q1", "q2"], "output": ["1", None]}), path)
+    with pytest.raises(ValueError, match=r"a.parquet, row 2: output is NoneType"):
+        read_predictions(path)
+    pq.write_table(pa.table({"id": ["q1", "q1"], "output": ["1", "2"]}), path)
+    with pytest.raises(ValueError, match=r"row 2: id 'q1' was given before, on row 1"):
+        read_predictions(path)
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "no.jsonl", tmp_path):
+        with pytest.raises(FileNotFoundError, match="no predictions file at"):
+            read_predictions(path)
+
+
+ROWS = [
+    {"id": "h1", "subtask": "multi_hop_3", "answers": ["1"]},
+    {"id": "h2", "subtask": "multi_hop_3", "answers": ["2"]},
+    {"id": "m1", "subtask": "multi_rule_2", "answers": ["3", "desert"]},
+    {"id": "m2", "subtask": "multi_rule_2", "answers": ["4", "desert"]},
+    {"id": "m3", "subtask": "multi_rule_2", "answers": ["5", "desert"]},
+    {"id": "m4", "subtask": "multi_rule_2", "answers": ["6", "desert"]},
+]
+OUTPUTS = {
+    "h1": "\\boxed{1}",
+    "h2": "two",
+    "m1": "\\boxed{3, Desert}",
+    "m2": "\\boxed{4, bridge}",
+    "m3": "\\boxed{5}",
+    "m4": "\\boxed{6, desert}",
+}
+
+
+def test_summary_by_hand() -> None:
+    result = score_predictions(ROWS, OUTPUTS)
+    assert json.loads(json.dumps(result)) == result
+    assert result["subtasks"] == {
+        "multi_rule_2": {
+            "n": 4,
+            "missing": 0,
+            "exact_match": 0.625,
+            "strict_match": 0.5,
+            "length_mismatch": 0.25,
+            "missing_box": 0.0,
+        },
+        "multi_hop_3": {
+            "n": 2,
+            "missing": 0,
+            "exact_match": 0.5,
+            "strict_match": 0.5,
+            "length_mismatch": 0.0,
+            "missing_box": 0.5,
+        },
+    }
+    assert list(result["subtasks"]) == ["multi_rule_2", "multi_hop_3"]  # the paper's order
+    assert result["macro"] == {
+        "exact_match": 0.5625,  # of the two sub-tasks, not of the six questions
+        "strict_match": 0.5,
+        "length_mismatch": 0.125,
+        "missing_box": 0.25,
+    }
+    assert (result["n"], result["missing"], result["foreign"], result["paper"]) == (6, 0, 0, None)
+
+
+def test_missing_predictions_are_refused_or_score_zero() -> None:
+    some = {name: OUTPUTS[name] for name in ("h1", "m1", "m4")} | {"else": "\\boxed{1}"}
+    with pytest.raises(
+        ValueError, match=r"3 of 6 questions have no prediction \(h2, m2, m3\); 1 predictions"
+    ) as caught:
+        score_predictions(ROWS, some)
+    assert "allow_missing=True" in str(caught.value)
+    result = score_predictions(iter(ROWS), some, allow_missing=True)
+    assert (result["missing"], result["foreign"]) == (3, 1)
+    assert result["subtasks"]["multi_hop_3"] == {
+        "n": 2,
+        "missing": 1,
+        "exact_match": 0.5,
+        "strict_match": 0.5,
+        "length_mismatch": 0.0,
+        "missing_box": 0.0,
+    }
+    assert result["subtasks"]["multi_rule_2"]["exact_match"] == 0.5
+
+
+def test_the_wrong_split_is_refused_even_if_missing_is_allowed() -> None:
+    with pytest.raises(ValueError, match=r"none of the 2 predicted ids \(x1, x2\) is among the 6 questions"):
+        score_predictions(ROWS, {"x1": "", "x2": ""}, allow_missing=True)
+    nothing = score_predictions(ROWS, {}, allow_missing=True)
+    assert (nothing["missing"], nothing["macro"]["exact_match"]) == (6, 0.0)
+
+
+def test_bad_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="no questions"):
+        score_predictions([], OUTPUTS)
+    with pytest.raises(ValueError, match="'h1' comes twice"):
+        score_predictions([*ROWS, ROWS[0]], OUTPUTS)
+
+
+def test_paper_overall_is_the_mean_of_six_groups() -> None:
+    right = {"single_rule": 1, "multi_rule_2": 1, "multi_rule_6": 1, "multi_hop_4": 1}
+    rows = [{"id": name, "subtask": name, "answers": ["1"]} for name in SUBTASKS]
+    result = score_predictions(rows, {name: f"\\boxed{{{right.get(name, 0)}}}" for name in SUBTASKS})
+    assert result["paper"] == pytest.approx(
+        {
+            "single": 1.0,
+            "multi_rule_2_4": 1 / 3,
+            "multi_rule_5_8": 1 / 4,
+            "multi_hop_2": 0.0,
+            "multi_hop_3": 0.0,
+            "multi_hop_4": 1.0,
+            "exact_match": (1 + 1 / 3 + 1 / 4 + 1) / 6,
+        }
+    )
+    assert result["macro"]["exact_match"] == pytest.approx(4 / 11)
+
+
+def test_foreign_subtasks_come_last() -> None:
+    rows = [{"id": "x", "subtask": "another", "answers": ["1"]}, *ROWS]
+    assert list(score_predictions(rows, OUTPUTS | {"x": ""})["subtasks"])[-1] == "another"

@@ -1,0 +1,351 @@
+"""The scorer against hand-made cases, a short reference scorer and properties."""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from ruleworld_data.scoring import (
+    exact_match,
+    normalise,
+    parse_boxed,
+    score_output,
+    split_answers,
+    step_recall,
+    step_recalls,
+    strict_match,
+    union_recall,
+)
+
+# --- the box ---
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        (r"The answer is \boxed{12}.", "12"),
+        (r"\boxed{1} then \boxed{2}", "2"),
+        (r"\boxed{\text{a}, {b{c}}}", r"\text{a}, {b{c}}"),
+        (r"\boxed{a\}b\{c}", r"a\}b\{c"),
+        (r"\boxed{a\\}", r"a\\"),  # an escaped backslash, then the closing brace
+        (r"\boxed{1} and \boxed{2", "1"),
+        (r"\boxed{1} and \boxed{2 and \boxed{3", "1"),
+        (r"\boxed{1 \boxed{2} 3}", "2"),
+        (r"\boxed{1 \boxed{2 3}", "2 3"),
+        ("\\boxed \n {12}", "12"),
+        (r"\\boxed{12}", "12"),  # an output that was escaped once too often
+        (r"\boxed{}", ""),
+        ("\\boxed{a\nb}", "a\nb"),
+        (r"\boxed{1} \fbox{2} \framebox{3}", "1"),
+        (r"\fbox{2}", None),
+        (r"\boxed 5", None),
+        (r"\boxed{5", None),
+        (r"\boxed", None),
+        (r"\boxedx{5}", None),
+        ("boxed{5}", None),
+        (r"\Boxed{5}", None),
+        ("", None),
+    ],
+)
+def test_box_cases(text: str, content: str | None) -> None:
+    assert parse_boxed(text) == content
+
+
+def reference_box(text: str) -> str | None:
+    """Every start from the last to the first, one character at a time: slow and plain."""
+    for found in reversed(list(re.finditer(r"\\boxed\s*\{", text))):
+        depth, position = 1, found.end()
+        while position < len(text):
+            if text[position] == "\\":
+                position += 2
+                continue
+            depth += {"{": 1, "}": -1}.get(text[position], 0)
+            if depth == 0:
+                return text[found.end() : position]
+            position += 1
+    return None
+
+
+PIECES = st.lists(
+    st.sampled_from(["\\boxed{", "\\boxed", "{", "}", "\\{", "\\}", "\\\\", "\\", " ", "a"]), max_size=24
+)
+
+
+@given(PIECES.map("".join))
+def test_box_agrees_with_reference(text: str) -> None:
+    assert parse_boxed(text) == reference_box(text)
+
+
+BALANCED = st.recursive(
+    st.text(st.characters(exclude_characters="\\{}"), max_size=8),
+    lambda inner: st.lists(inner, max_size=3).map(lambda parts: "{" + "".join(parts) + "}"),
+    max_leaves=6,
+)
+PLAIN = st.text(st.characters(exclude_characters="\\"), max_size=20)
+
+
+@given(before=st.text(max_size=20), content=BALANCED, after=PLAIN)
+def test_box_round_trip(before: str, content: str, after: str) -> None:
+    boxed = f"{before}\\boxed{{{content}}}{after}"
+    assert parse_boxed(boxed) == content
+    assert parse_boxed(boxed + "\\boxed{" + after.replace("}", "")) == content
+
+
+UNITS = ["{", "\\", "\\boxed{", "\\boxed", "\\boxed{1} ", " ", "1\\,", "{,}", "\\text{"]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("shell", ["\\boxed{{{}}}", "\\boxed {}{{2}}"])
+def test_ten_megabytes_take_seconds(unit: str, shell: str) -> None:
+    text = shell.format(unit * (10_000_000 // len(unit)))
+
+    def too_slow(*_: object) -> None:
+        raise TimeoutError("quadratic: linear code takes about a second")
+
+    before = signal.signal(signal.SIGALRM, too_slow)
+    signal.alarm(30)
+    try:
+        score_output(text, ["1"])
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# --- normalisation ---
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  Celestial   Garden ", "celestial garden"),
+        (r"\text{Celestial Garden}", "celestial garden"),
+        (r"\textbf{12}", "12"),
+        (r"\mathrm{ 12 }", "12"),
+        (r"\operatorname*{desert}", "desert"),
+        (r"$12$", "12"),
+        (r"\(12\)", "12"),
+        (r"\[12\]", "12"),
+        (r"$$\displaystyle 12\,$$", "12"),
+        (r"celestial\,garden", "celestial garden"),
+        (r"celestial\ garden", "celestial garden"),
+        (r"celestial~garden", "celestial garden"),
+        (r"celestial\_garden", "celestial garden"),
+        (r"\text{celestial}\;\text{garden}", "celestial garden"),
+        (r"\left(12\right)", "12"),
+        ("Celestial_garden", "celestial garden"),
+        ("**12**", "12"),
+        ("`12`", "12"),
+        ("'12'", "12"),
+        ('"Stone bridge".', "stone bridge"),
+        ("“stone bridge”", "stone bridge"),
+        ("``stone bridge''", "stone bridge"),
+        ("12.", "12"),
+        ("(12).", "12"),
+        ("１２", "12"),
+        ("stone\u00a0bridge", "stone bridge"),
+        ("stone\u200b bridge", "stone bridge"),
+        (r"1{,}000", "1000"),
+        (r"1\,000", "1000"),
+        (r"12\!", "12"),
+        ("\\text{a}\\", "a"),
+        ("", ""),
+        # what must stay different
+        (".5", ".5"),
+        ("1.5", "1.5"),
+        ("-5", "-5"),
+        (r"\frac{1}{2}", r"\frac 1 2"),
+        (r"\textcolor{red}{1}", r"\textcolor red 1"),
+        ("the bridge", "the bridge"),
+        ("12 horns", "12 horns"),
+    ],
+)
+def test_normalise_cases(text: str, expected: str) -> None:
+    assert normalise(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("12, stone bridge ,  deeply hungry.", ["12", "stone bridge", "deeply hungry"]),
+        (r"\text{12, stone bridge}", ["12", "stone bridge"]),
+        ("[12, 'stone bridge']", ["12", "stone bridge"]),
+        (r"12,\,13", ["12", "13"]),
+        (r"12\,000", ["12000"]),
+        ("12，13、14", ["12", "13", "14"]),
+        ("12, , 14", ["12", "", "14"]),
+        ("12,", ["12"]),
+        (", 12", ["", "12"]),
+        ("1,000", ["1", "000"]),
+        ("", []),
+        ("  ", []),
+    ],
+)
+def test_split_cases(text: str, parts: list[str]) -> None:
+    assert split_answers(text) == parts
+
+
+@given(st.text() | PIECES.map("".join))
+@example("\\te$xt{a}")
+@example("\\te\\textxt")
+@example("ΑΣ'")
+@example("İ")
+def test_normalise_twice_changes_nothing(text: str) -> None:
+    once = normalise(text)
+    assert normalise(once) == once
+    assert split_answers(text) == [normalise(part) for part in split_answers(text)]
+
+
+# --- scores ---
+
+WORDS = st.sampled_from(
+    ["0", "7", "12", "120", "stone bridge", "desert", "deeply hungry", "celestial garden"]
+)
+LISTS = st.lists(WORDS, min_size=1, max_size=5)
+DECORATIONS = ["{}", " {} ", "\\text{{{}}}", "${}$", "**{}**", "'{}'", "\\mathrm{{{}}}", "{}."]
+
+
+def reference_score(output: str, gold: list[str]) -> Fraction:
+    """The paper's sentence for outputs of plain words: last box, split, compare by position."""
+    boxes = re.findall(r"\\boxed\{([^{}]*)\}", output)
+    if not boxes:
+        return Fraction(0)
+    ours = [" ".join(part.lower().split()) for part in boxes[-1].split(",")]
+    theirs = [" ".join(part.lower().split()) for part in gold]
+    if len(ours) != len(theirs):
+        return Fraction(0)
+    return Fraction(sum(a == b for a, b in zip(ours, theirs, strict=True)), len(theirs))
+
+
+@given(LISTS, LISTS, st.booleans())
+def test_score_agrees_with_reference(answers: list[str], gold: list[str], boxed: bool) -> None:
+    listed = " , ".join(answers).upper()
+    output = f"First \\boxed{{1, 2}}. So \\boxed{{{listed}}} it is." if boxed else listed
+    score = score_output(output, gold)
+    assert score.exact_match == pytest.approx(float(reference_score(output, gold)))
+    assert score.strict_match == float(reference_score(output, gold) == 1)
+    assert score.missing_box is not boxed
+    assert score.length_mismatch is (boxed and len(answers) != len(gold))
+    assert score.parsed == (tuple(answers) if boxed else ())
+    assert score_output(output, ", ".join(gold)) == score
+
+
+@given(LISTS, st.data())
+def test_decorated_gold_scores_one(gold: list[str], data: st.DataObject) -> None:
+    parts = [data.draw(st.sampled_from(DECORATIONS)).format(answer) for answer in gold]
+    score = score_output(f"So \\boxed{{{', '.join(parts)}}}.", gold)
+    assert (score.exact_match, score.strict_match) == (1.0, 1.0)
+
+
+@given(LISTS, st.randoms(use_true_random=False))
+def test_both_lists_in_another_order_score_the_same(gold: list[str], shuffler: random.Random) -> None:
+    prediction = [answer if shuffler.random() < 0.5 else "wrong" for answer in gold]
+    order = list(range(len(gold)))
+    shuffler.shuffle(order)
+    assert exact_match([prediction[i] for i in order], [gold[i] for i in order]) == exact_match(
+        prediction, gold
+    )
+    assert exact_match(prediction, gold) == pytest.approx(1 - prediction.count("wrong") / len(gold))
+
+
+@given(LISTS, WORDS)
+def test_another_length_scores_zero(gold: list[str], more: str) -> None:
+    for prediction in (gold[:-1], [*gold, more], []):
+        assert exact_match(prediction, gold) == strict_match(prediction, gold) == 0.0
+
+
+def test_order_matters_and_half_right_is_half() -> None:
+    assert exact_match(["desert", "12"], ["12", "desert"]) == 0.0
+    assert exact_match(["12", "bridge"], ["12", "desert"]) == 0.5
+    assert strict_match(["12", "bridge"], ["12", "desert"]) == 0.0
+
+
+@given(st.text() | st.binary().map(lambda raw: raw.decode("latin-1")) | PIECES.map("".join))
+@example("\\boxed{\ud800}")
+@example("\\boxed{\x00,\x00}")
+def test_any_text_has_a_score(text: str) -> None:
+    score = score_output(text, ["12", "desert"])
+    assert 0.0 <= score.strict_match <= score.exact_match <= 1.0
+    assert not (score.missing_box and score.length_mismatch)
+
+
+def test_what_is_no_answer_is_refused_with_words() -> None:
+    with pytest.raises(ValueError, match="got NoneType; pass ''"):
+        score_output(None, ["1"])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="gold has no answers"):
+        score_output("\\boxed{1}", [])
+    with pytest.raises(ValueError, match="got the string '12'; use split_answers"):
+        exact_match("12", ["1", "2"])
+
+
+# --- retrieval ---
+
+
+def test_step_recall_by_hand() -> None:
+    gold = [[1], [2, 3], [4, 5]]
+    retrieved = [[9, 1, 8], [3, 9, 2]]  # the third retrieval is missing
+    assert step_recalls(retrieved, gold, k=1) == [0.0, 0.5, 0.0]
+    assert step_recalls(retrieved, gold, k=2) == [1.0, 0.5, 0.0]
+    assert step_recalls(retrieved, gold, k=10) == [1.0, 1.0, 0.0]
+    assert step_recalls([[9, 1], [3, 2]], gold, k="gold") == [0.0, 1.0, 0.0]  # one rule, two rules, two rules
+    assert step_recall(retrieved, gold, k=10) == pytest.approx(2 / 3)
+    assert step_recall([*retrieved, [4, 5], [6]], gold, k=10) == 1.0  # the fourth retrieval is dropped
+    assert step_recall([[2, 3], [1]], [[1], [2, 3]], k=10) == 0.0  # right rules at the wrong step
+    assert step_recall([[1, 1, 2]], [[1, 2]], k="gold") == 0.5  # a repeat uses up a place
+
+
+def test_union_recall_by_hand() -> None:
+    gold = [[1], [2, 3]]
+    assert union_recall([[2, 3], [1]], gold, k=10) == 1.0
+    assert union_recall([[2, 3], [1]], gold, k=1) == pytest.approx(2 / 3)
+    assert union_recall([[2, 3], [1]], gold, k="gold") == pytest.approx(2 / 3)
+    assert union_recall([[9], [9], [1, 2, 3]], gold, k=10) == 0.0  # a third retrieval for two steps
+    assert union_recall([[9], [9], [1, 2, 3]], [1, 2, 3], k=10) == 1.0  # flat gold: every retrieval counts
+    assert union_recall([3, 9, 1, 2], gold, k="gold") == pytest.approx(2 / 3)
+    assert union_recall([3, 9, 1, 2], [1, 2, 3], k=4) == 1.0
+    assert union_recall([], [1, 2], k=4) == 0.0
+    assert union_recall(["b", "a"], ["ab"], k=2) == 0.0  # a string is an id, not a list of ids
+
+
+IDS = st.lists(st.integers(0, 9), max_size=8)
+STEPS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True), min_size=1, max_size=4)
+
+
+@given(st.lists(IDS, max_size=5), STEPS, st.integers(1, 9))
+def test_recall_properties(retrieved: list[list[int]], gold: list[list[int]], k: int) -> None:
+    hits = [
+        [rule for rule in set(want) if rule in (retrieved[t][:k] if t < len(retrieved) else [])]
+        for t, want in enumerate(gold)
+    ]
+    assert step_recalls(retrieved, gold, k) == [
+        len(hit) / len(want) for hit, want in zip(hits, gold, strict=True)
+    ]
+    assert step_recall(retrieved, gold, k) <= step_recall(retrieved, gold, k + 1)
+    found = {rule for hit in hits for rule in hit}
+    assert union_recall(retrieved, gold, k) >= len(found) / len({rule for want in gold for rule in want})
+    if len(retrieved) == len(gold):
+        assert union_recall(retrieved[::-1], gold[::-1], k) == union_recall(retrieved, gold, k)
+
+
+@pytest.mark.parametrize("k", [0, -1, True, 1.0, "gold1", None])
+def test_bad_budgets_are_refused(k: object) -> None:
+    for function in (step_recall, union_recall):
+        with pytest.raises(ValueError, match="k must be a positive integer or 'gold'"):
+            function([[1]], [[1]], k)  # type: ignore[arg-type]
+
+
+def test_bad_ids_are_refused() -> None:
+    with pytest.raises(ValueError, match="no steps"):
+        step_recall([[1]], [], k=1)
+    with pytest.raises(ValueError, match="gold step 1 has no rule ids"):
+        step_recall([[1]], [[1], []], k=1)
+    with pytest.raises(ValueError, match="no rule ids"):
+        union_recall([[1]], [], k=1)
+    with pytest.raises(ValueError, match="mixture"):
+        union_recall([1, [2]], [1], k=1)
+    with pytest.raises(ValueError, match="needs gold ids per step"):
+        union_recall([[1], [2]], [1, 2], k="gold")
