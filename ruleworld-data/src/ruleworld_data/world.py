@@ -16,7 +16,7 @@ Hence C9: whatever other rules are in force, a question's answer is the one its 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -201,10 +201,13 @@ class _Builder:
 
     def _routes(self, terms: dict[str, Ints]) -> tuple[Ints, Ints, Ints]:
         """Choose each action's environment and each environment's and action's state, all of them one to one."""
-        words, sizes = self.vocabulary, self.sizes
-        action_env = words.denied_action_env()[np.ix_(terms["action"], terms["environment"])]
-        env_state = words.denied_env_state()[np.ix_(terms["environment"], terms["state"])]
-        action_state = words.denied_action_state()[np.ix_(terms["action"], terms["state"])]
+        sizes = self.sizes
+        action_env, env_state, action_state = (
+            denied[np.ix_(terms[left], terms[right])]
+            for denied, left, right in zip(
+                _denied(), ("action", "environment", "action"), ("environment", "state", "state"), strict=True
+            )
+        )
         state_denied = np.concatenate([env_state, np.repeat(action_state, 2, axis=0)])
         if self.heldout:
             world = build_world(self.seed, _routes_only(sizes))
@@ -294,6 +297,13 @@ class _Builder:
         lexicon = (len(self.vocabulary.minus), len(self.vocabulary.plus))
         both = [keyed_integers(self._key("verb", name, sign), lexicon[sign], *key) for sign in (MINUS, PLUS)]
         return np.where(operator == MINUS, both[MINUS], both[PLUS])
+
+
+@lru_cache(maxsize=1)
+def _denied() -> tuple[NDArray[np.bool_], ...]:
+    """Return the deny list over the whole vocabulary: action-environment, environment-state, action-state."""
+    words = load_vocabulary()
+    return words.denied_action_env(), words.denied_env_state(), words.denied_action_state()
 
 
 def _routes_only(sizes: WorldSizes) -> WorldSizes:

@@ -1,0 +1,88 @@
+"""Rule pools: which rules a question is asked against.
+
+A pool is a pure function of (rule ids, gold ids, size, key): it holds the gold rules, never a rule twice, in an order
+that tells nothing, and it is the same on every machine. Pools are computed when needed and never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from .streams import Key, Stream
+
+Ids = NDArray[np.int32]
+
+
+def shared_pool(universe: Ids, gold: Iterable[int], size: int, *key: Key) -> Ids:
+    """Return one pool for several questions.
+
+    Parameters
+    ----------
+    universe : int32 array
+        Ids of all rules of the world, e.g. ``rule_table()["id"].to_numpy()``.
+    gold : iterable of int
+        Gold rule ids of all the questions.
+    size : int
+        Rules in the pool.
+    *key : str or int
+        Names the draw, e.g. a seed; a pool of the same key and a larger size holds other rules.
+
+    Returns
+    -------
+    int32 array
+        ``size`` different rule ids, shuffled.
+
+    Raises
+    ------
+    ValueError
+        If the pool cannot hold the gold rules, or the world has too few rules, or a gold id is not in the world.
+    """
+    universe = np.unique(np.asarray(universe, dtype=np.int32))
+    wanted = np.unique(np.fromiter(gold, dtype=np.int32))
+    outside = wanted[~np.isin(wanted, universe)]
+    if len(outside):
+        raise ValueError(
+            f"gold rule {outside[0]} (and {len(outside) - 1} more) is not among the world's {len(universe)} rules; "
+            "take the rules of the questions' own split and scale"
+        )
+    if size < len(wanted):
+        raise ValueError(
+            f"a pool of {size} rules cannot hold the {len(wanted)} gold rules of these questions; "
+            f"use a size of at least {len(wanted)}, or a pool per question (question_pool)"
+        )
+    if size > len(universe):
+        raise ValueError(
+            f"a pool of {size} rules cannot be drawn from a world of {len(universe)}; use a smaller size or a larger "
+            "scale"
+        )
+    stream = Stream("pool", size, *key)
+    rest = universe[~np.isin(universe, wanted, assume_unique=True)]
+    drawn = rest[stream.distinct(len(rest), size - len(wanted))]
+    members = np.concatenate([wanted, drawn])
+    return members[stream.permutation(size)]
+
+
+def question_pool(universe: Ids, question_id: str, gold: Iterable[int], size: int, seed: int = 0) -> Ids:
+    """Return the pool of one question; see `shared_pool`."""
+    return shared_pool(universe, gold, size, "question", question_id, seed)
+
+
+def pool_rules(rules: pa.Table, pool: Ids) -> pa.Table:
+    """Return the pool's rows of a rule table sorted by id, in pool order.
+
+    Raises
+    ------
+    ValueError
+        If a pool id is not in the table.
+    """
+    ids = rules.column("id").to_numpy()
+    rows = np.searchsorted(ids, pool)
+    if len(ids) == 0 or (ids[np.minimum(rows, len(ids) - 1)] != pool).any():
+        raise ValueError(
+            "the pool names rules that the table does not hold; take both from the same world and scale"
+        )
+    return rules.take(pa.array(rows))
