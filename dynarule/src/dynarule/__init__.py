@@ -1,3 +1,29 @@
-"""DynaRule: rules as key/value memory inside a frozen language model."""
+"""DynaRule: rules as key/value memory inside a frozen language model.
+
+A bank holds rules as sentence embeddings; an adapter projects them into a model's attention; a memory decides which
+rules a text sees, and ``<search>`` makes it look again. Names are imported when first used, so that ``import dynarule``
+costs nothing.
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+_NAMES = {
+    "RuleMemoryConfig": "config",
+    "dynarule_config": "config",
+    "kblam_config": "config",
+    "srki_config": "config",
+    "RuleAdapter": "adapter",
+    "RuleBank": "bank",
+    "RuleMemory": "memory",
+    "attach": "hooks",
+}
+__all__ = ["__version__", *_NAMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)

@@ -1,0 +1,72 @@
+"""Attach a rule memory to a model for the length of a ``with`` block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from . import attention
+from .adapter import attention_blocks
+from .memory import RuleMemory
+
+
+@contextmanager
+def attach(model: nn.Module, memory: RuleMemory) -> Iterator[RuleMemory]:
+    """Let a model read a rule memory, in ``model(...)`` and ``model.generate(...)``, inside the block.
+
+    Two kinds of hooks do it: one on the decoder sees each forward's tokens, one on every attention block computes the
+    rule query from the hidden states. The model's code and weights stay as they are, and leaving the block restores
+    the attention implementation it had. Greedy and sampled decoding are supported; beam search reorders rows behind the
+    memory's back and is refused.
+
+    Examples
+    --------
+    >>> with attach(model, RuleMemory(adapter, bank, search_id)) as memory:  # doctest: +SKIP
+    ...     model.generate(**inputs)
+    ...     memory.trace
+    """
+    blocks = attention_blocks(model)
+    if len(blocks) != memory.adapter.num_layers:
+        raise ValueError(
+            f"the adapter was made for {memory.adapter.num_layers} layers, this model has {len(blocks)}; "
+            "load the adapter of this base model"
+        )
+    decoder = model.get_decoder()  # type: ignore[operator]
+    before = model.config._attn_implementation  # type: ignore[union-attr]
+    if before == attention.NAME:
+        raise ValueError("a rule memory is attached to this model already; leave its block first")
+    attention.register()
+    handles = [decoder.register_forward_pre_hook(_note_tokens(memory), with_kwargs=True)]
+    for layer, block in enumerate(blocks):
+        handles.append(block.register_forward_pre_hook(_read_rules(memory, layer), with_kwargs=True))
+    try:
+        model.set_attn_implementation(attention.NAME)  # type: ignore[operator]
+        yield memory
+    finally:
+        for handle in handles:
+            handle.remove()
+        model.set_attn_implementation(before)  # type: ignore[operator]
+
+
+def _note_tokens(memory: RuleMemory) -> Any:
+    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        input_ids = args[0] if args else kwargs.get("input_ids")
+        if input_ids is None:
+            raise ValueError("a rule memory needs input_ids: <search> cannot be seen in inputs_embeds")
+        past = kwargs.get("past_key_values")
+        length = past.get_seq_length() if past is not None else 0
+        memory.begin(input_ids, kwargs.get("attention_mask"), int(length))
+
+    return hook
+
+
+def _read_rules(memory: RuleMemory, layer: int) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        hidden = args[0] if args else kwargs["hidden_states"]
+        rules = memory.attended(layer, hidden, module)
+        return (args, kwargs | {"attended_rules": rules}) if rules is not None else None
+
+    return hook

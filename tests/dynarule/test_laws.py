@@ -1,0 +1,239 @@
+"""The three laws: no rules is the base model, attention is one softmax, generation is the full forward."""
+
+import math
+
+import pytest
+import torch
+from dynarule.attention import AttendedRules, rule_attention
+
+from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
+
+SEARCH = 7
+WIDTH = 20
+DTYPES = (torch.float32, torch.bfloat16)
+
+
+def batch():
+    """Three rows, the second left-padded by four, without <search>."""
+    generator = torch.Generator().manual_seed(2)
+    ids = torch.randint(10, 90, (3, 9), generator=generator)
+    mask = torch.ones_like(ids)
+    ids[1, :4], mask[1, :4] = 0, 0
+    return ids, mask
+
+
+def answers(ids, mask, search=((0, 1), (0, 5), (1, 3), (2, 0))):
+    """The batch with ten more tokens, some of them <search>."""
+    generator = torch.Generator().manual_seed(3)
+    more = torch.randint(10, 90, (len(ids), 10), generator=generator)
+    for row, position in search:
+        more[row, position] = SEARCH
+    question = torch.zeros(len(ids), ids.shape[1] + 10, dtype=torch.bool)
+    question[:, : ids.shape[1]] = True
+    return torch.cat([ids, more], 1), torch.cat([mask, torch.ones_like(more)], 1), question
+
+
+def step_by_step(model, full, mask, prompt):
+    """Prefill, then one token at a time through the cache."""
+    from transformers import DynamicCache
+
+    positions = (mask.cumsum(-1) - 1).clamp_min(0)
+    cache = DynamicCache(config=model.config)
+    logits = []
+    for start, stop in [(0, prompt), *((t, t + 1) for t in range(prompt, full.shape[1]))]:
+        logits.append(
+            model(
+                full[:, start:stop],
+                attention_mask=mask[:, :stop],
+                position_ids=positions[:, start:stop],
+                past_key_values=cache,
+                use_cache=True,
+            ).logits
+        )
+    return torch.cat(logits, 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@torch.no_grad()
+def test_without_rules_the_model_is_the_base_model_bit_for_bit(family, dtype, bank, tiny_model):
+    model = tiny_model(family, dtype)
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
+    ids, mask = batch()
+    before = model(ids, attention_mask=mask).logits
+    empty = RuleBank(torch.zeros(0, WIDTH), torch.zeros(0, WIDTH), [], [])
+    with attach(model, RuleMemory(adapter, empty, SEARCH)):
+        assert torch.equal(model(ids, attention_mask=mask).logits, before)
+    with attach(model, RuleMemory(adapter, bank.to("cpu", dtype), SEARCH)):
+        assert not torch.equal(model(ids, attention_mask=mask).logits, before)
+    assert torch.equal(model(ids, attention_mask=mask).logits, before)
+    assert model.config._attn_implementation == "sdpa"
+
+
+def one_softmax(query, key, value, rules, mask_BTS, scale):
+    """Equation 2, row by row, in float64."""
+    batch_size, heads, tokens, dim = query.shape
+    groups = heads // key.shape[1]
+    out = torch.zeros(batch_size, tokens, heads, dim, dtype=torch.float64)
+    for b in range(batch_size):
+        for h in range(heads):
+            for t in range(tokens):
+                scores, values = [], []
+                for r in range(rules.key_BHRD.shape[2]):
+                    if rules.visible_BTR is None or rules.visible_BTR[b, t, r]:
+                        product = rules.query_BHTD[b, h, t].double() @ rules.key_BHRD[b, h, r].double()
+                        scores.append(product * scale + rules.shift)
+                        values.append(rules.value_BHRD[b, h, r].double())
+                for s in range(key.shape[2]):
+                    if mask_BTS[b, t, s]:
+                        scores.append(query[b, h, t].double() @ key[b, h // groups, s].double() * scale)
+                        values.append(value[b, h // groups, s].double())
+                weights = torch.softmax(torch.stack(scores), 0)
+                out[b, t, h] = (weights[:, None] * torch.stack(values)).sum(0)
+    return out
+
+
+@pytest.mark.parametrize("shift", [0.0, math.log(100) - math.log(6)])
+@pytest.mark.parametrize("masked", ["causal", "bool", "float"])
+@pytest.mark.parametrize("visible", [False, True])
+def test_attention_is_one_softmax_over_rules_and_text(shift, masked, visible):
+    generator = torch.Generator().manual_seed(5)
+
+    def random(*shape):
+        return torch.randn(*shape, generator=generator)
+
+    query, key, value = random(2, 4, 3, 8), random(2, 2, 5, 8), random(2, 2, 5, 8)
+    causal = torch.ones(3, 5, dtype=torch.bool).tril(2).expand(2, 3, 5).clone()
+    if masked != "causal":
+        causal[1, :, 0] = False  # a pad
+    mask = {
+        "causal": None,
+        "bool": causal[:, None],
+        "float": torch.where(causal, 0.0, torch.finfo(torch.float32).min)[:, None],
+    }[masked]
+    seen = torch.rand(2, 3, 6, generator=generator) > 0.4 if visible else None
+    if seen is not None:
+        seen[..., 0] = True
+    rules = AttendedRules(random(2, 4, 3, 8), random(2, 4, 6, 8), random(2, 4, 6, 8), seen, shift)
+    module = torch.nn.Module()
+    module.num_key_value_groups, module.is_causal = 2, True
+    out, _ = rule_attention(module, query, key, value, mask, scaling=8**-0.5, attended_rules=rules)
+    expected = one_softmax(query, key, value, rules, causal, 8**-0.5)
+    assert torch.allclose(out.double(), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@torch.no_grad()
+def test_cached_generation_is_the_full_forward_through_searches(family, dtype, bank, tiny_model):
+    model = tiny_model(family, dtype)
+    memory = RuleMemory(
+        RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5)), bank.to("cpu", dtype), SEARCH
+    )
+    full, mask, question = answers(*batch())
+    positions = (mask.cumsum(-1) - 1).clamp_min(0)
+    with attach(model, memory):
+        stepwise = step_by_step(model, full, mask, 9)
+        told = sorted((r.row, r.step, r.layer, tuple(r.ids)) for r in memory.trace)
+        memory.question_mask_BT = question
+        at_once = model(full, attention_mask=mask, position_ids=positions).logits
+        told_at_once = sorted((r.row, r.step, r.layer, tuple(r.ids)) for r in memory.trace)
+    real = mask.bool()
+    if dtype == torch.float32:
+        assert torch.allclose(stepwise[real], at_once[real], atol=1e-4)
+        assert told == told_at_once
+    else:
+        # bf16 rounds differently in the two shapes; the logits have a spread of several units.
+        assert (stepwise[real] - at_once[real]).float().abs().mean() < 0.15
+    assert [r[:3] for r in told] == [
+        (0, 0, 2),
+        (0, 1, 2),
+        (0, 2, 2),
+        (1, 0, 2),
+        (1, 1, 2),
+        (2, 0, 2),
+        (2, 1, 2),
+    ]
+
+
+@pytest.mark.parametrize("scope", ["confidence", "confidence_and_after", "all"])
+@torch.no_grad()
+def test_a_search_changes_only_what_comes_after_it(scope, bank, tiny_model):
+    model = tiny_model("qwen2")
+    config = dynarule_config(WIDTH, confidence_layer=2, top_k=5, update_scope=scope)
+    memory = RuleMemory(RuleAdapter(model, config), bank, SEARCH)
+    ids, mask = batch()
+    full, full_mask, question = answers(ids, mask, search=((0, 4),))
+    memory.question_mask_BT = question
+    with attach(model, memory):
+        searched = model(full, attention_mask=full_mask).logits
+        memory.search_token_id = None
+        plain = model(full, attention_mask=full_mask).logits
+    assert torch.allclose(searched[1:], plain[1:], atol=1e-5)
+    assert torch.allclose(searched[0, :13], plain[0, :13], atol=1e-5)
+    assert (searched[0, 13:] - plain[0, 13:]).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_a_batch_is_its_rows_one_by_one(family, bank, tiny_model):
+    model = tiny_model(family)
+    memory = RuleMemory(RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=1, top_k=4)), bank, SEARCH)
+    ids, mask = batch()
+    with attach(model, memory):
+        together = model.generate(ids, attention_mask=mask, max_new_tokens=8, do_sample=False)
+        for row in range(3):
+            kept = mask[row].bool()
+            alone = model.generate(
+                ids[row : row + 1, kept],
+                attention_mask=mask[row : row + 1, kept],
+                max_new_tokens=8,
+                do_sample=False,
+            )
+            new = alone[0, int(kept.sum()) :]
+            assert torch.equal(together[row, 9 : 9 + len(new)], new)
+
+
+@torch.no_grad()
+def test_rule_order_does_not_matter(bank, tiny_model):
+    model = tiny_model("llama")
+    adapter = RuleAdapter(model, kblam_config(WIDTH, every=1))
+    ids, mask = batch()
+    order = torch.randperm(len(bank), generator=torch.Generator().manual_seed(6))
+    shuffled = RuleBank(
+        bank.keys_MP[order],
+        bank.values_MP[order],
+        [bank.ids[i] for i in order],
+        [bank.texts[i] for i in order],
+    )
+    results = []
+    for rules in (bank, shuffled):
+        with attach(model, RuleMemory(adapter, rules)):
+            results.append(model(ids, attention_mask=mask).logits)
+    assert torch.allclose(*results, atol=1e-4)
+
+
+@torch.no_grad()
+def test_keeping_all_rules_is_not_pruning(bank, tiny_model):
+    model = tiny_model("qwen2")
+    ids, mask = batch()
+    results = []
+    for top_k in (None, len(bank), len(bank) + 50):
+        torch.manual_seed(0)
+        adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=top_k))
+        with attach(model, RuleMemory(adapter, bank, SEARCH)):
+            results.append(model(ids, attention_mask=mask).logits)
+    assert torch.allclose(results[0], results[1], atol=1e-5)
+    assert torch.allclose(results[0], results[2], atol=1e-5)
+
+
+@pytest.mark.parametrize("key_norm", [True, False])
+@torch.no_grad()
+def test_scores_in_encoder_space_are_the_scores_of_projected_keys(key_norm, bank, tiny_model):
+    model = tiny_model("qwen3")
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, key_norm=key_norm))
+    projection = adapter[1]
+    torch.nn.init.normal_(projection.k.bias)
+    query = torch.randn(3, 4, 16)
+    naive = torch.einsum("bhd,mhd->bm", query, projection.keys(bank.keys_MP).unflatten(-1, (4, 16)))
+    naive /= 4 * math.sqrt(16)
+    fast = projection.score(query, bank.keys_MP, projection.inverse_scale(bank.keys_MP))
+    assert torch.allclose(fast, naive, atol=1e-5)
+    assert torch.equal(fast.topk(5).indices, naive.topk(5).indices)
