@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ FORMAT = 1
 MANIFEST = "build.json"
 STARTED = ".build-started.json"
 ROWS_PER_SHARD = BLOCK_ROWS
-METADATA_KEY = b"ruleworld"
+METADATA_KEY = "ruleworld"
 
 _DICTIONARY = (  # columns worth a dictionary; ids, questions and whole rules are all different
     "type premise_nl conclusion_nl premise_fol conclusion_fol entity action role environment state trigger_attribute "
@@ -77,19 +78,19 @@ class ShardDone:
     resumed: bool
 
 
-def plan(scale: str, seed: int = 0, rows_per_shard: int = ROWS_PER_SHARD) -> list[Shard]:
+def plan(scale: str, seed: int = 0) -> list[Shard]:
     """List the shards of a build, split by split."""
     check_name("scale", scale, SCALES)
     check_seed(seed)
-    return list(_shards(scale, seed, rows_per_shard))
+    return list(_shards(scale, seed))
 
 
-def _shards(scale: str, seed: int, rows_per_shard: int) -> Iterator[Shard]:
+def _shards(scale: str, seed: int) -> Iterator[Shard]:
     tables = [("rules", split) for split in RULE_SPLITS]
     tables += [(subtask, split) for split in QUESTION_SPLITS for subtask in SUBTASKS]
     for config, split in tables:
         rows = num_rows(config, split, scale, seed)
-        count = -(-rows // rows_per_shard)
+        count = -(-rows // ROWS_PER_SHARD)
         for i in range(count):
             name = f"{config}/{split}-{i:05d}-of-{count:05d}.parquet"
             yield Shard(config, split, scale, seed, rows * i // count, rows * (i + 1) // count, name)
@@ -111,7 +112,8 @@ def build(
     scale, seed
         What to build.
     jobs : int
-        Worker processes.
+        Worker processes. They are spawned, so a script that asks for more than one needs the usual
+        ``if __name__ == "__main__":``.
     progress : callable, optional
         Called after every shard with the shard, the number done and the total.
 
@@ -131,8 +133,9 @@ def build(
     out = Path(out)
     spec = {"format": FORMAT, "generator_version": GENERATOR_VERSION, "scale": scale, "seed": seed}
     _claim(out, spec)
+    known = _known_digests(out)
     done: list[ShardDone] = []
-    for result in _run(shards, out, jobs):
+    for result in _run(shards, out, jobs, known):
         done.append(result)
         if progress:
             progress(result, len(done), len(shards))
@@ -169,9 +172,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
         if (folder / STARTED).is_file():
-            raise FileNotFoundError(
-                f"{folder} is an unfinished build; finish it with: ruleworld build --out {folder}"
-            )
+            raise FileNotFoundError(f"{folder} is an unfinished build; finish it with: {_command(folder)}")
         raise FileNotFoundError(
             f"{folder} holds no {MANIFEST}, so it is no build; make one with: ruleworld build --out {folder}"
         )
@@ -182,6 +183,15 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}); build the folder again") from None
     return manifest
+
+
+def _command(folder: Path) -> str:
+    """Return the command that finishes an unfinished build."""
+    try:
+        spec = json.loads((folder / STARTED).read_text(encoding="utf-8"))
+        return f"ruleworld build --out {folder} --scale {spec['scale']} --seed {spec['seed']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"ruleworld build --out {folder}"
 
 
 def write_json(path: Path, value: object) -> None:
@@ -209,23 +219,34 @@ def _claim(out: Path, spec: dict[str, Any]) -> None:
                 raise ValueError(f"{out} holds another build: {differs}; choose another folder")
             break
     else:
+        for leftover in out.glob(".build*.tmp"):
+            leftover.unlink()
         if out.is_dir() and any(out.iterdir()):
             raise ValueError(f"{out} is not empty and holds no build; choose a new or empty folder")
     out.mkdir(parents=True, exist_ok=True)
-    for leftover in out.glob("*/.*.tmp"):
+    for leftover in [*out.glob("*/.*.tmp"), *out.glob(".build*.tmp")]:
         leftover.unlink()
     if not (out / MANIFEST).is_file():
         write_json(out / STARTED, spec)
 
 
-def _run(shards: list[Shard], out: Path, jobs: int) -> Iterator[ShardDone]:
+def _known_digests(out: Path) -> dict[str, str]:
+    """Return the digests of a finished build's shards, so that a damaged one is made again."""
+    if not (out / MANIFEST).is_file():
+        return {}
+    return {shard["path"]: shard["sha256"] for shard in read_manifest(out)["shards"]}
+
+
+def _run(shards: list[Shard], out: Path, jobs: int, known: dict[str, str]) -> Iterator[ShardDone]:
     if jobs == 1:
         for shard in shards:
-            yield make_shard(shard, out)
+            yield make_shard(shard, out, known.get(shard.path))
         return
     # Spawned, so that no worker inherits locks of Arrow's threads.
-    with ProcessPoolExecutor(min(jobs, len(shards)), mp_context=get_context("spawn")) as executor:
-        futures = [executor.submit(make_shard, shard, out) for shard in shards]
+    with ProcessPoolExecutor(
+        min(jobs, len(shards)), mp_context=get_context("spawn"), initializer=_die_with_parent
+    ) as executor:
+        futures = [executor.submit(make_shard, shard, out, known.get(shard.path)) for shard in shards]
         try:
             for future in as_completed(futures):
                 yield future.result()
@@ -234,27 +255,42 @@ def _run(shards: list[Shard], out: Path, jobs: int) -> Iterator[ShardDone]:
             raise
 
 
-def make_shard(shard: Shard, out: Path) -> ShardDone:
-    """Write one shard unless it is there already."""
+def _die_with_parent() -> None:
+    """End a worker when the build is killed: an orphan would go on writing, beside the build that resumes."""
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
+
+
+def make_shard(shard: Shard, out: Path, known: str | None = None) -> ShardDone:
+    """Write one shard, unless it is there already and, where its digest is known, undamaged."""
     path = out / shard.path
     if _is_whole(path, shard):
-        return ShardDone(shard, file_digest(path), path.stat().st_size, True)
+        digest = file_digest(path)
+        if known in (None, digest):
+            return ShardDone(shard, digest, path.stat().st_size, True)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    table = shard.table().replace_schema_metadata({METADATA_KEY: shard.fingerprint.encode()})
-    pq.write_table(
-        table,
+    table = shard.table()
+    with pq.ParquetWriter(
         temporary,
+        table.schema,
         compression="zstd",
         compression_level=3,
         use_dictionary=[name for name in _DICTIONARY if name.split(".")[0] in table.column_names],
         column_encoding=_RULE_ENCODING if shard.config == "rules" else {"id": "DELTA_BYTE_ARRAY"},
         dictionary_pagesize_limit=1 << 29,
-        row_group_size=ROWS_PER_SHARD,
         data_page_size=8 << 20,  # long pages: clauses recur, and zstd sees one page at a time
         write_statistics=False,
         store_schema=False,
-    )
+    ) as writer:
+        writer.write_table(table, row_group_size=ROWS_PER_SHARD)
+        writer.add_key_value_metadata({METADATA_KEY: shard.fingerprint})
     temporary.replace(path)
     return ShardDone(shard, file_digest(path), path.stat().st_size, False)
 
@@ -266,7 +302,7 @@ def _is_whole(path: Path, shard: Shard) -> bool:
         metadata = pq.read_metadata(path)
     except (pa.ArrowException, OSError):
         return False
-    saved = (metadata.metadata or {}).get(METADATA_KEY, b"").decode(errors="replace")
+    saved = (metadata.metadata or {}).get(METADATA_KEY.encode(), b"").decode(errors="replace")
     return saved == shard.fingerprint and metadata.num_rows == shard.stop - shard.start
 
 

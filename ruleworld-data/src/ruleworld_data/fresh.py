@@ -78,6 +78,10 @@ def fresh_worlds(
     check_seed(seed)
     for subtask in questions:
         check_name("sub-task", subtask, SUBTASKS)
+    wanted = {"count": count, "first": first, "n_rules": n_rules} | dict(questions)
+    for name, value in wanted.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"{name} must be a non-negative integer, got {value!r}")
     number = first
     while number < first + count:
         continent, start = divmod(number, WORLDS_PER_CONTINENT)
@@ -103,6 +107,8 @@ def _cut(
     ).combine_chunks()
     tables = []
     for subtask, each in questions.items():
+        if not each:
+            continue
         origin, rows = Origin(world, "heldout", subtask), WORLDS_PER_CONTINENT * each
         if subtask.startswith("multi_rule"):
             tables.append((each, ParallelBlock(origin, names, 0, 0, rows, limit=rows).table(0, rows)))

@@ -19,8 +19,8 @@ class Names:
         FOL symbols by kind.
     verbs : list of Verb
         Forms of the actions.
-    an_entity, an_entity_capital : list of str
-        ``"a tiny cat"`` and ``"A tiny cat"``.
+    an_entity : list of str
+        ``"a tiny cat"``.
     the_place, at_place : list of str
         ``"the bridge"`` and ``"on the bridge"``.
     lexicon : tuple of tuple of Verb

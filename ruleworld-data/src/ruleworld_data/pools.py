@@ -41,9 +41,12 @@ def shared_pool(universe: Ids, gold: Iterable[int], size: int, *key: Key) -> Ids
     ValueError
         If the pool cannot hold the gold rules, or the world has too few rules, or a gold id is not in the world.
     """
-    universe = np.unique(np.asarray(universe, dtype=np.int32))
+    universe = np.asarray(universe, dtype=np.int32)
+    if (universe[1:] <= universe[:-1]).any():
+        universe = np.unique(universe)
     wanted = np.unique(np.fromiter(gold, dtype=np.int32))
-    outside = wanted[~np.isin(wanted, universe)]
+    places = np.searchsorted(universe, wanted)
+    outside = wanted[universe[np.minimum(places, len(universe) - 1)] != wanted] if len(universe) else wanted
     if len(outside):
         raise ValueError(
             f"gold rule {outside[0]} (and {len(outside) - 1} more) is not among the world's {len(universe)} rules; "
@@ -60,9 +63,10 @@ def shared_pool(universe: Ids, gold: Iterable[int], size: int, *key: Key) -> Ids
             "scale"
         )
     stream = Stream("pool", size, *key)
-    rest = universe[~np.isin(universe, wanted, assume_unique=True)]
-    drawn = rest[stream.distinct(len(rest), size - len(wanted))]
-    members = np.concatenate([wanted, drawn])
+    drawn = stream.distinct(len(universe) - len(wanted), size - len(wanted))
+    # The drawn numbers count the rules that are not gold; skip the gold ones' places.
+    drawn = drawn + np.searchsorted(places - np.arange(len(places)), drawn, side="right")
+    members = np.concatenate([wanted, universe[drawn]])
     return members[stream.permutation(size)]
 
 

@@ -9,6 +9,7 @@ of the kind for its distributions.
 from __future__ import annotations
 
 import hashlib
+from operator import index
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,9 @@ class Stream:
     """
 
     def __init__(self, *key: Key) -> None:
-        name = "\x1f".join(f"{type(part).__name__}:{part}" for part in key)
+        # Lengths keep ("ab", "c") apart from ("a", "bc"); index() makes numpy integers the same name as Python's.
+        parts = [part if isinstance(part, str) else index(part) for part in key]
+        name = "".join(f"{type(part).__name__}:{len(str(part))}:{part}" for part in parts)
         digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
         self._philox = np.random.Philox(key=int.from_bytes(digest, "little"))
 
@@ -74,17 +77,14 @@ class Stream:
             raise ValueError(f"cannot draw {count} different integers from range({n})")
         if n <= 4 * count + 1024:
             return self.permutation(n)[:count]
-        # At most a quarter of the range is wanted, so each round keeps most of what it draws.
+        # Numbers of as many bits as n has; those that are too large are dropped, which leaves no bias. At most a
+        # quarter of the range is wanted, so each round keeps a good part of what it draws.
+        shift = np.uint64(64 - n.bit_length())
         drawn = np.empty(0, dtype=np.int64)
         while len(drawn) < count:
-            fresh = self._wide(n, int((count - len(drawn)) * 1.3) + 16)
-            drawn = _first_occurrences(np.concatenate([drawn, fresh]))
+            fresh = (self.words(int((count - len(drawn)) * 2.2) + 16) >> shift).astype(np.int64)
+            drawn = _first_occurrences(np.concatenate([drawn, fresh[fresh < n]]))
         return drawn[:count]
-
-    def _wide(self, n: int, size: int) -> NDArray[np.int64]:
-        if n <= 2**32:
-            return self.integers(n, size)
-        return (self.words(size) % np.uint64(n)).astype(np.int64)
 
 
 def _first_occurrences(values: NDArray[np.int64]) -> NDArray[np.int64]:

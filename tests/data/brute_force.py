@@ -1,0 +1,166 @@
+"""A second opinion for the tests: the semantics from the FOL strings alone, and a reading of question texts.
+
+Nothing is imported from the package: rules are parsed with regular expressions, words come from the vocabulary files.
+Load it with ``runpy.run_path``: test folders are no packages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+VOCAB = Path(__file__).parents[2] / "ruleworld-data" / "src" / "ruleworld_data" / "vocab"
+MINUS, PLUS = ("Lose", "Drop"), ("Gain", "Get", "Receive")
+ATOM = re.compile(r"(\w+)\(([^()]*)\)")
+CHANGE = re.compile(rf"({'|'.join(MINUS + PLUS)})_(\w+)")
+
+
+def rows(name: str) -> list[list[str]]:
+    """Read a vocabulary table without its header."""
+    return [line.split("\t") for line in (VOCAB / name).read_text().splitlines()[1:]]
+
+
+PLURALS = dict(rows("attribute_nouns.tsv"))
+VERBS = {row[0]: row for row in rows("actions.tsv")}
+CHANGE_VERBS = {row[1]: row[1:] for row in rows("change_verbs.tsv")}
+PREPOSITIONS = {name: preposition for name, preposition, _ in rows("environments.tsv")}
+
+
+def plain(symbol: str) -> str:
+    return (symbol[0].lower() + symbol[1:]).replace("_", " ")
+
+
+def plural(term: str) -> str:
+    adjective, noun = term.split()
+    return f"{adjective} {PLURALS[noun]}"
+
+
+def things(amount: int, term: str) -> str:
+    return f"{amount} {term if amount == 1 else plural(term)}"
+
+
+def parse(atom: str) -> tuple[str, list[str]]:
+    name, arguments = ATOM.fullmatch(atom).groups()
+    return name, arguments.split(", ")
+
+
+def key_of(name: str, arguments: list[str]) -> tuple:
+    """What a premise and the fact that triggers it have in common."""
+    if change := CHANGE.fullmatch(name):
+        return ("plus" if change[1] in PLUS else "minus", change[2])
+    return ("In", arguments[1]) if name == "In" else (name, len(arguments))
+
+
+class BruteForce:
+    """Forward chaining over rules given as FOL strings."""
+
+    def __init__(self, rules):
+        self.rules = defaultdict(list)
+        for rule in rules:
+            premise, conclusion = rule.split(" => ")
+            name, arguments = parse(premise)
+            self.rules[key_of(name, arguments)].append((arguments, parse(conclusion)))
+
+    def holds(self, facts: str):
+        """Return the initial values, net changes and events, places and states (with causes) that follow."""
+        initial, net, places, states = defaultdict(set), defaultdict(int), set(), set()
+        events = []
+        todo = [(*parse(fact), "given") for fact in facts.split(" & ")]
+        while todo:
+            name, arguments, cause = todo.pop()
+            factor, change = 1, CHANGE.fullmatch(name)
+            if name == "Has":
+                initial[arguments[0], arguments[1]].add(int(arguments[2]))
+                continue
+            if change:
+                factor = int(arguments[1])
+                events.append((arguments[0], *key_of(name, arguments), factor))
+                net[arguments[0], change[2]] += factor if change[1] in PLUS else -factor
+            elif name == "In":
+                places.add(tuple(arguments))
+            elif len(arguments) == 1:
+                states.add((arguments[0], name, cause))
+            for variables, (then, parts) in self.rules[key_of(name, arguments)]:
+                bound = {v: a for v, a in zip(variables, arguments, strict=True) if v in "AB"}
+                parts = [bound.get(part, part) for part in parts]
+                if CHANGE.fullmatch(then):
+                    parts[1] = str(int(parts[1]) * factor)
+                todo.append((then, parts, name))
+        return initial, net, places, states, events
+
+    def answers(self, facts: str, query: str) -> set[str]:
+        """Return every answer that follows; one, if all is well."""
+        initial, net, places, states, _ = self.holds(facts)
+        name, (who, what, *rest) = parse(query)
+        if name == "Has":
+            assert all(value + net[key] >= 0 for key, values in initial.items() for value in values), (
+                f"negative: {facts}"
+            )
+            return {str(value + net[who, what]) for value in initial[who, what]}
+        if name == "In":
+            return {plain(place) for someone, place in places if someone == who}
+        causes = {rest[0]}
+        return {plain(s) for someone, s, cause in states if someone == who and cause in causes}
+
+
+def misread(text: str, facts: str, query: str) -> str | None:
+    """Say what a question or clause fails to tell of its facts and query, or None."""
+    atoms = [parse(fact) for fact in facts.split(" & ")]
+    who = {}
+    for name, arguments in atoms:
+        if name == "Has":
+            who["x"] = f"a creature with {things(int(arguments[2]), plain(arguments[1]))}"
+        elif len(arguments) == 1 and arguments[0] not in who:
+            term = plain(name)
+            who[arguments[0]] = f"{'an' if term[0] in 'aeiou' else 'a'} {term}"
+    phrase = {w: f"(?:{p}|{p[0].upper()}{p[1:]}{'|it' if w == 'x' else ''})" for w, p in who.items()}
+    wanted, seen = [rf"\b{p}\b" for p in phrase.values()], set()
+    for name, arguments in atoms:
+        verb = CHANGE.fullmatch(name)
+        if verb:
+            forms = CHANGE_VERBS[plain(verb[1])]
+            told = things(int(arguments[1]), plain(verb[2]))
+            wanted.append(rf"\b{phrase['x']} (?:{forms[1]}|{forms[2]}) {told}\b")
+        elif name == "In":
+            place = plain(arguments[1])
+            at = rf"(?:(?:is|was) {PREPOSITIONS[place]}|enters|entered)"
+            wanted.append(rf"\b{phrase['x']} {at} the {place}\b")
+        elif len(arguments) == 2:
+            actor, target = (phrase[a] for a in arguments)
+            _, third, past, _, participle = VERBS[plain(name)]
+            active, passive = (
+                rf"{actor} (?:{third}|{past}) {target}",
+                rf"{target} (?:is|was) {participle} by {actor}",
+            )
+            wanted.append(rf"\b(?:{active}|{passive})\b")
+        elif len(arguments) == 1 and arguments[0] in seen:
+            wanted.append(rf"\b{phrase['x']} (?:is|was|becomes|became) {plain(name)}\b")
+        seen.add(arguments[0])
+    name, (_, what, *rest) = parse(query)
+    if name == "Has":
+        wanted.append(rf"\b(?:[Hh]ow many|[Ww]hat number of) {plural(plain(what))}\b")
+    elif name == "In":
+        wanted.append(r"\b[Ww]hich environment\b")
+    else:
+        wanted.append(
+            r"\b[Ww]hich state .*\benvironment\b"
+            if rest[0] == "In"
+            else r"\b[Ww]hich state .*the act itself\b"
+        )
+    return next((pattern for pattern in wanted if not re.search(pattern, text)), None)
+
+
+def blemish(text: str) -> str | None:
+    """Say what is wrong with the English of a text, as far as rules of thumb go, or None."""
+    if found := re.search(r"[{}_]|  |\s[,.?;:]|[.?;:,]{2}|\bNone\b|\bnan\b|^\s|\s$", text):
+        return f"stray {found[0]!r}"
+    if not re.match(r"[A-Z]", text) or text[-1] not in ".?":
+        return "no sentence"
+    for found in re.finditer(r"(?<![\w'])([Aa]n?) (\w)", text):
+        if (found[1].lower() == "an") != (found[2] in "aeiou"):
+            return f"article {found[0]!r}"
+    for amount, noun in re.findall(r"\b(\d+) [a-z]+ ([a-z]+)\b", text):
+        if noun not in (PLURALS if amount == "1" else PLURALS.values()):
+            return f"number {amount} ... {noun}"
+    return None

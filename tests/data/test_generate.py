@@ -1,0 +1,303 @@
+"""Tables: counts, slices, splits that share nothing, and hashes that must not change unnoticed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ruleworld_data import GENERATOR_VERSION
+from ruleworld_data.generate import num_rows, question_table, rule_table, world_of
+from ruleworld_data.schema import QUESTION_SCHEMA, RULE_SCHEMA
+from ruleworld_data.tasks import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS
+
+GOLDEN = Path(__file__).parent / "golden"
+
+# Typed from the paper's table of question counts: all, and those of the training set.
+FULL = {
+    "single_rule": 50_000,
+    "multi_rule_2": 154_167,
+    "multi_rule_3": 381_116,
+    "multi_rule_4": 839_755,
+    "multi_rule_5": 886_455,
+    "multi_rule_6": 618_577,
+    "multi_rule_7": 289_761,
+    "multi_rule_8": 80_169,
+    "multi_hop_2": 37_737,
+    "multi_hop_3": 30_000,
+    "multi_hop_4": 10_000,
+}
+TRAIN = {
+    "single_rule": 25_000,
+    "multi_rule_2": 6_702,
+    "multi_rule_3": 8_696,
+    "multi_rule_4": 12_384,
+    "multi_rule_5": 10_924,
+    "multi_rule_6": 6_824,
+    "multi_rule_7": 2_863,
+    "multi_rule_8": 807,
+    "multi_hop_2": 19_500,
+    "multi_hop_3": 12_500,
+    "multi_hop_4": 5_000,
+}
+
+
+def test_counts_are_the_papers():
+    assert {s: num_rows(s, "train", "full") for s in SUBTASKS} == FULL and sum(FULL.values()) == 3_377_737
+    assert {s: num_rows(s, "train", "paper") for s in SUBTASKS} == TRAIN and sum(TRAIN.values()) == 111_200
+    assert [num_rows("rules", "train", scale) for scale in ("full", "paper")] == [4_936_113, 100_235]
+    assert [num_rows("rules", "heldout", scale) for scale in ("full", "paper")] == [100_235, 100_235]
+    for scale in ("paper", "full"):
+        for subtask in SUBTASKS:
+            sizes = [num_rows(subtask, split, scale) for split in ("validation", "test", "mini", "heldout")]
+            assert sizes == [500, 500, 50, 500]
+
+
+@pytest.mark.parametrize("split", QUESTION_SPLITS)
+@pytest.mark.parametrize("subtask", SUBTASKS)
+def test_tables_have_the_rows_and_columns_they_promise(subtask, split):
+    table = question_table(subtask, split, "tiny")
+    table.validate(full=True)
+    assert table.schema == QUESTION_SCHEMA and len(table) == num_rows(subtask, split, "tiny")
+    assert set(table["subtask"].to_pylist()) == {subtask}
+    assert set(table["world_id"].to_pylist()) == {"rw-0-heldout" if split == "heldout" else "rw-0"}
+    assert all(not table[name].null_count for name in table.column_names)
+    if split != "mini":
+        assert table["id"].to_pylist() == [f"{subtask}-{split}-{i:07d}" for i in range(len(table))]
+        assert set(table["fold"].to_pylist()) == {0}
+
+
+@pytest.mark.parametrize("split", RULE_SPLITS)
+def test_rule_tables_have_their_schema(split):
+    table = rule_table(split, "tiny")
+    table.validate(full=True)
+    assert table.schema == RULE_SCHEMA and len(table) == num_rows("rules", split, "tiny")
+
+
+SLICED = [
+    ("single_rule", "train", "tiny"),
+    ("multi_rule_5", "train", "tiny"),
+    ("multi_hop_3", "mini", "tiny"),
+]
+SLICED += [("multi_rule_3", "test", "paper"), ("multi_hop_4", "heldout", "paper")]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(SLICED), st.data())
+def test_any_slice_of_questions_is_the_same_rows(which, data):
+    rows = num_rows(*which)
+    start = data.draw(st.integers(0, rows))
+    stop = data.draw(st.integers(start, min(rows, start + 70)))
+    part = question_table(*which, start=start, stop=stop)
+    assert part.schema == QUESTION_SCHEMA
+    assert part.to_pylist() == question_table(*which).slice(start, stop - start).to_pylist()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(RULE_SPLITS), st.data())
+def test_any_slice_of_rules_is_the_same_rows(split, data):
+    rows = num_rows("rules", split, "tiny")
+    start = data.draw(st.integers(0, rows))
+    stop = data.draw(st.integers(start, rows))
+    part = rule_table(split, "tiny", start=start, stop=stop)
+    assert part.to_pylist() == rule_table(split, "tiny").slice(start, stop - start).to_pylist()
+
+
+@pytest.mark.slow
+def test_slices_across_blocks_are_the_same_rows():
+    """At scale full a sub-task is made in blocks; the third of multi_rule_5 begins at row 590,970."""
+    for cut in (295_485, 590_970):
+        part = question_table("multi_rule_5", "train", "full", start=cut - 30, stop=cut + 30)
+        left = question_table("multi_rule_5", "train", "full", start=cut - 30, stop=cut)
+        right = question_table("multi_rule_5", "train", "full", start=cut, stop=cut + 30)
+        assert part.to_pylist() == left.to_pylist() + right.to_pylist()
+        assert part["id"].to_pylist() == [f"multi_rule_5-train-{i:07d}" for i in range(cut - 30, cut + 30)]
+
+
+def test_mini_is_five_folds_of_ten_test_questions():
+    for scale in ("tiny", "paper"):
+        for subtask in SUBTASKS if scale == "tiny" else SUBTASKS[::4]:
+            test = {row["id"]: row for row in question_table(subtask, "test", scale).to_pylist()}
+            mini = question_table(subtask, "mini", scale).to_pylist()
+            assert Counter(row["fold"] for row in mini) == dict.fromkeys(range(5), 10)
+            assert len({row["id"] for row in mini}) == 50
+            assert all(row | {"fold": 0} == test[row["id"]] for row in mini)
+
+
+@pytest.mark.parametrize("split", ["validation", "test", "mini", "heldout"])
+def test_evaluation_questions_are_the_same_at_paper_and_full(split):
+    for subtask in SUBTASKS[::5]:
+        assert question_table(subtask, split, "paper").equals(question_table(subtask, split, "full"))
+    assert rule_table("heldout", "paper").equals(rule_table("heldout", "full"))
+
+
+@pytest.mark.slow
+def test_train_questions_differ_between_paper_and_full():
+    one, other = (
+        question_table("single_rule", "train", s, stop=500)["question"].to_pylist() for s in ("paper", "full")
+    )
+    assert len({*one} & {*other}) < 10
+
+
+@pytest.mark.parametrize("scale", ["tiny", "paper"])
+def test_seeds_share_no_question(scale):
+    one, other = (
+        {q for s in SUBTASKS[::3] for q in question_table(s, "test", scale, seed)["question"].to_pylist()}
+        for seed in (0, 1)
+    )
+    assert len(one & other) <= 2
+
+
+def chains_of(table: pa.Table) -> set[tuple[int, ...]]:
+    """Return the rules of each multi-hop question without the one that gives the initial value."""
+    return {
+        tuple(rules[:hops])
+        for rules, hops in zip(table["gold_rule_ids"].to_pylist(), table["n_hops"].to_pylist(), strict=True)
+    }
+
+
+def asked_in(table: pa.Table) -> set[tuple]:
+    """Return each sub-question as its rules, its numbers and its answer."""
+    steps = table["steps"].combine_chunks().flatten()
+    facts = table["facts"].combine_chunks().flatten().to_pylist()
+    answers = table["answers"].combine_chunks().flatten().to_pylist()
+    rules = steps.field("rule_ids").to_pylist()
+    assert len(rules) == len(facts) == len(answers)
+    # What happens to whom is in the rules; the numbers of a question are all that is left, and the answer.
+    numbers = (tuple(part for part in fact.replace(")", " ").split() if part.isdigit()) for fact in facts)
+    return set(zip(map(tuple, rules), numbers, answers, strict=True))
+
+
+SHORT = [s for s in SUBTASKS if not s.startswith("multi_hop")]
+
+
+@pytest.mark.parametrize(
+    ("scale", "short", "hops"),
+    [
+        ("tiny", SHORT, (2, 3, 4)),
+        ("paper", ["single_rule", "multi_rule_3", "multi_rule_8"], (3, 4)),
+        pytest.param("paper", SHORT, (2, 3, 4), marks=pytest.mark.slow),
+    ],
+)
+def test_splits_share_no_sub_question_and_no_chain(scale, short, hops):
+    asked, chains = {}, {}
+    for split in ("train", "validation", "test"):
+        asked[split] = set().union(*(asked_in(question_table(s, split, scale)) for s in short))
+        chains[split] = set().union(
+            *(chains_of(question_table(f"multi_hop_{n}", split, scale)) for n in hops)
+        )
+    for one, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
+        assert not asked[one] & asked[other] and not chains[one] & chains[other]
+    assert all(len(part) > 25 for part in [*asked.values(), *chains.values()])
+
+
+@pytest.mark.parametrize("scale", ["tiny", pytest.param("paper", marks=pytest.mark.slow)])
+def test_question_texts_are_unique_over_all_splits(scale):
+    texts = Counter()
+    for split in ("train", "validation", "test"):
+        for subtask in SUBTASKS:
+            texts.update(question_table(subtask, split, scale)["question"].to_pylist())
+    assert max(texts.values()) == 1
+
+
+@pytest.mark.slow
+def test_full_train_questions_share_nothing_with_test_and_repeat_nothing():
+    tested = set().union(*(asked_in(question_table(s, "test", "paper")) for s in SHORT))
+    known = set().union(*(chains_of(question_table(f"multi_hop_{n}", "test", "paper")) for n in (2, 3, 4)))
+    for subtask in SUBTASKS:
+        hashes: set[int] = set()
+        for start in range(0, FULL[subtask], 50_000):
+            part = question_table(
+                subtask, "train", "full", start=start, stop=min(FULL[subtask], start + 50_000)
+            )
+            hashes.update(map(hash, part["question"].to_pylist()))
+            assert not (chains_of(part) & known if subtask not in SHORT else asked_in(part) & tested)
+        assert len(hashes) == FULL[subtask]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: question_table("multi_hop_5", "test"),
+            "unknown sub-task 'multi_hop_5'; did you mean 'multi_hop_",
+        ),
+        (lambda: question_table("rules", "train"), "unknown sub-task 'rules'"),
+        (
+            lambda: question_table("single_rule", "dev"),
+            "unknown split 'dev'.*Known: train, validation, test, mini, heldout",
+        ),
+        (lambda: question_table("single_rule", "test", "papr"), "unknown scale 'papr'; did you mean 'paper'"),
+        (lambda: question_table("single_rule", "test", "tiny", -1), "seed must be an integer .* got -1"),
+        (lambda: question_table("single_rule", "test", "tiny", True), r"got True \(bool\)"),
+        (lambda: question_table("single_rule", "test", "tiny", "0"), r"got '0' \(str\)"),
+        (
+            lambda: question_table("single_rule", "test", "tiny", 0, 10, 51),
+            r"rows \[10, 51\) are not in a table of 50",
+        ),
+        (lambda: question_table("single_rule", "test", "tiny", 0, -1, 5), r"rows \[-1, 5\)"),
+        (lambda: question_table("single_rule", "test", "tiny", 0, 6, 5), r"rows \[6, 5\)"),
+        (lambda: rule_table("test", "tiny"), "unknown split of rules 'test'"),
+        (lambda: rule_table("train", "tiny", 0, 0, 1985), r"rows \[0, 1985\) are not in a table of 1984"),
+        (
+            lambda: num_rows("single-rule", "test"),
+            "unknown configuration 'single-rule'; did you mean 'single_rule'",
+        ),
+        (lambda: num_rows("rules", "test"), "unknown split of rules 'test'"),
+        (lambda: world_of("rules"), "unknown split 'rules'"),
+    ],
+)
+def test_user_errors_say_what_was_expected(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def lines_hash(*tables: pa.Table) -> str:
+    """Hash rows as canonical JSON, so that no version of Arrow or parquet matters."""
+    digest = sha256()
+    for table in tables:
+        for row in table.to_pylist():
+            digest.update(json.dumps(row, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def tiny_hashes() -> dict[str, str]:
+    hashes = {f"rules/{split}": lines_hash(rule_table(split, "tiny")) for split in RULE_SPLITS}
+    for subtask in SUBTASKS:
+        for split in QUESTION_SPLITS:
+            hashes[f"{subtask}/{split}"] = lines_hash(question_table(subtask, split, "tiny"))
+    return hashes
+
+
+def paper_hashes() -> dict[str, str]:
+    """Hash the test questions, and slices of the rules that meet every type."""
+    hashes = {
+        "rules/train": lines_hash(rule_table(start=0, stop=1_000), rule_table(start=73_000, stop=81_000))
+    }
+    return hashes | {f"{subtask}/test": lines_hash(question_table(subtask, "test")) for subtask in SUBTASKS}
+
+
+@pytest.mark.parametrize(("scale", "hashes"), [("tiny", tiny_hashes), ("paper", paper_hashes)])
+def test_tables_are_those_of_this_generator_version(scale, hashes):
+    """Compare with tests/data/golden. If the data is meant to change, raise GENERATOR_VERSION and run
+
+    RULEWORLD_UPDATE_GOLDEN=1 pytest tests/data/test_generate.py -k generator_version
+    """
+    path = GOLDEN / f"{scale}.json"
+    found = {"generator_version": GENERATOR_VERSION, "tables": hashes()}
+    if os.environ.get("RULEWORLD_UPDATE_GOLDEN") == "1":
+        path.write_text(json.dumps(found, indent=1) + "\n")
+    golden = json.loads(path.read_text())
+    changed = [name for name, value in found["tables"].items() if golden["tables"].get(name) != value]
+    assert not changed, f"generated tables changed: {changed}; see the docstring of this test"
+    assert found == golden
+
+
+def test_every_scale_is_listed():
+    assert list(SCALES) == ["tiny", "paper", "full"]

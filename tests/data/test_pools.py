@@ -1,0 +1,110 @@
+"""Pools: what they hold, in an order that tells nothing, the same everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruleworld_data.generate import question_table, rule_table
+from ruleworld_data.pools import pool_rules, question_pool, shared_pool
+
+WORLD = np.arange(10, 2_010, 2, dtype=np.int32)
+# A pool of the world above; reported results depend on such pools, so they never change.
+GOLDEN = [860, 56, 700, 1006, 978, 54, 448, 738, 500, 1330, 1572, 20]
+
+
+@given(st.sets(st.integers(5, 1_004), max_size=30), st.integers(0, 1_000), st.integers(0, 3))
+def test_pools_hold_gold_and_are_exact(gold, extra, key):
+    gold = [2 * rule for rule in gold]
+    size = min(len(gold) + extra, len(WORLD))
+    pool = shared_pool(WORLD, gold, size, key)
+    assert pool.dtype == np.int32 and len(pool) == len(set(pool.tolist())) == size
+    assert set(gold) <= set(pool.tolist()) <= set(WORLD.tolist())
+
+
+def test_a_pool_never_changes():
+    assert question_pool(WORLD, "multi_hop_3-test-0000007", [20, 500], 12, seed=3).tolist() == GOLDEN
+
+
+def test_neither_order_nor_repeats_of_the_arguments_matter():
+    one = shared_pool(WORLD, [20, 500, 500], 50, "k").tolist()
+    assert one == shared_pool(WORLD[::-1].copy(), iter([500, 20]), 50, "k").tolist()
+    assert one == shared_pool(np.concatenate([WORLD, WORLD]), [20, 500], 50, "k").tolist()
+
+
+def test_names_tell_pools_apart():
+    pools = [
+        shared_pool(WORLD, [20], 50, "k"),
+        shared_pool(WORLD, [20], 50, "l"),
+        question_pool(WORLD, "k", [20], 50),
+        question_pool(WORLD, "l", [20], 50),
+        question_pool(WORLD, "k", [20], 50, seed=1),
+    ]
+    assert len({tuple(pool.tolist()) for pool in pools}) == len(pools)
+
+
+def test_a_numpy_size_gives_the_same_pool():
+    assert shared_pool(WORLD, [20], np.int64(50), 1).tolist() == shared_pool(WORLD, [20], 50, 1).tolist()
+
+
+def test_order_does_not_reveal_gold():
+    """The place of a gold rule is uniform: mean and spread of its rank, and each tenth of the pool."""
+    gold, size, pools = [12, 1_000, 2_008], 40, 1_500
+    ranks = np.array(
+        [np.flatnonzero(np.isin(question_pool(WORLD, f"q{i}", gold, size), gold)) for i in range(pools)]
+    ).ravel()
+    assert ranks.shape == (3 * pools,)
+    deviation = ((size**2 - 1) / 12) ** 0.5
+    assert abs(ranks.mean() - (size - 1) / 2) < 5 * deviation / len(ranks) ** 0.5
+    counts = np.bincount(ranks // 4, minlength=10)
+    assert ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 9 + 6 * 18**0.5
+
+
+def test_distractors_are_uniform():
+    counts = np.zeros(2_010, int)
+    for i in range(600):
+        counts[question_pool(WORLD, f"q{i}", [500], 101)] += 1
+    assert counts[500] == 600
+    others = np.delete(counts[WORLD], np.flatnonzero(WORLD == 500))
+    assert others.sum() == 60_000
+    groups = others[:990].reshape(10, -1).sum(axis=1)
+    assert ((groups - groups.mean()) ** 2 / groups.mean()).sum() < 9 + 6 * 18**0.5
+    assert others.min() > 20 and others.max() < 110
+
+
+@pytest.mark.parametrize(
+    ("gold", "size", "message"),
+    [
+        ([11, 13, 20], 5, r"gold rule 11 \(and 1 more\) is not among the .*1000 rules"),
+        ([20, 22, 24], 2, "a pool of 2 rules cannot hold the 3 gold rules.*use a size of at least 3"),
+        ([20], 1_001, "a pool of 1001 rules cannot be drawn from a world of 1000"),
+    ],
+)
+def test_impossible_pools_are_refused(gold, size, message):
+    with pytest.raises(ValueError, match=message):
+        shared_pool(WORLD, gold, size)
+
+
+def test_pool_rules_are_the_rows_in_pool_order():
+    rules = rule_table("train", "tiny")
+    row = question_table("multi_rule_8", "test", "tiny").to_pylist()[3]
+    pool = question_pool(rules["id"].to_numpy(), row["id"], row["gold_rule_ids"], 100)
+    table = pool_rules(rules, pool)
+    assert table["id"].to_pylist() == pool.tolist()
+    text = dict(zip(rules["id"].to_pylist(), rules["nl"].to_pylist(), strict=True))
+    assert table["nl"].to_pylist() == [text[rule] for rule in pool.tolist()]
+
+
+@pytest.mark.parametrize("pool", [[0, 1984], [-1], [5_000_000]])
+def test_rules_of_another_world_are_refused(pool):
+    with pytest.raises(ValueError, match="the pool names rules that the table does not hold"):
+        pool_rules(rule_table("train", "tiny"), np.array(pool, dtype=np.int32))
+
+
+def test_paper_pools_of_heldout_questions():
+    ids = rule_table("heldout", "tiny")["id"].to_numpy()
+    rows = question_table("multi_hop_4", "heldout", "tiny").to_pylist()
+    gold = {rule for row in rows for rule in row["gold_rule_ids"]}
+    pool = shared_pool(ids, (rule for row in rows for rule in row["gold_rule_ids"]), 1_000, "fold", 0)
+    assert gold <= set(pool.tolist()) and len(pool) == 1_000

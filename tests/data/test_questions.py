@@ -1,0 +1,280 @@
+"""Questions: every answer re-derived from the rules' FOL, every text read back, every proof checked."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from collections import Counter
+from itertools import product
+from pathlib import Path
+
+import pytest
+from ruleworld_data.generate import question_table, rule_table
+from ruleworld_data.streams import Stream
+from ruleworld_data.tasks import SUBTASKS
+
+brute = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))
+BruteForce, misread, blemish, parse, plain = (
+    brute[name] for name in ("BruteForce", "misread", "blemish", "parse", "plain")
+)
+
+SINGLE = set("entity2attr attrchange2attr action2env action2attr action2state env2state state2attr".split())
+DOUBLE = {f"{effect}+entity2attr" for effect in ("attrchange2attr", "action2attr", "state2attr")}
+HOPS = {
+    2: {
+        "action2env>env2state",
+        "action2attr>attrchange2attr+entity2attr",
+        "action2state>state2attr+entity2attr",
+        "env2state>state2attr+entity2attr",
+        "state2attr>attrchange2attr+entity2attr",
+    },
+    3: {
+        "action2env>env2state>state2attr+entity2attr",
+        "action2state>state2attr>attrchange2attr+entity2attr",
+        "env2state>state2attr>attrchange2attr+entity2attr",
+    },
+    4: {"action2env>env2state>state2attr>attrchange2attr+entity2attr"},
+}
+# How many of the 500 test questions of seed 0 follow each path.
+SKELETONS = {
+    "single_rule action2attr": 75,
+    "single_rule action2env": 25,
+    "single_rule action2state": 40,
+    "single_rule attrchange2attr": 100,
+    "single_rule entity2attr": 125,
+    "single_rule env2state": 25,
+    "single_rule state2attr": 110,
+    "multi_hop_2 action2attr>attrchange2attr+entity2attr": 50,
+    "multi_hop_2 action2env>env2state": 40,
+    "multi_hop_2 action2state>state2attr+entity2attr": 135,
+    "multi_hop_2 env2state>state2attr+entity2attr": 125,
+    "multi_hop_2 state2attr>attrchange2attr+entity2attr": 150,
+    "multi_hop_3 action2env>env2state>state2attr+entity2attr": 168,
+    "multi_hop_3 action2state>state2attr>attrchange2attr+entity2attr": 166,
+    "multi_hop_3 env2state>state2attr>attrchange2attr+entity2attr": 166,
+    "multi_hop_4 action2env>env2state>state2attr>attrchange2attr+entity2attr": 500,
+}
+# Scale, split, seed, and every how-manieth question.
+SOURCES = [("tiny", split, 0, 1) for split in ("train", "mini", "heldout")]
+SOURCES += [("tiny", "test", 5, 1), ("paper", "test", 0, 8)]
+SOURCES += [
+    pytest.param(("paper", split, 0, 1), marks=pytest.mark.slow)
+    for split in ("test", "validation", "heldout")
+]
+
+
+class Source:
+    """The rules and the questions of one split."""
+
+    def __init__(self, scale: str, split: str, seed: int, every: int) -> None:
+        self.split = split
+        rules = rule_table("heldout" if split == "heldout" else "train", scale, seed)
+        self.fol = dict(zip(rules["id"].to_pylist(), rules["fol"].to_pylist(), strict=True))
+        self.type = dict(zip(rules["id"].to_pylist(), rules["type"].to_pylist(), strict=True))
+        self.all_rules = BruteForce(self.fol.values())
+        tables = (question_table(subtask, split, scale, seed) for subtask in SUBTASKS)
+        self.questions = [
+            row for table in tables for row in table.take(list(range(0, len(table), every))).to_pylist()
+        ]
+
+    def scopes(self):
+        """Yield each sub-question: row, facts, query, answer, and the steps that answer it."""
+        for row in self.questions:
+            alone = len(row["answers"]) == 1
+            for i, scope in enumerate(zip(row["facts"], row["queries"], row["answers"], strict=True)):
+                yield row, *scope, row["steps"] if alone else [row["steps"][i]]
+
+
+@pytest.fixture(scope="module", params=SOURCES, ids=lambda source: "-".join(map(str, source)))
+def source(request):
+    return Source(*request.param)
+
+
+def test_every_answer_follows_from_all_rules_of_the_world(source):
+    for row, facts, query, answer, _ in source.scopes():
+        assert source.all_rules.answers(facts, query) == {answer}, row["id"]
+
+
+def test_every_answer_needs_its_gold_rules_and_no_other(source):
+    for row, facts, query, answer, steps in source.scopes():
+        gold = [source.fol[rule] for step in steps for rule in step["rule_ids"]]
+        assert BruteForce(gold).answers(facts, query) == {answer}, row["id"]
+        for i in range(len(gold)):
+            assert BruteForce(gold[:i] + gold[i + 1 :]).answers(facts, query) != {answer}, row["id"]
+
+
+def test_answers_are_what_their_types_say(source):
+    kinds = {"Has": "count", "In": "environment", "State": "state"}
+    for row in source.questions:
+        assert row["answer_types"] == [kinds[parse(query)[0]] for query in row["queries"]]
+        for kind, answer in zip(row["answer_types"], row["answers"], strict=True):
+            assert re.fullmatch(r"0|[1-9]\d*" if kind == "count" else r"[a-z]+(?: [a-z]+)*", answer)
+
+
+def test_steps_are_the_proof(source):
+    for row in source.questions:
+        assert row["gold_rule_ids"] == [rule for step in row["steps"] for rule in step["rule_ids"]]
+        assert len(set(row["gold_rule_ids"])) == len(row["gold_rule_ids"]) == row["n_rules"]
+        paths = row["skeleton"].split(" & ")
+        types = [[source.type[rule] for rule in step["rule_ids"]] for step in row["steps"]]
+        if row["subtask"].startswith("multi_rule"):
+            assert [t.split("+") for t in paths] == types and row["n_hops"] == 1
+        else:
+            (path,) = paths
+            hops = [[t] for t in path.split("+")[0].split(">")]
+            hops[-1] += path.split("+")[1:]
+            assert types == hops and row["n_hops"] == len(hops)
+
+
+def test_the_state_after_each_step_is_what_holds(source):
+    for row, facts, _, answer, steps in source.scopes():
+        initial, net, places, states, events = source.all_rules.holds(facts)
+        for step in steps:
+            name, arguments = parse(step["state"])
+            change = brute["CHANGE"].fullmatch(name)
+            if change:
+                assert (arguments[0], *brute["key_of"](name, arguments), int(arguments[1])) in events
+            elif name == "In":
+                assert tuple(arguments) in places
+            elif name == "Has":
+                key = tuple(arguments[:2])
+                (start,) = initial[key]
+                assert start + net[key] == int(arguments[2])
+            else:
+                assert any((who, state) == (arguments[0], name) for who, state, _ in states)
+        name, arguments = parse(steps[-1]["state"])
+        assert {"Has": arguments[-1], "In": plain(arguments[-1])}.get(name, plain(name)) == answer, row["id"]
+
+
+SUM = re.compile(r"(\d+) ([-+]) (\d+) = (\d+)")
+PRODUCT = re.compile(r"(\d+) x (\d+) = (\d+)")
+
+
+def test_the_arithmetic_of_steps_is_right(source):
+    seen = Counter()
+    for _, _, query, answer, steps in source.scopes():
+        for step in steps:
+            for a, sign, b, c in SUM.findall(step["nl"]):
+                assert int(a) + int(sign + b) == int(c) == int(answer)
+                assert f"Has(x, {parse(query)[1][1]}, {a} {sign} {b} = {c})" in step["fol"]
+                seen["sum"] += 1
+            for a, b, c in PRODUCT.findall(step["nl"]):
+                assert int(a) * int(b) == int(c)
+                seen["product"] += 1
+    assert min(seen["sum"], seen["product"]) > 50
+
+
+def test_steps_in_fol_are_instances_of_their_rules(source):
+    """Put x and y for A and B: the premise and the conclusion of the rule, scaled by the size of the change."""
+    for row, facts, _, _, steps in source.scopes():
+        known = facts.split(" & ")
+        for step in steps:
+            for rule, text in zip(step["rule_ids"], step["fol"].split("; "), strict=False):
+                premise, conclusion = text.split(" => ")
+                assert premise in known, row["id"]
+                known.append(conclusion)
+                names = [parse(half)[0] for half in source.fol[rule].split(" => ")]
+                for said, meant in zip((premise, conclusion), names, strict=True):
+                    said = parse(said)[0]
+                    if brute["CHANGE"].fullmatch(said):
+                        assert brute["key_of"](said, []) == brute["key_of"](meant, [])
+                    else:
+                        assert said == meant
+
+
+def test_questions_tell_their_facts_and_ask_their_query(source):
+    for row, facts, query, *_ in source.scopes():
+        if len(row["answers"]) == 1:
+            assert misread(row["question"], facts, query) is None, row["question"]
+
+
+def test_merged_questions_are_one_sentence_of_all_their_clauses(source):
+    for row in source.questions:
+        if row["subtask"].startswith("multi_rule"):
+            clauses = row["question"].split("; ")
+            assert len(clauses) == len(row["facts"]) == len(row["queries"]) == len(row["steps"])
+            assert clauses[-1].startswith("and ") and not re.search(r"[.?]", row["question"][:-1])
+            for clause, facts, query in zip(clauses, row["facts"], row["queries"], strict=True):
+                assert misread(clause, facts, query) is None, clause
+
+
+def test_texts_are_good_english_as_far_as_one_can_count(source):
+    for row in source.questions:
+        assert blemish(row["question"]) is None, (blemish(row["question"]), row["question"])
+        for step in row["steps"]:
+            assert blemish(step["nl"]) is None, (blemish(step["nl"]), step["nl"])
+
+
+def test_question_texts_and_ids_are_unique(source):
+    assert len({row["id"] for row in source.questions}) == len(source.questions)
+    assert len({row["question"] for row in source.questions}) == len(source.questions)
+    for row in source.questions:
+        number = re.fullmatch(rf"{row['subtask']}-(\w+)-\d{{7}}", row["id"])
+        assert number[1] == ("test" if source.split == "mini" else source.split)
+
+
+def test_parallel_questions_have_two_to_four_parts_of_one_or_two_rules(source):
+    for row in source.questions:
+        if row["subtask"].startswith("multi_rule"):
+            width = int(row["subtask"].rsplit("_", 1)[1])
+            sizes = [len(step["rule_ids"]) for step in row["steps"]]
+            assert sum(sizes) == width == row["n_rules"] and 2 <= len(sizes) <= 4 and set(sizes) <= {1, 2}
+            assert set(row["skeleton"].split(" & ")) <= SINGLE | DOUBLE
+
+
+def test_no_two_parallel_questions_ask_the_same_set(source):
+    seen = set()
+    for row in source.questions:
+        key = (row["subtask"], tuple(sorted(zip(row["facts"], row["queries"], strict=True))))
+        assert len(row["answers"]) == 1 or key not in seen
+        seen.add(key)
+
+
+def test_every_shape_of_parallel_question_occurs():
+    for width in (3, 5, 8):
+        table = question_table(f"multi_rule_{width}", "test", "paper")
+        shapes = Counter(
+            tuple(len(p.split("+")) for p in row.split(" & ")) for row in table["skeleton"].to_pylist()
+        )
+        possible = {
+            shape for parts in (2, 3, 4) for shape in product((1, 2), repeat=parts) if sum(shape) == width
+        }
+        assert set(shapes) == possible
+        for parts in (2, 3, 4):  # where the pairs of rules stand does not matter
+            counts = [count for shape, count in shapes.items() if len(shape) == parts]
+            if len(counts) > 1:
+                assert max(counts) < 2.2 * min(counts)
+
+
+def test_every_skeleton_occurs_as_often_as_ever():
+    counts = {}
+    for subtask in ("single_rule", "multi_hop_2", "multi_hop_3", "multi_hop_4"):
+        found = Counter(question_table(subtask, "test", "paper")["skeleton"].to_pylist())
+        counts |= {f"{subtask} {name}": found[name] for name in sorted(found)}
+    assert {name.split()[1] for name in counts} == SINGLE | HOPS[2] | HOPS[3] | HOPS[4]
+    assert counts == SKELETONS
+
+
+def test_answers_stay_right_in_any_pool(source):
+    """Take gold rules and any others: the answer does not change (a sample; the verifier does it for all)."""
+    ids = sorted(source.fol)
+    for n, (_, facts, query, answer, steps) in enumerate(source.scopes()):
+        if n % 50 == 0:
+            others = [ids[i] for i in Stream("any pool", n).integers(len(ids), 300)]
+            pool = {*others, *(rule for step in steps for rule in step["rule_ids"])}
+            assert BruteForce(source.fol[rule] for rule in sorted(pool)).answers(facts, query) == {answer}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("subtask", SUBTASKS)
+def test_every_train_answer_of_the_paper_scale(subtask):
+    rules = rule_table("train", "paper")
+    world = BruteForce(rules["fol"].to_pylist())
+    texts = set()
+    for row in question_table(subtask, "train", "paper").to_pylist():
+        texts.add(row["question"])
+        assert blemish(row["question"]) is None
+        for facts, query, answer in zip(row["facts"], row["queries"], row["answers"], strict=True):
+            assert world.answers(facts, query) == {answer}
+            assert misread(row["question"], facts, query) is None
+    assert len(texts) == len(question_table(subtask, "train", "paper"))

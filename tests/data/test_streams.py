@@ -1,0 +1,165 @@
+"""Streams: what is promised about them, checked by counting."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ruleworld_data.streams import Stream, keyed_integers, mix
+
+# The first words of three streams. Every benchmark ever built depends on them: they never change.
+GOLDEN = {
+    ("golden",): ["0x86a6071bc32a4ccb", "0xda81f4cc3cd10c8e", "0xa44fa3c2217ef253"],
+    ("golden", 0, "train"): ["0x94d058677dd7d8ab", "0xe19e0509b882fd26", "0xc84c30bf9c8603d0"],
+    (): ["0xef18a3b007c162e6", "0x9924bec93d39b07a", "0xeb96914800d46ffa"],
+}
+
+
+def unlikely(counts: np.ndarray) -> bool:
+    """Chi-square against the uniform distribution, six standard deviations out."""
+    expected = counts.sum() / len(counts)
+    dof = len(counts) - 1
+    return ((counts - expected) ** 2 / expected).sum() > dof + 6 * (2 * dof) ** 0.5
+
+
+@pytest.mark.parametrize("key", GOLDEN, ids=str)
+def test_first_words_never_change(key):
+    assert [hex(word) for word in Stream(*key).words(3)] == GOLDEN[key]
+
+
+def test_a_stream_is_philox_keyed_by_the_hash_of_its_name():
+    digest = hashlib.blake2b(b"str:1:aint:1:7", digest_size=16).digest()
+    philox = np.random.Philox(key=int.from_bytes(digest, "little"))
+    assert Stream("a", 7).words(5).tolist() == philox.random_raw(5).tolist()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("ab", "c"), ("a", "bc")),
+        ((1,), ("1",)),
+        ((1, 2), (12,)),
+        (("a",), ("a", "")),
+        ((0, "x"), ("x", 0)),
+        ((-1,), (1,)),
+        (("a", "b"), ("a\x1fstr:b",)),
+    ],
+)
+def test_different_keys_give_different_streams(one, other):
+    assert Stream(*one).words(4).tolist() != Stream(*other).words(4).tolist()
+
+
+def test_neighbouring_seeds_share_nothing():
+    seen = Counter(word for seed in range(200) for word in Stream(seed, "train").words(50).tolist())
+    assert max(seen.values()) == 1
+
+
+def test_numpy_integers_name_the_same_stream():
+    assert Stream("pool", np.int64(5)).words(2).tolist() == Stream("pool", 5).words(2).tolist()
+
+
+def test_streams_continue_where_they_stopped():
+    whole, parts = Stream("s"), Stream("s")
+    assert whole.words(10).tolist() == [*parts.words(3).tolist(), *parts.words(7).tolist()]
+
+
+def test_integers_are_uniform_and_bounded():
+    assert not unlikely(np.bincount(Stream("u").integers(12, 60_000), minlength=12))
+    bounds = np.arange(1, 1001)
+    drawn = Stream("v").integers(bounds, 1000)
+    assert (drawn >= 0).all() and (drawn < bounds).all()
+
+
+def test_permutations_are_uniform():
+    stream = Stream("p")
+    counts = Counter(tuple(stream.permutation(4).tolist()) for _ in range(4_800))
+    assert set(counts) == set(permutations(range(4)))
+    assert not unlikely(np.array(list(counts.values())))
+
+
+@given(st.integers(0, 300), st.data())
+def test_subsets_are_nested_sorted_and_exact(n, data):
+    few = data.draw(st.integers(0, n))
+    many = data.draw(st.integers(few, n))
+    small, large = (part.tolist() for part in Stream("n", n).subset(n, few, many))
+    assert (len(small), len(large)) == (few, many)
+    assert small == sorted(set(small)) and large == sorted(set(large))
+    assert set(small) <= set(large) <= set(range(n))
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 2**62), st.integers(0, 400), st.integers(0, 5))
+def test_distinct_draws_are_distinct(n, count, key):
+    count = min(n, count)
+    drawn = Stream("d", key).distinct(n, count).tolist()
+    assert len(drawn) == len(set(drawn)) == count
+    assert all(0 <= value < n for value in drawn)
+
+
+def test_distinct_can_take_everything():
+    assert sorted(Stream("all").distinct(5_000, 5_000).tolist()) == list(range(5_000))
+
+
+@pytest.mark.parametrize("n", [30, 6_000])
+def test_distinct_is_uniform_in_small_ranges(n):
+    """As a set, and in its first place: both branches of the drawing."""
+    members, first = np.zeros(n, int), np.zeros(n, int)
+    for i in range(2_000):
+        drawn = Stream("small", i).distinct(n, 10)
+        members[drawn] += 1
+        first[drawn[0]] += 1
+    assert not unlikely(members.reshape(30, -1).sum(axis=1))
+    assert not unlikely(first.reshape(30, -1).sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    "n",
+    [
+        3 * 2**20,
+        2**32 + 4,
+        2**40,
+        2**62,
+        3 * 2**30,
+        3 * 2**60,
+    ],
+)
+def test_distinct_is_uniform_in_huge_ranges(n):
+    drawn = Stream("huge").distinct(n, 30_000)
+    assert not unlikely(np.bincount((drawn // -(-n // 12)).astype(int), minlength=12))
+    assert not unlikely(np.bincount((drawn % 3).astype(int), minlength=3))
+
+
+def test_too_many_distinct_integers_are_refused():
+    with pytest.raises(ValueError, match=r"cannot draw 6 different integers from range\(5\)"):
+        Stream("e").distinct(5, 6)
+
+
+def splitmix(*values: int) -> int:
+    """The finaliser of splitmix64, column by column, in Python's integers."""
+    mask, state = 2**64 - 1, 0
+    for value in values:
+        state = (state + value + 0x9E3779B97F4A7C15) & mask
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & mask
+        state ^= state >> 31
+    return state
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 30_000)), min_size=1, max_size=20))
+def test_mix_is_a_function_of_each_row(pairs):
+    wide, narrow = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs], dtype=np.int16)
+    assert mix(7, wide, narrow).tolist() == [splitmix(7, *pair) for pair in pairs]
+
+
+def test_keyed_integers_are_uniform_functions_of_key_and_row():
+    rows = np.arange(24_000)
+    values = keyed_integers(("k", 1), 12, rows)
+    assert not unlikely(np.bincount(values, minlength=12))
+    assert values[::-1].tolist() == keyed_integers(("k", 1), 12, rows[::-1]).tolist()
+    other = keyed_integers(("k", 2), 12, rows)
+    assert not unlikely(np.bincount((values - other) % 12, minlength=12))

@@ -1,0 +1,59 @@
+"""The text a model is trained to write, against texts typed by hand."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from ruleworld_data.generate import question_table
+from ruleworld_data.training_text import SEARCH_TOKEN, boxed, training_text
+
+ROW = {
+    "steps": [
+        {"nl": "The cat is in the den, so the cat is sad.", "fol": "In(x, Den) => Sad(x)"},
+        {"nl": "The cat is sad, so it loses 1 fin.", "fol": "Sad(x) => Lose_Fin(x, 1)"},
+    ],
+    "answers": ["12", "deeply hungry"],
+}
+
+
+def test_natural_language():
+    assert training_text(ROW) == (
+        "[Step 1] The cat is in the den, so the cat is sad.\n"
+        "<search>[Step 2] The cat is sad, so it loses 1 fin.\n"
+        "[Answer] \\boxed{12, deeply hungry}"
+    )
+
+
+def test_logic_without_search():
+    assert training_text(ROW, "fol", None) == (
+        "[Step 1] In(x, Den) => Sad(x)\n[Step 2] Sad(x) => Lose_Fin(x, 1)\n[Answer] \\boxed{12, deeply hungry}"
+    )
+
+
+def test_another_search_token():
+    assert "\n<look>[Step 2]" in training_text(ROW, search_token="<look>")
+    assert SEARCH_TOKEN == "<search>"
+
+
+def test_boxed():
+    assert boxed(["9"]) == r"\boxed{9}"
+    assert boxed(["9", "the bridge"]) == r"\boxed{9, the bridge}"
+
+
+@pytest.mark.parametrize("representation", ["NL", "", None, "text"])
+def test_other_representations_are_refused(representation):
+    with pytest.raises(ValueError, match=rf"must be 'nl' or 'fol', got {representation!r}"):
+        training_text(ROW, representation)
+
+
+@pytest.mark.parametrize("subtask", ["single_rule", "multi_rule_6", "multi_hop_4"])
+@pytest.mark.parametrize("representation", ["nl", "fol"])
+def test_real_rows_can_be_read_back(subtask, representation):
+    for row in question_table(subtask, "mini", "tiny").to_pylist():
+        text = training_text(row, representation)
+        assert text.count("<search>") == len(row["steps"]) - 1
+        lines = text.split("\n")
+        for i, (line, step) in enumerate(zip(lines[:-1], row["steps"], strict=True), 1):
+            assert line.removeprefix("<search>") == f"[Step {i}] {step[representation]}"
+        assert re.fullmatch(r"\[Answer\] \\boxed\{(.+)\}", lines[-1])[1].split(", ") == row["answers"]

@@ -1,0 +1,172 @@
+"""Units: chains against a walk over the rule table, drawing without replacement, and the split of what is asked."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ruleworld_data.generate import rule_table, world_of
+from ruleworld_data.skeletons import DOUBLE, MULTI_HOP, SINGLE, Skeleton, chains
+from ruleworld_data.streams import Stream
+from ruleworld_data.units import UnitSource, draw_units
+
+SKELETONS = [*SINGLE, *DOUBLE, *(skeleton for shares in MULTI_HOP.values() for skeleton in shares)]
+SPLITS = ("train", "validation", "test")
+
+
+@pytest.fixture(scope="module")
+def world():
+    return world_of("train", "tiny")
+
+
+@pytest.fixture(scope="module")
+def followers():
+    """Return for every rule id of the tiny world the rules of each type that it makes fire."""
+    rules = rule_table("train", "tiny").to_pylist()
+    premise = defaultdict(lambda: defaultdict(list))
+    for rule in rules:
+        key = {
+            "env2state": rule["environment"],
+            "state2attr": rule["state"],
+            "attrchange2attr": (rule["trigger_attribute"], rule["trigger_operator"]),
+        }.get(rule["type"])
+        premise[rule["type"]][key].append(rule["id"])
+
+    def following(rule_id, rule_type):
+        rule = rules[rule_id]
+        key = {
+            "env2state": rule["environment"],
+            "state2attr": rule["state"],
+            "attrchange2attr": (rule["attribute"], rule["operator"]),
+        }[rule_type]
+        return premise[rule_type][key]
+
+    return rules, following
+
+
+def test_skeletons_are_all_typed_paths():
+    """A hand-made list: what can follow what, and where a count needs an initial value."""
+    follows = {
+        "action2env": ["env2state"],
+        "action2attr": ["attrchange2attr"],
+        "action2state": ["state2attr"],
+        "env2state": ["state2attr"],
+        "state2attr": ["attrchange2attr"],
+    }
+    paths = {1: {(t,) for t in [*follows, "attrchange2attr", "entity2attr"]}}
+    for hops in (2, 3, 4):
+        paths[hops] = {(*p, t) for p in paths[hops - 1] for t in follows.get(p[-1], ())}
+    assert {s.path for s in SINGLE} == paths[1]
+    for hops in (2, 3, 4):
+        assert {s.path for s in MULTI_HOP[hops]} == paths[hops]
+        assert all(s.initial == ("rule" if s.path[-1].endswith("2attr") else None) for s in MULTI_HOP[hops])
+        assert sum(MULTI_HOP[hops].values()) == pytest.approx(1)
+    assert sum(SINGLE.values()) == pytest.approx(1) and sum(DOUBLE.values()) == pytest.approx(1)
+    assert len({s.name for s in SKELETONS}) == len(SKELETONS)
+
+
+@pytest.mark.parametrize("skeleton", SKELETONS, ids=lambda s: s.name)
+def test_chains_are_those_of_a_walk(world, followers, skeleton):
+    rules, following = followers
+    walked = [(rule["id"],) for rule in rules if rule["type"] == skeleton.path[0]]
+    for rule_type in skeleton.path[1:]:
+        walked = [(*chain, rule) for chain in walked for rule in following(chain[-1], rule_type)]
+    found = chains(world, skeleton.path)
+    ids = [world.blocks[t].ids[rows].tolist() for t, rows in zip(skeleton.path, found, strict=True)]
+    assert sorted(zip(*ids, strict=True)) == sorted(walked)
+
+
+def asked(world, units):
+    """Return every unit as a tuple of all that distinguishes it."""
+    columns = [
+        world.blocks[t].ids[rows].tolist() for t, rows in zip(units.skeleton.path, units.rows, strict=True)
+    ]
+    columns.append(units.units.tolist())
+    for part in (units.initial_row, units.initial, units.subject, units.other):
+        columns.append([None] * len(units) if part is None else part.tolist())
+    return list(zip(*columns, strict=True))
+
+
+def what_is_asked(skeleton, unit):
+    """Return what no two splits may share: the chain, or for short questions the rules and their numbers."""
+    hops = len(skeleton.path)
+    return unit[:hops] if hops > 1 or skeleton.initial is None else unit[: hops + 3]
+
+
+@pytest.mark.parametrize("skeleton", SKELETONS, ids=lambda s: s.name)
+def test_splits_share_nothing_and_draws_do_not_repeat(world, skeleton):
+    seen = {}
+    for split in SPLITS:
+        units = UnitSource(world, skeleton, split).draw(Stream("u", split), 400)
+        rows = asked(world, units)
+        assert len(set(rows)) == len(rows) <= 400
+        seen[split] = {what_is_asked(skeleton, row) for row in rows}
+    assert not seen["train"] & seen["test"] and not seen["train"] & seen["validation"]
+    assert not seen["test"] & seen["validation"]
+
+
+@pytest.mark.parametrize("skeleton", [s for s in SINGLE if s.initial == "stated"], ids=lambda s: s.name)
+def test_splits_together_are_everything(world, skeleton):
+    """Take all units of every split: with the other creature left out, each number, change and rule once."""
+    rules = len(chains(world, skeleton.path)[0])
+    every = Counter()
+    for split in SPLITS:
+        source = UnitSource(world, skeleton, split)
+        drawn = asked(world, source.draw(Stream("all"), source.numbered))
+        every.update({what_is_asked(skeleton, row) for row in drawn})
+        share = len(drawn) / source.numbered
+        assert share == pytest.approx(0.8 if split == "train" else 0.1, abs=0.05)
+    sizes = 3 if skeleton.start == "change" else 1
+    assert len(every) == rules * 12 * sizes and set(every.values()) == {1}
+
+
+def test_the_two_creatures_are_of_different_kinds(world):
+    for skeleton in SKELETONS:
+        if skeleton.start == "action" and skeleton.initial != "stated":
+            units = UnitSource(world, skeleton, "train").draw(Stream("o"), 2_000)
+            assert (units.subject != units.other).all()
+            kinds = len(world.terms["entity"])
+            assert set(units.other.tolist()) == set(range(kinds))
+
+
+def test_initial_values_come_from_rules_of_the_subjects_kind(world, followers):
+    rules, _ = followers
+    for skeleton in SKELETONS:
+        if skeleton.initial == "rule":
+            units = UnitSource(world, skeleton, "train").draw(Stream("i"), 300)
+            ids = world.blocks["entity2attr"].ids[units.initial_row].tolist()
+            last = world.blocks[skeleton.path[-1]].ids[units.rows[-1]].tolist()
+            for giver, effect, value in zip(ids, last, units.initial.tolist(), strict=True):
+                assert rules[giver]["attribute"] == rules[effect]["attribute"]
+                assert rules[giver]["amount"] == value
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 700), st.sampled_from(["train", "validation", "test"]))
+def test_draws_add_up_to_exactly_what_is_wanted(count, split):
+    units = draw_units(world_of("train", "tiny"), split, SINGLE, count, ("exact", count))
+    assert sum(map(len, units)) == count
+    assert [u.skeleton for u in units] == list(SINGLE)
+
+
+def test_draws_keep_to_their_shares():
+    world = world_of("train", "paper")
+    for shares in (SINGLE, DOUBLE, MULTI_HOP[2], MULTI_HOP[3]):
+        for units in draw_units(world, "train", shares, 3_000, ("shares",)):
+            assert len(units) == pytest.approx(3_000 * shares[units.skeleton], abs=8)
+
+
+def test_what_one_skeleton_lacks_others_give(world):
+    """The tiny world has 16 ways into an environment; ask for far more."""
+    shares = {Skeleton(("env2state",)): 0.9, Skeleton(("entity2attr",)): 0.1}
+    few, many = draw_units(world, "train", shares, 1_000, ("lack",))
+    assert len(few) + len(many) == 1_000 and len(few) <= 16 * 40
+
+
+def test_asking_for_more_than_there_is_is_refused(world):
+    with pytest.raises(
+        ValueError, match=r"100000 questions wanted, but this world has only entity2attr: \d+; use a larger"
+    ):
+        draw_units(world, "test", {Skeleton(("entity2attr",)): 1.0}, 100_000, ("much",))

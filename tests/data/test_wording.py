@@ -1,0 +1,108 @@
+"""Question templates: enough of them, well-formed, and in use."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter, defaultdict
+from importlib import resources
+
+import pytest
+from ruleworld_data.generate import question_table
+from ruleworld_data.wording import clause_templates, merge_templates, question_templates
+
+# Who starts what, and what may be asked then: typed from the seven rule types.
+PAIRS = [
+    ("kind", "count"),
+    ("change", "count"),
+    ("actor", "count"),
+    ("target", "count"),
+    ("state", "count"),
+    ("environment", "count"),
+    ("target", "environment"),
+    ("actor", "state_of_action"),
+    ("target", "state_of_action"),
+    ("environment", "state_of_environment"),
+    ("target", "state_of_arrival"),
+]
+FILLERS = {
+    "kind": {"X": "a tiny cat", "X_capital": "A tiny cat", "S": "the tiny cat", "plural": "strong horns"},
+    "change": {"loses": "loses", "lost": "lost", "things": "2 strong fins"},
+    "actor": {"does": "bites", "did": "bit", "done": "bitten", "Y": "an owl", "Y_capital": "An owl"},
+    "environment": {"at_place": "on the bridge", "place": "the bridge"},
+    "state": {"state": "deeply hungry"},
+}
+FILLERS["target"] = FILLERS["actor"]
+
+
+@pytest.mark.parametrize("make", [question_templates, clause_templates])
+@pytest.mark.parametrize(("start", "ask"), PAIRS)
+def test_templates_need_no_slot_that_their_start_does_not_fill(make, start, ask):
+    slots = FILLERS["kind"] | FILLERS[start]
+    templates = make(start, ask)
+    assert len({t.id for t in templates}) == len({t.text for t in templates}) == len(templates)
+    for template in templates:
+        text = template.text.format_map(slots)
+        assert "{" not in text and "  " not in text
+        assert "tiny cat" in text or "it" in text.split()
+        if make is question_templates:
+            assert text[0].isupper() and text[-1] in "?."
+            assert re.fullmatch(r"[^.?]+(?:\. [A-Z][^.?]+)?[.?]", text)
+        else:
+            assert text[0].islower() and not re.search(r"[.?;]", text)
+
+
+@pytest.mark.parametrize(("start", "ask"), PAIRS)
+def test_there_are_at_least_six_families_of_direct_questions(start, ask):
+    assert len({t.id.split(".")[0] for t in question_templates(start, ask)}) >= 6
+
+
+@pytest.mark.parametrize(
+    ("start", "ask"), [("actor", "count"), ("target", "environment"), ("target", "state_of_action")]
+)
+def test_actions_are_worded_in_both_voices(start, ask):
+    assert {t.id.split(".")[1] for t in question_templates(start, ask)} == {"active", "passive"}
+
+
+def test_merges_hold_the_parts_once():
+    assert len(merge_templates()) >= 4
+    for template in merge_templates():
+        assert template.text.count("{parts}") == 1 and template.text.count("{") == 1
+        assert template.text[0].isupper() and template.text[-1] in ".?"
+        assert not re.search(r"[.?;]", template.text[:-1])
+
+
+def test_no_template_of_the_file_is_unused():
+    data = tomllib.loads(resources.files("ruleworld_data").joinpath("templates.toml").read_text())
+    used = defaultdict(set)
+    for start, ask in PAIRS:
+        used["frames"] |= (
+            {t.id.split(".")[0] for t in question_templates(start, ask)} if start != "kind" else set()
+        )
+        used["clauses"] |= (
+            {t.id.split(".")[0] for t in clause_templates(start, ask)} if start != "kind" else set()
+        )
+    assert used["frames"] == set(data["frames"]) and used["clauses"] == set(data["clauses"])
+    assert {start for start, _ in PAIRS} == {*data["events"], "kind"}
+    assert {ask for _, ask in PAIRS} == set(data["asks"])
+
+
+TYPES = "entity2attr attrchange2attr action2env action2attr action2state env2state state2attr".split()
+
+
+def test_six_families_of_every_type_occur_in_train():
+    families = defaultdict(Counter)
+    table = question_table("single_rule", "train", "paper", stop=6_000)
+    for skeleton, template in zip(
+        table["skeleton"].to_pylist(), table["template_id"].to_pylist(), strict=True
+    ):
+        families[skeleton][template.split(".")[0]] += 1
+    assert set(families) == set(TYPES)
+    for rule_type in TYPES:
+        counts = families[rule_type]
+        assert len(counts) >= 6 and min(counts.values()) > 0.5 * counts.total() / len(counts)
+
+
+def test_every_merge_occurs():
+    names = question_table("multi_rule_4", "test", "paper")["template_id"].to_pylist()
+    assert set(names) == {t.id for t in merge_templates()}

@@ -1,0 +1,290 @@
+"""The constraints that make every answer unique, checked on the rule tables with sets and dicts."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from collections import defaultdict
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from ruleworld_data.generate import rule_table
+from ruleworld_data.tasks import RULE_TYPES, SCALES, WorldSizes
+from ruleworld_data.world import build_world
+
+brute = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))
+
+# Typed from the paper's table of rule counts.
+COUNTS = {
+    "full": {
+        "entity2attr": 1_877_380,
+        "attrchange2attr": 4_021,
+        "action2env": 100,
+        "action2attr": 200,
+        "action2state": 200,
+        "env2state": 100,
+        "state2attr": 3_054_112,
+    },
+    "paper": {
+        "entity2attr": 74_888,
+        "attrchange2attr": 3_772,
+        "action2env": 100,
+        "action2attr": 200,
+        "action2state": 200,
+        "env2state": 100,
+        "state2attr": 20_975,
+    },
+    "tiny": {
+        "entity2attr": 1_000,
+        "attrchange2attr": 60,
+        "action2env": 16,
+        "action2attr": 32,
+        "action2state": 32,
+        "env2state": 16,
+        "state2attr": 828,
+    },
+}
+TOTALS = {"full": 4_936_113, "paper": 100_235, "tiny": 1_984}
+KEYS = {
+    "entity2attr": ["entity", "attribute"],
+    "attrchange2attr": ["trigger_attribute", "trigger_operator"],
+    "action2env": ["action"],
+    "action2attr": ["action", "role"],
+    "action2state": ["action", "role"],
+    "env2state": ["environment"],
+    "state2attr": ["state", "attribute"],
+}
+WORLDS = [
+    ("train", "tiny", 0),
+    ("heldout", "tiny", 0),
+    ("train", "tiny", 7),
+    ("train", "paper", 0),
+    ("heldout", "paper", 0),
+    pytest.param(("train", "full", 0), marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(scope="module", params=WORLDS, ids=lambda world: "-".join(map(str, world)))
+def world(request):
+    """Return the scale and the rule table, split by type."""
+    split, scale, seed = request.param
+    table = rule_table(split, scale, seed)
+    return scale, table, {t: table.filter(pc.equal(table["type"], t)) for t in RULE_TYPES}
+
+
+def distinct(table: pa.Table, columns: list[str]) -> int:
+    return table.group_by(columns).aggregate([]).num_rows
+
+
+def rows_of(table: pa.Table, *columns: str):
+    return zip(*(table[column].to_pylist() for column in columns), strict=True)
+
+
+def reached(blocks):
+    """Yield for every action and role the attributes it changes: itself, by its state, by the place's state."""
+    by_state = defaultdict(set)
+    wanted = {*blocks["env2state"]["state"].to_pylist(), *blocks["action2state"]["state"].to_pylist()}
+    near = blocks["state2attr"].filter(pc.is_in(blocks["state2attr"]["state"], pa.array(sorted(wanted))))
+    for state, attribute in rows_of(near, "state", "attribute"):
+        by_state[state].add(attribute)
+    place = dict(rows_of(blocks["action2env"], "action", "environment"))
+    feeling = dict(rows_of(blocks["env2state"], "environment", "state"))
+    direct = {(a, r): s for a, r, s in rows_of(blocks["action2state"], "action", "role", "state")}
+    for action, role, attribute in rows_of(blocks["action2attr"], "action", "role", "attribute"):
+        by_place = by_state[feeling[place[action]]] if role == "target" else set()
+        yield {attribute}, by_state[direct[action, role]], by_place
+
+
+def test_counts_are_the_papers(world):
+    scale, table, blocks = world
+    assert {t: len(block) for t, block in blocks.items()} == COUNTS[scale]
+    assert table.num_rows == TOTALS[scale] == sum(COUNTS[scale].values())
+
+
+def test_ids_ascend(world):
+    ids = world[1]["id"].to_numpy()
+    assert ids[0] >= 0 and (ids[1:] > ids[:-1]).all()
+
+
+def test_c1_c2_one_rule_per_key(world):
+    for rule_type, block in world[2].items():
+        assert distinct(block, KEYS[rule_type]) == len(block), rule_type
+
+
+def test_c3_c4_drivers_trigger_responses_and_responses_nothing(world):
+    blocks = world[2]
+    changes = blocks["attrchange2attr"]
+    drivers_of = defaultdict(set)
+    for trigger, attribute in rows_of(changes, "trigger_attribute", "attribute"):
+        drivers_of[attribute].add(trigger)
+    assert all(len(drivers) == 1 for drivers in drivers_of.values())
+    responses, drivers = set(drivers_of), set().union(*drivers_of.values())
+    for rule_type in ("state2attr", "action2attr"):
+        drivers |= set(pc.unique(blocks[rule_type]["attribute"]).to_pylist())
+    assert not responses & drivers
+    assert len(responses) == len(set(changes["trigger_attribute"].to_pylist()))
+
+
+def test_c5_routes_from_an_action_are_disjoint(world):
+    seen = 0
+    for itself, by_state, by_place in reached(world[2]):
+        assert not itself & by_state and not itself & by_place and not by_state & by_place
+        seen += bool(by_state) + bool(by_place)
+    assert seen > len(world[2]["action2env"])  # not for want of rules
+
+
+def test_c6_no_chain_takes_more_than_the_least_initial_count(world):
+    blocks = world[2]
+    least = defaultdict(lambda: 10**6)
+    for attribute, amount in rows_of(
+        blocks["entity2attr"].group_by("attribute").aggregate([("amount", "min")]), "attribute", "amount_min"
+    ):
+        least[attribute] = amount
+    change = defaultdict(
+        int, dict.fromkeys(least, 3)
+    )  # the largest change of a driver; questions state up to 3
+    for rule_type in ("state2attr", "action2attr"):
+        for attribute, amount in rows_of(
+            blocks[rule_type].group_by("attribute").aggregate([("amount", "max")]), "attribute", "amount_max"
+        ):
+            change[attribute] = max(change[attribute], amount)
+    assert all(least[attribute] >= loss for attribute, loss in change.items())
+    for trigger, attribute, amount in rows_of(
+        blocks["attrchange2attr"], "trigger_attribute", "attribute", "amount"
+    ):
+        assert least[attribute] >= max(change[trigger], 3) * amount
+
+
+def test_amounts_are_small_and_both_signs_are_used(world):
+    for rule_type in ("attrchange2attr", "action2attr", "state2attr"):
+        block = world[2][rule_type]
+        assert set(pc.unique(block["amount"]).to_pylist()) == {1, 2, 3}
+        shares = [pc.sum(pc.equal(block["operator"], o)).as_py() / len(block) for o in ("minus", "plus")]
+        assert sum(shares) == 1 and min(shares) > 0.2
+    assert set(pc.unique(world[2]["entity2attr"]["amount"]).to_pylist()) == set(range(9, 21))
+
+
+def test_c7_texts_are_all_different(world):
+    table = world[1]
+    assert pc.count_distinct(table["fol"]).as_py() == pc.count_distinct(table["nl"]).as_py() == len(table)
+
+
+def test_c8_no_rule_is_common_sense(world):
+    blocks = world[2]
+    denied = {tuple(row) for row in brute["rows"]("denied.tsv")}
+    assert len(denied) > 100
+    for action, place in rows_of(blocks["action2env"], "action", "environment"):
+        assert ("action_env", action, place) not in denied
+    for action, state in rows_of(blocks["action2state"], "action", "state"):
+        assert ("action_state", action, state.split()[-1]) not in denied
+    for place, state in rows_of(blocks["env2state"], "environment", "state"):
+        assert not any(("env_state", word, state.split()[-1]) in denied for word in place.split())
+
+
+def test_routes_are_one_to_one(world):
+    blocks = world[2]
+    places = blocks["action2env"]["environment"].to_pylist()
+    states = blocks["env2state"]["state"].to_pylist() + blocks["action2state"]["state"].to_pylist()
+    assert len(set(places)) == len(places) and len(set(states)) == len(states)
+    assert set(places) == set(blocks["env2state"]["environment"].to_pylist())
+    assert all(
+        {role for a, role in rows_of(blocks[t], "action", "role") if a == action} == {"actor", "target"}
+        for t in ("action2attr", "action2state")
+        for action in set(blocks["action2env"]["action"].to_pylist())
+    )
+
+
+@pytest.mark.parametrize(
+    ("scale", "seed"),
+    [("tiny", 0), ("tiny", 3), ("tiny", 11), ("paper", 0), pytest.param("full", 0, marks=pytest.mark.slow)],
+)
+def test_the_heldout_world_has_the_same_words_and_no_rule_in_common(scale, seed):
+    train, heldout = rule_table("train", scale, seed), rule_table("heldout", scale, seed)
+    assert set(pc.unique(train["world_id"]).to_pylist()) == {f"rw-{seed}"}
+    assert set(pc.unique(heldout["world_id"]).to_pylist()) == {f"rw-{seed}-heldout"}
+    for column in ("nl", "fol"):
+        assert not pc.any(pc.is_in(heldout[column], train[column].combine_chunks())).as_py()
+    columns = ["type", *dict.fromkeys(key for keys in KEYS.values() for key in keys), "operator", "amount"]
+    both = pa.concat_tables([train.select(columns), heldout.select(columns)])
+    assert distinct(both, columns) == len(both)  # whatever verb says it
+    for column in ("entity", "action", "environment"):
+        assert set(heldout[column].to_pylist()) <= set(train[column].to_pylist())
+
+
+def test_paper_rules_are_a_part_of_the_full_world_with_the_same_ids():
+    paper = {row["id"]: row for row in rule_table("train", "paper").to_pylist()}
+    assert all(row["in_paper"] for row in paper.values())
+    parts = [(0, 1500), (1_000_000, 1_001_500), (1_877_000, 1_882_500), (4_935_000, 4_936_113)]
+    shared = 0
+    for start, stop in parts:
+        part = rule_table("train", "full", start=start, stop=stop).to_pylist()
+        assert [row["id"] for row in part] == list(range(start, stop))
+        for row in part:
+            assert row["in_paper"] == (row["id"] in paper)
+            if row["in_paper"]:
+                assert row == paper[row["id"]]
+                shared += 1
+    assert shared > 4_000
+
+
+def test_another_seed_is_another_world():
+    one, other = (set(rule_table("train", "paper", seed)["nl"].to_pylist()) for seed in (0, 1))
+    assert len(one & other) < 0.01 * len(one)
+
+
+def test_a_subset_is_a_world_with_the_same_ids():
+    subset = {"entity2attr": 40, "attrchange2attr": 20, "state2attr": 30}
+    whole = build_world(5, SCALES["tiny"].sizes, subset)
+    part = whole.restrict()
+    assert {t: len(part.blocks[t]) for t in subset} == subset
+    for rule_type in RULE_TYPES:
+        block, small = whole.blocks[rule_type], part.blocks[rule_type]
+        at = {rule_id: row for row, rule_id in enumerate(block.ids.tolist())}
+        rows = [at[rule_id] for rule_id in small.ids.tolist()]
+        assert all(small[name].tolist() == block[name][rows].tolist() for name in block.columns)
+    without = build_world(5, SCALES["tiny"].sizes)
+    assert all(
+        without.blocks[t][name].tolist() == values.tolist()
+        for t in RULE_TYPES
+        for name, values in whole.blocks[t].columns.items()
+    )
+
+
+TINY = {"entities": 40, "attributes": 64, "states": 60, "actions": 16, "environments": 16}
+FEW = {"entity2attr": 10, "attrchange2attr": 10, "state2attr": 10}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"entity2attr": 2561}, "entity2attr=2561 rules do not fit: this world has room for 2560"),
+        ({"attributes": 62}, "multiple of 4 attributes"),
+        ({"actions": 15}, "environments must equal actions"),
+        ({"states": 47}, r"environments \+ 2 \* actions = 48, got 47"),
+        ({"state2attr": -1}, "state2attr must be a non-negative integer, got -1"),
+        ({"entity2attr": 1.5}, "entity2attr must be a non-negative integer, got 1.5"),
+    ],
+)
+def test_impossible_sizes_are_refused_by_name(change, message):
+    with pytest.raises(ValueError, match=message):
+        WorldSizes(**(TINY | FEW | change))
+
+
+def test_a_world_may_be_full_to_the_last_slot():
+    sizes = WorldSizes(**TINY, **WorldSizes(**TINY, **FEW).slots())
+    assert len(build_world(1, sizes)) == sum(sizes.rule_counts().values())
+
+
+def test_more_terms_than_words_are_refused():
+    with pytest.raises(
+        ValueError, match=re.escape("the vocabulary has 960 terms of kind entity, the world wants 961")
+    ):
+        build_world(0, WorldSizes(**(TINY | FEW | {"entities": 961})))
+
+
+@pytest.mark.parametrize("seed", [-1, True, "0", 2**63, 1.0])
+def test_bad_seeds_are_refused(seed):
+    with pytest.raises(ValueError, match="seed must be an integer from 0"):
+        build_world(seed, SCALES["tiny"].sizes)
