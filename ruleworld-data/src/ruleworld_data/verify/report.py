@@ -1,0 +1,183 @@
+"""What verification found: named checks, and how they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..rulebase import Ints
+
+CHECKS: dict[str, str] = {
+    "manifest": "build.json names a scale and lists every shard of it once",
+    "shards": "every shard is there, with the bytes, hash and rows of the manifest",
+    "schema": "every shard has the columns and types of the published schema",
+    "counts": "every split has as many rows as its scale promises",
+    "rule_ids": "rule ids are unique, and a table names one world",
+    "rule_fol": "every FOL text parses",
+    "rule_nl": "every English text parses, articles, plurals and prepositions included",
+    "rule_texts": "both texts of a rule say the same",
+    "rule_halves": "premise and conclusion columns are the halves of the texts",
+    "rule_columns": "typed columns are what the text says",
+    "C1": "at most one rule per key",
+    "C2": "no key both adds and takes away",
+    "C3": "attribute changes are acyclic",
+    "C4": "drivers and responses are apart, and a response has one driver",
+    "C5": "an action's environment, state and own effect touch different attributes",
+    "C6": "no count falls below zero, on the way or in the end",
+    "C7": "texts are distinct, and no term contains another or its plural",
+    "C8": "no rule is on the deny list of commonsense pairs",
+    "heldout": "the held-out world shares no rule with the first",
+    "question_shape": "lists line up: facts, queries, answers, types, steps and gold ids",
+    "question_labels": "ids are unique; sub-task, world, skeleton, counts and folds are right",
+    "scopes": "facts and queries parse, and answer types fit the queries",
+    "gold_rules": "gold rules exist in the split's world (evaluation splits: in the paper's subset)",
+    "steps": "steps are the derivation: rule ids in order, FOL, arithmetic, and the state after each",
+    "step_texts": "the English of every step names its terms and numbers",
+    "needed": "dropping any gold rule changes or removes the answer",
+    "question_text": "questions name what the facts state, and no number besides",
+    "duplicates": "no question occurs twice, except that mini is a part of test",
+    "overlap": "no sub-question of an evaluation split occurs in train",
+    "C9_gold_executor": "executor, gold rules only: the gold answer",
+    "C9_gold_clingo": "clingo, gold rules only: the gold answer",
+    "C9_pool_executor": "executor, a pool of 10,000 rules: the gold answer, by the gold rules",
+    "C9_pool_clingo": "clingo, a pool of 10,000 rules: the gold answer",
+    "C9_full_executor": "executor, all rules: the gold answer, by the gold rules",
+    "C9_full_clingo": "clingo, every rule that bears on the question: the gold answer",
+}
+"""Every check and what it claims, in the order of the report."""
+
+MAX_EXAMPLES = 5
+
+
+@dataclass
+class Check:
+    """One claim about the data and how it fared.
+
+    Attributes
+    ----------
+    name : str
+        Key of `CHECKS`.
+    checked : int
+        Things looked at: rows, rules, distinct sub-questions.
+    failures : int
+        Things that contradict the claim.
+    examples : list of str
+        The first few failures in words.
+    skipped : str
+        Why the check did not run; empty if it did.
+    """
+
+    name: str
+    checked: int = 0
+    failures: int = 0
+    examples: list[str] = field(default_factory=list)
+    skipped: str = ""
+
+    @property
+    def status(self) -> Literal["pass", "fail", "skip"]:
+        """The outcome in one word."""
+        if self.failures:
+            return "fail"
+        return "skip" if self.skipped else "pass"
+
+    def fail(self, *messages: str) -> None:
+        """Count one failure per message."""
+        self.add(len(messages), messages)
+
+    def add(self, failures: int, examples: Sequence[str]) -> None:
+        """Count failures of which some are put in words."""
+        self.failures += failures
+        self.examples += examples[: max(0, MAX_EXAMPLES - len(self.examples))]
+
+    def add_rows(self, rows: Sequence[int] | Ints, describe: Callable[[int], str]) -> None:
+        """Count one failure per row; describe the first few."""
+        room = max(0, MAX_EXAMPLES - len(self.examples))
+        self.add(len(rows), [describe(int(row)) for row in rows[:room]])
+
+
+class Findings(dict[str, Check]):
+    """Checks by name, made on first use."""
+
+    def __missing__(self, name: str) -> Check:
+        if name not in CHECKS:
+            raise KeyError(name)
+        check = self[name] = Check(name)
+        return check
+
+    def merge(self, other: Findings) -> None:
+        """Add what another run of the same checks found."""
+        for name, check in other.items():
+            mine = self[name]
+            mine.checked += check.checked
+            mine.add(check.failures, check.examples)
+            mine.skipped = mine.skipped or check.skipped
+
+    def skip(self, reason: str, *names: str) -> None:
+        """Mark checks as not run."""
+        for name in names:
+            self[name].skipped = reason
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of a verification.
+
+    Attributes
+    ----------
+    folder, scale, generator_version : str
+        What was verified.
+    seed : int
+        World seed.
+    checks : list of Check
+        In the order of `CHECKS`.
+    counts : dict
+        Rules, questions, sub-questions and distinct sub-questions looked at.
+    """
+
+    folder: str
+    scale: str
+    generator_version: str
+    seed: int
+    checks: list[Check]
+    counts: dict[str, int]
+
+    @property
+    def ok(self) -> bool:
+        """True if no check failed."""
+        return not any(check.failures for check in self.checks)
+
+    def check(self, name: str) -> Check:
+        """Return one check."""
+        return next(check for check in self.checks if check.name == name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain JSON values."""
+        checks = [
+            {"name": c.name, "status": c.status, "claim": CHECKS[c.name], "checked": c.checked}
+            | {"failures": c.failures, "examples": c.examples, "skipped": c.skipped}
+            for c in self.checks
+        ]
+        names = ("folder", "scale", "seed", "generator_version", "counts")
+        return {"ok": self.ok, **{name: getattr(self, name) for name in names}, "checks": checks}
+
+
+def render_text(report: Report) -> str:
+    """Render a report for a terminal: one line per check, examples below the failed ones."""
+    counts = ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in report.counts.items())
+    lines = [f"{report.folder}: scale {report.scale}, seed {report.seed}, {counts}", ""]
+    width = max(map(len, CHECKS))
+    for check in report.checks:
+        note = f"{check.checked:,} checked" if check.status == "pass" else check.skipped
+        if check.status == "fail":
+            note = f"{check.failures:,} of {check.checked:,}"
+        lines.append(f"{check.status:4}  {check.name:{width}}  {CHECKS[check.name]} ({note})")
+        lines += [f"      - {example}" for example in check.examples]
+        if hidden := check.failures - len(check.examples):
+            lines += [f"      - and {hidden:,} more"] if check.examples else []
+    tally = {
+        status: sum(check.status == status for check in report.checks) for status in ("pass", "fail", "skip")
+    }
+    verdict = "verified" if report.ok and not tally["skip"] else ("incomplete" if report.ok else "FAILED")
+    lines += ["", f"{verdict}: {tally['pass']} passed, {tally['fail']} failed, {tally['skip']} skipped"]
+    return "\n".join(lines)

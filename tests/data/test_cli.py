@@ -1,0 +1,164 @@
+"""The command line: what it prints, its exit codes, and that users' errors are messages, never tracebacks."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from ruleworld_data.cli import app
+from ruleworld_data.generate import question_table
+from ruleworld_data.tasks import SUBTASKS
+from typer.testing import CliRunner
+
+
+def run(*words: str | Path):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("cli") / "tiny"
+    result = run("build", "--scale", "tiny", "--out", out, "--jobs", "1")
+    assert result.exit_code == 0
+    assert "3,968 rules, 2,640 questions" in result.output
+    return out
+
+
+@pytest.fixture
+def outputs(tmp_path):
+    """Write a predictions file: every answer of two sub-tasks right, but for the changes given."""
+
+    def write(**changes: str | None) -> Path:
+        path = tmp_path / "outputs.jsonl"
+        lines = []
+        for subtask in ("single_rule", "multi_rule_3"):
+            for row in question_table(subtask, "test", "tiny").to_pylist():
+                answer = f"so \\boxed{{{', '.join(row['answers'])}}}"
+                answer = changes.get(row["id"].replace("-", "_"), answer)
+                if answer is not None:
+                    lines.append(json.dumps({"id": row["id"], "output": answer}))
+        path.write_text("\n".join(lines), encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_show_prints_question_rules_and_proof():
+    result = run("show", "multi_hop_3", "--n", "2", "--scale", "tiny")
+    assert result.exit_code == 0
+    rows = question_table("multi_hop_3", "test", "tiny").slice(0, 2).to_pylist()
+    for row in rows:
+        assert row["question"] in result.output
+        assert f"\\boxed{{{row['answers'][0]}}}" in result.output
+        assert all(f"[{rule}]" in result.output for rule in row["gold_rule_ids"])
+
+
+def test_show_as_json_holds_the_rows():
+    result = run("show", "multi_rule_2", "--n", "3", "--scale", "tiny", "--json")
+    rows = json.loads(result.output)["rows"]
+    shown = [{k: v for k, v in row.items() if k != "rules"} for row in rows]
+    assert shown == question_table("multi_rule_2", "test", "tiny").slice(0, 3).to_pylist()
+    assert [[rule["id"] for rule in row["rules"]] for row in rows] == [row["gold_rule_ids"] for row in rows]
+
+
+def test_show_rules_and_heldout():
+    assert "=>" in run("show", "rules", "--n", "3", "--scale", "tiny").output
+    assert run("show", "multi_hop_2", "--split", "heldout", "--scale", "tiny").exit_code == 0
+
+
+def test_stats_count_what_the_shards_hold(built):
+    stats = json.loads(run("stats", built, "--json").output)
+    for config in (*SUBTASKS, "rules"):
+        for split, rows in stats["rows"][config].items():
+            files = (built / config).glob(f"{split}-*.parquet")
+            assert rows == sum(pq.read_metadata(file).num_rows for file in files)
+    assert stats["rules"]["train"]["action2state"] == 32
+    assert sum(stats["skeletons"]["multi_hop_2"]["train"].values()) == 100
+    assert stats["answer_types"]["multi_hop_4"] == {"count": 100 + 20 + 50 + 50 + 20}
+    text = run("stats", built).output
+    assert "multi_rule_8" in text and "1,984" in text
+
+
+def test_verify_passes_a_build_and_names_what_is_wrong(built, tmp_path):
+    good = run("verify", built, "--jobs", "1", "--quiet")
+    assert good.exit_code == 0, good.output
+    report = json.loads(
+        run("verify", built, "--jobs", "1", "--solver", "executor", "--json", "--quiet").output
+    )
+    assert report["ok"] is True
+    copy = tmp_path / "copy"
+    import shutil
+
+    shutil.copytree(built, copy)
+    (copy / "multi_hop_4" / "test-00000-of-00001.parquet").write_bytes(b"PAR1")
+    bad = run("verify", copy, "--jobs", "1", "--solver", "executor", "--quiet")
+    assert bad.exit_code == 1
+    assert re.search(r"fail +shards", bad.output)
+    assert "multi_hop_4/test-00000-of-00001.parquet" in bad.output
+
+
+def test_score_of_right_and_wrong_outputs(outputs):
+    perfect = json.loads(run("score", outputs(), "--scale", "tiny", "--json").output)
+    assert perfect["macro"]["exact_match"] == 1.0 and perfect["n"] == 100
+    file = outputs(single_rule_test_0000003="no box", single_rule_test_0000004=None)
+    refused = run("score", file, "--scale", "tiny")
+    assert refused.exit_code == 2 and "single_rule-test-0000004" in refused.output
+    scored = json.loads(run("score", file, "--scale", "tiny", "--allow-missing", "--json").output)
+    assert scored["subtasks"]["single_rule"]["exact_match"] == pytest.approx(48 / 50)
+    assert scored["subtasks"]["single_rule"]["missing_box"] == pytest.approx(1 / 50)
+    assert "macro average" in run("score", file, "--scale", "tiny", "--allow-missing").output
+
+
+def test_score_chooses_the_subtasks_asked_for(outputs):
+    scored = json.loads(
+        run("score", outputs(), "--scale", "tiny", "--subtask", "multi_rule_3", "--json").output
+    )
+    assert list(scored["subtasks"]) == ["multi_rule_3"] and scored["foreign"] == 50
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("show", "multi_hop_5"), "did you mean 'multi_hop_4'"),
+        (("show", "single_rule", "--scale", "large"), "Known: tiny, paper, full"),
+        (("show", "single_rule", "--split", "tset"), "did you mean 'test'"),
+        (("show", "single_rule", "--seed", "-1"), "seed must be an integer"),
+        (("show", "single_rule", "--start", "500"), "past the end"),
+        (("show", "rules", "--split", "test", "--scale", "tiny"), "Known: train, heldout"),
+        (("build", "--out", "{file}", "--scale", "tiny"), "is a file"),
+        (("build", "--out", "{full}", "--scale", "tiny"), "not empty"),
+        (("build", "--out", "{new}", "--jobs", "0"), "jobs must be a positive integer"),
+        (("stats", "{full}"), "ruleworld build"),
+        (("verify", "{new}"), "ruleworld build"),
+        (("export", "{full}", "--out", "{new}"), "ruleworld build"),
+        (("score", "{new}"), "no predictions file"),
+        (("score", "{file}"), "line 1"),
+        (("score", "{latin}"), "UTF-8"),
+        (("score", "{twice}"), "twice"),
+        (("score", "{foreign}"), "multi_hop_3-test-0000007"),
+    ],
+)
+def test_user_errors_are_one_message_and_exit_code_2(words, told, tmp_path):
+    places = {name: tmp_path / name for name in ("file", "full", "new", "latin", "twice", "foreign")}
+    places["file"].write_text("not json")
+    places["full"].mkdir()
+    (places["full"] / "something").write_text("")
+    places["latin"].write_bytes(b'{"id": "x", "output": "\xe9"}')
+    row = '{"id": "single_rule-test-0000000", "output": ""}\n'
+    places["twice"].write_text(row * 2)
+    places["foreign"].write_text('{"id": "mine-1", "output": ""}')
+    result = run(*(word.format(**places) for word in words))
+    assert result.exit_code == 2
+    assert told in result.output
+    assert "Traceback" not in result.output
+    assert not places["new"].exists()
+
+
+def test_a_missing_option_is_a_usage_error():
+    result = run("build")
+    assert result.exit_code == 2 and "--out" in result.output

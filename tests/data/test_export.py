@@ -1,0 +1,95 @@
+"""The exported repository: opens as a plain folder, and its card says what is in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from ruleworld_data.build import build
+from ruleworld_data.export import export, majority_baseline
+from ruleworld_data.generate import question_table, rule_table
+from ruleworld_data.tasks import CONFIGS, QUESTION_SPLITS, SUBTASKS
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("export")
+    build(root / "build", "tiny")
+    export(root / "build", root / "hub")
+    return root / "build", root / "hub"
+
+
+def front_matter(hub: Path) -> dict:
+    return yaml.safe_load((hub / "README.md").read_text(encoding="utf-8").split("---\n")[1])
+
+
+def test_the_folder_opens_by_itself(folders, run_python):
+    _, hub = folders
+    out = run_python(
+        f"""
+from datasets import load_dataset, get_dataset_config_names
+print(get_dataset_config_names({str(hub)!r}))
+d = load_dataset({str(hub)!r}, "multi_hop_3")
+print({{s: len(d[s]) for s in d}})
+print(d["test"][0]["question"])
+print(load_dataset({str(hub)!r}, "rules", split="heldout")[0]["nl"])
+""",
+        RULEWORLD_NO_HOOK="1",
+    )
+    assert str(sorted(CONFIGS)) in out or all(f"'{config}'" in out for config in CONFIGS)
+    assert str({"train": 100, "validation": 20, "test": 50, "mini": 50, "heldout": 20}) in out
+    assert question_table("multi_hop_3", "test", "tiny")["question"][0].as_py() in out
+    assert rule_table("heldout", "tiny")["nl"][0].as_py() in out
+
+
+def test_the_card_tells_every_configuration_split_and_size(folders):
+    _, hub = folders
+    card = front_matter(hub)
+    assert card["license"] == "apache-2.0" and card["size_categories"] == ["1K<n<10K"]
+    assert {c["config_name"] for c in card["configs"]} == set(CONFIGS)
+    for info in card["dataset_info"]:
+        told = {split["name"]: split["num_examples"] for split in info["splits"]}
+        if info["config_name"] != "rules":
+            assert told == {"train": 100, "validation": 20, "test": 50, "mini": 50, "heldout": 20}
+    text = (hub / "README.md").read_text(encoding="utf-8")
+    assert "1,984 abstract" in text and "1,100 training questions" in text
+    row = question_table("multi_hop_3", "test", "tiny").slice(0, 1).to_pylist()[0]
+    assert row["question"] in text and row["steps"][-1]["nl"] in text
+    assert not re.search(r"\{[a-z_]+\}", text.split("---\n", 2)[2].replace("\\boxed{12}", ""))
+
+
+def test_the_baseline_is_the_best_constant_guess(folders):
+    """Counted again, the slow way."""
+    folder, _ = folders
+    from ruleworld_data.build import read_manifest
+
+    manifest = read_manifest(folder)
+    for subtask in ("single_rule", "multi_rule_4"):
+        train = question_table(subtask, "train", "tiny")["answers"].to_pylist()
+        test = question_table(subtask, "test", "tiny")["answers"].to_pylist()
+        guess = []
+        for i in range(4):
+            column = sorted(row[i] for row in train if len(row) > i)
+            guess.append(max(sorted(set(column)), key=column.count) if column else None)
+        right = [[a == g for a, g in zip(row, guess, strict=False)] for row in test]
+        exact = sum(sum(row) / len(row) for row in right) / len(right)
+        strict = sum(all(row) for row in right) / len(right)
+        assert majority_baseline(folder, manifest, subtask) == pytest.approx((exact, strict))
+
+
+def test_the_benchmark_file_names_every_task(folders):
+    _, hub = folders
+    described = yaml.safe_load((hub / "eval.yaml").read_text(encoding="utf-8"))
+    assert [task["id"] for task in described["tasks"]] == list(SUBTASKS)
+    assert all(task["split"] in QUESTION_SPLITS for task in described["tasks"])
+
+
+def test_nothing_is_overwritten_and_nothing_half_written(folders, tmp_path):
+    folder, hub = folders
+    with pytest.raises(ValueError, match="not an empty folder"):
+        export(folder, hub)
+    (tmp_path / "out").mkdir()
+    assert "README.md" in export(folder, tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}

@@ -1,0 +1,380 @@
+"""Rewording by a language model, played by a server on this machine that answers well, badly, late or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from ruleworld_data.build import FORMAT, MANIFEST
+from ruleworld_data.generate import question_table
+from ruleworld_data.llm_check import sub_questions
+from ruleworld_data.llm_client import Settings, _retry_after
+from ruleworld_data.llm_merge import MergeResult, load_prompt, merge_split
+from ruleworld_data.schema import QUESTION_SCHEMA
+from typer.testing import CliRunner
+
+QUICK = Settings(timeout=0.5, tries=3, backoff=0.01, threads=4)
+fake = runpy.run_path(str(Path(__file__).with_name("fake_model.py")))
+FakeModel: Any = fake["FakeModel"]
+Play = Callable[[list[str], int], "str | int | bytes | None"]
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Play], FakeModel]]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("RULEWORLD_API_KEY", raising=False)
+    models: list[FakeModel] = []
+
+    def start(play: Play) -> FakeModel:
+        models.append(FakeModel(play))
+        return models[-1]
+
+    yield start
+    for model in models:
+        model.close()
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build with one split of one sub-task, in two shards."""
+    folder = tmp_path_factory.mktemp("build")
+    (folder / "multi_rule_3").mkdir()
+    shards = []
+    for i, (start, stop) in enumerate(((0, 9), (9, 20))):
+        path = f"multi_rule_3/validation-{i:05d}-of-00002.parquet"
+        pq.write_table(question_table("multi_rule_3", "validation", "tiny", 0, start, stop), folder / path)
+        shards.append({"path": path, "config": "multi_rule_3", "split": "validation", "rows": stop - start})
+    (folder / MANIFEST).write_text(json.dumps({"format": FORMAT, "shards": shards}))
+    return folder
+
+
+def run(
+    build: Path, model: FakeModel | str, out: Path, limit: int | None = None, **more: object
+) -> MergeResult:
+    url = model if isinstance(model, str) else model.url
+    more = {"settings": QUICK} | more
+    return merge_split(build, "multi_rule_3", "validation", url, "qwen", out, limit, **more)  # type: ignore[arg-type]
+
+
+def good(parts: list[str], nth: int = 0) -> str:
+    return f"These cases are unrelated: first tell {'; then tell '.join(parts)}."
+
+
+def kept_parts(build: Path) -> list[tuple[str, ...]]:
+    """The sub-questions of every row, as the prompt lists them."""
+    rows = [row for path in sorted(build.glob("*/*.parquet")) for row in pq.read_table(path).to_pylist()]
+    return [tuple(sub_questions(row["question"])) for row in rows]
+
+
+def test_every_way_to_answer(serve: Callable[[Play], FakeModel], build: Path, tmp_path: Path) -> None:
+    parts = kept_parts(build)
+    reworded = {0: "good", 5: "429", 6: "500 once", 7: "half once", 8: "closed once", 9: "thinking"}
+    refused = {1: "dropped", 2: "changed", 3: "added", 4: "swapped", 10: "garbage", 11: "empty"}
+    failed = {12: "500", 13: "half", 14: "closed", 15: "slow", 16: "400", 17: "list"}
+    plays = {parts[i]: name for i, name in (reworded | refused | failed).items()}
+
+    def play(asked: list[str], nth: int) -> str | int | bytes | None:
+        name = plays.get(tuple(asked), "good")
+        if name.endswith(" once"):
+            name = "good" if nth > 1 else name.removesuffix(" once")
+        text = good(asked)
+        match name:
+            case "429":
+                return 429 if nth == 1 else text
+            case "500" | "400":
+                return int(name)
+            case "half":
+                return b'{"choices": [{"message": {"content": "These ca'
+            case "closed":
+                return None
+            case "slow":
+                model.release.wait(5)
+                return text
+            case "list":
+                return b"[]"
+            case "thinking":
+                return f"<think>\nThe user wants 3 parts.\n</think>\n\n{text}\n"
+            case "dropped":
+                return good(asked[:-1])
+            case "changed":
+                return re.sub(r"\d+", lambda number: str(int(number[0]) + 1), text, count=1)
+            case "added":
+                return text[:-1] + " in the desert."
+            case "swapped":
+                return good(asked[::-1])
+            case "garbage":
+                return "asdf \u2603"
+            case "empty":
+                return ""
+        return text
+
+    model = serve(play)
+    seen: list[tuple[int, int]] = []
+    out = tmp_path / "deep" / "reworded.parquet"
+    result = run(build, model, out, progress=lambda done, total: seen.append((done, total)))
+    assert result == MergeResult(
+        reworded=20 - len(refused) - len(failed),
+        kept=len(refused) + len(failed),
+        refused=len(refused),
+        failed=len(failed),
+    )
+    assert [total for _, total in seen] == [20] * len(seen)
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+    assert seen[-1] == (20, 20)
+
+    table = pq.read_table(out)
+    assert table.schema.equals(QUESTION_SCHEMA)
+    before = question_table("multi_rule_3", "validation", "tiny").to_pylist()
+    for i, (old, new) in enumerate(zip(before, table.to_pylist(), strict=True)):
+        if i in refused or i in failed:
+            assert new == old
+        else:
+            assert new == old | {"question": good(list(parts[i])), "template_id": "llm:qwen"}
+
+    tries = {name: model.asked[asked] for asked, name in plays.items()}
+    assert {tries[name] for name in failed.values() if name != "400"} == {QUICK.tries}
+    assert tries["400"] == 1
+    assert {tries[name] for name in refused.values()} == {1}
+    first, second = model.times[parts[5]]
+    assert second - first >= 1  # Retry-After, where the back-off is 0.01
+    assert all(body["temperature"] == 0 and body["model"] == "qwen" for body in model.bodies)
+    assert set(model.paths) == {"/v1/chat/completions"}
+    assert not any("Authorization" in headers for headers in model.headers)
+
+    # A second run asks only what has no answer yet; here all of it is answered now.
+    model.play = good
+    model.asked.clear()
+    again = run(build, model, out)
+    assert set(model.asked) == {parts[i] for i in failed}
+    assert again == MergeResult(20 - len(refused), len(refused), len(refused), 0)
+    # And then nothing is asked: the same bytes without a server.
+    data = out.read_bytes()
+    model.close()
+    assert run(build, model, out) == again
+    assert out.read_bytes() == data
+    assert sorted(path.name for path in out.parent.iterdir()) == [out.name, out.name + ".cache.jsonl"]
+
+
+def test_key_and_limit(
+    serve: Callable[[Play], FakeModel], build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RULEWORLD_API_KEY", " secret\n")
+    model = serve(good)
+    out = tmp_path / "out.parquet"
+    assert run(build, model.url + "/", out, limit=11) == MergeResult(11, 0, 0, 0)
+    assert {headers["Authorization"] for headers in model.headers} == {"Bearer secret"}
+    assert set(model.paths) == {"/v1/chat/completions"}
+    assert pq.read_table(out)["id"].to_pylist() == [f"multi_rule_3-validation-{i:07d}" for i in range(11)]
+    assert "secret" not in Path(f"{out}.cache.jsonl").read_text()
+    # Another model is asked anew: its answers have keys of their own.
+    merge_split(build, "multi_rule_3", "validation", model.url, "other", out, 2, settings=QUICK)
+    assert pq.read_table(out)["template_id"].to_pylist() == ["llm:other"] * 2
+    assert len(model.bodies) == 13
+
+
+def test_a_killed_run_asks_no_question_twice(
+    serve: Callable[[Play], FakeModel], build: Path, tmp_path: Path
+) -> None:
+    answers: Counter[tuple[str, ...]] = Counter()
+    hold = True
+
+    def play(parts: list[str], nth: int) -> str:
+        with model.lock:
+            held = hold and len(answers) >= 6
+            if not held:
+                answers[tuple(parts)] += 1
+        if held:
+            model.release.wait(30)
+        return good(parts)
+
+    model = serve(play)
+    out, cache = tmp_path / "out.parquet", tmp_path / "out.parquet.cache.jsonl"
+    code = (
+        "import sys; from ruleworld_data.llm_merge import merge_split; "
+        "merge_split(sys.argv[1], 'multi_rule_3', 'validation', sys.argv[2], 'qwen', sys.argv[3])"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(build), model.url, str(out)])
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and (not cache.exists() or cache.read_bytes().count(b"\n") < 6):
+            time.sleep(0.02)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert cache.read_bytes().count(b"\n") == 6
+    assert not out.exists()
+    with cache.open("ab") as file:  # the kill came in the middle of a line
+        file.write(cache.read_bytes().splitlines()[0][:70])
+    hold = False
+    assert run(build, model, out) == MergeResult(20, 0, 0, 0)
+    assert len(answers) == 20
+    assert set(answers.values()) == {1}
+    lines = [json.loads(line) for line in cache.read_text().splitlines()]
+    assert len({line["key"] for line in lines}) == len(lines) == 20
+
+
+def test_a_torn_cache_line_is_dropped_and_a_damaged_one_named(
+    serve: Callable[[Play], FakeModel], build: Path, tmp_path: Path
+) -> None:
+    model, out = serve(good), tmp_path / "out.parquet"
+    cache = tmp_path / "out.parquet.cache.jsonl"
+    run(build, model, out, 3)
+    whole = cache.read_bytes()
+    for torn in (whole[:-1], whole[:-40], whole[: whole.rindex(b"{") + 1]):
+        cache.write_bytes(torn)
+        model.asked.clear()
+        assert run(build, model, out, 3) == MergeResult(3, 0, 0, 0)
+        assert sum(model.asked.values()) == 1
+        assert sorted(cache.read_bytes().splitlines()) == sorted(whole.splitlines())
+    cache.write_bytes(whole.replace(b"{", b"", 1))
+    with pytest.raises(ValueError, match=r"cache\.jsonl, line 1 is damaged .* remove that line"):
+        run(build, model, out, 3)
+
+
+def test_an_endpoint_that_cannot_work_is_told_at_the_first_question(
+    serve: Callable[[Play], FakeModel], build: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.parquet"
+    for status in (401, 403, 404, 302):
+        model = serve(lambda parts, nth, status=status: status)
+        with pytest.raises(
+            ValueError, match=rf"does not answer \(HTTP {status} .*check .*--endpoint http"
+        ) as error:
+            run(build, model, out)
+        assert sum(model.asked.values()) == 1
+        assert "so said the server" in str(error.value)
+        model.close()
+    with pytest.raises(ValueError, match=r"does not answer \(cannot connect: .*refused"):
+        run(build, model, out)  # nobody listens there now
+    with pytest.raises(ValueError, match="cannot connect"):
+        run(build, f"http://{'a' * 70}.example/v1", out)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_endpoint_that_stops_answering_ends_the_run(
+    serve: Callable[[Play], FakeModel], build: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.parquet"
+    served: list[int] = []
+
+    def three_then_none(parts: list[str], nth: int) -> str | int:
+        with model.lock:
+            served.append(1)
+            return good(parts) if len(served) <= 3 else 503
+
+    model = serve(three_then_none)
+    patient = Settings(timeout=5, tries=2, backoff=0.01, threads=2, failures_in_a_row=4)
+    with pytest.raises(
+        ValueError, match=r"stopped answering: 4 questions in a row .*HTTP 503.*the same command again"
+    ):
+        run(build, model, out, settings=patient)
+    assert not out.exists()
+    assert len(model.asked) < 12
+    assert Path(f"{out}.cache.jsonl").read_text().count("\n") == 3
+    with pytest.raises(
+        ValueError, match=r"answered none of 2 questions.*no chat completion, it begins with '<html>"
+    ):
+        run(build, serve(lambda parts, nth: b"<html>hello"), tmp_path / "other.parquet", 2)
+    assert not (tmp_path / "other.parquet").exists()
+
+
+def test_an_answer_without_end_is_cut_off(
+    serve: Callable[[Play], FakeModel], build: Path, tmp_path: Path
+) -> None:
+    long = serve(lambda parts, nth: b" " * (3 << 20))
+    with pytest.raises(ValueError, match="longer than 1048576 bytes"):
+        run(build, long, tmp_path / "out.parquet", 1)
+    drip = serve(lambda parts, nth: fake["DRIP"])
+    start = time.monotonic()
+    with pytest.raises(ValueError, match=r"no answer within 0\.5 s"):
+        run(build, drip, tmp_path / "out.parquet", 1)
+    assert time.monotonic() - start < 4  # three tries; a whole answer drips for five seconds
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"subtask": "multi_hop_3"}, r"nothing to merge; type one of: --subtask multi_rule_2,"),
+        ({"subtask": "multi_rule_9"}, r"unknown sub-task 'multi_rule_9'; did you mean"),
+        ({"split": "tset"}, r"unknown split 'tset'; did you mean 'test'"),
+        ({"split": "train"}, r"holds no train questions of multi_rule_3"),
+        ({"limit": 0}, r"positive integer, got 0"),
+        ({"limit": True}, r"positive integer, got True"),
+        ({"model": " "}, r"the model has no name; type .*--model"),
+        ({"endpoint": "localhost:8000"}, r"'localhost:8000' is no web address; type .*--endpoint http"),
+        ({"endpoint": "http://"}, r"no web address"),
+        ({"endpoint": "http://host:99999999/v1"}, r"no web address"),
+        ({"endpoint": "http://ho st/v1"}, r"no web address"),
+        ({"endpoint": "http://host/v1/chat/completions"}, r"type: --endpoint http://host/v1$"),
+        ({"endpoint": "http://me:secret@host/v1"}, r"RULEWORLD_API_KEY"),
+        ({"out": "out.txt"}, r"must be a parquet file, got .*out\.txt; type e\.g\. --out"),
+        ({"folder": "nowhere"}, r"no build; make one with: ruleworld build"),
+    ],
+)
+def test_wrong_arguments_are_named(build: Path, tmp_path: Path, change: dict, message: str) -> None:
+    arguments = {
+        "folder": build,
+        "subtask": "multi_rule_3",
+        "split": "validation",
+        "endpoint": "http://127.0.0.1:1/v1",
+        "model": "qwen",
+        "out": "out.parquet",
+        "limit": None,
+    } | change
+    arguments["out"] = tmp_path / str(arguments["out"])
+    with pytest.raises((ValueError, FileNotFoundError), match=message) as error:
+        merge_split(**arguments)
+    assert "secret" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_shards_of_a_build_are_not_overwritten(build: Path) -> None:
+    shard = next(iter(sorted(build.glob("*/*.parquet"))))
+    data = shard.read_bytes()
+    with pytest.raises(ValueError, match="among the shards"):
+        run(build, "http://127.0.0.1:1/v1", shard)
+    assert shard.read_bytes() == data
+
+
+def test_command_line(serve: Callable[[Play], FakeModel], build: Path, tmp_path: Path) -> None:
+    from ruleworld_data.cli import app
+
+    model, out = serve(good), tmp_path / "out.parquet"
+    options = ["merge", str(build), "--model", "qwen", "--out", str(out), "--subtask", "multi_rule_3"]
+    options += ["--split", "validation", "--limit", "4", "--endpoint"]
+    result = CliRunner().invoke(app, [*options, model.url])
+    assert result.exit_code == 0, result.output
+    assert "4 reworded, 0 kept as they were (0 refused, 0 without an answer)" in result.output
+    result = CliRunner().invoke(app, [*options, "localhost"])
+    assert result.exit_code == 2
+    assert "no web address" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_retry_after_is_a_number_or_a_date() -> None:
+    assert _retry_after("7", 1) == 7
+    assert _retry_after(None, 2.5) == _retry_after("soon", 2.5) == _retry_after("-3", 2.5) == 2.5
+    assert 50 < _retry_after(formatdate(time.time() + 60, usegmt=True), 1) <= 60
+    assert _retry_after(formatdate(time.time() - 60, usegmt=True), 1) == 0
+
+
+def test_a_changed_prompt_has_a_new_version() -> None:
+    """Answers are kept under the version: raise it in the file, then write the new digest here."""
+    version, text = load_prompt()
+    assert text.count("{questions}") == 1
+    digests = {"1": "4008235de54eb44d"}
+    assert sha256(text.encode()).hexdigest()[:16] == digests[version]

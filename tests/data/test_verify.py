@@ -1,0 +1,560 @@
+"""Plant one defect at a time in a copy of a tiny build: the verifier must find it and name it by the right check."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from ruleworld_data.build import build
+from ruleworld_data.verify import CHECKS, render_text, verify
+
+SCOPE = "Has(x, "
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("verify") / "tiny"
+    build(folder, "tiny")
+    return folder
+
+
+@pytest.fixture
+def copy(tiny, tmp_path):
+    return Tampered(Path(shutil.copytree(tiny, tmp_path / "copy")))
+
+
+class Tampered:
+    """A copy of a build whose rows can be changed as if it had been made that way."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def path(self, config, split):
+        return next((self.folder / config).glob(f"{split}-*.parquet"))
+
+    def rows(self, config, split):
+        return pq.read_table(self.path(config, split)).to_pylist()
+
+    def write(self, config, split, rows):
+        path = self.path(config, split)
+        pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(path)), path)
+        self.sign(path, len(rows))
+
+    def sign(self, path, rows):
+        """Put the file's new hash into the manifest, so that only its content can give it away."""
+        manifest = json.loads((self.folder / "build.json").read_text())
+        name = path.relative_to(self.folder).as_posix()
+        entry = next(entry for entry in manifest["shards"] if entry["path"] == name)
+        entry |= {
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            "bytes": path.stat().st_size,
+            "rows": rows,
+        }
+        (self.folder / "build.json").write_text(json.dumps(manifest))
+
+    def change(self, config, split, edit, which=lambda row: True):
+        """Edit the first row that fits; return it."""
+        rows = self.rows(config, split)
+        row = next(row for row in rows if which(row))
+        edit(row)
+        self.write(config, split, rows)
+        return row
+
+    def failed(self, solvers=("executor", "clingo")):
+        report = verify(self.folder, solvers=solvers)
+        assert not report.ok
+        return {check.name: " | ".join(check.examples) for check in report.checks if check.failures}
+
+
+def rule(rows, **parts):
+    return next(row for row in rows if all(row[name] == value for name, value in parts.items()))
+
+
+def rewrite(row, **parts):
+    """Give a rule other parts, consistently in all its columns and texts."""
+    from ruleworld_data.vocabulary import article, load_vocabulary, symbol
+
+    words = load_vocabulary()
+    plural = dict(zip(words.attributes, words.attribute_plurals, strict=True))
+    row |= parts
+
+    def things(number, name):
+        return f"{number} {name if number == 1 else plural[name]}"
+
+    who = {"actor": "A", "target": "B"}.get(row["role"], "A")
+    verb = {"minus": "lose", "plus": "gain"}.get(row["operator"])
+    if row["type"] == "entity2attr":
+        row["premise_nl"] = f"A is {article(row['entity'])} {row['entity']}"
+        row["premise_fol"] = f"{symbol(row['entity'])}(A)"
+        row["conclusion_nl"] = f"it has {things(row['amount'], row['attribute'])}"
+        row["conclusion_fol"] = f"Has(A, {symbol(row['attribute'])}, {row['amount']})"
+    elif row["type"].endswith("2attr"):
+        row["conclusion_nl"] = f"{who} will {verb} {things(row['amount'], row['attribute'])}"
+        row["conclusion_fol"] = f"{symbol(verb)}_{symbol(row['attribute'])}({who}, {row['amount']})"
+        if row["type"] == "attrchange2attr":
+            trigger = {"minus": ("loses", "Lose"), "plus": ("gains", "Gain")}[row["trigger_operator"]]
+            row["premise_nl"] = f"A {trigger[0]} {things(1, row['trigger_attribute'])}"
+            row["premise_fol"] = f"{trigger[1]}_{symbol(row['trigger_attribute'])}(A, 1)"
+    elif row["type"].endswith("2state"):
+        row["conclusion_nl"] = f"{who} will be {row['state']}"
+        row["conclusion_fol"] = f"{symbol(row['state'])}({who})"
+    row["nl"] = f"If {row['premise_nl']}, {row['conclusion_nl']}."
+    row["fol"] = f"{row['premise_fol']} => {row['conclusion_fol']}"
+
+
+def test_an_honest_build_passes_every_check(tiny):
+    stages = []
+    report = verify(tiny, progress=lambda stage, done, total: stages.append((stage, done == total)))
+    assert report.ok, render_text(report)
+    assert [check.status for check in report.checks] == ["pass"] * len(CHECKS)
+    assert all(check.checked for check in report.checks)
+    assert {stage for stage, last in stages if last} == {"files", "rules", "questions", "answers"}
+    assert report.counts["questions"] == sum(
+        entry["rows"] for entry in _shards(tiny) if entry["config"] != "rules"
+    )
+    shown = json.loads(json.dumps(report.to_dict()))
+    assert shown["ok"]
+    assert [check["name"] for check in shown["checks"]] == list(CHECKS)
+    assert render_text(report).endswith(f"verified: {len(CHECKS)} passed, 0 failed, 0 skipped")
+
+
+def _shards(folder):
+    return json.loads((folder / "build.json").read_text())["shards"]
+
+
+def test_one_solver_alone_skips_the_other(tiny):
+    report = verify(tiny, solvers=("executor",))
+    skipped = {check.name for check in report.checks if check.status == "skip"}
+    assert skipped == {"C9_gold_clingo", "C9_pool_clingo", "C9_full_clingo"}
+    assert "incomplete" in render_text(report)
+    skipped = {check.name for check in verify(tiny, solvers=("clingo",)).checks if check.status == "skip"}
+    assert "C9_full_executor" in skipped
+    assert "C9_full_clingo" not in skipped
+
+
+# Files
+
+
+def test_a_folder_that_is_no_build(tmp_path):
+    with pytest.raises(FileNotFoundError, match="ruleworld build"):
+        verify(tmp_path)
+    with pytest.raises(FileNotFoundError, match="ruleworld build"):
+        verify(tmp_path / "nowhere")
+    (tmp_path / "build.json").write_text("{not json")
+    with pytest.raises(ValueError, match="damaged"):
+        verify(tmp_path)
+
+
+@pytest.mark.parametrize("options", [{"solvers": ()}, {"solvers": ("prolog",)}, {"jobs": 0}, {"jobs": True}])
+def test_wrong_arguments(tiny, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        verify(tiny, **options)
+
+
+def test_a_truncated_shard(copy):
+    path = copy.path("multi_hop_2", "test")
+    path.write_bytes(path.read_bytes()[:-100])
+    failed = copy.failed()
+    assert "multi_hop_2/test-00000-of-00001.parquet" in failed["shards"]
+    assert "build the folder again" in failed["shards"]
+    assert "multi_hop_2/test" in failed["counts"]
+    assert set(failed) == {"shards", "counts"}
+
+
+@pytest.mark.parametrize("config", ["multi_hop_2", "rules"])
+def test_a_flipped_byte(copy, config):
+    path = copy.path(config, "train")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 255
+    path.write_bytes(content)
+    assert "SHA-256" in copy.failed()["shards"]
+
+
+def test_a_missing_shard_of_rules_skips_what_needs_it(copy):
+    copy.path("rules", "heldout").unlink()
+    report = verify(copy.folder)
+    assert not report.ok
+    assert "missing" in report.check("shards").examples[0]
+    assert report.check("C1").status == "pass"
+    assert report.check("C9_full_clingo").status == "skip"
+    assert "heldout" in report.check("C9_full_clingo").skipped
+
+
+def test_a_stray_file(copy):
+    shutil.copy(copy.path("single_rule", "test"), copy.folder / "single_rule" / "extra.parquet")
+    assert "extra.parquet is in the folder but not in build.json" in copy.failed()["shards"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda manifest: manifest.update(scale="huge"), "huge"),
+        (lambda manifest: manifest["shards"].append(manifest["shards"][0]), "more than once"),
+        (lambda manifest: manifest["shards"][0].update(rows="many"), "rows is 'many'"),
+        (lambda manifest: manifest["shards"][0].update(split="validation"), "validation"),
+        (lambda manifest: manifest["shards"][0].update(path="../secret.parquet"), "outside"),
+        (lambda manifest: manifest["shards"].append(3), "3 is no shard"),
+    ],
+)
+def test_a_tampered_manifest(copy, edit, message):
+    manifest = json.loads((copy.folder / "build.json").read_text())
+    edit(manifest)
+    (copy.folder / "build.json").write_text(json.dumps(manifest))
+    assert message in copy.failed()["manifest"]
+
+
+def test_a_wrong_schema(copy):
+    path = copy.path("single_rule", "mini")
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns("fold"), path)
+    copy.sign(path, len(table))
+    assert "single_rule/mini" in copy.failed()["schema"]
+
+
+def test_a_missing_row(copy):
+    copy.write("multi_rule_3", "train", copy.rows("multi_rule_3", "train")[:-1])
+    assert "multi_rule_3/train has 99 readable rows, expected 100" in copy.failed()["counts"]
+
+
+# Rules
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "check"),
+    [
+        ("fol", "Nothing", "rule_fol"),
+        ("nl", "If pigs fly, it rains.", "rule_nl"),
+        ("amount", 77, "rule_columns"),
+        ("attribute", "strong unicycle", "rule_columns"),
+        ("premise_nl", "A is somebody", "rule_halves"),
+    ],
+)
+def test_an_edited_rule_cell(copy, column, value, check):
+    row = copy.change("rules", "train", lambda row: row.update({column: value}))
+    assert f"rule {row['id']}" in copy.failed()[check]
+
+
+def test_texts_that_say_different_things(copy):
+    def edit(row):
+        wrong = row["amount"] + 1
+        row["fol"] = row["fol"].replace(str(row["amount"]), str(wrong))
+        row["conclusion_fol"] = row["conclusion_fol"].replace(str(row["amount"]), str(wrong))
+
+    failed = copy.failed() if copy.change("rules", "train", edit) else {}
+    assert {"rule_texts", "rule_columns"} <= failed.keys()
+
+
+def test_a_duplicate_rule_id_and_a_foreign_world(copy):
+    rows = copy.rows("rules", "train")
+    rows[5]["id"] = rows[4]["id"]
+    rows[7]["world_id"] = "elsewhere"
+    copy.write("rules", "train", rows)
+    message = copy.failed()["rule_ids"]
+    assert f"{rows[4]['id']} occurs twice" in message
+    assert "elsewhere" in message
+
+
+def test_a_duplicate_rule(copy):
+    rows = copy.rows("rules", "train")
+    first = rule(rows, type="state2attr")
+    spare = next(row for row in reversed(rows) if row["type"] == "state2attr")
+    spare |= {name: value for name, value in first.items() if name != "id"}
+    copy.write("rules", "train", rows)
+    failed = copy.failed()
+    assert str(first["id"]) in failed["C7"]
+    assert str(first["id"]) in failed["C1"]
+    assert "C2" not in failed
+
+
+def test_a_conflicting_rule(copy):
+    rows = copy.rows("rules", "train")
+    first = rule(rows, type="state2attr", operator="minus")
+    spare = next(row for row in reversed(rows) if row["type"] == "state2attr")
+    spare |= {name: value for name, value in first.items() if name != "id"}
+    rewrite(spare, operator="plus")
+    copy.write("rules", "train", rows)
+    failed = copy.failed()
+    assert str(first["id"]) in failed["C2"]
+    assert "C1" in failed
+    assert not {"rule_fol", "rule_nl", "rule_texts", "rule_halves", "rule_columns", "C7"} & failed.keys()
+
+
+def test_a_cycle(copy):
+    rows = copy.rows("rules", "train")
+    first = rule(rows, type="attrchange2attr")
+    spare = next(row for row in reversed(rows) if row["type"] == "attrchange2attr")
+    rewrite(spare, trigger_attribute=first["attribute"], attribute=first["trigger_attribute"])
+    copy.write("rules", "train", rows)
+    report = verify(copy.folder)
+    loop = report.check("C3").examples[0]
+    assert first["attribute"] in loop
+    assert first["trigger_attribute"] in loop
+    assert report.check("C4").status == "fail"
+    assert report.check("C9_full_clingo").status == "skip"
+
+
+def test_a_second_causal_path(copy):
+    rows = copy.rows("rules", "train")
+    first = rule(rows, type="attrchange2attr")
+    spare = next(
+        row
+        for row in reversed(rows)
+        if row["type"] == "attrchange2attr" and row["trigger_attribute"] != first["trigger_attribute"]
+    )
+    rewrite(spare, attribute=first["attribute"])
+    copy.write("rules", "train", rows)
+    message = copy.failed()["C4"]
+    assert f"{first['attribute']!r} has 2 drivers" in message
+    assert spare["trigger_attribute"] in message
+
+
+def test_a_response_that_a_state_changes(copy):
+    rows = copy.rows("rules", "train")
+    response = rule(rows, type="attrchange2attr")["attribute"]
+    rewrite(rule(rows, type="state2attr"), attribute=response)
+    copy.write("rules", "train", rows)
+    assert f"{response!r} is a driver and a response" in copy.failed()["C4"]
+
+
+def test_routes_that_meet(copy):
+    """The state of the environment that an action leads to changes what the action changes itself."""
+    rows = copy.rows("rules", "train")
+    place = rule(rows, type="action2env")
+    state = rule(rows, type="env2state", environment=place["environment"])["state"]
+    own = rule(rows, type="action2attr", action=place["action"], role="target")
+    effect = rule(rows, type="state2attr", state=state)
+    rewrite(effect, attribute=own["attribute"])
+    copy.write("rules", "train", rows)
+    failed = copy.failed()
+    assert place["action"] in failed["C5"]
+    assert own["attribute"] in failed["C5"]
+
+
+def test_counts_that_fall_below_zero(copy):
+    """A kind with too few of what a question takes away."""
+    question = next(row for row in copy.rows("multi_hop_3", "test") if " - " in row["steps"][-1]["fol"])
+    rows = copy.rows("rules", "train")
+    giver = rule(rows, id=question["gold_rule_ids"][-1])
+    rewrite(giver, amount=0)
+    copy.write("rules", "train", rows)
+    message = copy.failed()["C6"]
+    assert f"{giver['attribute']!r} could fall to -" in message
+    assert giver["entity"].capitalize().replace(" ", "_") in message
+
+
+def test_terms_that_contain_each_other(copy):
+    def swap(row):
+        for column, text in row.items():
+            if isinstance(text, str):
+                row[column] = text.replace(old, new).replace(old.capitalize(), new.capitalize())
+
+    rows = copy.rows("rules", "train")
+    old = rule(rows, type="env2state")["state"].replace(" ", "_")
+    new = "hungry"
+    for row in rows:
+        swap(row)
+    old = old.replace("_", " ")
+    for row in rows:
+        swap(row)
+    other = next(row["state"] for row in rows if row["state"] and row["state"] not in ("hungry", old))
+    first, new, old = other, f"deeply {new}", other
+    for row in rows:
+        if row["type"] in ("env2state", "state2attr", "action2state"):
+            swap(row)
+            for column in ("fol", "premise_fol", "conclusion_fol"):
+                row[column] = row[column].replace(first.capitalize().replace(" ", "_"), "Deeply_hungry")
+    copy.write("rules", "train", rows)
+    assert "'hungry' is part of the term 'deeply hungry'" in copy.failed()["C7"]
+
+
+def test_a_commonsense_rule(copy):
+    from ruleworld_data.vocabulary import load_vocabulary
+
+    rows = copy.rows("rules", "train")
+    denied = {(left, right) for kind, left, right in load_vocabulary().denied if kind == "action_state"}
+    states = load_vocabulary().states
+    victim, state = next(
+        (row, state)
+        for row in rows
+        if row["type"] == "action2state"
+        for state in states
+        if (row["action"], state.split()[-1]) in denied
+    )
+    rewrite(victim, state=state)
+    copy.write("rules", "train", rows)
+    assert f"rule {victim['id']}" in copy.failed()["C8"]
+
+
+def test_a_heldout_rule_that_is_not(copy):
+    rows, first = copy.rows("rules", "heldout"), rule(copy.rows("rules", "train"), type="state2attr")
+    spare = next(row for row in reversed(rows) if row["type"] == "state2attr")
+    spare |= {name: value for name, value in first.items() if name not in ("id", "world_id")}
+    copy.write("rules", "heldout", rows)
+    assert str(spare["id"]) in copy.failed()["heldout"]
+
+
+# Questions
+
+
+def counted(row):
+    return row["answer_types"][0] == "count"
+
+
+@pytest.mark.parametrize("config", ["single_rule", "multi_rule_4", "multi_hop_4"])
+def test_a_wrong_answer(copy, config):
+    row = copy.change(
+        config, "test", lambda row: row["answers"].__setitem__(0, str(int(row["answers"][0]) + 1)), counted
+    )
+    failed = copy.failed()
+    for solver in ("executor", "clingo"):
+        for pool in ("gold", "pool", "full"):
+            assert row["id"] in failed[f"C9_{pool}_{solver}"]
+
+
+def test_a_wrong_answer_with_steps_to_match(copy):
+    """Only a solver can tell: text, steps and answer agree with each other."""
+
+    def edit(row):
+        right, wrong = row["answers"][0], str(int(row["answers"][0]) + 1)
+        row["answers"] = [wrong]
+        row["steps"][-1]["fol"] = row["steps"][-1]["fol"].replace(f"= {right})", f"= {wrong})")
+        row["steps"][-1]["state"] = row["steps"][-1]["state"].replace(f", {right})", f", {wrong})")
+
+    row = copy.change("multi_hop_4", "test", edit)
+    assert row["id"] in copy.failed(solvers=("clingo",))["C9_gold_clingo"]
+
+
+@pytest.mark.parametrize("config", ["multi_hop_2", "multi_rule_2"])
+def test_a_wrong_step_id(copy, config):
+    def edit(row):
+        wrong = next(other for other in range(10_000) if other not in row["gold_rule_ids"])
+        row["steps"][0]["rule_ids"][0] = row["gold_rule_ids"][0] = wrong
+
+    row = copy.change(config, "test", edit)
+    assert row["id"] in copy.failed()["C9_gold_executor"]
+
+
+def test_gold_ids_that_are_not_those_of_the_steps(copy):
+    row = copy.change("multi_rule_5", "test", lambda row: row["gold_rule_ids"].reverse())
+    assert row["id"] in copy.failed()["question_shape"]
+
+
+def test_gold_rules_that_do_not_exist(copy):
+    def edit(row):
+        row["steps"][0]["rule_ids"][0] = row["gold_rule_ids"][0] = 999_999
+
+    row = copy.change("multi_hop_2", "train", edit)
+    message = copy.failed()["gold_rules"]
+    assert row["id"] in message
+    assert "999999" in message
+
+
+def test_an_evaluation_question_outside_the_papers_subset(copy):
+    used = copy.rows("multi_hop_4", "test")[0]["gold_rule_ids"][0]
+    copy.change("rules", "train", lambda row: row.update(in_paper=False), lambda row: row["id"] == used)
+    assert str(used) in copy.failed()["gold_rules"]
+
+
+def test_an_idle_gold_rule(copy):
+    """A rule that has nothing to do with the answer is listed as gold."""
+    idle = copy.rows("rules", "train")[0]["id"]
+
+    def edit(row):
+        row["steps"][-1]["rule_ids"].append(idle)
+        row["gold_rule_ids"].append(idle)
+
+    row = copy.change("multi_hop_3", "train", edit, lambda row: idle not in row["gold_rule_ids"])
+    failed = copy.failed()
+    assert f"without the gold rule {idle}" in failed["needed"]
+    assert row["id"] in failed["steps"]
+    assert row["id"] in failed["C9_full_executor"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "check"),
+    [
+        (lambda row: row["steps"][0].update(state="Deeply_unlikely(x)"), "steps"),
+        (lambda row: row["steps"][1].update(fol=row["steps"][0]["fol"]), "steps"),
+        (lambda row: row["steps"][-1].update(fol=row["steps"][-1]["fol"] + "; "), "steps"),
+        (lambda row: row["steps"].reverse(), "question_shape"),
+        (lambda row: row["steps"][1].update(nl="So it goes."), "step_texts"),
+        (lambda row: row.update(answers=row["answers"] * 2), "question_shape"),
+        (lambda row: row.update(facts=[]), "question_shape"),
+        (lambda row: row.update(facts=None), "question_shape"),
+        (lambda row: row.update(steps=row["steps"][:-1]), "question_shape"),
+        (lambda row: row.update(facts=["Tiny_cat(z)"]), "scopes"),
+        (lambda row: row.update(queries=["Who(x, ?)"]), "scopes"),
+        (lambda row: row.update(answer_types=["state"]), "scopes"),
+        (lambda row: row.update(skeleton="state2attr"), "question_labels"),
+        (lambda row: row.update(n_hops=9), "question_labels"),
+        (lambda row: row.update(n_rules=None), "question_labels"),
+        (lambda row: row.update(subtask="multi_hop_2"), "question_labels"),
+        (lambda row: row.update(world_id="rw-7"), "question_labels"),
+        (lambda row: row.update(fold=2), "question_labels"),
+    ],
+)
+def test_an_edited_question_cell(copy, edit, check):
+    row = copy.change("multi_hop_4", "train", edit)
+    assert row["id"] in copy.failed()[check]
+
+
+def test_a_duplicate_question_and_a_duplicate_id(copy):
+    rows = copy.rows("multi_rule_2", "train")
+    rows[1]["question"] = rows[0]["question"]
+    rows[3]["id"] = rows[2]["id"]
+    copy.write("multi_rule_2", "train", rows)
+    failed = copy.failed()
+    assert (
+        "row 1 repeats the question of multi_rule_2/train-00000-of-00001.parquet, row 0"
+        in failed["duplicates"]
+    )
+    assert "row 3 repeats the id" in failed["question_labels"]
+
+
+def test_mini_is_a_part_of_test(copy):
+    row = copy.change("single_rule", "mini", lambda row: row.update(question="What is 1?", id="new"))
+    failed = copy.failed()
+    assert "its question is not in test" in failed["duplicates"]
+    assert "its id is not in test" in failed["question_labels"]
+    assert row["id"] == "new"
+
+
+def test_folds_of_ten(copy):
+    copy.change("single_rule", "mini", lambda row: row.update(fold=(row["fold"] + 1) % 5))
+    assert "folds have" in copy.failed()["question_labels"]
+
+
+def test_a_test_question_in_train(copy):
+    rows, test = copy.rows("multi_hop_2", "train"), copy.rows("multi_hop_2", "test")
+    rows[0] |= {name: value for name, value in test[0].items() if name != "id"}
+    copy.write("multi_hop_2", "train", rows)
+    failed = copy.failed()
+    assert test[0]["id"] in failed["overlap"] or rows[0]["id"] in failed["overlap"]
+    assert "repeats the question" in failed["duplicates"]
+
+
+def first_number(text):
+    return next(word for word in text.split() if word.isdigit())
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda text: text.replace(f" {first_number(text)} ", " 77 ", 1),
+        lambda text: text.replace(f" {first_number(text)} ", " some ", 1),
+        lambda text: text + " There are 99 others.",
+        lambda text: "How many are there?",
+        lambda text: " ".join(text.split()[::-1]),
+    ],
+)
+def test_an_edited_question_text(copy, edit):
+    row = copy.change(
+        "single_rule",
+        "train",
+        lambda row: row.update(question=edit(row["question"])),
+        lambda row: any(word.isdigit() for word in row["question"].split()) and SCOPE in row["facts"][0],
+    )
+    assert row["id"] in copy.failed()["question_text"]
