@@ -1,0 +1,5 @@
+"""`python -m rwbench`."""
+
+from .cli import main
+
+main()

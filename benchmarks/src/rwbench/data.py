@@ -1,0 +1,192 @@
+"""Questions and rules, from the generator or from a build folder, as methods see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Ids = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question with its gold data.
+
+    Attributes
+    ----------
+    id, subtask, world_id, text : str
+        ``text`` is what a method is asked.
+    index : int
+        Position in the sub-task's split.
+    fold : int
+        One of the paper's five seeds in split mini, else 0.
+    answers : tuple of str
+        One answer per sub-question.
+    gold_steps : tuple of tuple of int
+        Rule ids per step, in step order.
+    row : dict
+        The whole row of the question table (facts, queries, steps, ...).
+    """
+
+    id: str
+    subtask: str
+    world_id: str
+    text: str
+    index: int
+    fold: int
+    answers: tuple[str, ...]
+    gold_steps: tuple[tuple[int, ...], ...]
+    row: dict[str, Any] = field(repr=False, compare=False)
+
+    @property
+    def gold(self) -> tuple[int, ...]:
+        """Gold rule ids, each once, in step order."""
+        return tuple(dict.fromkeys(rule for step in self.gold_steps for rule in step))
+
+    @classmethod
+    def from_row(cls, row: dict[str, Any], index: int) -> Question:
+        """Read one row of the question table."""
+        return cls(
+            id=row["id"],
+            subtask=row["subtask"],
+            world_id=row["world_id"],
+            text=row["question"],
+            index=index,
+            fold=int(row["fold"]),
+            answers=tuple(row["answers"]),
+            gold_steps=tuple(tuple(int(rule) for rule in step["rule_ids"]) for step in row["steps"]),
+            row=row,
+        )
+
+
+class RuleTable:
+    """The rules of one world, looked up by id.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Rows with the columns of ``ruleworld_data.schema.RULE_SCHEMA``, ids distinct, in any order.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self._texts: dict[str, NDArray[np.object_]] = {}
+
+    @cached_property
+    def ids(self) -> Ids:
+        """All rule ids, ascending, shape (M,), int32."""
+        return self._raw_ids[self._order]
+
+    @cached_property
+    def _raw_ids(self) -> Ids:
+        return np.asarray(self.table["id"].to_numpy(), dtype=np.int32)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        return np.argsort(self._raw_ids, kind="stable")
+
+    def positions(self, ids: Ids) -> NDArray[np.int64]:
+        """Return the row of each id; a ValueError names ids that are not in the table."""
+        wanted = np.asarray(ids, dtype=np.int32)
+        found = np.searchsorted(self.ids, wanted)
+        known = np.take(self.ids, np.minimum(found, len(self.ids) - 1)) == wanted
+        if not known.all():
+            raise ValueError(
+                f"rule ids {wanted[~known][:5].tolist()} are not among the {len(self.ids):,} rules of this "
+                "world; questions and rules must come from the same scale, seed and generator version"
+            )
+        return self._order[found]
+
+    def texts(self, ids: Ids, representation: str) -> list[str]:
+        """Return the rules' texts in representation ``"fol"`` or ``"nl"``, in the order of ``ids``."""
+        if representation not in self._texts:
+            column = self.table[representation].to_numpy(zero_copy_only=False)
+            self._texts[representation] = np.asarray(column, dtype=object)
+        return self._texts[representation][self.positions(ids)].tolist()
+
+    def take(self, ids: Ids) -> pa.Table:
+        """Return the rows of ``ids`` in that order, as a table."""
+        return self.table.take(self.positions(ids))
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where a run's questions and rules come from.
+
+    Parameters
+    ----------
+    scale, seed
+        Name of the world. Ignored in favour of the build's own when ``folder`` is given.
+    folder : Path, optional
+        A folder made by ``ruleworld build``; without it rows are generated in this process.
+    """
+
+    scale: str = "paper"
+    seed: int = 0
+    folder: Path | None = None
+
+    @classmethod
+    def from_build(cls, folder: Path) -> DataSource:
+        """Read scale and seed from a build's manifest."""
+        manifest = _manifest(folder)
+        return cls(scale=manifest["scale"], seed=manifest["seed"], folder=folder)
+
+    @property
+    def version(self) -> str:
+        """The generator version that made the rows."""
+        if self.folder is not None:
+            return str(_manifest(self.folder)["generator_version"])
+        import ruleworld_data
+
+        return str(ruleworld_data.GENERATOR_VERSION)
+
+    def rules(self, split: str) -> RuleTable:
+        """Return the rules that questions of a split ask about: the held-out world's for ``heldout``."""
+        rule_split = "heldout" if split == "heldout" else "train"
+        return RuleTable(self._table("rules", rule_split))
+
+    def questions(self, subtask: str, split: str) -> list[Question]:
+        """Return all questions of one sub-task and split, in table order."""
+        rows = self._table(subtask, split).to_pylist()
+        return [Question.from_row(row, index) for index, row in enumerate(rows)]
+
+    def _table(self, config: str, split: str) -> pa.Table:
+        if self.folder is not None:
+            return _read_shards(self.folder, config, split)
+        from ruleworld_data import generate
+
+        if config == "rules":
+            return generate.rule_table(split, scale=self.scale, seed=self.seed)
+        return generate.question_table(config, split, scale=self.scale, seed=self.seed)
+
+
+def select(questions: Sequence[Question], limit: int | None) -> list[Question]:
+    """Return the first ``limit`` questions (all if None)."""
+    return list(questions if limit is None else questions[:limit])
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    from ruleworld_data.build import read_manifest
+
+    return read_manifest(folder)
+
+
+def _read_shards(folder: Path, config: str, split: str) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    shards = [s["path"] for s in _manifest(folder)["shards"] if (s["config"], s["split"]) == (config, split)]
+    if not shards:
+        raise FileNotFoundError(
+            f"the build in {folder} has no {config}/{split}; build that split too, or leave out --data"
+        )
+    return pa.concat_tables([pq.read_table(folder / path) for path in sorted(shards)])

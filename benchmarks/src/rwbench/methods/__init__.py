@@ -1,0 +1,71 @@
+"""Methods: what is evaluated. One file per method.
+
+A method is a frozen dataclass whose fields are its hyper-parameters. `Method.run` gets one pool with its
+questions and yields one `Output` per question, in order, as soon as it has it: the runner writes each to disk
+at once. A method returns retrieved rules (per step), answers, or both; the runner scores whatever is there.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..data import Question
+from ..pools import Pool
+from ..registry import Component, Registry, component
+
+__all__ = ["Method", "Output", "component"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a method gives for one question.
+
+    Attributes
+    ----------
+    id : str
+        The question's id; the runner checks it, so that no answer is ever credited to another question.
+    retrieved : list of list of int, or None
+        Rule ids per step, best first; a method that retrieves once has one step. None: it retrieves nothing.
+    answers : list of str, or None
+        One answer per sub-question. None: it does not answer.
+    text : str, or None
+        The raw output that the answers were read from.
+    usage : mapping of str to number
+        Costs worth logging: calls, tokens_in, tokens_out, ...
+    error : str, or None
+        Why this question failed; it is then counted as failed, not scored.
+    """
+
+    id: str
+    retrieved: list[list[int]] | None = None
+    answers: list[str] | None = None
+    text: str | None = None
+    usage: Mapping[str, float] = field(default_factory=dict)
+    error: str | None = None
+
+
+class Method(Component):
+    """Base of all methods. A subclass sets ``name`` and implements `run`."""
+
+    registry = Registry["type[Method]"]("method", __name__)
+
+    def prepare(self, pools: Sequence[Pool]) -> None:
+        """Do once what all pools of a run share, such as encoding their rules in bulk; nothing by default."""
+
+    @abstractmethod
+    def run(self, pool: Pool, questions: Sequence[Question], top_k: int) -> Iterator[Output]:
+        """Yield one output per question, in order.
+
+        Parameters
+        ----------
+        pool : Pool
+            The rules that may be used: ids, texts in the run's representation, typed parts.
+        questions : sequence of Question
+            A resumed run asks only what is left, so nothing may depend on which questions come together. Gold
+            fields are for ceilings only.
+        top_k : int
+            How many rules to return per step at most.
+        """
+        raise NotImplementedError(f"method {self.name!r} must implement run(pool, questions, top_k)")

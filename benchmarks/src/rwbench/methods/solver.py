@@ -1,0 +1,40 @@
+"""The ceiling: closed-world forward chaining over the pool's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..data import Question
+from ..pools import Pool
+from . import Method, Output, component
+
+
+@component
+class Solver(Method):
+    """Read the question's facts and queries instead of its words, and chain the pool's rules in FOL.
+
+    A ceiling, not a competitor: it skips understanding the question, and shows that the pool determines the
+    answer. What it retrieves is its proof: the rules that fired, in firing order.
+    """
+
+    name = "solver"
+
+    @property
+    def label(self) -> str:
+        """Name in reports."""
+        return "Symbolic solver (ceiling)"
+
+    def run(self, pool: Pool, questions: Sequence[Question], top_k: int) -> Iterator[Output]:
+        """Yield the answers and the proof of every question."""
+        from ruleworld_data.executor import RuleIndex, execute
+
+        index = RuleIndex.from_table(pool.rules.take(pool.ids).select(["id", "fol"]))
+        for question in questions:
+            scopes = zip(question.row["facts"], question.row["queries"], strict=True)
+            proofs = [execute(facts, query, index) for facts, query in scopes]
+            fired = dict.fromkeys(rule for proof in proofs for rule in proof.rule_ids)
+            yield Output(
+                question.id,
+                retrieved=[[int(rule) for rule in fired][:top_k]],
+                answers=[proof.answer or "" for proof in proofs],
+            )

@@ -1,0 +1,100 @@
+"""Recipes: functions that return lists of runs. Every table of a paper is one name.
+
+A recipe is a Python function from `Options` to `RunSpec`s, registered by name with ``@recipe``. A new file in
+this folder is all that a new recipe needs; derive one by calling another and changing fields with
+`dataclasses.replace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import update_wrapper
+
+from ruleworld_data.tasks import num_rows
+
+from ..data import DataSource
+from ..methods import Method
+from ..registry import Registry
+from ..spec import RunSpec
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may change about any recipe.
+
+    Attributes
+    ----------
+    source : DataSource
+        Names the world: scale, seed, generator version.
+    split : str
+        Question split.
+    limit : int or None
+        First questions per sub-task; None: all.
+    """
+
+    source: DataSource
+    split: str = "mini"
+    limit: int | None = None
+
+    @property
+    def num_rules(self) -> int:
+        """Rules of the world that the split asks about."""
+        return num_rows("rules", "heldout" if self.split == "heldout" else "train", self.source.scale)
+
+    def spec(
+        self, method: Method, representation: str, size: int, scope: str, within: int | None = None
+    ) -> RunSpec:
+        """Return the run of a method on one representation and pool setting under these options."""
+        return RunSpec(
+            method=method.to_dict(),
+            representation=representation,
+            pool_size=size,
+            pool_scope=scope,
+            pool_within=within,
+            data=self.source.version,
+            scale=self.source.scale,
+            world_seed=self.source.seed,
+            split=self.split,
+            limit=self.limit,
+        )
+
+
+class Recipe:
+    """A named function from options to runs.
+
+    Parameters
+    ----------
+    name : str
+        What users type; a slash groups names ("paper/table2").
+    function : callable
+        Its docstring's first line is the recipe's help.
+    """
+
+    def __init__(self, name: str, function: Callable[[Options], list[RunSpec]]) -> None:
+        update_wrapper(self, function)
+        self.name = name
+        self.function = function
+
+    @property
+    def help(self) -> str:
+        """First line of the function's docstring."""
+        return (self.function.__doc__ or "").strip().split("\n")[0]
+
+    def __call__(self, options: Options) -> list[RunSpec]:
+        """Return the runs of the recipe."""
+        return self.function(options)
+
+
+recipes = Registry[Recipe]("recipe", __name__)
+
+
+def recipe(name: str) -> Callable[[Callable[[Options], list[RunSpec]]], Recipe]:
+    """Register the decorated function as the recipe ``name``."""
+
+    def register(function: Callable[[Options], list[RunSpec]]) -> Recipe:
+        made = Recipe(name, function)
+        recipes.add(name, made)
+        return made
+
+    return register

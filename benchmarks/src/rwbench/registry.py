@@ -1,0 +1,128 @@
+"""Names for methods, retrievers and recipes.
+
+A component is a frozen dataclass whose fields are its hyper-parameters. It registers itself under a name,
+turns into a plain dict for the run's spec, and is built again from that dict. Every module of the component's
+package is imported on the first look-up, so a new file in the folder is all that a new component needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
+
+from ruleworld_data.tasks import check_name
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """A mapping from names to components that fills itself from one package.
+
+    Parameters
+    ----------
+    kind : str
+        What is registered, for messages ("method", "retriever", "recipe").
+    package : str
+        Dotted name of the package whose modules register themselves when imported.
+    """
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self.package = package
+        self._entries: dict[str, T] = {}
+        self._loaded = False
+
+    def add(self, name: str, entry: T) -> None:
+        """Register ``entry``; a name can be given to one entry only."""
+        known = self._entries.get(name)
+        if known is not None and _origin(known) != _origin(entry):
+            raise ValueError(
+                f"two {self.kind}s are named {name!r}: {_origin(known)} and {_origin(entry)}; rename one"
+            )
+        self._entries[name] = entry
+
+    def get(self, name: str) -> T:
+        """Return the entry called ``name``; a ValueError with near matches if there is none."""
+        return self.items()[check_name(self.kind, name, self.items())]
+
+    def items(self) -> dict[str, T]:
+        """Return all entries by name, sorted."""
+        if not self._loaded:
+            package = importlib.import_module(self.package)
+            for module in pkgutil.iter_modules(package.__path__):
+                importlib.import_module(f"{self.package}.{module.name}")
+            self._loaded = True
+        return dict(sorted(self._entries.items()))
+
+    def remove(self, name: str) -> None:
+        """Forget an entry (tests and notebooks that define one on the fly)."""
+        self._entries.pop(name, None)
+
+
+def _origin(entry: object) -> str:
+    target = entry if hasattr(entry, "__qualname__") else type(entry)
+    return f"{target.__module__}.{target.__qualname__}"
+
+
+class Component:
+    """Base of methods and retrievers: a frozen dataclass with a name and a plain-dict form.
+
+    A subclass sets ``name`` and ``registry`` (its family's base class sets the latter) and is decorated with
+    ``@component``. ``key`` and ``label`` say how a report calls it; ``key`` also picks its colour.
+    """
+
+    name: ClassVar[str]
+    registry: ClassVar[Registry[Any]]
+
+    @property
+    def key(self) -> str:
+        """Short stable identifier in reports; equal keys share one colour and one curve."""
+        return self.name
+
+    @property
+    def label(self) -> str:
+        """What a reader sees."""
+        return self.name
+
+    def missing(self) -> str | None:
+        """Return what the user must type to make this component usable here, or None if it is usable."""
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return name and all fields as JSON values; nested components become dicts too."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return {"name": self.name, **{field.name: _plain(getattr(self, field.name)) for field in fields}}
+
+    @classmethod
+    def from_dict(cls, params: dict[str, Any]) -> Any:
+        """Build the component that ``to_dict`` described.
+
+        Raises
+        ------
+        ValueError
+            If the name is unknown or a parameter does not belong to the component.
+        """
+        values = dict(params)
+        found = cls.registry.get(values.pop("name", None))
+        known = [field.name for field in dataclasses.fields(found)]
+        for name in values:
+            check_name(f"parameter of {cls.registry.kind} {found.name!r}", name, known)
+        return found(**values)
+
+
+@dataclass_transform(frozen_default=True)
+def component(cls: type[T]) -> type[T]:
+    """Make a class a frozen dataclass and register it in its family under ``cls.name``."""
+    frozen = dataclasses.dataclass(frozen=True)(cls)
+    frozen.registry.add(frozen.name, frozen)  # type: ignore[attr-defined]
+    return frozen
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Component):
+        return value.to_dict()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,100 @@
+"""Retrievers: from a pool of rules and queries to ranked rule ids.
+
+One interface: ``retriever.index(ids, texts).search(queries, k)`` returns ids and scores, best first. A
+retriever only says how to score; ranking lives here, once, so that ties are broken the same way everywhere:
+by (-score, rule id), and before the cut to k. (Top-k routines of search libraries cut first and break ties by
+array position; with questions that name only a rule's premise that changes most top-10 lists.)
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data import Ids
+from ..registry import Component, Registry, component
+
+Scores = NDArray[np.float64]
+Scorer = Callable[[Sequence[str]], Scores]
+
+__all__ = ["Hits", "Index", "Retriever", "component", "rank"]
+
+
+class Hits(NamedTuple):
+    """Ranked rules of one query, best first: ``ids`` int32 and ``scores`` float64, at most k of each."""
+
+    ids: Ids
+    scores: Scores
+
+
+class Retriever(Component):
+    """Base of all retrievers. A subclass sets ``name`` and implements `scorer`."""
+
+    registry = Registry["type[Retriever]"]("retriever", __name__)
+
+    def prepare(self, rules: Sequence[str], queries: Sequence[str]) -> None:
+        """Do once what all pools of a run share, given every text that will come; nothing by default."""
+
+    @abstractmethod
+    def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
+        """Prepare one pool for search.
+
+        Parameters
+        ----------
+        ids : ndarray of int32, shape (M,)
+        texts : sequence of str, length M
+
+        Returns
+        -------
+        callable
+            Maps Q queries to float64 scores of shape (Q, M); ``-inf`` means "not retrieved at all".
+        """
+        raise NotImplementedError(f"retriever {self.name!r} must implement scorer(ids, texts)")
+
+    def index(self, ids: Ids, texts: Sequence[str]) -> Index:
+        """Return a searchable index of the pool."""
+        return Index(np.asarray(ids, dtype=np.int32), self.scorer(ids, texts))
+
+
+@dataclass(frozen=True)
+class Index:
+    """One pool, ready for search."""
+
+    ids: Ids
+    scorer: Scorer
+
+    def search(self, queries: Sequence[str], k: int) -> list[Hits]:
+        """Return the best ``k`` rules of every query; fewer if fewer are retrieved."""
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}")
+        if not queries:
+            return []
+        return [rank(self.ids, row, k) for row in self.scorer(queries)]
+
+
+def rank(ids: Ids, scores: Scores, k: int) -> Hits:
+    """Order one query's rules by (-score, rule id) and keep the first ``k``.
+
+    Parameters
+    ----------
+    ids : ndarray of int32, shape (M,)
+    scores : ndarray of float64, shape (M,)
+        Rules with score ``-inf`` are left out.
+    k : int
+
+    Returns
+    -------
+    Hits
+    """
+    keep = np.flatnonzero(scores > -np.inf)
+    if len(keep) > k:
+        # Everything that ties with the k-th score stays in until the ids have decided.
+        values = scores[keep]
+        keep = keep[values >= np.partition(values, len(values) - k)[len(values) - k]]
+    order = keep[np.lexsort((ids[keep], -scores[keep]))][:k]
+    return Hits(ids[order], scores[order])

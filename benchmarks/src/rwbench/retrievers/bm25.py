@@ -1,0 +1,72 @@
+"""BM25 in Lucene's form, indexed by bm25s and ranked by `rank`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..data import Ids
+from . import Retriever, Scorer, Scores, component
+from .tokenize import tokenizer
+
+LABELS = {"naive": "BM25 (naive tokens)", "aware": "BM25 (split identifiers)"}
+
+
+@component
+class BM25(Retriever):
+    """Sum over query terms of ``idf * tf / (tf + k1 * (1 - b + b * length / mean length))``.
+
+    ``idf = ln(1 + (M - df + 0.5) / (df + 0.5))``. A term that a query repeats counts each time. As in Lucene,
+    a rule without any query term is not retrieved.
+
+    Parameters
+    ----------
+    tokenizer : str
+        ``"aware"`` splits identifiers and stems; ``"naive"`` splits at white space.
+    k1, b : float
+        Saturation of term counts; weight of rule length.
+    """
+
+    name = "bm25"
+
+    tokenizer: str = "aware"
+    k1: float = 1.5
+    b: float = 0.75
+
+    def __post_init__(self) -> None:
+        tokenizer(self.tokenizer)
+        if self.k1 < 0 or not 0 <= self.b <= 1:
+            raise ValueError(f"BM25 needs k1 >= 0 and 0 <= b <= 1, got k1={self.k1}, b={self.b}")
+
+    @property
+    def key(self) -> str:
+        """Name of the style; see `Component.key`."""
+        return f"bm25-{self.tokenizer}"
+
+    @property
+    def label(self) -> str:
+        """Name in reports."""
+        standard = (self.k1, self.b) == (1.5, 0.75)
+        return LABELS[self.tokenizer] + ("" if standard else f", k1={self.k1:g}, b={self.b:g}")
+
+    def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
+        """Index the pool with bm25s."""
+        import bm25s
+
+        split = tokenizer(self.tokenizer)
+        engine = bm25s.BM25(k1=self.k1, b=self.b, method="lucene", dtype="float64", backend="numpy")
+        engine.index([list(split(text)) for text in texts], show_progress=False)
+        size = len(texts)
+
+        def score(queries: Sequence[str]) -> Scores:
+            out = np.full((len(queries), size), -np.inf)
+            for row, query in enumerate(queries):
+                terms = engine.get_tokens_ids(list(split(query)))
+                if terms:
+                    values = engine.get_scores_from_ids(terms)
+                    # Rounded, so that rules with the same terms tie whatever order the terms were added in.
+                    out[row] = np.where(values > 0, np.round(values, 9), -np.inf)
+            return out
+
+        return score

@@ -1,0 +1,82 @@
+"""Reciprocal rank fusion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..data import Ids
+from . import Hits, Retriever, Scorer, Scores, component, rank
+
+
+@component
+class RRF(Retriever):
+    """Sum of ``1 / (k + rank)`` over each part's list, ranks from 1 (Cormack et al. 2009).
+
+    A rule missing from a list gets nothing from it; a rule in no list is not retrieved.
+
+    Parameters
+    ----------
+    parts : tuple of Retriever
+        What to fuse; plain dicts from a spec are built into retrievers.
+    k : int
+        Fusion constant.
+    depth : int
+        Length of each part's list.
+    """
+
+    name = "rrf"
+
+    parts: tuple[Any, ...] = ()
+    k: int = 60
+    depth: int = 100
+
+    def __post_init__(self) -> None:
+        built = tuple(Retriever.from_dict(part) if isinstance(part, dict) else part for part in self.parts)
+        object.__setattr__(self, "parts", built)
+        if len(built) < 2 or self.k < 0 or self.depth < 1:
+            raise ValueError(
+                f"RRF needs at least two parts, k >= 0 and depth >= 1, got {len(built)} parts, k={self.k}, "
+                f"depth={self.depth}"
+            )
+
+    @property
+    def label(self) -> str:
+        """Name in reports."""
+        names = " + ".join(part.label.split(" (")[0] for part in self.parts)
+        return f"RRF ({names})" + ("" if self.k == 60 else f", k={self.k}")
+
+    def missing(self) -> str | None:
+        """What to install, if anything."""
+        return next((need for part in self.parts if (need := part.missing())), None)
+
+    def prepare(self, rules: Sequence[str], queries: Sequence[str]) -> None:
+        """Prepare every part."""
+        for part in self.parts:
+            part.prepare(rules, queries)
+
+    def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
+        """Prepare every part; scores are sums of reciprocal ranks."""
+        scorers = [part.scorer(ids, texts) for part in self.parts]
+        order = np.argsort(ids, kind="stable")
+        ordered = ids[order]
+
+        def score(queries: Sequence[str]) -> Scores:
+            out = np.full((len(queries), len(ids)), -np.inf)
+            lists = [[rank(ids, row, self.depth) for row in part(queries)] for part in scorers]
+            for row, hits in enumerate(zip(*lists, strict=True)):
+                found, values = self.fuse(hits)
+                out[row, order[np.searchsorted(ordered, found)]] = values
+            return out
+
+        return score
+
+    def fuse(self, lists: Sequence[Hits]) -> Hits:
+        """Return the fused scores of every rule in the lists, in no particular order."""
+        ids = np.concatenate([hits.ids for hits in lists])
+        gains = np.concatenate([1.0 / (self.k + 1 + np.arange(len(hits.ids))) for hits in lists])
+        found, slots = np.unique(ids, return_inverse=True)
+        # Rounded: 1/61 + 1/62 must tie with 1/62 + 1/61.
+        return Hits(found, np.round(np.bincount(slots, weights=gains, minlength=len(found)), 12))

@@ -1,0 +1,45 @@
+"""The floor: a random ranking."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from ruleworld_data.streams import mix
+
+from ..data import Ids
+from . import Retriever, Scorer, Scores, component
+
+
+@component
+class Random(Retriever):
+    """Rank by a hash of (seed, query, rule id): the same on every machine and in every pool.
+
+    Parameters
+    ----------
+    seed : int
+        Another seed, another ranking.
+    """
+
+    name = "random"
+
+    seed: int = 0
+
+    @property
+    def label(self) -> str:
+        """Name in reports."""
+        return "Random rules (floor)"
+
+    def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
+        """Score by hash; the texts do not matter."""
+
+        def score(queries: Sequence[str]) -> Scores:
+            return np.stack([self._uniform(query, ids) for query in queries])
+
+        return score
+
+    def _uniform(self, query: str, ids: Ids) -> Scores:
+        digest = hashlib.blake2b(f"{self.seed}\x1f{query}".encode(), digest_size=8).digest()
+        words = mix(np.array([int.from_bytes(digest, "little")], dtype=np.uint64), ids)
+        return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,0 +1,239 @@
+"""What a report says: results grouped by setting, the headline sentence, table rows and CSV.
+
+Runs are grouped by setting (world, split, questions asked): numbers of different settings never share a
+figure or a sentence.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .palette import CEILINGS, FLOORS
+from .results import Results
+from .scoring import ANSWER_METRICS, RECALLS
+from .spec import canonical_json
+
+TABLE_METRICS = (*RECALLS, *ANSWER_METRICS)
+MAIN_METRIC = "recall@1"
+SETTING_FIELDS = (
+    "scale",
+    "world_seed",
+    "data",
+    "split",
+    "limit",
+    "subtasks",
+    "pool_seed",
+    "top_k",
+    "scorer_version",
+)
+
+
+class MethodView(NamedTuple):
+    """How a method is shown: ``key`` picks the style, ``label`` is what a reader sees."""
+
+    key: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """All runs that answer the same questions under the same scoring."""
+
+    runs: tuple[Results, ...]
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Spec of any run, for the fields that all share."""
+        return self.runs[0]["spec"]
+
+    @property
+    def num_questions(self) -> int:
+        """Questions per run."""
+        return self.runs[0]["n"]["scheduled"]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Pool sizes, ascending."""
+        return sorted({run["spec"]["pool_size"] for run in self.runs})
+
+    @property
+    def representations(self) -> list[str]:
+        """Representations present, FOL first."""
+        return sorted({run["spec"]["representation"] for run in self.runs})
+
+    def methods(self) -> dict[str, MethodView]:
+        """Return identity -> view, best first: by Recall@1, then by exact match, on the largest pools."""
+        views: dict[str, MethodView] = {}
+        taken: Counter[str] = Counter()
+        for run in self.runs:
+            if identity(run) not in views:
+                key, label = run["method"]["key"], run["method"]["label"]
+                taken[key] += 1
+                # Two variants of one method get a style each; the labels of most already differ.
+                twin = sum(view.label == label for view in views.values())
+                views[identity(run)] = MethodView(
+                    key if taken[key] == 1 else f"{key}#{taken[key]}",
+                    f"{label} #{twin + 1}" if twin else label,
+                )
+        return dict(sorted(views.items(), key=lambda item: (self._strength(item[0]), item[1].label)))
+
+    def _strength(self, method: str) -> tuple[float, ...]:
+        largest = self.sizes[-1]
+        own = [run for run in self.runs if identity(run) == method and run["spec"]["pool_size"] == largest]
+        values = [[macro(run, name) for run in own] for name in (MAIN_METRIC, "exact_match")]
+        known = [[v["value"] for v in column if v is not None] for column in values]
+        return tuple(-sum(column) / len(column) if column else 0.0 for column in known)
+
+    def find(self, method: str, representation: str, size: int) -> Results | None:
+        """Return the run of a method (by identity) on one cell, or None."""
+        wanted = (method, representation, size)
+        return next((run for run in self.runs if _cell(run) == wanted), None)
+
+    def admits(self, run: Results) -> bool:
+        """Say whether a run can stand beside these: its cell is free and its pools are made the same way."""
+        for other in self.runs:
+            same_size = other["spec"]["pool_size"] == run["spec"]["pool_size"]
+            if _cell(other) == _cell(run) or (same_size and _design(other) != _design(run)):
+                return False
+        return True
+
+    def title(self) -> str:
+        """Return what was asked, in words."""
+        spec = self.spec
+        limited = f", first {spec['limit']} per sub-task" if spec.get("limit") else ""
+        return (
+            f"{self.num_questions:,} questions ({len(spec['subtasks'])} sub-tasks, split {spec['split']}"
+            f"{limited}), scale {spec['scale']}, world seed {spec['world_seed']}"
+        )
+
+
+def settings(results: Sequence[Results]) -> list[Setting]:
+    """Group results by setting, largest group first."""
+    groups: dict[str, list[Setting]] = {}
+    for run in results:
+        found = groups.setdefault(
+            canonical_json({name: run["spec"].get(name) for name in SETTING_FIELDS}), []
+        )
+        place = next((place for place, setting in enumerate(found) if setting.admits(run)), None)
+        if place is None:
+            found.append(Setting((run,)))
+        else:
+            found[place] = Setting((*found[place].runs, run))
+    return sorted((setting for found in groups.values() for setting in found), key=lambda s: -len(s.runs))
+
+
+def identity(run: Results) -> str:
+    """Return what makes two runs runs of the same method: name and all hyper-parameters."""
+    return canonical_json(run["spec"]["method"])
+
+
+def macro(run: Results, metric: str) -> dict[str, Any] | None:
+    """Return the macro estimate of a metric, or None if the run does not have it."""
+    found = run["metrics"].get(metric)
+    return found["macro"] if found else None
+
+
+def percent(value: float) -> str:
+    """Return a share as a percentage with one decimal; 100 and 0 only where they are exact."""
+    shown = f"{100 * value:.1f}"
+    if shown == "100.0":
+        return "100" if value == 1 else "99.9"
+    if shown == "0.0":
+        return "0" if value == 0 else "<0.1"
+    return shown
+
+
+def headline(setting: Setting) -> list[str]:
+    """Return the result in two or three sentences."""
+    size = setting.sizes[-1]
+    runs = [run for run in setting.runs if run["spec"]["pool_size"] == size and macro(run, MAIN_METRIC)]
+    rows: dict[str, dict[str, float]] = {}
+    for run in runs:
+        value = run["metrics"][MAIN_METRIC]["macro"]["value"]
+        rows.setdefault(identity(run), {})[run["spec"]["representation"]] = value
+    views = setting.methods()
+    ranked = [method for method in views if method in rows]
+    frames = [method for kind in (CEILINGS, FLOORS) for method in ranked if views[method].key in kind]
+    contenders = [method for method in ranked if method not in frames]
+    sentences = []
+    if contenders:
+        best = contenders[0]
+        sentences.append(
+            f"With {size:,} rules, {views[best].label} ranks {_shares(rows[best])} of the gold rules on top."
+        )
+    if len(contenders) > 1:
+        last = contenders[-1]
+        sentences.append(f"{views[last].label} gets {_shares(rows[last])}.")
+    if frames:
+        sentences.append(
+            "; ".join(f"{views[method].label} {_shares(rows[method])}" for method in frames) + "."
+        )
+    return sentences
+
+
+def _shares(values: dict[str, float]) -> str:
+    shown = {name: percent(value) for name, value in sorted(values.items())}
+    if len(set(shown.values())) == 1:
+        return f"{next(iter(shown.values()))} %"
+    return " and ".join(f"{value} % ({name.upper()})" for name, value in shown.items())
+
+
+def table_rows(setting: Setting) -> list[dict[str, Any]]:
+    """Return one dict per run: what the page's table and the CSV show."""
+    views = setting.methods()
+    order = {method: place for place, method in enumerate(views)}
+    runs = sorted(
+        setting.runs,
+        key=lambda run: (
+            run["spec"]["pool_size"] * -1,
+            run["spec"]["representation"],
+            order[identity(run)],
+        ),
+    )
+    return [
+        {
+            "key": views[identity(run)].key,
+            "method": views[identity(run)].label,
+            "rules": run["spec"]["representation"].upper(),
+            "pool": run["spec"]["pool_size"],
+            "metrics": {name: macro(run, name) for name in TABLE_METRICS},
+            "scored": run["n"]["scored"],
+            "failed": run["n"]["failed"],
+            "run_id": run["run_id"],
+        }
+        for run in runs
+    ]
+
+
+def csv_text(setting: Setting) -> str:
+    """Return every estimate of the setting, sub-tasks included, as CSV."""
+    out = io.StringIO()
+    views = setting.methods()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ["run_id", "method", "rules", "pool_size", "metric", "subtask", "value", "ci_low", "ci_high", "n"]
+    )
+    for run in setting.runs:
+        head = [run["run_id"], _safe_cell(views[identity(run)].label), *_cell(run)[1:]]
+        for name, metric in run["metrics"].items():
+            for subtask, e in [("macro", metric["macro"]), *metric["by_subtask"].items()]:
+                writer.writerow([*head, name, subtask, e["value"], e["ci_low"], e["ci_high"], e["n"]])
+    return out.getvalue()
+
+
+def _safe_cell(text: str) -> str:
+    """Keep spreadsheets from reading a label as a formula."""
+    return f"'{text}" if text[:1] in "=+-@" else text
+
+
+def _cell(run: Results) -> tuple[str, str, int]:
+    return identity(run), run["spec"]["representation"], run["spec"]["pool_size"]
+
+
+def _design(run: Results) -> tuple[str, int | None]:
+    return run["spec"]["pool_scope"], run["spec"].get("pool_within")

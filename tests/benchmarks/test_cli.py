@@ -1,0 +1,212 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from rwbench.cli import app
+from rwbench.recipes import Recipe, recipes
+from typer.testing import CliRunner
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def quick():
+    """A recipe of two runs without the encoder."""
+    from rwbench.methods.retrieve import Retrieve
+    from rwbench.methods.solver import Solver
+    from rwbench.retrievers.bm25 import BM25
+
+    def function(options):
+        """Two quick runs."""
+        return [options.spec(m, "nl", 100, "question") for m in (Solver(), Retrieve(BM25()))]
+
+    recipes.items()
+    recipes.add("quick", Recipe("quick", function))
+    yield "quick"
+    recipes.remove("quick")
+
+
+def rwbench(*words):
+    return runner.invoke(app, [str(word) for word in words])
+
+
+def test_help_is_fast():
+    """Best of three: the machine may be busy, the code may not be slow."""
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "rwbench", "--help"], check=True, capture_output=True)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.5
+
+
+def test_run_prints_a_table_and_writes_a_page(quick, tmp_path):
+    result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "Symbolic solver" in result.stdout
+    assert "11 questions (11 sub-tasks, split mini, first 1 per" in result.stdout
+    page = (tmp_path / "quick.html").read_text()
+    assert "rwbench run quick --scale tiny --limit 1" in page
+    assert "22 samples in" in result.stderr
+    again = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
+    assert "0 samples in" in again.stderr
+    assert again.stdout == result.stdout
+
+
+def test_json_is_one_object_and_nothing_else(quick, tmp_path):
+    result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path, "--json")
+    value = json.loads(result.stdout)
+    assert [run["n"]["scored"] for run in value["runs"]] == [11, 11]
+    assert value["report"].endswith("quick.html")
+    listed = json.loads(rwbench("list", "--json").stdout)
+    assert "smoke" in listed["recipes"]
+    assert {"bm25", "dense", "random", "rrf"} <= set(listed["retrievers"])
+    reported = json.loads(rwbench("report", tmp_path, "--json").stdout)
+    assert sorted(r["run_id"] for r in reported["runs"]) == sorted(r["run_id"] for r in value["runs"])
+
+
+def test_dry_run_writes_nothing_and_says_what_is_done(quick, tmp_path):
+    words = ("run", quick, "--scale", "tiny", "--limit", 2, "--out", tmp_path / "runs")
+    result = rwbench(*words, "--dry-run")
+    assert result.exit_code == 0
+    assert "2 runs, 44 samples to do" in result.stdout
+    assert not (tmp_path / "runs").exists()
+    rwbench(*words)
+    assert "2 runs, 0 samples to do" in rwbench(*words, "--dry-run").stdout
+    samples = next((tmp_path / "runs").glob("*/samples.jsonl"))
+    samples.write_bytes(b"".join(samples.read_bytes().splitlines(keepends=True)[:5]))
+    plan = json.loads(rwbench(*words, "--dry-run", "--json").stdout)
+    assert plan["samples_left"] == 17
+    assert sorted(run["state"] for run in plan["runs"]) == ["finished", "resume"]
+
+
+def test_several_processes_give_the_same_results(quick, tmp_path):
+    """In processes of their own, so with a recipe that they can find by name."""
+    outputs = []
+    for jobs in ("1", "2"):
+        words = ["run", "smoke", "--scale", "tiny", "--limit", "1", "--jobs", jobs, "--json"]
+        code = (
+            "import rwbench.retrievers.dense as d; d.Dense.missing = lambda self: 'nothing';"
+            "import sys; from rwbench.cli import main\n"
+            "if __name__ == '__main__': main()"
+        )
+        script = tmp_path / f"jobs{jobs}.py"
+        script.write_text(code)
+        done = subprocess.run(
+            [sys.executable, str(script), *words, "--out", str(tmp_path / jobs)],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "not run here: Dense (MiniLM-L6) (needs: nothing)" in done.stderr
+        outputs.append(json.loads(done.stdout))
+    hashes = [[(r["run_id"], r["samples_sha256"], r["pool_sha256"]) for r in o["runs"]] for o in outputs]
+    assert hashes[0] == hashes[1]
+    assert len(hashes[0]) == 24
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+def test_workers_end_when_the_command_is_killed(tmp_path):
+    words = ["run", "smoke", "--scale", "tiny", "--jobs", "2", "--out", str(tmp_path)]
+    process = subprocess.Popen([sys.executable, "-m", "rwbench", *words], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not any(tmp_path.glob("*/samples.jsonl")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+        children = file.read().split()
+    assert len(children) >= 2
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    while alive := [pid for pid in children if os.path.exists(f"/proc/{pid}/exe")]:
+        assert time.monotonic() < deadline, alive
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "smok"), "unknown recipe 'smok'; did you mean 'smoke'?"),
+        (("run", "smoke", "--split", "tets"), "unknown split 'tets'; did you mean 'test'?"),
+        (("run", "smoke", "--scale", "tinny"), "unknown scale 'tinny'; did you mean 'tiny'?"),
+        (("run", "smoke", "--data", "nowhere"), "nowhere holds no build.json"),
+        (("report", "nowhere"), "there is no folder nowhere"),
+        (("run",), "Missing argument"),
+        (("run", "smoke", "--limit", "0"), "--limit"),
+    ],
+)
+def test_user_errors_leave_with_2_and_no_traceback(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = rwbench(*words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert os.listdir(tmp_path) == []
+
+
+def test_failed_questions_leave_with_1(quick, tmp_path, monkeypatch):
+    from rwbench.methods.solver import Solver
+
+    def fail(self, pool, questions, top_k):
+        raise RuntimeError("no luck")
+        yield
+
+    monkeypatch.setattr(Solver, "run", fail)
+    result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "11 questions failed" in result.stderr
+    assert "11 questions failed" in (tmp_path / "quick.html").read_text()
+
+
+def test_an_interrupt_keeps_samples_and_says_how_to_go_on(quick, tmp_path, monkeypatch):
+    from rwbench.methods.solver import Solver
+
+    once = Solver.run
+
+    def interrupted(self, pool, questions, top_k):
+        if pool.questions[0].subtask == "multi_rule_5":
+            raise KeyboardInterrupt
+        yield from once(self, pool, questions, top_k)
+
+    monkeypatch.setattr(sys, "argv", ["rwbench", "run", quick, "--limit", "1"])
+    monkeypatch.setattr(Solver, "run", interrupted)
+    result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "To go on: rwbench run quick --limit 1" in result.stderr
+    (samples,) = tmp_path.glob("*/samples.jsonl")
+    assert len(samples.read_text().splitlines()) == 4
+
+
+def test_a_build_folder_gives_the_same_run(quick, tmp_path, workspace):
+    """Rows read from parquet and rows generated here: same ids, same samples."""
+    import pyarrow.parquet as pq
+    from ruleworld_data.generate import question_table, rule_table
+    from ruleworld_data.tasks import SUBTASKS
+
+    build = tmp_path / "build"
+    shards = []
+    for config, split in [*((name, "mini") for name in SUBTASKS), ("rules", "train")]:
+        table = rule_table(split, "tiny") if config == "rules" else question_table(config, split, "tiny")
+        half = len(table) // 2
+        for number, part in enumerate((table.slice(0, half), table.slice(half))):
+            path = f"{config}/{split}-{number:05d}-of-00002.parquet"
+            (build / config).mkdir(parents=True, exist_ok=True)
+            pq.write_table(part, build / path)
+            shards.append({"path": path, "config": config, "split": split, "rows": len(part)})
+    manifest = {
+        "format": 1,
+        "generator_version": workspace.source.version,
+        "scale": "tiny",
+        "seed": 0,
+        "shards": shards,
+    }
+    (build / "build.json").write_text(json.dumps(manifest))
+    built = rwbench("run", quick, "--data", build, "--limit", 2, "--out", tmp_path / "a", "--json")
+    made = rwbench("run", quick, "--scale", "tiny", "--limit", 2, "--out", tmp_path / "b", "--json")
+    keys = ("run_id", "samples_sha256", "pool_sha256", "metrics")
+    first, second = ([{k: r[k] for k in keys} for r in json.loads(x.stdout)["runs"]] for x in (built, made))
+    assert first == second

@@ -1,0 +1,98 @@
+import json
+
+import jsonschema
+import numpy as np
+import pytest
+from rwbench.results import FILE_NAME, find_results, read_results, results_schema
+from rwbench.runner import run_spec
+from rwbench.samples import read_samples
+
+
+@pytest.fixture
+def run(spec, workspace, tmp_path):
+    return run_spec(spec, workspace, tmp_path), tmp_path / spec.run_id
+
+
+def test_results_meet_the_schema(run):
+    results, folder = run
+    schema = results_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(json.loads((folder / FILE_NAME).read_text()), schema)
+    assert results["spec"]["limit"] == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("schema_version",), 2),
+        (("run_id",), "xyz"),
+        (("n", "failed"), -1),
+        (("metrics", "recall@1", "macro", "value"), 1.2),
+        (("metrics", "recall@1", "macro", "n"), "22"),
+        (("metrics", "accuracy"), {}),
+        (("samples_sha256",), "00"),
+        (("note",), "hello"),
+    ],
+)
+def test_the_schema_refuses(run, path, value):
+    results = json.loads(json.dumps(run[0]))
+    place = results
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(results, results_schema())
+
+
+def test_metrics_are_the_means_of_the_samples(run):
+    results, folder = run
+    samples = read_samples(folder / "samples.jsonl")
+    by_subtask = {}
+    for sample in samples:
+        by_subtask.setdefault(sample["subtask"], []).append(sample["scores"]["recall@10"])
+    metric = results["metrics"]["recall@10"]
+    for name, values in by_subtask.items():
+        assert metric["by_subtask"][name]["value"] == pytest.approx(np.mean(values), abs=1e-6)
+        assert metric["by_subtask"][name]["n"] == 2
+    macro = np.mean([np.mean(values) for values in by_subtask.values()])
+    assert metric["macro"]["value"] == pytest.approx(macro, abs=1e-6)
+    assert metric["macro"]["ci_low"] <= macro <= metric["macro"]["ci_high"]
+
+
+def test_a_budget_that_covers_the_pool_is_no_metric(run):
+    """Recall@100 of a pool of 100 is 1 for everybody who ranks everything: it must not look like a result."""
+    assert set(run[0]["metrics"]) == {"recall@1", "recall@10"}
+
+
+def test_the_folds_of_mini_give_the_paper_s_interval(workspace, tmp_path):
+    from rwbench.methods.retrieve import Retrieve
+    from rwbench.recipes import Options
+    from rwbench.retrievers.random import Random
+
+    spec = Options(workspace.source).spec(Retrieve(Random()), "nl", size=100, scope="question")
+    folds = run_spec(spec, workspace, tmp_path)["metrics"]["recall@10"]["folds"]
+    samples = read_samples(tmp_path / spec.run_id / "samples.jsonl")
+    wanted = [
+        np.mean(
+            [
+                np.mean(
+                    [s["scores"]["recall@10"] for s in samples if (s["fold"], s["subtask"]) == (fold, name)]
+                )
+                for name in spec.subtasks
+            ]
+        )
+        for fold in range(5)
+    ]
+    assert folds["values"] == pytest.approx(wanted, abs=1e-6)
+    assert folds["t_half"] == pytest.approx(2.776 * np.std(wanted, ddof=1) / 5**0.5, abs=2e-5)
+
+
+def test_files_of_another_schema_or_none_are_named(run):
+    _, folder = run
+    assert [r["run_id"] for r in find_results(folder.parent)] == [folder.name]
+    (folder / FILE_NAME).write_text('{"schema_version": 99}')
+    with pytest.raises(ValueError, match="schema version 99, this rwbench reads 1"):
+        read_results(folder)
+    (folder / FILE_NAME).write_text("not json")
+    with pytest.raises(ValueError, match="not a results file; delete it"):
+        read_results(folder)

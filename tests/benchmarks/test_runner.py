@@ -1,0 +1,233 @@
+"""Runs: resume after a kill at any byte, failures on record, one spec per folder."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rwbench.methods import Method, Output, component
+from rwbench.methods.solver import Solver
+from rwbench.runner import make_plan, run_spec
+from rwbench.samples import SampleLog, exclusive, read_samples
+
+
+def without_times(results):
+    return {name: value for name, value in results.items() if name != "timing"}
+
+
+@pytest.fixture
+def broken():
+    """A method that fails as its parameters say, registered for one test."""
+
+    @component
+    class Broken(Method):
+        """Raises, ends early or answers out of turn at one question."""
+
+        name = "broken"
+        how: str = "raise"
+        at: str = ""
+
+        def run(self, pool, questions, top_k):
+            for question in questions:
+                if question.id == self.at and self.how == "end":
+                    return
+                if question.id == self.at and self.how == "raise":
+                    raise RuntimeError("no luck")
+                if question.id == self.at and self.how == "error":
+                    yield Output(question.id, error="server said 500")
+                    continue
+                wrong = question.id == self.at and self.how == "other"
+                yield Output("another" if wrong else question.id, answers=list(question.answers))
+
+    yield Broken
+    Method.registry.remove("broken")
+
+
+def test_a_run_folder_holds_spec_samples_and_results(spec, workspace, tmp_path):
+    results = run_spec(spec, workspace, tmp_path)
+    folder = tmp_path / spec.run_id
+    assert json.loads((folder / "spec.json").read_text()) == spec.to_dict()
+    assert json.loads((folder / "results.json").read_text()) == results
+    samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+    asked = [q.id for name in spec.subtasks for q in workspace.questions(name, "mini")[:2]]
+    assert [sample["id"] for sample in samples] == asked
+    assert results["n"] == {"scheduled": 22, "scored": 22, "failed": 0}
+    for sample in samples:
+        assert len(sample["retrieved"]) == 1
+        assert 0 < len(sample["retrieved"][0]) <= 100
+        gold = {rule for step in sample["gold_rules"] for rule in step}
+        found = gold & set(sample["retrieved"][0][: len(gold)])
+        assert sample["scores"]["recall@1"] == pytest.approx(len(found) / len(gold))
+        assert sample["error"] is None
+
+
+def test_scores_are_right_end_to_end_for_the_solver(workspace, options, tmp_path):
+    """The ceiling answers every question and its proof is the gold rules, at every scope."""
+    for size, scope in ((100, "question"), (1000, "fold"), (1984, "batch")):
+        metrics = run_spec(options.spec(Solver(), "fol", size, scope), workspace, tmp_path)["metrics"]
+        assert {name: metric["macro"]["value"] for name, metric in metrics.items()} == {
+            name: 1.0
+            for name in ("recall@1", "recall@10", "recall@100", "exact_match", "strict_match")
+            if name != "recall@100" or size > 100
+        }
+
+
+@pytest.fixture(scope="module")
+def finished(workspace, tmp_path_factory):
+    """A finished run: spec, its bytes, its results."""
+    from rwbench.methods.retrieve import Retrieve
+    from rwbench.recipes import Options
+    from rwbench.retrievers.random import Random
+
+    spec = Options(workspace.source, limit=1).spec(Retrieve(Random()), "nl", size=100, scope="question")
+    out = tmp_path_factory.mktemp("finished")
+    results = run_spec(spec, workspace, out)
+    return spec, (out / spec.run_id / "samples.jsonl").read_bytes(), results
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_kill_at_any_byte_changes_nothing(data, finished, workspace, tmp_path_factory):
+    spec, whole, wanted = finished
+    cut = data.draw(st.integers(0, len(whole)), label="bytes left")
+    out = tmp_path_factory.mktemp("cut")
+    folder = out / spec.run_id
+    folder.mkdir()
+    (folder / "samples.jsonl").write_bytes(whole[:cut])
+    if data.draw(st.booleans(), label="an old results.json lies there"):
+        (folder / "results.json").write_text(json.dumps(wanted))
+    assert make_plan(spec, workspace, out).done == whole[:cut].count(b"\n")
+    assert without_times(run_spec(spec, workspace, out)) == without_times(wanted)
+    ids = [json.loads(line)["id"] for line in (folder / "samples.jsonl").read_text().splitlines()]
+    assert ids == [json.loads(line)["id"] for line in whole.decode().splitlines()]
+    kept = whole[:cut].rpartition(b"\n")
+    assert (folder / "samples.jsonl").read_bytes().startswith(kept[0] + kept[1])
+
+
+def test_a_real_kill_resumes(tmp_path):
+    words = [
+        sys.executable,
+        "-m",
+        "rwbench",
+        "run",
+        "smoke",
+        "--scale",
+        "tiny",
+        "--out",
+        str(tmp_path / "runs"),
+    ]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    # Killed as soon as samples appear, wherever it is then.
+    while not any(p.stat().st_size for p in tmp_path.glob("runs/*/samples.jsonl")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    (path,) = tmp_path.glob("runs/*/samples.jsonl")
+    assert not (path.parent / "results.json").exists()
+    from rwbench.data import DataSource
+    from rwbench.runner import Workspace
+    from rwbench.spec import RunSpec
+
+    spec = RunSpec.from_dict(json.loads((path.parent / "spec.json").read_text()))
+    resumed = run_spec(spec, Workspace(DataSource("tiny")), tmp_path / "runs")
+    fresh = run_spec(spec, Workspace(DataSource("tiny")), tmp_path / "fresh")
+    assert without_times(resumed) == without_times(fresh)
+
+
+def test_a_finished_run_is_not_run_again(spec, workspace, tmp_path, monkeypatch):
+    first = run_spec(spec, workspace, tmp_path)
+    monkeypatch.setattr(Method, "from_dict", lambda params: pytest.fail("was built again"))
+    assert make_plan(spec, workspace, tmp_path).state == "finished"
+    assert run_spec(spec, workspace, tmp_path) == first
+
+
+def test_results_follow_the_samples(spec, workspace, tmp_path):
+    """Samples that no longer hash to what results.json says are summed up again."""
+    first = run_spec(spec, workspace, tmp_path)
+    path = tmp_path / spec.run_id / "samples.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    sample = json.loads(lines[0])
+    sample["scores"]["recall@1"] = 1 - sample["scores"]["recall@1"]
+    path.write_text(json.dumps(sample) + "\n" + "".join(lines[1:]))
+    assert not make_plan(spec, workspace, tmp_path).finished
+    second = run_spec(spec, workspace, tmp_path)
+    assert second["samples_sha256"] != first["samples_sha256"]
+    assert second["metrics"]["recall@1"] != first["metrics"]["recall@1"]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("raise", "RuntimeError: no luck"),
+        ("end", "ended before question"),
+        ("other", "answered another where"),
+        ("error", "server said 500"),
+    ],
+)
+def test_one_bad_question_is_counted_and_retried(broken, how, message, workspace, options, tmp_path):
+    bad = workspace.questions("multi_rule_4", "mini")[1].id
+    spec = options.spec(broken(how=how, at=bad), "nl", size=1000, scope="fold")
+    results = run_spec(spec, workspace, tmp_path)
+    assert results["n"] == {"scheduled": 22, "scored": 21, "failed": 1}
+    assert results["metrics"]["exact_match"]["macro"]["value"] == 1.0
+    assert results["metrics"]["exact_match"]["by_subtask"]["multi_rule_4"]["n"] == 1
+    (failed,) = [s for s in read_samples(tmp_path / spec.run_id / "samples.jsonl") if s["error"]]
+    assert failed["id"] == bad
+    assert message in failed["error"]
+    assert make_plan(spec, workspace, tmp_path).state == "resume"
+    again = run_spec(spec, workspace, tmp_path)
+    assert again["n"]["failed"] == 1
+    ids = [s["id"] for s in read_samples(tmp_path / spec.run_id / "samples.jsonl")]
+    assert len(ids) == len(set(ids)) == 22
+
+
+def test_another_spec_in_the_folder_is_named(spec, workspace, tmp_path):
+    folder = tmp_path / spec.run_id
+    folder.mkdir()
+    other = dataclasses.replace(spec, pool_seed=7)
+    (folder / "spec.json").write_text(json.dumps(other.to_dict()))
+    with pytest.raises(ValueError, match=r"pool_seed is 7 there and 0 here.*--out"):
+        run_spec(spec, workspace, tmp_path)
+
+
+def test_a_spec_of_other_data_is_refused(spec, workspace, tmp_path):
+    with pytest.raises(ValueError, match=r"world_seed=5.*has 0"):
+        run_spec(dataclasses.replace(spec, world_seed=5), workspace, tmp_path)
+    with pytest.raises(ValueError, match=r"data='0\.0'"):
+        run_spec(dataclasses.replace(spec, data="0.0"), workspace, tmp_path)
+
+
+def test_two_processes_cannot_write_one_run(spec, workspace, tmp_path):
+    folder = tmp_path / spec.run_id
+    folder.mkdir()
+    with exclusive(folder), pytest.raises(ValueError, match="another process is running"):
+        run_spec(spec, workspace, tmp_path)
+    run_spec(spec, workspace, tmp_path)
+
+
+def test_a_line_that_is_no_sample_is_named(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    path.write_bytes(b'{"id":"a","error":null}\nnonsense\n{"id":"b","error":null}\n')
+    with pytest.raises(ValueError, match=r"line 2 is not a sample.*nonsense"):
+        read_samples(path)
+
+
+def test_opening_a_log_drops_failures_doubles_and_the_torn_line(tmp_path):
+    path: Path = tmp_path / "samples.jsonl"
+    path.write_bytes(
+        b'{"error":null,"id":"a"}\n{"error":"x","id":"b"}\n{"error":null,"id":"a"}\n{"error":null,"id":"c"}'
+    )
+    with SampleLog(path) as log:
+        assert log.done == {"a"}
+        log.append({"id": "d", "error": None})
+        assert path.read_bytes() == b'{"error":null,"id":"a"}\n{"error":null,"id":"d"}\n'

@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+import scipy.stats
+from rwbench.stats import cluster_keys, fold_interval, macro_estimates, wilson
+
+
+def test_clusters_are_the_most_shared_gold_rule_within_a_world():
+    worlds = ["w", "w", "w", "v"]
+    gold = [[1, 9], [9, 2], [3], [9]]
+    assert cluster_keys(worlds, gold) == [("w", 9), ("w", 9), ("w", 3), ("v", 9)]
+    assert cluster_keys(["w"], [[5, 4]]) == [("w", 4)]
+
+
+def test_single_clusters_give_the_ordinary_bootstrap():
+    values = np.random.default_rng(0).random(80)
+    macro, by_group = macro_estimates(values, ["a"] * 80, list(range(80)))
+    theirs = scipy.stats.bootstrap(
+        (values,), np.mean, method="percentile", n_resamples=10_000, rng=np.random.default_rng(1)
+    ).confidence_interval
+    assert macro.value == pytest.approx(values.mean())
+    assert macro.ci_low == pytest.approx(theirs.low, abs=0.004)
+    assert macro.ci_high == pytest.approx(theirs.high, abs=0.004)
+    assert macro[:3] == pytest.approx(by_group["a"][:3])
+    assert (macro.n, macro.method) == (80, "bootstrap")
+
+
+def test_clusters_widen_the_interval_as_theory_says():
+    """Twenty clusters of ten equal answers are twenty answers, not two hundred."""
+    rng = np.random.default_rng(2)
+    values = np.repeat(rng.integers(0, 2, 20).astype(float), 10)
+    clustered, _ = macro_estimates(values, ["a"] * 200, [i // 10 for i in range(200)])
+    single, _ = macro_estimates(values, ["a"] * 200, list(range(200)))
+    width, narrow = (e.ci_high - e.ci_low for e in (clustered, single))
+    assert width / narrow == pytest.approx(10**0.5, rel=0.1)
+
+
+def test_sub_tasks_weigh_the_same_whatever_their_size():
+    values = np.array([1.0] * 30 + [0.0, 1.0])
+    macro, by_group = macro_estimates(values, ["big"] * 30 + ["small"] * 2, list(range(32)))
+    assert macro.value == pytest.approx((1.0 + 0.5) / 2)
+    assert (by_group["big"].value, by_group["small"].value) == (1.0, 0.5)
+    assert (by_group["big"].n, by_group["small"].n) == (30, 2)
+
+
+def test_a_perfect_score_is_not_certain():
+    macro, by_group = macro_estimates(np.ones(50), ["a"] * 50, [i // 2 for i in range(50)])
+    low = scipy.stats.binomtest(25, 25).proportion_ci(method="wilson").low
+    assert macro == by_group["a"]
+    assert (macro.value, macro.ci_high, macro.method) == (1.0, 1.0, "wilson")
+    assert macro.ci_low == pytest.approx(low)
+    zero, _ = macro_estimates(np.zeros(50), ["a"] * 50, list(range(50)))
+    assert zero.ci_low == 0
+    assert zero.ci_high == pytest.approx(scipy.stats.binomtest(0, 50).proportion_ci(method="wilson").high)
+
+
+@pytest.mark.parametrize(("k", "n", "low", "high"), [(7, 50, 0.070, 0.262), (6, 50, 0.056, 0.238)])
+def test_wilson_intervals_of_the_paper_s_cells(k, n, low, high):
+    assert wilson(k, n) == pytest.approx((low, high), abs=0.0006)
+
+
+def test_fold_interval_is_the_paper_s_t_interval():
+    values = [0.51, 0.55, 0.49, 0.60, 0.52]
+    deviation, half = fold_interval(values)
+    assert deviation == pytest.approx(np.std(values, ddof=1))
+    assert half == pytest.approx(1.2417 * deviation, rel=1e-3)  # t(0.975, 4) / sqrt(5)
+    with pytest.raises(ValueError, match="at least two folds, got 1"):
+        fold_interval([0.5])
+
+
+def test_intervals_are_the_same_every_time():
+    values = np.random.default_rng(5).random(40)
+    groups, clusters = ["a", "b"] * 20, [i // 3 for i in range(40)]
+    assert macro_estimates(values, groups, clusters) == macro_estimates(values, groups, clusters)
+
+
+def test_nothing_scored_is_an_error():
+    with pytest.raises(ValueError, match="no scored question"):
+        macro_estimates(np.array([]), [], [])

@@ -1,0 +1,85 @@
+"""Every command and every Python block of the documentation runs as it is written."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+PAGES = ("README.md", "ruleworld-data/README.md", "benchmarks/README.md", "dynarule/README.md")
+
+# Run by tests of their own, or only described here: with the test that stands for each.
+ELSEWHERE = {
+    "make demo": "tests/benchmarks: the smoke recipe",
+    "make test": "this run",
+    "git clone": "the checkout this test runs in",
+    "cd ": "likewise",
+}
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.M | re.S)
+
+
+def commands(page: str) -> list[str]:
+    """The commands of a page's shell blocks, continued lines joined, comments dropped."""
+    lines = [line for block in blocks(page, "bash") for line in block.replace("\\\n", " ").splitlines()]
+    return [
+        line.split("  #")[0].strip() for line in lines if line.strip() and not line.lstrip().startswith("#")
+    ]
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "HF_HUB_OFFLINE": "1",
+        "COLUMNS": "160",
+    }
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_of_the_page_run(page, tmp_path):
+    for line in commands(page):
+        if line.startswith(tuple(ELSEWHERE)):
+            continue
+        if line.startswith("pip install"):
+            check_install_line(line)
+            continue
+        words = shlex.split(line)
+        assert (BIN / words[0]).exists(), f"{page} names a command that is not ours: {line}"
+        done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+
+
+def check_install_line(line: str) -> None:
+    """What the line installs is a project here, with the extras it names."""
+    import tomllib
+
+    projects = {}
+    for folder in ("ruleworld-data", "dynarule", "benchmarks"):
+        project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+        projects[project["name"]] = set(project.get("optional-dependencies", {}))
+    for word in shlex.split(line)[2:]:
+        if word.startswith("-"):
+            continue
+        name, _, extras = word.rstrip("]").partition("[")
+        assert name in projects, line
+        assert set(filter(None, extras.split(","))) <= projects[name], line
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_blocks_of_the_page_run(page, tmp_path):
+    for i, block in enumerate(blocks(page, "python")):
+        script = tmp_path / f"block{i}.py"
+        script.write_text(block, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, script], cwd=tmp_path, env=environment(), capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{page}, block {i}\n{block}\n{done.stderr}"
