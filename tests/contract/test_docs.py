@@ -83,3 +83,13 @@ def test_python_blocks_of_the_page_run(page, tmp_path):
             [sys.executable, script], cwd=tmp_path, env=environment(), capture_output=True, text=True
         )
         assert done.returncode == 0, f"{page}, block {i}\n{block}\n{done.stderr}"
+
+
+def test_the_headline_table_is_the_benchmark_table():
+    """The slow test of the smoke recipe checks the benchmark's table against a run; this one must be the same."""
+    tables = [
+        re.search(r"<!-- table:.*?-->\n(.*?)<!-- end -->", (ROOT / page).read_text(encoding="utf-8"), flags=re.S)
+        for page in ("README.md", "benchmarks/README.md")
+    ]
+    assert all(tables)
+    assert tables[0].group(1).strip() == tables[1].group(1).strip() != ""
