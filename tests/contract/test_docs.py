@@ -88,7 +88,9 @@ def test_python_blocks_of_the_page_run(page, tmp_path):
 def test_the_headline_table_is_the_benchmark_table():
     """The slow test of the smoke recipe checks the benchmark's table against a run; this one must be the same."""
     tables = [
-        re.search(r"<!-- table:.*?-->\n(.*?)<!-- end -->", (ROOT / page).read_text(encoding="utf-8"), flags=re.S)
+        re.search(
+            r"<!-- table:.*?-->\n(.*?)<!-- end -->", (ROOT / page).read_text(encoding="utf-8"), flags=re.S
+        )
         for page in ("README.md", "benchmarks/README.md")
     ]
     assert all(tables)

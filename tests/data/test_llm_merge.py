@@ -172,14 +172,14 @@ def test_every_way_to_answer(serve: Callable[[Play], FakeModel], build: Path, tm
 def test_key_and_limit(
     serve: Callable[[Play], FakeModel], build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RULEWORLD_API_KEY", " secret\n")
+    monkeypatch.setenv("RULEWORLD_API_KEY", " k9-Xq7\n")
     model = serve(good)
     out = tmp_path / "out.parquet"
     assert run(build, model.url + "/", out, limit=11) == MergeResult(11, 0, 0, 0)
-    assert {headers["Authorization"] for headers in model.headers} == {"Bearer secret"}
+    assert {headers["Authorization"] for headers in model.headers} == {"Bearer k9-Xq7"}
     assert set(model.paths) == {"/v1/chat/completions"}
     assert pq.read_table(out)["id"].to_pylist() == [f"multi_rule_3-validation-{i:07d}" for i in range(11)]
-    assert "secret" not in Path(f"{out}.cache.jsonl").read_text()
+    assert "k9-Xq7" not in Path(f"{out}.cache.jsonl").read_text()
     # Another model is asked anew: its answers have keys of their own.
     merge_split(build, "multi_rule_3", "validation", model.url, "other", out, 2, settings=QUICK)
     assert pq.read_table(out)["template_id"].to_pylist() == ["llm:other"] * 2

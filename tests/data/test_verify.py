@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.build import build
 from ruleworld_data.verify import CHECKS, render_text, verify
-
-SCOPE = "Has(x, "
+from ruleworld_data.verify.report import Findings
+from ruleworld_data.verify.text import TextChecker
+from ruleworld_data.verify.unit import Unit, UnitList
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +64,7 @@ class Tampered:
         self.write(config, split, rows)
         return row
 
-    def failed(self, solvers=("executor", "clingo")):
+    def failed(self, solvers=("executor",)):
         report = verify(self.folder, solvers=solvers)
         assert not report.ok
         return {check.name: " | ".join(check.examples) for check in report.checks if check.failures}
@@ -188,22 +189,27 @@ def test_a_stray_file(copy):
     assert "extra.parquet is in the folder but not in build.json" in copy.failed()["shards"]
 
 
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (lambda manifest: manifest.update(scale="huge"), "huge"),
-        (lambda manifest: manifest["shards"].append(manifest["shards"][0]), "more than once"),
-        (lambda manifest: manifest["shards"][0].update(rows="many"), "rows is 'many'"),
-        (lambda manifest: manifest["shards"][0].update(split="validation"), "validation"),
-        (lambda manifest: manifest["shards"][0].update(path="../secret.parquet"), "outside"),
-        (lambda manifest: manifest["shards"].append(3), "3 is no shard"),
-    ],
-)
-def test_a_tampered_manifest(copy, edit, message):
+def test_a_tampered_manifest(copy):
     manifest = json.loads((copy.folder / "build.json").read_text())
-    edit(manifest)
+    shards = manifest["shards"]
+    manifest["scale"] = "huge"
+    shards.append(shards[0])
+    shards.append(3)
+    shards[2]["rows"] = "many"
+    shards[3]["path"] = "../secret.parquet"
     (copy.folder / "build.json").write_text(json.dumps(manifest))
-    assert message in copy.failed()["manifest"]
+    message = copy.failed()["manifest"]
+    for part in ("'huge'", "more than once", "3 is no shard", "rows is 'many'", "outside the folder"):
+        assert part in message
+
+
+def test_a_shard_under_another_split(copy):
+    manifest = json.loads((copy.folder / "build.json").read_text())
+    manifest["shards"][0]["split"] = "validation"
+    (copy.folder / "build.json").write_text(json.dumps(manifest))
+    failed = copy.failed()
+    assert "no configuration 'rules' with a split 'validation'" in failed["manifest"]
+    assert "rules/train has 0 readable rows" in failed["counts"]
 
 
 def test_a_wrong_schema(copy):
@@ -222,29 +228,25 @@ def test_a_missing_row(copy):
 # Rules
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "check"),
-    [
+def test_edited_rule_cells(copy):
+    edits = [
         ("fol", "Nothing", "rule_fol"),
         ("nl", "If pigs fly, it rains.", "rule_nl"),
         ("amount", 77, "rule_columns"),
         ("attribute", "strong unicycle", "rule_columns"),
         ("premise_nl", "A is somebody", "rule_halves"),
-    ],
-)
-def test_an_edited_rule_cell(copy, column, value, check):
-    row = copy.change("rules", "train", lambda row: row.update({column: value}))
-    assert f"rule {row['id']}" in copy.failed()[check]
-
-
-def test_texts_that_say_different_things(copy):
-    def edit(row):
-        wrong = row["amount"] + 1
-        row["fol"] = row["fol"].replace(str(row["amount"]), str(wrong))
-        row["conclusion_fol"] = row["conclusion_fol"].replace(str(row["amount"]), str(wrong))
-
-    failed = copy.failed() if copy.change("rules", "train", edit) else {}
-    assert {"rule_texts", "rule_columns"} <= failed.keys()
+    ]
+    rows = copy.rows("rules", "train")
+    for row, (column, value, _) in zip(rows, edits, strict=False):
+        row[column] = value
+    wrong = rows[len(edits)]  # its FOL, in all columns, says another number than its English
+    for column in ("fol", "conclusion_fol"):
+        wrong[column] = wrong[column].replace(f" {wrong['amount']})", f" {wrong['amount'] + 1})")
+    copy.write("rules", "train", rows)
+    failed = copy.failed()
+    for row, (_, _, check) in zip(rows, edits, strict=False):
+        assert f"rule {row['id']}" in failed[check]
+    assert f"rule {wrong['id']}" in failed["rule_texts"]
 
 
 def test_a_duplicate_rule_id_and_a_foreign_world(copy):
@@ -346,28 +348,21 @@ def test_counts_that_fall_below_zero(copy):
 
 
 def test_terms_that_contain_each_other(copy):
-    def swap(row):
-        for column, text in row.items():
-            if isinstance(text, str):
-                row[column] = text.replace(old, new).replace(old.capitalize(), new.capitalize())
-
     rows = copy.rows("rules", "train")
-    old = rule(rows, type="env2state")["state"].replace(" ", "_")
-    new = "hungry"
-    for row in rows:
-        swap(row)
-    old = old.replace("_", " ")
-    for row in rows:
-        swap(row)
-    other = next(row["state"] for row in rows if row["state"] and row["state"] not in ("hungry", old))
-    first, new, old = other, f"deeply {new}", other
-    for row in rows:
-        if row["type"] in ("env2state", "state2attr", "action2state"):
-            swap(row)
-            for column in ("fol", "premise_fol", "conclusion_fol"):
-                row[column] = row[column].replace(first.capitalize().replace(" ", "_"), "Deeply_hungry")
+    places = sorted({row["environment"] for row in rows if row["environment"]})
+    states = sorted({row["state"] for row in rows if row["state"]})[:3]
+    for old, new in zip(states, ("hungry", "deeply hungry", places[0]), strict=True):
+        for row in rows:
+            for column, text in row.items():
+                if isinstance(text, str):
+                    text = text.replace(
+                        old.capitalize().replace(" ", "_"), new.capitalize().replace(" ", "_")
+                    )
+                    row[column] = text.replace(old, new)
     copy.write("rules", "train", rows)
-    assert "'hungry' is part of the term 'deeply hungry'" in copy.failed()["C7"]
+    message = copy.failed()["C7"]
+    assert "'hungry' is part of the term 'deeply hungry'" in message
+    assert f"{places[0]!r} is used as environment and as state" in message
 
 
 def test_a_commonsense_rule(copy):
@@ -403,15 +398,18 @@ def counted(row):
     return row["answer_types"][0] == "count"
 
 
-@pytest.mark.parametrize("config", ["single_rule", "multi_rule_4", "multi_hop_4"])
-def test_a_wrong_answer(copy, config):
-    row = copy.change(
-        config, "test", lambda row: row["answers"].__setitem__(0, str(int(row["answers"][0]) + 1)), counted
-    )
-    failed = copy.failed()
+def test_wrong_answers(copy):
+    def edit(row):
+        row["answers"][0] = str(int(row["answers"][0]) + 1)
+
+    edited = [
+        copy.change(name, "test", edit, counted)["id"]
+        for name in ("single_rule", "multi_rule_4", "multi_hop_4")
+    ]
+    failed = copy.failed(solvers=("executor", "clingo"))
     for solver in ("executor", "clingo"):
         for pool in ("gold", "pool", "full"):
-            assert row["id"] in failed[f"C9_{pool}_{solver}"]
+            assert all(row_id in failed[f"C9_{pool}_{solver}"] for row_id in edited)
 
 
 def test_a_wrong_answer_with_steps_to_match(copy):
@@ -427,14 +425,15 @@ def test_a_wrong_answer_with_steps_to_match(copy):
     assert row["id"] in copy.failed(solvers=("clingo",))["C9_gold_clingo"]
 
 
-@pytest.mark.parametrize("config", ["multi_hop_2", "multi_rule_2"])
-def test_a_wrong_step_id(copy, config):
+def test_wrong_step_ids(copy):
     def edit(row):
         wrong = next(other for other in range(10_000) if other not in row["gold_rule_ids"])
         row["steps"][0]["rule_ids"][0] = row["gold_rule_ids"][0] = wrong
 
-    row = copy.change(config, "test", edit)
-    assert row["id"] in copy.failed()["C9_gold_executor"]
+    edited = [copy.change(name, "test", edit)["id"] for name in ("multi_hop_2", "multi_rule_2")]
+    failed = copy.failed(solvers=("executor", "clingo"))
+    for check in ("C9_gold_executor", "C9_gold_clingo"):
+        assert all(row_id in failed[check] for row_id in edited)
 
 
 def test_gold_ids_that_are_not_those_of_the_steps(copy):
@@ -473,32 +472,83 @@ def test_an_idle_gold_rule(copy):
     assert row["id"] in failed["C9_full_executor"]
 
 
-@pytest.mark.parametrize(
-    ("edit", "check"),
-    [
-        (lambda row: row["steps"][0].update(state="Deeply_unlikely(x)"), "steps"),
-        (lambda row: row["steps"][1].update(fol=row["steps"][0]["fol"]), "steps"),
-        (lambda row: row["steps"][-1].update(fol=row["steps"][-1]["fol"] + "; "), "steps"),
-        (lambda row: row["steps"].reverse(), "question_shape"),
-        (lambda row: row["steps"][1].update(nl="So it goes."), "step_texts"),
-        (lambda row: row.update(answers=row["answers"] * 2), "question_shape"),
-        (lambda row: row.update(facts=[]), "question_shape"),
-        (lambda row: row.update(facts=None), "question_shape"),
-        (lambda row: row.update(steps=row["steps"][:-1]), "question_shape"),
-        (lambda row: row.update(facts=["Tiny_cat(z)"]), "scopes"),
-        (lambda row: row.update(queries=["Who(x, ?)"]), "scopes"),
-        (lambda row: row.update(answer_types=["state"]), "scopes"),
-        (lambda row: row.update(skeleton="state2attr"), "question_labels"),
-        (lambda row: row.update(n_hops=9), "question_labels"),
-        (lambda row: row.update(n_rules=None), "question_labels"),
-        (lambda row: row.update(subtask="multi_hop_2"), "question_labels"),
-        (lambda row: row.update(world_id="rw-7"), "question_labels"),
-        (lambda row: row.update(fold=2), "question_labels"),
-    ],
-)
-def test_an_edited_question_cell(copy, edit, check):
-    row = copy.change("multi_hop_4", "train", edit)
-    assert row["id"] in copy.failed()[check]
+CELL_EDITS = [
+    (lambda row: row["steps"][0].update(state="Deeply_unlikely(x)"), "steps"),
+    (lambda row: row["steps"][1].update(fol=row["steps"][0]["fol"]), "steps"),
+    (lambda row: row["steps"][-1].update(fol=row["steps"][-1]["fol"] + "; "), "steps"),
+    (
+        lambda row: row["steps"][2].update(fol="Tiny_cat(x) => " + row["steps"][2]["fol"].split(" => ")[1]),
+        "steps",
+    ),
+    (lambda row: row["steps"][1].update(nl="So it goes."), "step_texts"),
+    (lambda row: row["steps"].reverse(), "question_shape"),
+    (lambda row: row.update(answers=row["answers"] * 2), "question_shape"),
+    (lambda row: row.update(facts=[]), "question_shape"),
+    (lambda row: row.update(facts=None), "question_shape"),
+    (lambda row: row.update(steps=row["steps"][:-1]), "question_shape"),
+    (lambda row: row.update(facts=["Tiny_cat(z)"]), "scopes"),
+    (lambda row: row.update(queries=["Who(x, ?)"]), "scopes"),
+    (lambda row: row.update(answer_types=["state"]), "scopes"),
+    (lambda row: row.update(skeleton="state2attr"), "question_labels"),
+    (lambda row: row.update(n_hops=9), "question_labels"),
+    (lambda row: row.update(n_rules=None), "question_labels"),
+    (lambda row: row.update(subtask="multi_hop_2"), "question_labels"),
+    (lambda row: row.update(world_id="rw-7"), "question_labels"),
+]
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_edited_question_cells(copy, labels):
+    rows = copy.rows("multi_hop_4", "train")
+    edits = [edit for edit in CELL_EDITS if (edit[1] == "question_labels") == labels]
+    for row, (edit, _) in zip(rows, edits, strict=False):
+        edit(row)
+    copy.write("multi_hop_4", "train", rows)
+    failed = copy.failed()
+    for row, (_, check) in zip(rows, edits, strict=False):
+        assert row["id"] in failed[check], (row["id"], check)
+
+
+def test_holes_are_failures_and_not_tracebacks(copy):
+    rows = copy.rows("multi_hop_2", "train")
+    rows[0]["steps"][0] = None
+    rows[1]["steps"][0]["rule_ids"] = []
+    rows[1]["gold_rule_ids"] = rows[1]["steps"][1]["rule_ids"]
+    rows[2]["steps"][0]["rule_ids"][0] = rows[2]["gold_rule_ids"][0] = None
+    rows[3]["facts"], rows[4]["queries"], rows[5]["answers"] = [None], [None], [None]
+    rows[6]["steps"][0] |= {"nl": None, "fol": None, "state": None}
+    for row in rows[7:9]:
+        row["question"] = row["skeleton"] = row["answers"] = None
+    copy.write("multi_hop_2", "train", rows)
+    failed = copy.failed(solvers=("executor", "clingo"))
+    ids = [row["id"] for row in rows]
+    assert ids[0] in failed["question_shape"]
+    assert ids[1] in failed["steps"]
+    assert ids[2] in failed["gold_rules"]
+    assert ids[3] in failed["scopes"]
+    assert ids[4] in failed["scopes"]
+    assert ids[5] in failed["C9_full_clingo"]
+    assert ids[6] in failed["steps"]
+    assert ids[6] in failed["step_texts"]
+
+
+def test_a_world_of_unreadable_rules(copy):
+    rows = copy.rows("rules", "heldout")
+    for row in rows:
+        row["fol"] = "?"
+    copy.write("rules", "heldout", rows)
+    failed = copy.failed(solvers=("executor", "clingo"))
+    assert f"rule {rows[0]['id']}" in failed["rule_fol"]
+    assert "heldout" in failed["gold_rules"]
+
+
+def test_an_id_that_is_null(copy):
+    path = copy.path("rules", "train")
+    table = pq.read_table(path)
+    ids = pa.array([None, *table.column("id").to_pylist()[1:]], pa.int32())
+    pq.write_table(table.set_column(0, "id", ids), path)
+    copy.sign(path, len(table))
+    assert "column id holds 1 nulls" in copy.failed()["schema"]
 
 
 def test_a_duplicate_question_and_a_duplicate_id(copy):
@@ -540,21 +590,41 @@ def first_number(text):
     return next(word for word in text.split() if word.isdigit())
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda text: text.replace(f" {first_number(text)} ", " 77 ", 1),
-        lambda text: text.replace(f" {first_number(text)} ", " some ", 1),
-        lambda text: text + " There are 99 others.",
-        lambda text: "How many are there?",
-        lambda text: " ".join(text.split()[::-1]),
-    ],
-)
-def test_an_edited_question_text(copy, edit):
-    row = copy.change(
-        "single_rule",
-        "train",
-        lambda row: row.update(question=edit(row["question"])),
-        lambda row: any(word.isdigit() for word in row["question"].split()) and SCOPE in row["facts"][0],
+TEXT_EDITS = [
+    lambda text: text.replace(f" {first_number(text)} ", " 77 ", 1),
+    lambda text: text.replace(f" {first_number(text)} ", " some ", 1),
+    lambda text: text + " There are 99 others.",
+    lambda text: "How many are there?",
+    lambda text: " ".join(text.split()[::-1]),
+]
+
+
+def test_edited_question_texts(copy):
+    rows = copy.rows("single_rule", "train")
+    stated = [row for row in rows if any(word.isdigit() for word in row["question"].split())]
+    for number, edit in enumerate(TEXT_EDITS):
+        stated[number]["question"] = edit(stated[number]["question"])
+        copy.write("single_rule", "train", rows)
+    report = verify(copy.folder, solvers=("executor",))
+    failures = report.check("question_text").failures
+    named = " | ".join(report.check("question_text").examples)
+    assert stated[0]["id"] in named
+    assert failures >= len(TEXT_EDITS)
+    assert report.check("C9_gold_executor").status == "pass"
+
+
+@pytest.mark.parametrize("edit", TEXT_EDITS)
+def test_an_edited_text_is_found_whatever_the_edit(tiny, edit):
+    """The same edits one by one, on the text checker alone."""
+    findings, units = Findings(), UnitList()
+    row = next(
+        row
+        for row in pq.read_table(next((tiny / "single_rule").glob("train-*"))).to_pylist()
+        if any(word.isdigit() for word in row["question"].split())
     )
-    assert row["id"] in copy.failed()["question_text"]
+    number = units.add(Unit("rw", row["facts"][0], row["queries"][0], "", "", (), row["id"]))
+    checker = TextChecker(findings, units)
+    checker.rows(["honest"], [row["question"]], iter([[number]]))
+    assert findings["question_text"].failures == 0
+    checker.rows(["edited"], [edit(row["question"])], iter([[number]]))
+    assert "edited" in findings["question_text"].examples[0]

@@ -1,0 +1,110 @@
+"""The leak report: what it says of an honest build, and that planted leaks and shortcuts show."""
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from itertools import product
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from ruleworld_data.build import build
+from ruleworld_data.leaks import leak_report, render_leaks
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("leaks") / "tiny"
+    build(folder, "tiny")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def honest(tiny):
+    return leak_report(tiny)
+
+
+def rows(folder, config, split):
+    return pq.read_table(next((folder / config).glob(f"{split}-*.parquet"))).to_pylist()
+
+
+def write(folder, config, split, table):
+    """Replace a shard and sign it."""
+    path = next((folder / config).glob(f"{split}-*.parquet"))
+    pq.write_table(pa.Table.from_pylist(table, schema=pq.read_schema(path)), path)
+    manifest = json.loads((folder / "build.json").read_text())
+    name = path.relative_to(folder).as_posix()
+    entry = next(entry for entry in manifest["shards"] if entry["path"] == name)
+    entry |= {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "bytes": path.stat().st_size}
+    (folder / "build.json").write_text(json.dumps(manifest))
+
+
+def test_an_honest_build_leaks_nothing(honest):
+    assert not any(honest.duplicates.values())
+    for split in ("validation", "test", "mini", "heldout"):
+        assert honest.overlap[split]["instances"] == 0
+        assert honest.overlap[split]["sub_questions"] == 0
+    assert honest.overlap["heldout"]["gold_rules"] == 0
+    assert honest.overlap["test"]["gold_rules"] > 0.3  # the test split asks about known rules in new ways
+    assert all(leaks.unchanged_share == 0 for leaks in honest.subtasks.values())
+    assert json.loads(json.dumps(honest.to_dict()))["questions"]["train"] == 1100
+
+
+def test_shares_against_a_plain_count(tiny, honest):
+    test, train = rows(tiny, "multi_rule_3", "test"), rows(tiny, "multi_rule_3", "train")
+    answers = Counter(answer for row in test for answer in row["answers"])
+    leaks = honest.subtasks["multi_rule_3"]
+    assert answers[leaks.top_answer] == max(answers.values())
+    assert leaks.top_share == pytest.approx(max(answers.values()) / answers.total())
+    assert leaks.skeletons == Counter(row["skeleton"] for row in test)
+    learnt = Counter(pair for row in train for pair in zip(row["answer_types"], row["answers"], strict=True))
+    best = {kind: max(n for (k, _), n in learnt.items() if k == kind) for kind, _ in learnt}
+    tied = {kind: [a for (k, a), n in learnt.items() if (k, n) == (kind, top)] for kind, top in best.items()}
+    means = []
+    for guesses in product(*tied.values()):
+        guess = dict(zip(tied, guesses, strict=True))
+        hits = [
+            [guess[k] == a for k, a in zip(row["answer_types"], row["answers"], strict=True)] for row in test
+        ]
+        means.append(sum(sum(row) / len(row) for row in hits) / len(hits))
+    assert any(leaks.majority_exact_match == pytest.approx(mean) for mean in means)
+    reads_off = [
+        answer == str(int(step["state"].rsplit(", ", 1)[1][:-1])) and " = " not in step["fol"]
+        for row in test
+        for answer, step, kind in zip(row["answers"], row["steps"], row["answer_types"], strict=True)
+        if kind == "count"
+    ]
+    assert leaks.initial_share == pytest.approx(sum(reads_off) / answers.total())
+
+
+def test_planted_leaks_show(tiny, tmp_path):
+    folder = shutil.copytree(tiny, tmp_path / "leaky")
+    test, train = rows(folder, "multi_hop_3", "test"), rows(folder, "multi_hop_3", "train")
+    for number in range(10):
+        train[number] = test[number] | {"id": train[number]["id"]}
+    train[20]["question"] = train[21]["question"]
+    write(folder, "multi_hop_3", "train", train)
+    single = rows(folder, "single_rule", "test")
+    for row in single:
+        row["question"] = f"{row['question']} I guess {row['answers'][0]}."
+    write(folder, "single_rule", "test", single)
+    report = leak_report(folder)
+    assert report.duplicates["train"] == 1
+    assert report.duplicates["train/test"] == 10
+    assert report.overlap["test"]["instances"] == pytest.approx(10 / 550)
+    assert report.overlap["test"]["sub_questions"] > 0
+    assert report.subtasks["single_rule"].visible_share == 1
+    assert report.subtasks["multi_hop_4"].visible_share < 0.2
+    shown = render_leaks(report)
+    assert "train/test" in shown
+    assert "multi_hop_3" in shown
+
+
+def test_a_damaged_build_is_refused(tiny, tmp_path):
+    with pytest.raises(FileNotFoundError, match="ruleworld build"):
+        leak_report(tmp_path)
+    folder = shutil.copytree(tiny, tmp_path / "damaged")
+    next((folder / "single_rule").glob("test-*")).write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match="ruleworld verify"):
+        leak_report(folder)
