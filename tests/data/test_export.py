@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -93,3 +95,56 @@ def test_nothing_is_overwritten_and_nothing_half_written(folders, tmp_path):
     (tmp_path / "out").mkdir()
     assert "README.md" in export(folder, tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
+
+
+def test_an_edited_shard_is_not_shipped(folders, tmp_path):
+    """A changed answer must not reach the card, the statistics or anybody's download."""
+    from ruleworld_data.stats import build_stats
+
+    folder, _ = folders
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    shard = copy / "single_rule" / "test-00000-of-00001.parquet"
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(bytes(data))
+    for use in (build_stats, lambda place: export(place, tmp_path / "out")):
+        with pytest.raises(ValueError, match=r"test-00000-of-00001\.parquet was changed"):
+            use(copy)
+    assert {path.name for path in tmp_path.iterdir()} == {"copy"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["shards"][0].update(path="../escaped.parquet"),
+        lambda m: m["shards"].pop(),
+        lambda m: m["shards"].append({}),
+        lambda m: m.update(shards=[1]),
+        lambda m: m.update(scale="huge"),
+        lambda m: m.update(seed="0"),
+        lambda m: m.update(generator_version="0.0.1"),
+    ],
+)
+def test_a_manifest_that_lies_is_refused(folders, tmp_path, change):
+    from ruleworld_data.stats import build_stats
+
+    copy = tmp_path / "copy"
+    shutil.copytree(folders[0], copy)
+    manifest = json.loads((copy / "build.json").read_text())
+    change(manifest)
+    (copy / "build.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError):
+        build_stats(copy)
+    with pytest.raises(ValueError):
+        export(copy, tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} == {"copy"}
+
+
+def test_a_neighbour_of_the_target_is_left_alone(folders, tmp_path):
+    neighbour = tmp_path / ".hub.tmp"
+    neighbour.mkdir()
+    (neighbour / "mine").write_text("")
+    export(folders[0], tmp_path / "hub")
+    assert (neighbour / "mine").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {".hub.tmp", "hub"}

@@ -108,3 +108,14 @@ def test_paper_pools_of_heldout_questions():
     gold = {rule for row in rows for rule in row["gold_rule_ids"]}
     pool = shared_pool(ids, (rule for row in rows for rule in row["gold_rule_ids"]), 1_000, "fold", 0)
     assert gold <= set(pool.tolist()) and len(pool) == 1_000
+
+
+@pytest.mark.parametrize("size", [-1, 1.5, "3", True])
+def test_a_size_that_is_none_is_refused(size):
+    with pytest.raises(ValueError, match="non-negative integer"):
+        shared_pool(WORLD, [20], size)
+
+
+def test_a_gold_id_beyond_all_ids_is_refused():
+    with pytest.raises(ValueError, match="is not among"):
+        shared_pool(WORLD, [10**12], 50)

@@ -41,7 +41,9 @@ def _user_errors() -> Iterator[None]:
 def run(
     recipe: Annotated[str, typer.Argument(help="Name of a recipe; `rwbench list` shows all.")],
     limit: Annotated[int | None, typer.Option(min=1, help="First N questions per sub-task only.")] = None,
-    split: Annotated[str, typer.Option(help="Questions to ask: mini, test, validation, heldout.")] = "mini",
+    split: Annotated[
+        str, typer.Option(help="Questions to ask: mini, test, validation, heldout, train.")
+    ] = "mini",
     scale: Annotated[str, typer.Option(help="Size of the world: tiny, paper, full.")] = "paper",
     seed: Annotated[int, typer.Option(min=0, help="World seed.")] = 0,
     data: Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,10 +174,12 @@ def select(questions: Sequence[Question], limit: int | None) -> list[Question]:
     return list(questions if limit is None else questions[:limit])
 
 
+@lru_cache(maxsize=4)
 def _manifest(folder: Path) -> dict[str, Any]:
-    from ruleworld_data.build import read_manifest
+    """Read a build's manifest, its shards checked byte for byte once per process."""
+    from ruleworld_data.build import read_build
 
-    return read_manifest(folder)
+    return read_build(folder)
 
 
 def _read_shards(folder: Path, config: str, split: str) -> pa.Table:

@@ -185,6 +185,46 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     return manifest
 
 
+def read_build(folder: str | Path) -> dict[str, Any]:
+    """Read a build that is to be used: ``build.json``, checked against the plan, and every shard's bytes against it.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder is no finished build.
+    ValueError
+        If it was made by another generator, or anything in it was changed; the text says what to do.
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    if manifest.get("generator_version") != GENERATOR_VERSION:
+        raise ValueError(
+            f"{folder} was made by generator {manifest.get('generator_version')!r}, this is {GENERATOR_VERSION}; build "
+            "it again in a new folder"
+        )
+    planned = plan(manifest.get("scale", ""), manifest.get("seed", -1))
+    expected = [(shard.path, shard.config, shard.split, shard.stop - shard.start) for shard in planned]
+    keys = ("path", "config", "split", "rows")
+    listed = [tuple(s.get(k) for k in keys) if isinstance(s, dict) else s for s in manifest["shards"]]
+    if listed != expected:
+        wrong = next(
+            (a for a, b in zip(listed, expected, strict=False) if a != b), "too few or too many shards"
+        )
+        raise ValueError(f"{folder / MANIFEST} does not list the shards of such a build ({wrong}); {_AGAIN}")
+    for shard in manifest["shards"]:
+        path = folder / shard["path"]
+        if not path.is_file():
+            raise ValueError(f"shard {path} is missing; {_AGAIN}")
+        if file_digest(path) != shard.get("sha256"):
+            raise ValueError(f"shard {path} was changed since it was built; {_AGAIN}")
+    return manifest
+
+
+_AGAIN = (
+    "run ruleworld build on the folder again (it makes only what is damaged), or ruleworld verify to see more"
+)
+
+
 def _command(folder: Path) -> str:
     """Return the command that finishes an unfinished build."""
     try:
@@ -234,7 +274,8 @@ def _known_digests(out: Path) -> dict[str, str]:
     """Return the digests of a finished build's shards, so that a damaged one is made again."""
     if not (out / MANIFEST).is_file():
         return {}
-    return {shard["path"]: shard["sha256"] for shard in read_manifest(out)["shards"]}
+    shards = [shard for shard in read_manifest(out)["shards"] if isinstance(shard, dict)]
+    return {str(shard.get("path")): str(shard.get("sha256")) for shard in shards}
 
 
 def _run(shards: list[Shard], out: Path, jobs: int, known: dict[str, str]) -> Iterator[ShardDone]:

@@ -175,11 +175,13 @@ def verify(
     found = leak_report(folder, bar.stage) if leaks and report.ok else None
     bar.close()
     if as_json:
-        _print_json(report.to_dict() | ({"leaks": found.to_dict()} if found else {}))
+        _print_json(report.to_dict() | ({"leaks": found.to_dict() if found else None} if leaks else {}))
     else:
         typer.echo(render_text(report))
-        if found:
-            typer.echo("\n" + render_leaks(found))
+        if leaks:
+            typer.echo(
+                "\n" + (render_leaks(found) if found else "leaks: not measured, because a check failed")
+            )
     if not report.ok:
         raise typer.Exit(1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections import Counter
 from importlib import resources
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from .build import read_manifest
+from .build import read_build
 from .show import shown
 from .stats import BuildStats, build_stats, read_shard
 from .tasks import CONFIGS, QUESTION_SPLITS, RULE_SPLITS, SUBTASKS
@@ -45,28 +46,28 @@ def export(folder: str | Path, out: str | Path) -> list[str]:
     FileNotFoundError, ValueError
         If the build is not one or damaged, or ``out`` is not empty.
     """
-    folder, out = Path(folder), Path(out)
-    manifest = read_manifest(folder)
+    folder, out = Path(folder), Path(out).resolve()
+    manifest = read_build(folder)
     stats = build_stats(folder)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"--out {out} is not an empty folder; choose a new one")
     out.parent.mkdir(parents=True, exist_ok=True)
-    work = out.with_name(f".{out.name}.tmp")
-    shutil.rmtree(work, ignore_errors=True)
-    for shard in manifest["shards"]:
-        (work / shard["path"]).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / shard["path"], work / shard["path"])
-    front = _front_matter(manifest, stats)
-    body = card_text(folder, manifest, stats, out.name)
-    (work / "README.md").write_text(f"---\n{front}---\n\n{body}", encoding="utf-8")
-    (work / "eval.yaml").write_text(_benchmark(), encoding="utf-8")
-    if out.exists():
-        out.rmdir()
-    work.rename(out)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
+        work = Path(temporary) / out.name
+        for shard in manifest["shards"]:
+            (work / shard["path"]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(folder / shard["path"], work / shard["path"])
+        front = _front_matter(folder, manifest, stats)
+        body = card_text(folder, manifest, stats, out.name)
+        (work / "README.md").write_text(f"---\n{front}---\n\n{body}", encoding="utf-8")
+        (work / "eval.yaml").write_text(_benchmark(), encoding="utf-8")
+        if out.exists():
+            out.rmdir()
+        work.rename(out)
     return sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file())
 
 
-def _front_matter(manifest: dict[str, Any], stats: BuildStats) -> str:
+def _front_matter(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
     from datasets import Dataset, DatasetInfo, SplitDict, SplitInfo
     from datasets.info import DatasetInfosDict
     from datasets.utils.metadata import MetadataConfigs
@@ -89,14 +90,19 @@ def _front_matter(manifest: dict[str, Any], stats: BuildStats) -> str:
         splits = [
             s for s in (RULE_SPLITS if config == "rules" else QUESTION_SPLITS) if s in stats.rows[config]
         ]
-        sizes: Counter[str] = Counter()
+        sizes, arrow = Counter[str](), Counter[str]()
         for shard in manifest["shards"]:
-            sizes[shard["split"]] += shard["bytes"] if shard["config"] == config else 0
+            if shard["config"] == config:
+                sizes[shard["split"]] += shard["bytes"]
+                arrow[shard["split"]] += read_shard(folder / shard["path"]).nbytes
         schema = RULE_SCHEMA if config == "rules" else QUESTION_SCHEMA
         infos[config] = DatasetInfo(
             features=Dataset(schema.empty_table()).features,
-            splits=SplitDict({s: SplitInfo(s, num_examples=stats.rows[config][s]) for s in splits}),
+            splits=SplitDict(
+                {s: SplitInfo(s, num_bytes=arrow[s], num_examples=stats.rows[config][s]) for s in splits}
+            ),
             download_size=sum(sizes.values()),
+            dataset_size=sum(arrow.values()),
         )
         files[config] = {"data_files": [{"split": s, "path": f"{config}/{s}-*"} for s in splits]}
     DatasetInfosDict(infos).to_dataset_card_data(card)
@@ -145,7 +151,7 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats, here: s
 def majority_baseline(folder: Path, manifest: dict[str, Any], subtask: str) -> tuple[float, float]:
     """Score of the most frequent answer per position of ``train``, given to every ``test`` question.
 
-    The number of positions is taken as known, so this is the best that can be had without reading the question.
+    The number of positions is taken as known; `ruleworld_data.leaks` has the guess that knows answer types, too.
 
     Returns
     -------

@@ -54,8 +54,9 @@ def fresh_worlds(
 ) -> Iterator[FreshWorld]:
     """Yield small worlds ``first`` to ``first + count - 1`` of a sequence named by a seed.
 
-    Every world is a function of the arguments and its number. Worlds share the benchmark's vocabulary and nothing else:
-    their seeds are hashes that no benchmark world is given.
+    Every world is a function of the arguments and its number. Worlds share the benchmark's vocabulary, and a rule of
+    its worlds only by chance (about one in a thousand): their seeds are hashes that no benchmark world is given.
+    Question ids repeat from continent to continent; ``world_id`` tells them apart.
 
     Parameters
     ----------

@@ -41,10 +41,12 @@ def shared_pool(universe: Ids, gold: Iterable[int], size: int, *key: Key) -> Ids
     ValueError
         If the pool cannot hold the gold rules, or the world has too few rules, or a gold id is not in the world.
     """
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
+        raise ValueError(f"size must be a non-negative integer, got {size!r}")
     universe = np.asarray(universe, dtype=np.int32)
     if (universe[1:] <= universe[:-1]).any():
         universe = np.unique(universe)
-    wanted = np.unique(np.fromiter(gold, dtype=np.int32))
+    wanted = np.unique(np.fromiter(gold, dtype=np.int64))
     places = np.searchsorted(universe, wanted)
     outside = wanted[universe[np.minimum(places, len(universe) - 1)] != wanted] if len(universe) else wanted
     if len(outside):
@@ -66,7 +68,7 @@ def shared_pool(universe: Ids, gold: Iterable[int], size: int, *key: Key) -> Ids
     drawn = stream.distinct(len(universe) - len(wanted), size - len(wanted))
     # The drawn numbers count the rules that are not gold; skip the gold ones' places.
     drawn = drawn + np.searchsorted(places - np.arange(len(places)), drawn, side="right")
-    members = np.concatenate([wanted, universe[drawn]])
+    members = np.concatenate([universe[places], universe[drawn]])
     return members[stream.permutation(size)]
 
 

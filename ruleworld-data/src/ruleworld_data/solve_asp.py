@@ -99,6 +99,8 @@ class AspSolver:
         ValueError
             If a text does not parse or a number could exceed clingo's 32 bits.
         """
+        if not scopes:
+            return []
         writer = _Writer(self.base.terms, self._growth)
         if own_rows is None:
             pools = [0] * len(scopes)

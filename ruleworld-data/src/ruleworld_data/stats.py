@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from .build import read_manifest
+from .build import read_build
 from .tasks import CONFIGS, RULE_TYPES, SUBTASKS
 
 
@@ -61,7 +61,7 @@ def build_stats(folder: str | Path) -> BuildStats:
         If the folder is no complete build, or a shard cannot be read.
     """
     folder = Path(folder)
-    manifest = read_manifest(folder)
+    manifest = read_build(folder)
     rows: dict[str, Counter[str]] = {config: Counter() for config in CONFIGS}
     rules: dict[str, Counter[str]] = {}
     skeletons: dict[str, dict[str, Counter[str]]] = {}
@@ -106,8 +106,7 @@ def read_shard(path: Path, columns: list[str] | None = None) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(
-            f"cannot read shard {path} ({reason}); remove it and build.json, then run ruleworld build again: it makes "
-            "only what is missing"
+            f"cannot read shard {path} ({reason}); run ruleworld build on the folder again: it makes what is damaged"
         ) from None
 
 

@@ -65,7 +65,9 @@ def print_scores(result: dict[str, Any]) -> None:
     if result["paper"] is not None:
         console.print(f"Mean of the paper's six groups (exact_match): {result['paper']['exact_match']:.4f}")
     if result["foreign"]:
-        console.print(f"{result['foreign']} predictions belong to none of these questions and were ignored.")
+        console.print(
+            f"Ignored, because they belong to none of these questions: {result['foreign']} predictions."
+        )
 
 
 def _console() -> Console:

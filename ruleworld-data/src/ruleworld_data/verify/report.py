@@ -40,8 +40,8 @@ CHECKS: dict[str, str] = {
     "overlap": "no sub-question of an evaluation split occurs in train",
     "C9_gold_executor": "executor, gold rules only: the gold answer",
     "C9_gold_clingo": "clingo, gold rules only: the gold answer",
-    "C9_pool_executor": "executor, a pool of 10,000 rules: the gold answer, by the gold rules",
-    "C9_pool_clingo": "clingo, a pool of 10,000 rules: the gold answer",
+    "C9_pool_executor": "executor, a pool of 10,000 rules (all, if fewer): the gold answer, by the gold rules",
+    "C9_pool_clingo": "clingo, a pool of 10,000 rules (all, if fewer): the gold answer",
     "C9_full_executor": "executor, all rules: the gold answer, by the gold rules",
     "C9_full_clingo": "clingo, every rule that bears on the question: the gold answer",
 }

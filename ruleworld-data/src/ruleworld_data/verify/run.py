@@ -195,7 +195,9 @@ def _batches(units: UnitList, paper: set[int]) -> Iterator[_Batch]:
         numbers = [number for *_, number in group]
         for start in range(0, len(numbers), BATCH):
             part = numbers[start : start + BATCH]
-            yield _Batch(world_id, start, [units.packed(n) for n in part], [n in paper for n in part])
+            yield _Batch(
+                world_id, start // BATCH, [units.packed(n) for n in part], [n in paper for n in part]
+            )
 
 
 _checkers: dict[str, UnitChecker] = {}

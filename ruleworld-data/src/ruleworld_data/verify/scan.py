@@ -134,7 +134,7 @@ class Scan:
         gold = table.column("gold_rule_ids").combine_chunks()
         same = _lengths(gold) == sizes
         if same.all():
-            flat = gold.flatten().to_numpy() != in_steps.flatten().to_numpy()
+            flat = _values(gold) != _values(in_steps)
             same[np.repeat(np.arange(len(table)), sizes)[flat]] = False
         ids = table.column("id")
         check.add_rows(
@@ -188,7 +188,7 @@ class Scan:
         spots = pa.array((first[:, None] * hops + np.arange(hops)).ravel())
         parts = [column.take(spots).to_pylist() for column in (rule_ids, *text)]
         steps = [
-            Step(tuple(step_ids), *(text or "" for text in texts))
+            Step(tuple(-1 if i is None else i for i in step_ids or ()), *(text or "" for text in texts))
             for step_ids, *texts in zip(*parts, strict=True)
         ]
         numbers = np.empty(len(first), dtype=np.int32)
@@ -209,10 +209,14 @@ def _codes(column: pa.DictionaryArray) -> Ints:
     return column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
 
 
+def _values(lists: pa.Array) -> Ints:
+    return lists.flatten().fill_null(-1).to_numpy(zero_copy_only=False)
+
+
 def _list_codes(lists: pa.Array) -> Ints:
     """Number the distinct lists of integers."""
     lengths = _lengths(lists)
-    values = lists.flatten().to_numpy()
+    values = _values(lists)
     starts = np.cumsum(lengths) - lengths
     code = lengths.copy()
     for place in range(int(lengths.max(initial=0))):

@@ -115,6 +115,8 @@ def _check_file(folder: Path, entry: dict[str, Any], findings: Findings) -> Shar
     wanted = RULE_SCHEMA if entry["config"] == "rules" else QUESTION_SCHEMA
     findings["schema"].checked += 1
     problem = _schema_problem(file_schema, wanted)
+    if not problem and (holes := pq.read_table(path, columns=["id"]).column("id").null_count):
+        problem = f"column id holds {holes:,} nulls"
     if problem:
         findings["schema"].fail(f"{name}: {problem}")
         return None

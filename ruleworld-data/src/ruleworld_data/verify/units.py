@@ -7,32 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from ..executor import Derivation, execute, lowest_counts
-from ..parser import Fact, Query, parse_facts, parse_query
+from ..parser import Fact, parse_facts, parse_query
 from ..rule_index import RuleIndex
-from ..rulebase import NAMED_CODES, TYPE_CODE, Ints, RuleBase
+from ..rulebase import NAMED_CODES, Ints, RuleBase
 from ..solve_asp import AspSolver
+from .cones import Cones, Parsed, Pools
 from .report import Findings
 from .text import names_things
 from .unit import Unit
 
-POOL_SIZE = 10_000
 CONE_BATCH = 250
 """Sub-questions that share a cone: the fewer, the smaller it is, the more often rules are read."""
 _ANSWER_TYPE = {"has": "count", "in": "environment", "state": "state"}
 _SUM = re.compile(r"Has\((\w), (\w+), (\d+) ([+-]) (\d+) = (\d+)\)")
-
-
-class Parsed(NamedTuple):
-    """A sub-question whose facts and query could be read."""
-
-    unit: Unit
-    facts: tuple[Fact, ...]
-    query: Query
 
 
 class UnitChecker:
@@ -53,18 +44,9 @@ class UnitChecker:
         self.paper_ids = frozenset(paper_ids.tolist())
         self.solver = AspSolver(base) if "clingo" in solvers else None
         self.executor = "executor" in solvers
-        self._sorted_ids = np.sort(base.id).astype(
-            np.int64
-        )  # as wide as what is looked up, or numpy converts it each time
-        wide = np.isin(base.type, [TYPE_CODE["entity2attr"], TYPE_CODE["state2attr"]])
-        self._changes = base.rows_of("attrchange2attr")
-        self._routes = np.flatnonzero(~wide & (base.type != TYPE_CODE["attrchange2attr"]))
-        # Entity and state rules by attribute, so that the rules about a few attributes are a few slices.
-        rows = np.flatnonzero(wide)
-        self._wide_rows = rows[np.argsort(base.conclusion[rows], kind="stable")]
-        self._wide_keys = base.conclusion[self._wide_rows]
-        moody = np.isin(base.type, [TYPE_CODE["env2state"], TYPE_CODE["action2state"]])
-        self._reachable = np.unique(base.conclusion[moody])
+        # As wide as the ids that are looked up, or numpy converts all of them each time; and a last one that is no id.
+        self._sorted_ids = np.append(np.sort(base.id).astype(np.int64), -1)
+        self._cones, self._pools = Cones(base), Pools(base)
 
     def check(self, units: Sequence[Unit], evaluation: Sequence[bool], number: int) -> Findings:
         """Check one batch.
@@ -76,14 +58,15 @@ class UnitChecker:
         evaluation : sequence of bool
             Which of them occur in an evaluation split of the first world.
         number : int
-            Batch number; seeds the pool.
+            Batch number; chooses what fills up the pool.
         """
         findings = Findings()
         readable = [parsed for unit in units if (parsed := self._read(unit, findings))]
         findings["gold_rules"].checked += len(readable)
         in_paper = {id(unit): flag for unit, flag in zip(units, evaluation, strict=True)}
         known = [item for item in readable if self._gold_exists(item.unit, in_paper[id(item.unit)], findings)]
-        pool = self._pool(known, number)
+        gold = {rule_id for item in known for rule_id in item.unit.rule_ids}
+        pool = self._pools.draw(gold, number)
         if self.executor:
             for parsed in known:
                 self._derive(parsed, pool, findings)
@@ -108,7 +91,7 @@ class UnitChecker:
 
     def _gold_exists(self, unit: Unit, in_paper: bool, findings: Findings) -> bool:
         ids = np.array(unit.rule_ids, dtype=np.int64)
-        spot = np.minimum(np.searchsorted(self._sorted_ids, ids), len(self._sorted_ids) - 1)
+        spot = np.searchsorted(self._sorted_ids[:-1], ids)
         missing = ids[self._sorted_ids[spot] != ids].tolist()
         if missing or not unit.rule_ids:
             what = f"the gold rule {missing[0]} is not in the rule table" if missing else "no gold rule"
@@ -120,14 +103,6 @@ class UnitChecker:
                 f"{unit.found_in}: the gold rule {outside} is not in the paper's subset"
             )
         return True
-
-    def _pool(self, known: Sequence[Parsed], number: int) -> frozenset[int]:
-        """Draw a pool with all gold rules of the batch (all rules, if the world is smaller)."""
-        gold = {rule_id for item in known for rule_id in item.unit.rule_ids}
-        if len(self.base) <= POOL_SIZE:
-            return frozenset(self.base.id.tolist())
-        drawn = np.random.default_rng(number).integers(len(self.base), size=max(0, POOL_SIZE - len(gold)))
-        return frozenset(gold.union(self.base.id[drawn].tolist()))
 
     def _derive(self, parsed: Parsed, pool: frozenset[int], findings: Findings) -> None:
         """Run the executor on all three pools, then check the proof."""
@@ -221,33 +196,8 @@ class UnitChecker:
         found = []
         for start in range(0, len(known), CONE_BATCH):
             part = known[start : start + CONE_BATCH]
-            found += solver.answers(_scopes(part), self.cone(part))
+            found += solver.answers(_scopes(part), self._cones.rows(part))
         return found
-
-    def cone(self, known: Sequence[Parsed]) -> Ints:
-        """Rows of every rule that could bear on the batch.
-
-        That is all rules about actions and places, and of the others those that conclude about a queried attribute or
-        one that can change it: from another change, or from a kind or state that some scope has or could get.
-        """
-        codes = self.base.terms
-        asked = [codes.get(item.query.term, -1) for item in known if item.query.kind == "has"]
-        changes = self.base.take(self._changes)
-        attributes: Ints = np.unique(np.array(asked, dtype=np.int64))
-        while True:
-            sources = changes.premise[np.isin(changes.conclusion, attributes)]
-            grown = np.union1d(attributes, sources)
-            if len(grown) == len(attributes):
-                break
-            attributes = grown
-        first, last = (np.searchsorted(self._wide_keys, attributes, side) for side in ("left", "right"))
-        slices = [self._wide_rows[a:b] for a, b in zip(first, last, strict=True)]
-        rows = np.concatenate([*slices, np.empty(0, dtype=np.int64)])
-        stated = [codes.get(fact.term, -1) for item in known for fact in item.facts if fact.kind == "is"]
-        premises = np.union1d(np.array(stated, dtype=np.int64), self._reachable)
-        rows = rows[np.isin(self.base.premise[rows], premises)]
-        triggered = self._changes[np.isin(changes.conclusion, attributes)]
-        return np.concatenate([self._routes, triggered, rows])
 
 
 def _scopes(known: Sequence[Parsed]) -> list[tuple[str, str]]:
@@ -266,6 +216,8 @@ def _step_problem(
     The FOL is one ``premise => conclusion`` per rule and, if the step changes the queried attribute, the sum.
     """
     query, answer = parsed.query, parsed.unit.answer
+    if not facts:
+        return "it has no rules"
     pieces = fol.split("; ")
     adds_up = last and query.kind == "has" and facts[0].kind == "change"
     total = pieces.pop() if adds_up else ""
