@@ -86,9 +86,11 @@ def test_importing_a_package_loads_nothing_heavy(package):
     assert out.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("command", ["ruleworld", "rwbench"])
+@pytest.mark.parametrize("command", ["ruleworld", "rwbench", "dynarule"])
 def test_help_loads_nothing_heavy(command):
-    module = {"ruleworld": "ruleworld_data.cli", "rwbench": "rwbench.cli"}[command]
+    module = {"ruleworld": "ruleworld_data.cli", "rwbench": "rwbench.cli", "dynarule": "dynarule.cli"}[
+        command
+    ]
     heavy = ("numpy", "pyarrow", "datasets", "evaluate", "torch", "transformers", "matplotlib", "clingo")
     code = (
         f"import sys\nsys.argv = [{command!r}, '--help']\nfrom {module} import main\n"

@@ -1,8 +1,14 @@
 """Tiny random models of the three families, and a random bank."""
 
+import os
+
 import pytest
 import torch
 
+# Before anything imports huggingface_hub: without a network its retries take minutes.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+torch.set_num_threads(1)  # tiny matrices: more threads only wait for each other
 FAMILIES = ("qwen2", "qwen3", "llama")
 WIDTH = 20
 
@@ -61,3 +67,57 @@ def bank():
     generator = torch.Generator().manual_seed(1)
     keys, values = (torch.randn(30, WIDTH, generator=generator) for _ in range(2))
     return RuleBank(keys, values, [f"r{i}" for i in range(30)], [f"rule {i}" for i in range(30)])
+
+
+def make_tokenizer(words: int = 90, reserved: int = 0, search: bool = False, chat: bool = False):
+    """A word tokenizer whose word "w12" has id 12; 0 pads, 96 ends, as in the tiny models."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {"<pad>": 0} | {f"w{i}": i for i in range(1, words)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="w1"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.add_special_tokens([f"<|reserved_special_token_{i}|>" for i in range(reserved)])
+    if search:
+        tokenizer.add_special_tokens(["<search>"])
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>")
+    if chat:
+        fast.chat_template = "{% for m in messages %}w2 {{ m['content'] }} {% endfor %}w3"
+    return fast
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer():
+    """The function that makes a tokenizer for the tiny models."""
+    return make_tokenizer
+
+
+def make_word_tokenizer(texts, special=("<pad>", "<eos>", "<unk>", "<search>")):
+    """A word-level tokenizer over the words of some texts, with <search> as a special token."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    split = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\n|\d|[A-Za-z]+|[^\sA-Za-z\d]"), "isolated"),
+            pre_tokenizers.Split(Regex(r"[ \t]+"), "removed"),
+        ]
+    )
+    words = sorted({word for text in texts for word, _ in split.pre_tokenize_str(text)})
+    names = dict.fromkeys([*special, *words])
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(names)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = split
+    extra = ["<search>"] if "<search>" in special else []
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        unk_token="<unk>",
+        extra_special_tokens=extra,
+    )
+
+
+@pytest.fixture(scope="session")
+def word_tokenizer():
+    """The function that makes a word-level tokenizer."""
+    return make_word_tokenizer

@@ -19,6 +19,13 @@ _NAMES = {
     "RuleBank": "bank",
     "RuleMemory": "memory",
     "attach": "hooks",
+    "prepare_search": "search",
+    "Generation": "generation",
+    "generate": "generation",
+    "save_adapter": "adapter_io",
+    "load_adapter": "adapter_io",
+    "measure_confidence": "confidence",
+    "measure_retention": "confidence",
 }
 __all__ = ["__version__", *_NAMES]
 

@@ -70,7 +70,8 @@ class RuleProjection(nn.Module):
         """Project rule embeddings (..., P) to keys (..., F), F = H D."""
         key = self.k(embeddings)
         if self.key_norm:
-            key = nn.functional.layer_norm(key.float(), key.shape[-1:], eps=LAYER_NORM_EPS).to(key.dtype)
+            wide = torch.promote_types(key.dtype, torch.float32)
+            key = nn.functional.layer_norm(key.to(wide), key.shape[-1:], eps=LAYER_NORM_EPS).to(key.dtype)
         return key
 
     def values(self, embeddings: Tensor) -> Tensor:
@@ -137,6 +138,11 @@ class RuleAdapter(nn.Module):
         A causal language model of a supported family (Qwen2, Qwen3, Llama and whatever has the same attention block).
     config : RuleMemoryConfig
         Which layers, which width, whether keys are normalised.
+
+    Attributes
+    ----------
+    encoder : str
+        Name and revision of the sentence encoder it was trained with; ``""`` fits every bank of the right width.
     """
 
     def __init__(self, model: nn.Module, config: RuleMemoryConfig) -> None:
@@ -147,6 +153,7 @@ class RuleAdapter(nn.Module):
                 f"confidence_layer {config.confidence_layer} is not among the model's layers 0 to {len(blocks) - 1}"
             )
         self.config = config
+        self.encoder = ""
         self.num_layers = len(blocks)
         self.layers = nn.ModuleDict(
             {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
-UpdateScope = Literal["confidence", "confidence_and_after", "all"]
+UpdateScope = Literal["confidence", "confidence_and_after", "all", "none"]
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class RuleMemoryConfig:
                 f"confidence_layer must be a layer that holds rules (0, {self.every}, {2 * self.every}, ...), "
                 f"got {self.confidence_layer}"
             )
-        if self.update_scope not in ("confidence", "confidence_and_after", "all"):
+        if self.update_scope not in get_args(UpdateScope):
             raise ValueError(
-                f"update_scope must be confidence, confidence_and_after or all, got {self.update_scope!r}"
+                f"update_scope must be one of {get_args(UpdateScope)}, got {self.update_scope!r}"
             )
         if self.length_shift is not None and self.length_shift <= 0:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
@@ -59,7 +59,7 @@ class RuleMemoryConfig:
         held = self.layers(num_layers)
         if self.update_scope == "all":
             return held
-        if self.confidence_layer is None:
+        if self.update_scope == "none" or self.confidence_layer is None:
             return []
         if self.update_scope == "confidence":
             return [self.confidence_layer]
@@ -93,12 +93,23 @@ def dynarule_config(
 
 
 def srki_config(encoder_dim: int, confidence_layer: int | None = None, **changes: Any) -> RuleMemoryConfig:
-    """Return SR-KI's setting: every layer, K = 100, one selection at prefill and no ``<search>``."""
-    return RuleMemoryConfig(encoder_dim, confidence_layer=confidence_layer, **changes)
+    """Return SR-KI's setting: every layer, K = 100, one selection at prefill and no ``<search>``.
+
+    Its retrieval loss is at ``confidence_layer``. Unlike the published code, pads never count in the selection, any
+    batch decodes with the rules of its prefill, and no rule is favoured by its place.
+    """
+    return RuleMemoryConfig(
+        encoder_dim, confidence_layer=confidence_layer, **({"update_scope": "none"} | changes)
+    )
 
 
 def kblam_config(encoder_dim: int, length_shift: float | None = None, **changes: Any) -> RuleMemoryConfig:
-    """Return KBLaM's setting: every third layer, all rules attended, optional length shift."""
+    """Return KBLaM's setting: every third layer, all rules attended, optional length shift.
+
+    The shift log C - log(rules attended) is off by default, as in the published code. Unlike there, keys are normalised
+    within a layer (there across all layers' slices at once), and with ``top_k`` the scores of the selected rules are
+    used, selected once at prefill (there the first columns' scores, selected again at every token).
+    """
     return RuleMemoryConfig(
         encoder_dim, **({"every": 3, "top_k": None, "length_shift": length_shift} | changes)
     )

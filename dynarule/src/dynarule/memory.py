@@ -68,12 +68,16 @@ class RuleMemory:
                 f"the bank's embeddings have width {bank.encoder_dim}, the adapter reads {adapter.config.encoder_dim}; "
                 "build the bank with the encoder the adapter was trained with"
             )
+        if adapter.encoder and bank.encoder and adapter.encoder != bank.encoder:
+            raise ValueError(
+                f"the bank was built with encoder {bank.encoder!r}, the adapter was trained with {adapter.encoder!r}; "
+                "build the bank with the adapter's encoder"
+            )
         self.adapter, self.bank, self.search_token_id = adapter, bank, search_token_id
         self.trace: list[Retrieval] = []
         self.question_mask_BT: Tensor | None = None
         self._updated = set(adapter.config.updated_layers(adapter.num_layers))
         self._kept: dict[int, _Kept] = {}
-        self._scales: dict[int, tuple[tuple[int, int, int], Tensor]] = {}
         self._search_BT: Tensor | None = None
         self._question_BT: Tensor | None = None
         self._searches = 0
@@ -114,8 +118,10 @@ class RuleMemory:
 
     def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
         """Return what a layer's attention reads besides the text; None if it holds no rules."""
-        if layer not in self.adapter or (not len(self.bank) and layer not in self._kept):
+        if layer not in self.adapter:
             return None
+        if layer not in self._kept and (not len(self.bank) or self._question_BT is None):
+            return None  # no rules at prefill: rules added since are seen from the next question on
         projection = self.adapter[layer]
         query_BHTD = projection.query(hidden_BTC, getattr(block, "q_norm", None))
         if self._question_BT is not None:
@@ -162,9 +168,7 @@ class RuleMemory:
         keys_MP, values_MP = self.bank.keys_MP, self.bank.values_MP
         top_k = self.adapter.config.top_k
         with torch.no_grad():
-            scores_BM = projection.score(query_BHD, keys_MP, self._inverse_scale(layer))
-            count = len(keys_MP) if top_k is None else min(top_k, len(keys_MP))
-            scores_BK, rows_BK = scores_BM.topk(count, dim=-1)
+            scores_BK, rows_BK = self.bank.search(projection, query_BHD, top_k)
         if layer in self._updated or layer == self.adapter.config.confidence_layer:
             self._record(layer, rows_BK, scores_BK, wanted_B, step_B)
         like = projection.k.weight
@@ -190,14 +194,6 @@ class RuleMemory:
                         scores[row],
                     )
                 )
-
-    def _inverse_scale(self, layer: int) -> Tensor:
-        """Return 1 / sigma of every rule, kept until the bank or the projection changes."""
-        projection = self.adapter[layer]
-        version = (self.bank.version, projection.k.weight._version, projection.k.bias._version)
-        if layer not in self._scales or self._scales[layer][0] != version:
-            self._scales[layer] = (version, projection.inverse_scale(self.bank.keys_MP))
-        return self._scales[layer][1]
 
 
 def _where(has_B: Tensor, new: _Kept, old: _Kept) -> _Kept:

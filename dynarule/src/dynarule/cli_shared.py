@@ -1,0 +1,146 @@
+"""What the commands share: errors of the user as one line, and loading of models, rules and questions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from .bank import RuleBank
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+ModelOption = Annotated[
+    str, typer.Option("--model", help="Base model: a folder, or a name on the Hub.", show_default=False)
+]
+AdapterOption = Annotated[Path, typer.Option("--adapter", help="Adapter folder.", show_default=False)]
+RulesOption = Annotated[
+    Path,
+    typer.Option(
+        "--rules",
+        help="A bank folder, or .parquet, .tsv (rule, tab, conclusion), or text with a rule per line.",
+        show_default=False,
+    ),
+]
+EncoderOption = Annotated[
+    str, typer.Option("--encoder", help="minilm, or a sentence-transformers folder or name.")
+]
+FolOption = Annotated[bool, typer.Option("--fol", help="The rules are logic; encode them as words.")]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option("--device", help="cpu, cuda, ...", show_default="cuda where there is one"),
+]
+QuestionsOption = Annotated[
+    Path | None,
+    typer.Option("--questions", help="Text with a question per line, or .jsonl / .parquet with `question`."),
+]
+
+
+def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn what a user can cause into one line on stderr and exit code 2; Ctrl-C into exit code 1."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except (ValueError, OSError, ImportError, KeyError) as error:
+            said = error.args[0] if isinstance(error, KeyError) and error.args else error
+            typer.echo(f"dynarule: {' '.join(str(said).split())}", err=True)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            typer.echo("dynarule: stopped", err=True)
+            raise typer.Exit(1) from None
+
+    return run
+
+
+def print_json(value: object) -> None:
+    """Print one JSON object."""
+    typer.echo(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+def load_model(name: str, adapter: Path | None, device: str | None) -> tuple[Any, Any]:
+    """Load a base model and its tokenizer, the adapter's own tokenizer if it has one."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    source = adapter if adapter is not None and (adapter / "tokenizer_config.json").is_file() else name
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype="auto")
+    except (OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"cannot load the model {name!r} ({first}); give the folder of a causal model, or its name on the Hub"
+        ) from None
+    return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval(), tokenizer
+
+
+def load_rules(
+    path: Path,
+    encoder: str,
+    fol: bool,
+    cache: Path | None = None,
+    text: str | None = None,
+    conclusion: str | None = None,
+    id: str = "id",
+) -> RuleBank:
+    """Load a bank folder, or encode a file of rules."""
+    from .bank import RuleBank
+
+    if path.is_dir():
+        return RuleBank.load(path)
+    if not path.is_file():  # before an encoder is loaded for nothing
+        raise FileNotFoundError(f"no rules at {path}; give a bank folder, .parquet, .tsv or a text file")
+    from .embedding_cache import EmbeddingCache
+    from .encoders import SentenceEncoder
+
+    encode: Any = SentenceEncoder(encoder, fol=fol)
+    if cache is not None:
+        encode = EmbeddingCache(encode, cache)
+    column = text or ("fol" if fol else "nl")
+    return RuleBank.from_file(path, encode, column, conclusion or f"conclusion_{column}", id)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read ``.jsonl`` or ``.parquet`` rows, or the lines of a text file as questions.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If the file is not there, empty, or has no questions.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"no question file {path}; expected .jsonl, .parquet, or a question per line")
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        rows = pq.read_table(path).to_pylist()
+    else:
+        lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+        try:
+            rows = [json.loads(li) if path.suffix == ".jsonl" else {"question": li} for li in lines]
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path} is not JSON lines: {error}") from None
+    bad = next(
+        (i for i, row in enumerate(rows, 1) if not isinstance(row, dict) or "question" not in row), None
+    )
+    if bad is not None or not rows:
+        raise ValueError(
+            f"{path} {'is empty' if not rows else f'row {bad} has no `question`'}; expected one per row"
+        )
+    return rows
+
+
+def ask(tokenizer: Any, questions: Sequence[str]) -> list[Any]:
+    """Return prompts as the adapter was trained on them: the chat template, or a line without one."""
+    if getattr(tokenizer, "chat_template", None):
+        return [[{"role": "user", "content": question}] for question in questions]
+    return [question + "\n" for question in questions]

@@ -1,0 +1,226 @@
+"""Answer questions with rules: batched generation, and a trace of what was read at which step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .adapter import RuleAdapter
+from .bank import RuleBank
+from .hooks import attach
+from .memory import Retrieval, RuleMemory
+from .search import search_id
+
+Prompt = str | Sequence[Mapping[str, Any]]
+"""Text as it is, or chat messages for the tokenizer's template."""
+
+# What reorders rows, repeats a forward or takes tokens back behind the memory's back, and the value that does not.
+_SINGLE_PASS: dict[str, Any] = {
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    "use_cache": True,
+    "assistant_model": None,
+    "prompt_lookup_num_tokens": None,
+    "penalty_alpha": None,
+    "prefill_chunk_size": None,
+    "dola_layers": None,
+}
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One answer.
+
+    Attributes
+    ----------
+    text : str
+        The answer, without special tokens.
+    trace : tuple of Retrieval
+        The selections of rules that led to it, one per step and updated layer; ``row`` counts prompts. Empty for
+        settings without a confidence layer.
+    token_ids : tuple of int
+        The generated tokens, up to the end.
+    """
+
+    text: str
+    trace: tuple[Retrieval, ...]
+    token_ids: tuple[int, ...] = field(repr=False)
+
+
+@torch.no_grad()
+def generate(
+    model: nn.Module,
+    tokenizer: Any,
+    memory: RuleMemory | tuple[RuleAdapter, RuleBank],
+    prompts: Sequence[Prompt],
+    *,
+    max_new_tokens: int = 256,
+    do_sample: bool = False,
+    batch_size: int = 8,
+    max_searches: int = 16,
+    keep_search: bool = False,
+    **options: Any,
+) -> list[Generation]:
+    """Answer prompts, reading rules at prefill and at every ``<search>``.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        The base model.
+    tokenizer : PreTrainedTokenizerBase
+        Its tokenizer, with ``<search>``.
+    memory : RuleMemory, or a pair (RuleAdapter, RuleBank)
+        What to read. A pair searches if its configuration names layers that ``<search>`` replaces.
+    prompts : sequence of str or of chat messages
+        Messages go through the tokenizer's chat template.
+    max_new_tokens, do_sample
+        As in transformers; greedy by default.
+    batch_size : int
+        Prompts per forward, padded on the left; does not change greedy answers.
+    max_searches : int
+        After so many ``<search>`` in one answer the token cannot be emitted any more, which bounds the cost.
+    keep_search : bool
+        Leave ``<search>`` in the text.
+    **options
+        Other options of ``model.generate``: temperature, top_p, stopping_criteria, ...
+
+    Returns
+    -------
+    list of Generation
+        One per prompt, in order.
+
+    Raises
+    ------
+    ValueError
+        For beam search and other decoding that does not run forward once per token, a prompt without tokens, or a
+        tokenizer without ``<search>``.
+    """
+    _check_options(model, options, batch_size=batch_size, max_new_tokens=max_new_tokens)
+    if max_searches < 0:
+        raise ValueError(f"max_searches must be 0 or more, got {max_searches}")
+    if isinstance(memory, tuple):
+        memory = _memory(tokenizer, *memory)
+    search = memory.search_token_id
+    processors = list(options.pop("logits_processor", None) or [])
+    encoded = [encode_prompt(tokenizer, prompt, i) for i, prompt in enumerate(prompts)]
+    pad, ends = pad_id(model, tokenizer), _end_ids(model, tokenizer, options)
+    answers: list[Generation] = []
+    with attach(model, memory):
+        for start in range(0, len(encoded), batch_size):
+            batch = encoded[start : start + batch_size]
+            ids_BT, mask_BT = left_pad(batch, pad, model.device)  # type: ignore[arg-type]
+            length = ids_BT.shape[1]
+            cap = [] if search is None else [_SearchCap(search, length, max_searches)]
+            out = model.generate(  # type: ignore[operator]
+                ids_BT,
+                attention_mask=mask_BT,
+                max_new_tokens=max_new_tokens,
+                do_sample=do_sample,
+                pad_token_id=pad,
+                logits_processor=[*processors, *cap],
+                **(_GREEDY if not do_sample else {}) | options | {"eos_token_id": ends or None},
+            )
+            sequences = out if isinstance(out, Tensor) else out.sequences
+            for row, new in enumerate(sequences[:, length:].tolist()):
+                tokens = _until_end(new, ends, tokenizer.pad_token_id)
+                trace = tuple(replace(r, row=start + row) for r in memory.trace if r.row == row)
+                text = _decode(tokenizer, tokens, search if keep_search else None)
+                answers.append(Generation(text, trace, tuple(tokens)))
+    return answers
+
+
+# Sampling settings in a model's generation_config would only bring a warning.
+_GREEDY = {"temperature": None, "top_p": None, "top_k": None}
+
+
+class _SearchCap:
+    """Forbid ``<search>`` in rows that have used up their searches (a logits processor)."""
+
+    def __init__(self, search: int, prompt_length: int, most: int) -> None:
+        self.search, self.prompt_length, self.most = search, prompt_length, most
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        used_B = (input_ids[:, self.prompt_length :] == self.search).sum(-1)
+        scores[:, self.search] = scores[:, self.search].masked_fill(used_B >= self.most, -torch.inf)
+        return scores
+
+
+def _memory(tokenizer: Any, adapter: RuleAdapter, bank: RuleBank) -> RuleMemory:
+    searches = bool(adapter.config.updated_layers(adapter.num_layers))
+    return RuleMemory(adapter, bank, search_id(tokenizer) if searches else None)
+
+
+def _check_options(model: nn.Module, options: dict[str, Any], **positive: int) -> None:
+    for name, value in positive.items():
+        if value < 1:
+            raise ValueError(f"{name} must be 1 or more, got {value}")
+    defaults = options.get("generation_config") or model.generation_config
+    for name, allowed in _SINGLE_PASS.items():
+        seen = options.get(name, getattr(defaults, name, None))
+        if seen not in (None, allowed):
+            raise ValueError(
+                f"{name}={seen!r} is not supported with rules: the memory follows one forward per new token of a "
+                f"fixed batch; set {name}={allowed!r} (greedy or sampled decoding)"
+            )
+
+
+def encode_prompt(tokenizer: Any, prompt: Prompt, index: int = 0) -> list[int]:
+    """Return a prompt's tokens; messages end where the answer begins."""
+    if isinstance(prompt, str):
+        ids = tokenizer(prompt)["input_ids"]
+    else:
+        if not getattr(tokenizer, "chat_template", None):
+            raise ValueError(
+                f"prompt {index} is a list of messages, but the tokenizer has no chat template; pass text"
+            )
+        ids = tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, return_dict=True)[
+            "input_ids"
+        ]
+    if not ids:
+        raise ValueError(f"prompt {index} has no tokens: {prompt!r}")
+    return ids
+
+
+def pad_id(model: nn.Module, tokenizer: Any) -> int:
+    """A token to fill rows with; which one makes no difference, since it is masked."""
+    for value in (tokenizer.pad_token_id, tokenizer.eos_token_id, model.generation_config.eos_token_id):  # type: ignore[union-attr]
+        if value is not None:
+            return value[0] if isinstance(value, list) else int(value)  # type: ignore[arg-type]
+    return 0
+
+
+def left_pad(rows: list[list[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return token ids and the attention mask, both (B, T)."""
+    longest = max(map(len, rows))
+    ids = [[pad] * (longest - len(row)) + row for row in rows]
+    mask = [[0] * (longest - len(row)) + [1] * len(row) for row in rows]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+
+def _end_ids(model: nn.Module, tokenizer: Any, options: dict[str, Any]) -> list[int]:
+    """Where an answer ends: as asked, as the model's generation_config says, or at the tokenizer's end of sequence."""
+    defaults: Any = options.get("generation_config") or model.generation_config
+    for end in (options.get("eos_token_id"), defaults.eos_token_id, tokenizer.eos_token_id):
+        if end is not None:
+            return list(end) if isinstance(end, list | tuple) else [end]
+    return []
+
+
+def _until_end(tokens: list[int], ends: list[int], pad: int | None) -> list[int]:
+    """Cut a row after its end, and before what fills it up when a stopping criterion ended it."""
+    for i, token in enumerate(tokens):
+        if token in ends:
+            return tokens[: i + 1]
+        if token == pad:
+            return tokens[:i]
+    return tokens
+
+
+def _decode(tokenizer: Any, tokens: list[int], keep: int | None) -> str:
+    special = {row for row, added in tokenizer.added_tokens_decoder.items() if added.special}
+    special = (special | set(tokenizer.all_special_ids)) - {keep}
+    return tokenizer.decode([t for t in tokens if t not in special], clean_up_tokenization_spaces=False)

@@ -1,0 +1,194 @@
+"""What a training batch draws: questions by family, and a pool of rules around the gold ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+if TYPE_CHECKING:
+    from .data import Row, Rows
+
+PAPER_MIX = {"single_rule": 0.3, "multi_rule": 0.4, "multi_hop": 0.3}
+"""Share of each family in every batch."""
+
+
+def keyed(*key: int) -> np.random.Generator:
+    """Return random numbers that depend on a key alone."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+
+
+class RulePools:
+    """Draws pools: gold rules, hard negatives with a premise of theirs, random others; shuffled, each once.
+
+    Parameters
+    ----------
+    count : int
+        Rules in the table.
+    premises : sequence or None
+        One hashable premise per rule. None: no hard negatives.
+    hard_share : float
+        Share of the places left by gold that goes to rules with a gold rule's premise, as far as there are any.
+    seed : int
+        Seed.
+    """
+
+    def __init__(
+        self, count: int, premises: Sequence[Any] | None = None, hard_share: float = 0.1, seed: int = 0
+    ) -> None:
+        if not 0 <= hard_share <= 1:
+            raise ValueError(f"hard_share must be between 0 and 1, got {hard_share!r}")
+        if premises is not None and len(premises) != count:
+            raise ValueError(f"{count} rules but {len(premises)} premises")
+        self.count, self.hard_share, self.seed = count, hard_share, seed
+        self._premises = premises
+        self._same: dict[Any, list[int]] = {}
+        for row, premise in enumerate(premises or ()):
+            self._same.setdefault(premise, []).append(row)
+
+    def draw(self, gold: Iterable[int], size: int | tuple[int, int], key: int) -> NDArray[np.int64]:
+        """Return rows of the rule table.
+
+        Parameters
+        ----------
+        gold : iterable of int
+            Rows that must be there.
+        size : int or (int, int)
+            M, or its range; a table of fewer rules gives them all.
+        key : int
+            Place in the run.
+
+        Raises
+        ------
+        ValueError
+            If the batch has more gold rules than the pool has places.
+        """
+        random = keyed(self.seed, 1, key)
+        wanted = size if isinstance(size, int) else int(random.integers(size[0], size[1], endpoint=True))
+        chosen = list(dict.fromkeys(int(rule) for rule in gold))
+        if not isinstance(size, int):  # a drawn size gives way to the gold rules
+            wanted = min(max(wanted, len(chosen)), size[1])
+        wanted = min(wanted, self.count)
+        if len(chosen) > wanted:
+            raise ValueError(
+                f"a batch has {len(chosen)} gold rules but its pool {wanted} places; raise pool_size or use smaller "
+                "batches"
+            )
+        taken = np.zeros(self.count, dtype=bool)
+        taken[chosen] = True
+        hard = self._hard(chosen, taken)
+        some = min(len(hard), round(self.hard_share * (wanted - len(chosen))))
+        picked = random.permutation(np.array(hard, dtype=np.int64))[:some]
+        taken[picked] = True
+        rest = np.flatnonzero(~taken)
+        others = random.choice(rest, wanted - len(chosen) - some, replace=False)
+        return random.permutation(np.concatenate([np.array(chosen, dtype=np.int64), picked, others]))
+
+    def _hard(self, chosen: list[int], taken: NDArray[np.bool_]) -> list[int]:
+        if self._premises is None:
+            return []
+        premises = dict.fromkeys(self._premises[rule] for rule in chosen)
+        return [row for premise in premises for row in self._same[premise] if not taken[row]]
+
+
+class TrainingStream(Dataset):
+    """The rows of a run in the order of training: item n is (n, the n-th row drawn).
+
+    Every block of ``block`` draws has each family's share to within one row (exactly 3, 4 and 3 of 10 with the
+    paper's mix). A family's rows come in a random order, all of them before any comes again.
+
+    Parameters
+    ----------
+    rows : datasets.Dataset or sequence of dict
+        The questions.
+    draws : int
+        Length of the run in rows: steps x accumulation x batch x processes.
+    mix : mapping or None
+        Share of each family; None: every row alike.
+    block : int
+        Batch size.
+    seed : int
+        Seed.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        draws: int,
+        mix: Mapping[str, float] | None = None,
+        block: int = 10,
+        seed: int = 0,
+    ) -> None:
+        self.rows = rows
+        self.order = draw_order(
+            families(rows) if mix is not None else None, len(rows), draws, mix, block, seed
+        )
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, number: int) -> tuple[int, Row]:
+        return number, self.rows[int(self.order[number])]
+
+
+def families(rows: Rows) -> list[str]:
+    """Return each row's family: column ``family``, or ``subtask`` without its number (multi_hop_3: multi_hop)."""
+    columns = list(getattr(rows, "column_names", None) or (rows[0] if len(rows) else {}))
+    name = next((each for each in ("family", "subtask") if each in columns), None)
+    if name is None:
+        raise ValueError(
+            f"to mix families, rows need a column family or subtask, got {sorted(columns)}; or pass mix=None"
+        )
+    values: Iterable[Any] = (
+        rows[name] if hasattr(rows, "column_names") else (rows[i][name] for i in range(len(rows)))  # type: ignore[index]
+    )
+    return [
+        str(value) if name == "family" else str(value).rstrip("0123456789").rstrip("_") for value in values
+    ]
+
+
+def draw_order(
+    family: Sequence[str] | None,
+    count: int,
+    draws: int,
+    mix: Mapping[str, float] | None,
+    block: int,
+    seed: int,
+) -> NDArray[np.int64]:
+    """Return row numbers in the order of training; a longer run starts with a shorter one's.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, or families of the rows and of the mix differ.
+    """
+    if not count:
+        raise ValueError("there are no questions to train on")
+    if family is None or mix is None:
+        mix, family = {"": 1.0}, [""] * count
+    names = list(mix)
+    if set(names) != set(family) or min(mix.values()) <= 0:
+        raise ValueError(
+            f"the mix must give a positive share to each family of the questions and to no other: it has "
+            f"{sorted(mix.items())}, the questions are of {sorted(set(family))}; pass a mix of these, or mix=None"
+        )
+    edges = np.cumsum([mix[name] for name in names]) / sum(mix.values())
+    blocks = -(-draws // block)
+    # Systematic sampling: one point in each of ``block`` equal slices, all shifted alike.
+    shift = np.array([keyed(seed, 2, i).random() for i in range(blocks)])
+    points = (np.arange(block) + shift[:, None]) / block
+    which = np.searchsorted(edges - 1e-9, points, side="right").clip(max=len(names) - 1)
+    for i in range(blocks):
+        which[i] = keyed(seed, 3, i).permutation(which[i])
+    flat = which.reshape(-1)[:draws]
+    labels = np.array([names.index(name) for name in family])
+    order = np.empty(draws, dtype=np.int64)
+    for f in range(len(names)):
+        members, places = np.flatnonzero(labels == f), np.flatnonzero(flat == f)
+        passes = -(-len(places) // len(members))
+        shuffled = [keyed(seed, 4, f, i).permutation(members) for i in range(passes)]
+        order[places] = np.concatenate([*shuffled, members[:0]])[: len(places)]
+    return order

@@ -1,0 +1,118 @@
+"""How much of exact search an index finds, on the queries a model really asks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from .index import ExactIndex, QueryBatch, SearchIndex
+
+if TYPE_CHECKING:
+    from .bank import RuleBank
+    from .faiss_index import FaissIndex
+
+
+@dataclass(frozen=True)
+class RecallReport:
+    """An index measured against exact search.
+
+    Attributes
+    ----------
+    queries : int
+        How many were asked.
+    recall : dict of int to float
+        For each K, the mean share of the exact best K rules that are among the index's best K.
+    worst : float
+        The lowest such share of a single query, at the largest K.
+    exact_ms, index_ms : float
+        Milliseconds per query, on this machine, batched as the queries were.
+    """
+
+    queries: int
+    recall: dict[int, float]
+    worst: float
+    exact_ms: float
+    index_ms: float
+
+
+def measure_recall(
+    bank: RuleBank,
+    asked: Sequence[QueryBatch],
+    index: SearchIndex | None = None,
+    ks: Sequence[int] = (1, 10, 100),
+) -> RecallReport:
+    """Ask an index and exact search the same queries.
+
+    A rule with exactly the score of the K-th best counts as found: equal rules may come in any order.
+
+    Parameters
+    ----------
+    bank : RuleBank
+        The rules; unchanged since the queries were recorded.
+    asked : sequence of QueryBatch
+        From `record_queries`.
+    index : SearchIndex, optional
+        None: the bank's own.
+    ks : sequence of int
+        Each at most the number of rules.
+
+    Raises
+    ------
+    ValueError
+        If there are no queries, a K does not fit, or the bank has changed in size.
+    """
+    index = bank.index if index is None else index
+    if not asked:
+        raise ValueError(
+            "no queries to measure on; record some with record_queries while the model generates"
+        )
+    if not ks or min(ks) < 1 or max(ks) > len(bank):
+        raise ValueError(f"every k must be 1 to {len(bank)}, the rules of the bank; got {list(ks)}")
+    most, exact = max(ks), ExactIndex()
+    hits: dict[int, list[torch.Tensor]] = {k: [] for k in ks}
+    seconds = [0.0, 0.0]
+    for batch in asked:
+        if len(batch.inverse_scale_M) != len(bank):
+            raise ValueError(
+                f"the queries were recorded with {len(batch.inverse_scale_M)} rules, the bank holds {len(bank)} now"
+            )
+        answers = []
+        for number, searched in enumerate((exact, index)):
+            start = time.perf_counter()
+            answers.append(
+                searched.search(bank, batch.direction_BP, batch.offset_B, batch.inverse_scale_M, most)
+            )
+            seconds[number] += time.perf_counter() - start
+        (true_BK, true_rows), (scores_BK, rows_BK) = answers
+        for k in ks:
+            same = (rows_BK[:, :k, None] == true_rows[:, None, :k]).any(-1)
+            tied = scores_BK[:, :k] >= true_BK[:, k - 1 : k]
+            hits[k].append((same | tied).float().mean(-1).cpu())
+    count = sum(len(batch.direction_BP) for batch in asked)
+    return RecallReport(
+        count,
+        {k: float(torch.cat(hits[k]).mean()) for k in ks},
+        float(torch.cat(hits[most]).min()),
+        1e3 * seconds[0] / count,
+        1e3 * seconds[1] / count,
+    )
+
+
+def tune_nprobe(
+    bank: RuleBank, asked: Sequence[QueryBatch], index: FaissIndex, k: int = 100, target: float = 0.95
+) -> RecallReport:
+    """Set a faiss index to the fewest clusters, doubling from 8, that reach a recall at K; return what was measured.
+
+    Where no number of clusters reaches it, all are read: then raise ``candidates``.
+    """
+    nprobe = 8
+    while True:
+        index.nprobe = min(nprobe, index.nlist)
+        report = measure_recall(bank, asked, index, (k,))
+        if report.recall[k] >= target or nprobe >= index.nlist:
+            return report
+        nprobe *= 2

@@ -1,0 +1,249 @@
+"""A rule memory for training: one pool of rules for the whole batch, gradients through what is kept.
+
+It goes through the same hooks as `RuleMemory` (see `dynarule.attach`), but reads a teacher-forced sequence at once:
+every token attends to one set of K rules per layer and row, and the confidence layer's scores of every step come out
+for the loss. Without ``top_k`` all M rules are attended in every layer (stage 1, KBLaM).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from .adapter import RuleAdapter, RuleProjection
+from .attention import AttendedRules
+from .candidates import PoolQueries, keep_top, mean_query, pool_scores, pool_tokens, positives
+from .losses import step_queries, step_scores
+
+Visibility = Literal["all", "step"]
+"""Whether all tokens attend to all kept rules, as the paper trains, or gold rules of later steps appear at their
+``<search>``."""
+
+
+@dataclass(frozen=True)
+class RuleBatch:
+    """What a batch needs besides its tokens.
+
+    Attributes
+    ----------
+    keys_MP, values_MP : Tensor
+        Embeddings of the pool's rules and conclusions.
+    question_BT : Tensor
+        True for question tokens.
+    search_BS : Tensor
+        Positions of the ``<search>`` tokens before steps 2, 3, ...; -1 where a row has fewer.
+    gold_BSG : Tensor
+        Pool rows of the gold rules of every step (one more than ``<search>`` tokens), -1 for padding.
+    answer_BT : Tensor or None
+        True from the answer on.
+    """
+
+    keys_MP: Tensor
+    values_MP: Tensor
+    question_BT: Tensor
+    search_BS: Tensor
+    gold_BSG: Tensor
+    answer_BT: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class StepScores:
+    """Side output of a layer, for the loss.
+
+    Attributes
+    ----------
+    scores_BSK : Tensor
+        Scores of the kept rules for every step, with gradient.
+    positives_BSK : Tensor
+        Which of them are gold at that step.
+    sequence_BK, gold_BK : Tensor
+        Scores with the mean query of the whole sequence, and which kept rules are gold at any step (SR-KI).
+    """
+
+    scores_BSK: Tensor
+    positives_BSK: Tensor
+    sequence_BK: Tensor
+    gold_BK: Tensor
+
+
+class TrainingMemory:
+    """Rules for one training batch at a time: `load` it, run the model once, read `scores`.
+
+    Parameters
+    ----------
+    adapter : RuleAdapter
+        The projections to train.
+    pool_queries : {"full", "prompt"}
+        Tokens that build a layer's candidate set (equation 3).
+    visibility : {"all", "step"}
+        Which tokens attend to the gold rules of later steps. ``step`` applies to the confidence layer, where they are
+        forced into the set.
+    full_dot : bool
+        See `losses.step_scores`.
+    force_gold : bool
+        Keep gold rules at the confidence layer whatever their scores.
+    all_rules : bool
+        Attend to all M rules whatever the adapter's ``top_k`` is (stage 1).
+    score_layers : sequence of int or None
+        Layers that leave scores behind; None: the confidence layer.
+
+    Attributes
+    ----------
+    measure : bool
+        Score all M rules and force none, to measure retrieval; without gradients through the scores.
+    """
+
+    def __init__(
+        self,
+        adapter: RuleAdapter,
+        pool_queries: PoolQueries = "full",
+        visibility: Visibility = "all",
+        full_dot: bool = False,
+        force_gold: bool = True,
+        all_rules: bool = False,
+        score_layers: list[int] | None = None,
+    ) -> None:
+        if visibility not in ("all", "step"):
+            raise ValueError(f"visibility must be 'all' or 'step', got {visibility!r}")
+        if pool_queries not in ("full", "prompt"):
+            raise ValueError(f"pool_queries must be 'full' or 'prompt', got {pool_queries!r}")
+        self.adapter, self.pool_queries, self.visibility = adapter, pool_queries, visibility
+        self.full_dot, self.force_gold, self.all_rules, self.measure = full_dot, force_gold, all_rules, False
+        layer = adapter.config.confidence_layer
+        self.score_layers = set(
+            score_layers if score_layers is not None else [] if layer is None else [layer]
+        )
+        unheld = sorted(layer for layer in self.score_layers if layer not in adapter)
+        if unheld:
+            raise ValueError(f"layers {unheld} hold no rules, so they have no scores")
+        self.scores: dict[int, StepScores] = {}
+        self.kept: dict[int, Tensor] = {}
+        self._batch: RuleBatch | None = None
+        self._pool_BT: Tensor | None = None
+
+    def load(self, batch: RuleBatch | None) -> None:
+        """Set the next forward's rules; None for no rules: the base model alone.
+
+        Raises
+        ------
+        ValueError
+            If the embeddings have another width, or gold rules and ``<search>`` tokens do not agree.
+        """
+        if batch is not None:
+            width = self.adapter.config.encoder_dim
+            if batch.keys_MP.shape != batch.values_MP.shape or batch.keys_MP.shape[-1] != width:
+                raise ValueError(
+                    f"keys and values must be (rules, {width}), got {tuple(batch.keys_MP.shape)} and "
+                    f"{tuple(batch.values_MP.shape)}; encode rules with the adapter's encoder"
+                )
+            if batch.gold_BSG.shape[1] != batch.search_BS.shape[1] + 1:
+                raise ValueError(
+                    f"a batch with {batch.search_BS.shape[1]} <search> tokens has {batch.search_BS.shape[1] + 1} "
+                    f"steps, got gold rules of {batch.gold_BSG.shape[1]}"
+                )
+        self._batch = batch
+
+    def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
+        """Forget the last forward's scores and selections."""
+        if past_length:
+            raise ValueError("a training memory reads whole sequences; generate with RuleMemory")
+        self.scores, self.kept = {}, {}
+        if self._batch is None:
+            return
+        if self._batch.question_BT.shape != input_ids.shape:
+            raise ValueError(
+                f"the loaded batch has tokens {tuple(self._batch.question_BT.shape)}, "
+                f"the model got {tuple(input_ids.shape)}; load each batch before its forward"
+            )
+        real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        self._pool_BT = pool_tokens(real, self._batch.question_BT, self.pool_queries, self._batch.answer_BT)
+
+    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
+        """Return what a layer's attention reads besides the text; None if it holds no rules.
+
+        Under gradient checkpointing this runs again in the backward pass; selections and scores stay those of the
+        first time.
+        """
+        batch = self._batch
+        if batch is None or layer not in self.adapter or not len(batch.keys_MP):
+            return None
+        projection = self.adapter[layer]
+        query_BHTD = projection.query(hidden_BTC, getattr(block, "q_norm", None))
+        if layer not in self.kept:
+            self.kept[layer] = self._select(layer, projection, query_BHTD, batch)
+        rows_BK = self.kept[layer]
+        key_BKF, value_BKF = self._project(projection, batch, rows_BK)
+        if layer in self.score_layers:
+            self.scores.setdefault(layer, self._score(projection, query_BHTD, key_BKF, rows_BK, batch))
+        shift = 0.0
+        if self.adapter.config.length_shift is not None:
+            shift = math.log(self.adapter.config.length_shift) - math.log(rows_BK.shape[1])
+        dtype = query_BHTD.dtype
+        return AttendedRules(
+            query_BHTD,
+            projection.heads(key_BKF.to(dtype)),
+            projection.heads(value_BKF.to(dtype)),
+            self._visible(layer, rows_BK, batch),
+            shift,
+        )
+
+    def _select(self, layer: int, projection: RuleProjection, query_BHTD: Tensor, batch: RuleBatch) -> Tensor:
+        """Return the pool rows that each batch row keeps, (B, K)."""
+        rows, count, top_k = len(query_BHTD), len(batch.keys_MP), self.adapter.config.top_k
+        if self.all_rules or top_k is None or top_k >= count:
+            return torch.arange(count, device=query_BHTD.device).expand(rows, -1)
+        assert self._pool_BT is not None
+        query_BHD = mean_query(query_BHTD.detach(), self._pool_BT)
+        gold = self.force_gold and not self.measure and layer == self.adapter.config.confidence_layer
+        return keep_top(
+            pool_scores(projection, query_BHD, batch.keys_MP), top_k, batch.gold_BSG if gold else None
+        )
+
+    def _project(
+        self, projection: RuleProjection, batch: RuleBatch, rows_BK: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Project each rule that any row keeps once: (B, K, F) keys and values."""
+        dtype = projection.k.weight.dtype
+        if rows_BK.shape[1] == len(batch.keys_MP):  # every row keeps all, in pool order
+            key_MF = projection.keys(batch.keys_MP.to(dtype))
+            value_MF = projection.values(batch.values_MP.to(dtype))
+            return key_MF.expand(len(rows_BK), -1, -1), value_MF.expand(len(rows_BK), -1, -1)
+        union_U, place_BK = rows_BK.unique(return_inverse=True)
+        key_UF = projection.keys(batch.keys_MP[union_U].to(dtype))
+        value_UF = projection.values(batch.values_MP[union_U].to(dtype))
+        embed = nn.functional.embedding  # its backward adds up rows faster than indexing's
+        return embed(place_BK, key_UF), embed(place_BK, value_UF)
+
+    def _score(
+        self,
+        projection: RuleProjection,
+        query_BHTD: Tensor,
+        key_BKF: Tensor,
+        rows_BK: Tensor,
+        batch: RuleBatch,
+    ) -> StepScores:
+        assert self._pool_BT is not None
+        if self.measure:
+            rows_BK = torch.arange(len(batch.keys_MP), device=rows_BK.device).expand(len(rows_BK), -1)
+            with torch.no_grad():
+                key_BKF = self._project(projection, batch, rows_BK)[0]
+        queries_BSHD = step_queries(query_BHTD, batch.question_BT, batch.search_BS)
+        sequence_B1HD = mean_query(query_BHTD, self._pool_BT)[:, None]
+        scores = step_scores(torch.cat([queries_BSHD, sequence_B1HD], 1), key_BKF, self.full_dot)
+        gold = positives(rows_BK, batch.gold_BSG)
+        return StepScores(scores[:, :-1], gold, scores[:, -1], gold.any(1))
+
+    def _visible(self, layer: int, rows_BK: Tensor, batch: RuleBatch) -> Tensor | None:
+        """Hide a gold rule from the tokens before the first step that needs it: (B, T, K)."""
+        if self.visibility == "all" or layer != self.adapter.config.confidence_layer:
+            return None
+        segment_BT = torch.zeros(batch.question_BT.shape, dtype=torch.long, device=rows_BK.device)
+        there_BS = batch.search_BS >= 0
+        segment_BT.scatter_add_(1, batch.search_BS.clamp_min(0), there_BS.long())
+        gold_BSK = positives(rows_BK, batch.gold_BSG)
+        first_BK = torch.where(gold_BSK.any(1), gold_BSK.int().argmax(1), 0)
+        return segment_BT.cumsum(-1)[:, :, None] >= first_BK[:, None]

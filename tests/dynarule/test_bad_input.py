@@ -1,0 +1,306 @@
+"""Bad input of every kind: a clear error, or a behaviour that is written down here."""
+
+import math
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from dynarule import (
+    RuleAdapter,
+    RuleBank,
+    RuleMemory,
+    attach,
+    dynarule_config,
+    generate,
+    kblam_config,
+    srki_config,
+)
+
+WIDTH, SEARCH = 20, 90
+IDS = torch.tensor([[11, 12, 13, 14]])
+
+
+def some(bank, start, stop, prefix=""):
+    part = slice(start, stop)
+    names = [prefix + name for name in bank.ids[part]]
+    return RuleBank(bank.keys_MP[part].clone(), bank.values_MP[part].clone(), names, bank.texts[part])
+
+
+def forcing(*steps, then=None):
+    """A logits processor that emits <search> at some lengths of the answer and calls `then(length)` before each."""
+
+    def process(ids, scores):
+        process.length += 1
+        if then is not None:
+            then(process.length)
+        if process.length in steps:
+            scores = torch.full_like(scores, -torch.inf)
+            scores[:, SEARCH] = 0
+        return scores
+
+    process.length = -1
+    return process
+
+
+@pytest.fixture
+def ready(tiny_model, tiny_tokenizer):
+    model = tiny_model("qwen2")
+    model.get_output_embeddings().weight[[0, 96]] = 0  # does not end by itself
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
+    return model, tiny_tokenizer(search=True), adapter
+
+
+def test_an_unsupported_family_is_named():
+    model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=20, n_positions=16))
+    with pytest.raises(
+        ValueError, match=r"GPT2LMHeadModel has no attention blocks .* supported families: Qwen2"
+    ):
+        RuleAdapter(model, dynarule_config(WIDTH))
+
+
+def test_a_wrong_encoder_width_is_refused(ready):
+    _, _, adapter = ready
+    with pytest.raises(ValueError, match="width 8, the adapter reads 20"):
+        RuleMemory(adapter, RuleBank(torch.randn(3, 8), torch.randn(3, 8), list("abc"), list("abc")))
+
+
+def test_a_bank_of_another_encoder_is_refused(ready, bank):
+    _, _, adapter = ready
+    bank.encoder = "bge-m3@1"
+    RuleMemory(adapter, bank)  # an adapter that does not know its encoder takes any of its width
+    adapter.encoder = "minilm@2"
+    with pytest.raises(
+        ValueError, match=r"'bge-m3@1', the adapter was trained with 'minilm@2'; build the bank"
+    ):
+        RuleMemory(adapter, bank)
+    bank.encoder = "minilm@2"
+    RuleMemory(adapter, bank)
+
+
+def test_an_adapter_of_another_depth_is_refused(ready, bank, tiny_model):
+    _, _, adapter = ready
+    other = tiny_model("qwen2", num_hidden_layers=3)
+    with (
+        pytest.raises(ValueError, match="made for 4 layers, this model has 3"),
+        attach(other, RuleMemory(adapter, bank)),
+    ):
+        pass
+    assert other.config._attn_implementation == "sdpa"
+
+
+@torch.no_grad()
+def test_an_empty_bank_is_the_base_model(ready):
+    model, tokenizer, adapter = ready
+    empty = RuleBank(torch.zeros(0, WIDTH), torch.zeros(0, WIDTH), [], [])
+    (answer,) = generate(
+        model, tokenizer, (adapter, empty), ["w11 w12"], max_new_tokens=5, logits_processor=[forcing(1)]
+    )
+    plain = model.generate(
+        torch.tensor([[11, 12]]),
+        max_new_tokens=5,
+        do_sample=False,
+        logits_processor=[forcing(1)],
+        eos_token_id=96,
+    )
+    assert list(answer.token_ids) == plain[0, 2:].tolist()
+    assert answer.trace == ()
+
+
+@torch.no_grad()
+def test_k_above_m_keeps_all_rules(ready, bank):
+    model, tokenizer, adapter = ready
+    (answer,) = generate(model, tokenizer, (adapter, some(bank, 0, 3)), ["w11 w12"], max_new_tokens=2)
+    assert sorted(answer.trace[0].ids) == ["r0", "r1", "r2"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "texts", "message"),
+    [
+        (["a", "a"], ["x", "y"], "'a' comes twice"),
+        (["a", "b"], ["x", " "], "rule 'b' has no text"),
+        (["a"], ["x"], "2 .* 1 ids|1 ids"),
+        (["a", "b"], ["x"], "2 ids but 1 texts"),
+    ],
+)
+def test_duplicate_empty_or_missing_rules_are_refused(ids, texts, message):
+    with pytest.raises(ValueError, match=message):
+        RuleBank(torch.randn(2, WIDTH), torch.randn(2, WIDTH), ids, texts)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("which", ["key", "value"])
+def test_embeddings_that_are_not_finite_are_refused(which, value):
+    keys, values = torch.randn(3, WIDTH), torch.randn(3, WIDTH)
+    {"key": keys, "value": values}[which][1, 4] = value
+    with pytest.raises(ValueError, match=f"the {which} embedding of rule 'b' is not finite"):
+        RuleBank(keys, values, list("abc"), list("abc"))
+
+
+def test_a_tokenizer_without_search_is_refused(ready, bank, tiny_tokenizer):
+    model, _, adapter = ready
+    with pytest.raises(ValueError, match=r"has no token '<search>'.*call dynarule\.prepare_search"):
+        generate(model, tiny_tokenizer(), (adapter, bank), ["w11"])
+
+
+@torch.no_grad()
+def test_a_prompt_without_tokens_is_refused(ready, bank):
+    model, tokenizer, adapter = ready
+    with pytest.raises(ValueError, match="prompt 1 has no tokens"):
+        generate(model, tokenizer, (adapter, bank), ["w11", ""])
+    assert generate(model, tokenizer, (adapter, bank), []) == []
+    assert model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"encoder_dim": 0}, "encoder_dim must be a positive integer, got 0"),
+        ({"encoder_dim": 20, "top_k": 0}, "top_k must be a positive integer, got 0"),
+        ({"encoder_dim": 20, "top_k": True}, "top_k must be a positive integer, got True"),
+        ({"encoder_dim": 20, "confidence_layer": -1}, "got -1"),
+        ({"encoder_dim": 20, "every": 3, "confidence_layer": 4}, r"\(0, 3, 6, ...\), got 4"),
+        ({"encoder_dim": 20, "update_scope": "most"}, "got 'most'"),
+        ({"encoder_dim": 20, "length_shift": 0.0}, "length_shift must be positive or None, got 0.0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        dynarule_config(**settings)
+
+
+# A bank that changes in the middle of a generation: what is kept stays, the next <search> sees the change.
+
+
+@torch.no_grad()
+def test_rules_added_or_removed_are_seen_at_the_next_search(ready, bank):
+    model, tokenizer, adapter = ready
+
+    def run(change):
+        live = some(bank, 0, 20)
+        steps = forcing(1, 3, then=lambda length: change(live) if length == 2 else None)
+        return generate(
+            model, tokenizer, (adapter, live), ["w11 w12"], max_new_tokens=6, logits_processor=[steps]
+        )[0]
+
+    same = run(lambda live: None)
+    best = same.trace[2].ids[0]
+    removed = run(lambda live: live.remove([best]))
+    assert [r.ids for r in removed.trace[:2]] == [r.ids for r in same.trace[:2]]
+    assert removed.trace[2].ids[:4] == same.trace[2].ids[1:]
+    row = bank.ids.index(best)
+    added = run(
+        lambda live: live.add(some(bank, row, row + 1, prefix="twin-"))
+    )  # scores as the best one does
+    assert [r.ids for r in added.trace[:2]] == [r.ids for r in same.trace[:2]]
+    assert {*added.trace[2].ids} == {best, f"twin-{best}", *same.trace[2].ids[1:4]}
+
+
+@torch.no_grad()
+def test_a_bank_emptied_or_filled_in_the_middle(ready, bank):
+    model, tokenizer, adapter = ready
+    live = some(bank, 0, 6)
+    steps = forcing(2, then=lambda length: live.remove(list(live.ids)) if length == 1 else None)
+    (answer,) = generate(
+        model, tokenizer, (adapter, live), ["w11"], max_new_tokens=5, logits_processor=[steps]
+    )
+    assert [r.step for r in answer.trace] == [0]  # nothing to search: the rules kept at prefill stay
+    assert len(answer.token_ids) == 5
+    live = RuleBank(torch.zeros(0, WIDTH), torch.zeros(0, WIDTH), [], [])
+    steps = forcing(2, then=lambda length: live.add(some(bank, 0, 6)) if length == 1 else None)
+    memory = RuleMemory(adapter, live, SEARCH)
+    (answer,) = generate(model, tokenizer, memory, ["w11"], max_new_tokens=5, logits_processor=[steps])
+    assert answer.trace == ()  # no rules when the question was read: they count from the next question on
+    (answer,) = generate(model, tokenizer, memory, ["w11"], max_new_tokens=2)
+    assert len(answer.trace[0].ids) == 5
+
+
+@torch.no_grad()
+def test_a_bank_shrunk_below_k_for_some_rows_is_refused(ready, bank):
+    model, tokenizer, adapter = ready
+    live = some(bank, 0, 6)
+
+    def process(ids, scores):
+        if ids.shape[1] == 3:
+            live.remove(["r0", "r1", "r2"])
+            scores = scores.clone()
+            scores[0] = -torch.inf
+            scores[0, SEARCH] = 0
+        return scores
+
+    with pytest.raises(ValueError, match="keep different numbers of rules; keep at least top_k rules"):
+        generate(
+            model,
+            tokenizer,
+            (adapter, live),
+            ["w11 w12", "w13 w14"],
+            max_new_tokens=5,
+            logits_processor=[process],
+        )
+    assert model.config._attn_implementation == "sdpa"
+
+
+# KBLaM and SR-KI as settings: what the published methods say.
+
+
+@torch.no_grad()
+def seen_rules(model, adapter, bank, ids=IDS):
+    """Rules that each layer's attention gets, and the shift added to their scores."""
+    from dynarule.attention import AttendedRules
+
+    found: dict[int, AttendedRules] = {}
+    memory = RuleMemory(adapter, bank, SEARCH)
+    plain = memory.attended
+
+    def spy(layer, hidden, block):
+        rules = plain(layer, hidden, block)
+        if rules is not None:
+            found[layer] = rules
+        return rules
+
+    memory.attended = spy
+    memory.question_mask_BT = torch.arange(ids.shape[1])[None] < 4
+    with attach(model, memory):
+        model(ids)
+    return found
+
+
+def test_kblam_holds_all_rules_in_every_third_layer(tiny_model, bank):
+    model = tiny_model("llama", num_hidden_layers=7)
+    found = seen_rules(model, RuleAdapter(model, kblam_config(WIDTH)), bank)
+    assert sorted(found) == [0, 3, 6]
+    assert {rules.key_BHRD.shape[2] for rules in found.values()} == {30}
+    assert {rules.shift for rules in found.values()} == {0.0}  # off by default, as published
+
+
+def test_kblam_shifts_scores_by_log_c_minus_log_of_rules_attended(tiny_model, bank):
+    model = tiny_model("llama")
+    for config, count in ((kblam_config(WIDTH, 100.0), 30), (kblam_config(WIDTH, 100.0, top_k=8), 8)):
+        found = seen_rules(model, RuleAdapter(model, config), bank)
+        assert {rules.key_BHRD.shape[2] for rules in found.values()} == {count}
+        assert [rules.shift for rules in found.values()] == pytest.approx(
+            [math.log(100) - math.log(count)] * 2
+        )
+
+
+def test_srki_selects_once_in_every_layer_and_never_again(tiny_model, tiny_tokenizer, bank):
+    assert srki_config(WIDTH).top_k == 100
+    model = tiny_model("qwen2")
+    model.get_output_embeddings().weight[[0, 96]] = 0
+    ids = torch.tensor([[11, 12, 13, 14, SEARCH, 15]])
+    adapter = RuleAdapter(
+        model, srki_config(WIDTH, confidence_layer=2, top_k=6)
+    )  # the layer of its retrieval loss
+    found = seen_rules(model, adapter, bank, ids)
+    assert sorted(found) == [0, 1, 2, 3]
+    assert {rules.key_BHRD.shape[2] for rules in found.values()} == {6}
+    assert all(rules.visible_BTR is None and rules.shift == 0 for rules in found.values())
+    (answer,) = generate(
+        model,
+        tiny_tokenizer(),  # needs no <search>
+        (adapter, bank),
+        ["w11"],
+        max_new_tokens=4,
+        logits_processor=[forcing(1)],
+    )
+    assert [(r.step, r.layer) for r in answer.trace] == [(0, 2)]

@@ -1,0 +1,341 @@
+"""The bank: built from anything, changed while serving, written whole or not at all; rows stay with their rules."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from dynarule.rule_sources import conclusion_of
+
+from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config
+
+WIDTH = 20
+
+
+def encode(texts):
+    """Another vector for every text, the same in every process: characters by place."""
+    rows = []
+    for text in texts:
+        seed = sum(ord(c) * (i + 1) for i, c in enumerate(text)) % 2**31
+        rows.append(torch.randn(WIDTH, generator=torch.Generator().manual_seed(seed)))
+    return torch.stack(rows) if rows else torch.zeros(0, WIDTH)
+
+
+encode.fingerprint = "characters"
+
+
+def make(count, start=0, prefix="r"):
+    """Rules whose embeddings can be computed again from their texts."""
+    texts = [f"If A is {prefix}{i}, it has {i} horns." for i in range(start, start + count)]
+    return RuleBank.from_texts(texts, None, encode, [f"{prefix}{i}" for i in range(start, start + count)])
+
+
+def assert_rows_belong(bank):
+    """Every id, text, key and value of every row come from one rule."""
+    assert len(bank.keys_MP) == len(bank.values_MP) == len(bank.texts) == len(bank.ids) == len(set(bank.ids))
+    if len(bank):
+        assert torch.equal(bank.keys_MP, encode(bank.texts).to(bank.keys_MP))
+        assert torch.equal(bank.values_MP, encode([conclusion_of(t) for t in bank.texts]).to(bank.keys_MP))
+    assert [bank.row(name) for name in bank.ids] == list(range(len(bank)))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"ids": ["a", "a", "b"]}, "id 'a' comes twice"),
+        ({"texts": ["x", " ", "z"]}, "rule 'b' has no text"),
+        ({"texts": ["x"]}, "3 ids but 1 texts"),
+        ({"keys": torch.zeros(2, 4)}, "as many as ids"),
+        (
+            {"values": torch.tensor([[0.0] * 4, [0.0, float("nan"), 0.0, 0.0], [0.0] * 4])},
+            "value .* 'b' is not finite",
+        ),
+    ],
+)
+def test_bad_banks_are_refused(change, complaint):
+    given = {
+        "keys": torch.zeros(3, 4),
+        "values": torch.zeros(3, 4),
+        "ids": ["a", "b", "c"],
+        "texts": ["x", "y", "z"],
+    }
+    given |= change
+    with pytest.raises(ValueError, match=complaint):
+        RuleBank(given["keys"], given["values"], given["ids"], given["texts"])
+
+
+def test_duplicate_rules_are_refused_when_a_bank_is_built():
+    with pytest.raises(ValueError, match="rules '0' and '2' are the same text"):
+        RuleBank.from_texts(["a", "b", "a"], None, encode)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_any_sequence_of_changes_keeps_rows_with_their_rules(dtype):
+    generator = torch.Generator().manual_seed(0)
+    bank, expected = (
+        make(40).to("cpu", dtype),
+        {f"r{i}": f"If A is r{i}, it has {i} horns." for i in range(40)},
+    )
+    number = 40
+    for step in range(60):
+        choice = int(torch.randint(3, (1,), generator=generator))
+        size = int(torch.randint(1, 12, (1,), generator=generator))
+        some = [bank.ids[i] for i in torch.randperm(len(bank), generator=generator)[:size].tolist()]
+        if choice == 0 or not some:
+            bank.add(make(size, number))
+            expected |= {f"r{i}": f"If A is r{i}, it has {i} horns." for i in range(number, number + size)}
+            number += size
+        elif choice == 1:
+            bank.remove(some)
+            expected = {k: v for k, v in expected.items() if k not in some}
+        else:
+            texts = [f"If A is {name} at {step}, it is new {step}." for name in some]
+            bank.replace(RuleBank.from_texts(texts, None, encode, some))
+            expected |= dict(zip(some, texts, strict=True))
+        assert dict(zip(bank.ids, bank.texts, strict=True)) == expected
+        assert_rows_belong(bank)
+
+
+def test_changes_say_which_rows_to_look_at_again():
+    bank = make(10)
+    start = bank.version
+    bank.replace(RuleBank.from_texts(["new text"], None, encode, ["r3"]))
+    assert bank.changed_since(start).tolist() == [3]
+    middle = bank.version
+    bank.add(make(2, 10))
+    assert bank.changed_since(middle).tolist() == [10, 11]
+    bank.remove(["r0", "r11"])  # r10 moves into row 0
+    assert bank.changed_since(middle).tolist() == [0, 10] or bank.changed_since(middle).tolist() == [0]
+    assert bank.ids[0] == "r10"
+    assert set(bank.changed_since(start).tolist()) == {0, 3}
+    assert bank.changed_since(bank.version).tolist() == []
+
+
+def test_adding_one_by_one_copies_the_bank_a_few_times_only():
+    bank = make(64)
+    buffers = set()
+    for i in range(200):
+        bank.add(make(1, 64 + i))
+        buffers.add(bank.keys_MP.data_ptr())
+    assert len(buffers) <= 6
+    assert_rows_belong(bank)
+
+
+def test_a_refused_change_changes_nothing():
+    bank = make(10)
+    before, version = bank.keys_MP.clone(), bank.version
+    other = RuleBank.from_texts(["x", "y"], None, encode, ["new", "r4"])
+    with pytest.raises(ValueError, match="'r4' is in the bank already"):
+        bank.add(other)
+    with pytest.raises(KeyError, match="no rule 'new'"):
+        bank.replace(other)
+    with pytest.raises(KeyError, match="no rule 'gone'"):
+        bank.remove(["r1", "gone"])
+    for change in (bank.add, bank.replace):
+        with pytest.raises(ValueError, match="encode them with the bank's encoder"):
+            change(RuleBank.from_texts(["x"], None, encode, ["r1"], encoder="another"))
+    assert torch.equal(bank.keys_MP, before) and bank.version == version
+    assert_rows_belong(bank)
+
+
+def test_a_bank_never_writes_to_tensors_it_was_given():
+    keys, values = encode(["a", "b"]), encode(["c", "d"])
+    copy = keys.clone()
+    first = RuleBank(keys, values, ["1", "2"], ["a", "b"])
+    second = RuleBank(first.keys_MP, first.values_MP, first.ids, first.texts)
+    second.replace(RuleBank.from_texts(["z"], None, encode, ["1"], encoder=""))
+    second.to("cpu").replace(RuleBank.from_texts(["y"], None, encode, ["2"], encoder=""))
+    assert torch.equal(keys, copy) and torch.equal(first.keys_MP, copy)
+    assert not torch.equal(second.keys_MP, copy)
+
+
+def test_inverse_scales_follow_changes_and_compute_only_changed_rows(tiny_model, monkeypatch):
+    projection = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH))[1]
+    torch.nn.init.normal_(projection.k.bias)
+    bank = make(50)
+    whole = type(projection).inverse_scale
+    asked = []
+    monkeypatch.setattr(
+        type(projection), "inverse_scale", lambda self, rows: asked.append(len(rows)) or whole(self, rows)
+    )
+    bank.inverse_scale(projection)
+    bank.add(make(3, 50))
+    bank.remove(["r7", "r52"])
+    bank.replace(RuleBank.from_texts(["other"], None, encode, ["r9"]))
+    with torch.inference_mode():
+        got = bank.inverse_scale(projection)
+    bank.add(make(1, 60))
+    got = bank.inverse_scale(projection)
+    assert torch.allclose(got, whole(projection, bank.keys_MP), rtol=1e-5)
+    assert asked[0] == 50 and sum(asked[1:]) < 10
+    with torch.no_grad():
+        projection.k.weight.mul_(2.0)
+    assert torch.allclose(bank.inverse_scale(projection), whole(projection, bank.keys_MP), rtol=1e-5)
+
+
+@torch.no_grad()
+def test_a_change_during_generation_keeps_kept_rules_until_the_next_search(bank, tiny_model):
+    from transformers import DynamicCache
+
+    search = 7
+    model = tiny_model("qwen2")
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
+    ids = torch.randint(10, 90, (1, 8), generator=torch.Generator().manual_seed(2))
+    tokens = [11, 12, search, 13]
+
+    def generate(change_after):
+        rules = RuleBank(bank.keys_MP, bank.values_MP, bank.ids, bank.texts)
+        logits, cache = [], DynamicCache(config=model.config)
+        with attach(model, RuleMemory(adapter, rules, search)) as memory:
+            model(ids, past_key_values=cache, use_cache=True)
+            for place, token in enumerate(tokens):
+                if place == change_after:
+                    rules.remove(kept := memory.trace[0].ids)
+                    rules.replace(
+                        RuleBank(
+                            torch.ones(3, WIDTH), torch.ones(3, WIDTH), rules.ids[:3], ["n1", "n2", "n3"]
+                        )
+                    )
+                    assert not set(kept) & set(rules.ids)
+                out = model(torch.tensor([[token]]), past_key_values=cache, use_cache=True)
+                logits.append(out.logits)
+            return torch.cat(logits, 1), memory.trace
+
+    before, told = generate(None)
+    after, told_changed = generate(1)
+    assert torch.equal(before[:, :2], after[:, :2])  # tokens before <search> see the kept rules
+    assert not torch.equal(before[:, 2:], after[:, 2:])
+    assert told_changed[0].ids == told[0].ids
+    assert not set(told_changed[1].ids) & set(told[0].ids)  # the removed ones cannot be found again
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_save_and_load_round_trip_and_serve(tmp_path, mmap, dtype):
+    bank = make(30).to("cpu", dtype)
+    bank.remove(["r3"])
+    bank.save(tmp_path / "bank")
+    before = (tmp_path / "bank" / "embeddings.safetensors").read_bytes()
+    loaded = RuleBank.load(tmp_path / "bank", mmap=mmap)
+    assert (loaded.ids, loaded.texts, loaded.encoder) == (bank.ids, bank.texts, "characters")
+    assert loaded.keys_MP.dtype == dtype and torch.equal(loaded.keys_MP, bank.keys_MP)
+    assert torch.equal(loaded.values_MP, bank.values_MP)
+    loaded.add(make(5, 100))
+    loaded.replace(RuleBank.from_texts(["other"], None, encode, ["r5"]))
+    assert_rows_belong(loaded)
+    assert (tmp_path / "bank" / "embeddings.safetensors").read_bytes() == before
+
+
+def test_an_empty_bank_and_odd_texts_survive_a_round_trip(tmp_path):
+    RuleBank(torch.zeros(0, 4), torch.zeros(0, 4), [], []).save(tmp_path / "empty")
+    assert len(RuleBank.load(tmp_path / "empty")) == 0
+    odd = RuleBank.from_texts(["line\nbreak", "caf\u00e9 \u2028 \u2192", 'quo"te'], ["a", "b", "c"], encode)
+    odd.save(tmp_path / "odd")
+    assert RuleBank.load(tmp_path / "odd").texts == odd.texts
+
+
+def test_banks_without_pyarrow_hold_json_lines(tmp_path, monkeypatch):
+    from dynarule import bank_io
+
+    bank = RuleBank.from_texts(["line\nbreak", "caf\u00e9 \u2028"], ["a", "b"], encode)
+    monkeypatch.setattr(bank_io, "find_spec", lambda name: None)
+    bank.save(tmp_path / "bank")
+    assert sorted(p.name for p in (tmp_path / "bank").iterdir()) == [
+        "bank.json",
+        "embeddings.safetensors",
+        "rules.jsonl",
+    ]
+    assert RuleBank.load(tmp_path / "bank").texts == bank.texts
+
+
+def damage_truncate(folder):
+    path = folder / "embeddings.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def damage_edit(folder):
+    path = folder / "embeddings.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def damage_texts(folder):
+    path = folder / "rules.parquet"
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def damage_missing(folder):
+    (folder / "rules.parquet").unlink()
+
+
+def damage_json(folder):
+    (folder / "bank.json").write_text("{")
+
+
+def damage_count(folder):
+    about = json.loads((folder / "bank.json").read_text())
+    (folder / "bank.json").write_text(json.dumps(about | {"rules": about["rules"] + 1}))
+
+
+def damage_paths(folder):
+    about = json.loads((folder / "bank.json").read_text())
+    about["sha256"] = {"../secret": "0", "embeddings.safetensors": "1"}
+    (folder / "bank.json").write_text(json.dumps(about))
+
+
+@pytest.mark.parametrize(
+    ("damage", "verify", "complaint"),
+    [
+        (damage_truncate, True, "truncated or was edited"),
+        (damage_truncate, False, "embeddings.safetensors"),
+        (damage_edit, True, "truncated or was edited"),
+        (damage_texts, True, "rules.parquet is truncated"),
+        (damage_texts, False, "rules.parquet"),
+        (damage_missing, True, "rules.parquet is missing"),
+        (damage_json, True, "not JSON"),
+        (damage_count, True, "damaged"),
+        (damage_paths, True, "damaged"),
+    ],
+)
+def test_a_damaged_bank_is_a_clear_error(tmp_path, damage, verify, complaint):
+    make(10).save(tmp_path / "bank")
+    damage(tmp_path / "bank")
+    with pytest.raises(ValueError, match=complaint):
+        RuleBank.load(tmp_path / "bank", verify=verify)
+
+
+def test_saving_is_whole_or_not_at_all(tmp_path, monkeypatch):
+    from dynarule import bank_io
+
+    folder = tmp_path / "bank"
+    make(5).save(folder)
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        make(6).save(folder)
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
+        patch.setattr(bank_io, "_write_rules", fail)
+        make(6).save(folder, overwrite=True)
+    assert len(RuleBank.load(folder)) == 5
+    make(6).save(folder, overwrite=True)
+    assert len(RuleBank.load(folder)) == 6
+    assert [p.name for p in tmp_path.iterdir()] == ["bank"]
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(ValueError, match="not a rule bank"):
+        make(5).save(tmp_path / "notes", overwrite=True)
+    with pytest.raises(FileNotFoundError, match=r"RuleBank\.save"):
+        RuleBank.load(tmp_path / "notes")
+
+
+def test_importing_the_bank_loads_neither_encoders_nor_faiss_nor_arrow():
+    heavy = ["faiss", "sentence_transformers", "pyarrow", "transformers"]
+    code = f"import sys, dynarule.bank; print([m for m in {heavy} if m in sys.modules])"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
+    )
+    assert out.stdout.strip() == "[]"

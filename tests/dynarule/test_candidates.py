@@ -1,0 +1,90 @@
+"""Equation 3 against sets: TopK, gold added, as many others dropped, whatever the counts in a batch."""
+
+import pytest
+import torch
+from dynarule.candidates import gold_mask, keep_top, mean_query, pool_scores, pool_tokens, positives
+
+from dynarule import RuleAdapter, dynarule_config, kblam_config
+
+WIDTH = 20
+
+
+def keep_dim(scores, top_k, gold):
+    """Equation 3 with Python sets: best K, gold added, lowest-scored others removed."""
+    ranked = sorted(range(len(scores)), key=lambda m: -scores[m])
+    kept = ranked[:top_k]
+    kept += [m for m in dict.fromkeys(gold) if m not in kept]
+    for m in sorted(kept, key=lambda m: scores[m]):
+        if len(kept) > top_k and m not in gold:
+            kept.remove(m)
+    return set(kept)
+
+
+def test_keep_dim_equals_its_definition_for_different_gold_counts_and_steps():
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(5, 40, generator=generator)
+    gold = torch.full((5, 3, 2), -1)
+    gold[0, 0, 0] = int(scores[0].argmin())  # one step, one rule, the worst of all
+    gold[1, :, 0] = torch.tensor([3, 9, 3])  # the same rule in two steps
+    gold[2] = torch.tensor([[0, 39], [11, 0], [7, 8]])
+    gold[3, 0] = scores[3].topk(2).indices  # already kept
+    rows = keep_top(scores, 8, gold)
+    assert rows.shape == (5, 8)
+    for b in range(5):
+        wanted = [m for m in gold[b].flatten().tolist() if m >= 0]
+        assert len(set(rows[b].tolist())) == 8
+        assert set(rows[b].tolist()) == keep_dim(scores[b].tolist(), 8, wanted)
+        kept = scores[b, rows[b]]
+        assert torch.equal(kept, kept.sort(descending=True).values)
+    assert keep_dim(scores[0].tolist(), 8, gold[0, 0, :1].tolist()) != keep_dim(scores[0].tolist(), 8, [])
+    assert set(keep_top(scores, 8)[0].tolist()) == set(scores[0].topk(8).indices.tolist())
+    assert keep_top(scores, None, gold).shape == (5, 40) == keep_top(scores, 99).shape
+
+
+def test_more_gold_than_places_and_gold_outside_the_pool_are_refused():
+    gold = torch.tensor([[[0, 1, 2]]])
+    with pytest.raises(ValueError, match="3 gold rules but only 2"):
+        keep_top(torch.randn(1, 9), 2, gold)
+    assert keep_top(torch.randn(1, 9), 3, gold).sort().values.tolist() == [[0, 1, 2]]
+    with pytest.raises(ValueError, match="0 to 1"):
+        gold_mask(gold, 2)
+
+
+def test_positives_are_the_kept_rows_of_each_step_and_padding_matches_nothing():
+    rows = torch.tensor([[5, 2, 0]])
+    gold = torch.tensor([[[2, -1], [0, 5], [-1, -1]]])
+    assert positives(rows, gold).int().tolist() == [[[0, 1, 0], [1, 0, 1], [0, 0, 0]]]
+
+
+@pytest.mark.parametrize("count", (12, 50))  # fewer and more rules than encoder dimensions
+@pytest.mark.parametrize("make", (dynarule_config, kblam_config))
+def test_pool_scores_rank_as_the_mean_over_unpadded_tokens_of_every_dot_product(count, make, tiny_model):
+    adapter = RuleAdapter(tiny_model("qwen2"), make(WIDTH))
+    torch.nn.init.normal_(adapter[0].k.bias)
+    torch.manual_seed(1)
+    hidden, keys = torch.randn(2, 6, 48), torch.randn(count, WIDTH)
+    tokens = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]).bool()
+    query, key = adapter[0].query(hidden), adapter[0].keys(keys)
+    naive = torch.zeros(2, count)
+    for b in range(2):
+        for m in range(count):
+            at = [t for t in range(6) if tokens[b, t]]
+            naive[b, m] = sum(query[b, :, t].flatten() @ key[m] for t in at) / len(at)
+    found = pool_scores(adapter[0], mean_query(query, tokens), keys)
+    assert not found.requires_grad
+    ratio = found / naive.detach()  # one way of scoring divides by H sqrt(D); the ranking is what counts
+    assert torch.allclose(ratio, ratio.mean().expand_as(ratio), rtol=1e-3)
+    assert not torch.allclose(
+        mean_query(query, tokens)[0], mean_query(query, torch.ones_like(tokens))[0], rtol=1e-2
+    )
+
+
+def test_pool_tokens():
+    attention = torch.tensor([[0, 1, 1, 1, 1]])
+    question = torch.tensor([[0, 0, 1, 0, 0]])
+    answer = torch.tensor([[0, 0, 0, 0, 1]])
+    assert pool_tokens(attention, question, "full").int().tolist() == attention.tolist()
+    assert pool_tokens(attention, question, "prompt").int().tolist() == question.tolist()
+    assert pool_tokens(attention, question, "prompt", answer).int().tolist() == [[0, 1, 1, 1, 0]]
+    with pytest.raises(ValueError, match="full"):
+        pool_tokens(attention, question, "answer")

@@ -1,0 +1,211 @@
+"""The command line on a tiny model: what it prints, writes and refuses."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from dynarule.adapter_info import read_adapter_info
+from dynarule.cli import app
+from typer.testing import CliRunner
+
+from dynarule import RuleAdapter, RuleBank, dynarule_config, generate, prepare_search, save_adapter
+
+WIDTH = 20
+RULES = [f"If A is w{i}, A will be w{i + 1}." for i in range(12)]
+
+
+class FakeEncoder:
+    """Texts to vectors that depend on every word; no model."""
+
+    fingerprint = "fake@1"
+
+    def __init__(self, model="minilm", fol=False):
+        self.fingerprint = f"{model}@1{' fol' if fol else ''}"
+
+    def __call__(self, texts):
+        rows = [torch.randn(WIDTH, generator=torch.Generator().manual_seed(sum(map(ord, t)))) for t in texts]
+        return torch.stack(rows) if rows else torch.zeros(0, WIDTH)
+
+
+@pytest.fixture
+def cli(monkeypatch):
+    monkeypatch.setattr("dynarule.encoders.SentenceEncoder", FakeEncoder)
+
+    def run(*arguments, code=0):
+        result = CliRunner().invoke(app, [str(a) for a in arguments])
+        assert result.exit_code == code, result.output
+        if code == 2:
+            assert result.stdout == ""
+            assert "Traceback" not in result.output
+            assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+            return result.stderr.strip()
+        return result.stdout
+
+    return run
+
+
+@pytest.fixture
+def files(tmp_path, tiny_model, tiny_tokenizer):
+    """A base model, an adapter with its tokenizer, rules and questions, in folders."""
+    model, tokenizer = tiny_model("qwen2"), tiny_tokenizer()
+    model.get_output_embeddings().weight[[0, 96]] = 0
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    prepare_search(model, tokenizer)
+    torch.manual_seed(1)
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
+    adapter.encoder = "minilm@1"
+    save_adapter(tmp_path / "adapter", adapter, model, search_token="<search>", tokenizer=tokenizer)
+    (tmp_path / "rules.txt").write_text("\n".join(RULES) + "\n")
+    (tmp_path / "questions.txt").write_text("w11 w12\nw13\n")
+    return tmp_path, model, tokenizer, adapter
+
+
+def test_generate_prints_what_the_library_answers(cli, files):
+    folder, model, tokenizer, adapter = files
+    bank = RuleBank.from_texts(RULES, None, FakeEncoder(), [str(i) for i in range(1, 13)])
+    (expected,) = generate(model, tokenizer, (adapter, bank), ["w11 w12\n"], max_new_tokens=5)
+    common = ["generate", "--model", folder / "model", "--adapter", folder / "adapter", "--max-new-tokens", 5]
+    plain = cli(*common, "--rules", folder / "rules.txt", "-q", "w11 w12")
+    assert plain.strip() == expected.text.strip()
+    told = cli(*common, "--rules", folder / "rules.txt", "-q", "w11 w12", "--trace", "--top", 2)
+    assert "step 0, layer 2" in told
+    assert f"[{expected.trace[0].ids[0]}] {expected.trace[0].texts[0]}" in told
+    cli("bank", "build", folder / "rules.txt", "--out", folder / "bank")
+    read = cli(
+        *common, "--rules", folder / "bank", "--questions", folder / "questions.txt", "--json", "--trace"
+    )
+    answers = json.loads(read)["answers"]
+    assert [a["question"] for a in answers] == ["w11 w12", "w13"]
+    assert answers[0]["answer"] == expected.text
+    assert answers[0]["trace"][0]["ids"] == expected.trace[0].ids
+    assert answers[0]["trace"][0]["step"] == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
+def test_confidence_is_measured_shown_and_stored(cli, files):
+    folder, *_ = files
+    common = ["confidence", "--model", folder / "model", "--adapter", folder / "adapter"]
+    common += ["--rules", folder / "rules.txt", "--questions", folder / "questions.txt"]
+    curve = json.loads(cli(*common, "--json"))
+    assert curve["layers"] == [0, 1, 2, 3]
+    lowest = min(curve["layers"], key=lambda layer: curve["mean"][layer])
+    assert curve["confidence_layer"] == lowest
+    assert read_adapter_info(folder / "adapter").curve is None
+    shown = cli(*common, "--write")
+    assert next(line for line in shown.splitlines() if "<- confidence layer" in line).split()[0] == str(
+        lowest
+    )
+    info = read_adapter_info(folder / "adapter")
+    assert (info.memory.confidence_layer, info.curve) == (lowest, curve)
+    assert f"layer {lowest} (0-based)" in cli("inspect", folder / "adapter")
+
+
+def test_inspect_tells_adapters_from_banks(cli, files):
+    folder, _, _, adapter = files
+    told = json.loads(cli("inspect", folder / "adapter", "--json"))
+    assert told["kind"] == "adapter"
+    assert told["layers"] == [0, 1, 2, 3]
+    assert told["encoder"] == "minilm@1"
+    rows = 2 * 48  # of <search>, in and out
+    assert told["parameters"] == sum(p.numel() for p in adapter.parameters()) + rows
+    assert told["tensors"]["layers.0.k.weight"] == [48, 20]
+    assert "adapter of" in cli("inspect", folder / "adapter")
+    cli("bank", "build", folder / "rules.txt", "--out", folder / "bank")
+    assert json.loads(cli("inspect", folder / "bank", "--json"))["kind"] == "bank"
+    assert "neither adapter.json nor bank.json" in cli("inspect", folder, code=2)
+
+
+def test_banks_are_built_extended_and_cut(cli, files):
+    folder, *_ = files
+    bank = folder / "bank"
+    cli("bank", "build", folder / "rules.txt", "--out", bank)
+    told = json.loads(cli("bank", "info", bank, "--json"))
+    assert (told["rules"], told["width"], told["encoder"]) == (12, WIDTH, "minilm@1")
+    assert told["first"][0] == {"id": "1", "text": RULES[0]}
+    assert "12 rules, width 20" in cli("bank", "info", bank)
+    (folder / "more.txt").write_text("If A is w50, A will be w51.\n")
+    assert "rule '1' is in the bank already" in cli("bank", "add", bank, folder / "more.txt", code=2)
+    cli("bank", "add", bank, folder / "more.txt", "--prefix", "more-")
+    cli("bank", "remove", bank, "3", "4")
+    held = RuleBank.load(bank)
+    assert sorted(held.ids) == sorted([str(i) for i in range(1, 13) if i not in (3, 4)] + ["more-1"])
+    new = held.row("more-1")
+    assert torch.equal(held.keys_MP[new], FakeEncoder()(["If A is w50, A will be w51."])[0])
+    assert "no rule '3'" in cli("bank", "remove", bank, "3", code=2)
+    other = cli("bank", "add", bank, folder / "more.txt", "--prefix", "x", "--encoder", "bge", code=2)
+    assert "'bge@1'" in other
+    assert "exists already" in cli("bank", "build", folder / "rules.txt", "--out", bank, code=2)
+    cli("bank", "build", folder / "more.txt", "--out", bank, "--overwrite", "--fol")
+    assert RuleBank.load(bank).encoder == "minilm@1 fol"
+
+
+def test_training_writes_an_adapter(cli, files):
+    folder, *_ = files
+    rows = [
+        {
+            "question": f"w{i} w{i + 1}",
+            "steps": [{"text": f"w{i}", "rule_ids": [str(i)]}],
+            "answers": [f"w{i}"],
+            "family": "single",
+        }
+        for i in range(1, 9)
+    ]
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    common = [
+        "train",
+        "--model",
+        folder / "model",
+        "--rules",
+        folder / "rules.txt",
+        "--out",
+        folder / "stage1",
+    ]
+    sets = ["max_steps=2", "batch_size=2", "accumulation=1", "pool_size=6", "mix=null"]
+    common += ["--questions", folder / "train.jsonl"]
+    cli(*common, *(part for each in sets for part in ("--set", each)))
+    info = read_adapter_info(folder / "stage1")
+    assert (info.encoder, info.memory.encoder_dim) == ("minilm@1", WIDTH)
+    assert "stage 2 starts from stage 1" in cli(*common, "--stage", 2, code=2)
+    assert "expected name=value" in cli(*common, "--set", "colour=red", code=2)
+    assert "must be dynarule, srki or kblam, got 'rag'" in cli(*common, "--method", "rag", code=2)
+
+
+def test_errors_are_one_line(cli, files):
+    folder, *_ = files
+    model, adapter, rules = folder / "model", folder / "adapter", folder / "rules.txt"
+
+    def asked(model=model, adapter=adapter, rules=rules, question=("-q", "w11"), more=()):
+        return cli(
+            "generate", "--model", model, "--adapter", adapter, "--rules", rules, *question, *more, code=2
+        )
+
+    assert "give --question" in asked(question=())
+    assert "not an adapter folder" in asked(adapter=folder / "none")
+    assert "no rules at" in asked(rules=folder / "none")
+    assert "cannot load the model" in asked(model=folder / "none")
+    assert "trained with 'minilm@1'" in asked(more=("--encoder", "bge"))
+    assert "no question file" in asked(question=("--questions", folder / "none"))
+    (folder / "empty.txt").write_text("\n")
+    assert "is empty" in asked(question=("--questions", folder / "empty.txt"))
+    assert "holds no rules" in asked(rules=folder / "empty.txt")
+    (folder / "bad.jsonl").write_text('{"text": "x"}\n')
+    assert "row 1 has no `question`" in asked(question=("--questions", folder / "bad.jsonl"))
+    (weights,) = adapter.glob("*.safetensors")
+    weights.write_bytes(weights.read_bytes()[:200])
+    assert "truncated" in asked()
+    assert "truncated" in cli("inspect", adapter, code=2)
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\nfrom dynarule.cli import app\n"
+        "try:\n    app(['--help'])\nexcept SystemExit as e:\n    assert not e.code\n"
+        "heavy = {'torch', 'transformers', 'numpy', 'pyarrow', 'peft'} & set(sys.modules)\nassert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for command in ("generate", "confidence", "inspect", "bank", "train"):
+        assert command in done.stdout

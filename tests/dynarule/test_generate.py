@@ -1,0 +1,213 @@
+"""Generation with rules: batches, padding, <search>, its cap, the trace and the refused options."""
+
+import dataclasses
+
+import pytest
+import torch
+from transformers import GenerationConfig
+
+from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, generate, kblam_config
+
+WIDTH, SEARCH = 20, 90
+PROMPTS = ["w11 w12 w13", "w20", "w31 w32 w33 w34 w35 w36", "w41 w42"]
+
+
+def ready(tiny_model, tiny_tokenizer, family="qwen2"):
+    """A model that does not end by itself, a tokenizer that knows <search>, and an adapter."""
+    model = tiny_model(family, tie_word_embeddings=False)
+    model.get_output_embeddings().weight[[0, 96]] = 0
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
+    return model, tiny_tokenizer(search=True), adapter
+
+
+def always(token, at):
+    """A logits processor that forces a token at given lengths of the answer."""
+
+    def process(input_ids, scores):
+        process.length = getattr(process, "length", -1) + 1
+        if process.length in at:
+            scores = torch.full_like(scores, -torch.inf)
+            scores[:, token] = 0
+        return scores
+
+    return process
+
+
+def by_hand(model, tokenizer, adapter, bank, prompt, steps, forced=()):
+    """Greedy decoding with one full forward per token."""
+    ids = tokenizer(prompt)["input_ids"]
+    start, memory = len(ids), RuleMemory(adapter, bank, SEARCH)
+    for step in range(steps):
+        memory.question_mask_BT = torch.arange(len(ids))[None] < start
+        with attach(model, memory):
+            logits = model(torch.tensor([ids])).logits[0, -1]
+        ids.append(SEARCH if step in forced else int(logits.argmax()))
+    memory.question_mask_BT = torch.arange(len(ids))[None] < start
+    with attach(model, memory):
+        model(torch.tensor([ids]))
+    return ids[start:], memory.trace
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 8])
+@torch.no_grad()
+def test_answers_and_traces_are_those_of_full_forwards(family, batch_size, bank, tiny_model, tiny_tokenizer):
+    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer, family)
+    # Forced <search> at two places, since a random model emits none by itself.
+    answers = []
+    for start in range(0, len(PROMPTS), batch_size):
+        answers += generate(
+            model,
+            tokenizer,
+            (adapter, bank),
+            PROMPTS[start : start + batch_size],
+            max_new_tokens=8,
+            batch_size=batch_size,
+            logits_processor=[always(SEARCH, at=(2, 5))],
+        )
+    for index, (prompt, answer) in enumerate(zip(PROMPTS, answers, strict=True)):
+        ids, trace = by_hand(model, tokenizer, adapter, bank, prompt, 8, forced=(2, 5))
+        assert list(answer.token_ids) == ids
+        # The last token of an answer is never fed, so a <search> there reads nothing.
+        told = [(r.step, r.layer, r.ids) for r in answer.trace]
+        assert told == [(r.step, r.layer, r.ids) for r in trace][: len(told)]
+        assert len(told) == 1 + ids[:-1].count(SEARCH) == 3
+        assert {r.row for r in answer.trace} == {index % batch_size}
+    assert len(answers) == 4
+
+
+@torch.no_grad()
+def test_rows_of_the_trace_count_prompts_across_batches(bank, tiny_model, tiny_tokenizer):
+    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
+    answers = generate(model, tokenizer, (adapter, bank), PROMPTS, max_new_tokens=2, batch_size=3)
+    assert [a.trace[0].row for a in answers] == [0, 1, 2, 3]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        answers[0].text = ""
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+@torch.no_grad()
+def test_searches_are_capped(most, bank, tiny_model, tiny_tokenizer):
+    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
+    wants = [lambda ids, scores: scores.index_fill(1, torch.tensor([SEARCH]), 1e4)]
+    answers = generate(
+        model,
+        tokenizer,
+        (adapter, bank),
+        PROMPTS,
+        max_new_tokens=7,
+        max_searches=most,
+        logits_processor=wants,
+        eos_token_id=-1,
+    )
+    for answer in answers:
+        assert answer.token_ids[:most] == (SEARCH,) * most
+        assert SEARCH not in answer.token_ids[most:]
+        assert len(answer.token_ids) == 7
+        assert [r.step for r in answer.trace] == list(range(most + 1))
+
+
+@torch.no_grad()
+def test_the_token_is_stripped_or_kept(bank, tiny_model, tiny_tokenizer):
+    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
+    texts = []
+    for keep in (False, True):
+        (answer,) = generate(
+            model,
+            tokenizer,
+            (adapter, bank),
+            PROMPTS[:1],
+            max_new_tokens=5,
+            keep_search=keep,
+            logits_processor=[always(SEARCH, at=(2,))],
+        )
+        assert answer.token_ids[2] == SEARCH
+        texts.append(answer.text.split())
+    assert texts[1][2] == "<search>"
+    assert texts[0] == [word for word in texts[1] if word != "<search>"]
+
+
+@torch.no_grad()
+def test_an_answer_ends_at_the_end_token_and_without_pads(bank, tiny_model, tiny_tokenizer):
+    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
+
+    def ends_first_row(ids, scores):
+        scores = scores.index_fill(1, torch.tensor([96, 0]), -torch.inf)
+        scores[0, 96] = torch.inf if ids.shape[1] == 8 else -torch.inf
+        return scores
+
+    short, long = generate(
+        model,
+        tokenizer,
+        (adapter, bank),
+        [PROMPTS[2], PROMPTS[0]],
+        max_new_tokens=6,
+        logits_processor=[ends_first_row],
+    )
+    assert len(short.token_ids) == 3
+    assert short.token_ids[-1] == 96
+    assert len(long.token_ids) == 6
+
+
+@torch.no_grad()
+def test_sampling_follows_the_seed(bank, tiny_model, tiny_tokenizer):
+    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
+    runs = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        runs.append(
+            [
+                a.token_ids
+                for a in generate(
+                    model,
+                    tokenizer,
+                    (adapter, bank),
+                    PROMPTS,
+                    max_new_tokens=6,
+                    do_sample=True,
+                    temperature=2.0,
+                )
+            ]
+        )
+    assert runs[0] == runs[1] != runs[2]
+
+
+@torch.no_grad()
+def test_messages_go_through_the_chat_template(bank, tiny_model, tiny_tokenizer):
+    model, _, adapter = ready(tiny_model, tiny_tokenizer)
+    tokenizer = tiny_tokenizer(search=True, chat=True)
+    message = [{"role": "user", "content": "w50 w51"}]
+    both = generate(model, tokenizer, (adapter, bank), [message, "w2 w50 w51 w3"], max_new_tokens=5)
+    assert both[0].token_ids == both[1].token_ids
+    assert both[0].trace[0].ids == both[1].trace[0].ids
+    with pytest.raises(ValueError, match="no chat template"):
+        generate(model, tiny_tokenizer(search=True), (adapter, bank), [message])
+
+
+@torch.no_grad()
+def test_settings_without_search_need_no_token_and_leave_no_trace(bank, tiny_model, tiny_tokenizer):
+    model = tiny_model("llama")
+    adapter = RuleAdapter(model, kblam_config(WIDTH))
+    (answer,) = generate(model, tiny_tokenizer(), (adapter, bank), ["w11"], max_new_tokens=3)
+    assert answer.trace == ()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"num_beams": 4},
+        {"num_return_sequences": 2},
+        {"use_cache": False},
+        {"prompt_lookup_num_tokens": 3},
+        {"prefill_chunk_size": 2},
+        {"generation_config": GenerationConfig(num_beams=2)},
+        {"max_new_tokens": 0},
+        {"batch_size": 0},
+        {"max_searches": -1},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_what_the_memory_cannot_follow_is_refused(option, bank, tiny_model, tiny_tokenizer):
+    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
+    name = next(iter(option)) if "generation_config" not in option else "num_beams"
+    with pytest.raises(ValueError, match=name):
+        generate(model, tokenizer, (adapter, bank), PROMPTS, **option)

@@ -1,0 +1,333 @@
+"""Search: tiles equal one product, approximate equals exact where it must, rows stay with their rules at every size."""
+
+import math
+
+import pytest
+import torch
+from dynarule.faiss_index import FaissConfig, FaissIndex, use_index
+from dynarule.index import ExactIndex, QueryBatch, dot_rows, encoder_query, record_queries
+from dynarule.recall import measure_recall, tune_nprobe
+
+from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config
+
+WIDTH = 20
+
+
+def random_bank(count, width=WIDTH, seed=0, start=0, dtype=torch.float32):
+    """Unit vectors around some centres, as embeddings of rules are, with shuffled ids that tell the rule."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.randn(30, width, generator=generator)
+    keys = centres[torch.randint(30, (count,), generator=generator)] + 0.7 * torch.randn(
+        count, width, generator=generator
+    )
+    keys = torch.nn.functional.normalize(keys, dim=-1).to(dtype)
+    names = (torch.randperm(count, generator=generator) + start).tolist()
+    return RuleBank(keys, -keys, [f"r{i}" for i in names], [f"text of r{i}" for i in names])
+
+
+def questions(bank, count=8, seed=1, spread=0.2):
+    """Directions, offsets and factors like those of a layer."""
+    generator = torch.Generator().manual_seed(seed)
+    factor = 1 + spread * torch.rand(len(bank), generator=generator)
+    near = bank.keys_MP[torch.randint(len(bank), (count,), generator=generator)].float()
+    direction = near + 0.1 * torch.randn(near.shape, generator=generator)
+    return direction, torch.randn(count, generator=generator), factor
+
+
+def by_hand(bank, direction, offset, factor, k):
+    """Score everything in float64 and sort."""
+    scores = (direction.double() @ bank.keys_MP.double().T + offset.double()[:, None]) * factor.double()
+    order = scores.argsort(dim=-1, descending=True)[:, :k]
+    return scores.gather(-1, order), order
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("count", "k", "tile"),
+    [
+        (1, 1, None),
+        (97, 97, 10),
+        (97, 200, 10),
+        (1000, 7, 64),
+        (1000, 100, 33),
+        (1000, 1, 1),
+        (5000, 20, None),
+    ],
+)
+def test_exact_search_is_sorting_all_scores(dtype, count, k, tile):
+    bank = random_bank(count, dtype=dtype)
+    asked = questions(bank)
+    scores, rows = ExactIndex(tile).search(bank, *asked, k)
+    expected, order = by_hand(bank, *asked, k)
+    assert scores.shape == rows.shape == (8, min(k, count))
+    assert torch.allclose(scores.double(), expected, atol=1e-5)
+    assert (
+        rows == order
+    ).float().mean() > 0.99  # rules whose scores differ in the last digit may change places
+    assert all(len(set(row)) == len(row) for row in rows.tolist())
+
+
+def test_exact_search_never_holds_all_scores():
+    bank = random_bank(200_000, width=4)
+    direction, offset, factor = questions(bank, 256)
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            nonlocal largest
+            out = func(*args, **(kwargs or {}))
+            for one in out if isinstance(out, (tuple, list)) else [out]:
+                if isinstance(one, torch.Tensor) and func is not torch.ops.aten.t.default:
+                    largest = max(largest, one.numel())
+            return out
+
+    with Watch():
+        ExactIndex().search(bank, direction, offset, factor, 10)
+    assert largest < 256 * 200_000 / 8
+
+
+def test_halves_are_summed_in_single_precision():
+    generator = torch.Generator().manual_seed(0)
+    keys = torch.randn(3000, 512, generator=generator).to(torch.bfloat16)
+    direction = torch.randn(3, 512, generator=generator)
+    expected = direction.double() @ keys.double().T
+    assert (dot_rows(direction, keys) - expected).abs().max() < 1e-3
+    assert ((direction.bfloat16() @ keys.T) - expected).abs().max() > 1e-2  # what it would be otherwise
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_on_a_gpu_lose_nothing_of_the_query(dtype):
+    generator = torch.Generator().manual_seed(0)
+    keys = torch.randn(3000, 512, generator=generator).to(dtype)
+    direction = torch.randn(3, 512, generator=generator)
+    got = dot_rows(direction.cuda(), keys.cuda()).cpu()
+    assert (got - direction.double() @ keys.double().T).abs().max() < 5e-3
+
+
+@pytest.mark.parametrize("key_norm", [True, False])
+@torch.no_grad()
+def test_a_query_in_encoder_space_scores_as_projected_keys_do(key_norm, bank, tiny_model):
+    adapter = RuleAdapter(tiny_model("qwen3"), dynarule_config(WIDTH, key_norm=key_norm))
+    projection = adapter[1]
+    torch.nn.init.normal_(projection.k.bias)
+    query = torch.randn(3, 4, 16, generator=torch.Generator().manual_seed(0))
+    naive = torch.einsum("bhd,mhd->bm", query, projection.keys(bank.keys_MP).unflatten(-1, (4, 16)))
+    naive /= 4 * math.sqrt(16)
+    direction, offset = encoder_query(projection, query)
+    moved = (direction @ bank.keys_MP.T + offset[:, None]) * bank.inverse_scale(projection)
+    assert torch.allclose(moved, naive, atol=1e-5)
+    scores, rows = bank.search(projection, query, 5)
+    assert torch.allclose(scores, naive.topk(5).values, atol=1e-5)
+    assert torch.equal(rows, naive.topk(5).indices)
+
+
+def faiss_index(bank, **config):
+    pytest.importorskip("faiss")
+    return FaissIndex(bank, FaissConfig(**config))
+
+
+KINDS = ("ivf_sq8", "fastscan")
+
+
+@pytest.mark.parametrize("kind", ["exact", *KINDS])
+@pytest.mark.parametrize("count", [3, 300, 3000])
+def test_row_id_text_and_value_belong_together_at_every_size(kind, count):
+    bank = random_bank(count)
+    if kind != "exact":
+        bank.index = faiss_index(bank, kind=kind, nlist=8, nprobe=8, candidates=200)
+    wanted = torch.randperm(count, generator=torch.Generator().manual_seed(3))[:50]
+    direction = bank.keys_MP[wanted] * 10
+    scores, rows = bank.index.search(bank, direction, torch.zeros(len(wanted)), torch.ones(count), 3)
+    best = rows[:, 0].tolist()
+    assert best == wanted.tolist()  # a unit vector is its own nearest
+    for row, key in zip(best, direction / 10, strict=True):
+        assert bank[row].text == f"text of {bank[row].id}"
+        assert torch.equal(bank.values_MP[row], -bank.keys_MP[row])
+        assert torch.allclose(bank.keys_MP[row], key)
+    assert torch.allclose(scores[:, 0], torch.full((len(wanted),), 10.0), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_that_reads_everything_is_exact(kind):
+    bank = random_bank(3000)
+    index = faiss_index(bank, kind=kind, nlist=16, nprobe=16, candidates=2900)
+    asked = questions(bank)
+    for got, expected in zip(
+        index.search(bank, *asked, 10), ExactIndex().search(bank, *asked, 10), strict=True
+    ):
+        assert torch.allclose(got.float(), expected.float(), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_of_found_rules_are_exact(kind):
+    bank = random_bank(3000)
+    direction, offset, factor = asked = questions(bank)
+    scores, rows = faiss_index(bank, kind=kind, nlist=16, nprobe=2, candidates=40).search(bank, *asked, 10)
+    every = (direction @ bank.keys_MP.T + offset[:, None]) * factor
+    assert torch.allclose(scores, every.gather(-1, rows), atol=1e-5)
+    assert torch.equal(scores, scores.sort(dim=-1, descending=True).values)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pending", [0, 25, 10_000])
+def test_an_index_follows_every_change_of_its_bank(kind, pending):
+    bank = random_bank(1000)
+    index = faiss_index(bank, kind=kind, nlist=4, nprobe=4, candidates=990, pending=pending)
+    generator = torch.Generator().manual_seed(5)
+    number = 5000
+    for _ in range(25):
+        some = [bank.ids[i] for i in torch.randperm(len(bank), generator=generator)[:60].tolist()]
+        bank.remove(some[:40])
+        new = random_bank(20, seed=number)
+        bank.replace(RuleBank(new.keys_MP, new.values_MP, some[40:], new.texts))
+        bank.add(random_bank(45, seed=number + 1, start=number))
+        number += 100
+        asked = questions(bank, seed=number)
+        scores, rows = index.search(bank, *asked, 10)
+        expected, order = ExactIndex().search(bank, *asked, 10)
+        assert int(rows.max()) < len(bank) and all(len(set(r)) == 10 for r in rows.tolist())
+        assert (rows[..., None] == order[:, None]).any(-1).float().mean() > 0.95
+        assert torch.allclose(scores[:, 0], expected[:, 0], atol=1e-5)
+    assert index._index.ntotal < 4 * len(bank)  # stale entries do not pile up
+
+
+def test_a_bank_that_shrinks_grows_and_empties_keeps_its_index():
+    bank = random_bank(3000)
+    bank.index = faiss_index(bank, nlist=16, nprobe=4, candidates=100)
+    for change in (
+        lambda: bank.remove(bank.ids[100:]),
+        lambda: bank.remove(list(bank.ids)),
+        lambda: bank.add(random_bank(9000, seed=2)),
+        lambda: bank.to("cpu", torch.float16),
+    ):
+        change()
+        asked = questions(bank) if len(bank) else (torch.ones(2, WIDTH), torch.zeros(2), torch.zeros(0))
+        scores, rows = bank.index.search(bank, *asked, 10)
+        assert scores.shape == rows.shape == (len(asked[0]), min(10, len(bank)))
+        if len(bank):
+            assert torch.allclose(scores[:, 0], ExactIndex().search(bank, *asked, 1)[0][:, 0], atol=1e-4)
+
+
+def test_candidates_are_ranked_with_the_factor():
+    # A factor that depends on the embedding, as LayerNorm's does, and an offset that makes it matter.
+    bank = random_bank(20_000, width=32)
+    slope = torch.randn(32, generator=torch.Generator().manual_seed(9))
+    factor = (1 + 0.2 * (bank.keys_MP @ slope)).clamp_min(0.1)
+    direction, _, _ = questions(bank, 32)
+    asked = QueryBatch(direction, torch.full((32,), 1.0), factor, 10)
+    index = faiss_index(bank, nlist=20, nprobe=20, candidates=4_000)
+    assert measure_recall(bank, [asked], index, (10,)).recall[10] > 0.95
+    index = faiss_index(bank, nlist=20, nprobe=20, candidates=20)  # too few, and the report says so
+    assert measure_recall(bank, [asked], index, (10,)).recall[10] < 0.8
+
+
+def test_recall_is_the_share_of_the_true_best():
+    bank = random_bank(500)
+    asked = QueryBatch(*questions(bank), 10)
+
+    class Half:
+        """Finds every second of the true best, and otherwise the worst."""
+
+        def search(self, bank, direction, offset, factor, k):
+            scores, rows = ExactIndex().search(bank, direction, offset, factor, len(bank))
+            keep = torch.cat([torch.arange(0, k, 2), torch.arange(len(bank) - k // 2, len(bank))])[:k]
+            return scores[:, keep], rows[:, keep]
+
+    report = measure_recall(bank, [asked, asked], Half(), (1, 10))
+    assert report.recall == {1: 1.0, 10: 0.5} and report.worst == 0.5 and report.queries == 16
+    assert measure_recall(bank, [asked], None, (1, 10, 500)).recall == {1: 1.0, 10: 1.0, 500: 1.0}
+    for bad in ((0,), (501,), ()):
+        with pytest.raises(ValueError, match="every k must be 1 to 500"):
+            measure_recall(bank, [asked], None, bad)
+    with pytest.raises(ValueError, match="record_queries"):
+        measure_recall(bank, [])
+    bank.remove(bank.ids[:1])
+    with pytest.raises(ValueError, match="recorded with 500 rules, the bank holds 499"):
+        measure_recall(bank, [asked])
+
+
+def test_tuning_reads_as_few_clusters_as_the_target_allows():
+    bank = random_bank(20_000, width=32)
+    asked = [QueryBatch(*questions(bank, 32, spread=0.05), 20)]
+    index = faiss_index(bank, nlist=500, candidates=400)
+    low = tune_nprobe(bank, asked, index, k=20, target=0.5)
+    few = index.nprobe
+    high = tune_nprobe(bank, asked, index, k=20, target=0.99)
+    assert low.recall[20] >= 0.5 and high.recall[20] >= 0.99
+    assert few < index.nprobe <= 500
+
+
+@torch.no_grad()
+def test_a_model_reads_the_bank_through_its_index_and_its_queries_can_be_replayed(bank, tiny_model):
+    model = tiny_model("qwen2")
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
+    ids = torch.randint(10, 90, (2, 8), generator=torch.Generator().manual_seed(2))
+    with record_queries(bank) as asked, attach(model, RuleMemory(adapter, bank, 7)) as memory:
+        exact = model(ids).logits
+    assert isinstance(bank.index, ExactIndex)
+    assert len(asked) == 4 and all(len(one.direction_BP) == 2 for one in asked)
+    scores, rows = bank.index.search(bank, *vars(asked[2]).values())
+    assert [[bank.ids[i] for i in row] for row in rows.tolist()] == [r.ids for r in memory.trace]
+    assert torch.allclose(scores, torch.tensor([r.scores for r in memory.trace]))
+
+    class Worst:
+        def search(self, bank, direction, offset, factor, k):
+            return ExactIndex().search(bank, -direction, -offset, factor, k)
+
+    bank.index = Worst()
+    with attach(model, RuleMemory(adapter, bank, 7)):
+        assert not torch.allclose(model(ids).logits, exact)
+
+
+def test_the_choice_of_index(monkeypatch):
+    from dynarule import faiss_index as module
+
+    bank = random_bank(300)
+    assert isinstance(use_index(bank, "auto"), ExactIndex)
+    monkeypatch.setattr(module, "EXACT_UP_TO", 200)
+    monkeypatch.setattr(module, "installed", lambda: False)
+    assert isinstance(use_index(bank, "auto"), ExactIndex)
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "EXACT_UP_TO", 200)
+    if module.installed():
+        assert isinstance(use_index(bank, "auto"), FaissIndex)
+        assert isinstance(use_index(bank, FaissConfig("fastscan")), FaissIndex)
+        assert isinstance(bank.index, FaissIndex)
+    assert isinstance(use_index(bank, "exact"), ExactIndex)
+    with pytest.raises(ValueError, match="auto, exact or a FaissConfig"):
+        use_index(bank, "hnsw")
+
+
+def test_bad_settings_and_a_missing_faiss_say_what_to_do(monkeypatch):
+    import sys
+
+    for config in ({"kind": "hnsw"}, {"nprobe": 0}, {"pending": -1}):
+        with pytest.raises(ValueError, match="must"):
+            FaissConfig(**config)
+    with pytest.raises(ValueError, match="tile"):
+        ExactIndex(0)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(ImportError, match=r"dynarule\[faiss-cpu\]"):
+        FaissIndex(random_bank(10))
+    with pytest.raises(ValueError, match="empty bank"):
+        FaissIndex(RuleBank(torch.zeros(0, 4), torch.zeros(0, 4), [], []))
+    with pytest.raises(ValueError, match="divisible by 4"):
+        FaissIndex(random_bank(10, width=6), FaissConfig("fastscan"))
+
+
+def test_a_gpu_is_used_only_where_faiss_has_one():
+    from dynarule.faiss_index import gpus
+
+    class Cpu:
+        def get_num_gpus(self):
+            return 0
+
+    class GpuWheelWithoutGpu(Cpu):
+        StandardGpuResources = object
+
+    class Gpu(GpuWheelWithoutGpu):
+        def get_num_gpus(self):
+            return 2
+
+    assert [gpus(f()) for f in (Cpu, GpuWheelWithoutGpu, Gpu)] == [0, 0, 2]

@@ -1,0 +1,148 @@
+"""Equations 4 and 5, SR-KI's and KBLaM's losses against loops over the formulas, values and gradients in float64."""
+
+import math
+
+import pytest
+import torch
+from dynarule.losses import lm_loss, srki_loss, stacked_step_loss, step_queries, step_recall, step_scores
+
+BATCH, HEADS, TOKENS, DIM, KEPT = 4, 3, 9, 5, 7
+STEPS = [  # gold places among the kept rules, by instance and step: overlapping steps, one step, all positive, none
+    [[0, 2], [2], [5]],
+    [[1]],
+    [[0, 1, 2, 3, 4, 5, 6], [3]],
+    [],
+]
+SEARCH = torch.tensor([[4, 7], [-1, -1], [6, -1], [-1, -1]])
+QUESTION = torch.tensor([[0, 1, 1, 1, 0, 0, 0, 0, 0]] * BATCH).bool()
+
+
+def inputs():
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(BATCH, HEADS, TOKENS, DIM, generator=generator, dtype=torch.float64)
+    key = torch.randn(BATCH, KEPT, HEADS * DIM, generator=generator, dtype=torch.float64)
+    return query.requires_grad_(), key.requires_grad_()
+
+
+def positives():
+    gold = torch.zeros(BATCH, 3, KEPT, dtype=torch.bool)
+    for b, steps in enumerate(STEPS):
+        for t, places in enumerate(steps):
+            gold[b, t, places] = True
+    return gold
+
+
+def loop_scores(query, key, b, t, full_dot):
+    """Equation 4 with plain sums."""
+    places = QUESTION[b].nonzero().flatten().tolist() if t == 0 else [int(SEARCH[b, t - 1])]
+    scores = []
+    for m in range(KEPT):
+        total = 0.0
+        for p in places:
+            for h in range(HEADS):
+                total = total + sum(query[b, h, p, d] * key[b, m, h * DIM + d] for d in range(DIM))
+        divisor = math.sqrt(HEADS * DIM) if full_dot else HEADS * math.sqrt(DIM)
+        scores.append(total / len(places) / divisor)
+    return scores
+
+
+def loop_stacked(query, key, temperature, full_dot=False):
+    """Equation 5, second term: every sum written out."""
+    losses = []
+    for b, steps in enumerate(STEPS):
+        total, count = 0.0, 0
+        for t, places in enumerate(steps):
+            a = loop_scores(query, key, b, t, full_dot)
+            for i in places:
+                others = [j for j in range(KEPT) if j not in places or j == i]
+                denominator = sum(torch.exp(a[j] / temperature) for j in others)
+                total = total - torch.log(torch.exp(a[i] / temperature) / denominator)
+                count += 1
+        if count:
+            losses.append(total / count)
+    return sum(losses) / len(losses)
+
+
+def compare(fast, slow, tensors):
+    """Values and gradients agree, and the gradients are not zero."""
+    assert torch.allclose(fast, slow, rtol=1e-10)
+    for one, other in zip(
+        torch.autograd.grad(fast, tensors), torch.autograd.grad(slow, tensors), strict=True
+    ):
+        assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
+        assert other.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("full_dot", (False, True))
+@pytest.mark.parametrize("temperature", (0.05, 1.0))
+def test_the_stacked_step_loss_is_equation_5(full_dot, temperature):
+    query, key = inputs()
+    scores = step_scores(step_queries(query, QUESTION, SEARCH), key, full_dot)
+    fast = stacked_step_loss(scores, positives(), temperature)
+    compare(fast, loop_stacked(query, key, temperature, full_dot), (query, key))
+    assert not torch.allclose(fast, stacked_step_loss(scores, positives(), temperature * 1.1))
+
+
+def test_full_dot_is_the_mean_of_heads_times_the_root_of_their_number():
+    query, key = inputs()
+    queries = step_queries(query, QUESTION, SEARCH)
+    assert torch.allclose(step_scores(queries, key, True), math.sqrt(HEADS) * step_scores(queries, key))
+
+
+def test_one_step_one_positive_is_cross_entropy_and_other_steps_gold_is_a_negative():
+    scores = torch.tensor([[[0.1, 0.2, 0.3], [0.4, 0.0, 0.1]]], dtype=torch.float64)
+    gold = torch.zeros(1, 2, 3, dtype=torch.bool)
+    gold[0, 0, 1] = True
+    wanted = torch.nn.functional.cross_entropy(scores[0, :1] / 0.05, torch.tensor([1]))
+    assert torch.allclose(stacked_step_loss(scores, gold), wanted)
+    gold[0, 1, 0] = True
+    second = torch.nn.functional.cross_entropy(scores[0, 1:] / 0.05, torch.tensor([0]))
+    assert torch.allclose(stacked_step_loss(scores, gold), (wanted + second) / 2)
+
+
+def test_no_gold_anywhere_is_zero_with_a_gradient():
+    scores = torch.randn(2, 2, 3, requires_grad=True)
+    loss = stacked_step_loss(scores, torch.zeros(2, 2, 3, dtype=torch.bool))
+    loss.backward()
+    assert loss == 0 and torch.equal(scores.grad, torch.zeros_like(scores))
+
+
+def test_srki_takes_the_gold_of_all_steps_at_once():
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randn(BATCH, KEPT, generator=generator, dtype=torch.float64, requires_grad=True)
+    losses = []
+    for b, steps in enumerate(STEPS):
+        gold = {i for places in steps for i in places}
+        each = []
+        for i in gold:
+            logits = torch.stack([scores[b, i], *(scores[b, j] for j in range(KEPT) if j not in gold)]) / 0.05
+            each.append(torch.nn.functional.cross_entropy(logits[None], torch.tensor([0])))
+        if each:
+            losses.append(sum(each) / len(each))
+    compare(srki_loss(scores, positives().any(1)), sum(losses) / len(losses), (scores,))
+
+
+@pytest.mark.parametrize("per_instance", (False, True))
+def test_language_model_loss_counts_tokens_or_instances(per_instance):
+    generator = torch.Generator().manual_seed(4)
+    logits = torch.randn(3, 6, 11, generator=generator, dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([[-100, -100, 3, 4, 5, 6], [-100, 2, -100, -100, -100, -100], [-100] * 6])
+    rows = []
+    for b in range(3):
+        probabilities = logits[b].softmax(-1)
+        rows.append(
+            [-torch.log(probabilities[n - 1, labels[b, n]]) for n in range(1, 6) if labels[b, n] >= 0]
+        )
+    slow = (sum(rows[0]) / 4 + rows[1][0]) / 2 if per_instance else sum(sum(row) for row in rows) / 5
+    compare(lm_loss(logits, labels, per_instance), slow, (logits,))
+    if not per_instance:  # and what transformers computes
+        from transformers.loss.loss_utils import ForCausalLMLoss
+
+        assert torch.allclose(lm_loss(logits, labels).float(), ForCausalLMLoss(logits, labels, 11).float())
+
+
+def test_step_recall_takes_as_many_rules_as_a_step_has_gold():
+    scores = torch.tensor([[[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0], [9.0, 0.0, 0.0, 0.0]]])
+    gold = torch.tensor([[[1, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]]]).bool()
+    hits, steps = step_recall(scores, gold)
+    assert (float(hits), int(steps)) == (1.5, 2)

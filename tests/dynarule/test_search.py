@@ -1,0 +1,87 @@
+"""<search> gets one row, wherever it comes from, and nothing else in the vocabulary changes."""
+
+import pytest
+import torch
+from dynarule.search import search_id, search_rows, set_search_rows
+from transformers import AutoTokenizer
+
+from dynarule import prepare_search
+
+# words in the tokenizer (the model has 97 rows), reserved tokens, whether <search> is there -> origin, id, rows after
+PLACES = {
+    "spare": (90, 0, False, 90, 97),
+    "reserved": (94, 3, False, 94, 97),
+    "grown": (97, 0, False, 97, 98),
+    "existing": (90, 0, True, 90, 97),
+}
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("origin", PLACES)
+def test_one_row_becomes_the_mean_and_no_other_changes(origin, tied, tiny_model, tiny_tokenizer):
+    words, reserved, there, row, rows = PLACES[origin]
+    model = tiny_model("qwen2", tie_word_embeddings=tied)
+    tokenizer = tiny_tokenizer(words, reserved, search=there)
+    old = {"in": model.get_input_embeddings().weight.clone(), "out": model.lm_head.weight.clone()}
+    found = prepare_search(model, tokenizer)
+    assert (found.id, found.origin, found.token) == (row, origin, "<search>")
+    new = {"in": model.get_input_embeddings().weight, "out": model.lm_head.weight}
+    assert (new["in"] is new["out"]) == tied
+    assert model.config.vocab_size == rows
+    for side, matrix in new.items():
+        assert len(matrix) == rows
+        same = [i for i in range(97) if torch.equal(matrix[i], old[side][i])]
+        if origin == "existing":  # it may be trained
+            assert same == list(range(97))
+        else:
+            assert same == [i for i in range(97) if i != row]
+            assert torch.allclose(matrix[row], old[side].mean(0), atol=1e-6)
+
+
+@pytest.mark.parametrize("origin", PLACES)
+def test_the_tokenizer_reads_it_back_and_a_second_call_changes_nothing(
+    origin, tiny_model, tiny_tokenizer, tmp_path
+):
+    words, reserved, there, row, _ = PLACES[origin]
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer(words, reserved, search=there)
+    prepare_search(model, tokenizer)
+    tokenizer.save_pretrained(tmp_path)
+    for reader in (tokenizer, AutoTokenizer.from_pretrained(tmp_path)):
+        assert reader("w5 <search> w6<search>w7")["input_ids"] == [5, row, 6, row, 7]
+        assert reader.decode([5, row, 6], skip_special_tokens=True).split() == ["w5", "w6"]
+        assert search_id(reader) == row
+    before = model.get_input_embeddings().weight.clone()
+    again = prepare_search(model, tokenizer)
+    assert (again.id, again.origin) == (row, "existing")
+    assert torch.equal(model.get_input_embeddings().weight, before)
+
+
+def test_a_tokenizer_far_ahead_of_the_model_grows_it_and_leaves_no_random_row(tiny_model, tiny_tokenizer):
+    model, tokenizer = tiny_model("qwen3"), tiny_tokenizer(101)
+    mean = model.get_input_embeddings().weight.mean(0)
+    assert prepare_search(model, tokenizer).id == 101
+    new = model.get_input_embeddings().weight[97:]
+    assert new.shape[0] == 5
+    assert torch.allclose(new, mean.expand_as(new), atol=1e-6)
+
+
+def test_a_known_token_is_set_to_the_mean_on_request(tiny_model, tiny_tokenizer):
+    model, tokenizer = tiny_model("qwen2"), tiny_tokenizer(search=True)
+    mean = model.get_input_embeddings().weight.mean(0)
+    prepare_search(model, tokenizer, initialise=True)
+    assert torch.allclose(model.get_input_embeddings().weight[90], mean, atol=1e-6)
+
+
+def test_rows_are_taken_and_put_back(tiny_model):
+    untied, tied = tiny_model("qwen2"), tiny_model("qwen2", tie_word_embeddings=True)
+    rows = search_rows(untied, 7)
+    assert torch.equal(rows["output"], untied.lm_head.weight[7])
+    before = untied.lm_head.weight.clone()
+    set_search_rows(untied, 7, {name: row + 1 for name, row in rows.items()})
+    changed = (untied.lm_head.weight != before).any(1).nonzero().flatten().tolist()
+    assert changed == [7]
+    assert sorted(search_rows(tied, 7)) == ["input"]
+    with pytest.raises(ValueError, match="tied"):
+        set_search_rows(tied, 7, rows)
+    with pytest.raises(ValueError, match="97 rows"):
+        set_search_rows(untied, 97, rows)

@@ -1,0 +1,258 @@
+"""The training memory: the serving memory where they mean the same, gradients, checkpointing, bf16, visibility."""
+
+import pytest
+import torch
+from dynarule.losses import lm_loss, stacked_step_loss
+from dynarule.training_memory import RuleBatch, TrainingMemory
+
+from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, kblam_config
+
+WIDTH, SEARCH = 20, 7
+PROMPT = 6
+
+
+def batch(bank):
+    """Two rows of 14 tokens, the second right-padded by two, with two and one <search>."""
+    generator = torch.Generator().manual_seed(5)
+    ids = torch.randint(10, 90, (2, 14), generator=generator)
+    mask = torch.ones_like(ids)
+    mask[1, 12:] = 0
+    search = torch.tensor([[8, 11], [9, -1]])
+    ids[0, 8] = ids[0, 11] = ids[1, 9] = SEARCH
+    question = torch.zeros_like(ids, dtype=torch.bool)
+    question[:, :PROMPT] = True
+    gold = torch.tensor([[[0, 3], [4, -1], [5, -1]], [[1, -1], [2, 6], [-1, -1]]])
+    labels = ids.masked_fill(question | ~mask.bool(), -100)
+    rules = RuleBatch(bank.keys_MP, bank.values_MP, question, search, gold, ~question & mask.bool())
+    return ids, mask, labels, rules
+
+
+def loss_of(model, memory, ids, mask, labels):
+    logits = model(ids, attention_mask=mask).logits
+    side = memory.scores[memory.adapter.config.confidence_layer]
+    return lm_loss(logits, labels) + stacked_step_loss(side.scores_BSK, side.positives_BSK, 0.5)
+
+
+@pytest.fixture
+def case(bank, tiny_model, family):
+    model = tiny_model(family)
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=9))
+    return model, adapter, batch(bank)
+
+
+@pytest.mark.parametrize("make", (dynarule_config, kblam_config))
+def test_all_rules_attended_is_the_serving_memory_s_forward(bank, tiny_model, make, family):
+    model = tiny_model(family)
+    adapter = RuleAdapter(model, make(WIDTH, confidence_layer=0, top_k=None, length_shift=20.0))
+    ids, mask, _, rules = batch(bank)
+    memory = TrainingMemory(adapter)
+    memory.load(rules)
+    with torch.no_grad():
+        with attach(model, memory):
+            ours = model(ids, attention_mask=mask).logits
+        with attach(model, RuleMemory(adapter, bank)):
+            theirs = model(ids, attention_mask=mask).logits
+        base = model(ids, attention_mask=mask).logits
+    real = mask.bool()
+    assert torch.allclose(ours[real], theirs[real], atol=2e-5)
+    assert not torch.allclose(ours[real], base[real], atol=1e-2)
+
+
+def test_the_prompt_s_set_is_what_serving_selects_at_prefill(bank, case):
+    model, adapter, (ids, mask, _, rules) = case
+    memory = TrainingMemory(adapter, pool_queries="prompt", force_gold=False, score_layers=[0, 1, 2, 3])
+    memory.load(rules)
+    serving = RuleMemory(adapter, bank)
+    with torch.no_grad():
+        with attach(model, memory):
+            model(ids, attention_mask=mask)
+        with attach(model, serving):
+            model(ids[:, :PROMPT])
+    for row in range(2):
+        found = next(r for r in serving.trace if r.row == row and r.layer == 2)
+        assert [f"r{i}" for i in memory.kept[2][row].tolist()] == found.ids
+        scores = memory.scores[2].scores_BSK[row, 0]
+        assert torch.allclose(scores, torch.tensor(found.scores), rtol=1e-3, atol=1e-5)
+
+
+def test_scores_at_search_are_those_the_serving_memory_ranks_by(bank, case):
+    model, adapter, (ids, mask, _, rules) = case
+    adapter.config = dynarule_config(
+        WIDTH, confidence_layer=0, top_k=9
+    )  # layer 0 sees no rule before it scores
+    memory = TrainingMemory(adapter)
+    memory.load(rules)
+    serving = RuleMemory(adapter, bank, SEARCH)
+    serving.question_mask_BT = rules.question_BT
+    with torch.no_grad():
+        with attach(model, memory):
+            model(ids, attention_mask=mask)
+        with attach(model, serving):
+            model(ids, attention_mask=mask)
+    side, checked = memory.scores[0], 0
+    for found in serving.trace:
+        kept = dict(
+            zip(memory.kept[0][found.row].tolist(), side.scores_BSK[found.row, found.step], strict=True)
+        )
+        for name, score in zip(found.ids, found.scores, strict=True):
+            if int(name[1:]) in kept:
+                assert float(kept[int(name[1:])]) == pytest.approx(score, rel=1e-3, abs=1e-5)
+                checked += 1
+    assert checked > 10
+
+
+def test_gold_is_forced_at_the_confidence_layer_only(case):
+    model, adapter, (ids, mask, _, rules) = case
+    memory = TrainingMemory(adapter)
+    memory.load(rules)
+    with attach(model, memory):
+        model(ids, attention_mask=mask)
+    for row, gold in enumerate(({0, 3, 4, 5}, {1, 2, 6})):
+        assert gold <= set(memory.kept[2][row].tolist())
+    free = TrainingMemory(adapter, force_gold=False)
+    free.load(rules)
+    with attach(model, free):
+        model(ids, attention_mask=mask)
+    for layer in (0, 1):
+        assert torch.equal(memory.kept[layer], free.kept[layer])
+    assert not torch.equal(memory.kept[2], free.kept[2])
+    assert not {0, 3, 4, 5} <= set(memory.kept[0][0].tolist())  # so forcing there would show
+
+
+def test_gradients_reach_the_adapter_alone_and_equal_finite_differences(bank, tiny_model):
+    model = tiny_model("qwen2", torch.float64)
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=9))
+    ids, mask, labels, rules = batch(bank.to("cpu", torch.float64))
+    memory = TrainingMemory(adapter)
+    memory.load(rules)
+    with attach(model, memory):
+        loss_of(model, memory, ids, mask, labels).backward()
+        assert all(p.grad is None for p in model.parameters())
+        for name, parameter in adapter.named_parameters():
+            if name.endswith("k.bias"):
+                continue  # checked below like the others, but LayerNorm may leave it small
+            assert parameter.grad.abs().max() > 0, name
+        for name in ("2.k.weight", "2.q.weight", "2.v.weight", "0.v.weight", "1.k.weight", "1.q.bias"):
+            parameter = adapter.layers.get_parameter(name)
+            place = tuple(int(i) for i in (parameter.grad.abs() == parameter.grad.abs().max()).nonzero()[0])
+            before, values = parameter[place].item(), []
+            for step in (1e-3, -1e-3):  # transformers' RMSNorm rounds to fp32, so no smaller
+                with torch.no_grad():
+                    parameter[place] = before + step
+                    values.append(loss_of(model, memory, ids, mask, labels).item())
+                    parameter[place] = before
+            assert (values[0] - values[1]) / 2e-3 == pytest.approx(
+                parameter.grad[place].item(), rel=3e-3, abs=3e-4
+            ), name
+
+
+@pytest.mark.parametrize("visibility", ("all", "step"))
+def test_gradient_checkpointing_changes_nothing(case, visibility):
+    model, adapter, (ids, mask, labels, rules) = case
+    memory = TrainingMemory(adapter, visibility=visibility)
+    memory.load(rules)
+    found = []
+    for checkpointing in (False, True):
+        adapter.zero_grad()
+        model.train()
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        calls = []
+        original = memory.attended
+
+        def counted(*args, original=original, calls=calls):
+            calls.append(args[0])
+            return original(*args)
+
+        memory.attended = counted
+        with attach(model, memory):
+            loss = loss_of(model, memory, ids, mask, labels)
+            loss.backward()
+        memory.attended = original
+        found.append((loss.detach(), [p.grad.clone() for p in adapter.parameters()], len(calls)))
+    (loss, gradients, calls), (again, regained, recalls) = found
+    assert (calls, recalls) == (4, 8)  # it did run the layers twice
+    assert torch.equal(loss, again)
+    for one, other in zip(gradients, regained, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("masters", ("bfloat16", "float32"))
+def test_bf16_is_close_to_fp32(bank, tiny_model, masters):
+    """A bf16 base with bf16 adapters, and with fp32 adapters under autocast."""
+    losses = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        model = tiny_model("qwen2", torch.float32)
+        torch.manual_seed(0)
+        adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=None))
+        model.to(dtype)
+        if masters == "bfloat16":
+            adapter.to(dtype)
+        ids, mask, labels, rules = batch(bank)
+        memory = TrainingMemory(adapter)
+        memory.load(rules)
+        with (
+            attach(model, memory),
+            torch.autocast("cpu", torch.bfloat16, enabled=masters == "float32" and dtype != torch.float32),
+        ):
+            loss = loss_of(model, memory, ids, mask, labels)
+        loss.backward()
+        assert all(torch.isfinite(p.grad).all() for p in adapter.parameters())
+        losses[dtype] = loss.item()
+    assert losses[torch.bfloat16] == pytest.approx(losses[torch.float32], rel=0.05)
+    assert losses[torch.bfloat16] != losses[torch.float32]
+
+
+def test_visibility_by_step_hides_later_gold_from_earlier_tokens(case):
+    """Change the value of a rule that is gold at step 2 alone: only tokens from the first <search> on may move."""
+    model, adapter, (ids, mask, _, rules) = case
+    adapter.config = dynarule_config(WIDTH, confidence_layer=2, top_k=30)
+    outputs = {}
+    for visibility in ("all", "step"):
+        for scale in (1.0, -3.0):
+            values = rules.values_MP.clone()
+            values[4] *= scale
+            memory = TrainingMemory(adapter, visibility=visibility)
+            memory.load(
+                RuleBatch(
+                    rules.keys_MP, values, rules.question_BT, rules.search_BS, rules.gold_BSG, rules.answer_BT
+                )
+            )
+            seen = []
+            block = model.model.layers[2].self_attn
+            hook = block.register_forward_hook(lambda m, a, out, seen=seen: seen.append(out[0]))
+            with attach(model, memory), torch.no_grad():
+                model(ids, attention_mask=mask)
+            hook.remove()
+            outputs[visibility, scale] = seen[0]
+    # Layers 0 and 1 see the rule too, so compare what layer 2 alone may hide: its mask.
+    memory = TrainingMemory(adapter, visibility="step")
+    memory.load(rules)
+    visible = memory._visible(2, torch.arange(30).expand(2, -1), rules)
+    assert visible[0, :8, 4].sum() == 0 and visible[0, 8:, 4].all()  # rule 4 is gold at step 2
+    assert visible[0, :11, 5].sum() == 0 and visible[0, 11:, 5].all()  # step 3
+    assert visible[:, :, 10:].all() and visible[0, :, 0].all()  # others, and step 1
+    assert visible[1, :9, 6].sum() == 0 and visible[1, 9:, 6].all() and visible[1, :, 4].all()
+    assert memory._visible(1, torch.arange(30).expand(2, -1), rules) is None
+    assert not torch.allclose(outputs["all", 1.0], outputs["step", 1.0])
+
+
+def test_no_batch_is_the_base_model_and_misuse_says_so(bank, case):
+    model, adapter, (ids, mask, _, rules) = case
+    base = model(ids, attention_mask=mask).logits
+    memory = TrainingMemory(adapter)
+    with attach(model, memory):
+        assert torch.equal(model(ids, attention_mask=mask).logits, base)
+        memory.load(rules)
+        with pytest.raises(ValueError, match="load each batch"):
+            model(ids[:, :5])
+    with pytest.raises(ValueError, match="adapter's encoder"):
+        memory.load(RuleBatch(bank.keys_MP[:, :7], bank.values_MP[:, :7], *[None] * 3))
+    with pytest.raises(ValueError, match="2 steps, got gold rules of 3"):
+        memory.load(
+            RuleBatch(
+                rules.keys_MP, rules.values_MP, rules.question_BT, rules.search_BS[:, :1], rules.gold_BSG
+            )
+        )
+    with pytest.raises(ValueError, match="hold no rules"):
+        TrainingMemory(adapter, score_layers=[99])
