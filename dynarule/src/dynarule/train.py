@@ -240,7 +240,7 @@ def train(
     with torch.no_grad():
         for parameter in adapter.parameters():
             # A fused optimizer writes without raising the version by which a bank knows that its 1 / sigma are old.
-            pass
+            parameter.mul_(1)
     return history
 
 
