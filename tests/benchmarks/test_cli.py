@@ -171,32 +171,28 @@ def test_an_interrupt_keeps_samples_and_says_how_to_go_on(quick, tmp_path, monke
     assert len(samples.read_text().splitlines()) == 4
 
 
-def test_a_build_folder_gives_the_same_run(quick, tmp_path, workspace):
+def test_a_build_folder_gives_the_same_run(quick, tmp_path):
     """Rows read from parquet and rows generated here: same ids, same samples."""
-    import pyarrow.parquet as pq
-    from ruleworld_data.generate import question_table, rule_table
-    from ruleworld_data.tasks import SUBTASKS
+    from ruleworld_data.build import build as make
 
     build = tmp_path / "build"
-    shards = []
-    for config, split in [*((name, "mini") for name in SUBTASKS), ("rules", "train")]:
-        table = rule_table(split, "tiny") if config == "rules" else question_table(config, split, "tiny")
-        half = len(table) // 2
-        for number, part in enumerate((table.slice(0, half), table.slice(half))):
-            path = f"{config}/{split}-{number:05d}-of-00002.parquet"
-            (build / config).mkdir(parents=True, exist_ok=True)
-            pq.write_table(part, build / path)
-            shards.append({"path": path, "config": config, "split": split, "rows": len(part)})
-    manifest = {
-        "format": 1,
-        "generator_version": workspace.source.version,
-        "scale": "tiny",
-        "seed": 0,
-        "shards": shards,
-    }
-    (build / "build.json").write_text(json.dumps(manifest))
+    make(build, "tiny")
     built = rwbench("run", quick, "--data", build, "--limit", 2, "--out", tmp_path / "a", "--json")
     made = rwbench("run", quick, "--scale", "tiny", "--limit", 2, "--out", tmp_path / "b", "--json")
     keys = ("run_id", "samples_sha256", "pool_sha256", "metrics")
     first, second = ([{k: r[k] for k in keys} for r in json.loads(x.stdout)["runs"]] for x in (built, made))
     assert first == second
+
+
+def test_an_edited_build_is_refused(quick, tmp_path):
+    """A changed gold answer must not reach a run."""
+    from ruleworld_data.build import build as make
+
+    make(tmp_path / "build", "tiny")
+    shard = tmp_path / "build" / "single_rule" / "mini-00000-of-00001.parquet"
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(bytes(data))
+    result = rwbench("run", quick, "--data", tmp_path / "build", "--out", tmp_path / "runs")
+    assert result.exit_code == 2
+    assert "was changed since it was built" in result.output
