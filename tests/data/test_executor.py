@@ -319,3 +319,11 @@ def test_three_solvers_agree_on_any_small_world(case):
                 texts,
                 facts,
             )
+
+
+def test_terms_that_no_rule_knows_are_not_one_term():
+    """Losing one thing that no rule mentions leaves another such thing alone."""
+    index = RuleIndex(parse_rule_table(rule_table(["Tiny_cat(A) => Has(A, Strong_horn, 20)"])))
+    facts = "Lose_Strong_fin(x, 1) & Has(x, Mineral_horn, 7)"
+    assert execute(facts, "Has(x, Mineral_horn, ?)", index).answer == "7"
+    assert execute(facts + " & Lose_Mineral_horn(x, 2)", "Has(x, Mineral_horn, ?)", index).answer == "5"

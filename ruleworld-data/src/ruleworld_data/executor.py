@@ -117,7 +117,7 @@ def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -
     start = _one(scope.counts(attribute, asked.term), query)
     if start.answer is None:
         return start
-    events = [event for event in scope.events(attribute) if event.attribute == attribute]
+    events = [event for event in scope.events(attribute, asked.term) if event.attribute == attribute]
     total = int(start.answer) + sum(event.delta for event in events)
     return Derivation(str(total), (*(firing for event in events for firing in event.path), *start.firings))
 
@@ -137,7 +137,7 @@ def lowest_counts(facts: str | Iterable[Fact], query: str | Query, rules: RuleIn
         name = rules.terms.names[code] if code >= 0 else asked.term
         for value, _ in scope.counts(code, name):
             lowest[code] = min(lowest.get(code, value), value)
-    for event in scope.events(attribute):
+    for event in scope.events(attribute, asked.term):
         if event.attribute in lowest:
             lowest[event.attribute] += min(event.delta, 0)
     return {rules.terms.names[code] if code >= 0 else asked.term: value for code, value in lowest.items()}
@@ -216,10 +216,10 @@ class _Scope:
                     found.append((effect.amount, (Firing(effect.rule_id, has),)))
         return found
 
-    def events(self, attribute: int) -> list[Event]:
+    def events(self, attribute: int, name: str) -> list[Event]:
         """All changes of the attribute and of those that can change it, causes before effects."""
         reaching = self.rules.reaching(attribute)
-        events = [event for event in self._first_events(reaching) if event.attribute in reaching]
+        events = [event for event in self._first_events(reaching, name) if event.attribute in reaching]
         for event in events:  # grows while it is walked
             for effect in self.rules.fire("attrchange2attr", event.attribute, int(event.delta > 0)):
                 if effect.term in reaching:
@@ -230,11 +230,12 @@ class _Scope:
                     events.append(self._changed(effect, effect.delta * abs(event.delta), event.path))
         return events
 
-    def _first_events(self, reaching: frozenset[int]) -> Iterable[Event]:
+    def _first_events(self, reaching: frozenset[int], name: str) -> Iterable[Event]:
         for fact in self.facts:
             if fact.kind == "change" and fact.who == self.who and fact.number:
                 sign = 1 if fact.operator == OPERATORS[1] else -1
-                yield Event(self.code(fact.term, -1), sign * fact.number, ())
+                # No rule may know the term; -1 is the queried one's code then, and no other's.
+                yield Event(self.code(fact.term, -1 if fact.term == name else -2), sign * fact.number, ())
         for action, role in self._roles():
             for effect in self.rules.fire("action2attr", self.code(action, -1), role):
                 yield self._changed(effect, effect.delta, ())
