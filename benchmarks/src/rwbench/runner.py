@@ -224,6 +224,8 @@ def _sample(question: Question, output: Output, scores: dict[str, float], second
         "retrieved": output.retrieved,
         "gold_rules": [list(step) for step in question.gold_steps],
         "scores": scores,
+        "outcome": "failed" if output.error is not None else output.outcome,
+        "trace": [step.to_dict() for step in output.trace],
         "usage": dict(output.usage),
         "seconds": round(seconds, 6),
         "error": output.error,

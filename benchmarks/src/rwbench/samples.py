@@ -1,4 +1,36 @@
-"""samples.jsonl: one line per question, appended and flushed, safe to kill at any byte."""
+"""samples.jsonl: one line per question, appended and flushed, safe to kill at any byte.
+
+A line is one JSON object with these keys, all of them always there:
+
+``id``, ``subtask``, ``world_id``, ``fold``
+    The question.
+``output``
+    The raw text that the answers were read from; null if the method writes none.
+``answers``, ``gold_answers``
+    Lists of strings, one per sub-question; ``answers`` is null if the method does not answer.
+``retrieved``
+    What recall is computed from: rule ids per step, best first (a method that searches once has one step); null
+    if the method retrieves nothing.
+``gold_rules``
+    Gold rule ids per step.
+``scores``
+    Metric -> value; empty if the question failed.
+``outcome``
+    How it ended, one of `OUTCOMES`.
+``trace``
+    What the method did, in order: a list of ``{"query": str or null, "retrieved": [rule ids], "text": str or null}``.
+    A step searches (``query``, ``retrieved``), writes (``text``), or both. Empty for a method that searches once
+    and for one that only writes: their step is in ``retrieved`` and ``output`` already.
+``usage``
+    What the question cost: ``calls`` of the model, ``prompt_tokens``, ``completion_tokens``, ``retrievals``,
+    ``rounds`` begun of ``round_budget``, ``cost_usd`` where the price is known, ``cached_calls`` answered from
+    disk, and ``seconds``, an object stage -> seconds (``retrieve``, ``generate``). What a method has no number for is
+    not there. Questions that are answered in one batch share its seconds evenly.
+``seconds``
+    Wall time from the sample before to this one; a batch's time falls on its first question.
+``error``
+    Why the question failed, else null. Failed questions are asked again when the run is taken up again.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +45,20 @@ from typing import IO, Any
 
 from .spec import canonical_json
 
+OUTCOMES = {
+    "ok": "ended as the method should: with an answer in a box, or with the rules it was asked to find",
+    "context_exceeded": "prompt and answer do not fit the model's context; not asked, no answer, scored 0",
+    "length": "the answer was cut off at the token limit before a box was closed",
+    "refused_format": "the answer ended without a box: prose, another format or another language",
+    "no_output": "the model answered with no text (filtered, or all tokens spent on thinking)",
+    "budget_exhausted": "an iterative method used up its rounds without finishing by itself",
+    "failed": "no answer because of an error (see `error`); not scored, asked again on resume",
+}
+"""Every value of ``outcome`` and what it means. Where several fit, the first in this order after ``ok`` counts."""
+
 VOLATILE = ("seconds",)
-"""Fields of a sample that differ between two runs of the same spec; `samples_sha256` leaves them out."""
+VOLATILE_USAGE = ("seconds", "cached_calls")
+"""Fields of a sample, and of its usage, that differ between two runs of a spec; `samples_sha256` leaves them out."""
 
 Sample = dict[str, Any]
 
@@ -108,6 +152,8 @@ def samples_sha256(samples: list[Sample]) -> str:
     digest = hashlib.sha256()
     for sample in sorted(samples, key=lambda sample: sample["id"]):
         stable = {name: value for name, value in sample.items() if name not in VOLATILE}
+        usage = sample.get("usage", {})
+        stable["usage"] = {name: value for name, value in usage.items() if name not in VOLATILE_USAGE}
         digest.update(_line(stable).encode())
     return digest.hexdigest()
 

@@ -10,12 +10,29 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from ruleworld_data.tasks import check_name
 
 from ..data import Question
 from ..pools import Pool
 from ..registry import Component, Registry, component
+from ..samples import OUTCOMES
 
-__all__ = ["Method", "Output", "component"]
+__all__ = ["Method", "Output", "Step", "component"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a method, for the sample's trace: what was searched, found and written."""
+
+    query: str | None = None
+    retrieved: Sequence[int] = ()
+    text: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {"query": self.query, "retrieved": [int(rule) for rule in self.retrieved], "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -32,8 +49,12 @@ class Output:
         One answer per sub-question. None: it does not answer.
     text : str, or None
         The raw output that the answers were read from.
-    usage : mapping of str to number
-        Costs worth logging: calls, tokens_in, tokens_out, ...
+    usage : mapping
+        Costs worth logging; the names are in `rwbench.samples`.
+    outcome : str
+        How it ended, one of `rwbench.samples.OUTCOMES`.
+    trace : sequence of Step
+        What was searched and written on the way, for a method that does so more than once.
     error : str, or None
         Why this question failed; it is then counted as failed, not scored.
     """
@@ -42,8 +63,13 @@ class Output:
     retrieved: list[list[int]] | None = None
     answers: list[str] | None = None
     text: str | None = None
-    usage: Mapping[str, float] = field(default_factory=dict)
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    outcome: str = "ok"
+    trace: Sequence[Step] = ()
     error: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name("outcome", self.outcome, OUTCOMES)
 
 
 class Method(Component):
