@@ -226,6 +226,7 @@ def _sample(question: Question, output: Output, scores: dict[str, float], second
         "scores": scores,
         "outcome": "failed" if output.error is not None else output.outcome,
         "trace": [step.to_dict() for step in output.trace],
+        "measures": dict(output.measures),
         "usage": dict(output.usage),
         "seconds": round(seconds, 6),
         "error": output.error,

@@ -21,6 +21,11 @@ A line is one JSON object with these keys, all of them always there:
     What the method did, in order: a list of ``{"query": str or null, "retrieved": [rule ids], "text": str or null}``.
     A step searches (``query``, ``retrieved``), writes (``text``), or both. Empty for a method that searches once
     and for one that only writes: their step is in ``retrieved`` and ``output`` already.
+``measures``
+    What an analysis measured on the question, name -> numbers; empty for all other methods. ``rule_entropy``: nats by
+    layer, mean over heads and question tokens; ``rule_layers``: the 0-based layers of that list; ``rule_attention``:
+    one row per retrieval step, one column per gold rule in step order (all rules weigh 1 together);
+    ``rule_attention_step``: the gold step of each column.
 ``usage``
     What the question cost: ``calls`` of the model, ``prompt_tokens``, ``completion_tokens``, ``retrievals``,
     ``rounds`` begun of ``round_budget``, ``cost_usd`` where the price is known, ``cached_calls`` answered from

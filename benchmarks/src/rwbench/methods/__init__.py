@@ -55,6 +55,8 @@ class Output:
         How it ended, one of `rwbench.samples.OUTCOMES`.
     trace : sequence of Step
         What was searched and written on the way, for a method that does so more than once.
+    measures : mapping
+        What an analysis measured, name -> numbers; the names are in `rwbench.samples`.
     error : str, or None
         Why this question failed; it is then counted as failed, not scored.
     """
@@ -66,6 +68,7 @@ class Output:
     usage: Mapping[str, Any] = field(default_factory=dict)
     outcome: str = "ok"
     trace: Sequence[Step] = ()
+    measures: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
 
     def __post_init__(self) -> None:
