@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 KEY_VARIABLE = "RULEWORLD_API_KEY"
+T = TypeVar("T")
 MOST_BYTES = 1 << 20
 """Longest reply that is read."""
 
@@ -123,11 +125,29 @@ class Endpoint:
         NoAnswerError
             If no request brought an answer.
         """
+        body = {"messages": [{"role": "user", "content": prompt}], "temperature": 0}
+        return self.complete(body, _answer)
+
+    def complete(self, body: Mapping[str, Any], read: Callable[[bytes], T]) -> T:
+        """Send one chat completion and return what ``read`` makes of the reply; failures are tried again.
+
+        Parameters
+        ----------
+        body : mapping
+            Fields of the request besides ``model``: messages, temperature, ...
+        read : callable
+            Reads the reply's bytes; an `UnreadableError` counts as a failure of the request.
+
+        Raises
+        ------
+        NoAnswerError
+            If no request brought an answer.
+        """
         delay = self.settings.backoff
         for left in range(self.settings.tries - 1, -1, -1):
             wait = delay
             try:
-                return self._request(prompt)
+                return self._request(body, read)
             except HTTPError as error:
                 failure = NoAnswerError(_said(error), hopeless=error.code in _HOPELESS)
                 if error.code not in (408, 429) and error.code < 500:
@@ -139,35 +159,30 @@ class Endpoint:
                 failure = NoAnswerError(f"no answer within {self.settings.timeout:g} s")
             except (OSError, HTTPException) as error:
                 failure = NoAnswerError(f"the connection broke: {error or type(error).__name__}")
-            except _UnreadableError as error:
+            except UnreadableError as error:
                 failure = NoAnswerError(str(error))
             if not left or self.stop.wait(min(wait, self.settings.longest_wait)):
                 raise failure
             delay *= 2
         raise NoAnswerError("no request was allowed")  # tries < 1
 
-    def _request(self, prompt: str) -> str:
-        body = {
-            "model": self.model,
-            "messages": [{"role": "user", "content": prompt}],
-            "temperature": 0,
-            "stream": False,
-        }
+    def _request(self, body: Mapping[str, Any], read: Callable[[bytes], T]) -> T:
+        whole = {"model": self.model, **body, "stream": False}
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if key := os.environ.get(KEY_VARIABLE, "").strip():
             headers["Authorization"] = f"Bearer {key}"
         url = self.url.rstrip("/") + "/chat/completions"
-        request = Request(url, json.dumps(body).encode(), headers, method="POST")
+        request = Request(url, json.dumps(whole).encode(), headers, method="POST")
         deadline = time.monotonic() + self.settings.timeout
         with build_opener(_NoRedirect).open(request, timeout=self.settings.timeout) as response:
-            return _answer(_read(response, deadline))
+            return read(_read(response, deadline))
 
 
 _HOPELESS = (*range(300, 400), 401, 403, 404, 405)
 """Redirects, no access, nothing there: the same for every question."""
 
 
-class _UnreadableError(Exception):
+class UnreadableError(Exception):
     """A reply that is no chat completion."""
 
 
@@ -181,7 +196,7 @@ def _read(response: HTTPResponse, deadline: float) -> bytes:
         if time.monotonic() > deadline:
             raise TimeoutError
         if size > MOST_BYTES:
-            raise _UnreadableError(f"the reply is longer than {MOST_BYTES} bytes")
+            raise UnreadableError(f"the reply is longer than {MOST_BYTES} bytes")
     return b"".join(chunks)
 
 
@@ -190,11 +205,11 @@ def _answer(reply: bytes) -> str:
         content = json.loads(reply)["choices"][0]["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         start = reply[:80].decode(errors="replace")
-        raise _UnreadableError(f"the reply is no chat completion, it begins with {start!r}") from None
+        raise UnreadableError(f"the reply is no chat completion, it begins with {start!r}") from None
     if content is None:  # filtered, or all tokens spent on thinking: asking again would not help
         return ""
     if not isinstance(content, str):
-        raise _UnreadableError(f"the reply's content is no text but {type(content).__name__}")
+        raise UnreadableError(f"the reply's content is no text but {type(content).__name__}")
     return content
 
 
