@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from .cli_report import report, show_results, write_page
+from .cli_shared import JsonFlag, user_errors
 
 if TYPE_CHECKING:
     from .data import DataSource
@@ -23,18 +24,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
-
-
-@contextmanager
-def _user_errors() -> Iterator[None]:
-    """Turn what a user can mend into one line on stderr and exit code 2."""
-    try:
-        yield
-    except (ValueError, FileNotFoundError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from None
 
 
 @app.command()
@@ -58,7 +47,7 @@ def run(
 
     Example: rwbench run smoke --limit 5
     """
-    with _user_errors():
+    with user_errors():
         from .data import DataSource
         from .recipes import Options, recipes
         from .runner import Workspace, make_plan
@@ -76,10 +65,8 @@ def run(
         return
     results = _run_plans(plans, workspace, jobs)
     command = _command(made.name, source, split, limit)
-    page = _write_page(
-        results, out / f"{made.name.replace('/', '-')}.html", f"RuleWorld: {made.name}", command, skipped
-    )
-    _show_results(results, page, as_json, skipped)
+    page = write_page(results, out, command, skipped, recipe=made.name, source=source)
+    show_results(results, page, as_json, skipped)
 
 
 @app.command("list")
@@ -106,34 +93,7 @@ def list_names(as_json: JsonFlag = False) -> None:
             typer.echo(f"  {name:<12} {text}")
 
 
-@app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")],
-    as_json: JsonFlag = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown only.")] = False,
-) -> None:
-    """Print the table of all runs below a folder and write DIR/report.html.
-
-    Example: rwbench report runs
-    """
-    with _user_errors():
-        from .results import find_results
-
-        if not folder.is_dir():
-            raise FileNotFoundError(f"there is no folder {folder}; give the --out folder of `rwbench run`")
-        results = find_results(folder)
-        if not results:
-            raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
-        if markdown:
-            from .summary import settings
-            from .terminal import markdown_table
-
-            typer.echo("\n\n".join(markdown_table(setting) for setting in settings(results)))
-            return
-        page = _write_page(
-            results, folder / "report.html", "RuleWorld: all runs", f"rwbench report {folder.name}", []
-        )
-    _show_results(results, page, as_json, [])
+app.command()(report)
 
 
 def _run_plans(plans: list[Plan], workspace: Any, jobs: int) -> list[Results]:
@@ -147,7 +107,7 @@ def _run_plans(plans: list[Plan], workspace: Any, jobs: int) -> list[Results]:
     log.setLevel(logging.INFO)
     log.addHandler(handler)
     try:
-        with _user_errors():
+        with user_errors():
             results = run_all(plans, workspace, jobs, progress)
     except KeyboardInterrupt:
         progress.note(f"stopped; finished samples are kept. To go on: {_typed()}")
@@ -184,34 +144,6 @@ def _show_plans(plans: list[Plan], skipped: list[str], as_json: bool) -> None:
         where = f"{spec.representation.upper():<3} {spec.pool_size:>6,} rules per {spec.pool_scope}"
         typer.echo(f"{plan.folder}  {plan.state:<8} {plan.done}/{plan.scheduled}  {where:<27}  {label}")
     typer.echo(f"{len(plans)} runs, {left:,} samples to do, no model calls")
-
-
-def _show_results(results: list[Results], page: Path, as_json: bool, skipped: list[str]) -> None:
-    """Print results and leave with 1 if any question failed."""
-    failed = sum(run["n"]["failed"] for run in results)
-    if as_json:
-        typer.echo(json.dumps({"runs": results, "skipped": skipped, "report": str(page)}))
-    else:
-        from rich.console import Console
-
-        from .terminal import print_report
-
-        print_report(results, Console())
-        typer.echo(f"page: {page}")
-    if failed:
-        typer.echo(
-            f"{failed} questions failed (see 'error' in samples.jsonl); run again to retry them", err=True
-        )
-        raise typer.Exit(1)
-
-
-def _write_page(results: list[Results], path: Path, title: str, command: str, skipped: list[str]) -> Path:
-    from .report import render_page
-    from .samples import write_whole
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, render_page(results, title, command, skipped).encode())
-    return path
 
 
 def _command(recipe: str, source: DataSource, split: str, limit: int | None) -> str:

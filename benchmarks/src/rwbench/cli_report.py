@@ -1,0 +1,95 @@
+"""`rwbench report`: from finished runs to a table and a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .cli_shared import JsonFlag, user_errors
+
+if TYPE_CHECKING:
+    from .data import DataSource
+    from .results import Results
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")],
+    as_json: JsonFlag = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown only.")] = False,
+) -> None:
+    """Print the table of all runs below a folder and write DIR/report.html.
+
+    Example: rwbench report runs
+    """
+    with user_errors():
+        from .results import find_results
+
+        if not folder.is_dir():
+            raise FileNotFoundError(f"there is no folder {folder}; give the --out folder of `rwbench run`")
+        results = find_results(folder)
+        if not results:
+            raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
+        if markdown:
+            from .summary import settings
+            from .terminal import markdown_table
+
+            typer.echo("\n\n".join(markdown_table(setting) for setting in settings(results)))
+            return
+        page = write_page(results, folder, f"rwbench report {folder.name}", [])
+    show_results(results, page, as_json, [])
+
+
+def show_results(results: list[Results], page: Path, as_json: bool, skipped: list[str]) -> None:
+    """Print results and leave with 1 if any question failed."""
+    failed = sum(run["n"]["failed"] for run in results)
+    if as_json:
+        typer.echo(json.dumps({"runs": results, "skipped": skipped, "report": str(page)}))
+    else:
+        from rich.console import Console
+
+        from .terminal import print_report
+
+        print_report(results, Console())
+        typer.echo(f"page: {page}")
+    if failed:
+        typer.echo(
+            f"{failed} questions failed (see 'error' in samples.jsonl); run again to retry them", err=True
+        )
+        raise typer.Exit(1)
+
+
+def write_page(
+    results: list[Results],
+    folder: Path,
+    command: str,
+    skipped: list[str],
+    recipe: str | None = None,
+    source: DataSource | None = None,
+) -> Path:
+    """Write the page of some runs and return its path.
+
+    Parameters
+    ----------
+    results : list of dict
+    folder : Path
+        Folder of run folders; the page is written into it.
+    command : str
+        What makes these numbers again.
+    skipped : list of str
+        What did not run here, and what to type to have it run.
+    recipe : str, optional
+        Names the page; without it the page is called report.html.
+    source : DataSource, optional
+        Where questions and rules come from; without it the world that the runs name is generated.
+    """
+    from .report import render_page
+    from .samples import write_whole
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / (f"{recipe.replace('/', '-')}.html" if recipe else "report.html")
+    title = f"RuleWorld: {recipe or 'all runs'}"
+    write_whole(path, render_page(results, title, command, skipped).encode())
+    return path
