@@ -95,14 +95,18 @@ def one_softmax(query, key, value, rules, mask_BTS, scale):
 @pytest.mark.parametrize("shift", [0.0, math.log(100) - math.log(6)])
 @pytest.mark.parametrize("masked", ["causal", "bool", "float"])
 @pytest.mark.parametrize("visible", [False, True])
-def test_attention_is_one_softmax_over_rules_and_text(shift, masked, visible):
+@pytest.mark.parametrize("tokens", [1, 3])
+@pytest.mark.parametrize("fused", [False, True])
+def test_attention_is_one_softmax_over_rules_and_text(shift, masked, visible, tokens, fused, monkeypatch):
+    if fused:
+        monkeypatch.setattr("dynarule.attention.FEW_SCORES", 0)
     generator = torch.Generator().manual_seed(5)
 
     def random(*shape):
         return torch.randn(*shape, generator=generator)
 
-    query, key, value = random(2, 4, 3, 8), random(2, 2, 5, 8), random(2, 2, 5, 8)
-    causal = torch.ones(3, 5, dtype=torch.bool).tril(2).expand(2, 3, 5).clone()
+    query, key, value = random(2, 4, tokens, 8), random(2, 2, 5, 8), random(2, 2, 5, 8)
+    causal = torch.ones(tokens, 5, dtype=torch.bool).tril(5 - tokens).expand(2, tokens, 5).clone()
     if masked != "causal":
         causal[1, :, 0] = False  # a pad
     mask = {
@@ -110,10 +114,10 @@ def test_attention_is_one_softmax_over_rules_and_text(shift, masked, visible):
         "bool": causal[:, None],
         "float": torch.where(causal, 0.0, torch.finfo(torch.float32).min)[:, None],
     }[masked]
-    seen = torch.rand(2, 3, 6, generator=generator) > 0.4 if visible else None
+    seen = torch.rand(2, tokens, 6, generator=generator) > 0.4 if visible else None
     if seen is not None:
         seen[..., 0] = True
-    rules = AttendedRules(random(2, 4, 3, 8), random(2, 4, 6, 8), random(2, 4, 6, 8), seen, shift)
+    rules = AttendedRules(random(2, 4, tokens, 8), random(2, 4, 6, 8), random(2, 4, 6, 8), seen, shift)
     module = torch.nn.Module()
     module.num_key_value_groups, module.is_causal = 2, True
     out, _ = rule_attention(module, query, key, value, mask, scaling=8**-0.5, attended_rules=rules)

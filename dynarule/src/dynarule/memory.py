@@ -174,7 +174,8 @@ class RuleMemory:
         like = projection.k.weight
         key = projection.heads(projection.keys(keys_MP[rows_BK].to(like.dtype)))
         value = projection.heads(projection.values(values_MP[rows_BK].to(like.dtype)))
-        return _Kept(key, value)
+        # Contiguous: every token from now on reads them.
+        return _Kept(key.contiguous(), value.contiguous())
 
     def _record(
         self, layer: int, rows_BK: Tensor, scores_BK: Tensor, wanted_B: Tensor | None, step_B: Tensor | None
