@@ -6,6 +6,7 @@ from ruleworld_data.scoring import exact_match, step_recall, strict_match, union
 
 from .data import Question
 from .methods import Output
+from .ties import expected_recall
 
 RECALL_BUDGETS: dict[str, int | str] = {"1": "gold", "10": 10, "100": 100}
 """Metric suffix -> rules looked at. Recall@1 looks at as many as there are gold rules (the paper's caption)."""
@@ -32,6 +33,11 @@ def score(output: Output, question: Question, pool_size: int) -> dict[str, float
                 continue
             if len(steps) == 1:
                 scores[f"recall@{name}"] = union_recall(steps[0], question.gold, budget)  # type: ignore[arg-type]
+                k = len(question.gold) if isinstance(budget, str) else budget
+                if output.ties is not None and (k <= len(steps[0]) or not output.ties.tail):
+                    scores[f"expected_recall@{name}"] = expected_recall(
+                        steps[0], output.ties, question.gold, k
+                    )
             else:
                 scores[f"recall@{name}"] = union_recall(steps, question.gold_steps, budget)  # type: ignore[arg-type]
                 scores[f"step_recall@{name}"] = step_recall(steps, question.gold_steps, budget)  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from ..data import Question
 from ..pools import Pool
 from ..registry import Component, Registry, component
 from ..samples import OUTCOMES
+from ..ties import Ties
 
 __all__ = ["Method", "Output", "Step", "component"]
 
@@ -57,6 +58,8 @@ class Output:
         What was searched and written on the way, for a method that does so more than once.
     measures : mapping
         What an analysis measured, name -> numbers; the names are in `rwbench.samples`.
+    ties : Ties, or None
+        Scores of a single search, from which the expected recall under ties is computed; never logged.
     error : str, or None
         Why this question failed; it is then counted as failed, not scored.
     """
@@ -69,6 +72,7 @@ class Output:
     outcome: str = "ok"
     trace: Sequence[Step] = ()
     measures: Mapping[str, Any] = field(default_factory=dict)
+    ties: Ties | None = None
     error: str | None = None
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from ..data import Question
 from ..pools import Pool
 from ..retrievers import Retriever
+from ..ties import Ties
 from . import Method, Output, component
 
 
@@ -56,4 +57,5 @@ class Retrieve(Method):
         index = self.retriever.index(pool.ids, pool.texts)
         found = index.search([question.text for question in questions], top_k)
         for question, hits in zip(questions, found, strict=True):
-            yield Output(question.id, retrieved=[hits.ids.tolist()])
+            ties = Ties(hits.scores.tolist(), hits.tail.tolist())
+            yield Output(question.id, retrieved=[hits.ids.tolist()], ties=ties)
