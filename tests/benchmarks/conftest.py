@@ -1,5 +1,8 @@
 """A tiny world, generated once, and a folder of caches of the test's own."""
 
+import runpy
+from pathlib import Path
+
 import pytest
 from rwbench.data import DataSource
 from rwbench.methods.retrieve import Retrieve
@@ -27,3 +30,45 @@ def options(workspace):
 def spec(options):
     """A quick run: 22 questions, BM25, a pool of 100 per question."""
     return options.spec(Retrieve(BM25()), "nl", size=100, scope="question")
+
+
+@pytest.fixture(scope="session")
+def save_model():
+    return runpy.run_path(str(Path(__file__).parent / "tiny_lm.py"))["save_model"]
+
+
+@pytest.fixture(scope="session")
+def model_folder(save_model, workspace, tmp_path_factory):
+    """A random model of two layers whose tokenizer knows the words of the tiny world."""
+    import torch
+
+    torch.set_num_threads(1)
+    words = [
+        str(text) for column in ("nl", "fol") for text in workspace.rules("mini").table[column].to_pylist()
+    ]
+    return save_model(tmp_path_factory.mktemp("model") / "random", words=words)
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    """A function that starts a chat server: ``serve(play)``; retries are quick."""
+    import ruleworld_data.llm_client as client
+
+    monkeypatch.setattr(client.Settings, "__init__", _quick(client.Settings.__init__))
+    made = []
+    kind = runpy.run_path(str(Path(__file__).parent / "fake_endpoint.py"))["FakeEndpoint"]
+
+    def start(play):
+        made.append(kind(play))
+        return made[-1]
+
+    yield start
+    for server in made:
+        server.close()
+
+
+def _quick(init):
+    def changed(self, *args, **options):
+        init(self, *args, **({"backoff": 0.001} | options))
+
+    return changed

@@ -6,9 +6,10 @@ what is missing and ends with the same results.
 
 from __future__ import annotations
 
+import errno
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +17,9 @@ from typing import Any
 
 from ruleworld_data.tasks import SUBTASKS
 
+from .backends import GoneError
 from .data import DataSource, Question, RuleTable, select
-from .methods import Method, Output
+from .methods import Method, Output, Work
 from .pools import Pool, build_pools, pools_sha256
 from .progress import Progress
 from .results import Results, read_results, summarise, write_results
@@ -28,6 +30,7 @@ from .spec import RunSpec, canonical_json, first_difference
 KEPT_DESIGNS = 8
 SPEC_FILE = "spec.json"
 SAMPLES_FILE = "samples.jsonl"
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Workspace:
@@ -142,6 +145,10 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
     ------
     ValueError
         If the folder belongs to another spec, another process holds it, or the spec does not fit the data.
+    GoneError
+        If the model cannot be used any more; finished samples are kept.
+    OSError
+        If the disk is full; finished samples are kept.
     """
     folder = out / spec.run_id
     folder.mkdir(parents=True, exist_ok=True)
@@ -154,11 +161,9 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
         pools = workspace.pools(spec)
         method: Method = Method.from_dict(spec.method)
         with SampleLog(folder / SAMPLES_FILE) as log:
-            work = [(pool, [q for q in pool.questions if q.id not in log.done]) for pool in pools]
-            work = [(pool, left) for pool, left in work if left]
-            method.prepare([pool for pool, _ in work])
-            for pool, left in work:
-                for sample in _ask(method, pool, left, spec):
+            if any(question.id not in log.done for pool in pools for question in pool.questions):
+                method.prepare(pools)
+                for sample in _ask(method, pools, frozenset(log.done), spec):
                     log.append(sample)
                     if progress is not None:
                         progress.step(failed=sample["error"] is not None, text=_name(spec, method))
@@ -172,32 +177,34 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
         return results
 
 
-def _ask(method: Method, pool: Pool, questions: Sequence[Question], spec: RunSpec) -> Iterator[Sample]:
-    """Yield one sample per question; an exception fails the question in flight and the rest goes on."""
-    left = tuple(questions)
-    while left:
-        broken, asked = False, 0
-        # A method gets a tuple of its own: it may read it lazily while samples are written.
-        outputs = method.run(pool, left, spec.top_k)
-        for question in left:
-            asked += 1
+def _ask(method: Method, pools: Sequence[Pool], done: Container[str], spec: RunSpec) -> Iterator[Sample]:
+    """Yield one sample per question that is not done; an exception fails the question in flight, the rest goes on."""
+    work: list[Work] = [(pool, tuple(q for q in pool.questions if q.id not in done)) for pool in pools]
+    asked: set[str] = set()
+    broken = True
+    while broken:
+        broken = False
+        # A method gets a list of its own: it may read it lazily while samples are written.
+        left = [(pool, tuple(q for q in questions if q.id not in asked)) for pool, questions in work]
+        outputs = method.run_pools(left, spec.top_k)
+        for question in [question for _, questions in left for question in questions]:
+            asked.add(question.id)
             start = time.perf_counter()
             try:
                 output = _matching(next(outputs, None), question)
                 scores = {} if output.error is not None else score(output, question, spec.pool_size)
-                broken = False
+            except GoneError:
+                raise
             except (
                 Exception
             ) as error:  # whatever a method raises is this question's failure, and is on record
-                output, scores, broken = (
-                    Output(question.id, error=f"{type(error).__name__}: {error}"),
-                    {},
-                    True,
-                )
+                if isinstance(error, OSError) and error.errno in DISK_FULL:
+                    raise
+                output = Output(question.id, error=f"{type(error).__name__}: {error}")
+                scores, broken = {}, True
             yield _sample(question, output, scores, time.perf_counter() - start)
             if broken:
                 break
-        left = left[asked:]
 
 
 def _matching(output: Output | None, question: Question) -> Output:

@@ -20,7 +20,19 @@ from ..registry import Component, Registry, component
 from ..samples import OUTCOMES
 from ..ties import Ties
 
-__all__ = ["Method", "Output", "Step", "component"]
+__all__ = ["Method", "Output", "Preview", "Step", "Work", "component"]
+
+Work = tuple[Pool, Sequence[Question]]
+"""A pool, and those of its questions that are to be answered."""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a method would ask about a question: its first prompt, the prompt's tokens, calls per question at most."""
+
+    prompt: str | None = None
+    tokens: int | None = None
+    calls: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,6 +98,19 @@ class Method(Component):
 
     def prepare(self, pools: Sequence[Pool]) -> None:
         """Do once what all pools of a run share, such as encoding their rules in bulk; nothing by default."""
+
+    def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
+        """Return what would be asked, for a dry run; a method without a language model asks nothing."""
+        return Preview()
+
+    def run_pools(self, work: Sequence[Work], top_k: int) -> Iterator[Output]:
+        """Yield one output per question that is left, over all pools of the run, in order.
+
+        A method that makes batches across pools replaces it. A pool with nothing left comes along with no questions.
+        """
+        for pool, questions in work:
+            if questions:
+                yield from self.run(pool, questions, top_k)
 
     @abstractmethod
     def run(self, pool: Pool, questions: Sequence[Question], top_k: int) -> Iterator[Output]:

@@ -1,0 +1,125 @@
+"""Backends: from prompts to texts. One file per way to run a language model.
+
+A backend is a frozen dataclass whose fields decide what is written (model, weights, temperature); how fast it runs
+is no field. A prompt that does not fit, an endpoint that gives up and an answer cut short are results, not exceptions:
+the method turns them into outcomes, and the run goes on.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ..prompts import Prompt, Template, shipped_template
+from ..registry import Component, Registry, component
+
+__all__ = ["Backend", "Completion", "Decoding", "Finish", "GoneError", "Prompt", "component"]
+
+Finish = Literal["stop", "length", "context", "filter", "error"]
+
+
+class GoneError(Exception):
+    """The model cannot be used any more, so asking the next question is no use; the run stops and can be resumed."""
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How to decode.
+
+    Attributes
+    ----------
+    max_new_tokens : int
+        An answer is cut off here.
+    stop : tuple of str
+        The text ends before the first of these.
+    """
+
+    max_new_tokens: int = 512
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What came of one prompt.
+
+    Attributes
+    ----------
+    text : str
+        What the model wrote, without the stop string.
+    finish : str
+        ``stop`` by itself, ``length`` cut off, ``context`` not asked since it does not fit, ``filter`` withheld by the
+        endpoint, ``error``.
+    prompt_tokens, completion_tokens : int
+        As counted by the model's tokenizer or the endpoint; 0 where it does not say.
+    seconds : float
+        Wall time; questions of one batch share it evenly.
+    cached : bool
+        Read from disk.
+    cost_usd : float, or None
+        Where prices are known.
+    error : str, or None
+        Why there is no text.
+    """
+
+    text: str = ""
+    finish: Finish = "stop"
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    cached: bool = False
+    cost_usd: float | None = None
+    error: str | None = None
+
+
+class Backend(Component):
+    """Base of all backends. A subclass sets ``name`` and implements `generate`.
+
+    Attributes
+    ----------
+    whole_batches : bool
+        Texts can depend, in the last bits, on which prompts share a batch, so a resumed run must make the same batches.
+    """
+
+    registry = Registry["type[Backend]"]("backend", __name__)
+    whole_batches: ClassVar[bool] = True
+
+    @property
+    def batch(self) -> int:
+        """How many prompts to hand over at once."""
+        return 1
+
+    @property
+    def template(self) -> Template:
+        """The prompt template that the model wants."""
+        return shipped_template()
+
+    @property
+    def context_length(self) -> int | None:
+        """Most tokens of prompt and answer together; None: not known before asking."""
+        return None
+
+    def prepare(self) -> None:
+        """Get ready before the first question; a ValueError if that is not possible."""
+
+    def count_tokens(self, prompt: Prompt) -> int | None:
+        """Return a prompt's length in tokens; None: not known before asking."""
+        return None
+
+    @abstractmethod
+    def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
+        """Yield one completion per prompt, in order, each as soon as it is there.
+
+        Raises
+        ------
+        GoneError
+            If there is no use in going on.
+        """
+        raise NotImplementedError(f"backend {self.name!r} must implement generate(prompts, decoding)")
+
+
+def cut(text: str, stop: Sequence[str]) -> str:
+    """Return a text up to the first of the stop strings."""
+    ends = [place for mark in stop if (place := text.find(mark)) >= 0]
+    return text[: min(ends)] if ends else text

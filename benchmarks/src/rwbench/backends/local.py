@@ -1,0 +1,238 @@
+"""Local models through transformers: batched, padded on the left, greedy unless a temperature is set.
+
+Questions on one pool share the rules before them, so the rules' keys and values are computed once, copied per batch,
+and only the questions are read anew. The texts are those of reading every prompt whole (a test says so).
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import takewhile
+from typing import Any
+
+from ..models import base_folder, fingerprint, model_template
+from ..prompts import Prompt, Template
+from . import Backend, Completion, Decoding, component, cut
+
+
+@component
+class Local(Backend):
+    """A causal language model in a folder.
+
+    Parameters
+    ----------
+    model : str
+        A shipped model's name or a folder; see `rwbench.models`.
+    weights, prompt : str
+        Fingerprint of the folder and id of its prompt template, from `of`: other files are another run.
+    batch_size : int
+        Prompts per forward.
+    temperature : float
+        0: greedy. Above, sampled, with the batch's prompts as the seed.
+    """
+
+    name = "local"
+
+    model: str = ""
+    weights: str = ""
+    prompt: str = ""
+    batch_size: int = 16
+    temperature: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1 or self.temperature < 0:
+            raise ValueError(
+                f"batch_size must be 1 or more and temperature 0 or more, got {self.batch_size} and {self.temperature}"
+            )
+
+    @classmethod
+    def of(cls, model: str, **changes: Any) -> Local:
+        """Return the backend of a model, with the fingerprints of its files."""
+        return cls(model, fingerprint(base_folder(model)), model_template(model).id, **changes)
+
+    @property
+    def label(self) -> str:
+        """Name in reports."""
+        return self.model.rstrip("/").split("/")[-1]
+
+    @property
+    def batch(self) -> int:
+        """Prompts per forward."""
+        return self.batch_size
+
+    @property
+    def template(self) -> Template:
+        """The model's own prompt template, else this package's."""
+        return model_template(self.model)
+
+    @property
+    def context_length(self) -> int | None:
+        """Positions that the model was made for."""
+        return load(self.model)[0].config.max_position_embeddings
+
+    def prepare(self) -> None:
+        """Load the model; a ValueError if its files are not those that the spec names."""
+        for field, ours in (("weights", fingerprint(base_folder(self.model))), ("prompt", self.template.id)):
+            wanted = getattr(self, field)
+            if wanted and wanted != ours:
+                raise ValueError(
+                    f"model {self.model!r} has changed since the run was specified: {field} is {ours}, the run was "
+                    f"made for {wanted}; put the old files back, or start a new run"
+                )
+        load(self.model)
+
+    def count_tokens(self, prompt: Prompt) -> int:
+        """Return the prompt's length in tokens, chat template included."""
+        return len(self._encode(prompt)[0])
+
+    def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
+        """Yield the answers of one batch."""
+        start = time.perf_counter()
+        encoded = [self._encode(prompt) for prompt in prompts]
+        most = self.context_length
+        fits = [most is None or len(ids) + decoding.max_new_tokens <= most for ids, _ in encoded]
+        rows = [row for row, fit in zip(encoded, fits, strict=True) if fit]
+        written = iter(self._answers(rows, prompts, decoding) if rows else [])
+        share = (time.perf_counter() - start) / max(len(rows), 1)
+        for (ids, _), fit in zip(encoded, fits, strict=True):
+            if not fit:
+                yield Completion(finish="context", prompt_tokens=len(ids))
+                continue
+            text, ended, length = next(written)
+            yield Completion(text, "stop" if ended else "length", len(ids), length, share)
+
+    def _encode(self, prompt: Prompt) -> tuple[list[int], int]:
+        """Return the prompt's tokens and how many of them are the shared prefix."""
+        tokenizer = load(self.model)[1]
+        text, special = self._rendered(prompt)
+        ids = tokenizer(text, add_special_tokens=special)["input_ids"]
+        place = text.find(prompt.text)
+        head = (
+            _encode_prefix(self.model, text[: place + len(prompt.prefix)], special) if prompt.prefix else ()
+        )
+        # Tokens at the seam may join with the question's, so the prefix is what both really share; one token is left
+        # to be read with the question.
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(head, ids, strict=False)))
+        return ids, min(shared, len(ids) - 1)
+
+    def _rendered(self, prompt: Prompt) -> tuple[str, bool]:
+        tokenizer = load(self.model)[1]
+        if self.template.chat and getattr(tokenizer, "chat_template", None):
+            turn = [{"role": "user", "content": prompt.text}]
+            return tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True), False
+        return prompt.text, True
+
+    def _answers(
+        self, rows: Sequence[tuple[list[int], int]], prompts: Sequence[Prompt], decoding: Decoding
+    ) -> list[tuple[str, bool, int]]:
+        """Return text, whether it ended by itself, and its tokens, of each row."""
+        import torch
+
+        model, tokenizer = load(self.model)
+        shared = min(count for _, count in rows)
+        alike = len(rows) > 1 and len({prompt.prefix for prompt in prompts}) == 1
+        shared = shared if alike and all(ids[:shared] == rows[0][0][:shared] for ids, _ in rows) else 0
+        head = rows[0][0][:shared]
+        longest = max(len(ids) for ids, _ in rows) - shared
+        pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
+        padded, mask = [], []
+        for ids, _ in rows:
+            tail = ids[shared:]
+            fill = longest - len(tail)
+            padded.append(head + [pad] * fill + tail)
+            mask.append([1] * shared + [0] * fill + [1] * len(tail))
+        options: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+        if self.temperature:
+            options = {"do_sample": True, "temperature": self.temperature}
+        if decoding.stop:
+            options |= {"stop_strings": list(decoding.stop), "tokenizer": tokenizer}
+        if shared:
+            cache = copy.deepcopy(_prefix_cache(self.model, tuple(head)))
+            cache.batch_repeat_interleave(len(rows))
+            options["past_key_values"] = cache
+        with torch.no_grad(), torch.random.fork_rng(enabled=bool(self.temperature)):
+            if self.temperature:
+                name = "\x1f".join(prompt.text for prompt in prompts).encode()
+                torch.manual_seed(
+                    int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1
+                )
+            out = model.generate(
+                torch.tensor(padded, device=model.device),
+                attention_mask=torch.tensor(mask, device=model.device),
+                max_new_tokens=decoding.max_new_tokens,
+                pad_token_id=pad,
+                **options,
+            )
+        return [self._read(new, tokenizer, decoding) for new in out[:, len(padded[0]) :].tolist()]
+
+    def _read(self, tokens: list[int], tokenizer: Any, decoding: Decoding) -> tuple[str, bool, int]:
+        ends = end_ids(self.model)
+        length = next((place + 1 for place, token in enumerate(tokens) if token in ends), len(tokens))
+        ended = length < len(tokens) or (tokens and tokens[-1] in ends)
+        text = tokenizer.decode(tokens[:length], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        short = cut(text, decoding.stop)
+        return short, bool(ended or short != text), length
+
+
+@lru_cache(maxsize=1)
+def load(name: str) -> tuple[Any, Any]:
+    """Return a model and its tokenizer, on the accelerator where there is one; the one before is let go.
+
+    Raises
+    ------
+    ValueError
+        If the folder cannot be loaded.
+    """
+    import os
+
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    folder = base_folder(name)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+    except (OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"cannot load the model in {folder} ({first}); it must be a causal model saved by transformers"
+        ) from None
+    return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), tokenizer
+
+
+def end_ids(name: str) -> set[int]:
+    """Return the tokens that end a model's answer."""
+    model, tokenizer = load(name)
+    ends = model.generation_config.eos_token_id
+    listed = ends if isinstance(ends, list) else [ends]
+    return {token for token in (*listed, tokenizer.eos_token_id) if token is not None}
+
+
+@lru_cache(maxsize=4)
+def _encode_prefix(name: str, text: str, special: bool) -> tuple[int, ...]:
+    return tuple(load(name)[1](text, add_special_tokens=special)["input_ids"])
+
+
+@lru_cache(maxsize=1)
+def _prefix_cache(name: str, tokens: tuple[int, ...]) -> Any:
+    """Return the keys and values of a prefix, one row."""
+    import torch
+    from transformers import DynamicCache
+
+    model = load(name)[0]
+    cache = DynamicCache(config=model.config)
+    with torch.no_grad():
+        model(
+            torch.tensor([tokens], device=model.device),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+    return cache

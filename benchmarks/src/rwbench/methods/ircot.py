@@ -1,0 +1,89 @@
+"""IRCoT: the last sentence of the reasoning is the next query (Trivedi et al. 2023).
+
+The course is the published one: search with the question; then in turns write one sentence over the rules found so far,
+and search with it, until a sentence gives the answer, nothing is written, or the rounds are used up. A reader then
+answers afresh from the collected rules.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..backends import Decoding
+from ..data import Question
+from ..pools import Pool
+from ..prompts import shipped_template
+from . import component
+from .conversation import Call, Conversation, Tally
+from .rounds import Iterative, Search
+
+ANSWER = re.compile(r"answer is:?|\\boxed|^\[Answer\]", re.IGNORECASE)
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n")
+CONCLUDES = re.compile(r"^(?:thus|so|therefore|hence|that is)\b", re.IGNORECASE)
+ARITHMETIC = re.compile(r"\d+\s*[+\-]\s*\d+\s*=\s*\d+")
+
+
+@component
+class IRCoT(Iterative):
+    """Interleave retrieval with chain-of-thought sentences.
+
+    Parameters
+    ----------
+    skip_conclusions : bool
+        As in the published code, a sentence that begins with "thus", "so", ... or holds a sum is no query; the one
+        before it is used again. In RuleWorld those sentences are the state updates, so both settings are worth a row.
+    """
+
+    name = "ircot"
+
+    skip_conclusions: bool = True
+
+    @property
+    def label(self) -> str:
+        """Name in reports."""
+        every = "" if self.skip_conclusions else ", every sentence a query"
+        return f"IRCoT ({self.retriever.label}, {self.aggregation}{every}), {self.model.label}"
+
+    @property
+    def calls(self) -> int:
+        """Most calls per question: a sentence between two searches, and the reader."""
+        return self.rounds
+
+    def converse(self, pool: Pool, question: Question, top_k: int, tally: Tally) -> Conversation:
+        """Search and write in turns, then read."""
+        search = Search(self, pool, top_k, tally)
+        query, finished = question.text, 0
+        thoughts: list[str] = []
+        template = shipped_template("ircot")
+        for turn in range(self.rounds):
+            hits = search.find(query)
+            if turn == self.rounds - 1 or not len(hits.ids):
+                break
+            prompt = template.render(
+                "reason",
+                pool.representation,
+                question.text,
+                search.texts(search.collected()),
+                thoughts=" ".join(thoughts),
+            )
+            done = yield Call(prompt, Decoding(self.step_tokens))
+            sentence = first_sentence(self.model.template.clean(done.text))
+            search.wrote(sentence)
+            if not sentence or done.finish == "context" or ANSWER.search(sentence):
+                finished = int(bool(sentence))
+                break
+            thoughts.append(sentence)
+            if not (self.skip_conclusions and is_conclusion(sentence)):
+                query = sentence
+        return (yield from self.read(search, question, finished=finished))
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of what was written, without the marks of a step."""
+    text = re.sub(r"^\s*(?:\[Step \d+\]\s*)?", "", text)
+    return SENTENCE_END.split(text.strip(), maxsplit=1)[0].strip()
+
+
+def is_conclusion(sentence: str) -> bool:
+    """Say whether a sentence only concludes from what was found, and so finds nothing as a query."""
+    return bool(CONCLUDES.match(sentence) or ARITHMETIC.search(sentence))

@@ -1,0 +1,59 @@
+"""Prompting: the rules stand in the prompt, all of them, the gold ones only, or none."""
+
+from __future__ import annotations
+
+from ruleworld_data.tasks import check_name
+
+from ..backends import Decoding
+from ..data import Question
+from ..pools import Pool
+from . import component
+from .conversation import Asking, Call, Conversation, Tally, read_answer
+
+LABELS = {"pool": "Prompting", "gold": "Gold rules only (ceiling)", "none": "No rules (floor)"}
+KEYS = {"pool": "prompting", "gold": "gold-only", "none": "no-rules"}
+
+
+@component
+class Prompting(Asking):
+    """Ask once, with rules before the question.
+
+    Parameters
+    ----------
+    rules : {"pool", "gold", "none"}
+        The whole pool (the paper's full-context prompting), the question's gold rules by id (a ceiling: nothing is
+        left to find), or no rules (a floor: what the model answers by itself).
+    """
+
+    name = "prompting"
+
+    rules: str = "pool"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_name("rules", self.rules, LABELS)
+
+    @property
+    def key(self) -> str:
+        """Name of the style; see `Component.key`."""
+        return KEYS[self.rules]
+
+    @property
+    def label(self) -> str:
+        """Name in reports."""
+        return f"{LABELS[self.rules]}, {self.model.label}"
+
+    def converse(self, pool: Pool, question: Question, top_k: int, tally: Tally) -> Conversation:
+        """Ask once."""
+        template, representation = self.model.template, pool.representation
+        if self.rules == "none" and template.has("answer_without_rules"):
+            prompt = template.render("answer_without_rules", representation, question.text)
+        else:
+            texts = {
+                "pool": lambda: pool.texts,
+                "gold": lambda: pool.rules.texts(sorted(question.gold), representation),  # type: ignore[arg-type]
+                "none": list,
+            }[self.rules]()
+            prompt = template.render("answer", representation, question.text, texts)
+        done = yield Call(prompt, Decoding(self.max_new_tokens))
+        return read_answer(self, question, done)

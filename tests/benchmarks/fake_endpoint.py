@@ -1,0 +1,93 @@
+"""A chat server on this machine that speaks the OpenAI protocol as well or badly as a test says; loaded with runpy."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock, Thread
+
+
+class FakeEndpoint:
+    """``play(prompt, nth)`` gives a text, (text, finish_reason), a status, a (status, body) or raw bytes."""
+
+    def __init__(self, play) -> None:
+        self.play, self.lock = play, Lock()
+        self.asked, self.bodies, self.keys, self.most_at_once, self.now = Counter(), [], [], 0, 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                prompt = body["messages"][-1]["content"]
+                with outer.lock:
+                    outer.bodies.append(body)
+                    outer.keys.append(self.headers.get("Authorization"))
+                    outer.asked[prompt] += 1
+                    outer.now += 1
+                    outer.most_at_once = max(outer.most_at_once, outer.now)
+                    nth = outer.asked[prompt]
+                try:
+                    self.reply(prompt, outer.play(prompt, nth))
+                except OSError:
+                    pass  # the client has gone
+                finally:
+                    with outer.lock:
+                        outer.now -= 1
+
+            def reply(self, prompt, said) -> None:
+                status, data, length = 200, b"", None
+                if isinstance(said, int):
+                    status, data = said, b'{"error": {"message": "so said the server"}}'
+                elif isinstance(said, bytes):
+                    data = said
+                elif isinstance(said, tuple) and isinstance(said[0], int):
+                    status, data = said[0], said[1].encode()
+                else:
+                    text, finish = said if isinstance(said, tuple) else (said, "stop")
+                    data = completion(prompt, text, finish)
+                if finish_half(said):
+                    length, data = len(data), data[: len(data) // 2]
+                self.send_response(status)
+                if status == 429:
+                    self.send_header("Retry-After", "0")
+                self.send_header("Content-Length", str(length or len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+                self.close_connection = True
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+        Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def finish_half(said) -> bool:
+    return isinstance(said, tuple) and said[-1] == "half"
+
+
+def completion(prompt: str, text: str | None, finish: str) -> bytes:
+    """A whole reply; a token is a word."""
+    return json.dumps(
+        {
+            "id": "x",
+            "object": "chat.completion",
+            "choices": [
+                {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+            ],
+            "usage": {"prompt_tokens": len(prompt.split()), "completion_tokens": len((text or "").split())},
+        }
+    ).encode()
+
+
+def slow(seconds: float, text: str) -> str:
+    time.sleep(seconds)
+    return text

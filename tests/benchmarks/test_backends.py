@@ -1,0 +1,140 @@
+"""Local models: the shared prefix changes nothing, batches neither, and what does not fit is counted."""
+
+import json
+import shutil
+
+import pytest
+from rwbench.backends import Decoding, cut
+from rwbench.backends.local import Local, load
+from rwbench.prompts import Prompt, read_template, shipped_template
+
+
+@pytest.fixture
+def backend(model_folder):
+    return Local.of(str(model_folder), batch_size=4)
+
+
+@pytest.fixture(scope="session")
+def prompts(workspace):
+    rules = workspace.rules("mini")
+    questions = [q.text for q in workspace.questions("multi_hop_2", "mini")[:5]]
+    return [
+        shipped_template().render("answer", "nl", q, rules.texts(rules.ids[:20], "nl")) for q in questions
+    ]
+
+
+def reference(folder, text, tokens):
+    """Greedy decoding of one prompt, without cache, prefix or padding."""
+    import torch
+
+    model, tokenizer = load(str(folder))
+    ids = tokenizer(text)["input_ids"]
+    start = len(ids)
+    for _ in range(tokens):
+        with torch.no_grad():
+            ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+        if ids[-1] == tokenizer.eos_token_id:
+            break
+    return tokenizer.decode(ids[start:], skip_special_tokens=True), len(ids) - start
+
+
+def test_answers_are_those_of_plain_greedy_decoding(backend, prompts, model_folder):
+    assert len({prompt.prefix for prompt in prompts}) == 1
+    assert len(prompts[0].prefix) > 0.8 * len(prompts[0].text)
+    wanted = [reference(model_folder, prompt.text, 10) for prompt in prompts]
+    shared = list(backend.generate(prompts, Decoding(10)))
+    assert [(done.text, done.completion_tokens) for done in shared] == wanted
+    whole = list(backend.generate([Prompt(prompt.text) for prompt in prompts], Decoding(10)))
+    assert [(done.text, done.completion_tokens) for done in whole] == wanted
+    tokenizer = load(str(model_folder))[1]
+    assert [done.prompt_tokens for done in shared] == [len(tokenizer(p.text)["input_ids"]) for p in prompts]
+    assert {done.finish for done in shared} <= {"stop", "length"}
+
+
+def test_the_prefix_is_read_once(backend, prompts, model_folder, monkeypatch):
+    """Of every later batch only the questions go through the model."""
+    model = load(str(model_folder))[0]
+    list(backend.generate(prompts, Decoding(2)))
+    read = []
+    forward = type(model).forward
+
+    def counted(self, input_ids=None, **options):
+        read.append(input_ids.shape[1])
+        return forward(self, input_ids=input_ids, **options)
+
+    monkeypatch.setattr(type(model), "forward", counted)
+    done = list(backend.generate(prompts[:3], Decoding(2)))
+    assert max(read) < 0.3 * min(item.prompt_tokens for item in done)
+
+
+def test_a_prompt_that_does_not_fit_is_not_asked(save_model, tmp_path, prompts):
+    backend = Local.of(str(save_model(tmp_path / "short", positions=300)))
+    assert backend.context_length == 300
+    long, short = backend.generate([prompts[0], Prompt("Hello")], Decoding(200))
+    assert (long.finish, long.text, long.completion_tokens) == ("context", "", 0)
+    assert long.prompt_tokens == backend.count_tokens(prompts[0]) > 100
+    assert short.finish in ("stop", "length")
+    (edge,) = backend.generate([Prompt("Hello")], Decoding(300 - short.prompt_tokens))
+    assert edge.finish != "context"
+    (over,) = backend.generate([Prompt("Hello")], Decoding(301 - short.prompt_tokens))
+    assert over.finish == "context"
+
+
+def test_stop_strings_end_an_answer(backend, prompts, model_folder):
+    whole, _ = reference(model_folder, prompts[0].text, 12)
+    mark = whole[5:8]
+    (done,) = backend.generate(prompts[:1], Decoding(12, (mark,)))
+    assert done.text == whole[: whole.index(mark)]
+    assert done.finish == "stop"
+    assert cut("abc\nObservation 1: x", ["\nObservation"]) == "abc"
+    assert cut("abc", ["\n"]) == "abc"
+
+
+def test_a_temperature_samples_the_same_twice(model_folder, prompts):
+    backend = Local.of(str(model_folder), temperature=1.0)
+    first, second = ([done.text for done in backend.generate(prompts, Decoding(8))] for _ in range(2))
+    greedy = [done.text for done in Local.of(str(model_folder)).generate(prompts, Decoding(8))]
+    assert first == second != greedy
+
+
+def test_other_weights_or_another_prompt_are_another_model(model_folder, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(model_folder, copy)
+    made = Local.of(str(copy))
+    assert made.weights == Local.of(str(model_folder)).weights
+    made.prepare()
+    (copy / "base" / "prompt.toml").write_text(
+        'name = "own"\nversion = "3"\nchat = false\nremove = ["<step>"]\n'
+        'answer = """{rules}\n\n{question}\n"""\n'
+    )
+    with pytest.raises(ValueError, match=r"prompt is own-3@.*was made for answer-1@"):
+        made.prepare()
+    own = Local.of(str(copy))
+    assert own.prompt == own.template.id and own.weights == made.weights
+    assert own.template.render("answer", "fol", "Q?", ["r1", "r2"]) == Prompt("r1\nr2\n\nQ?\n", "r1\nr2\n\n")
+    assert own.template.clean("a<step>\nb") == "a\nb"
+    config = json.loads((copy / "base" / "config.json").read_text())
+    (copy / "base" / "config.json").write_text(json.dumps(config | {"rope_theta": 20_000.0}))
+    with pytest.raises(ValueError, match=r"weights is .* put the old files back, or start a new run"):
+        own.prepare()
+
+
+def test_a_folder_without_a_model_is_a_clear_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no model 'nowhere'.*--endpoint"):
+        Local.of("nowhere")
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
+    with pytest.raises(ValueError, match="cannot load the model"):
+        Local.of(str(tmp_path)).prepare()
+
+
+def test_templates_fill_in_once_and_say_what_is_wrong(tmp_path):
+    template = shipped_template()
+    prompt = template.render("answer", "nl", "How many {rules}?", ["{question}"])
+    assert "Rules:\n{question}\n" in prompt.text and prompt.text.rstrip().endswith("How many {rules}?")
+    assert prompt.text.startswith(prompt.prefix) and "\\boxed{12, stony bridge}" in prompt.text
+    for broken in ("x = ", 'name = "a"\nversion = "1"\n[answer]\nnl = 3', 'answer = "no name"'):
+        (tmp_path / "prompt.toml").write_text(broken)
+        with pytest.raises(ValueError, match=r"prompt\.toml"):
+            read_template(tmp_path / "prompt.toml")
+    with pytest.raises(ValueError, match="has no section 'act'"):
+        template.render("act", "nl", "Q")

@@ -1,0 +1,181 @@
+"""Endpoints that work, fail, stall and lie: every reply is an answer, a counted outcome or a failure to retry."""
+
+import time
+
+import pytest
+from rwbench.backends import Decoding, GoneError
+from rwbench.backends.endpoint import Endpoint
+from rwbench.methods.prompting import Prompting
+from rwbench.prompts import Prompt
+from rwbench.runner import run_spec
+from rwbench.samples import read_samples
+
+ANSWER = "[Step 1] So it is.\n[Answer] \\boxed{7}"
+
+
+def ask(server, *texts, tokens=50, stop=(), **fields):
+    backend = Endpoint.of("some-model", server.url, **fields)
+    return list(backend.generate([Prompt(text) for text in texts], Decoding(tokens, stop)))
+
+
+def test_a_request_says_what_the_protocol_wants(serve, monkeypatch):
+    monkeypatch.setenv("RULEWORLD_API_KEY", "secret")
+    server = serve(lambda prompt, nth: f"{prompt} yes\nObservation 1: made up")
+    done = ask(server, "one two", stop=("\nObservation",), temperature=0.6, price_in=2.0, price_out=10.0)
+    (body,) = server.bodies
+    assert body == {
+        "model": "some-model",
+        "messages": [{"role": "user", "content": "one two"}],
+        "temperature": 0.6,
+        "max_tokens": 50,
+        "stop": ["\nObservation"],
+        "stream": False,
+    }
+    assert server.keys == ["Bearer secret"]
+    assert done[0].text == "one two yes"
+    assert (done[0].prompt_tokens, done[0].completion_tokens) == (2, 7)
+    assert done[0].cost_usd == pytest.approx((2 * 2.0 + 7 * 10.0) / 1e6)
+
+
+def test_replies_are_kept_and_a_second_run_asks_nothing(serve):
+    server = serve(lambda prompt, nth: f"{prompt} {nth}")
+    first = ask(server, "a", "b")
+    again = ask(server, "a", "b", "c")
+    assert [done.text for done in again] == ["a 1", "b 1", "c 1"]
+    assert [done.cached for done in first + again] == [False, False, True, True, False]
+    assert sum(server.asked.values()) == 3
+    # Another temperature, limit or model is another request.
+    ask(server, "a", temperature=0.5)
+    ask(server, "a", tokens=51)
+    assert server.asked["a"] == 3
+
+
+def test_answers_come_in_order_and_at_once(serve, monkeypatch):
+    monkeypatch.setenv("RWBENCH_CONCURRENCY", "4")
+
+    def play(prompt, nth):
+        time.sleep(0.2 if prompt == "0" else 0.05)
+        return f"said {prompt}"
+
+    server = serve(play)
+    done = ask(server, *map(str, range(8)))
+    assert [item.text for item in done] == [f"said {n}" for n in range(8)]
+    assert 2 <= server.most_at_once <= 4
+
+
+def test_requests_are_paced(serve, monkeypatch):
+    from rwbench.backends import endpoint
+
+    slept = []
+    monkeypatch.setenv("RWBENCH_REQUESTS_PER_MINUTE", "600")
+    monkeypatch.setattr(endpoint.time, "sleep", slept.append)
+    endpoint._pacer.cache_clear()
+    ask(serve(lambda prompt, nth: "yes"), "a", "b", "c", "d")
+    # Four starts, a tenth of a second apart: the last waits for three of them, less the time gone by.
+    assert 0.2 < max(slept) <= 0.3 + 1e-6
+
+
+@pytest.mark.parametrize("trouble", [429, 500, 503, b"<html>gateway</html>", b"{", (ANSWER, "half")])
+def test_passing_trouble_is_tried_again(serve, trouble):
+    server = serve(lambda prompt, nth: trouble if nth < 3 else ANSWER)
+    (done,) = ask(server, "q")
+    assert (done.text, done.error) == (ANSWER, None)
+    assert server.asked["q"] == 3
+
+
+@pytest.mark.parametrize("trouble", [400, 503, b'{"choices": []}', (ANSWER, "half")])
+def test_lasting_trouble_fails_the_question_alone(serve, trouble, monkeypatch):
+    monkeypatch.setenv("RWBENCH_TRIES", "2")
+    server = serve(lambda prompt, nth: trouble if prompt == "bad" else ANSWER)
+    before, bad, after = ask(server, "good", "bad", "fine")
+    assert before.text == after.text == ANSWER
+    assert bad.finish == "error" and bad.error and bad.text == ""
+
+
+def test_a_slow_endpoint_is_cut_off(serve, monkeypatch):
+    monkeypatch.setenv("RWBENCH_TIMEOUT", "0.2")
+    monkeypatch.setenv("RWBENCH_TRIES", "1")
+    server = serve(lambda prompt, nth: time.sleep(1.0) or ANSWER)
+    (done,) = ask(server, "q")
+    assert done.error == "no answer within 0.2 s"
+
+
+def test_a_context_that_is_too_short_is_an_outcome(serve):
+    said = '{"error": {"message": "maximum context length is 10 tokens", "code": "context_length_exceeded"}}'
+    server = serve(lambda prompt, nth: (400, said) if prompt == "long" else ("cut", "length"))
+    long, short = ask(server, "long", "short")
+    assert (long.finish, long.error) == ("context", None)
+    assert short.finish == "length"
+
+
+def test_an_endpoint_that_is_down_stops_the_run(serve, monkeypatch):
+    monkeypatch.setenv("RWBENCH_TRIES", "1")
+    server = serve(lambda prompt, nth: ANSWER)
+    server.close()
+    with pytest.raises(GoneError, match=r"gives no answers \(cannot connect"):
+        ask(server, *map(str, range(9)))
+    refusing = serve(lambda prompt, nth: 401)
+    with pytest.raises(GoneError, match=r"HTTP 401.*the key in RULEWORLD_API_KEY"):
+        ask(refusing, "q")
+
+
+def test_settings_and_addresses_are_checked(serve, monkeypatch):
+    with pytest.raises(ValueError, match="is no web address"):
+        Endpoint.of("m", "localhost:8000")
+    monkeypatch.setenv("RWBENCH_TIMEOUT", "soon")
+    with pytest.raises(GoneError, match="RWBENCH_TIMEOUT must be a number"):
+        ask(serve(lambda prompt, nth: ANSWER), "q")
+
+
+def test_a_run_on_a_bad_endpoint_counts_everything_and_resumes(
+    serve, options, workspace, tmp_path, monkeypatch
+):
+    """One question each: answered, cut off, prose, silence, too long, and an endpoint that fails for a while."""
+    monkeypatch.setenv("RWBENCH_TRIES", "1")
+    questions = [
+        q
+        for name in ("single_rule", "multi_rule_2", "multi_hop_2")
+        for q in workspace.questions(name, "mini")[:2]
+    ]
+    gold = {q.id: ", ".join(q.answers) for q in questions}
+    healed = []
+
+    def play(prompt, nth):
+        number = next(i for i, q in enumerate(questions) if prompt.rstrip().endswith(q.text))
+        if number == 5 and not healed:
+            return 503
+        return [
+            f"\\boxed{{{gold[questions[0].id]}}}",
+            ("and so on and on", "length"),
+            "Je ne sais pas : la réponse est douze.",
+            "",
+            (400, '{"error": "this model\'s maximum context length is 4096"}'),
+            f"\\boxed{{{gold[questions[5].id]}}}",
+        ][number]
+
+    server = serve(play)
+    import dataclasses
+
+    method = Prompting(model=Endpoint.of("m", server.url))
+    spec = dataclasses.replace(
+        options.spec(method, "nl", 100, "question"), subtasks=("single_rule", "multi_rule_2", "multi_hop_2")
+    )
+    results = run_spec(spec, workspace, tmp_path)
+    assert results["n"] == {"scheduled": 6, "scored": 5, "failed": 1}
+    path = tmp_path / spec.run_id / "samples.jsonl"
+    outcomes = {sample["id"]: sample["outcome"] for sample in read_samples(path)}
+    assert [outcomes[q.id] for q in questions] == [
+        "ok", "length", "refused_format", "no_output", "context_exceeded", "failed",
+    ]  # fmt: skip
+    asked = sum(server.asked.values())
+    healed.append(True)
+    results = run_spec(spec, workspace, tmp_path)
+    assert results["n"] == {"scheduled": 6, "scored": 6, "failed": 0}
+    assert sum(server.asked.values()) == asked + 1
+    samples = {sample["id"]: sample for sample in read_samples(path)}
+    assert len(samples) == len(path.read_text().splitlines()) == 6
+    scores = [samples[q.id]["scores"]["exact_match"] for q in questions]
+    assert scores == [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+    usage = samples[questions[0].id]["usage"]
+    assert usage["calls"] == 1 and usage["prompt_tokens"] > 500 and usage["completion_tokens"] >= 1
+    assert samples[questions[4].id]["usage"]["calls"] == 0
