@@ -1,0 +1,222 @@
+"""IRCoT and ReAct against traces worked by hand on six rules, with a model that says what the test wrote down."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from rwbench.backends.script import script
+from rwbench.data import Question, RuleTable
+from rwbench.methods.ircot import IRCoT, first_sentence, is_conclusion
+from rwbench.methods.react import ReAct
+from rwbench.methods.rounds import AGGREGATIONS
+from rwbench.pools import Pool
+from rwbench.retrievers import Hits, Retriever, component
+
+RULES = [
+    "If A chases B, B will enter the bridge.",
+    "If A is on the bridge, A will be deeply hungry.",
+    "If A is deeply hungry, A will lose 2 green fins.",
+    "If A is a calm fox, it has 9 green fins.",
+    "If A is a calm owl, it has 4 blue wings.",
+    "If A is in the desert, A will be hardly awake.",
+]
+QUESTION = "How many green fins does a calm fox have when an owl chases it?"
+
+
+KEYWORDS = ["chases bridge", "bridge hungry", "hungry fins", "fox fins", "owl wings", "desert awake"]
+
+
+@pytest.fixture
+def overlap():
+    """Ranks by how many of a rule's two keywords the query holds; a rule with none is not found."""
+
+    @component
+    class Overlap(Retriever):
+        """Shared keywords."""
+
+        name = "keywords"
+
+        def scorer(self, ids, texts):
+            words = [set(KEYWORDS[RULES.index(text)].split()) for text in texts]
+
+            def score(queries):
+                shared = [[len(rule & set(re.findall(r"\w+", query))) for rule in words] for query in queries]
+                return np.where(np.array(shared) > 0, np.array(shared, dtype=np.float64), -np.inf)
+
+            return score
+
+    yield Overlap()
+    Retriever.registry.remove("keywords")
+
+
+@pytest.fixture
+def pool():
+    table = pa.table({"id": pa.array(range(6), pa.int32()), "nl": RULES, "fol": RULES})
+    row = {
+        "id": "q", "subtask": "multi_hop_3", "world_id": "w", "question": QUESTION, "fold": 0, "answers": ["7"],
+        "steps": [{"rule_ids": [0]}, {"rule_ids": [1]}, {"rule_ids": [2, 3]}],
+    }  # fmt: skip
+    return Pool(np.arange(6, dtype=np.int32), RuleTable(table), "nl", (Question.from_row(row, 0),))
+
+
+def run(method, pool, top_k=2):
+    (output,) = method.run(pool, pool.questions, top_k)
+    return output
+
+
+def talk(*turns):
+    """A model that says one turn after another and keeps the prompts."""
+    said, asked = list(turns), []
+
+    def say(prompt):
+        asked.append(prompt)
+        return said.pop(0)
+
+    return say, asked
+
+
+def test_ircot_follows_its_published_course(overlap, pool):
+    say, asked = talk(
+        "[Step 1] The owl chases the fox, so it enters the bridge. And more.",
+        "On the bridge it is deeply hungry.",
+        "So the answer is: \\boxed{7}.",
+        "[Step 1] All of it.\n[Answer] \\boxed{7}",
+    )
+    out = run(IRCoT(model=script("ircot", say), retriever=overlap, aggregation="first_come"), pool)
+    # Keywords in each query, by rule: best two, ties by id.
+    table = {
+        QUESTION: [3, 0],  # fox fins: 2; chases, fins, owl: rules 0, 2, 4 have one each
+        "The owl chases the fox, so it enters the bridge.": [0, 1],  # chases bridge: 2; then bridge, fox, owl
+        "On the bridge it is deeply hungry.": [1, 0],  # bridge hungry: 2; then bridge, hungry
+    }
+    assert [step.to_dict() for step in out.trace] == [
+        {"query": QUESTION, "retrieved": table[QUESTION], "text": None},
+        {"query": None, "retrieved": [], "text": "The owl chases the fox, so it enters the bridge."},
+        {
+            "query": "The owl chases the fox, so it enters the bridge.",
+            "retrieved": table["The owl chases the fox, so it enters the bridge."],
+            "text": None,
+        },
+        {"query": None, "retrieved": [], "text": "On the bridge it is deeply hungry."},
+        {
+            "query": "On the bridge it is deeply hungry.",
+            "retrieved": table["On the bridge it is deeply hungry."],
+            "text": None,
+        },
+        {"query": None, "retrieved": [], "text": "So the answer is: \\boxed{7}."},
+    ]
+    assert out.retrieved == [[3, 0]]  # first come, two in all: the later rounds do nothing
+    assert (out.answers, out.outcome) == (["7"], "ok")
+    assert asked[1].endswith(
+        f"Question: {QUESTION}\nReasoning: The owl chases the fox, so it enters the bridge."
+    )
+    assert asked[0].endswith("Reasoning: ")
+    # The reader starts afresh: the collected rules and the question, none of the thoughts.
+    assert "owl chases the fox, so it enters" not in asked[3] and RULES[3] in asked[3]
+    usage = {name: out.usage[name] for name in ("calls", "retrievals", "rounds", "round_budget", "finished")}
+    assert usage == {"calls": 4, "retrievals": 3, "rounds": 3, "round_budget": 4, "finished": 1}
+    assert out.usage["prompt_tokens"] == sum(len(prompt.split()) for prompt in asked)
+
+
+def test_ircot_stops_at_its_budget_and_skips_conclusions(overlap, pool):
+    sentences = ["It enters the bridge.", "Thus it is hungry.", "9 - 2 = 7 green fins are left."]
+    for skip, queries in (
+        (True, [QUESTION, sentences[0], sentences[0], sentences[0]]),
+        (False, [QUESTION, *sentences]),
+    ):
+        say, _ = talk(*sentences, "no box")
+        out = run(IRCoT(model=script("budget", say), retriever=overlap, skip_conclusions=skip), pool)
+        assert [step.query for step in out.trace if step.query] == queries
+        assert (out.usage["rounds"], out.usage["calls"], out.usage["finished"]) == (4, 4, 0)
+        assert out.outcome == "refused_format"
+
+
+def test_sentences_and_conclusions_are_told_apart():
+    assert first_sentence("[Step 2] It drops 3.5 fins. Then more.") == "It drops 3.5 fins."
+    assert first_sentence("\n  One line\nanother") == "One line"
+    assert first_sentence("") == ""
+    assert [is_conclusion(text) for text in ("So it is.", "Therefore, no.", "9 - 2 = 7.", "Some say so.")] == [
+        True, True, True, False,
+    ]  # fmt: skip
+
+
+REACT = (
+    " I need what a chase does.\nAction 1: search[chases enter the bridge]",
+    " Now the bridge.\nAction 2: search[hungry without fins]",
+    " 9 - 2 = 7.\nAction 3: finish[7]",
+)
+
+
+def test_react_follows_its_published_course(overlap, pool):
+    say, asked = talk(*REACT)
+    out = run(ReAct(model=script("react", say), retriever=overlap, final="agent"), pool)
+    assert [step.to_dict() for step in out.trace] == [
+        {
+            "query": None,
+            "retrieved": [],
+            "text": "I need what a chase does.\nsearch[chases enter the bridge]",
+        },
+        {"query": "chases enter the bridge", "retrieved": [0, 1], "text": None},
+        {"query": None, "retrieved": [], "text": "Now the bridge.\nsearch[hungry without fins]"},
+        {"query": "hungry without fins", "retrieved": [2, 1], "text": None},
+        {"query": None, "retrieved": [], "text": "9 - 2 = 7.\nfinish[7]"},
+    ]
+    # 1/62 + 1/62 for rule 1, 1/61 for rules 0 and 2: two are kept, the tie goes by id.
+    assert out.retrieved == [[1, 0]]
+    assert (out.answers, out.outcome, out.text) == (["7"], "ok", "finish[7]")
+    assert asked[2].endswith(
+        f"Question: {QUESTION}\n"
+        "Thought 1: I need what a chase does.\nAction 1: search[chases enter the bridge]\n"
+        f"Observation 1: {RULES[0]}\n{RULES[1]}\n"
+        "Thought 2: Now the bridge.\nAction 2: search[hungry without fins]\n"
+        f"Observation 2: {RULES[2]}\n{RULES[1]}\n"
+        "Thought 3:"
+    )
+    assert (out.usage["calls"], out.usage["retrievals"], out.usage["bad_actions"]) == (3, 2, 0)
+
+
+def test_react_repairs_a_missing_action_and_says_what_is_none(overlap, pool):
+    say, asked = talk(
+        " I only think.\nAnd go on thinking.",
+        " search[desert]",
+        " Hm.\nAction 2: lookup[fox]",
+        " Enough.\nAction 3: finish[7, bridge]",
+        "\\boxed{7}",
+    )
+    out = run(ReAct(model=script("repair", say), retriever=overlap), pool)
+    assert asked[1].endswith("Thought 1: I only think.\nAction 1:")
+    assert "Action 2: lookup[fox]\nObservation 2: This is no action. Use search[words]" in asked[3]
+    assert (out.usage["bad_actions"], out.usage["finished"], out.usage["calls"]) == (2, 1, 5)
+    assert RULES[5] in asked[4] and "finish[" not in asked[4]  # the reader
+    assert out.answers == ["7"]  # the reader's, not the agent's
+
+
+def test_react_without_a_finish_has_no_answer_of_its_own(overlap, pool):
+    say, _ = talk(*[f" Again.\nAction {turn}: search[fox]" for turn in (1, 2, 3, 4)])
+    out = run(ReAct(model=script("never", say), retriever=overlap, final="agent"), pool)
+    assert (out.outcome, out.answers, out.usage["rounds"], out.usage["finished"]) == (
+        "budget_exhausted",
+        [],
+        4,
+        0,
+    )
+
+
+def test_a_context_that_fills_up_is_an_outcome(overlap, pool):
+    model = script("full", lambda prompt: " Go on.\nAction 1: search[fox]")
+    small = dataclasses.replace(model, context=20)
+    out = run(ReAct(model=small, retriever=overlap), pool)
+    assert (out.outcome, out.answers, out.usage["calls"]) == ("context_exceeded", [], 0)
+
+
+def test_aggregation_rules_differ_as_said():
+    """First come fills up with round one; the best score wins; rounds vote."""
+    one = Hits(np.array([1, 2, 3], np.int32), np.array([9.0, 8.0, 1.0]))
+    two = Hits(np.array([4, 3, 5], np.int32), np.array([8.5, 7.0, 6.0]))
+    assert {name: rule([one, two], 3).tolist() for name, rule in AGGREGATIONS.items()} == {
+        "first_come": [1, 2, 3],
+        "max_score": [1, 4, 2],
+        "rrf_rounds": [3, 1, 4],  # 1/63 + 1/62, then 1/61 twice, by id
+    }
