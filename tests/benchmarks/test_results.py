@@ -24,7 +24,7 @@ def test_results_meet_the_schema(run):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("schema_version",), 2),
+        (("schema_version",), 1),
         (("run_id",), "xyz"),
         (("n", "failed"), -1),
         (("metrics", "recall@1", "macro", "value"), 1.2),
@@ -87,11 +87,38 @@ def test_the_folds_of_mini_give_the_paper_s_interval(workspace, tmp_path):
     assert folds["t_half"] == pytest.approx(2.776 * np.std(wanted, ddof=1) / 5**0.5, abs=2e-5)
 
 
+def test_results_of_version_1_stay_readable(run):
+    """What the first release wrote: no groups, details, outcomes, usage or measures."""
+    from rwbench.report import render_page
+
+    results, folder = json.loads(json.dumps(run[0])), run[1]
+    results["schema_version"] = 1
+    for name in ("details", "outcomes", "usage", "measures"):
+        del results[name]
+    del results["timing"]["stages"]
+    results["metrics"] = {k: m for k, m in results["metrics"].items() if not k.startswith("expected")}
+    for metric in results["metrics"].values():
+        del metric["by_group"]
+    jsonschema.validate(results, results_schema(1))
+    (folder / FILE_NAME).write_text(json.dumps(results))
+    read = read_results(folder)
+    assert read == results
+    assert results["run_id"] in render_page([read], "t", "c")
+
+
+def test_groups_are_the_means_of_their_sub_tasks(run):
+    metric = run[0]["metrics"]["recall@10"]
+    wanted = np.mean([metric["by_subtask"][f"multi_rule_{n}"]["value"] for n in (5, 6, 7, 8)])
+    assert metric["by_group"]["parallel_5_8"]["value"] == pytest.approx(wanted, abs=1e-6)
+    assert metric["by_group"]["parallel_5_8"]["n"] == 8
+    assert set(metric["by_group"]) == {"parallel_2_4", "parallel_5_8", "parallel", "hops"}
+
+
 def test_files_of_another_schema_or_none_are_named(run):
     _, folder = run
     assert [r["run_id"] for r in find_results(folder.parent)] == [folder.name]
     (folder / FILE_NAME).write_text('{"schema_version": 99}')
-    with pytest.raises(ValueError, match="schema version 99, this rwbench reads 1"):
+    with pytest.raises(ValueError, match="schema version 99, this rwbench reads 1 and 2"):
         read_results(folder)
     (folder / FILE_NAME).write_text("not json")
     with pytest.raises(ValueError, match="not a results file; delete it"):

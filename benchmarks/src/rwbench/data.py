@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -112,6 +112,12 @@ class RuleTable:
             column = self.table[representation].to_numpy(zero_copy_only=False)
             self._texts[representation] = np.asarray(column, dtype=object)
         return self._texts[representation][self.positions(ids)].tolist()
+
+    def types(self, ids: Iterable[int]) -> dict[int, str]:
+        """Return the relation type of each rule id."""
+        wanted = np.array(sorted(set(ids)), dtype=np.int32)
+        kinds = self.table["type"].take(self.positions(wanted)).to_pylist()
+        return dict(zip(wanted.tolist(), kinds, strict=True))
 
     def take(self, ids: Ids) -> pa.Table:
         """Return the rows of ``ids`` in that order, as a table."""

@@ -1,31 +1,36 @@
-"""results.json: computed from a run's spec and samples, and from nothing else."""
+"""results.json: computed from a run's spec and samples, and the types of its rules; from nothing else."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-import numpy as np
-
+from .details import measure_means, outcome_counts, recall_details, stage_seconds, usage_totals
 from .environment import environment
 from .methods import Method
+from .metrics import metric_estimates
 from .samples import Sample, samples_sha256, write_whole
 from .spec import RunSpec
-from .stats import Estimate, cluster_keys, fold_interval, macro_estimates
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READABLE_VERSIONS = (1, 2)
+"""Version 2 added groups, details, outcomes, usage and measures; readers treat them as absent in version 1."""
 FILE_NAME = "results.json"
 
 Results = dict[str, Any]
 
 
 def summarise(
-    spec: RunSpec, samples: Sequence[Sample], num_scheduled: int, pool_sha256: str, timing: dict[str, Any]
+    spec: RunSpec,
+    samples: Sequence[Sample],
+    num_scheduled: int,
+    pool_sha256: str,
+    timing: dict[str, Any],
+    rule_types: Mapping[int, str] | None = None,
 ) -> Results:
     """Return the content of results.json.
 
@@ -41,6 +46,8 @@ def summarise(
     timing : dict
         ``seconds`` (null if the run was resumed, so that no total is known), ``samples_per_second``,
         ``finished``.
+    rule_types : mapping of int to str, optional
+        Type of every gold rule, for recall by type.
     """
     scored = [sample for sample in samples if sample["error"] is None]
     method = Method.from_dict(spec.method)
@@ -50,54 +57,15 @@ def summarise(
         "spec": spec.to_dict(),
         "method": {"key": method.key, "label": method.label},
         "n": {"scheduled": num_scheduled, "scored": len(scored), "failed": len(samples) - len(scored)},
-        "metrics": _metrics(scored, spec),
+        "metrics": metric_estimates(scored, spec.split),
+        "details": recall_details(scored, spec.pool_size, rule_types),
+        "outcomes": outcome_counts(samples),
+        "usage": usage_totals(samples),
+        "measures": measure_means(samples),
         "samples_sha256": samples_sha256(list(samples)),
         "pool_sha256": pool_sha256,
         "environment": environment(),
-        "timing": timing,
-    }
-
-
-def _metrics(scored: Sequence[Sample], spec: RunSpec) -> dict[str, Any]:
-    """Return, by metric, the macro average and every sub-task's mean with intervals."""
-    clusters = cluster_keys(
-        [sample["world_id"] for sample in scored],
-        [[rule for step in sample["gold_rules"] for rule in step] for sample in scored],
-    )
-    names = list(dict.fromkeys(name for sample in scored for name in sample["scores"]))
-    out: dict[str, Any] = {}
-    for name in names:
-        rows = [row for row, sample in enumerate(scored) if name in sample["scores"]]
-        values = np.array([scored[row]["scores"][name] for row in rows], dtype=np.float64)
-        subtasks = [scored[row]["subtask"] for row in rows]
-        macro, by_subtask = macro_estimates(values, subtasks, [clusters[row] for row in rows])
-        out[name] = {
-            "macro": _plain(macro),
-            "by_subtask": {str(subtask): _plain(estimate) for subtask, estimate in by_subtask.items()},
-        }
-        if spec.split == "mini":
-            out[name]["folds"] = _folds(values, subtasks, [scored[row]["fold"] for row in rows])
-    return out
-
-
-def _plain(estimate: Estimate) -> dict[str, Any]:
-    values = {name: round(getattr(estimate, name), 6) for name in ("value", "ci_low", "ci_high")}
-    return {**values, "n": estimate.n, "method": estimate.method}
-
-
-def _folds(values: np.ndarray, subtasks: Sequence[str], folds: Sequence[int]) -> dict[str, Any] | None:
-    """Return the paper's second column: spread of the macro average over its five seeds."""
-    by_fold: dict[int, dict[str, list[float]]] = {}
-    for value, subtask, fold in zip(values, subtasks, folds, strict=True):
-        by_fold.setdefault(fold, {}).setdefault(subtask, []).append(float(value))
-    if len(by_fold) < 2:
-        return None
-    macro = [fmean(fmean(part) for part in by_fold[fold].values()) for fold in sorted(by_fold)]
-    deviation, half_width = fold_interval(macro)
-    return {
-        "values": [round(value, 6) for value in macro],
-        "std": round(deviation, 6),
-        "t_half": round(half_width, 6),
+        "timing": {**timing, "stages": stage_seconds(samples)},
     }
 
 
@@ -125,9 +93,10 @@ def read_results(folder: Path) -> Results | None:
         raise ValueError(
             f"{path} is not a results file; delete it and run the recipe again to rewrite it"
         ) from None
-    if found != SCHEMA_VERSION:
+    if found not in READABLE_VERSIONS:
+        known = " and ".join(map(str, READABLE_VERSIONS))
         raise ValueError(
-            f"{path} has schema version {found!r}, this rwbench reads {SCHEMA_VERSION}; delete it and run the "
+            f"{path} has schema version {found!r}, this rwbench reads {known}; delete it and run the "
             "recipe again: samples are kept, only the summary is rewritten"
         )
     return results
@@ -139,8 +108,8 @@ def find_results(folder: Path) -> list[Results]:
     return [results for path in paths if (results := read_results(path.parent)) is not None]
 
 
-@lru_cache(maxsize=1)
-def results_schema() -> dict[str, Any]:
-    """Return the JSON Schema that every results.json meets."""
-    text = files("rwbench").joinpath("schema", "results.schema.json").read_text(encoding="utf-8")
-    return json.loads(text)
+@lru_cache(maxsize=2)
+def results_schema(version: int = SCHEMA_VERSION) -> dict[str, Any]:
+    """Return the JSON Schema that every results.json of a version meets."""
+    name = "results.schema.json" if version == SCHEMA_VERSION else f"results.v{version}.schema.json"
+    return json.loads(files("rwbench").joinpath("schema", name).read_text(encoding="utf-8"))

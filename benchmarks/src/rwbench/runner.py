@@ -172,7 +172,9 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
             "seconds": round(sum(sample["seconds"] for sample in samples), 3),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        results = summarise(spec, samples, plan.scheduled, pools_sha256(pools), timing)
+        gold = {rule for sample in samples for step in sample["gold_rules"] for rule in step}
+        types = workspace.rules(spec.split).types(gold)
+        results = summarise(spec, samples, plan.scheduled, pools_sha256(pools), timing, types)
         write_results(folder, results)
         return results
 

@@ -2,14 +2,16 @@
 
 Questions of one world share rules, so they are not independent: whoever finds a popular rule scores on all
 its questions. The bootstrap therefore draws clusters with replacement, not questions. A question's cluster is
-its world and, of its gold rules, the one that most questions of the run share (`cluster_keys`).
+its world and, of its gold rules, the one that most questions of the run share (`cluster_keys`). The world alone
+would not do: a split asks about one world, and one cluster has no spread. Nor would the components of "shares any
+gold rule": the few hundred action rules tie nearly all parallel and multi-hop questions into one.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -64,16 +66,34 @@ def macro_estimates(
     by_group : dict
         In order of first appearance.
     """
+    macro, by_group, _ = grouped_estimates(values, groups, clusters, {}, draws)
+    return macro, by_group
+
+
+def grouped_estimates(
+    values: Floats,
+    groups: Sequence[Hashable],
+    clusters: Sequence[Hashable],
+    sets: Mapping[str, Collection[Hashable]],
+    draws: int = DRAWS,
+) -> tuple[Estimate, dict[Hashable, Estimate], dict[str, Estimate]]:
+    """Return `macro_estimates` and the mean over each named set of groups, its groups weighing the same.
+
+    Parameters
+    ----------
+    sets : mapping of str to collection
+        Sets of groups; one of whose groups no question is asked is left out.
+    """
     if not len(values):
         raise ValueError("no scored question: nothing to average")
-    group_of, group_names = _codes(groups)
-    cluster_of, cluster_names = _codes(clusters)
+    group_of, group_names = codes(groups)
+    cluster_of, cluster_names = codes(clusters)
     shape = (len(cluster_names), len(group_names))
     flat = cluster_of * shape[1] + group_of
     sums = np.bincount(flat, weights=values, minlength=shape[0] * shape[1]).reshape(shape)
     counts = np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
-    weights = _resamples(len(cluster_names), draws)
+    weights = resamples(len(cluster_names), draws)
     with np.errstate(invalid="ignore"):
         # A draw may miss a small group: its mean is then undefined and left out of that draw.
         means = (weights @ sums) / (weights @ counts)
@@ -84,8 +104,16 @@ def macro_estimates(
         )
         for g, name in enumerate(group_names)
     }
+    by_set = {}
+    for name, members in sets.items():
+        columns = [g for g, group in enumerate(group_names) if group in members]
+        if len(columns) == len(members):
+            rows = np.isin(group_of, columns)
+            trials = len(np.unique(cluster_of[rows]))
+            mean = float(point[columns].mean())
+            by_set[name] = _estimate(values[rows], mean, _row_means(means[:, columns]), trials)
     macro = _estimate(values, float(point.mean()), _row_means(means), len(cluster_names))
-    return macro, by_group
+    return macro, by_group, by_set
 
 
 def wilson(successes: float, n: int, level: float = LEVEL) -> tuple[float, float]:
@@ -128,15 +156,16 @@ def _row_means(means: Floats) -> Floats:
         return np.where(known, means, 0.0).sum(1) / known.sum(1)
 
 
-def _codes(keys: Sequence[Hashable]) -> tuple[NDArray[np.int64], list[Hashable]]:
+def codes(keys: Sequence[Hashable]) -> tuple[NDArray[np.int64], list[Hashable]]:
+    """Return a number per key, and the keys in order of first appearance."""
     order: dict[Hashable, int] = {}
     codes = np.array([order.setdefault(key, len(order)) for key in keys], dtype=np.int64)
     return codes, list(order)
 
 
 @lru_cache(maxsize=8)
-def _resamples(num_clusters: int, draws: int) -> Floats:
-    """How often each cluster is drawn, shape (draws, clusters): each row sums to the number of clusters."""
+def resamples(num_clusters: int, draws: int) -> Floats:
+    """Return how often each cluster is drawn, shape (draws, clusters): each row sums to the number of clusters."""
     picks = Stream("rwbench", "bootstrap", num_clusters).integers(num_clusters, draws * num_clusters)
     rows = np.repeat(np.arange(draws), num_clusters)
     flat = np.bincount(rows * num_clusters + picks, minlength=draws * num_clusters)
