@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from ..models import base_folder, fingerprint, model_template
@@ -75,7 +76,12 @@ class Local(Backend):
         return load(self.model)[0].config.max_position_embeddings
 
     def prepare(self) -> None:
-        """Load the model; a ValueError if its files are not those that the spec names."""
+        """Check the files and load the model."""
+        self.check()
+        load(self.model)
+
+    def check(self) -> None:
+        """Raise a ValueError if the files are not those that the spec names."""
         for field, ours in (("weights", fingerprint(base_folder(self.model))), ("prompt", self.template.id)):
             wanted = getattr(self, field)
             if wanted and wanted != ours:
@@ -83,7 +89,6 @@ class Local(Backend):
                     f"model {self.model!r} has changed since the run was specified: {field} is {ours}, the run was "
                     f"made for {wanted}; put the old files back, or start a new run"
                 )
-        load(self.model)
 
     def count_tokens(self, prompt: Prompt) -> int:
         """Return the prompt's length in tokens, chat template included."""
@@ -180,12 +185,17 @@ class Local(Backend):
 
 @lru_cache(maxsize=1)
 def load(name: str) -> tuple[Any, Any]:
-    """Return a model and its tokenizer, on the accelerator where there is one; the one before is let go.
+    """Return a model and its tokenizer, on the accelerator where there is one; the one before is let go."""
+    return load_fresh(base_folder(name))
+
+
+def load_fresh(folder: Path, tokenizer_folder: Path | None = None) -> tuple[Any, Any]:
+    """Load a model and a tokenizer from folders.
 
     Raises
     ------
     ValueError
-        If the folder cannot be loaded.
+        If that is not possible.
     """
     import os
 
@@ -195,9 +205,8 @@ def load(name: str) -> tuple[Any, Any]:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    folder = base_folder(name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder or folder)
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]

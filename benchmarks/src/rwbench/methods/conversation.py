@@ -18,7 +18,7 @@ from ruleworld_data.scoring import parse_boxed, split_answers
 from ..backends import Backend, Completion, Decoding, GoneError
 from ..data import Question
 from ..pools import Pool
-from ..prompts import Prompt
+from ..prompts import Prompt, Template
 from . import Method, Output, Preview, Step, Work
 
 Chunk = list[tuple[Pool, Question]]
@@ -199,12 +199,13 @@ def _if_wanted(batch: Chunk, work: Sequence[Work]) -> Iterator[tuple[Chunk, set[
         yield batch, found
 
 
-def read_answer(method: Asking, question: Question, done: Completion, **rest: Any) -> Output:
+def read_answer(template: Template, question: Question, done: Completion, **rest: Any) -> Output:
     r"""Turn the text of a final answer into an output: what is in the box, and how it ended.
 
     Parameters
     ----------
-    method : Asking
+    template : Template
+        Says which marks are not part of the text.
     question : Question
     done : Completion
     **rest
@@ -212,7 +213,7 @@ def read_answer(method: Asking, question: Question, done: Completion, **rest: An
     """
     if done.finish == "context":
         return Output(question.id, answers=[], outcome="context_exceeded", **rest)
-    text = method.model.template.clean(done.text)
+    text = template.clean(done.text)
     box = parse_boxed(text)
     if box is not None:
         return Output(question.id, answers=split_answers(box), text=text, **rest)

@@ -56,4 +56,4 @@ class Prompting(Asking):
             }[self.rules]()
             prompt = template.render("answer", representation, question.text, texts)
         done = yield Call(prompt, Decoding(self.max_new_tokens))
-        return read_answer(self, question, done)
+        return read_answer(template, question, done)

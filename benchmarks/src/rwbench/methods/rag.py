@@ -60,7 +60,7 @@ class RAG(Asking):
             template.render("answer", pool.representation, question.text, texts),
             Decoding(self.max_new_tokens),
         )
-        return read_answer(self, question, done, retrieved=[found.tolist()])
+        return read_answer(template, question, done, retrieved=[found.tolist()])
 
 
 def built_retriever(value: Any) -> Retriever:

@@ -142,7 +142,7 @@ class Iterative(Asking):
         )
         done = yield Call(prompt, Decoding(self.max_new_tokens))
         return read_answer(
-            self,
+            self.model.template,
             question,
             done,
             retrieved=[found.tolist()],

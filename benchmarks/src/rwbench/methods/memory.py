@@ -1,0 +1,221 @@
+"""What KBLaM, SR-KI and DynaRule share: rules as memory inside the model; the `dynarule` package does the work.
+
+A batch may hold questions of several pools: its bank holds the rules of all of them, and a mask says which rules each
+question may see, so what shares a batch changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from ruleworld_data.streams import mix
+from ruleworld_data.tasks import check_name
+
+from ..backends import Backend, Completion
+from ..backends.local import Local
+from ..data import Ids, Question
+from ..models import adapter_folder, fingerprint
+from ..pools import Pool
+from . import Method, Output, Preview, Step, Work
+from .conversation import Chunk, Tally, chunks, read_answer
+
+if TYPE_CHECKING:
+    from dynarule.generation import Generation
+
+    from ..rule_memory import PoolMask, RuleReader
+
+RULES = ("pool", "without_gold")
+
+
+@dataclass(frozen=True)
+class Memory(Method):
+    """Base of the three. A subclass sets ``name``, which is also the name of the adapter's folder, and ``title``.
+
+    Parameters
+    ----------
+    model : Local
+        The base model; a plain dict from a spec is built into one.
+    adapter : str
+        Fingerprint of the adapter folder, from `of`; empty if the model has no adapter of this method.
+    max_new_tokens : int
+        Longest answer.
+    rules : {"pool", "without_gold"}
+        ``without_gold`` puts other rules in the place of the gold ones in every layer: what is answered then does not
+        come from the rules (the paper's rule dependence analysis).
+    correct_layer : int or None
+        Only this 0-based layer holds the gold rules; the others hold other rules in their place (the paper's per-layer
+        retention).
+    trace_layer : int or None
+        Layer whose ranking is scored as retrieval, for adapters that name no confidence layer.
+    """
+
+    title = ""
+
+    model: Any = None
+    adapter: str = ""
+    max_new_tokens: int = 512
+    rules: str = "pool"
+    correct_layer: Any = None
+    trace_layer: Any = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, dict):
+            object.__setattr__(self, "model", Backend.from_dict(self.model))
+        if not isinstance(self.model, Local):
+            raise ValueError(
+                f"{self.name} puts rules inside the model, so it needs a model folder, got {self.model!r}; type "
+                "--model FOLDER without --endpoint"
+            )
+        check_name("rules", self.rules, RULES)
+
+    @classmethod
+    def of(cls, model: Local, representation: str, **changes: Any) -> Any:
+        """Return the method on a model, with the fingerprint of its adapter for a representation."""
+        folder = adapter_folder(model.model, cls.name, representation)
+        return cls(model=model, adapter=fingerprint(folder) if folder else "", **changes)
+
+    @property
+    def label(self) -> str:
+        """Name in reports."""
+        changed = ", gold rules removed" if self.rules == "without_gold" else ""
+        changed += (
+            f", gold rules in layer {self.correct_layer} only" if self.correct_layer is not None else ""
+        )
+        return f"{self.title}, {self.model.label}{changed}"
+
+    def missing(self) -> str | None:
+        """Say that the model has no adapter of this method."""
+        if self.adapter:
+            return None
+        return f"an adapter in the folder {self.model.model}/{self.name}; see: dynarule train --help"
+
+    def prepare(self, pools: Sequence[Pool]) -> None:
+        """Load the model with its adapter, and embed the rules of all pools."""
+        self.model.check()
+        reader = self._reader(pools[0].representation)
+        ids = np.unique(np.concatenate([pool.ids for pool in pools]))
+        for column in (pools[0].representation, f"conclusion_{pools[0].representation}"):
+            reader.encode(pools[0].rules.texts(ids, column))
+
+    def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
+        """Return the question, which is the whole prompt: rules are no tokens."""
+        return Preview(question.text, None, 1)
+
+    def run(self, pool: Pool, questions: Sequence[Question], top_k: int) -> Iterator[Output]:
+        """Yield the answers on one pool."""
+        yield from self.run_pools([(pool, questions)], top_k)
+
+    def run_pools(self, work: Sequence[Work], top_k: int) -> Iterator[Output]:
+        """Yield the answers, batch by batch."""
+        for chunk, wanted in chunks(work, self.model.batch, whole=True):
+            yield from (output for output in self._answer(chunk, top_k) if output.id in wanted)
+
+    def _reader(self, representation: str) -> RuleReader:
+        from ..rule_memory import load_reader
+
+        folder = adapter_folder(self.model.model, self.name, representation)
+        if folder is None or fingerprint(folder) != self.adapter:
+            raise ValueError(
+                f"the {self.name} adapter of model {self.model.model!r} is not the one that the run was made for; put "
+                "the old files back, or start a new run"
+            )
+        return load_reader(self.model.model, self.name, representation)
+
+    def _answer(self, chunk: Chunk, top_k: int) -> list[Output]:
+        from ..rule_memory import open_memory
+
+        reader = self._reader(chunk[0][0].representation)
+        start = time.perf_counter()
+        ids, mask = self._visible(chunk)
+        bank = reader.bank(chunk[0][0].rules, ids, chunk[0][0].representation)
+        # What may not be found must not be kept either: where all are kept, that is all of the row's own.
+        own = None if mask is None else int(mask.allowed_BM.sum(1).min())
+        limits = [size for size in (reader.config.top_k and top_k, reader.config.top_k, own) if size]
+        memory = open_memory(reader, bank, mask, min(limits) if limits else None, self.trace_layer)
+        opened = time.perf_counter()
+        written = reader.answer(memory, [question.text for _, question in chunk], self.max_new_tokens)
+        spent = {"retrieve": opened - start, "generate": time.perf_counter() - opened}
+        share = {stage: seconds / len(chunk) for stage, seconds in spent.items()}
+        layer = memory.adapter.config.confidence_layer
+        return [
+            self._output(question, answer, reader, layer, top_k, share)
+            for (_, question), answer in zip(chunk, written, strict=True)
+        ]
+
+    def _visible(self, chunk: Chunk) -> tuple[Ids, PoolMask | None]:
+        """Return the rules of the batch's bank, and who may see which of them; None: everyone everything."""
+        import torch
+
+        from ..rule_memory import PoolMask
+
+        swaps = self.rules == "without_gold" or self.correct_layer is not None
+        pools = [pool for pool, _ in chunk]
+        if not swaps and all(pool is pools[0] for pool in pools):
+            return pools[0].ids, None
+        wrong = [_without_gold(pool, question) for pool, question in chunk] if swaps else []
+        ids = np.unique(np.concatenate([*(pool.ids for pool in pools), *wrong]))
+        right_BM = torch.from_numpy(np.stack([np.isin(ids, pool.ids) for pool in pools]))
+        if not swaps:
+            return ids, PoolMask(right_BM, {})
+        wrong_BM = torch.from_numpy(np.stack([np.isin(ids, own) for own in wrong]))
+        return ids, PoolMask(wrong_BM, {} if self.correct_layer is None else {self.correct_layer: right_BM})
+
+    def _output(
+        self,
+        question: Question,
+        answer: Generation,
+        reader: RuleReader,
+        layer: int | None,
+        top_k: int,
+        share: dict[str, float],
+    ) -> Output:
+        ended = len(answer.token_ids) < self.max_new_tokens
+        steps = [step for step in answer.trace if step.layer == layer]
+        found = [[int(rule) for rule in step.ids[:top_k]] for step in steps]
+        tally = Tally(retrievals=len(found), seconds={"retrieve": share["retrieve"]})
+        prompt = len(reader.tokenizer(question.text)["input_ids"])
+        tally.count(Completion("", "stop", prompt, len(answer.token_ids), share["generate"]))
+        parts = answer.text.split(reader.search_text) if reader.search_text else [answer.text]
+        trace = [
+            Step(retrieved=ids, text=part)
+            for ids, part in zip(found, [*parts, *[None] * len(found)], strict=False)
+        ]
+        done = Completion("".join(parts), "stop" if ended else "length")
+        return read_answer(
+            self.model.template,
+            question,
+            done,
+            retrieved=found or None,
+            trace=trace if len(trace) > 1 else (),
+            measures=_attention(question, steps),
+            usage=tally.usage(),
+        )
+
+
+def _without_gold(pool: Pool, question: Question) -> Ids:
+    """Return a pool's rules with others in the place of the question's gold ones, the same on every machine."""
+    rest = np.setdiff1d(pool.rules.ids, pool.ids)
+    kept = np.setdiff1d(pool.ids, np.array(question.gold, dtype=np.int32))
+    name = hashlib.blake2b(f"without_gold\x1f{question.id}".encode(), digest_size=8).digest()
+    order: NDArray[np.uint64] = mix(np.array([int.from_bytes(name, "little")], dtype=np.uint64), rest)
+    return np.concatenate([kept, rest[np.argsort(order, kind="stable")[: len(pool.ids) - len(kept)]]])
+
+
+def _attention(question: Question, steps: Sequence[Any]) -> dict[str, Any]:
+    """Return how much each retrieval step weighs each gold rule: softmax over the kept rules' mean scores."""
+    rows = []
+    for step in steps:
+        scores = np.array(step.scores, dtype=np.float64)
+        weights = np.exp(scores - scores.max())
+        by_id = dict(zip(step.ids, weights / weights.sum(), strict=True))
+        rows.append([round(float(by_id.get(str(rule), 0.0)), 6) for rule in question.gold])
+    if not rows:
+        return {}
+    first = {rule: number for number, ids in reversed(list(enumerate(question.gold_steps))) for rule in ids}
+    return {"rule_attention": rows, "rule_attention_step": [first[rule] for rule in question.gold]}

@@ -1,0 +1,200 @@
+"""KBLaM, SR-KI and DynaRule on random adapters: each question sees its own pool, and the trace is what was kept."""
+
+import dataclasses
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+from rwbench import rule_memory
+from rwbench.backends.local import Local
+from rwbench.methods.dynarule import DynaRule
+from rwbench.methods.kblam import KBLaM
+from rwbench.methods.srki import SRKI
+from rwbench.runner import run_spec
+from rwbench.samples import read_samples
+
+WIDTH = 24
+METHODS = (KBLaM, SRKI, DynaRule)
+
+
+class Hashed:
+    """An encoder without a model: a text's hash, as a unit vector."""
+
+    fingerprint = "hashed"
+
+    def __call__(self, texts):
+        rows = [np.frombuffer(hashlib.shake_256(t.encode()).digest(WIDTH), np.uint8) for t in texts]
+        table = torch.tensor(np.array(rows, dtype=np.float32).reshape(-1, WIDTH)) - 127.5
+        return table / table.norm(dim=-1, keepdim=True)
+
+
+@pytest.fixture(scope="module")
+def folder(save_model, workspace, tmp_path_factory):
+    """A random base with a random adapter of each kind; the base writes <search> now and then."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from dynarule import RuleAdapter, dynarule_config, kblam_config, save_adapter, srki_config
+
+    words = [q.text for q in workspace.questions("multi_hop_2", "mini")]
+    folder = save_model(tmp_path_factory.mktemp("memory") / "model", layers=4, words=words)
+    model = AutoModelForCausalLM.from_pretrained(folder / "base")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "base")
+    torch.manual_seed(1)
+    with torch.no_grad():  # a row that wins often enough to be searched with
+        row = tokenizer.convert_tokens_to_ids("<search>")
+        model.get_output_embeddings().weight[row] *= 3
+    for method, config in (
+        ("kblam", kblam_config(WIDTH)),
+        ("srki", srki_config(WIDTH, 2, top_k=10)),
+        ("dynarule", dynarule_config(WIDTH, 3, top_k=10)),
+    ):
+        adapter = RuleAdapter(model, config)
+        for parameter in adapter.parameters():
+            if parameter.ndim > 1:
+                torch.nn.init.normal_(parameter, std=0.5)
+        token = "<search>" if method == "dynarule" else None
+        save_adapter(
+            folder / method,
+            adapter,
+            model,
+            encoder="hashed",
+            search_token=token,
+            tokenizer=tokenizer if token else None,
+        )
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def hashed(monkeypatch):
+    monkeypatch.setattr(rule_memory, "encoder_of", lambda fingerprint: Hashed())
+    rule_memory.load_reader.cache_clear()
+    yield
+    rule_memory.load_reader.cache_clear()
+
+
+def make(kind, folder, batch_size=4, **changes):
+    return kind.of(Local.of(str(folder), batch_size=batch_size), "nl", max_new_tokens=12, **changes)
+
+
+def run(spec, workspace, out):
+    results = run_spec(spec, workspace, out)
+    return results, read_samples(out / spec.run_id / "samples.jsonl")
+
+
+def gold_of(sample):
+    return [rule for step in sample["gold_rules"] for rule in step]
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_batches_of_several_pools_equal_one_question_at_a_time(kind, folder, workspace, options, tmp_path):
+    """The reference has no masks: a bank of the question's own hundred rules, and `dynarule.generate`."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from dynarule import RuleBank, RuleMemory, generate, load_adapter
+
+    spec = dataclasses.replace(
+        options.spec(make(kind, folder), "nl", 100, "question"),
+        subtasks=("single_rule", "multi_hop_2", "multi_rule_2"),
+    )
+    results, samples = run(spec, workspace, tmp_path)
+    assert results["n"]["failed"] == 0
+    model = AutoModelForCausalLM.from_pretrained(folder / "base")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "base")
+    adapter = load_adapter(model, folder / kind.name)
+    if kind is KBLaM:  # traced where DynaRule's confidence layer is
+        adapter.config = dataclasses.replace(adapter.config, confidence_layer=3, update_scope="none")
+    seen = 0
+    for pool in workspace.pools(spec):
+        (question,) = pool.questions
+        texts, ends = (pool.rules.texts(pool.ids, name) for name in ("nl", "conclusion_nl"))
+        bank = RuleBank.from_texts(texts, ends, Hashed(), [str(i) for i in pool.ids])
+        search = tokenizer.convert_tokens_to_ids("<search>") if kind is DynaRule else None
+        (wanted,) = generate(
+            model, tokenizer, RuleMemory(adapter, bank, search), [question.text + "\n"], max_new_tokens=12
+        )
+        sample = next(s for s in samples if s["id"] == question.id)
+        assert sample["output"] == wanted.text
+        layer = {KBLaM: 3, SRKI: 2, DynaRule: 3}[kind]
+        steps = [[int(i) for i in step.ids] for step in wanted.trace if step.layer == layer]
+        assert sample["retrieved"] == steps
+        assert sample["usage"]["retrievals"] == len(steps)
+        assert sample["usage"]["completion_tokens"] == len(wanted.token_ids)
+        seen = max(seen, len(steps))
+        if len(steps) > 1:
+            assert [step["retrieved"] for step in sample["trace"]] == steps
+            assert "".join(step["text"] or "" for step in sample["trace"]) == sample["output"]
+    assert seen > 1 if kind is DynaRule else seen == 1
+
+
+def test_a_shared_pool_gives_what_small_batches_give(folder, workspace, options, tmp_path):
+    one, many = (
+        dataclasses.replace(
+            options.spec(make(DynaRule, folder, batch_size=size), "nl", 1000, "batch"),
+            subtasks=("single_rule",),
+            limit=5,
+        )
+        for size in (1, 4)
+    )
+    first, second = (
+        {s["id"]: (s["output"], s["retrieved"]) for s in run(spec, workspace, tmp_path)[1]}
+        for spec in (one, many)
+    )
+    assert first == second and len(first) == 5
+
+
+def test_removed_gold_rules_are_never_found(folder, workspace, options, tmp_path):
+    spec = dataclasses.replace(
+        options.spec(make(KBLaM, folder, rules="without_gold"), "nl", 100, "question"),
+        subtasks=("multi_rule_3",),
+    )
+    _, samples = run(spec, workspace, tmp_path)
+    for sample in samples:
+        assert len(sample["retrieved"][0]) == 100  # others took their places
+        assert not set(sample["retrieved"][0]) & set(gold_of(sample))
+        assert sample["scores"]["recall@10"] == 0
+
+
+def test_gold_rules_in_one_layer_only(folder, workspace, options, tmp_path):
+    """Seen from the layer that is traced: all gold rules there, none anywhere else."""
+    found = {}
+    for layer in (0, 3):
+        method = make(KBLaM, folder, correct_layer=layer)
+        spec = dataclasses.replace(options.spec(method, "nl", 100, "question"), subtasks=("multi_rule_3",))
+        _, samples = run(spec, workspace, tmp_path)
+        found[layer] = [set(s["retrieved"][0]) & set(gold_of(s)) for s in samples]
+        golds = [set(gold_of(s)) for s in samples]
+    assert found[3] == golds and found[0] == [set(), set()]
+
+
+def test_attention_weighs_gold_rules_by_step(folder, workspace, options, tmp_path):
+    spec = dataclasses.replace(
+        options.spec(make(KBLaM, folder), "nl", 100, "question"), subtasks=("multi_hop_3",)
+    )
+    _, samples = run(spec, workspace, tmp_path)
+    for sample in samples:
+        (row,) = sample["measures"]["rule_attention"]
+        gold = list(dict.fromkeys(gold_of(sample)))
+        assert len(row) == len(gold) and 0 < sum(row) < 1
+        ranks = [sample["retrieved"][0].index(rule) for rule in gold]
+        assert [row[i] for i in np.argsort(ranks)] == sorted(row, reverse=True)
+        steps = sample["measures"]["rule_attention_step"]
+        assert all(rule in sample["gold_rules"][step] for rule, step in zip(gold, steps, strict=True))
+
+
+def test_a_model_without_an_adapter_says_what_to_do(model_folder):
+    method = make(DynaRule, model_folder)
+    assert method.missing().startswith("an adapter in the folder") and "dynarule train" in method.missing()
+
+
+def test_another_adapter_is_another_run(folder, workspace, options, tmp_path):
+    method = dataclasses.replace(make(SRKI, folder), adapter="0" * 12)
+    with pytest.raises(ValueError, match="is not the one that the run was made for"):
+        run_spec(options.spec(method, "nl", 100, "question"), workspace, tmp_path)
+
+
+def test_rules_in_the_model_need_a_folder():
+    from rwbench.backends.endpoint import Endpoint
+
+    with pytest.raises(ValueError, match="needs a model folder"):
+        DynaRule(model=Endpoint.of("m", "http://localhost:1/v1"))
