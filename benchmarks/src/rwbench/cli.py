@@ -11,6 +11,7 @@ import typer
 
 from .cli_report import report, show_results, write_page
 from .cli_shared import JsonFlag, user_errors
+from .efficiency.cli import app as efficiency
 
 if TYPE_CHECKING:
     from .data import DataSource
@@ -24,6 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(efficiency, name="efficiency")
 
 
 @app.command()

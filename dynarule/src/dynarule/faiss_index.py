@@ -93,6 +93,11 @@ class FaissIndex:
         self._dirty = torch.zeros(0, dtype=torch.long)
         self._build(bank)
 
+    @property
+    def bytes_per_rule(self) -> int:
+        """Bytes that the index adds to a rule's embeddings: its code, faiss's id, and our row and stamp."""
+        return int(self._code_size) + 24
+
     def search(
         self, bank: RuleBank, direction_BP: Tensor, offset_B: Tensor, inverse_scale_M: Tensor, k: int
     ) -> tuple[Tensor, Tensor]:
@@ -158,6 +163,7 @@ class FaissIndex:
         self.nlist = min(self.config.nlist or round(4 * math.sqrt(count)), max(1, count // 40))
         code = "SQ8" if self.config.kind == "ivf_sq8" else f"PQ{width // 4}x4fs"
         index = self._faiss.index_factory(width, f"IVF{self.nlist},{code}", self._faiss.METRIC_INNER_PRODUCT)
+        self._code_size = index.code_size
         index.cp.niter, index.cp.max_points_per_centroid, index.cp.min_points_per_centroid = 8, 64, 1
         self._gpu = self.config.kind == "ivf_sq8" and gpus(self._faiss) > 0
         if self._gpu:

@@ -1,0 +1,110 @@
+"""`rwbench efficiency`: serving cost by number of rules, cost of training steps, recall of indexes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..cli_shared import JsonFlag, user_errors
+from .plan import METHODS, RULES, Settings
+
+DEFAULT: dict[str, Any] = {f.name: f.default for f in fields(Settings)}
+HELP: dict[str, str] = {f.name: f.metadata["help"] for f in fields(Settings)}
+Out = Annotated[Path, typer.Option(help="Folder of the results file, table and figure.")]
+
+app = typer.Typer(
+    help="What rules cost: time, memory, training steps; what an index misses.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command()
+def serving(
+    rules: Annotated[str, typer.Option(help="Numbers of rules, separated by commas.")] = ",".join(
+        map(str, RULES)
+    ),
+    methods: Annotated[str, typer.Option(help="Separated by commas.")] = ",".join(METHODS),
+    shape: Annotated[str, typer.Option(help=HELP["shape"])] = DEFAULT["shape"],
+    device: Annotated[str, typer.Option(help=HELP["device"])] = DEFAULT["device"],
+    dtype: Annotated[str, typer.Option(help=HELP["dtype"])] = DEFAULT["dtype"],
+    threads: Annotated[int, typer.Option(help=HELP["threads"])] = DEFAULT["threads"],
+    encoder_dim: Annotated[int, typer.Option(help=HELP["encoder_dim"])] = DEFAULT["encoder_dim"],
+    embeddings: Annotated[str, typer.Option(help=HELP["embeddings"])] = DEFAULT["embeddings"],
+    top_k: Annotated[int, typer.Option(help=HELP["top_k"])] = DEFAULT["top_k"],
+    prompt_tokens: Annotated[int, typer.Option(help=HELP["prompt_tokens"])] = DEFAULT["prompt_tokens"],
+    new_tokens: Annotated[int, typer.Option(help=HELP["new_tokens"])] = DEFAULT["new_tokens"],
+    repeats: Annotated[int, typer.Option(help=HELP["repeats"])] = DEFAULT["repeats"],
+    cell_seconds: Annotated[float, typer.Option(help=HELP["cell_seconds"])] = DEFAULT["cell_seconds"],
+    tokens_per_rule: Annotated[int, typer.Option(help=HELP["tokens_per_rule"])] = DEFAULT["tokens_per_rule"],
+    memory_gb: Annotated[float, typer.Option(help=HELP["memory_gb"])] = DEFAULT["memory_gb"],
+    seed: Annotated[int, typer.Option(help=HELP["seed"])] = DEFAULT["seed"],
+    out: Out = Path("efficiency"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure time to first token, time per token, selection and peak memory by number of rules.
+
+    Running it again takes up where it stopped. Example: rwbench efficiency serving --rules 0,1000
+    """
+    from ..progress import Progress
+    from ..retrievers.embeddings import cache_root
+    from .figure import draw
+    from .plan import grid
+    from .session import measure, write_table
+    from .tables import serving_markdown, targets
+
+    values = locals()
+    with user_errors():
+        settings = Settings(**{name: values[name] for name in DEFAULT})
+        _check_device(device)
+        cells = grid(_words(methods), _numbers(rules))
+        if not cells:
+            raise ValueError(
+                f"--methods {methods} --rules {rules} name nothing to measure; add dynarule, or rules above 0"
+            )
+        progress = Progress(len(cells))
+        table = measure(settings, cells, out, cache_root() / "random", progress)
+    progress.close()
+    table["targets"] = targets(table)
+    write_table(out / "serving.json", table)
+    text = serving_markdown(table)
+    _write(out / "serving.md", text)
+    if any(cell["status"] == "ok" and cell["rules"] for cell in table["cells"]):
+        draw(table, out / "serving.svg")
+    _finish(table, text, as_json)
+
+
+def _words(text: str) -> list[str]:
+    return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(word.replace("_", "")) for word in _words(text)]
+    except ValueError:
+        raise ValueError(f"--rules must be whole numbers separated by commas, got {text!r}") from None
+
+
+def _check_device(device: str) -> None:
+    if device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ValueError("--device cuda: torch sees no GPU here; use --device cpu")
+
+
+def _write(path: Path, text: str) -> None:
+    from ..samples import write_whole
+
+    write_whole(path, (text + "\n").encode())
+
+
+def _finish(table: dict[str, Any], text: str, as_json: bool) -> None:
+    """Print a table and leave with 1 if anything failed."""
+    typer.echo(json.dumps(table) if as_json else text)
+    if any(cell["status"] == "failed" for cell in table["cells"]):
+        raise typer.Exit(1)

@@ -1,0 +1,75 @@
+"""Clocks, peak memory and read bandwidth of the machine that measures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def timed(work: Callable[[], object], device: str) -> tuple[float, float]:
+    """Run something once; return wall and CPU seconds, with what the GPU still had to do."""
+    _wait(device)
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    _wait(device)
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def reset_peak(device: str) -> None:
+    """Forget the peak of memory so far (on Linux; elsewhere the peak is the process's)."""
+    if device == "cuda":
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+    elif CLEAR.exists():
+        CLEAR.write_text("5")
+
+
+def peak_mb(device: str) -> float:
+    """Return the peak since `reset_peak` in MB: resident pages, mapped files among them; on a GPU, allocated."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.max_memory_allocated() / 1e6
+    if STATUS.exists():
+        line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024 / 1e6
+    import resource
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
+
+
+def read_bandwidth(device: str, clock: str, megabytes: int = 1_024, repeats: int = 5) -> float:
+    """Measure how fast memory is read: the best of some sums over more than a cache holds, in GB/s."""
+    import torch
+
+    rows = torch.ones(megabytes * 1_000_000 // 4_096, 1_024, device=device)
+    vector = torch.ones(1_024, device=device)
+    out = torch.empty(len(rows), device=device)
+    seconds = [timed(lambda: torch.mv(rows, vector, out=out), device) for _ in range(repeats + 1)][1:]
+    return rows.nbytes / 1e9 / min(pair[clock == "cpu"] for pair in seconds)
+
+
+def random_tokens(count: int, below: int, key: int, device: str) -> Tensor:
+    """Return keyed random tokens, (1, count)."""
+    import numpy as np
+    import torch
+
+    stream = np.random.Generator(np.random.Philox(np.random.SeedSequence((key, count))))
+    return torch.from_numpy(stream.integers(0, below, (1, count))).to(device)
