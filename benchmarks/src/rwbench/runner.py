@@ -209,6 +209,35 @@ def _ask(method: Method, pools: Sequence[Pool], done: Container[str], spec: RunS
                 break
 
 
+def find_specs(folder: Path) -> list[tuple[RunSpec, Path]]:
+    """Return the specs of all runs below a folder, each with the folder that its run folder is in.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    ValueError
+        If one cannot be read, or does not belong to the folder that it is in.
+    """
+    found = []
+    for path in sorted(folder.glob(f"**/{SPEC_FILE}")):
+        try:
+            spec = RunSpec.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"{path} is no spec of a run ({error}); delete the folder {path.parent}"
+            ) from None
+        if spec.run_id != path.parent.name:
+            raise ValueError(
+                f"{path} is the spec of run {spec.run_id}, but its folder is called {path.parent.name}: one of them "
+                "was changed; delete the folder, or give it its name back"
+            )
+        found.append((spec, path.parent.parent))
+    if not found:
+        raise FileNotFoundError(f"no {SPEC_FILE} below {folder}; start a run first: rwbench run smoke")
+    return found
+
+
 def _matching(output: Output | None, question: Question) -> Output:
     if output is None:
         raise ValueError(

@@ -73,7 +73,7 @@ class Local(Backend):
     @property
     def context_length(self) -> int | None:
         """Positions that the model was made for."""
-        return load(self.model)[0].config.max_position_embeddings
+        return _positions(self.model)
 
     def prepare(self) -> None:
         """Check the files and load the model."""
@@ -112,7 +112,7 @@ class Local(Backend):
 
     def _encode(self, prompt: Prompt) -> tuple[list[int], int]:
         """Return the prompt's tokens and how many of them are the shared prefix."""
-        tokenizer = load(self.model)[1]
+        tokenizer = load_tokenizer(base_folder(self.model))
         text, special = self._rendered(prompt)
         ids = tokenizer(text, add_special_tokens=special)["input_ids"]
         place = text.find(prompt.text)
@@ -125,7 +125,7 @@ class Local(Backend):
         return ids, min(shared, len(ids) - 1)
 
     def _rendered(self, prompt: Prompt) -> tuple[str, bool]:
-        tokenizer = load(self.model)[1]
+        tokenizer = load_tokenizer(base_folder(self.model))
         if self.template.chat and getattr(tokenizer, "chat_template", None):
             turn = [{"role": "user", "content": prompt.text}]
             return tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True), False
@@ -201,12 +201,12 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None) -> tuple[Any,
 
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    tokenizer = load_tokenizer(tokenizer_folder or folder)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder or folder)
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
@@ -214,6 +214,28 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None) -> tuple[Any,
             f"cannot load the model in {folder} ({first}); it must be a causal model saved by transformers"
         ) from None
     return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), tokenizer
+
+
+@lru_cache(maxsize=4)
+def load_tokenizer(folder: Path) -> Any:
+    """Load a tokenizer; a ValueError if that is not possible."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"cannot load the tokenizer in {folder} ({first}); save it beside the model"
+        ) from None
+
+
+@lru_cache(maxsize=4)
+def _positions(name: str) -> int | None:
+    """Read the context length without loading weights."""
+    from transformers import AutoConfig
+
+    return getattr(AutoConfig.from_pretrained(base_folder(name)), "max_position_embeddings", None)
 
 
 def end_ids(name: str) -> set[int]:
@@ -226,7 +248,7 @@ def end_ids(name: str) -> set[int]:
 
 @lru_cache(maxsize=4)
 def _encode_prefix(name: str, text: str, special: bool) -> tuple[int, ...]:
-    return tuple(load(name)[1](text, add_special_tokens=special)["input_ids"])
+    return tuple(load_tokenizer(base_folder(name))(text, add_special_tokens=special)["input_ids"])
 
 
 @lru_cache(maxsize=1)

@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,9 @@ RULES = ("pool", "without_gold")
 
 @dataclass(frozen=True)
 class Memory(Method):
-    """Base of the three. A subclass sets ``name``, which is also the name of the adapter's folder, and ``title``.
+    """Base of the three. A subclass sets ``name`` and ``title``.
+
+    The adapter's folder is called like the method, unless ``adapter_name`` says otherwise.
 
     Parameters
     ----------
@@ -55,7 +57,8 @@ class Memory(Method):
         Layer whose ranking is scored as retrieval, for adapters that name no confidence layer.
     """
 
-    title = ""
+    title: ClassVar[str] = ""
+    adapter_name: ClassVar[str] = ""
 
     model: Any = None
     adapter: str = ""
@@ -77,7 +80,7 @@ class Memory(Method):
     @classmethod
     def of(cls, model: Local, representation: str, **changes: Any) -> Any:
         """Return the method on a model, with the fingerprint of its adapter for a representation."""
-        folder = adapter_folder(model.model, cls.name, representation)
+        folder = adapter_folder(model.model, cls.adapter_name or cls.name, representation)
         return cls(model=model, adapter=fingerprint(folder) if folder else "", **changes)
 
     @property
@@ -93,12 +96,13 @@ class Memory(Method):
         """Say that the model has no adapter of this method."""
         if self.adapter:
             return None
-        return f"an adapter in the folder {self.model.model}/{self.name}; see: dynarule train --help"
+        name = self.adapter_name or self.name
+        return f"an adapter in the folder {self.model.model}/{name}; see: dynarule train --help"
 
     def prepare(self, pools: Sequence[Pool]) -> None:
         """Load the model with its adapter, and embed the rules of all pools."""
         self.model.check()
-        reader = self._reader(pools[0].representation)
+        reader = self.reader(pools[0].representation)
         ids = np.unique(np.concatenate([pool.ids for pool in pools]))
         for column in (pools[0].representation, f"conclusion_{pools[0].representation}"):
             reader.encode(pools[0].rules.texts(ids, column))
@@ -116,21 +120,23 @@ class Memory(Method):
         for chunk, wanted in chunks(work, self.model.batch, whole=True):
             yield from (output for output in self._answer(chunk, top_k) if output.id in wanted)
 
-    def _reader(self, representation: str) -> RuleReader:
+    def reader(self, representation: str) -> RuleReader:
+        """Return the model with its adapter; a ValueError if it is not the one that the spec names."""
         from ..rule_memory import load_reader
 
-        folder = adapter_folder(self.model.model, self.name, representation)
+        name = self.adapter_name or self.name
+        folder = adapter_folder(self.model.model, name, representation)
         if folder is None or fingerprint(folder) != self.adapter:
             raise ValueError(
-                f"the {self.name} adapter of model {self.model.model!r} is not the one that the run was made for; put "
+                f"the {name} adapter of model {self.model.model!r} is not the one that the run was made for; put "
                 "the old files back, or start a new run"
             )
-        return load_reader(self.model.model, self.name, representation)
+        return load_reader(self.model.model, name, representation)
 
     def _answer(self, chunk: Chunk, top_k: int) -> list[Output]:
         from ..rule_memory import open_memory
 
-        reader = self._reader(chunk[0][0].representation)
+        reader = self.reader(chunk[0][0].representation)
         start = time.perf_counter()
         ids, mask = self._visible(chunk)
         bank = reader.bank(chunk[0][0].rules, ids, chunk[0][0].representation)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..backends import Decoding
 from ..data import Question
 from ..pools import Pool
 from ..retrievers import Index, Retriever
-from . import component
+from ..retrievers.random import Random
+from . import Preview, component
 from .conversation import Asking, Call, Conversation, Tally, read_answer
 
 
@@ -44,6 +46,10 @@ class RAG(Asking):
     def missing(self) -> str | None:
         """What to install, if anything."""
         return self.retriever.missing()
+
+    def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
+        """Return the first prompt; rules drawn at random stand for those that a search would find."""
+        return super(RAG, replace(self, retriever=Random())).preview(pool, question, top_k)
 
     def prepare(self, pools: Sequence[Pool]) -> None:
         """Load the model and hand the retriever all texts at once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from ..pools import Pool
 from ..prompts import shipped_template
 from ..retrievers import Hits, rank
 from ..retrievers.fuse import RRF
-from . import Output, Step
+from ..retrievers.random import Random
+from . import Output, Preview, Step
 from .conversation import Asking, Call, Tally, read_answer
 from .rag import built_retriever, index_of, prepare_retriever
 
@@ -123,6 +124,10 @@ class Iterative(Asking):
     def missing(self) -> str | None:
         """What to install, if anything."""
         return self.retriever.missing()
+
+    def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
+        """Return the first prompt; rules drawn at random stand for those that a search would find."""
+        return super(Iterative, replace(self, retriever=Random())).preview(pool, question, top_k)
 
     def prepare(self, pools: Sequence[Pool]) -> None:
         """Load the model and hand the retriever all texts at once."""

@@ -9,6 +9,7 @@ the prompt template of this package (see `rwbench.prompts`).
 from __future__ import annotations
 
 import hashlib
+import tomllib
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -67,6 +68,16 @@ def model_template(name: str) -> Template:
     """Return the prompt template that a model's folder brings, else this package's."""
     path = base_folder(name) / PROMPT_FILE
     return read_template(path) if path.is_file() else shipped_template()
+
+
+@lru_cache(maxsize=1)
+def _temperatures() -> dict[str, float]:
+    return tomllib.loads((SHIPPED / "temperatures.toml").read_text(encoding="utf-8"))
+
+
+def usual_temperature(name: str) -> float:
+    """Return the temperature that a model is asked at by default: 0 but for the exceptions of the paper."""
+    return _temperatures().get(name.rstrip("/").split("/")[-1], 0.0)
 
 
 def fingerprint(folder: Path) -> str:

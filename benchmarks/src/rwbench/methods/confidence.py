@@ -1,0 +1,48 @@
+"""Which layer knows best: the entropy of rule attention in every layer, by question (the paper's figures 3 and 8)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+
+from ..data import Question
+from ..pools import Pool
+from . import Output, Work, component
+from .memory import Memory
+
+
+@component
+class Confidence(Memory):
+    """Measure, without answering: ``rule_entropy`` and ``rule_layers`` of each question, in ``measures``.
+
+    The layer with the lowest mean is the confidence layer. The adapter is DynaRule's.
+    """
+
+    name = "confidence"
+    title = "Entropy of rule attention"
+    adapter_name = "dynarule"
+
+    def run_pools(self, work: Sequence[Work], top_k: int) -> Iterator[Output]:
+        """Yield the measures, pool by pool."""
+        for pool, questions in work:
+            if questions:
+                yield from self.run(pool, questions, top_k)
+
+    def run(self, pool: Pool, questions: Sequence[Question], top_k: int) -> Iterator[Output]:
+        """Yield the measures on one pool."""
+        from dynarule.confidence import measure_confidence
+        from dynarule.generation import question_prompts
+
+        reader = self.reader(pool.representation)
+        reader.adapter.config = reader.config
+        bank = reader.bank(pool.rules, pool.ids, pool.representation)
+        for question in questions:
+            prompts = question_prompts(reader.tokenizer, [question.text])
+            with warnings.catch_warnings():  # that one question is few: the mean is taken over all samples
+                warnings.simplefilter("ignore", UserWarning)
+                curve = measure_confidence(reader.model, reader.tokenizer, reader.adapter, bank, prompts)
+            measures = {
+                "rule_entropy": [round(nats, 6) for nats in curve.mean],
+                "rule_layers": list(curve.layers),
+            }
+            yield Output(question.id, measures=measures)
