@@ -85,11 +85,18 @@ def write_page(
     source : DataSource, optional
         Where questions and rules come from; without it the world that the runs name is generated.
     """
+    from .manifests import Manifest, file_stem, read_manifests, runs_of, write_manifest
     from .report import render_page
     from .samples import write_whole
 
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / (f"{recipe.replace('/', '-')}.html" if recipe else "report.html")
+    if recipe:
+        write_manifest(folder, Manifest(recipe, command, skipped, [run["run_id"] for run in results]))
+        recipes = [(recipe, results)]
+    else:
+        recipes = [(found.recipe, runs_of(found, results)) for found in read_manifests(folder)]
+    path = folder / (f"{file_stem(recipe)}.html" if recipe else "report.html")
     title = f"RuleWorld: {recipe or 'all runs'}"
-    write_whole(path, render_page(results, title, command, skipped).encode())
+    page = render_page(results, title, command, skipped, folder, source, recipes)
+    write_whole(path, page.encode())
     return path

@@ -1,83 +1,38 @@
-"""From results to one HTML page that works from disk. Only results.json files are read."""
+"""From results to one HTML page that works from disk: numbers, figures, the paper's tables, samples."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .charts import Panel, Point, Series, dot_rows, recall_curves, swatch
-from .palette import Style, styles
+from .browser import SHOWN_RULES, Browser, build_browser
+from .data import DataSource
+from .errors import ERROR_CLASSES
+from .figures import drawn_styles, figures
+from .paper import beside
 from .results import Results
-from .scoring import RECALLS
-from .summary import (
-    MAIN_METRIC,
-    TABLE_METRICS,
-    Setting,
-    csv_text,
-    headline,
-    macro,
-    percent,
-    settings,
-    table_rows,
-)
+from .samples import OUTCOMES
+from .summary import Setting, csv_text, headline, percent, settings, table_metrics, table_rows
+from .svg import swatch
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-REPRESENTATION_NAMES = {"fol": "First-order logic (FOL)", "nl": "Natural language (NL)"}
+HIDDEN_OUTCOMES = ("ok",)
 
 
-def curves(setting: Setting, metric: str) -> Markup:
-    """Draw a metric against pool size, one panel per representation."""
-    drawn = styles(view.key for view in setting.methods().values())
-    panels = []
-    for representation in setting.representations:
-        series = [
-            Series(view.label, drawn[view.key], _points(setting, method, view.label, representation, metric))
-            for method, view in setting.methods().items()
-        ]
-        panels.append(Panel(REPRESENTATION_NAMES[representation], [s for s in series if s.points]))
-    return recall_curves(panels, f"{metric} against pool size, by method")
-
-
-def by_subtask(setting: Setting, metric: str, size: int) -> Markup:
-    """Draw every sub-task's value at one pool size."""
-    drawn = styles(view.key for view in setting.methods().values())
-    panels = []
-    for representation in setting.representations:
-        series = []
-        for method, view in setting.methods().items():
-            run = setting.find(method, representation, size)
-            found = run["metrics"].get(metric, {"by_subtask": {}})["by_subtask"] if run else {}
-            points = {name: _point(view.label, name, estimate) for name, estimate in found.items()}
-            series.append(Series(view.label, drawn[view.key], points))
-        panels.append(Panel(REPRESENTATION_NAMES[representation], [s for s in series if s.points]))
-    rows = [(name, name.replace("_", " ")) for name in setting.spec["subtasks"]]
-    return dot_rows(panels, rows, f"{metric} by sub-task with {size} rules, by method")
-
-
-def _points(
-    setting: Setting, method: str, label: str, representation: str, metric: str
-) -> dict[str | int, Point]:
-    points: dict[str | int, Point] = {}
-    for size in setting.sizes:
-        run = setting.find(method, representation, size)
-        estimate = macro(run, metric) if run else None
-        if estimate:
-            points[size] = _point(label, f"{size:,} rules", estimate)
-    return points
-
-
-def _point(label: str, where: str, estimate: dict[str, Any]) -> Point:
-    low, high = percent(estimate["ci_low"]), percent(estimate["ci_high"])
-    value = percent(estimate["value"])
-    title = f"{label}, {where}: {value} % (95 % interval {low} to {high}, n = {estimate['n']})"
-    return Point(estimate["value"], estimate["ci_low"], estimate["ci_high"], title)
-
-
-def render_page(results: Sequence[Results], title: str, command: str, skipped: Sequence[str] = ()) -> str:
+def render_page(
+    results: Sequence[Results],
+    title: str,
+    command: str,
+    skipped: Sequence[str] = (),
+    folder: Path | None = None,
+    source: DataSource | None = None,
+    recipes: Sequence[tuple[str, Sequence[Results]]] = (),
+) -> str:
     """Return the page as one HTML string with no outside resource.
 
     Parameters
@@ -90,6 +45,12 @@ def render_page(results: Sequence[Results], title: str, command: str, skipped: S
         What makes these numbers again.
     skipped : sequence of str
         What did not run here, and what to type to have it run.
+    folder : Path, optional
+        Folder of run folders, for the sample browser; without it the page has no samples.
+    source : DataSource, optional
+        Where questions and rules come from (see `browser.build_browser`).
+    recipes : sequence of (name, runs)
+        Those of the paper's tables are shown with the paper's numbers.
 
     Raises
     ------
@@ -110,39 +71,68 @@ def render_page(results: Sequence[Results], title: str, command: str, skipped: S
         loader=jinja2.PackageLoader("rwbench", "templates"),
     )
     environment.filters["percent"] = percent
-    page = environment.get_template("report.html.j2")
-    return page.render(
+    grouped = settings(results)
+    browser = _browser(grouped, folder, source)
+    tables = [table for name, runs in recipes if (table := beside(runs, name)) is not None]
+    return environment.get_template("report.html.j2").render(
         title=title,
         command=command,
         skipped=list(skipped),
-        sections=[_section(setting) for setting in settings(results)],
+        sections=[_section(setting, browser) for setting in grouped],
+        tables=tables,
+        browser=browser,
+        shown_rules=SHOWN_RULES,
+        error_classes=ERROR_CLASSES,
+        outcome_words=OUTCOMES,
         environment=results[0]["environment"],
-        metrics=TABLE_METRICS,
         style=_asset("report.css"),
-        script=_asset("report.js"),
+        script=_asset("report.js") + _asset("browser.js"),
     )
 
 
-def _section(setting: Setting) -> dict[str, Any]:
-    methods = setting.methods()
-    drawn: dict[str, Style] = styles(view.key for view in methods.values())
+def _section(setting: Setting, browser: Browser) -> dict[str, Any]:
+    drawn = drawn_styles(setting)
     encoded = base64.b64encode(csv_text(setting).encode()).decode()
-    size = setting.sizes[-1]
-    others = [name for name in RECALLS[1:] if any(macro(run, name) for run in setting.runs)]
+    rows = table_rows(setting)
+    for row in rows:
+        row["errors"] = browser.errors.get(row["run_id"], {})
+    steps = sorted({name for row in rows for name in row["by_step"]}, key=int)
     return {
         "title": setting.title(),
         "headline": headline(setting),
-        "legend": [(view.label, swatch(drawn[view.key])) for view in methods.values()],
-        "curves": curves(setting, MAIN_METRIC),
-        "more_curves": [(name, curves(setting, name)) for name in others],
-        "by_subtask": by_subtask(setting, MAIN_METRIC, size),
-        "size": size,
-        "rows": table_rows(setting),
+        "legend": [(view.label, swatch(drawn[view.key])) for view in setting.methods().values()],
+        "figures": figures(setting),
+        "metrics": table_metrics(setting),
+        "rows": rows,
+        "errors": [name for name in ERROR_CLASSES if any(name in row["errors"] for row in rows)],
+        "outcomes": [
+            name
+            for name in OUTCOMES
+            if name not in HIDDEN_OUTCOMES and any(name in row["outcomes"] for row in rows)
+        ],
+        "costs": sorted({name for row in rows for name in row["usage"]}),
+        "steps": steps,
+        "step_titles": [f"step {name}" for name in steps],
+        "types": sorted({name for row in rows for name in row["by_rule_type"]}),
         "csv": f"data:text/csv;base64,{encoded}",
         "failed": sum(run["n"]["failed"] for run in setting.runs),
-        "n": setting.num_questions,
         "data": setting.spec["data"],
     }
+
+
+def _browser(grouped: Sequence[Setting], folder: Path | None, source: DataSource | None) -> Browser:
+    if folder is None:
+        return Browser()
+    runs, labels = [], []
+    for setting in grouped:
+        views = setting.methods()
+        for run in setting.runs:
+            spec = run["spec"]
+            where = f"{spec['representation'].upper()}, {spec['pool_size']:,} rules"
+            other = f", {setting.title()}" if len(grouped) > 1 else ""
+            runs.append(run)
+            labels.append(f"{views[setting.method_of(run)].label}, {where}{other}")
+    return build_browser(runs, labels, folder, source)
 
 
 def _asset(name: str) -> Markup:

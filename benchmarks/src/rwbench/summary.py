@@ -11,6 +11,7 @@ import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from .palette import CEILINGS, FLOORS
@@ -18,7 +19,7 @@ from .results import Results
 from .scoring import ANSWER_METRICS, RECALLS
 from .spec import canonical_json
 
-TABLE_METRICS = (*RECALLS, *ANSWER_METRICS)
+TABLE_METRICS = (*ANSWER_METRICS, *RECALLS, f"expected_{RECALLS[0]}", f"step_{RECALLS[0]}")
 MAIN_METRIC = "recall@1"
 SETTING_FIELDS = (
     "scale",
@@ -67,16 +68,16 @@ class Setting:
         return sorted({run["spec"]["representation"] for run in self.runs})
 
     def methods(self) -> dict[str, MethodView]:
-        """Return identity -> view, best first: by Recall@1, then by exact match, on the largest pools."""
+        """Return method -> view, best first: by Recall@1, then by exact match, on the largest pools."""
         views: dict[str, MethodView] = {}
         taken: Counter[str] = Counter()
         for run in self.runs:
-            if identity(run) not in views:
+            if self.method_of(run) not in views:
                 key, label = run["method"]["key"], run["method"]["label"]
                 taken[key] += 1
                 # Two variants of one method get a style each; the labels of most already differ.
                 twin = sum(view.label == label for view in views.values())
-                views[identity(run)] = MethodView(
+                views[self.method_of(run)] = MethodView(
                     key if taken[key] == 1 else f"{key}#{taken[key]}",
                     f"{label} #{twin + 1}" if twin else label,
                 )
@@ -84,15 +85,36 @@ class Setting:
 
     def _strength(self, method: str) -> tuple[float, ...]:
         largest = self.sizes[-1]
-        own = [run for run in self.runs if identity(run) == method and run["spec"]["pool_size"] == largest]
+        own = [
+            run for run in self.runs if self.method_of(run) == method and run["spec"]["pool_size"] == largest
+        ]
         values = [[macro(run, name) for run in own] for name in (MAIN_METRIC, "exact_match")]
         known = [[v["value"] for v in column if v is not None] for column in values]
         return tuple(-sum(column) / len(column) if column else 0.0 for column in known)
 
     def find(self, method: str, representation: str, size: int) -> Results | None:
-        """Return the run of a method (by identity) on one cell, or None."""
-        wanted = (method, representation, size)
-        return next((run for run in self.runs if _cell(run) == wanted), None)
+        """Return the run of a method (see `method_of`) on one cell, or None."""
+        wanted = (representation, size)
+        return next(
+            (run for run in self.runs if (self.method_of(run), *_cell(run)[1:]) == (method, *wanted)), None
+        )
+
+    def method_of(self, run: Results) -> str:
+        """Return what makes two runs one row: their label, unless that hides a difference.
+
+        A method may have other parameters for FOL than for NL, such as the adapter it loads; two runs of one label
+        on the same cell differ in a parameter that matters, and are told apart by all of them.
+        """
+        shown = canonical_json([run["method"]["key"], run["method"]["label"]])
+        return identity(run) if shown in self._ambiguous else shown
+
+    @cached_property
+    def _ambiguous(self) -> set[str]:
+        cells = Counter(
+            (canonical_json([run["method"]["key"], run["method"]["label"]]), *_cell(run)[1:])
+            for run in self.runs
+        )
+        return {shown for (shown, *_), count in cells.items() if count > 1}
 
     def admits(self, run: Results) -> bool:
         """Say whether a run can stand beside these: its cell is free and its pools are made the same way."""
@@ -155,7 +177,7 @@ def headline(setting: Setting) -> list[str]:
     rows: dict[str, dict[str, float]] = {}
     for run in runs:
         value = run["metrics"][MAIN_METRIC]["macro"]["value"]
-        rows.setdefault(identity(run), {})[run["spec"]["representation"]] = value
+        rows.setdefault(setting.method_of(run), {})[run["spec"]["representation"]] = value
     views = setting.methods()
     ranked = [method for method in views if method in rows]
     frames = [method for kind in (CEILINGS, FLOORS) for method in ranked if views[method].key in kind]
@@ -192,22 +214,37 @@ def table_rows(setting: Setting) -> list[dict[str, Any]]:
         key=lambda run: (
             run["spec"]["pool_size"] * -1,
             run["spec"]["representation"],
-            order[identity(run)],
+            order[setting.method_of(run)],
         ),
     )
     return [
         {
-            "key": views[identity(run)].key,
-            "method": views[identity(run)].label,
+            "key": views[setting.method_of(run)].key,
+            "method": views[setting.method_of(run)].label,
             "rules": run["spec"]["representation"].upper(),
             "pool": run["spec"]["pool_size"],
             "metrics": {name: macro(run, name) for name in TABLE_METRICS},
+            "by_step": _details(run, "by_step"),
+            "by_rule_type": _details(run, "by_rule_type"),
+            "outcomes": run.get("outcomes", {}),
+            "usage": run.get("usage", {}),
             "scored": run["n"]["scored"],
             "failed": run["n"]["failed"],
             "run_id": run["run_id"],
         }
         for run in runs
     ]
+
+
+def table_metrics(setting: Setting) -> list[str]:
+    """Return the table's metrics that some run of the setting has."""
+    return [name for name in TABLE_METRICS if any(macro(run, name) for run in setting.runs)]
+
+
+def _details(run: Results, kind: str) -> dict[str, Any]:
+    """Return Recall@1 by step or by rule type; empty where it was not computed."""
+    found = run.get("details", {}).get(kind, {})
+    return found.get(MAIN_METRIC, {})
 
 
 def csv_text(setting: Setting) -> str:
@@ -219,9 +256,10 @@ def csv_text(setting: Setting) -> str:
         ["run_id", "method", "rules", "pool_size", "metric", "subtask", "value", "ci_low", "ci_high", "n"]
     )
     for run in setting.runs:
-        head = [run["run_id"], _safe_cell(views[identity(run)].label), *_cell(run)[1:]]
+        head = [run["run_id"], _safe_cell(views[setting.method_of(run)].label), *_cell(run)[1:]]
         for name, metric in run["metrics"].items():
-            for subtask, e in [("macro", metric["macro"]), *metric["by_subtask"].items()]:
+            groups = metric.get("by_group", {})
+            for subtask, e in [("macro", metric["macro"]), *metric["by_subtask"].items(), *groups.items()]:
                 writer.writerow([*head, name, subtask, e["value"], e["ci_low"], e["ci_high"], e["n"]])
     return out.getvalue()
 

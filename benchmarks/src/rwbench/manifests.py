@@ -1,0 +1,59 @@
+"""Which runs a recipe made: one small file per recipe beside the run folders, so that a later report knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .results import Results
+from .samples import write_whole
+
+SUFFIX = ".recipe.json"
+
+
+class Manifest(NamedTuple):
+    """A recipe that was run: its name, the command, what did not run and why, and the ids of its runs."""
+
+    recipe: str
+    command: str
+    skipped: list[str]
+    runs: list[str]
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest beside the run folders."""
+    body = json.dumps(manifest._asdict(), indent=1, ensure_ascii=False) + "\n"
+    write_whole(folder / f"{file_stem(manifest.recipe)}{SUFFIX}", body.encode())
+
+
+def read_manifests(folder: Path) -> list[Manifest]:
+    """Return the manifests in a folder, by file name.
+
+    Raises
+    ------
+    ValueError
+        If a file is not a manifest.
+    """
+    found = []
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            found.append(Manifest(**values))
+        except (ValueError, TypeError):
+            raise ValueError(
+                f"{path} is not a recipe's list of runs; delete it, `rwbench run` writes it anew"
+            ) from None
+    return found
+
+
+def runs_of(manifest: Manifest, results: Sequence[Results]) -> list[Results]:
+    """Return the results of a recipe's runs, in its order."""
+    by_id = {run["run_id"]: run for run in results}
+    return [by_id[name] for name in manifest.runs if name in by_id]
+
+
+def file_stem(recipe: str) -> str:
+    """Return a recipe's name as part of a file name."""
+    return recipe.replace("/", "-")
