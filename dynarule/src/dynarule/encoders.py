@@ -13,7 +13,7 @@ from torch import Tensor
 
 MINILM = "minilm"
 MINILM_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-WORDS_VERSION = "words-1"  # change it when `verbalise` changes what it writes
+WORDS_VERSION = "words-2"  # change it when `verbalise` changes what it writes
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 _APPLIED = re.compile(r"\b[^\W\d]\w*\(")
 _SYMBOLS = (
@@ -43,7 +43,7 @@ def verbalise(text: str) -> str:
     """
     if not _APPLIED.search(text):
         return text
-    rule = re.search(r"=>|->|⇒|→", text) is not None
+    rule = re.search(r"(?<!<)(?:=>|->)|⇒|→", text) is not None
     for pattern, spoken in _SYMBOLS:
         text = re.sub(pattern, spoken, text)
     # A word of several letters is part of a name; a single capital is a variable.
