@@ -58,6 +58,27 @@ def test_all_rules_attended_is_the_serving_memory_s_forward(bank, tiny_model, ma
     assert not torch.allclose(ours[real], base[real], atol=1e-2)
 
 
+def test_measuring_scores_every_step_as_serving_does(bank, case):
+    """Whatever training forces or reads ahead: `measure` must not see the answer before it is written."""
+    model, adapter, (ids, mask, _, rules) = case
+    memory = TrainingMemory(adapter)
+    memory.measure = True
+    memory.load(rules)
+    serving = RuleMemory(adapter, bank, SEARCH)
+    serving.question_mask_BT = rules.question_BT
+    with torch.no_grad():
+        with attach(model, memory):
+            model(ids, attention_mask=mask)
+        with attach(model, serving):
+            model(ids, attention_mask=mask)
+    scores = memory.scores[2].scores_BSK
+    assert len(serving.trace) == 3 + 2
+    for found in serving.trace:
+        best = scores[found.row, found.step].topk(9)
+        assert [f"r{i}" for i in best.indices.tolist()] == found.ids
+        assert torch.allclose(best.values, torch.tensor(found.scores), rtol=1e-3, atol=1e-5)
+
+
 def test_the_prompt_s_set_is_what_serving_selects_at_prefill(bank, case):
     model, adapter, (ids, mask, _, rules) = case
     memory = TrainingMemory(adapter, pool_queries="prompt", force_gold=False, score_layers=[0, 1, 2, 3])

@@ -94,7 +94,8 @@ class TrainingMemory:
     Attributes
     ----------
     measure : bool
-        Score all M rules and force none, to measure retrieval; without gradients through the scores.
+        Measure retrieval as serving has it: score all M rules, force none, and let the prompt alone choose what the
+        layers keep, whatever ``pool_queries`` says. Without gradients through the scores.
     """
 
     def __init__(
@@ -160,7 +161,9 @@ class TrainingMemory:
                 f"the model got {tuple(input_ids.shape)}; load each batch before its forward"
             )
         real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        self._pool_BT = pool_tokens(real, self._batch.question_BT, self.pool_queries, self._batch.answer_BT)
+        # The answer names the rules, and serving has not written it yet.
+        queries: PoolQueries = "prompt" if self.measure else self.pool_queries
+        self._pool_BT = pool_tokens(real, self._batch.question_BT, queries, self._batch.answer_BT)
 
     def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
         """Return what a layer's attention reads besides the text; None if it holds no rules.
