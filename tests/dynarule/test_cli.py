@@ -142,35 +142,92 @@ def test_banks_are_built_extended_and_cut(cli, files):
     assert RuleBank.load(bank).encoder == "minilm@1 fol"
 
 
-def test_training_writes_an_adapter(cli, files):
-    folder, *_ = files
+def write_questions(path, key="text", count=8, **more):
     rows = [
         {
             "question": f"w{i} w{i + 1}",
-            "steps": [{"text": f"w{i}", "rule_ids": [str(i)]}],
+            "steps": [{key: f"w{i}", "rule_ids": [str(i)]}, {key: f"w{i}", "rule_ids": [str(i + 1)]}],
             "answers": [f"w{i}"],
-            "family": "single",
         }
-        for i in range(1, 9)
+        | more
+        for i in range(1, count + 1)
     ]
-    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    common = [
-        "train",
-        "--model",
-        folder / "model",
-        "--rules",
-        folder / "rules.txt",
-        "--out",
-        folder / "stage1",
-    ]
-    sets = ["max_steps=2", "batch_size=2", "accumulation=1", "pool_size=6", "mix=null"]
-    common += ["--questions", folder / "train.jsonl"]
-    cli(*common, *(part for each in sets for part in ("--set", each)))
-    info = read_adapter_info(folder / "stage1")
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def sets(**changes):
+    small = {"max_steps": 2, "batch_size": 2, "accumulation": 1, "pool_size": 6} | changes
+    return [part for name, value in small.items() for part in ("--set", f"{name}={value}")]
+
+
+@pytest.mark.parametrize("spare", (True, False))
+@pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
+def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer, spare):
+    """Also where <search> needs a row that the base, and so the adapter of stage 1, has not."""
+    folder, *_ = files
+    if not spare:
+        tiny_model("qwen2", vocab_size=len(tiny_tokenizer())).save_pretrained(folder / "model")
+    questions = write_questions(folder / "train.jsonl", family="mine")
+    common = ["train", "--model", folder / "model", "--rules", folder / "rules.txt", "--questions", questions]
+    cli(*common, "--out", folder / "1", *sets())
+    info = read_adapter_info(folder / "1")
     assert (info.encoder, info.memory.encoder_dim) == ("minilm@1", WIDTH)
+    assert (
+        json.loads((folder / "1" / "recipe.json").read_text())["mix"] is None
+    )  # families are not the paper's
+    stage1 = ["--model", folder / "model", "--adapter", folder / "1", "--rules", folder / "rules.txt"]
+    cli("confidence", *stage1, "--questions", folder / "questions.txt", "--write")
+    second = [*common, "--stage", 2, "--adapter", folder / "1", "--held-out", questions]
+    cli(*second, "--out", folder / "2", *sets(max_steps=3, hard_share=1.0))
+    info = read_adapter_info(folder / "2")
+    measured = read_adapter_info(folder / "1")
+    assert info.curve == measured.curve and info.memory == measured.memory
+    assert info.search.id == len(tiny_tokenizer())
+    other = (measured.memory.confidence_layer + 1) % 4
+    cli(*second, "--out", folder / "3", *sets(max_steps=1), "--confidence-layer", other)
+    overruled = read_adapter_info(folder / "3")
+    assert (overruled.memory.confidence_layer, overruled.curve) == (other, None)
+    log = json.loads((folder / "2" / "log.json").read_text())
+    assert [entry["step"] for entry in log if "eval_recall_at_1" in entry] == [1, 2, 3]
+    stage2 = ["--model", folder / "model", "--adapter", folder / "2", "--rules", folder / "rules.txt"]
+    cli("generate", *stage2, "-q", "w1 w2", "--max-new-tokens", 4)
+    card = (folder / "2" / "README.md").read_text()
+    assert "| held-out questions | 8 |" in card and "# DynaRule adapter, stage 2, for model" in card
+    load = card.split("```python\n")[1].split("```")[0]  # what the card says to type
+    names = {"BASE": str(folder / "model"), "ADAPTER": str(folder / "2"), "ENCODER": "minilm"}
+    load = load.replace('"rules.txt"', repr(str(folder / "rules.txt")))
+    exec(load, names)
+    assert names["adapter"].config == info.memory
+
+
+def test_training_says_what_is_wrong(cli, files):
+    folder, *_ = files
+    questions = write_questions(folder / "train.jsonl")
+    common = ["train", "--model", folder / "model", "--rules", folder / "rules.txt", "--out", folder / "x"]
+    assert "give --questions FILE" in cli(*common, code=2)
+    common += ["--questions", questions]
     assert "stage 2 starts from stage 1" in cli(*common, "--stage", 2, code=2)
     assert "expected name=value" in cli(*common, "--set", "colour=red", code=2)
     assert "must be dynarule, srki or kblam, got 'rag'" in cli(*common, "--method", "rag", code=2)
+    assert "temperature must be positive, got -1" in cli(*common, "--set", "temperature=-1", code=2)
+    assert not (folder / "x").exists()
+    assert "no checkpoint to resume from" in cli(*common, *sets(mix="null"), "--resume", code=2)
+    write_questions(questions, family="mine", key="said")
+    told = cli(*common, *sets(mix="null"), code=2)
+    assert (
+        "every step needs 'text' and 'rule_ids', step 1 of 'w" in told and "has ['rule_ids', 'said']" in told
+    )
+    cli(*common[:-1], questions, *sets(mix="null"), "--step-text", "said")
+    assert (folder / "x" / "README.md").is_file()
+
+
+def test_ruleworld_s_steps_are_read_as_they_are():
+    from dynarule.cli_train import _step_text
+
+    row = {"steps": [{"rule_ids": [1], "nl": "a", "fol": "b"}]}
+    assert (_step_text(row, False), _step_text(row, True)) == ("nl", "fol")
+    assert _step_text({"steps": [{"text": "a", "nl": "b"}]}, False) == "text"
 
 
 def test_errors_are_one_line(cli, files):
@@ -199,6 +256,13 @@ def test_errors_are_one_line(cli, files):
     assert "truncated" in cli("inspect", adapter, code=2)
 
 
+def test_it_runs_as_a_module_for_launchers():
+    done = subprocess.run(
+        [sys.executable, "-m", "dynarule", "train", "--help"], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "--held-out" in done.stdout, done.stderr
+
+
 def test_help_loads_nothing_heavy():
     code = (
         "import sys\nfrom dynarule.cli import app\n"
@@ -207,5 +271,5 @@ def test_help_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for command in ("generate", "confidence", "inspect", "bank", "train"):
+    for command in ("generate", "confidence", "inspect", "bank", "train", "example"):
         assert command in done.stdout

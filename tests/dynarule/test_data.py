@@ -155,6 +155,7 @@ def test_rows_may_be_a_dataset():
         ({"steps": []}, "one step at least"),
         ({"question": None}, "missing or empty"),
         ({"steps": [{"text": "a", "rule_ids": [99]}]}, "rule '99' is not in the rule table of 40"),
+        ({"steps": [{"nl": "a", "rule_ids": [11]}]}, r"has \['nl', 'rule_ids'\]; name the key of the text"),
         ({"steps": [{"text": "a <search> b", "rule_ids": [11]}]}, "must not contain <search>"),
     ],
 )
@@ -171,6 +172,8 @@ def test_long_rows_unknown_families_and_missing_search_are_refused(tokenizer, wo
         TrainingStream(ROWS, 4, PAPER_MIX)
     with pytest.raises(ValueError, match="family or subtask"):
         TrainingStream([{"question": "?"}], 4, PAPER_MIX)
+    with pytest.raises(ValueError, match="reads no token in ' '; load the tokenizer that belongs"):
+        Encoder(tokenizer, RULE_ROWS, prompt=lambda _, question: " ")(ROWS[1])
     plain = word_tokenizer(["a b"], special=("<pad>", "<eos>", "<unk>"))
     with pytest.raises(ValueError, match="no token '<search>'"):
         Encoder(plain, RULE_ROWS)(ROWS[0])

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from dynarule.rule_sources import conclusion_of, read_rules
+from dynarule.rule_sources import conclusion_of, premise_of, read_rules
 
 from dynarule import RuleBank
 
@@ -40,6 +40,16 @@ def test_every_rule_of_ruleworld_has_its_conclusion_found():
     for text, conclusion in (("nl", "conclusion_nl"), ("fol", "conclusion_fol")):
         found = [conclusion_of(rule) for rule in table[text].to_pylist()]
         assert found == table[conclusion].to_pylist()
+
+
+def test_every_rule_of_ruleworld_has_its_premise_found():
+    from ruleworld_data.generate import rule_table
+
+    table = rule_table("train", "tiny")
+    assert [premise_of(rule) for rule in table["fol"].to_pylist()] == table["premise_fol"].to_pylist()
+    said = [f"If {premise}" for premise in table["premise_nl"].to_pylist()]
+    assert [premise_of(rule) for rule in table["nl"].to_pylist()] == said
+    assert premise_of("If only") == "If only" and premise_of(" All are closed. ") == "All are closed."
 
 
 def test_a_bank_from_ruleworlds_table_a_dataset_and_parquet_is_the_same(tmp_path):

@@ -22,8 +22,10 @@ _NAMES = {
     "prepare_search": "search",
     "Generation": "generation",
     "generate": "generation",
+    "question_prompts": "generation",
     "save_adapter": "adapter_io",
     "load_adapter": "adapter_io",
+    "load_tokenizer": "tokenizer",
     "measure_confidence": "confidence",
     "measure_retention": "confidence",
 }

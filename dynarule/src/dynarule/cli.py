@@ -1,4 +1,4 @@
-"""The command ``dynarule``: answer with rules, train, measure the confidence layer, look into folders, keep banks."""
+"""The command ``dynarule``: answer with rules, train, measure the confidence layer, keep banks, see an example."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .cli_shared import (
     ModelOption,
     QuestionsOption,
     RulesOption,
-    ask,
     load_model,
     load_rules,
     print_json,
+    quiet_libraries,
     read_rows,
     user_errors,
 )
@@ -86,6 +86,7 @@ def generate(
     import torch
 
     from .generation import generate as run
+    from .generation import question_prompts
 
     torch.manual_seed(seed)
     sampling: dict[str, Any] = {} if temperature is None else {"do_sample": True, "temperature": temperature}
@@ -93,7 +94,7 @@ def generate(
         base,
         tokenizer,
         (adapted, bank),
-        ask(tokenizer, asked),
+        question_prompts(tokenizer, asked),
         max_new_tokens=max_new_tokens,
         max_searches=max_searches,
         batch_size=batch_size,
@@ -152,10 +153,13 @@ def confidence(
 
     from .adapter_info import read_adapter_info, write_adapter_info
     from .confidence import measure_confidence
+    from .generation import question_prompts
 
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        curve = measure_confidence(base, tokenizer, adapted, bank, ask(tokenizer, asked), batch_size)
+        curve = measure_confidence(
+            base, tokenizer, adapted, bank, question_prompts(tokenizer, asked), batch_size
+        )
     for warning in said:
         if warning.category is UserWarning and "entropy" in str(warning.message):
             typer.echo(f"dynarule: {warning.message}", err=True)
@@ -225,6 +229,9 @@ def train(
     rules: RulesOption,
     out: Annotated[Path, typer.Option("--out", help="Checkpoints, and the adapter.", show_default=False)],
     questions: QuestionsOption = None,
+    held_out: Annotated[
+        Path | None, typer.Option("--held-out", help="Questions to measure on, in the same format.")
+    ] = None,
     stage: Annotated[int, typer.Option("--stage", min=1, max=2, help="1: all rules; 2: top K.")] = 1,
     adapter: Annotated[
         Path | None, typer.Option("--adapter", help="Start from it.", show_default="new")
@@ -235,8 +242,15 @@ def train(
     ] = None,
     encoder: EncoderOption = "minilm",
     fol: FolOption = False,
+    step_text: Annotated[
+        str | None,
+        typer.Option("--step-text", help="Key of a step's text.", show_default="text, else nl, or fol"),
+    ] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="name=value of the recipe, e.g. --set batch_size=4.")
+        list[str] | None,
+        typer.Option(
+            "--set", help="name=value of the recipe, e.g. --set batch_size=4; a wrong name lists them."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest checkpoint in --out.")
@@ -246,31 +260,37 @@ def train(
 ) -> None:
     """Train one stage; run stage 1, `dynarule confidence --write`, then stage 2 from it.
 
-    Questions are .jsonl or .parquet rows of question, steps (text, rule_ids) and answers.
+    Questions are .jsonl or .parquet rows of question, steps (text, rule_ids) and answers. With --held-out, losses and
+    Recall@1 of other questions are measured ten times on the way.
 
     Example: dynarule train --model MODEL --rules bank --questions train.jsonl --out stage1
     """
-    from .cli_train import run
+    from .cli_train import Request, plan, run
 
     if questions is None:
         raise ValueError("no questions; give --questions FILE, .jsonl or .parquet")
     rows = read_rows(questions)
-    base, tokenizer = load_model(model, adapter, device)
-    bank = load_rules(rules, encoder, fol)
-    run(
-        base,
-        tokenizer,
-        bank,
-        rows,
-        out,
-        stage,
-        method,
-        adapter,
-        confidence_layer,
-        setting or [],
-        resume,
-        report_to,
+    measured = read_rows(held_out) if held_out else None
+    request = Request(
+        out, stage, method, adapter, confidence_layer, tuple(setting or ()), resume, report_to, step_text, fol
     )
+    recipe = plan(request, rows)
+    base, tokenizer = load_model(model, adapter, device)
+    run(request, recipe, base, tokenizer, load_rules(rules, encoder, fol), rows, measured)
+
+
+@app.command()
+@user_errors
+def example(folder: Annotated[Path, typer.Argument(help="New folder.", show_default=False)]) -> None:
+    """Write rules, questions and a small random model, to try the other commands on.
+
+    Example: dynarule example depot
+    """
+    from .example import write_example
+
+    quiet_libraries()
+    write_example(folder)
+    typer.echo(f"dynarule: wrote {folder}: rules.txt, train.jsonl, held_out.jsonl, model", err=True)
 
 
 def _load(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,17 +63,25 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=1, ensure_ascii=False))
 
 
-def load_model(name: str, adapter: Path | None, device: str | None) -> tuple[Any, Any]:
-    """Load a base model and its tokenizer, the adapter's own tokenizer if it has one."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+def quiet_libraries() -> None:
+    """Keep transformers' bars and notices out of our stderr; errors still come through."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+
+
+def load_model(name: str, adapter: Path | None, device: str | None) -> tuple[Any, Any]:
+    """Load a base model and its tokenizer, the adapter's own tokenizer if it has one."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from .tokenizer import load_tokenizer
+
+    quiet_libraries()
     source = adapter if adapter is not None and (adapter / "tokenizer_config.json").is_file() else name
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        tokenizer = load_tokenizer(source)
         model: Any = AutoModelForCausalLM.from_pretrained(name, dtype="auto")
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
@@ -102,6 +110,7 @@ def load_rules(
     from .embedding_cache import EmbeddingCache
     from .encoders import SentenceEncoder
 
+    quiet_libraries()
     encode: Any = SentenceEncoder(encoder, fol=fol)
     if cache is not None:
         encode = EmbeddingCache(encode, cache)
@@ -137,10 +146,3 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             f"{path} {'is empty' if not rows else f'row {bad} has no `question`'}; expected one per row"
         )
     return rows
-
-
-def ask(tokenizer: Any, questions: Sequence[str]) -> list[Any]:
-    """Return prompts as the adapter was trained on them: the chat template, or a line without one."""
-    if getattr(tokenizer, "chat_template", None):
-        return [[{"role": "user", "content": question}] for question in questions]
-    return [question + "\n" for question in questions]

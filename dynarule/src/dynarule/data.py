@@ -115,6 +115,14 @@ class Encoder:
                 f"a training row needs question, steps and answers, and one step at least; missing or empty: "
                 f"{missing or ['steps']} (columns: {sorted(row)})"
             )
+        unsaid = [
+            i for i, step in enumerate(row["steps"], 1) if not {self.step_text, "rule_ids"} <= set(step)
+        ]
+        if unsaid and self.target is None:
+            raise ValueError(
+                f"every step needs {self.step_text!r} and 'rule_ids', step {unsaid[0]} of {row['question']!r} has "
+                f"{sorted(row['steps'][unsaid[0] - 1])}; name the key of the text with step_text"
+            )
         text = self.prompt(self.tokenizer, row["question"])
         special = not getattr(
             self.tokenizer, "chat_template", None
@@ -123,6 +131,11 @@ class Encoder:
         between = SEARCH_TOKEN if self.search else ""
         answer = target_text(row, self.step_text, between) if self.target is None else self.target(row)
         ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
+        if not prompt or not ids:
+            raise ValueError(
+                f"the {type(self.tokenizer).__name__} reads no token in {(text if not prompt else answer)!r}; load the "
+                "tokenizer that belongs to the model (dynarule.load_tokenizer)"
+            )
         gold = [self._gold(step) for step in row["steps"]]
         search: list[int] = []
         if self.search:

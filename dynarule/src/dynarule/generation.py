@@ -168,6 +168,23 @@ def _check_options(model: nn.Module, options: dict[str, Any], **positive: int) -
             )
 
 
+def question_prompts(tokenizer: Any, questions: Sequence[str]) -> list[Prompt]:
+    """Return questions as training asks them (`dynarule.data.chat_prompt`).
+
+    Chat messages where the tokenizer has a template, else a line of its own for each.
+
+    Parameters
+    ----------
+    tokenizer : PreTrainedTokenizerBase
+        Says whether there is a chat template.
+    questions : sequence of str
+        Questions.
+    """
+    if getattr(tokenizer, "chat_template", None):
+        return [[{"role": "user", "content": question}] for question in questions]
+    return [question + "\n" for question in questions]
+
+
 def encode_prompt(tokenizer: Any, prompt: Prompt, index: int = 0) -> list[int]:
     """Return a prompt's tokens; messages end where the answer begins."""
     if isinstance(prompt, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -102,6 +103,12 @@ def paper_recipe(method: Method = "dynarule", stage: int = 2, **changes: Any) ->
     other: dict[str, Any] = {"embedding": "none"} if method != "dynarule" else {}
     settings: dict[str, Any] = {"method": method, "stage": stage}
     return Recipe(**(settings | first | other | changes))
+
+
+def recipe_steps(recipe: Recipe, questions: int, processes: int = 1) -> int:
+    """Return how many optimizer steps a recipe takes over a number of questions."""
+    per_step = recipe.batch_size * recipe.accumulation * processes
+    return recipe.max_steps or math.ceil(questions * recipe.epochs / per_step)
 
 
 def recipe_file(name: str = "") -> Path:

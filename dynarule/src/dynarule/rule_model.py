@@ -90,6 +90,16 @@ class RuleModel(nn.Module):
                 f"the rules' embeddings have width {bank.encoder_dim}, the adapter reads {adapter.config.encoder_dim}; "
                 "encode the rules with the adapter's encoder"
             )
+        if adapter.encoder and bank.encoder and adapter.encoder != bank.encoder:
+            raise ValueError(
+                f"the rules were encoded with {bank.encoder!r}, the adapter was trained with {adapter.encoder!r}; "
+                "encode the rules with the adapter's encoder, or start from a new adapter"
+            )
+        if not any(True for _ in adapter.parameters()):
+            raise ValueError(
+                f"the {type(adapter).__name__} has no parameters of its own to train; train a RuleAdapter(model, "
+                "config), and a PEFT model with your own loop"
+            )
         if recipe.retrieves and adapter.config.confidence_layer is None:
             raise ValueError(
                 "stage 2 trains the confidence layer, and the adapter's configuration names none; measure it after "

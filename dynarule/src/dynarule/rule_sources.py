@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 _ARROW = re.compile(r"\s*(?:=>|->|⇒|→)\s*")
-_IF = re.compile(r"if\s[^,]*,\s*(?:then\s+)?(.+)", re.IGNORECASE | re.DOTALL)
+_IF = re.compile(r"(if\s[^,]*),\s*(?:then\s+)?(.+)", re.IGNORECASE | re.DOTALL)
 
 
 def conclusion_of(rule: str) -> str:
@@ -32,8 +32,29 @@ def conclusion_of(rule: str) -> str:
     if len(parts) == 2 and parts[1].strip():
         return parts[1].strip()
     found = _IF.fullmatch(rule.strip())
-    conclusion = found[1].strip().removesuffix(".") if found else ""
+    conclusion = found[2].strip().removesuffix(".") if found else ""
     return conclusion or rule.strip()
+
+
+def premise_of(rule: str) -> str:
+    """Return the premise of a rule, by which training finds hard negatives: what is before the conclusion.
+
+    A rule without a conclusion of its own (see `conclusion_of`) is its own premise, so it shares it with no other.
+
+    Examples
+    --------
+    >>> premise_of("If A chases B, B will enter the bridge.")
+    'If A chases B'
+    >>> premise_of("Chase(A, B) => In(B, Bridge)")
+    'Chase(A, B)'
+    >>> premise_of("All bridges are closed.")
+    'All bridges are closed.'
+    """
+    parts = _ARROW.split(rule, maxsplit=1)
+    if len(parts) == 2 and parts[1].strip():
+        return parts[0].strip()
+    found = _IF.fullmatch(rule.strip())
+    return found[1].strip() if found else rule.strip()
 
 
 @dataclass(frozen=True)

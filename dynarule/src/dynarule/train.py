@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 import json
-import math
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,16 +19,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler, SequentialSampler
-from transformers import Trainer, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainingArguments
 from transformers.trainer_utils import speed_metrics
 
 from .adapter import RuleAdapter
 from .adapter_io import save_adapter
 from .bank import RuleBank
 from .data import Collator, Encoder, Rows
-from .pools import RulePools, TrainingStream
-from .recipe import Recipe
+from .model_card import TrainingFacts, model_card
+from .pools import RulePools, TrainingStream, families
+from .recipe import Recipe, recipe_steps
 from .rule_model import RuleModel
+from .run_folder import claim, write_whole
 from .search import SEARCH_TOKEN, search_id
 
 PARTS = ("lm", "retrieval", "hits", "steps")
@@ -76,8 +79,6 @@ class RuleTrainer(Trainer):
         self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
         """Measure losses and Recall@1 among all rules of each batch's pool, gold rules not forced."""
-        import time
-
         start = time.time()
         loader = self.get_eval_dataloader(eval_dataset)
         assert self.model is not None
@@ -132,6 +133,7 @@ def training_arguments(recipe: Recipe, folder: str | Path, steps: int, **more: A
         "report_to": "none",
         "label_names": ["labels"],
         "disable_tqdm": True,
+        "dataloader_pin_memory": torch.cuda.is_available(),
     }
     return TrainingArguments(**(settings | more))
 
@@ -149,6 +151,7 @@ def train(
     premises: Sequence[Any] | None = None,
     encoder: Encoder | None = None,
     resume: bool = False,
+    curve: dict[str, Any] | None = None,
     callbacks: Sequence[Any] = (),
     **arguments: Any,
 ) -> list[dict[str, float]]:
@@ -169,15 +172,18 @@ def train(
     recipe : Recipe
         Hyper-parameters.
     folder : path
-        Checkpoints, ``log.json``, and the adapter at the end.
+        Checkpoints, ``recipe.json``, and at the end ``log.json``, the adapter with its model card ``README.md``, and
+        the model as ``base`` where the recipe trains its whole embedding matrix.
     premises : sequence or None
         One premise per rule of the bank, for hard negatives.
     encoder : Encoder or None
         Rows to tokens, if prompt or target differ from the defaults.
     resume : bool
-        Go on from the newest checkpoint in the folder.
+        Go on from the newest checkpoint in the folder; the recipe must be the one of the start.
+    curve : dict or None
+        The entropies from which the confidence layer was chosen, to be saved with the adapter.
     callbacks : sequence
-        Of transformers.
+        Of transformers; `dynarule.training_log.LogLines` writes logs to stderr.
     **arguments
         Of ``TrainingArguments``, such as ``report_to``, ``bf16``, ``deepspeed``, ``gradient_checkpointing``.
 
@@ -185,6 +191,13 @@ def train(
     -------
     list of dict
         The log.
+
+    Raises
+    ------
+    FileExistsError, FileNotFoundError
+        If the folder has checkpoints of another run; if there are none to resume.
+    ValueError
+        If rows, rules, adapter and recipe do not fit each other.
     """
     folder = Path(folder)
     row = search_id(tokenizer) if recipe.searches else None
@@ -196,8 +209,9 @@ def train(
         arguments.setdefault("bf16", True)  # the adapter stays fp32 and is used in bf16
     once = training_arguments(recipe, folder, 1, **arguments)
     per_step = recipe.batch_size * recipe.accumulation * once.world_size
-    steps = recipe.max_steps or math.ceil(len(rows) * recipe.epochs / per_step)
+    steps = recipe_steps(recipe, len(rows), once.world_size)
     settings = training_arguments(recipe, folder, steps, **arguments)
+    whole = RuleModel(model, adapter, bank, recipe, row)
     pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
     stream = TrainingStream(rows, steps * per_step, recipe.mix, recipe.batch_size, recipe.seed)
     held = (
@@ -209,7 +223,7 @@ def train(
         # The older name goes with transformers 6.
         newer = getattr(model, "activation_checkpointing_enable", None)
         (newer or model.gradient_checkpointing_enable)()  # type: ignore[operator]
-    whole = RuleModel(model, adapter, bank, recipe, row)
+    checkpoint = claim(folder, recipe, resume, write=settings.process_index == 0)
     trainer = RuleTrainer(
         whole,
         settings,
@@ -218,36 +232,41 @@ def train(
         eval_dataset=held,
         callbacks=list(callbacks),
     )
+    trainer.remove_callback(PrinterCallback)  # stdout is not the library's
     with whole.attached():
-        trainer.train(resume_from_checkpoint=_newest(folder) if resume else None)
+        trainer.train(resume_from_checkpoint=checkpoint)
     model.requires_grad_(False)
     if whole.search is not None:
         whole.search.write(model)
     history = [entry for entry in trainer.state.log_history if "lm_loss" in entry or "eval_lm_loss" in entry]
     if trainer.is_world_process_zero():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "log.json").write_text(json.dumps(history, indent=1) + "\n", encoding="utf-8")
-        (folder / "recipe.json").write_text(json.dumps(recipe.to_dict(), indent=1) + "\n", encoding="utf-8")
-        save_adapter(
+        write_whole(folder / "log.json", json.dumps(history, indent=1) + "\n")
+        if recipe.embedding == "full":
+            model.save_pretrained(folder / "base")  # type: ignore[operator]
+            tokenizer.save_pretrained(folder / "base")
+        info = save_adapter(
             folder,
             adapter,
             model,
             encoder=bank.encoder,
             search_token=SEARCH_TOKEN if recipe.searches else None,
             tokenizer=tokenizer if recipe.searches else None,
+            curve=curve,
         )
+        facts = TrainingFacts(
+            steps,
+            settings.world_size,
+            len(rows),
+            0 if held_out is None else len(held_out),
+            {} if recipe.mix is None else Counter(families(rows)),
+            len(bank),
+            str(next(model.parameters()).dtype).removeprefix("torch."),
+        )
+        write_whole(folder / "README.md", model_card(info, recipe, facts, history))
+    adapter.encoder = bank.encoder
     adapter.to(next(model.parameters()).dtype)  # as serving reads it; the file keeps fp32
     with torch.no_grad():
         for parameter in adapter.parameters():
             # A fused optimizer writes without raising the version by which a bank knows that its 1 / sigma are old.
             parameter.mul_(1)
     return history
-
-
-def _newest(folder: Path) -> str:
-    from transformers.trainer_utils import get_last_checkpoint
-
-    found = get_last_checkpoint(str(folder)) if folder.is_dir() else None
-    if found is None:
-        raise FileNotFoundError(f"no checkpoint to resume from in {folder}; train without resume first")
-    return found

@@ -1,0 +1,5 @@
+"""``python -m dynarule``, and so ``accelerate launch -m dynarule``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,30 @@
+"""Load a tokenizer as it was saved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+_GENERIC = ("TokenizersBackend", "PreTrainedTokenizerFast")
+
+
+def load_tokenizer(name: str | Path) -> Any:
+    """Return the tokenizer of a folder or of a model on the Hub.
+
+    ``AutoTokenizer`` gives a folder whose ``config.json`` says ``qwen2`` Qwen's own byte-level splitting, whatever was
+    saved there, and a tokenizer of words then reads nothing. So a folder that names no class of a family is loaded as is.
+
+    Parameters
+    ----------
+    name : str or path
+        Folder, or name on the Hub.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    said = Path(name) / "tokenizer_config.json"
+    if said.is_file() and (Path(name) / "tokenizer.json").is_file():
+        about = json.loads(said.read_text(encoding="utf-8"))
+        if about.get("tokenizer_class") in _GENERIC and "auto_map" not in about:
+            return PreTrainedTokenizerFast.from_pretrained(name)
+    return AutoTokenizer.from_pretrained(name)

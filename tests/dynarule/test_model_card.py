@@ -1,0 +1,78 @@
+"""The model card: every figure is the log's, and what it says to type loads the adapter."""
+
+import json
+import re
+from dataclasses import fields, replace
+
+import pytest
+from dynarule.adapter_info import AdapterInfo, BaseModel, SearchInfo
+from dynarule.model_card import TrainingFacts, model_card
+from dynarule.recipe import Recipe, paper_recipe
+
+from dynarule import dynarule_config
+
+BASE = BaseModel("Qwen/Qwen2.5-0.5B", "qwen2", 24, 896, 896, 64, 151_936)
+INFO = AdapterInfo(
+    dynarule_config(384, confidence_layer=5), BASE, "minilm@1", SearchInfo("<search>", 151_665)
+)
+FACTS = TrainingFacts(300, 2, 1200, 150, {"multi_hop": 700, "single_rule": 500}, 292, "bfloat16")
+TRAINED = {"step": 300, "loss": 1.5, "lm_loss": 1.25, "retrieval_loss": 0.25, "recall_at_1": 0.875}
+
+
+def measured(step):
+    return {
+        "step": step,
+        "eval_lm_loss": 2.0,
+        "eval_retrieval_loss": 300.0 / step,
+        "eval_recall_at_1": step / 1000,
+    }
+
+
+def rows(card):
+    """The cells of all tables."""
+    return [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in card.splitlines()
+        if line[:1] == "|"
+    ]
+
+
+def test_it_says_data_seeds_steps_recipe_and_results():
+    recipe = paper_recipe(seed=17)
+    card = model_card(INFO, recipe, FACTS, [measured(100), TRAINED, measured(300)])
+    table = {row[0]: row[1] for row in rows(card) if len(row) == 2}
+    assert table["questions"] == "1,200 (multi_hop 700, single_rule 500)"
+    assert (table["rules"], table["held-out questions"], table["processes"]) == ("292", "150", "2")
+    assert table["steps"] == "300, 30,000 questions in all"  # 300 x 2 processes x 10 x 5
+    assert table["`seed`"].startswith("`17`")
+    values = json.loads(json.dumps(recipe.to_dict()))
+    for f in fields(Recipe):
+        assert json.loads(re.match("`(.*?)` ", table[f"`{f.name}`"])[1]) == values[f.name], f.name
+    assert ["100", "0.100", "3.000", "2.000"] in rows(card) and ["300", "0.300", "1.000", "2.000"] in rows(
+        card
+    )
+    assert "loss 1.250, retrieval loss 0.250, Recall@1 among kept rules 0.875" in card
+    assert "base_model: Qwen/Qwen2.5-0.5B" in card.split("---")[1]
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_end():
+    card = model_card(INFO, paper_recipe(), FACTS, [measured(10 * i) for i in range(1, 101)])
+    steps = [int(row[0]) for row in rows(card) if len(row) == 4 and row[0].isdigit()]
+    assert len(steps) <= 12 and steps[-1] == 1000 and steps == sorted(steps)
+
+
+def test_it_admits_what_was_not_measured():
+    facts = replace(FACTS, held_out=0, families={})
+    info = replace(INFO, memory=dynarule_config(384), search=None)
+    card = model_card(info, paper_recipe(stage=1), facts, [])
+    assert "Nothing was measured on held-out questions." in card
+    assert "run `dynarule confidence --write`" in card
+    assert "prepare_search" not in card
+    assert model_card(INFO, paper_recipe(), FACTS, [measured(1)]).count("Nothing was measured") == 0
+
+
+@pytest.mark.parametrize("name", ("/home/someone/models/tiny", "./models/tiny"))
+def test_a_local_base_is_named_without_its_place(name):
+    card = model_card(replace(INFO, base=replace(BASE, name=name)), paper_recipe(), FACTS, [])
+    assert "# DynaRule adapter, stage 2, for tiny" in card
+    assert "models" not in card and "base_model:" not in card

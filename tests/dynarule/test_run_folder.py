@@ -1,0 +1,173 @@
+"""The folder of a run: nobody else's checkpoints, whole files, and everything that serving needs in it."""
+
+import json
+
+import pytest
+import torch
+from dynarule.recipe import paper_recipe
+from dynarule.run_folder import claim, write_whole
+
+from dynarule import RuleAdapter, RuleBank, dynarule_config
+
+WIDTH, RULES = 8, 12
+SAVING = {"save_strategy": "steps", "save_steps": 1}
+
+
+def make_case(tiny_model, word_tokenizer, **changes):
+    from dynarule.data import target_text
+
+    rows = [
+        {
+            "question": f"what of {i} ?",
+            "steps": [{"text": f"it is {i} .", "rule_ids": [i % RULES]}],
+            "answers": ["9"],
+        }
+        for i in range(16)
+    ]
+    tokenizer = word_tokenizer([target_text(row) + row["question"] for row in rows])
+    torch.manual_seed(0)
+    model = tiny_model("qwen2", num_hidden_layers=2, vocab_size=len(tokenizer), **changes)
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=1, top_k=4))
+    generator = torch.Generator().manual_seed(1)
+    keys, values = (torch.randn(RULES, WIDTH, generator=generator) for _ in range(2))
+    bank = RuleBank(
+        keys, values, [str(i) for i in range(RULES)], [f"rule {i}" for i in range(RULES)], "test@1"
+    )
+    return model, tokenizer, adapter, rows, bank
+
+
+@pytest.fixture
+def case(tiny_model, word_tokenizer):
+    return make_case(tiny_model, word_tokenizer)
+
+
+def recipe_of(**changes):
+    small = {
+        "batch_size": 4,
+        "accumulation": 1,
+        "pool_size": 10,
+        "max_steps": 2,
+        "mix": None,
+        "learning_rate": 1e-2,
+    }
+    return paper_recipe(**(small | changes))
+
+
+def run(case, folder, recipe, **arguments):
+    from dynarule.train import train
+
+    model, tokenizer, adapter, rows, bank = case
+    settings = {"use_cpu": True, "save_strategy": "no", "logging_steps": 1}
+    return train(model, tokenizer, adapter, rows, bank, recipe, folder, **(settings | arguments))
+
+
+def test_a_new_run_does_not_move_in_with_old_checkpoints(case, tmp_path):
+    run(case, tmp_path, recipe_of(), **SAVING)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(
+        FileExistsError, match=r"newest checkpoint-2; resume it \(--resume\), or choose a new folder"
+    ):
+        run(case, tmp_path, recipe_of(seed=3), **SAVING)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert json.loads((tmp_path / "recipe.json").read_text())["seed"] == 0
+
+
+def test_a_resumed_run_must_be_the_same_one(case, tmp_path):
+    run(case, tmp_path, recipe_of(pool_size=(8, 10)), **SAVING)
+    with pytest.raises(
+        ValueError, match=r"started with temperature 0.05, now it is 0.1; resume with the recipe of"
+    ):
+        run(case, tmp_path, recipe_of(pool_size=(8, 10), temperature=0.1), resume=True, **SAVING)
+    assert claim(tmp_path, recipe_of(pool_size=(8, 10)), True) == str(
+        tmp_path / "checkpoint-2"
+    )  # lists are tuples
+    (tmp_path / "recipe.json").write_text("{")
+    with pytest.raises(ValueError, match=r"recipe\.json is damaged"):
+        claim(tmp_path, recipe_of(), True)
+
+
+def test_the_recipe_is_there_while_the_run_is(case, tmp_path):
+    from transformers import TrainerCallback
+
+    class Kill(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(case, tmp_path, recipe_of(), callbacks=[Kill()])
+    assert json.loads((tmp_path / "recipe.json").read_text()) == json.loads(json.dumps(recipe_of().to_dict()))
+    assert not (tmp_path / "README.md").exists()  # the card of a finished run
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
+    from pathlib import Path
+
+    path = tmp_path / "log.json"
+    write_whole(path, "old")
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write_whole(path, "new")
+    assert path.read_text() == "old"
+
+
+def test_a_trained_matrix_is_saved_with_its_model(case, tmp_path, tiny_model):
+    """`embedding="full"` changes the base, and an adapter without that base would be of no use."""
+    from dynarule.adapter_io import load_adapter
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    run(case, tmp_path, recipe_of(embedding="full"))
+    base = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    for name, value in case[0].state_dict().items():
+        assert torch.equal(base.state_dict()[name], value), name
+    assert load_adapter(base, tmp_path, AutoTokenizer.from_pretrained(tmp_path)).num_layers == 2
+    assert "`BASE` is the folder `base` beside this file" in (tmp_path / "README.md").read_text()
+
+
+def test_the_curve_behind_the_layer_is_kept(case, tmp_path):
+    from dynarule.adapter_info import read_adapter_info
+
+    curve = {"layers": [0, 1], "mean": [2.0, 1.0], "std": [0.0, 0.0]}
+    run(case, tmp_path, recipe_of(), curve=curve)
+    assert read_adapter_info(tmp_path).curve == curve
+
+
+def test_rules_of_another_encoder_are_refused(case, tmp_path):
+    model, tokenizer, adapter, rows, bank = case
+    run(case, tmp_path / "1", recipe_of())
+    assert adapter.encoder == "test@1"
+    bank.encoder = "other@1"
+    with pytest.raises(ValueError, match="encoded with 'other@1', the adapter was trained with 'test@1'"):
+        run((model, tokenizer, adapter, rows, bank), tmp_path / "2", recipe_of())
+
+
+def test_a_peft_adapter_is_refused(case, tmp_path):
+    peft = pytest.importorskip("peft")
+    from dynarule.peft_method import DynaRuleConfig, rule_adapter
+
+    model, tokenizer, adapter, rows, bank = case
+    tuned = peft.get_peft_model(model, DynaRuleConfig.of(adapter.config))
+    with pytest.raises(
+        ValueError, match=r"PeftRuleAdapter has no parameters of its own .* train a RuleAdapter"
+    ):
+        run((tuned, tokenizer, rule_adapter(tuned), rows, bank), tmp_path, recipe_of())
+
+
+def test_training_leaves_stdout_alone_and_tells_stderr(case, tmp_path, capsys):
+    from dynarule.training_log import LogLines
+
+    run(
+        case,
+        tmp_path,
+        recipe_of(),
+        callbacks=[LogLines()],
+        held_out=case[3],
+        eval_strategy="steps",
+        eval_steps=1,
+    )
+    told = capsys.readouterr()
+    assert told.out == ""
+    lines = [line for line in told.err.splitlines() if line.startswith("dynarule: ")]
+    log = json.loads((tmp_path / "log.json").read_text())
+    assert [line.split("  ")[0] for line in lines] == [f"dynarule: step {i}/2" for i in (1, 1, 2, 2)]
+    assert f"loss {log[0]['loss']:.3f}  lm {log[0]['lm_loss']:.3f}" in lines[0] and "left 0:0" in lines[0]
+    assert f"held out: lm {log[-1]['eval_lm_loss']:.3f}" in lines[-1] and "left" not in lines[-1]
