@@ -12,8 +12,9 @@ _GENERIC = ("TokenizersBackend", "PreTrainedTokenizerFast")
 def load_tokenizer(name: str | Path) -> Any:
     """Return the tokenizer of a folder or of a model on the Hub.
 
-    ``AutoTokenizer`` gives a folder whose ``config.json`` says ``qwen2`` Qwen's own byte-level splitting, whatever was
-    saved there, and a tokenizer of words then reads nothing. So a folder that names no class of a family is loaded as is.
+    Of a folder whose ``config.json`` says ``qwen2``, ``AutoTokenizer`` makes Qwen's byte-level tokenizer, whatever was
+    saved there, and that reads nothing of a vocabulary of words. So a folder that names no class of a family is loaded
+    as it is.
 
     Parameters
     ----------
