@@ -6,6 +6,7 @@ import json
 
 import typer
 
+from .cli_compare import compare
 from .cli_report import report
 from .cli_run import resume, run
 from .cli_shared import JsonFlag
@@ -55,6 +56,7 @@ def list_names(as_json: JsonFlag = False) -> None:
 
 
 app.command()(report)
+app.command()(compare)
 
 
 def _summary_line(entry: type) -> str:

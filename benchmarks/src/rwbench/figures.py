@@ -9,14 +9,13 @@ from .measure_charts import CostPoint, HeatMap, LayerCurve, cost_points, heat_ma
 from .palette import Style, styles
 from .results import Results
 from .scoring import RECALLS
-from .summary import MAIN_METRIC, MethodView, Setting, macro, percent
+from .summary import ANSWERS, MAIN_METRIC, MethodView, Setting, macro, percent
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
 REPRESENTATION_NAMES = {"fol": "First-order logic (FOL)", "nl": "Natural language (NL)"}
 HOPS = {1: "single_rule", 2: "multi_hop_2", 3: "multi_hop_3", 4: "multi_hop_4"}
-ANSWERS = "exact_match"
 
 
 class Figure(NamedTuple):
@@ -37,7 +36,7 @@ def figures(setting: Setting) -> list[Figure]:
         (ANSWERS, "Share of sub-questions answered rightly."),
         (MAIN_METRIC, "Share of a question's gold rules among its top K, K being its number of gold rules."),
     ):
-        if not _has(setting, metric):
+        if not _has(setting, metric) or (metric == ANSWERS != setting.lead):
             continue
         name = _name(metric)
         if len(setting.sizes) > 1:
@@ -51,7 +50,7 @@ def figures(setting: Setting) -> list[Figure]:
     found += [
         Figure(f"{_name(metric)} against pool size", "", curves(setting, metric), True)
         for metric in RECALLS[1:]
-        if _has(setting, metric)
+        if _has(setting, metric) and len(setting.sizes) > 1
     ]
     found += _measured(setting)
     cost = _cost(setting)
@@ -149,7 +148,7 @@ def _measured(setting: Setting) -> list[Figure]:
 
 def _cost(setting: Setting) -> Figure | None:
     """Return accuracy against tokens per question, or against seconds where no run counts tokens."""
-    metric = ANSWERS if _has(setting, ANSWERS) else MAIN_METRIC
+    metric = setting.lead
     runs = [run for run in setting.runs if macro(run, metric)]
     by_tokens = any(_tokens(run) for run in runs)
     unit = (

@@ -21,8 +21,6 @@ from .svg import swatch
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-HIDDEN_OUTCOMES = ("ok",)
-
 
 def render_page(
     results: Sequence[Results],
@@ -96,6 +94,7 @@ def _section(setting: Setting, browser: Browser) -> dict[str, Any]:
     rows = table_rows(setting)
     for row in rows:
         row["errors"] = browser.errors.get(row["run_id"], {})
+        row["bad"] = {name: count for name, count in row["outcomes"].items() if name != "ok"}
     steps = sorted({name for row in rows for name in row["by_step"]}, key=int)
     return {
         "title": setting.title(),
@@ -105,11 +104,7 @@ def _section(setting: Setting, browser: Browser) -> dict[str, Any]:
         "metrics": table_metrics(setting),
         "rows": rows,
         "errors": [name for name in ERROR_CLASSES if any(name in row["errors"] for row in rows)],
-        "outcomes": [
-            name
-            for name in OUTCOMES
-            if name not in HIDDEN_OUTCOMES and any(name in row["outcomes"] for row in rows)
-        ],
+        "outcomes": [name for name in OUTCOMES if any(name in row["bad"] for row in rows)],
         "costs": sorted({name for row in rows for name in row["usage"]}),
         "steps": steps,
         "step_titles": [f"step {name}" for name in steps],

@@ -21,6 +21,7 @@ from .spec import canonical_json
 
 TABLE_METRICS = (*ANSWER_METRICS, *RECALLS, f"expected_{RECALLS[0]}", f"step_{RECALLS[0]}")
 MAIN_METRIC = "recall@1"
+ANSWERS = "exact_match"
 SETTING_FIELDS = (
     "scale",
     "world_seed",
@@ -67,8 +68,16 @@ class Setting:
         """Representations present, FOL first."""
         return sorted({run["spec"]["representation"] for run in self.runs})
 
+    @cached_property
+    def lead(self) -> str:
+        """The metric that the setting is about: exact match if any method but a floor or ceiling answers."""
+        frames = (*CEILINGS, *FLOORS)
+        answering = [run for run in self.runs if run["method"]["key"] not in frames and macro(run, ANSWERS)]
+        searching = any(macro(run, MAIN_METRIC) for run in self.runs)
+        return ANSWERS if answering or not searching else MAIN_METRIC
+
     def methods(self) -> dict[str, MethodView]:
-        """Return method -> view, best first: by Recall@1, then by exact match, on the largest pools."""
+        """Return method -> view, best first: by the lead metric, then by the other, on the largest pools."""
         views: dict[str, MethodView] = {}
         taken: Counter[str] = Counter()
         for run in self.runs:
@@ -88,7 +97,9 @@ class Setting:
         own = [
             run for run in self.runs if self.method_of(run) == method and run["spec"]["pool_size"] == largest
         ]
-        values = [[macro(run, name) for run in own] for name in (MAIN_METRIC, "exact_match")]
+        values = [
+            [macro(run, name) for run in own] for name in dict.fromkeys((self.lead, MAIN_METRIC, ANSWERS))
+        ]
         known = [[v["value"] for v in column if v is not None] for column in values]
         return tuple(-sum(column) / len(column) if column else 0.0 for column in known)
 
@@ -173,10 +184,10 @@ def percent(value: float) -> str:
 def headline(setting: Setting) -> list[str]:
     """Return the result in two or three sentences."""
     size = setting.sizes[-1]
-    runs = [run for run in setting.runs if run["spec"]["pool_size"] == size and macro(run, MAIN_METRIC)]
+    runs = [run for run in setting.runs if run["spec"]["pool_size"] == size and macro(run, setting.lead)]
     rows: dict[str, dict[str, float]] = {}
     for run in runs:
-        value = run["metrics"][MAIN_METRIC]["macro"]["value"]
+        value = run["metrics"][setting.lead]["macro"]["value"]
         rows.setdefault(setting.method_of(run), {})[run["spec"]["representation"]] = value
     views = setting.methods()
     ranked = [method for method in views if method in rows]
@@ -185,9 +196,12 @@ def headline(setting: Setting) -> list[str]:
     sentences = []
     if contenders:
         best = contenders[0]
-        sentences.append(
-            f"With {size:,} rules, {views[best].label} ranks {_shares(rows[best])} of the gold rules on top."
+        done = (
+            f"answers {_shares(rows[best])} of the sub-questions rightly"
+            if setting.lead == ANSWERS
+            else f"ranks {_shares(rows[best])} of the gold rules on top"
         )
+        sentences.append(f"With {size:,} rules, {views[best].label} {done}.")
     if len(contenders) > 1:
         last = contenders[-1]
         sentences.append(f"{views[last].label} gets {_shares(rows[last])}.")

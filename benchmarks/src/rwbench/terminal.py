@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .results import Results
-from .summary import MAIN_METRIC, Setting, headline, macro, percent, settings
+from .summary import ANSWERS, Setting, headline, macro, percent, settings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+CAPTIONS = {ANSWERS: "Exact match in %", "recall@1": "Recall@1 in % (K = number of gold rules)"}
+"""What a table's numbers are, by lead metric."""
+
 
 def print_report(results: Sequence[Results], console: Console) -> None:
-    """Print one table per setting: a row per method and representation, Recall@1 by pool size."""
+    """Print one table per setting: a row per method and representation, the lead metric by pool size."""
     for setting in settings(results):
         console.print(_table(setting))
         console.print(" ".join(headline(setting)), style="bold", highlight=False, markup=False)
@@ -23,12 +26,10 @@ def _table(setting: Setting) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    answered = any(macro(run, "exact_match") for run in setting.runs)
+    answered = setting.lead != ANSWERS and any(macro(run, ANSWERS) for run in setting.runs)
     table = Table(
         title=Text(setting.title()),
-        caption=Text(
-            "Recall@1 in % by rules in the pool (K = number of gold rules), ± half of the 95 % interval"
-        ),
+        caption=Text(f"{CAPTIONS[setting.lead]} by rules in the pool, ± half of the 95 % interval"),
         title_justify="left",
         caption_justify="left",
     )
@@ -41,8 +42,8 @@ def _table(setting: Setting) -> Any:
     for method, view in setting.methods().items():
         for number, representation in enumerate(setting.representations):
             runs = [setting.find(method, representation, size) for size in setting.sizes]
-            cells = [_cell(run, MAIN_METRIC) for run in runs]
-            answers = [_cell(runs[-1], "exact_match")] if answered else []
+            cells = [_cell(run, setting.lead) for run in runs]
+            answers = [_cell(runs[-1], ANSWERS)] if answered else []
             name = Text(view.label if number == 0 else "")
             last = number == len(setting.representations) - 1
             table.add_row(name, representation.upper(), *cells, *answers, end_section=last)
@@ -59,22 +60,22 @@ def _cell(run: Results | None, metric: str) -> str:
 
 
 def markdown_table(setting: Setting) -> str:
-    """Return the Recall@1 table of a setting in Markdown, percentages with their 95 % intervals."""
+    """Return the lead metric's table of a setting in Markdown, percentages with their 95 % intervals."""
     columns = [(size, name) for size in setting.sizes for name in setting.representations]
     lines = [
-        f"Recall@1 in % (95 % interval); {setting.title()}.",
+        f"{CAPTIONS[setting.lead].partition(' (')[0]} (95 % interval); {setting.title()}.",
         "",
         "| method | " + " | ".join(f"{size:,} rules, {name.upper()}" for size, name in columns) + " |",
         "| --- |" + " ---: |" * len(columns),
     ]
     for method, view in setting.methods().items():
-        cells = [_interval(setting.find(method, name, size)) for size, name in columns]
+        cells = [_interval(setting.find(method, name, size), setting.lead) for size, name in columns]
         lines.append(f"| {view.label} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _interval(run: Results | None) -> str:
-    estimate = macro(run, MAIN_METRIC) if run else None
+def _interval(run: Results | None, metric: str) -> str:
+    estimate = macro(run, metric) if run else None
     if estimate is None:
         return "-"
     return f"{percent(estimate['value'])} ({percent(estimate['ci_low'])}-{percent(estimate['ci_high'])})"

@@ -1,0 +1,132 @@
+"""`rwbench compare`: the differences of the samples, the specs' fields, Holm over what is printed, user errors."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from rwbench.cli import app
+from rwbench.compare import compare_runs, find_run, spec_differences
+from rwbench.methods.retrieve import Retrieve
+from rwbench.methods.solver import Solver
+from rwbench.retrievers.bm25 import BM25
+from rwbench.retrievers.random import Random
+from rwbench.runner import run_spec
+from rwbench.samples import read_samples
+from typer.testing import CliRunner
+
+
+@pytest.fixture(scope="module")
+def runs(workspace, tmp_path_factory):
+    from rwbench.recipes import Options
+
+    out = tmp_path_factory.mktemp("runs")
+    specs = [
+        Options(workspace.source, limit=4).spec(method, "nl", 100, "question")
+        for method in (Retrieve(BM25()), Retrieve(Random()), Solver())
+    ]
+    for spec in specs:
+        run_spec(spec, workspace, out)
+    return out, [spec.run_id for spec in specs]
+
+
+def compare(*words):
+    return CliRunner().invoke(app, ["compare", *map(str, words)])
+
+
+def test_differences_are_those_of_the_samples(runs):
+    out, ids = runs
+    found = compare_runs([out / name for name in ids], ["recall@1", "recall@10"])
+    bm25, random = ({s["id"]: s for s in read_samples(out / name / "samples.jsonl")} for name in ids[:2])
+    by_subtask = {}
+    for name, sample in bm25.items():
+        change = random[name]["scores"]["recall@1"] - sample["scores"]["recall@1"]
+        by_subtask.setdefault(sample["subtask"], []).append(change)
+    entry = found["comparisons"][0]["metrics"]["recall@1"]
+    wanted = np.mean([np.mean(values) for values in by_subtask.values()])
+    assert entry["difference"]["value"] == pytest.approx(wanted, abs=1e-6)
+    assert entry["second"] - entry["first"] == pytest.approx(wanted, abs=2e-6)
+    assert entry["difference"]["n"] == 44
+    assert entry["difference"]["ci_low"] <= wanted <= entry["difference"]["ci_high"] < 0
+    for name, values in by_subtask.items():
+        assert entry["by_subtask"][name]["value"] == pytest.approx(np.mean(values), abs=1e-6)
+        assert "p_value" not in entry["by_subtask"][name]
+    # Two other runs and two metrics: Holm's correction is over four p values.
+    assert found["tests"] == 4
+    tested = [e for c in found["comparisons"] for e in c["metrics"].values()]
+    assert min(e["p_holm"] for e in tested) == pytest.approx(
+        4 * min(e["difference"]["p_value"] for e in tested)
+    )
+
+
+def test_the_command_prints_what_json_holds(runs):
+    out, ids = runs
+    found = json.loads(compare(*ids[:2], "--out", out, "--json").stdout)
+    text = compare(out / ids[0], ids[1][:8], "--out", out).stdout
+    entry = found["comparisons"][0]["metrics"]["recall@1"]
+    assert f"{100 * entry['difference']['value']:+.1f} points" in text
+    assert 'method.retriever.name: "bm25" -> "random"' in text
+    assert "multi_hop_4" in text
+    assert "Holm's correction over 1 test." in text
+    assert found["baseline"]["run_id"] == ids[0]
+
+
+def test_every_field_that_differs_is_named():
+    first = {"a": 1, "method": {"name": "x", "k": 1}, "same": 3}
+    second = {"a": 1, "method": {"name": "y", "m": {"n": 1}}, "same": 3, "new": 0}
+    assert spec_differences(first, second) == {
+        "method.k": [1, None],
+        "method.m": [None, {"n": 1}],
+        "method.name": ["x", "y"],
+        "new": [None, 0],
+    }
+
+
+def test_only_questions_that_both_scored_are_compared(runs, tmp_path):
+    out, ids = runs
+    for name in ids[:2]:
+        shutil.copytree(out / name, tmp_path / name)
+    path = tmp_path / ids[1] / "samples.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[0]["error"] = "boom"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines[:-1]))
+    found = compare_runs([tmp_path / name for name in ids[:2]])
+    assert found["comparisons"][0]["metrics"]["recall@1"]["difference"]["n"] == 42
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("{0}",), "compare needs at least two runs, got 1"),
+        (("{0}", "nothere"), "no run named 'nothere'"),
+        (("{0}", "{1}", "--metric", "recal@1"), "did you mean 'recall@1' or"),
+        (("{0}", "{1}", "--metric", "exact_match"), "unknown metric that all runs have 'exact_match'"),
+    ],
+)
+def test_user_errors_say_what_to_type(runs, words, message):
+    out, ids = runs
+    result = compare(*[word.format(*ids) for word in words], "--out", out)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_the_start_of_an_id_must_name_one_run(tmp_path):
+    for name in ("ab12", "ab34"):
+        (tmp_path / name).mkdir()
+    assert find_run("ab1", tmp_path) == tmp_path / "ab12"
+    with pytest.raises(FileNotFoundError, match="2 runs named 'ab'"):
+        find_run("ab", tmp_path)
+
+
+def test_runs_on_other_questions_are_refused(runs, tmp_path):
+    out, ids = runs
+    shutil.copytree(out / ids[1], tmp_path / ids[1])
+    path = tmp_path / ids[1] / "results.json"
+    results = json.loads(path.read_text())
+    results["spec"]["world_seed"] = 7
+    path.write_text(json.dumps(results))
+    with pytest.raises(ValueError, match="world_seed is 0 in one and 7 in the other"):
+        compare_runs([out / ids[0], tmp_path / ids[1]])
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"has no results\.json; finish the run first"):
+        compare_runs([out / ids[0], tmp_path / ids[1]])
