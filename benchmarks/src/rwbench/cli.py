@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import typer
 
@@ -40,7 +41,7 @@ def list_names(as_json: JsonFlag = False) -> None:
     from .retrievers import Retriever
 
     groups: dict[str, dict[str, str]] = {
-        "recipes": {name: entry.help for name, entry in recipes.items().items()},
+        "recipes": {name: recipes.get(name).help for name in sorted(recipes.items(), key=_in_order)},
         "methods": {name: _summary_line(entry) for name, entry in Method.registry.items().items()},
         "retrievers": {name: _summary_line(entry) for name, entry in Retriever.registry.items().items()},
         "backends": {name: _summary_line(entry) for name, entry in Backend.registry.items().items()},
@@ -57,6 +58,11 @@ def list_names(as_json: JsonFlag = False) -> None:
 
 app.command()(report)
 app.command()(compare)
+
+
+def _in_order(name: str) -> list[tuple[str, int]]:
+    """Sort table10 behind table2."""
+    return [(word, int(number or 0)) for word, number in re.findall(r"(\D+)(\d*)", name)]
 
 
 def _summary_line(entry: type) -> str:

@@ -1,0 +1,265 @@
+"""Runs that ask a model: taken up after a kill at any byte, stopped by a dead endpoint or a full disk, never wrong."""
+
+import dataclasses
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+from rwbench.backends.endpoint import Endpoint
+from rwbench.backends.local import Local
+from rwbench.backends.script import script
+from rwbench.cli import app
+from rwbench.methods.prompting import Prompting
+from rwbench.methods.rag import RAG
+from rwbench.methods.solver import Solver
+from rwbench.recipes import Recipe, recipes
+from rwbench.retrievers.bm25 import BM25
+from rwbench.retrievers.random import Random
+from rwbench.runner import run_spec
+from rwbench.samples import SampleLog, read_samples
+from typer.testing import CliRunner
+
+
+def rwbench(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def without_times(results):
+    return {name: value for name, value in results.items() if name not in ("timing", "usage", "costs")}
+
+
+def cut_spec(options, method, top_k=5, scope="question", size=100):
+    spec = options.spec(method, "nl", size, scope)
+    return dataclasses.replace(
+        spec, top_k=top_k, subtasks=("single_rule", "multi_rule_2", "multi_hop_2"), limit=3
+    )
+
+
+@pytest.mark.parametrize("scope", ["question", "batch"])
+def test_a_cut_run_makes_the_same_batches(scope, model_folder, options, workspace, tmp_path, monkeypatch):
+    """Nine questions, batches of four: what is left after a cut is asked in the company that it had before."""
+    model = Local.of(str(model_folder), batch_size=4)
+    method = RAG(model=model, retriever=BM25(), max_new_tokens=6)
+    spec = cut_spec(options, method, scope=scope, size=100 if scope == "question" else 1_000)
+    wanted = run_spec(spec, workspace, tmp_path / "whole")
+    whole = (tmp_path / "whole" / spec.run_id / "samples.jsonl").read_bytes()
+    batches = []
+    generate = Local.generate
+
+    def noted(self, prompts, decoding):
+        batches.append(tuple(prompt.text for prompt in prompts))
+        return generate(self, prompts, decoding)
+
+    monkeypatch.setattr(Local, "generate", noted)
+    run_spec(spec, workspace, tmp_path / "again")
+    undisturbed = list(batches)
+    assert [len(batch) for batch in undisturbed] == [4, 4, 1]
+    lines = whole.splitlines(keepends=True)
+    for kept, torn in ((0, 10), (3, 0), (4, 200), (6, 1), (8, 0)):
+        batches.clear()
+        folder = tmp_path / f"cut{kept}" / spec.run_id
+        folder.mkdir(parents=True)
+        (folder / "samples.jsonl").write_bytes(b"".join(lines[:kept]) + lines[kept][:torn])
+        results = run_spec(spec, workspace, folder.parent)
+        assert results["samples_sha256"] == wanted["samples_sha256"]
+        assert results["metrics"] == wanted["metrics"]
+        assert batches == undisturbed[kept // 4 :]
+
+
+def test_floors_and_ceilings_get_the_rules_they_should(options, workspace, tmp_path):
+    """What stands in the prompt: the whole pool, the gold rules, five random ones, or none."""
+    asked = {}
+    for name, make in (
+        ("pool", lambda m: Prompting(model=m)),
+        ("gold", lambda m: Prompting(model=m, rules="gold")),
+        ("none", lambda m: Prompting(model=m, rules="none")),
+        ("random", lambda m: RAG(model=m, retriever=Random())),
+    ):
+        seen = []
+        model = script(f"keep-{name}", lambda prompt, seen=seen: seen.append(prompt) or "\\boxed{1}")
+        spec = dataclasses.replace(cut_spec(options, make(model)), subtasks=("multi_rule_3",), limit=2)
+        run_spec(spec, workspace, tmp_path)
+        asked[name] = seen
+        pools = workspace.pools(spec)
+    rules = workspace.rules("mini")
+    for number, pool in enumerate(pools):
+        (question,) = pool.questions
+        found = {name: [t for t in pool.texts if t in prompts[number]] for name, prompts in asked.items()}
+        assert found["pool"] == pool.texts
+        assert sorted(found["gold"]) == sorted(rules.texts(sorted(question.gold), "nl"))
+        assert len(found["random"]) == 5
+        assert found["none"] == [] and "not given" in asked["none"][number]
+        assert all(question.text in prompts[number] for prompts in asked.values())
+
+
+@pytest.mark.slow
+def test_a_real_kill_loses_and_doubles_nothing(serve, tmp_path):
+    """kill -9 in the middle of a run against an endpoint, then the same command again."""
+    server = serve(lambda prompt, nth: time.sleep(0.02) or f"\\boxed{{{len(prompt) % 19}}}")
+    words = [
+        "run",
+        "floors",
+        "--scale",
+        "tiny",
+        "--limit",
+        "2",
+        "--model",
+        "m",
+        "--endpoint",
+        server.url,
+        "--out",
+    ]
+    env = os.environ | {"RWBENCH_CONCURRENCY": "2", "RWBENCH_CACHE": str(tmp_path / "replies")}
+
+    def start(out):
+        command = [sys.executable, "-m", "rwbench", *words, str(out)]
+        return subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env
+        )
+
+    process = start(tmp_path / "runs")
+    deadline = time.monotonic() + 120
+    while sum(len(path.read_bytes().splitlines()) for path in tmp_path.glob("runs/*/samples.jsonl")) < 40:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    left = start(tmp_path / "runs")
+    left.communicate()
+    assert left.returncode == 0
+    # Every request was made once: what came before the kill was kept. At most the two in flight were lost.
+    assert sum(count - 1 for count in server.asked.values()) <= 2
+    asked = sum(server.asked.values())
+    for folder in tmp_path.glob("runs/*/"):
+        ids = Counter(sample["id"] for sample in read_samples(folder / "samples.jsonl"))
+        assert len(ids) == 22 and set(ids.values()) == {1}
+    whole = start(tmp_path / "undisturbed")  # from the kept replies
+    whole.communicate()
+    assert whole.returncode == 0 and sum(server.asked.values()) == asked
+    for path in tmp_path.glob("runs/*/results.json"):
+        other = json.loads((tmp_path / "undisturbed" / path.parent.name / "results.json").read_text())
+        mine = json.loads(path.read_text())
+        for key in ("spec", "n", "metrics", "samples_sha256", "pool_sha256"):
+            assert mine[key] == other[key]
+
+
+@pytest.fixture
+def few():
+    """A recipe of three runs, of which two ask the model."""
+
+    def function(options):
+        """Three runs."""
+        rows = [Prompting(model=model, rules=rules) for model in options.asked for rules in ("gold", "none")]
+        return [options.spec(method, "nl", 100, "question") for method in (*rows, Solver())]
+
+    recipes.items()
+    recipes.add("few", Recipe("few", function))
+    yield "few"
+    recipes.remove("few")
+
+
+@pytest.fixture
+def answering(serve, few):
+    return serve(lambda prompt, nth: "\\boxed{1}")
+
+
+def run_few(server, out, *more):
+    where = ("--scale", "tiny", "--limit", 1, "--out", out)
+    return rwbench("run", "few", *where, "--model", "m", "--endpoint", server.url, *more)
+
+
+def test_resume_finishes_what_is_left_from_the_folders_alone(answering, tmp_path):
+    plan = run_few(answering, tmp_path / "runs", "--dry-run")
+    assert plan.exit_code == 0
+    assert not (tmp_path / "runs").exists()
+    assert "calls, about" in plan.stdout and "The first prompt:" in plan.stdout
+    done = run_few(answering, tmp_path / "runs", "--json")
+    assert done.exit_code == 0, done.output
+    wanted = {run["run_id"]: run["samples_sha256"] for run in json.loads(done.stdout)["runs"]}
+    for path in sorted(tmp_path.glob("runs/*/samples.jsonl"))[:2]:
+        path.write_bytes(path.read_bytes()[:-100])
+    seen = json.loads(rwbench("resume", tmp_path / "runs", "--dry-run", "--json").stdout)
+    assert (len(seen["runs"]), seen["samples_left"]) == (2, 2)
+    resumed = rwbench("resume", tmp_path / "runs", "--json")
+    assert resumed.exit_code == 0, resumed.output
+    again = {run["run_id"]: run["samples_sha256"] for run in json.loads(resumed.stdout)["runs"]}
+    assert len(again) == 2 and again.items() <= wanted.items()
+    assert "are finished" in rwbench("resume", tmp_path / "runs").stderr
+
+
+def test_a_spec_that_was_changed_is_refused(answering, tmp_path):
+    run_few(answering, tmp_path / "runs")
+    path = sorted(tmp_path.glob("runs/*/spec.json"))[0]
+    spec = json.loads(path.read_text())
+    path.write_text(json.dumps(spec | {"limit": 2}))
+    result = run_few(answering, tmp_path / "runs")
+    assert result.exit_code == 2
+    assert "holds a run of another spec: limit is 2 there and 1 here" in result.stderr
+    result = rwbench("resume", tmp_path / "runs")
+    assert result.exit_code == 2 and "its folder is called" in result.stderr
+
+
+def test_a_dead_endpoint_stops_the_run_and_says_how_to_go_on(answering, tmp_path, monkeypatch):
+    monkeypatch.setenv("RWBENCH_TRIES", "1")
+    monkeypatch.setattr(sys, "argv", ["rwbench", "run", "few", "--limit", "1"])
+    answering.close()
+    result = run_few(answering, tmp_path)
+    assert result.exit_code == 1
+    assert "gives no answers (cannot connect" in result.stderr
+    assert "finished samples are kept. To go on: rwbench run few --limit 1" in result.stderr
+    assert "Traceback" not in result.output
+    written = [s for path in tmp_path.glob("*/samples.jsonl") for s in read_samples(path)]
+    assert written == []  # none is counted as failed for lack of a server
+
+
+def test_a_full_disk_stops_the_run_and_says_so(answering, tmp_path, monkeypatch):
+    def full(self, sample):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SampleLog, "append", full)
+    result = run_few(answering, tmp_path)
+    assert result.exit_code == 1
+    assert "error: the disk is full; finished samples are kept. To go on:" in result.stderr
+
+
+def test_a_full_disk_in_the_reply_cache_fails_no_question(
+    answering, options, workspace, tmp_path, monkeypatch
+):
+    from rwbench.backends import endpoint
+
+    def full(path, body):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(endpoint, "write_whole", full)
+    spec = cut_spec(options, Prompting(model=Endpoint.of("m", answering.url)))
+    with pytest.raises(OSError, match="No space left"):
+        run_spec(spec, workspace, tmp_path)
+    assert read_samples(tmp_path / spec.run_id / "samples.jsonl") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--model", "nowhere"), "no model 'nowhere'"),
+        (
+            ("--endpoint", "http://localhost:1/v1"),
+            "--endpoint needs the name of a model there; add --model NAME",
+        ),
+        (("--model", "m", "--endpoint", "localhost"), "is no web address"),
+        (
+            ("--model", "m", "--endpoint", "http://localhost:1/v1", "--price", "3"),
+            "--price must be two numbers",
+        ),
+    ],
+)
+def test_mistakes_about_models_are_told(words, message, few, tmp_path):
+    result = rwbench("run", few, "--scale", "tiny", "--out", tmp_path / "runs", *words)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr and "Traceback" not in result.output

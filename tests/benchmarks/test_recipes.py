@@ -1,0 +1,132 @@
+"""Every recipe of the paper: its numbers of runs, and a dry run on a random model."""
+
+import json
+from collections import Counter
+
+import pytest
+from rwbench.backends.local import Local
+from rwbench.cli import app
+from rwbench.data import DataSource
+from rwbench.methods import Method
+from rwbench.recipes import Options, recipes
+from typer.testing import CliRunner
+
+PAPER = sorted(name for name in recipes.items() if name.startswith("paper/"))
+
+# What the paper shows, counted by hand: method rows x pool sizes x representations, for one model.
+ROWS = {
+    "paper/table2": {"prompting": 2 * 2, "rag": 3 * 2 * 2, "kblam": 3 * 2, "srki": 3 * 2, "dynarule": 3 * 2},
+    "paper/table3": {"prompting": 2, "dynarule": 2},
+    "paper/table4": {"retrieve": 3 * 3 * 2, "kblam": 3 * 2, "srki": 3 * 2, "dynarule": 3 * 2},
+    "paper/table8": {"prompting": 4, "rag": 3 * 5, "kblam": 6, "srki": 6, "dynarule": 6},
+    "paper/table9": {"prompting": 4, "rag": 3 * 5, "kblam": 6, "srki": 6, "dynarule": 6},
+    "paper/table10": {"retrieve": 3 * 6 * 2, "kblam": 6 * 2, "srki": 6 * 2, "dynarule": 6 * 2},
+    "paper/table13": {"prompting": 3 * 2, "dynarule": 3 * 2},
+    "paper/figure4": {"dynarule": 6},
+    "paper/figure5a": {"dynarule": 2 * 6 * 2},
+    "paper/figure5b": {"ircot": 3 * 2, "react": 3 * 2, "dynarule": 3 * 2},
+    "paper/figure5c": {"prompting": 2 * 2 + 2},
+    "paper/figure6a": {"dynarule": 2 * 2},
+    "paper/figure6b": {},
+    "paper/figure8": {"confidence": 2},
+    "paper/figure9": {"dynarule": 6 * 2},
+    "paper/figure10": {"dynarule": 2},
+}
+SAME = {"paper/table12": "paper/table10", "paper/figure11": "paper/table10"}
+
+
+def specs(name, folder, **changes):
+    return recipes.get(name)(Options(DataSource("paper"), models=(Local.of(str(folder)),), **changes))
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_recipe_has_the_rows_of_the_paper(name, model_folder):
+    made = specs(name, model_folder)
+    assert Counter(spec.method["name"] for spec in made) == ROWS[name]
+    assert len({spec.run_id for spec in made}) == len(made)
+    for spec in made:
+        assert spec.pool_size == 100 or spec.pool_scope != "question" or spec.pool_size == 500
+        assert spec.pool_within == (None if spec.pool_size == 10_000 else 10_000)
+
+
+def test_recipes_of_the_same_runs_share_their_folders(model_folder):
+    """A number that two tables show is computed once."""
+    ids = {
+        name: {spec.run_id for spec in specs(name, model_folder)} for name in (*ROWS, *SAME, "paper/table11")
+    }
+    for name, other in SAME.items():
+        assert ids[name] == ids[other]
+    assert ids["paper/table11"] == ids["paper/table8"] | ids["paper/table9"]
+    assert ids["paper/table2"] < ids["paper/table11"]
+    assert ids["paper/table4"] < ids["paper/table10"]
+    assert ids["paper/table3"] < ids["paper/table13"]
+    assert set(PAPER) == {*ROWS, *SAME, "paper/table11", "paper/figure3"}
+
+
+def test_another_model_changes_the_model_and_nothing_else(model_folder, save_model, tmp_path):
+    other = save_model(tmp_path / "other", seed=1)
+    first, second = (
+        [spec.to_dict() for spec in specs("paper/table2", folder)] for folder in (model_folder, other)
+    )
+    for a, b in zip(first, second, strict=True):
+        changed = {k for k in a["method"] if a["method"][k] != b["method"][k]}
+        assert changed == {"model"}
+        assert {**a, "method": 0} == {**b, "method": 0}
+
+
+def test_per_layer_retention_makes_a_run_per_layer(model_folder, tmp_path):
+    """The adapter says which layers hold rules; without one there is one run, which says what is missing."""
+    import json
+    import shutil
+
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder, folder)
+    (folder / "dynarule").mkdir()
+    adapter = {
+        "format": 1, "dynarule": "0", "layer_convention": "0-based", "encoder": "", "search": None, "curve": None,
+        "memory": {"encoder_dim": 4, "every": 2},
+        "base": {
+            "name": "", "model_type": "qwen2", "num_layers": 6, "hidden_size": 1, "query_size": 1, "head_dim": 1,
+            "vocabulary": 1,
+        },
+        "weights": "a.safetensors",
+    }  # fmt: skip
+    (folder / "dynarule" / "adapter.json").write_text(json.dumps(adapter))
+    made = [(spec.method["name"], spec.method["correct_layer"]) for spec in specs("paper/figure3", folder)]
+    by_layer = [("dynarule", layer) for layer in (0, 2, 4)]
+    assert made == [("confidence", None)] * 2 + by_layer * 2  # FOL and NL
+    bare = specs("paper/figure3", model_folder)
+    assert all(Method.from_dict(spec.method).missing() for spec in bare)
+
+
+@pytest.mark.parametrize("name", sorted(recipes.items()))
+def test_every_recipe_dry_runs(name, model_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "run",
+        name,
+        "--scale",
+        "tiny",
+        "--limit",
+        "1",
+        "--model",
+        str(model_folder),
+        "--dry-run",
+        "--json",
+    ]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert list(tmp_path.glob("runs*")) == []
+    if name == "paper/figure6b":
+        assert "rwbench efficiency" in result.stderr
+        return
+    seen = json.loads(result.stdout)
+    asks = [run for run in seen["runs"] if run["method"]["name"] in ("prompting", "rag", "ircot", "react")]
+    assert bool(asks) == bool(seen["calls"]) == bool(seen["first_prompt"])
+    assert seen["samples_left"] == sum(run["scheduled"] for run in seen["runs"])
+    assert all(run["calls"] >= run["scheduled"] and run["prompt_tokens"] > 0 for run in asks)
+    # This model has no adapters: the methods that need one are named, not dropped in silence.
+    wanted = {spec.method["name"] for spec in specs(name, model_folder)}
+    needs_adapter = {"kblam": "KBLaM", "srki": "SR-KI", "dynarule": "DynaRule", "confidence": "Entropy"}
+    for method in wanted & set(needs_adapter):
+        assert any(note.startswith(needs_adapter[method]) for note in seen["skipped"])
