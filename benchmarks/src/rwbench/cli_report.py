@@ -19,12 +19,18 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")],
     as_json: JsonFlag = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown only.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print the table in LaTeX (booktabs) only.")] = False,
+    recipe: Annotated[str | None, typer.Option(help="Only the runs that this recipe made.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The build that the runs used, for questions and proofs.")
+    ] = None,
 ) -> None:
-    """Print the table of all runs below a folder and write DIR/report.html.
+    """Print the table of all runs below a folder and write DIR/report.html, with a browser of all samples.
 
     Example: rwbench report runs
     """
     with user_errors():
+        from .data import DataSource
         from .results import find_results
 
         if not folder.is_dir():
@@ -32,14 +38,34 @@ def report(
         results = find_results(folder)
         if not results:
             raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
-        if markdown:
+        if recipe is not None:
+            results = _of_recipe(folder, recipe, results)
+        if markdown or latex:
+            from .latex import latex_tables
             from .summary import settings
             from .terminal import markdown_table
 
-            typer.echo("\n\n".join(markdown_table(setting) for setting in settings(results)))
+            grouped = settings(results)
+            texts = [markdown_table(setting) for setting in grouped] if markdown else [latex_tables(grouped)]
+            typer.echo("\n\n".join(texts))
             return
-        page = write_page(results, folder, f"rwbench report {folder.name}", [])
+        source = DataSource.from_build(data) if data is not None else None
+        page = write_page(results, folder, f"rwbench report {folder.name}", [], source=source)
     show_results(results, page, as_json, [])
+
+
+def _of_recipe(folder: Path, recipe: str, results: list[Results]) -> list[Results]:
+    """Return the runs that a recipe made in a folder; a ValueError names the recipes that were run there."""
+    from ruleworld_data.tasks import check_name
+
+    from .manifests import read_manifests, runs_of
+
+    made = {found.recipe: found for found in read_manifests(folder)}
+    if not made:
+        raise ValueError(
+            f"no recipe's list of runs is in {folder}; `rwbench run {recipe} --out {folder}` writes it"
+        )
+    return runs_of(made[check_name("recipe in this folder", recipe, made)], results)
 
 
 def show_results(results: list[Results], page: Path, as_json: bool, skipped: list[str]) -> None:

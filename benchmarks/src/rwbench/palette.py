@@ -13,8 +13,8 @@ INK = "var(--ink)"
 GREY = "#8c8c8c"
 BLUE, SKY, GREEN, ORANGE, VERMILION, PURPLE = "#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7"
 
-CEILINGS = ("solver",)
-FLOORS = ("random",)
+CEILINGS = ("solver", "gold-only")
+FLOORS = ("random", "no-rules", "rag-random")
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,17 @@ STYLES = {
     "rrf": Style(GREEN, "diamond"),
     "dynarule": Style(VERMILION, "circle"),
     "kblam": Style(ORANGE, "square"),
+    "srki": Style(PURPLE, "diamond", "6 3"),
+    "prompting": Style(SKY, "circle"),
+    "rag-bm25-aware": Style(BLUE, "square", "6 3"),
+    "rag-bm25-naive": Style(SKY, "triangle", "4 2"),
+    "rag-dense": Style(PURPLE, "circle", "4 2"),
+    "rag-rrf": Style(GREEN, "square", "6 3"),
+    "ircot": Style(ORANGE, "triangle", "8 3 2 3"),
+    "react": Style(VERMILION, "diamond", "8 3 2 3"),
+    "gold-only": Style(INK, "diamond", "2 3"),
+    "no-rules": Style(GREY, "triangle", "2 3"),
+    "rag-random": Style(GREY, "square", "2 3"),
 }
 SPARE = tuple(
     Style(colour, marker, dash)

@@ -110,6 +110,11 @@ class Setting:
             (run for run in self.runs if (self.method_of(run), *_cell(run)[1:]) == (method, *wanted)), None
         )
 
+    def is_frame(self, method: str) -> bool:
+        """Say whether a method is a ceiling or a floor, which frames the others and competes with none."""
+        keys = {run["method"]["key"] for run in self.runs if self.method_of(run) == method}
+        return bool(keys & {*CEILINGS, *FLOORS})
+
     def method_of(self, run: Results) -> str:
         """Return what makes two runs one row: their label, unless that hides a difference.
 
