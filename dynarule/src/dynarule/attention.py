@@ -104,19 +104,25 @@ def _plain(
 ) -> Tensor:
     """Attend with one softmax over two blocks of scores; text keys and values are read once per group of heads."""
     batch, heads, tokens, head_dim = query.shape
-    count, shared = rules.key_BHRD.shape[2], key.shape[1]
+    count, groups = rules.key_BHRD.shape[2], batch * key.shape[1]
 
-    def grouped(tensor: Tensor) -> Tensor:
-        return tensor.reshape(batch, shared, -1, tensor.shape[-1])
+    # Three dimensions and bmm: at one token, matmul's own bookkeeping costs as much as the products.
+    def flat(tensor: Tensor, first: int) -> Tensor:
+        return tensor.reshape(first, -1, tensor.shape[-1])
 
-    text = (grouped(query) @ key.transpose(2, 3)).view(batch, heads, tokens, -1)
-    scores = torch.cat([rules.query_BHTD @ rules.key_BHRD.transpose(2, 3), text], -1) * scale
+    rule_key, rule_value = flat(rules.key_BHRD, batch * heads), flat(rules.value_BHRD, batch * heads)
+    rule_query = flat(rules.query_BHTD, batch * heads)
+    text = torch.bmm(flat(query, groups), flat(key, groups).transpose(1, 2)).view(batch * heads, tokens, -1)
+    scores = torch.cat([torch.bmm(rule_query, rule_key.transpose(1, 2)), text], -1) * scale
     if mask is not None:
+        scores = scores.view(batch, heads, tokens, -1)
         is_bool = mask.dtype == torch.bool
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min) if is_bool else scores + mask
+        scores = scores.view(batch * heads, tokens, -1)
     weights = scores.softmax(-1)
-    read = grouped(weights[..., count:]) @ value
-    return weights[..., :count] @ rules.value_BHRD + read.view(batch, heads, tokens, head_dim)
+    read = torch.bmm(flat(weights[..., count:], groups), flat(value, groups))
+    out = torch.baddbmm(read.view(batch * heads, tokens, head_dim), weights[..., :count], rule_value)
+    return out.view(batch, heads, tokens, head_dim)
 
 
 def _fused(
