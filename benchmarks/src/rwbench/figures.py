@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .charts import Panel, Point, Series, dot_rows, recall_curves
@@ -131,14 +132,19 @@ def _measured(setting: Setting) -> list[Figure]:
                 f"weigh 1 together. {where}."
             )
             label = f"Attention on gold rules by step, {where}"
-            found.append(Figure("Rule attention by step", caption, heat_maps(maps, label)))
+            # One map opens with the page; those of other runs open on demand.
+            title, folded = ("Rule attention by step", False) if not found else (label, True)
+            found.append(Figure(title, caption, heat_maps(maps, label), folded))
         if "rule_entropy" in measures:
             e = measures["rule_entropy"]
-            layers.append(LayerCurve(where, drawn[view.key], e["layers"], e["mean"], e["std"]))
+            # FOL and NL of one method share its colour; the dash tells them apart.
+            dash = "" if run["spec"]["representation"] == "fol" else "6 3"
+            style = replace(drawn[view.key], dash=dash)
+            layers.append(LayerCurve(where, style, e["layers"], e["mean"], e["std"]))
     if layers:
         caption = (
             "Entropy of attention over the rules in nats, mean over heads, tokens and questions; bands are one "
-            "standard deviation over questions. The confidence layer has the lowest mean: "
+            "standard deviation over questions; solid FOL, dashed NL. The confidence layer has the lowest mean: "
             + "; ".join(f"{c.label}, layer {c.layers[c.mean.index(min(c.mean))]}" for c in layers)
             + "."
         )

@@ -139,7 +139,7 @@ def _cell(x: float, y: float, weight: float, row: int, column: int, n: int) -> M
     shape = Markup(
         '<rect class="cell" x="{:.1f}" y="{:.1f}" width="{}" height="{}" style="fill-opacity:{:.3f}"/>'
     ).format(x, y, CELL - 2, CELL - 2, share)
-    css = "strong middle" if share > 0.55 else "tick middle"
+    css = "strong middle" if share > 0.85 else "value middle"
     words = text(x + CELL / 2 - 1, y + CELL / 2 + 4, f"{weight:.2f}", css)
     title = f"retrieval {row + 1} gives the gold rules of step {column + 1} the weight {weight:.3f} (n = {n})"
     return titled(shape + words, title)
