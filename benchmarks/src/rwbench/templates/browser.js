@@ -41,7 +41,6 @@
     const box = make("div", "sample", null);
     const q = questions[s.question];
     world = s.question.includes("/") ? s.question.split("/")[0] : "";
-    box.append(make("p", "asked", q ? q.text : s.id));
     const facts = make("dl", "pairs", null);
     const pair = (name, value) => facts.append(make("dt", "", name), make("dd", "", value));
     if (s.answers !== null) pair("Answer", s.answers.length ? s.answers.join(", ") : "(none)");

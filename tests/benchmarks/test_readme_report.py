@@ -1,0 +1,50 @@
+"""The commands under "Look at it" of benchmarks/README.md, on quick runs in place of the recipe's."""
+
+import re
+import shlex
+from pathlib import Path
+
+from rwbench import browser
+from rwbench.cli import app
+from rwbench.errors import ERROR_CLASSES
+from rwbench.manifests import Manifest, write_manifest
+from rwbench.methods.retrieve import Retrieve
+from rwbench.retrievers.bm25 import BM25
+from rwbench.retrievers.random import Random
+from rwbench.runner import run_spec
+from typer.testing import CliRunner
+
+README = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text(encoding="utf-8")
+SECTION = re.search(r"^## Look at it\n(.*?)^## ", README, flags=re.M | re.S)[1]
+
+
+def test_the_commands_run(options, workspace, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "runs"
+    specs = [options.spec(Retrieve(r), "nl", size=100, scope="question") for r in (BM25(), Random())]
+    for spec in specs:
+        run_spec(spec, workspace, out)
+    ids = [spec.run_id for spec in specs]
+    write_manifest(out, Manifest("smoke", "rwbench run smoke", [], ids))
+    lines = [
+        line.split("  #")[0] for line in re.search(r"```sh\n(.*?)```", SECTION, flags=re.S)[1].splitlines()
+    ]
+    assert [line.split()[1] for line in lines] == ["report", "report", "compare"]
+    for line in lines:
+        words = shlex.split(line)
+        for run_id in ids:
+            if "RUN" in words:
+                words[words.index("RUN")] = run_id
+        result = CliRunner().invoke(app, words[1:])
+        assert result.exit_code == 0, (line, result.output)
+    assert (out / "report.html").is_file()
+
+
+def test_the_limits_and_classes_are_the_code_s():
+    words = " ".join(SECTION.split())
+    assert f"Up to {browser.MAX_SAMPLES:,} samples per run and {browser.MAX_BYTES // 10**6} MB" in words
+    assert f"the first {browser.SHOWN_RULES} rules per search and {browser.MAX_TEXT:,} characters" in words
+    named = set(re.findall(r"^\| (.*?) \|", SECTION, flags=re.M))
+    assert {name for cell in named for name in re.findall(r"`(\w+)`", cell)} == set(ERROR_CLASSES) - {
+        "correct"
+    }
