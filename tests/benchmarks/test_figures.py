@@ -12,7 +12,8 @@ from rwbench.palette import STYLES
 from rwbench.report import render_page
 from rwbench.retrievers.bm25 import BM25
 from rwbench.runner import run_spec
-from rwbench.summary import headline, settings
+from rwbench.setting import settings
+from rwbench.summary import headline
 from rwbench.terminal import markdown_table
 
 STYLE = STYLES["dynarule"]
@@ -55,6 +56,9 @@ def test_retrieval_runs_have_recall_figures_and_no_other(results):
     titles = [figure.title for figure in figures(setting)]
     assert titles[:2] == ["Recall@1 against pool size", "Recall@1 by sub-task, 1,000 rules"]
     assert not [title for title in titles if "xact" in title or "ttention" in title]
+    assert {"Recall@1 by step of the proof", "Recall@1 by rule type"} <= set(titles)
+    by_type = next(figure for figure in figures(setting) if figure.title == "Recall@1 by rule type")
+    assert "BM25 (split identifiers), entity2attr: " in str(by_type.drawing)
     assert titles[-1] == "Cost against recall@1"
 
 

@@ -12,7 +12,7 @@ from rwbench.methods.solver import Solver
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.runner import run_spec
-from rwbench.summary import settings
+from rwbench.setting import settings
 
 EVIL = r"50% of_{x} & #1 $y$ ~ ^ \input{z} <a|b> " + '"q"'
 

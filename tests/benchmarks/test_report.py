@@ -14,7 +14,8 @@ from rwbench.report import render_page
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.runner import run_spec
-from rwbench.summary import csv_text, headline, percent, settings, table_rows
+from rwbench.setting import settings
+from rwbench.summary import csv_text, headline, percent, table_rows
 from rwbench.terminal import markdown_table
 
 EVIL = '<script>alert("x")</script>&\'"'

@@ -42,7 +42,7 @@ def report(
             results = _of_recipe(folder, recipe, results)
         if markdown or latex:
             from .latex import latex_tables
-            from .summary import settings
+            from .setting import settings
             from .terminal import markdown_table
 
             grouped = settings(results)

@@ -13,7 +13,7 @@ from .metrics import sample_clusters
 from .paired import Difference, holm, paired_difference
 from .results import Results, read_results
 from .samples import Sample, read_samples
-from .summary import ANSWERS, MAIN_METRIC
+from .setting import ANSWERS, MAIN_METRIC
 
 SAME_QUESTIONS = ("scale", "world_seed", "data", "split", "scorer_version")
 """Fields of the spec that must agree: otherwise equal ids are not equal questions, or scores not one measure."""

@@ -10,7 +10,8 @@ from .measure_charts import CostPoint, HeatMap, LayerCurve, cost_points, heat_ma
 from .palette import Style, styles
 from .results import Results
 from .scoring import RECALLS
-from .summary import ANSWERS, MAIN_METRIC, MethodView, Setting, macro, percent
+from .setting import ANSWERS, MAIN_METRIC, MethodView, Setting, details, macro
+from .summary import percent
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -53,6 +54,7 @@ def figures(setting: Setting) -> list[Figure]:
         for metric in RECALLS[1:]
         if _has(setting, metric) and len(setting.sizes) > 1
     ]
+    found += _by_detail(setting, largest)
     found += _measured(setting)
     cost = _cost(setting)
     return [*found, cost] if cost is not None else found
@@ -90,6 +92,35 @@ def by_hop(setting: Setting, metric: str, size: int) -> Markup:
 
     panels = _panels(setting, [size], points)
     return recall_curves(panels, f"{_name(metric)} by hop, by method", "hops", log=False)
+
+
+def _by_detail(setting: Setting, size: int) -> list[Figure]:
+    """Return Recall@1 by step of the proof and by type of the gold rules, where the results split it."""
+    kinds = [details(run, kind) for run in setting.runs for kind in ("by_step", "by_rule_type")]
+    if not any(kinds):
+        return []
+
+    def steps(run: Results, view: MethodView) -> dict[str | int, Point]:
+        return {int(n): _point(view.label, f"step {n}", e) for n, e in details(run, "by_step").items()}
+
+    def types(run: Results, view: MethodView) -> dict[str | int, Point]:
+        return {name: _point(view.label, name, e) for name, e in details(run, "by_rule_type").items()}
+
+    caption = (
+        f"{size:,} rules; bands are 95 % intervals. One search is held to the question's K for all steps; searches "
+        "per step are compared with the gold rules of their step."
+    )
+    label = "Recall@1 by step of the proof"
+    found = [
+        Figure(label, caption, recall_curves(_panels(setting, [size], steps), label, "step", log=False), True)
+    ]
+    names = sorted({name for run in setting.runs for name in details(run, "by_rule_type")})
+    if names:
+        label = "Recall@1 by rule type"
+        caption = f"{size:,} rules; over the questions that need such a rule. Whiskers are 95 % intervals."
+        drawing = dot_rows(_panels(setting, [size], types), [(name, name) for name in names], label)
+        found.append(Figure(label, caption, drawing, True))
+    return found
 
 
 def _panels(setting: Setting, sizes: list[int], points: Any) -> list[Panel]:

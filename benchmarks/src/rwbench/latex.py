@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from .metrics import DISPLAYED
 from .results import Results
 from .scoring import RECALLS
-from .summary import ANSWERS, Setting, percent
+from .setting import ANSWERS, Setting
+from .summary import percent
 
 FORM_NAMES = {"fol": "First-order logic", "nl": "Natural language"}
 COLUMN_NAMES = {

@@ -15,7 +15,8 @@ from .figures import drawn_styles, figures
 from .paper import beside
 from .results import Results
 from .samples import OUTCOMES
-from .summary import Setting, csv_text, headline, percent, settings, table_metrics, table_rows
+from .setting import Setting, settings
+from .summary import csv_text, headline, percent, table_metrics, table_rows
 from .svg import swatch
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .results import Results
-from .summary import ANSWERS, Setting, headline, macro, percent, settings
+from .setting import ANSWERS, Setting, macro, settings
+from .summary import headline, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
