@@ -51,6 +51,19 @@ def test_answers_are_those_of_plain_greedy_decoding(backend, prompts, model_fold
     assert {done.finish for done in shared} <= {"stop", "length"}
 
 
+def test_long_prompts_go_in_parts(backend, prompts, monkeypatch):
+    from rwbench.backends import local
+
+    wanted = [done.text for done in backend.generate(prompts, Decoding(6))]
+    longest = max(backend.count_tokens(prompt) for prompt in prompts)
+    monkeypatch.setattr(local, "BATCH_TOKENS", 2 * longest)
+    parts = [len(part) for part in local._parts([backend._encode(prompt) for prompt in prompts])]
+    assert max(parts) <= 2 and sum(parts) == 5
+    assert [done.text for done in backend.generate(prompts, Decoding(6))] == wanted
+    monkeypatch.setattr(local, "BATCH_TOKENS", 1)
+    assert [len(part) for part in local._parts([([0] * 9, 0)] * 3)] == [1, 1, 1]
+
+
 def test_the_prefix_is_read_once(backend, prompts, model_folder, monkeypatch):
     """Of every later batch only the questions go through the model."""
     model = load(str(model_folder))[0]

@@ -112,3 +112,31 @@ def test_minilm_finds_the_rule_in_both_representations():
         hits = index.search(["How many strong horns does a tiny cat have?", "Who is sad in the desert?"], 2)
         assert [h.ids.tolist() for h in hits] == [[8, 3], [3, 8]]
         assert all(h.scores.min() >= -1.000001 and h.scores.max() <= 1.000001 for h in hits)
+
+
+def test_another_encoder_is_asked_on_its_own_sides(monkeypatch):
+    """Queries and documents of an encoder that tells them apart are encoded apart, and kept apart."""
+    from rwbench.retrievers import dense
+
+    class Sided:
+        def encode_query(self, texts, **_):
+            return np.array(
+                [[1.0, 0.0] if "first" in text else [0.0, 1.0] for text in texts], dtype=np.float32
+            )
+
+        def encode_document(self, texts, **_):
+            return np.array(
+                [[0.6, 0.8] if "first" in text else [1.0, 0.0] for text in texts], dtype=np.float32
+            )
+
+    monkeypatch.setattr(dense, "_model", lambda name: Sided())
+    dense._cache.cache_clear()
+    retriever = dense.Dense("someone/Some-Encoder")
+    assert (retriever.label, retriever.missing()) == ("Dense (Some-Encoder)", None)
+    rules = ["first rule", "other rule"]
+    retriever.prepare(rules, ["first rule", "x"])
+    index = retriever.index(np.array([5, 9], dtype=np.int32), rules)
+    assert [hits.ids.tolist() for hits in index.search(["first rule", "x"], 2)] == [[9, 5], [5, 9]]
+    folders = sorted(path.name for path in (dense.cache_root() / "embeddings").iterdir())
+    assert folders == ["someone--Some-Encoder-document", "someone--Some-Encoder-query"]
+    dense._cache.cache_clear()

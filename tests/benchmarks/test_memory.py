@@ -198,3 +198,42 @@ def test_rules_in_the_model_need_a_folder():
 
     with pytest.raises(ValueError, match="needs a model folder"):
         DynaRule(model=Endpoint.of("m", "http://localhost:1/v1"))
+
+
+def test_confidence_measures_each_layer_and_answers_nothing(folder, workspace, options, tmp_path):
+    """Entropy against a plain softmax over all rules, with the queries that the attention really had."""
+    from rwbench.methods.confidence import Confidence
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from dynarule import RuleBank, RuleMemory, attach, load_adapter
+
+    method = make(Confidence, folder)
+    assert method.adapter == make(DynaRule, folder).adapter
+    spec = dataclasses.replace(
+        options.spec(method, "nl", 100, "question"), subtasks=("single_rule",), limit=1
+    )
+    _, (sample,) = run(spec, workspace, tmp_path)
+    assert (sample["answers"], sample["retrieved"], sample["scores"]) == (None, None, {})
+    assert sample["measures"]["rule_layers"] == [0, 1, 2, 3]
+    (pool,) = workspace.pools(spec)
+    model = AutoModelForCausalLM.from_pretrained(folder / "base")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "base")
+    adapter = load_adapter(model, folder / "dynarule")
+    texts, ends = (pool.rules.texts(pool.ids, name) for name in ("nl", "conclusion_nl"))
+    bank = RuleBank.from_texts(texts, ends, Hashed())
+    wanted = []
+
+    class Noting(RuleMemory):
+        def attended(self, layer, hidden, block):
+            rules = super().attended(layer, hidden, block)
+            projection = self.adapter[layer]
+            keys = projection.heads(projection.keys(bank.keys_MP))
+            scores = torch.einsum("bhtd,hmd->bhtm", rules.query_BHTD, keys) / keys.shape[-1] ** 0.5
+            weights = scores.softmax(-1)
+            wanted.append(float(-(weights * weights.log()).sum(-1).mean()))
+            return rules
+
+    ids = tokenizer(pool.questions[0].text + "\n", return_tensors="pt")["input_ids"]
+    with torch.no_grad(), attach(model, Noting(adapter, bank)):
+        model(ids)
+    assert sample["measures"]["rule_entropy"] == pytest.approx(wanted, abs=1e-4)

@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rwbench.cli import app
 from rwbench.methods import Method
 from rwbench.recipes import recipes
 from rwbench.retrievers import Retriever
+from rwbench.samples import read_samples
 from typer.testing import CliRunner
 
 README = Path(__file__).parents[2] / "benchmarks" / "README.md"
@@ -24,7 +26,7 @@ def dropped_in(tmp_path):
     assert {family for family, _, _ in blocks} == set(FAMILIES)
     for family, name, code in blocks:
         folder = tmp_path / family
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         (folder / f"{name}.py").write_text(code)
         importlib.import_module(f"rwbench.{family}").__path__.append(str(folder))
         FAMILIES[family]._loaded = False
@@ -32,7 +34,7 @@ def dropped_in(tmp_path):
     for family, name, _ in blocks:
         importlib.import_module(f"rwbench.{family}").__path__.remove(str(tmp_path / family))
         sys.modules.pop(f"rwbench.{family}.{name}", None)
-        FAMILIES[family].remove({"overlap": "overlap", "echo": "echo", "mine": "mine"}[name])
+        FAMILIES[family].remove(name)
 
 
 def test_a_retriever_a_method_and_a_recipe_are_one_file_each(dropped_in, tmp_path):
@@ -45,6 +47,58 @@ def test_a_retriever_a_method_and_a_recipe_are_one_file_each(dropped_in, tmp_pat
     assert overlap["spec"]["method"]["retriever"] == {"name": "overlap"}
     assert overlap["metrics"]["recall@10"]["macro"]["value"] > 0.3
     assert "mine" in json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)["recipes"]
+
+
+def test_the_method_that_asks_a_model_runs_on_one(dropped_in, serve, tmp_path):
+    server = serve(
+        lambda prompt, nth: "\\boxed{2}" if "A first answer was: \\boxed{1}" in prompt else "\\boxed{1}"
+    )
+    words = ["run", "mine", "--scale", "tiny", "--limit", "1", "--out", str(tmp_path / "runs"), "--json"]
+    result = CliRunner().invoke(app, [*words, "--model", "m", "--endpoint", server.url])
+    assert result.exit_code == 0, result.output
+    run = next(r for r in json.loads(result.stdout)["runs"] if r["spec"]["method"]["name"] == "twice")
+    samples = read_samples(tmp_path / "runs" / run["run_id"] / "samples.jsonl")
+    assert {(s["output"], s["usage"]["calls"], s["outcome"]) for s in samples} == {("\\boxed{2}", 2, "ok")}
+
+
+def test_what_the_page_says_about_models_is_so(serve, save_model, workspace, tmp_path, monkeypatch):
+    """Its commands on a random model and a server of this test, and its prompt template."""
+    monkeypatch.chdir(tmp_path)
+    words = [str(text) for text in workspace.rules("mini").table["nl"].to_pylist()[:500]]
+    # Small: prompts of a hundred rules and more do not fit, which stops nothing. A random model does not end its
+    # answers by itself, so every second token does.
+    save_model(tmp_path / "my-model", positions=1_200, words=words)
+    config = tmp_path / "my-model" / "base" / "generation_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"eos_token_id": list(range(0, 300, 2))}))
+    blocks = re.findall(r"^```(sh|toml)\n(.*?)^```", README.read_text(), flags=re.M | re.S)
+    (template,) = (body for language, body in blocks if language == "toml")
+    (tmp_path / "my-model" / "base" / "prompt.toml").write_text(template)
+    server = serve(lambda prompt, nth: "\\boxed{1}")
+    commands = [
+        line
+        for language, body in blocks
+        if language == "sh"
+        for line in body.splitlines()
+        if "my-model" in line
+    ]
+    assert len(commands) == 3
+    results = []
+    for line in commands:
+        words = shlex.split(line.replace("http://localhost:8000/v1", server.url))[1:]
+        results.append(CliRunner().invoke(app, words))
+        assert results[-1].exit_code == 0, results[-1].output
+    assert "The first prompt:" in results[0].stdout and "not run here: DynaRule" in results[0].stderr
+    samples = [s for path in (tmp_path / "runs").glob("*/samples.jsonl") for s in read_samples(path)]
+    assert {s["error"] for s in samples} == {None}
+    assert {"ok", "context_exceeded"} < {s["outcome"] for s in samples}
+    assert any("cost_usd" in s["usage"] for s in samples)
+
+
+def test_the_page_names_every_recipe_of_the_paper():
+    said = set(re.findall(r"`(?:paper/)?((?:table|figure)\d+[a-c]?)`", README.read_text()))
+    assert {f"paper/{name}" for name in said} == {
+        name for name in recipes.items() if name.startswith("paper/")
+    }
 
 
 def test_two_components_of_one_name_are_refused(dropped_in):

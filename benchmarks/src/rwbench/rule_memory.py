@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from dynarule.config import RuleMemoryConfig
 from dynarule.embedding_cache import EmbeddingCache
 from dynarule.encoders import SentenceEncoder
 from dynarule.generation import Generation, question_prompts
+from dynarule.index import ExactIndex
 from torch import Tensor, nn
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, generate, load_adapter, prepare_search
@@ -36,6 +37,8 @@ class RuleReader:
         Id of ``<search>``, if the adapter has one.
     encode : EmbeddingCache
         Texts to embeddings, kept on disk.
+    banks : dict
+        The bank in use.
     """
 
     model: Any
@@ -44,6 +47,7 @@ class RuleReader:
     config: RuleMemoryConfig
     search_id: int | None
     encode: EmbeddingCache
+    banks: dict[tuple[int, bytes, str], RuleBank] = field(default_factory=dict, repr=False)
 
     @property
     def search_text(self) -> str | None:
@@ -51,7 +55,17 @@ class RuleReader:
         return None if self.search_id is None else self.tokenizer.convert_ids_to_tokens(self.search_id)
 
     def bank(self, rules: RuleTable, ids: Ids, representation: str) -> RuleBank:
-        """Return the bank of some rules: the whole rule is the key, its conclusion the value."""
+        """Return the bank of some rules: the whole rule is the key, its conclusion the value.
+
+        The last one is kept: the batches of a shared pool read the same bank.
+        """
+        name = (id(rules), ids.tobytes(), representation)
+        if name not in self.banks:
+            self.banks.clear()
+            self.banks[name] = self._bank(rules, ids, representation)
+        return self.banks[name]
+
+    def _bank(self, rules: RuleTable, ids: Ids, representation: str) -> RuleBank:
         return RuleBank.from_texts(
             rules.texts(ids, representation),
             rules.texts(ids, f"conclusion_{representation}"),
@@ -174,7 +188,6 @@ def open_memory(
     if config.confidence_layer is None and trace_layer is not None:
         config = replace(config, confidence_layer=trace_layer, update_scope="none")
     reader.adapter.config = config
-    if mask is not None:
-        bank.index = mask
+    bank.index = ExactIndex() if mask is None else mask
     searches = bool(config.updated_layers(reader.adapter.num_layers))
     return MaskedMemory(reader.adapter, bank, reader.search_id if searches else None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import importlib.util
 import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -18,6 +19,9 @@ from typing import Any
 from ..models import base_folder, fingerprint, model_template
 from ..prompts import Prompt, Template
 from . import Backend, Completion, Decoding, component, cut
+
+BATCH_TOKENS = 1 << 17
+"""Tokens of one forward at most, padding included: long prompts go in smaller parts, so memory stays in bounds."""
 
 
 @component
@@ -75,6 +79,11 @@ class Local(Backend):
         """Positions that the model was made for."""
         return _positions(self.model)
 
+    def missing(self) -> str | None:
+        """What to install, if anything."""
+        found = all(importlib.util.find_spec(package) for package in ("torch", "transformers"))
+        return None if found else 'pip install "rwbench[models]"'
+
     def prepare(self) -> None:
         """Check the files and load the model."""
         self.check()
@@ -101,7 +110,8 @@ class Local(Backend):
         most = self.context_length
         fits = [most is None or len(ids) + decoding.max_new_tokens <= most for ids, _ in encoded]
         rows = [row for row, fit in zip(encoded, fits, strict=True) if fit]
-        written = iter(self._answers(rows, prompts, decoding) if rows else [])
+        alike = len({prompt.prefix for prompt in prompts}) == 1
+        written = iter([done for part in _parts(rows) for done in self._answers(part, alike, decoding)])
         share = (time.perf_counter() - start) / max(len(rows), 1)
         for (ids, _), fit in zip(encoded, fits, strict=True):
             if not fit:
@@ -132,14 +142,13 @@ class Local(Backend):
         return prompt.text, True
 
     def _answers(
-        self, rows: Sequence[tuple[list[int], int]], prompts: Sequence[Prompt], decoding: Decoding
+        self, rows: Sequence[tuple[list[int], int]], alike: bool, decoding: Decoding
     ) -> list[tuple[str, bool, int]]:
         """Return text, whether it ended by itself, and its tokens, of each row."""
         import torch
 
         model, tokenizer = load(self.model)
         shared = min(count for _, count in rows)
-        alike = len(rows) > 1 and len({prompt.prefix for prompt in prompts}) == 1
         shared = shared if alike and all(ids[:shared] == rows[0][0][:shared] for ids, _ in rows) else 0
         head = rows[0][0][:shared]
         longest = max(len(ids) for ids, _ in rows) - shared
@@ -161,7 +170,7 @@ class Local(Backend):
             options["past_key_values"] = cache
         with torch.no_grad(), torch.random.fork_rng(enabled=bool(self.temperature)):
             if self.temperature:
-                name = "\x1f".join(prompt.text for prompt in prompts).encode()
+                name = str([ids for ids, _ in rows]).encode()
                 torch.manual_seed(
                     int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1
                 )
@@ -181,6 +190,19 @@ class Local(Backend):
         text = tokenizer.decode(tokens[:length], skip_special_tokens=True, clean_up_tokenization_spaces=False)
         short = cut(text, decoding.stop)
         return short, bool(ended or short != text), length
+
+
+def _parts(rows: Sequence[tuple[list[int], int]]) -> Iterator[list[tuple[list[int], int]]]:
+    """Split a batch so that no part has more than `BATCH_TOKENS`; by lengths alone, so the same every time."""
+    part: list[tuple[list[int], int]] = []
+    for row in rows:
+        longest = max(len(ids) for ids, _ in [*part, row])
+        if part and longest * (len(part) + 1) > BATCH_TOKENS:
+            yield part
+            part = []
+        part.append(row)
+    if part:
+        yield part
 
 
 @lru_cache(maxsize=1)

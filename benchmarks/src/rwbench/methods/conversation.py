@@ -106,6 +106,10 @@ class Asking(Method):
         """Most calls per question."""
         return 1
 
+    def missing(self) -> str | None:
+        """What to install, if anything."""
+        return self.model.missing()
+
     @abstractmethod
     def converse(self, pool: Pool, question: Question, top_k: int, tally: Tally) -> Conversation:
         """Yield calls and return the question's output; the tally counts the calls, retrievals are its own to count."""

@@ -93,7 +93,9 @@ class Memory(Method):
         return f"{self.title}, {self.model.label}{changed}"
 
     def missing(self) -> str | None:
-        """Say that the model has no adapter of this method."""
+        """What to install or to train, if anything."""
+        if need := self.model.missing():
+            return need
         if self.adapter:
             return None
         name = self.adapter_name or self.name

@@ -45,7 +45,7 @@ class RAG(Asking):
 
     def missing(self) -> str | None:
         """What to install, if anything."""
-        return self.retriever.missing()
+        return super().missing() or self.retriever.missing()
 
     def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
         """Return the first prompt; rules drawn at random stand for those that a search would find."""

@@ -122,8 +122,8 @@ def _cache(encoder: str, side: str) -> EmbeddingCache:
 
 
 def _encode(encoder: str, side: str, texts: list[str]) -> Vectors:
-    model = _model(encoder)
-    encode = {"both": model.encode, "query": model.encode_query, "document": model.encode_document}[side]
+    name = {"both": "encode", "query": "encode_query", "document": "encode_document"}[side]
+    encode = getattr(_model(encoder), name)
     return encode(texts, batch_size=64, normalize_embeddings=True, show_progress_bar=False)
 
 
