@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any
 
-from .palette import CEILINGS, FLOORS
+from .palette import FLOORS
 from .scoring import ANSWER_METRICS, RECALLS
 from .setting import ANSWERS, Setting, cell, details, macro
 
@@ -33,7 +33,8 @@ def headline(setting: Setting) -> list[str]:
         rows.setdefault(setting.method_of(run), {})[run["spec"]["representation"]] = value
     views = setting.methods()
     ranked = [method for method in views if method in rows]
-    frames = [method for kind in (CEILINGS, FLOORS) for method in ranked if views[method].key in kind]
+    frames = [method for method in ranked if setting.is_frame(method)]
+    frames.sort(key=lambda method: views[method].key.partition("#")[0] in FLOORS)
     contenders = [method for method in ranked if method not in frames]
     sentences = []
     if contenders:
