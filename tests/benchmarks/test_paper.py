@@ -5,7 +5,8 @@ from statistics import fmean
 
 import pytest
 from rwbench.metrics import GROUPS
-from rwbench.paper import beside, numbers
+from rwbench.paper import beside, numbers, said
+from rwbench.recipes import recipes
 
 TABLES = numbers()["tables"]
 SIZES = {
@@ -145,3 +146,14 @@ def test_other_recipes_and_methods_have_no_table():
     assert beside([run], "paper/table2") is None
     assert beside([run], "smoke") is None
     assert beside([run], "mine/table2") is None
+
+
+def test_what_the_text_says_of_a_figure_is_the_mean_of_its_tables():
+    """Figure 5b's DynaRule at 10,000 rules: means over FOL and NL of tables 2 and 10."""
+    (text,) = said("paper/figure5b")
+    answers = rows("table2")[10000, "DynaRule", None][-1]
+    recalls = rows("table10")[10000, "DynaRule", None]
+    assert f"DynaRule {100 * answers:.2f} %, {50 * (recalls[2] + recalls[5]):.2f} %" in text
+    assert said("figure5b") == said("paper/table2") == []
+    named = {name for figure in numbers()["figures"] for name in figure["recipes"]}
+    assert {f"paper/{name}" for name in {*named, *TABLES}} <= set(recipes.items())

@@ -12,7 +12,7 @@ from .browser import SHOWN_RULES, Browser, build_browser
 from .data import DataSource
 from .errors import ERROR_CLASSES
 from .figures import drawn_styles, figures
-from .paper import beside
+from .paper import beside, said
 from .results import Results
 from .samples import OUTCOMES
 from .setting import Setting, settings
@@ -79,6 +79,7 @@ def render_page(
         skipped=list(skipped),
         sections=[_section(setting, browser) for setting in grouped],
         tables=tables,
+        said=[(name, text) for name, _ in recipes for text in said(name)],
         browser=browser,
         shown_rules=SHOWN_RULES,
         error_classes=ERROR_CLASSES,

@@ -46,7 +46,7 @@ class Table(NamedTuple):
 
 @lru_cache(maxsize=1)
 def numbers() -> dict[str, Any]:
-    """Return the data file: ``tables`` by name, ``methods`` (paper's name -> our keys), ``figures``."""
+    """Return the data file: ``tables`` by name, ``methods`` (paper's name -> our keys), ``figures`` (in words)."""
     return json.loads(files(__package__).joinpath("numbers.json").read_text(encoding="utf-8"))
 
 
@@ -89,6 +89,16 @@ def beside(results: Sequence[Results], recipe: str) -> Table | None:
         return None
     columns = [_title(column) for column in table["columns"]] + ["average"] * table["has_average"]
     return Table(name, table["title"], table["model"], "points" if spread else "%", columns, rows)
+
+
+def said(recipe: str) -> list[str]:
+    """Return what the paper's text says of a figure that has no table, for a recipe of its name."""
+    folder, _, name = recipe.rpartition("/")
+    return [
+        f"{found['says']}: " + "; ".join(f"{who} {what}" for who, what in found["values"].items()) + "."
+        for found in numbers()["figures"]
+        if folder == "paper" and name in found["recipes"]
+    ]
 
 
 def _runs(results: Sequence[Results], method: str, size: int) -> dict[str, list[Results]]:
