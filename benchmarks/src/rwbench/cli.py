@@ -7,6 +7,7 @@ import re
 
 import typer
 
+from .base.cli import app as base
 from .cli_compare import compare
 from .cli_report import report
 from .cli_run import resume, run
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 
 app.add_typer(efficiency, name="efficiency")
+app.add_typer(base, name="base")
 
 
 app.command()(run)

@@ -1,0 +1,114 @@
+"""How a base is trained: its shape and the phases of its curriculum, read from a TOML file."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .stream import LADDERS, Mixture
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the network."""
+
+    hidden: int = field(default=256, metadata={"help": "width of the residual stream"})
+    layers: int = field(default=6, metadata={"help": "number of layers"})
+    heads: int = field(default=8, metadata={"help": "query heads"})
+    kv_heads: int = field(default=4, metadata={"help": "key and value heads"})
+    feed_forward: int = field(default=704, metadata={"help": "width of the feed-forward part"})
+    positions: int = field(default=4096, metadata={"help": "longest sequence the configuration states"})
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One part of the curriculum."""
+
+    name: str = field(metadata={"help": "what it teaches"})
+    tokens: int = field(metadata={"help": "its length"})
+    mixture: Mixture = field(metadata={"help": "what its blocks hold"})
+    until: dict[str, int] = field(
+        default_factory=dict, metadata={"help": "ends early when these levels are reached"}
+    )
+    rate: tuple[float, float] = field(
+        default=(1.0, 1.0), metadata={"help": "factor of the learning rates at its start and end"}
+    )
+
+    def __post_init__(self) -> None:
+        for name, level in self.until.items():
+            if name not in LADDERS or not 0 <= level < len(LADDERS[name]):
+                raise ValueError(
+                    f"phase {self.name!r}: until names {name}={level}; levels are "
+                    + ", ".join(f"{key} 0-{len(steps) - 1}" for key, steps in LADDERS.items())
+                )
+
+
+@dataclass(frozen=True)
+class BaseRecipe:
+    """Everything that decides the weights."""
+
+    name: str = field(metadata={"help": "name of the recipe"})
+    phases: tuple[Phase, ...] = field(metadata={"help": "curriculum"})
+    shape: Shape = field(default=Shape(), metadata={"help": "network"})
+    seed: int = field(default=0, metadata={"help": "names weights and data"})
+    batch_tokens: int = field(default=4096, metadata={"help": "tokens of a step, padding included"})
+    block_tokens: int = field(default=65536, metadata={"help": "tokens of a block of data"})
+    longest: int = field(default=1536, metadata={"help": "longer documents are left out"})
+    muon_rate: float = field(default=3e-3, metadata={"help": "learning rate of matrices (Muon)"})
+    adam_rate: float = field(default=2e-3, metadata={"help": "learning rate of the rest (AdamW)"})
+    warmup: int = field(default=100, metadata={"help": "steps of rising rate at the start of every phase"})
+    weight_decay: float = field(default=0.01, metadata={"help": "of matrices"})
+    clip: float = field(default=1.0, metadata={"help": "largest norm of the gradient"})
+    context_weight: float = field(
+        default=0.15, metadata={"help": "loss weight of tokens that no lookup decides"}
+    )
+    plan_weight: float = field(
+        default=0.1, metadata={"help": "loss weight of the next step's words at <step>"}
+    )
+    plan_layers: tuple[int, ...] = field(
+        default=(1, 2), metadata={"help": "layers whose states plan, from 0"}
+    )
+    raise_at: float = field(default=0.9, metadata={"help": "success, mean over kinds, that raises a level"})
+    raise_least: float = field(
+        default=0.75, metadata={"help": "success of the worst kind that raises a level"}
+    )
+    lag: int = field(
+        default=2, metadata={"help": "blocks between a level's rise and the data that follow it"}
+    )
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all phases together, at most."""
+        return sum(phase.tokens for phase in self.phases)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return dataclasses.asdict(self)
+
+
+def read_recipe(path: Path) -> BaseRecipe:
+    """Read a recipe.
+
+    Raises
+    ------
+    ValueError
+        If a field is unknown or a value impossible; the message names the file.
+    """
+    values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    try:
+        phases = tuple(
+            Phase(**_tuples(each) | {"mixture": Mixture(**each["mixture"])}) for each in values.pop("phases")
+        )
+        shape = Shape(**values.pop("shape", {}))
+        return BaseRecipe(name=path.stem, phases=phases, shape=shape, **_tuples(values))
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"{path} is no recipe of a base: {error}; compare benchmarks/base/cpu.toml"
+        ) from None
+
+
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -1,0 +1,390 @@
+"""The base in the box: tokenizer, documents, training and gates."""
+
+import dataclasses
+import random
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ruleworld_data.fresh import fresh_worlds
+from ruleworld_data.generate import question_table, rule_table
+from ruleworld_data.tasks import SUBTASKS
+from ruleworld_data.training_text import training_text
+from rwbench.base import gates
+from rwbench.base.batches import batches, collate
+from rwbench.base.curriculum import ENOUGH, Curriculum
+from rwbench.base.documents import Document, Writer, key_value_pairs, key_value_words, term_words
+from rwbench.base.model import hidden_states, new_base
+from rwbench.base.recipe import BaseRecipe, Phase, Shape, read_recipe
+from rwbench.base.stream import LADDERS, Mixture, Stream, small_sizes
+from rwbench.base.tokenizer import END, PAD, STEP, build_tokenizer, build_vocabulary, corpus
+from rwbench.base.train import Trainer, trained_base
+
+SHAPE = Shape(hidden=32, layers=3, heads=4, kv_heads=2, feed_forward=48, positions=2048)
+EVERYTHING = Mixture(terse=0.2, recital=0.3, questions=0.4, guess=0.1)
+LEVELS = {"terse": 2, "recital": 3, "questions": 2}
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    return build_vocabulary(corpus())
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocabulary):
+    return build_tokenizer(vocabulary, 2048)
+
+
+@pytest.fixture(scope="module")
+def writer(vocabulary):
+    return Writer(vocabulary, 0.15)
+
+
+@pytest.fixture(scope="module")
+def documents(writer):
+    return Stream(writer, 5, 6000).block(3, EVERYTHING, LEVELS)
+
+
+def small_recipe(**changes):
+    phases = (
+        Phase("one", 4000, Mixture(terse=0.5, recital=0.5)),
+        Phase("two", 6000, EVERYTHING, rate=(1.0, 0.0)),
+    )
+    values = {
+        "phases": phases,
+        "shape": SHAPE,
+        "batch_tokens": 512,
+        "block_tokens": 1500,
+        "warmup": 3,
+        "plan_layers": (0, 1),
+    }
+    return BaseRecipe("test", **values | changes)
+
+
+def text_of(tokenizer, ids):
+    return tokenizer.decode(ids, skip_special_tokens=False)
+
+
+class TestTokenizer:
+    def test_the_benchmark_is_written_in_whole_words(self, tokenizer):
+        """Every word of rules, questions and answers is one token, so nothing falls back to pieces."""
+        rules = rule_table(scale="tiny").to_pylist()
+        texts = [rule[name] for rule in rules for name in ("nl", "fol")]
+        for subtask in SUBTASKS:
+            for row in question_table(subtask, "test", scale="tiny").slice(0, 40).to_pylist():
+                texts += [row["question"], training_text(row, "nl", STEP), training_text(row, "fol", STEP)]
+        for text, ids in zip(texts, tokenizer(texts)["input_ids"], strict=True):
+            tokens = tokenizer.convert_ids_to_tokens(ids)
+            assert not [token for token in tokens if token.startswith("##")], text
+            assert tokenizer.unk_token_id not in ids
+            assert text_of(tokenizer, ids) == text
+            words = len(re.findall(r"[A-Za-z]{2,}", re.sub(r"\[\w+( \d)?\]|boxed|<step>", "", text)))
+            assert (
+                sum(
+                    bool(re.search("[A-Za-z]{2}", t)) and t[0] not in "[<" and "boxed" not in t
+                    for t in tokens
+                )
+                == words
+            )
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.text(st.characters(min_codepoint=32, max_codepoint=126) | st.just("\n"), max_size=60))
+    def test_any_ascii_text_comes_back(self, tokenizer, text):
+        assert text_of(tokenizer, tokenizer(text)["input_ids"]) == text
+
+    def test_a_writer_cuts_as_the_tokenizer_does(self, tokenizer, documents):
+        for document in documents:
+            assert tokenizer(text_of(tokenizer, document.ids))["input_ids"] == document.ids
+
+    def test_forms_of_a_word_share_a_stem(self, vocabulary):
+        stem = dict(zip(vocabulary.tokens, vocabulary.stems, strict=True))
+        for forms in (
+            ("▁royal", "Royal", "▁Royal"),
+            ("▁hooves", "▁hoof", "_hoof"),
+            ("▁hid", "▁hides", "Hide"),
+            ("7", "▁7"),
+        ):
+            assert len({stem[form] for form in forms}) == 1
+        assert stem["▁hooves"] != stem["▁hides"]
+
+    def test_saved_and_loaded(self, tokenizer, tmp_path):
+        from transformers import AutoTokenizer
+
+        tokenizer.save_pretrained(tmp_path)
+        loaded = AutoTokenizer.from_pretrained(tmp_path)
+        text = f"If A is a tiny cat, it has 12 fins.\n{STEP}[Answer] \\boxed{{12, stony bridge}}{END}"
+        assert loaded(text)["input_ids"] == tokenizer(text)["input_ids"]
+        assert loaded.decode(loaded(text)["input_ids"]) == text
+        assert (loaded.pad_token, loaded.eos_token, loaded.padding_side) == (PAD, END, "left")
+
+
+class TestModel:
+    def test_the_forward_pass_is_transformers(self, vocabulary):
+        model = new_base(SHAPE, vocabulary, 0).eval()
+        ids = torch.randint(4, len(vocabulary.tokens), (3, 40), generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            for parameter in model.parameters():  # norms and biases too
+                parameter += 0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+            ours = hidden_states(model, ids, torch.float32)
+            theirs = model.model(ids, output_hidden_states=True)
+        torch.testing.assert_close(ours[-1], theirs.last_hidden_state, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(ours[0], theirs.hidden_states[1], rtol=1e-4, atol=1e-4)
+
+    def test_forms_of_a_word_begin_near_each_other(self, vocabulary):
+        weight = new_base(Shape(hidden=256, layers=1), vocabulary, 0).model.embed_tokens.weight
+        row = {token: weight[i] for i, token in enumerate(vocabulary.tokens)}
+        near = torch.cosine_similarity(row["▁royal"], row["Royal"], dim=0)
+        far = torch.cosine_similarity(row["▁royal"], row["▁cat"], dim=0)
+        assert near > 0.6 and far < 0.3
+
+    def test_heads_of_the_first_layer_look_back_one_distance_each(self, vocabulary):
+        """Measured on transformers' own attention weights, at a place far enough from the start."""
+        from transformers import Qwen2ForCausalLM
+
+        shape = Shape(layers=1)
+        model = new_base(shape, vocabulary, 0)
+        eager = Qwen2ForCausalLM._from_config(model.config, attn_implementation="eager")
+        eager.load_state_dict(model.state_dict())
+        ids = torch.randint(4, 200, (1, 30), generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            (weights,) = eager(ids, output_attentions=True).attentions
+        for head in range(shape.heads - 2):
+            assert weights[0, head, 25, 24 - head] > 0.8
+        assert weights[0, -1, 25].max() < 0.2
+
+
+class TestDocuments:
+    def test_recital_asks_each_premise_once_and_only_what_stands_in_the_list(self, writer, tokenizer):
+        (world,) = fresh_worlds(9, 1, {}, n_rules=120)
+        rules = world.rules.to_pylist()
+        for language in ("nl", "fol"):
+            document = writer.recital(rules, random.Random(0).sample(range(120), 120), language)
+            text = text_of(tokenizer, document.ids)
+            listed, recited = text.split("\n\n")
+            assert listed.split("\n") == [rule[language] for rule in rules]
+            assert set(recited.strip().split("\n")) <= set(listed.split("\n"))
+            assert len(document.spans) == len({rule["premise_" + language] for rule in rules})
+            by_conclusion = {rule["conclusion_" + language] for rule in rules}
+            for start, stop, kind in document.spans:
+                said = text_of(tokenizer, document.ids[start:stop]).strip().rstrip(".")
+                assert said in by_conclusion and kind in {rule["type"] for rule in rules}
+                assert set(document.weights[start:stop]) == {1.0}
+
+    def test_questions_hold_their_answers_and_plans_hold_only_known_words(
+        self, writer, tokenizer, vocabulary
+    ):
+        terms = term_words()
+        (world,) = fresh_worlds(9, 1, dict.fromkeys(SUBTASKS, 2), n_rules=300)
+        for row in world.questions.to_pylist():
+            for language in ("nl", "fol"):
+                document = writer.questions(["If A is a tiny cat, it has 12 fins."], [row], language)
+                text = text_of(tokenizer, document.ids)
+                answer = training_text(row, language, STEP) + END
+                assert text == f"If A is a tiny cat, it has 12 fins.\n\n{row['question']}\n{answer}"
+                ((start, stop, kind),) = document.spans
+                assert text_of(tokenizer, document.ids[start:stop]) == answer and kind == row["subtask"]
+                assert (
+                    len(document.plan) == len(row["steps"]) - 1
+                )  # every later step is about something named
+                for position, words in document.plan:
+                    assert tokenizer.decode(document.ids[position]) == STEP
+                    said = {vocabulary.stems[i] for i in document.ids[:position]}
+                    following = document.ids[position + 1 :]
+                    assert {vocabulary.stems[i] for i in words} <= said & terms and set(words) <= set(
+                        following
+                    )
+
+    def test_keys_are_distinct(self):
+        pairs = key_value_pairs(random.Random(1), key_value_words(), 30, 4, shared=True)
+        assert len({key for key, _ in pairs}) == len(pairs) == 30
+
+
+class TestStream:
+    def test_a_block_is_a_function_of_seed_number_and_levels(self, writer):
+        block = lambda seed, number: Stream(writer, seed, 3000).block(number, EVERYTHING, LEVELS)  # noqa: E731
+        assert block(1, 2) == block(1, 2)
+        assert block(1, 2) != block(2, 2) and block(1, 2) != block(1, 3)
+
+    def test_lists_are_as_long_as_the_level_says(self, writer, tokenizer):
+        mixture = Mixture(recital=1.0)
+        for level in (0, 4):
+            found = Stream(writer, 1, 4000).block(0, mixture, {"terse": 0, "recital": level, "questions": 0})
+            lengths = {text_of(tokenizer, each.ids).split("\n\n")[0].count("\n") + 1 for each in found}
+            assert max(lengths) == LADDERS["recital"][level] and min(lengths) >= LADDERS["recital"][0]
+
+    def test_no_rule_or_question_is_the_benchmarks(self, writer, tokenizer):
+        """Worlds are independent: shared rules are as rare as chance makes them, shared questions do not occur."""
+        theirs = set(rule_table(scale="paper").column("nl").to_pylist())
+        questions = {
+            text
+            for subtask in SUBTASKS
+            for text in question_table(subtask, "test", scale="tiny").column("question").to_pylist()
+        }
+        seen = set()
+        for number in range(3):
+            block = Stream(writer, 0, 8000).block(
+                number, Mixture(recital=0.5, questions=0.5, fol=0.0), LEVELS
+            )
+            seen |= {line for each in block for line in text_of(tokenizer, each.ids).split("\n") if line}
+        rules = {line for line in seen if line.startswith("If A ") and line.endswith(".")}
+        assert len(rules) > 300
+        assert len(rules & theirs) / len(rules) < 0.02
+        assert not {line.split(END)[-1] for line in seen} & questions
+
+    def test_sizes_of_worlds_are_possible(self):
+        assert len({small_sizes(random.Random(i)) for i in range(40)}) > 10
+
+    def test_shares_must_add_up(self):
+        with pytest.raises(ValueError, match="must be 1"):
+            Mixture(terse=0.5)
+
+
+class TestBatches:
+    def test_every_short_document_comes_once_and_lookups_are_all_predicted(self, documents):
+        found = list(batches(documents, 1024, 400, "k"))
+        short = [each for each in documents if len(each) <= 400]
+        assert sum(batch.ids.shape[0] for batch in found) == len(short) > 10
+        assert sum(len(batch.spans) for batch in found) == sum(len(each.spans) for each in short)
+        assert all(batch.tokens <= 1024 or batch.ids.shape[0] == 1 for batch in found)
+        asked = sum(stop - start for each in short for start, stop, _ in each.spans)
+        others = sum(len(each) for each in short) - asked
+        predicted = sum(batch.predicted.shape[1] for batch in found)
+        assert asked + 0.1 * others < predicted < asked + 0.2 * others
+
+    def test_a_span_points_at_its_tokens(self):
+        document = Document()
+        document.add([5, 6, 7], 0.0)
+        document.add([8, 9], 1.0, "kind")
+        document.add([10], 0.0)
+        batch = collate([Document([1], [0.0]), document], "k")
+        ((start, stop, kind),) = batch.spans
+        rows, positions = batch.predicted[:, start:stop]
+        assert batch.ids[rows, positions].tolist() == [8, 9] and kind == "kind"
+
+
+class TestTraining:
+    def test_killed_and_resumed_ends_with_the_same_weights(self, vocabulary, tmp_path):
+        whole = Trainer(small_recipe(), vocabulary, tmp_path / "whole", compiled=False)
+        assert not whole.resume()
+        assert whole.run(report=lambda line: None)
+        parts = 0
+        while True:
+            trainer = Trainer(small_recipe(), vocabulary, tmp_path / "parts", compiled=False)
+            assert trainer.resume() == (parts > 0)
+            parts += 1
+            if trainer.run(seconds=0, report=lambda line: None):  # one block each
+                break
+        assert parts > 4
+        for (name, ours), theirs in zip(
+            trainer.model.state_dict().items(), whole.model.state_dict().values(), strict=True
+        ):
+            assert torch.equal(ours, theirs), name
+        assert trainer.position == whole.position
+
+    def test_data_made_ahead_in_other_processes_is_the_same(self, vocabulary, tmp_path):
+        found = []
+        for processes in (0, 2):
+            trainer = Trainer(
+                small_recipe(), vocabulary, tmp_path / str(processes), processes=processes, compiled=False
+            )
+            trainer.resume()
+            trainer.run(report=lambda line: None)
+            found.append(trainer.model.model.embed_tokens.weight.detach().clone())
+        assert torch.equal(*found)
+
+    def test_a_loss_falls(self, vocabulary, tmp_path):
+        lines = []
+        phases = (Phase("one", 40_000, Mixture(terse=1.0)),)
+        recipe = small_recipe(phases=phases, muon_rate=0.01, adam_rate=0.01)
+        trainer = Trainer(recipe, vocabulary, tmp_path, compiled=False)
+        trainer.resume()
+        trainer.run(report=lines.append)
+        losses = [float(re.search(r"loss (\S+)", line)[1]) for line in lines]
+        assert losses[0] > 7 and losses[-1] < 5
+
+    def test_another_recipe_is_refused(self, vocabulary, tmp_path):
+        trainer = Trainer(small_recipe(), vocabulary, tmp_path, compiled=False)
+        trainer.resume()
+        trainer.run(seconds=0, report=lambda line: None)
+        with pytest.raises(ValueError, match="another recipe"):
+            Trainer(small_recipe(seed=1), vocabulary, tmp_path, compiled=False).resume()
+        with pytest.raises(FileNotFoundError, match="train first"):
+            trained_base(small_recipe(), vocabulary, tmp_path / "nothing")
+
+    def test_levels_rise_with_success_of_every_kind(self):
+        curriculum = Curriculum(0.9, 0.75)
+        yes, no = torch.tensor([True, True]), torch.tensor([True, False])
+        for right in (no, yes):
+            for _ in range(ENOUGH - 1):
+                curriculum.observe([(0, 2, "terse")], right)
+            assert curriculum.raise_levels() == []  # too few, then too bad
+            curriculum.observe([(0, 2, "terse")], right)
+        assert curriculum.raise_levels() == []
+        for _ in range(200):
+            curriculum.observe([(0, 2, "terse")], yes)
+        assert curriculum.raise_levels() == ["terse to 8"]
+        assert (
+            curriculum.reached({"terse": 1})
+            and not curriculum.reached({"terse": 2})
+            and not curriculum.reached({})
+        )
+
+    @pytest.mark.parametrize(
+        "path", sorted((ROOT / "benchmarks" / "base").glob("*.toml")), ids=lambda path: path.stem
+    )
+    def test_the_recipes_in_the_repository_can_be_read(self, path):
+        recipe = read_recipe(path)
+        assert recipe.tokens > 1e6 and max(recipe.plan_layers) < recipe.shape.layers - 1
+
+    def test_a_recipe_with_an_unknown_field_names_its_file(self, tmp_path):
+        path = tmp_path / "odd.toml"
+        path.write_text('colour = 1\n[[phases]]\nname = "a"\ntokens = 1\nmixture = { terse = 1.0 }\n')
+        with pytest.raises(ValueError, match=r"odd.toml is no recipe.*colour"):
+            read_recipe(path)
+
+
+class TestGates:
+    def test_a_model_that_copies_the_right_rule_passes_and_chance_is_what_it_says(
+        self, writer, vocabulary, monkeypatch
+    ):
+        """With states that point at the next token every lookup succeeds; with any others none does."""
+        model = new_base(SHAPE, vocabulary, 0)
+        weight = model.model.embed_tokens.weight
+        follows = lambda ids: torch.cat([ids[:, 1:], ids[:, :1]], 1)  # noqa: E731
+        big = torch.nn.functional.normalize(weight.detach(), dim=1)
+        for shift, wanted in ((follows, 1.0), (lambda ids: ids, 0.0)):
+            monkeypatch.setattr(gates, "hidden_states", lambda m, ids, dtype, shift=shift: [big[shift(ids)]])
+            with torch.no_grad():
+                weight.copy_(big)
+            cells = list(
+                gates.run_gates(model, writer, lists=2, questions=3, lengths=(2, 4), distractors=(0, 3))
+            )
+            assert {cell.success for cell in cells} == {wanted}
+            assert {cell.gate for cell in cells} == {"lookup", "gold_only", "distractors"}
+        lookup = [cell for cell in cells if cell.gate == "lookup"]
+        assert len(lookup) == 2 * 7 * 2 and all(1 / cell.rules <= cell.chance < 1 for cell in lookup)
+        single = [cell for cell in cells if cell.gate == "gold_only" and cell.kind == "single_rule"]
+        assert all(cell.chance == pytest.approx(1.0) for cell in single)
+        table = gates.gate_table(cells)
+        assert table.count("\n| entity2attr") == 2 and "(goal 0.98)" in table
+
+    def test_success_is_what_greedy_decoding_writes(self, writer, vocabulary):
+        model = new_base(SHAPE, vocabulary, 3).eval()
+        pairs = [("tiny cat sacred horn", "hungry"), ("tiny cat sacred fin", "numb")]
+        document = writer.terse(pairs, [1, 0])
+        greedy = 0
+        for start, stop, _ in document.spans:
+            out = model.generate(
+                torch.tensor([document.ids[:start]]), max_new_tokens=stop - start, do_sample=False
+            )
+            greedy += out[0, start:].tolist() == document.ids[start:stop]
+        assert gates.successes(model, [document])["terse"] == greedy
+
+
+def test_recipe_is_json():
+    recipe = small_recipe()
+    assert dataclasses.asdict(recipe) == recipe.to_dict()
