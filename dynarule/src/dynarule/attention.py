@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 NAME = "dynarule"
-FEW_SCORES = 1 << 15
+FEW_SCORES = 1 << 17
 """Tokens times entries attended, per head, up to which plain products beat the fused kernel (measured on a CPU)."""
 
 

@@ -78,6 +78,76 @@ def serving(
     _finish(table, text, as_json)
 
 
+@app.command()
+def training(
+    shape: Annotated[str, typer.Option(help=HELP["shape"])] = "small",
+    device: Annotated[str, typer.Option(help=HELP["device"])] = "cpu",
+    dtype: Annotated[str, typer.Option(help=HELP["dtype"])] = "fp32",
+    rules: Annotated[int, typer.Option(help="M, rules of the batch's pool")] = 1_000,
+    top_k: Annotated[int, typer.Option(help=HELP["top_k"])] = 100,
+    encoder_dim: Annotated[int, typer.Option(help=HELP["encoder_dim"])] = 384,
+    batch: Annotated[int, typer.Option(help="questions per batch")] = 10,
+    tokens: Annotated[int, typer.Option(help="length of a sequence")] = 245,
+    repeats: Annotated[int, typer.Option(help="pairs of batches without and with rules")] = 5,
+    threads: Annotated[int, typer.Option(help=HELP["threads"])] = 1,
+    seed: Annotated[int, typer.Option(help=HELP["seed"])] = 0,
+    out: Out = Path("efficiency"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure a training step with rules against one without, and where its time goes.
+
+    Example: rwbench efficiency training --repeats 3
+    """
+    values = locals()
+    with user_errors():
+        from .session import save
+        from .tables import training_markdown
+        from .training import TrainingSettings, training_cost
+
+        names = {f.name for f in fields(TrainingSettings)}
+        settings = TrainingSettings(**{name: value for name, value in values.items() if name in names})
+        _check_device(device)
+    table = save(out, "training", settings.to_dict(), training_cost(settings))
+    text = training_markdown(table)
+    _write(out / "training.md", text)
+    typer.echo(json.dumps(table) if as_json else text)
+
+
+@app.command()
+def recall(
+    rules: Annotated[int, typer.Option(help="Rules searched; beyond the world's own, drawn.")] = 100_000,
+    questions: Annotated[int, typer.Option(help="Held-out questions, asked one at a time.")] = 256,
+    scale: Annotated[str, typer.Option(help="World: tiny, paper, full.")] = "paper",
+    threads: Annotated[int, typer.Option(help=HELP["threads"])] = 1,
+    seed: Annotated[int, typer.Option(help="World seed, and key of what is drawn.")] = 0,
+    out: Out = Path("efficiency"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure what faiss indexes find of exact search, on RuleWorld through a trained projection.
+
+    The first run embeds the rules, some minutes for 100,000. Example: rwbench efficiency recall --scale tiny
+    --rules 2000
+    """
+    values = locals()
+    with user_errors():
+        from ..retrievers.dense import Dense, encoder_cache
+        from .recall import RecallSettings, index_recall
+        from .session import save
+        from .tables import recall_markdown
+
+        missing = Dense().missing()
+        if missing:
+            raise ValueError(f"this needs the encoder: {missing}")
+        names = {f.name for f in fields(RecallSettings)}
+        settings = RecallSettings(**{name: value for name, value in values.items() if name in names})
+        found = index_recall(settings, encoder_cache("minilm", "document").get)
+    name = f"recall-{rules}"
+    table = save(out, name, settings.to_dict(), found)
+    text = recall_markdown(table)
+    _write(out / f"{name}.md", text)
+    typer.echo(json.dumps(table) if as_json else text)
+
+
 def _words(text: str) -> list[str]:
     return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 

@@ -65,6 +65,14 @@ def write_table(path: Path, table: Table) -> None:
     write_whole(path, (json.dumps(table, indent=1, allow_nan=False) + "\n").encode())
 
 
+def save(out: Path, kind: str, settings: dict[str, Any], found: dict[str, Any]) -> Table:
+    """Write figures measured in one go as a results file, ``KIND.json``, and return its content."""
+    head = {"schema_version": SCHEMA_VERSION, "kind": kind, "settings": settings}
+    table = head | {"environment": environment()} | found
+    write_table(out / f"{kind}.json", table)
+    return table
+
+
 def measure(
     settings: Settings, cells: Sequence[Cell], out: Path, cache: Path, progress: Progress, apart: bool = True
 ) -> Table:

@@ -61,7 +61,7 @@ def build(settings: Settings, cell: Cell, model: Any, prompt: Tensor, search_tok
     every = 1 if cell.method == "inject-all" else 3
     adapter = RuleAdapter(model, kblam_config(settings.encoder_dim, every=every)).requires_grad_(False)
     rules = InjectedRules(adapter, keys, values)
-    lane = Lane(model, prompt, lambda: attach(model, rules))
+    lane = Lane(model, prompt, lambda: attach(model, rules))  # type: ignore[arg-type]
     return Side(lane, False, lambda: {"bytes_per_rule": {"keys and values": rules.nbytes / cell.rules}})
 
 
@@ -93,7 +93,7 @@ def _dynarule(
     torch.manual_seed(settings.seed)
     adapter = RuleAdapter(model, config).requires_grad_(False)
     bank = RuleBank(keys, values, [str(row) for row in range(count)], [f"rule {row}" for row in range(count)])
-    _set_faiss_threads(settings.threads)
+    set_faiss_threads(settings.threads)
     index = use_index(bank) if count else bank.index
     memory = RuleMemory(adapter, bank, search_token)
     lane = Lane(model, prompt, lambda: attach(model, memory))
@@ -139,7 +139,8 @@ def _selection(settings: Settings, lane: Lane, adapter: RuleAdapter, bank: RuleB
     return spread([1e3 * pair[settings.clock == "cpu"] for pair in pairs])
 
 
-def _set_faiss_threads(threads: int) -> None:
+def set_faiss_threads(threads: int) -> None:
+    """Let faiss, where it is installed, use so many threads."""
     from dynarule.faiss_index import installed
 
     if installed():

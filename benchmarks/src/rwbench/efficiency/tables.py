@@ -67,6 +67,61 @@ def serving_markdown(table: Table) -> str:
     return "\n".join([*lines, "", *target_lines(targets(table))])
 
 
+def training_markdown(table: Table) -> str:
+    """Return the parts of a training step, their ratio and the profile."""
+    settings, ratio = table["settings"], table["ratio"]
+    lines = [
+        f"{settings['shape']}-shaped model with random weights, {settings['dtype']}, {settings['device']}, "
+        f"{settings['threads']} thread(s): batch {settings['batch']} of {settings['tokens']} tokens, "
+        f"{settings['accumulation']} batches per step, M = {settings['rules']:,}, K = {settings['top_k']}, "
+        f"P = {settings['encoder_dim']}. Median ms over {ratio['n']} pairs.",
+        "",
+        "| rules | forward | backward | optimizer | step |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name in ("without", "with"):
+        parts = (
+            f"{table[name][part]['median']:,.0f}" for part in ("forward", "backward", "optimizer", "step")
+        )
+        lines.append(f"| {name} | {' | '.join(parts)} |")
+    verdict = "met" if table["met"] else "missed"
+    lines += [
+        "",
+        f"A step with rules takes {ratio['median']:.2f} ({ratio['q25']:.2f}-{ratio['q75']:.2f}) times one without; "
+        f"at most {table['limit']:g}: {verdict}.",
+        "",
+        "| operation, ms of one batch and update | without | with |",
+        "| --- | ---: | ---: |",
+    ]
+    lines += [
+        f"| `{row['operation']}` | {row['without']:,.1f} | {row['with']:,.1f} |" for row in table["profile"]
+    ]
+    return "\n".join(lines)
+
+
+def recall_markdown(table: Table) -> str:
+    """Return recall and time of every index."""
+    lines = [
+        f"{table['real_rules']:,} rules of RuleWorld and {table['drawn_rules']:,} drawn between two of them; "
+        f"{table['queries']} held-out questions, one at a time, through a trained projection "
+        f"(gold rule first for {100 * table['gold_recall_at_1']:.0f} % among the real rules); "
+        f"{table['settings']['threads']} thread(s), wall clock.",
+        "",
+        "| index | Recall@1 | Recall@10 | Recall@100 | ms per query | exact ms | build s | bytes per rule |",
+        "| --- |" + " ---: |" * 7,
+    ]
+    for cell in table["cells"]:
+        if cell["status"] != "ok":
+            lines.append(f"| {cell['index']} | {cell['note']} |" + " |" * 6)
+            continue
+        recalls = " | ".join(f"{cell['recall'][k]:.3f}" for k in ("1", "10", "100"))
+        lines.append(
+            f"| {cell['index']} | {recalls} | {cell['ms']:.2f} | {cell['exact_ms']:.2f} | {cell['build_s']:.0f} | "
+            f"{cell['bytes_per_rule']} |"
+        )
+    return "\n".join(lines)
+
+
 def target_lines(found: list[dict[str, Any]]) -> list[str]:
     """Return the targets as a Markdown table."""
     verdicts = {True: "met", False: "missed", None: "not measured"}

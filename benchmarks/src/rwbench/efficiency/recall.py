@@ -1,0 +1,190 @@
+"""What an index finds of exact search, and how fast, on RuleWorld's rules and questions through a trained projection.
+
+Rules and questions are embedded by MiniLM (cached). Questions stand for hidden states: a `RuleProjection` learns, in
+seconds, to score a question's gold rules above others, and the held-out questions' queries in encoder space are what
+the indexes are asked. Beyond the world's own rules, more are drawn between two real rules of the table.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dynarule.adapter import RuleProjection
+    from dynarule.index import QueryBatch
+    from torch import Tensor
+
+Encode = Callable[[Sequence[str]], np.ndarray]
+INDEXES: dict[str, dict[str, Any] | None] = {
+    "exact": None,
+    "8 bits, 256 clusters read": {"kind": "ivf_sq8", "nprobe": 256},
+    "8 bits, 512 clusters read": {"kind": "ivf_sq8", "nprobe": 512},
+    "8 bits, 1,024 clusters read": {"kind": "ivf_sq8", "nprobe": 1_024},
+    "fast scan, 1,024 clusters read": {"kind": "fastscan", "nprobe": 1_024},
+}
+
+
+@dataclass(frozen=True)
+class RecallSettings:
+    """Which rules and questions."""
+
+    scale: str = field(default="paper", metadata={"help": "world: tiny, paper, full"})
+    rules: int = field(default=100_000, metadata={"help": "rules searched; beyond the world's, drawn"})
+    questions: int = field(default=256, metadata={"help": "held-out questions asked, one at a time"})
+    training: int = field(default=2_000, metadata={"help": "questions that the projection is trained on"})
+    train_steps: int = field(default=300, metadata={"help": "training steps of the projection"})
+    threads: int = field(default=1, metadata={"help": "CPU threads"})
+    seed: int = field(default=0, metadata={"help": "key of weights, order and drawn rules"})
+
+    def __post_init__(self) -> None:
+        for name in ("rules", "questions", "training", "train_steps", "threads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        if self.rules < 100:
+            raise ValueError(f"Recall@100 needs 100 rules, got {self.rules}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return asdict(self)
+
+
+def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
+    """Embed, train, and measure every index.
+
+    Parameters
+    ----------
+    settings : RecallSettings
+    encode : callable
+        Texts to embeddings, (n, P) float32; see `rwbench.retrievers.dense`.
+
+    Returns
+    -------
+    dict
+        Numbers of real and drawn rules, Recall@1 of the gold rules by exact search, and a cell per index.
+    """
+    import torch
+    from dynarule.bank import RuleBank
+    from dynarule.faiss_index import FaissConfig, FaissIndex, installed
+    from dynarule.recall import measure_recall
+
+    from .sides import set_faiss_threads
+
+    torch.set_num_threads(settings.threads)
+    set_faiss_threads(settings.threads)
+    keys_MP, real, asked, found = _ask(settings, encode)
+    names = [str(row) for row in range(len(keys_MP))]
+    bank = RuleBank(keys_MP, keys_MP, names, names)
+    cells: list[dict[str, Any]] = []
+    for name, choice in INDEXES.items():
+        if choice is not None and not installed():
+            cells.append({"index": name, "status": "not_run", "note": "pip install 'dynarule[faiss-cpu]'"})
+            continue
+        started = time.perf_counter()
+        index = bank.index if choice is None else FaissIndex(bank, FaissConfig(**choice))
+        built = time.perf_counter() - started
+        report = measure_recall(bank, asked, index, (1, 10, 100))
+        cells.append(
+            {
+                "index": name,
+                "status": "ok",
+                "recall": {str(k): round(value, 4) for k, value in report.recall.items()},
+                "worst": round(report.worst, 4),
+                "ms": round(report.index_ms, 3),
+                "exact_ms": round(report.exact_ms, 3),
+                "build_s": round(built, 2),
+                "bytes_per_rule": index.bytes_per_rule if isinstance(index, FaissIndex) else 0,
+            }
+        )
+    return {
+        "real_rules": real,
+        "drawn_rules": len(keys_MP) - real,
+        "queries": len(asked),
+        "gold_recall_at_1": round(found, 4),
+        "cells": cells,
+    }
+
+
+def _ask(settings: RecallSettings, encode: Encode) -> tuple[Tensor, int, list[QueryBatch], float]:
+    """Return keys, the number of real rules, one query per held-out question, and how often gold comes first."""
+    import torch
+    from dynarule.index import ExactIndex, QueryBatch, encoder_query
+    from ruleworld_data.tasks import SUBTASKS
+
+    from ..data import DataSource
+
+    source = DataSource(settings.scale, settings.seed)
+    table = source.rules("train")
+    stream = np.random.Generator(np.random.Philox(np.random.SeedSequence((settings.seed, settings.rules))))
+    kept = np.sort(stream.permutation(len(table.ids))[: settings.rules])
+    place = {int(rule): row for row, rule in enumerate(table.ids[kept])}
+    rules_MP = torch.from_numpy(np.ascontiguousarray(encode(table.texts(table.ids[kept], "nl")))).float()
+    questions = [q for subtask in SUBTASKS for q in source.questions(subtask, "train")]
+    # The first step's rules: later steps are searched with another query.
+    pairs = [(q.text, place[q.gold_steps[0][0]]) for q in questions if q.gold_steps[0][0] in place]
+    pairs = [pairs[row] for row in stream.permutation(len(pairs))[: settings.training + settings.questions]]
+    if len(pairs) <= settings.questions:
+        raise ValueError(
+            f"only {len(pairs)} questions of scale {settings.scale} have a gold rule among the {len(kept)} rules, "
+            f"--questions asks for {settings.questions}; lower it or raise --rules"
+        )
+    texts_QP = torch.from_numpy(np.ascontiguousarray(encode([text for text, _ in pairs]))).float()
+    gold_Q = torch.tensor([row for _, row in pairs])
+    split = len(pairs) - settings.questions
+    projection = _train(settings, texts_QP[:split], gold_Q[:split], rules_MP)
+    keys_MP = torch.cat([rules_MP, _drawn(rules_MP, settings.rules - len(rules_MP), stream)])
+    scale_M = projection.inverse_scale(keys_MP)
+    asked = []
+    with torch.no_grad():
+        for text_P in texts_QP[split:]:
+            query_BHD = projection.query(text_P[None, None])[:, :, 0]
+            asked.append(QueryBatch(*encoder_query(projection, query_BHD), scale_M, 100))
+    from dynarule.bank import RuleBank
+
+    real = RuleBank(rules_MP, rules_MP, [str(i) for i in range(len(rules_MP))], ["-"] * len(rules_MP))
+    exact, count = ExactIndex(), len(rules_MP)
+    first = [exact.search(real, a.direction_BP, a.offset_B, scale_M[:count], 1)[1][0, 0] for a in asked]
+    found = float((torch.stack(first) == gold_Q[split:]).float().mean())
+    return keys_MP, count, asked, found
+
+
+def _train(settings: RecallSettings, texts_QP: Tensor, gold_Q: Tensor, rules_MP: Tensor) -> RuleProjection:
+    """Train a projection to score a question's gold rule above those of others and random ones (equation 5)."""
+    import torch
+    from dynarule.adapter import RuleProjection
+    from dynarule.losses import stacked_step_loss, step_scores
+
+    width = rules_MP.shape[1]
+    torch.manual_seed(settings.seed)
+    block = torch.nn.Module()
+    block.q_proj, block.head_dim = torch.nn.Linear(width, 512, bias=False), 64  # type: ignore[assignment]
+    projection = RuleProjection(block, width, key_norm=True)
+    optimizer = torch.optim.AdamW(projection.parameters(), lr=1e-3)
+    stream = np.random.Generator(np.random.Philox(np.random.SeedSequence((settings.seed, 1))))
+    for _ in range(settings.train_steps):
+        rows = torch.from_numpy(stream.integers(0, len(texts_QP), 64))
+        others = torch.from_numpy(stream.integers(0, len(rules_MP), 448))
+        pool = torch.cat([gold_Q[rows], others])
+        query_BSHD = projection.query(texts_QP[rows][:, None]).transpose(1, 2)
+        keys_BKF = projection.keys(rules_MP[pool]).expand(len(rows), -1, -1)
+        positive_BSK = (pool[None, :] == gold_Q[rows][:, None])[:, None]
+        loss = stacked_step_loss(step_scores(query_BSHD, keys_BKF), positive_BSK)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return projection.requires_grad_(False)
+
+
+def _drawn(rules_MP: Tensor, count: int, stream: np.random.Generator) -> Tensor:
+    """Return unit vectors between two real rules each, at a random place."""
+    import torch
+
+    if count <= 0:
+        return rules_MP[:0]
+    ends = torch.from_numpy(stream.integers(0, len(rules_MP), (2, count)))
+    share = torch.from_numpy(stream.random((count, 1), dtype=np.float32))
+    return torch.nn.functional.normalize(torch.lerp(rules_MP[ends[0]], rules_MP[ends[1]], share), dim=-1)

@@ -1,0 +1,222 @@
+"""Efficiency: tiny shapes; what is timed is the right computation, files resume, mistakes are named."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from rwbench.cli import app
+from rwbench.efficiency.baselines import InjectedRules
+from rwbench.efficiency.embeddings import random_rows
+from rwbench.efficiency.plan import Cell, Settings, grid
+from rwbench.efficiency.session import floors, measure
+from rwbench.efficiency.shapes import SHAPES, random_model
+from rwbench.efficiency.statistics import ratios, spread
+from rwbench.efficiency.tables import serving_markdown, targets
+from rwbench.efficiency.training import TrainingSettings, make_batch, training_cost
+from rwbench.progress import Progress
+from typer.testing import CliRunner
+
+from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, kblam_config
+
+TINY = Settings(shape="tiny", encoder_dim=16, top_k=5, repeats=2, new_tokens=3, prompt_tokens=8)
+
+
+def measured(tmp_path, cells, settings=TINY):
+    return measure(settings, cells, tmp_path / "out", tmp_path / "cache", Progress(len(cells)), apart=False)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_model(SHAPES["tiny"], "cpu", torch.float32)
+
+
+def test_a_model_has_its_shape_and_reads_its_prompt(model):
+    shape = SHAPES["tiny"]
+    layer = shape.hidden * (2 * shape.hidden + 2 * shape.kv_heads * 8 + 3 * shape.ffn + 2)
+    biases = shape.hidden + 2 * shape.kv_heads * 8
+    total = shape.layers * (layer + biases) + shape.vocab * shape.hidden + shape.hidden
+    assert sum(parameter.numel() for parameter in model.parameters()) == total
+    one, other = (model(torch.tensor([[token, 5, 6]])).logits[0, -1] for token in (1, 2))
+    assert torch.isfinite(one).all() and not torch.allclose(one, other)
+
+
+def test_random_rows_are_unit_vectors_of_a_key_and_the_first_of_a_longer_file(tmp_path):
+    long, short = (random_rows(tmp_path, count, 16, "fp32", 3) for count in (400, 30))
+    assert torch.equal(long[:30], short)
+    assert torch.allclose(long.norm(dim=1), torch.ones(400), atol=1e-6)
+    assert not torch.allclose(short, random_rows(tmp_path, 30, 16, "fp32", 4))
+    assert random_rows(tmp_path, 30, 16, "fp16", 3).dtype == torch.float16
+    stream = np.random.Generator(np.random.Philox(np.random.SeedSequence((3, 0))))
+    first = stream.standard_normal(16, dtype=np.float32)
+    assert np.allclose(long[0].numpy(), first / np.linalg.norm(first))
+
+
+@torch.no_grad()
+def test_injected_rules_are_what_a_memory_without_top_k_attends_to(model, tmp_path):
+    adapter = RuleAdapter(model, kblam_config(16, every=1)).requires_grad_(False)
+    keys, values = (random_rows(tmp_path, 30, 16, "fp32", key) for key in (0, 1))
+    bank = RuleBank(keys, values, [str(i) for i in range(30)], ["x"] * 30)
+    ids = torch.tensor([[3, 1, 4, 1, 5]])
+    with attach(model, InjectedRules(adapter, keys, values)):
+        injected = model(ids).logits
+    with attach(model, RuleMemory(adapter, bank)):
+        expected = model(ids).logits
+    assert torch.allclose(injected, expected, atol=1e-5)
+    assert not torch.allclose(injected, model(ids).logits, atol=1e-3)
+
+
+def test_every_method_is_measured_and_its_bytes_are_counted(tmp_path):
+    cells = grid(("dynarule", "prompting", "inject-all", "inject-third"), (0, 20))
+    table = measured(tmp_path, cells)
+    found = {(cell["method"], cell["rules"]): cell for cell in table["cells"]}
+    assert set(found) == {(cell.method, cell.rules) for cell in cells}
+    assert all(cell["status"] == "ok" for cell in found.values())
+    ours = found["dynarule", 20]
+    assert ours["bytes_per_rule"] == {"embeddings": 2 * 16 * 4, "1/sigma": 2 * 4}
+    assert ours["ttft_ms"]["n"] == 2 and ours["decode_ms"]["n"] == 6 and ours["search_ms"]["n"] == 2
+    assert ours["index"] == "exact" and ours["select_ms"]["median"] > 0
+    assert found["prompting", 20]["prompt_tokens"] == 8 + 20 * 14
+    assert found["inject-all", 20]["bytes_per_rule"] == {"keys and values": 2 * 2 * 32 * 4}
+    assert found["inject-third", 20]["bytes_per_rule"] == {"keys and values": 2 * 32 * 4}
+    text = serving_markdown(table)
+    assert "| DynaRule | 20 |" in text and "not measured" in text
+
+
+def test_a_second_run_measures_only_what_is_missing(tmp_path):
+    first = measured(tmp_path, [Cell("dynarule", 20)])
+    both = measured(tmp_path, [Cell("dynarule", 20), Cell("dynarule", 30)])
+    assert both["cells"][0] == first["cells"][0]
+    assert [cell["rules"] for cell in both["cells"]] == [20, 30]
+    with pytest.raises(ValueError, match=r"was measured with repeats 2; give the same options"):
+        measured(tmp_path, [Cell("dynarule", 20)], Settings(**(TINY.to_dict() | {"repeats": 3})))
+
+
+def test_cells_that_cannot_run_say_why():
+    shaped = Settings()
+    assert "140,072 tokens do not fit the context of 32,768" in Cell("prompting", 10_000).obstacle(shaped)
+    assert "17.2 GB, allowed are 8" in Cell("inject-all", 100_000).obstacle(shaped)
+    assert Cell("dynarule", 1_000_000).obstacle(shaped) is None
+
+
+def test_targets_are_judged_on_the_medians():
+    def cell(rules, ttft, decode):
+        return {
+            "method": "dynarule",
+            "rules": rules,
+            "status": "ok",
+            "ttft_ratio": {"median": ttft},
+            "decode_ratio": {"median": decode},
+            "bytes_per_rule": {"embeddings": 3072.0, "1/sigma": 96.0} if rules else {},
+        }
+
+    table = {"settings": Settings().to_dict(), "cells": [cell(0, 1.0, 1.0), cell(10_000, 1.3, 1.1)]}
+    verdicts = [(target["value"], target["met"]) for target in targets(table)]
+    assert verdicts == [(1.3, True), (None, None), (1.1, False), (3168.0, True)]
+
+
+def test_floors_are_bytes_over_bandwidth():
+    found = floors(Settings(), {"status": "ok", "index": "exact", "rules": 10_000}, 10.0)
+    # 24 layers x 10,000 x 384 x 4 bytes; Qwen2-0.5B has 494,032,768 parameters, of which 80,640 are biases and norms.
+    assert found["select_floor_ms"] == pytest.approx(24 * 10_000 * 384 * 4 / 10e9 * 1e3, rel=1e-3)
+    assert found["base_decode_floor_ms"] == pytest.approx(494_032_768 * 4 / 10e9 * 1e3, rel=1e-3)
+
+
+def test_spread_and_ratios():
+    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == {"median": 3.0, "q25": 2.0, "q75": 4.0, "n": 5}
+    assert ratios([2.0, 9.0], [1.0, 3.0]) == [2.0, 3.0]
+
+
+def test_a_training_step_is_compared_with_one_that_sees_no_rules():
+    settings = TrainingSettings(
+        shape="tiny", encoder_dim=16, rules=60, top_k=10, batch=3, tokens=24, repeats=2
+    )
+    with_rules, without = (make_batch(settings, SHAPES["tiny"], rules) for rules in (60, 0))
+    assert torch.equal(with_rules["input_ids"], without["input_ids"])
+    assert len(without["pool_M"]) == 0 and (without["gold_BSG"] == -1).all()
+    assert len(set(with_rules["gold_BSG"].flatten().tolist())) == 3 * 3 * 2
+    searched = with_rules["input_ids"].gather(1, with_rules["search_BS"])
+    assert (searched == SHAPES["tiny"].vocab - 1).all()
+    found = training_cost(settings)
+    forward, backward, update = (
+        found["with"][part]["median"] for part in ("forward", "backward", "optimizer")
+    )
+    assert min(forward, backward, update) > 0 and found["ratio"]["n"] == 2
+    assert {"operation", "without", "with"} == set(found["profile"][0])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["serving", "--shape", "qwen9"], "shape must be one of qwen2-0.5b"),
+        (["serving", "--rules", "ten"], "--rules must be whole numbers separated by commas, got 'ten'"),
+        (["serving", "--methods", "rag"], "method must be one of dynarule"),
+        (["serving", "--methods", "prompting", "--rules", "0"], "name nothing to measure"),
+        (["serving", "--embeddings", "int8"], "embeddings must be one of fp32, fp16, got 'int8'"),
+        (["training", "--rules", "10"], "raise --rules or lower --batch"),
+        (["recall", "--rules", "10"], "Recall@100 needs 100 rules, got 10"),
+    ],
+)
+def test_mistakes_are_named(words, message, tmp_path):
+    result = CliRunner().invoke(app, ["efficiency", *words, "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_a_file_that_is_not_ours_is_refused(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "serving.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"is not a results file; delete it or choose another --out"):
+        measured(tmp_path, [Cell("dynarule", 20)])
+
+
+def test_the_command_writes_table_and_figure(tmp_path, monkeypatch):
+    monkeypatch.setattr("rwbench.efficiency.session._run", lambda work, apart, threads, *args: work(*args))
+    words = [
+        "efficiency",
+        "serving",
+        "--shape",
+        "tiny",
+        "--encoder-dim",
+        "16",
+        "--rules",
+        "0,20",
+        "--repeats",
+        "1",
+    ]
+    words += ["--methods", "dynarule", "--out", str(tmp_path), "--json"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    table = json.loads(result.stdout)
+    assert table == json.loads((tmp_path / "serving.json").read_text())
+    assert table["environment"]["packages"]["torch"] and len(table["targets"]) == 4
+    assert "time to first token" in (tmp_path / "serving.svg").read_text()
+    assert "| DynaRule | 20 |" in (tmp_path / "serving.md").read_text()
+
+
+def test_recall_of_indexes_on_a_tiny_world():
+    import zlib
+    from functools import cache
+
+    from rwbench.efficiency.recall import RecallSettings, index_recall
+
+    @cache
+    def vector(word):
+        stream = np.random.Generator(np.random.Philox(zlib.crc32(word.encode())))
+        return stream.standard_normal(32, dtype=np.float32)
+
+    def encode(texts):
+        """Bags of hashed words: alike where words are shared, as an encoder's are."""
+        rows = np.zeros((len(texts), 32), dtype=np.float32)
+        for row, text in enumerate(texts):
+            for word in text.lower().split():
+                rows[row] += vector(word)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    settings = RecallSettings(scale="tiny", rules=3_000, questions=20, training=300, train_steps=60)
+    found = index_recall(settings, encode)
+    assert found["real_rules"] + found["drawn_rules"] == 3_000 and found["queries"] == 20
+    exact, *others = found["cells"]
+    assert exact["recall"] == {"1": 1.0, "10": 1.0, "100": 1.0}
+    assert all(cell["status"] == "not_run" or cell["recall"]["1"] > 0.8 for cell in others)
+    assert found["gold_recall_at_1"] > 1 / 100
