@@ -143,11 +143,11 @@ class TestModel:
 
     def test_heads_of_the_first_layer_look_back_one_distance_each(self, vocabulary):
         """Measured on transformers' own attention weights, at a place far enough from the start."""
-        from transformers import Qwen2ForCausalLM
+        from transformers import LlamaForCausalLM
 
         shape = Shape(layers=1)
         model = new_base(shape, vocabulary, 0)
-        eager = Qwen2ForCausalLM._from_config(model.config, attn_implementation="eager")
+        eager = LlamaForCausalLM._from_config(model.config, attn_implementation="eager")
         eager.load_state_dict(model.state_dict())
         ids = torch.randint(4, 200, (1, 30), generator=torch.Generator().manual_seed(0))
         with torch.no_grad():

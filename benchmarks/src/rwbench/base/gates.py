@@ -28,7 +28,7 @@ from .documents import Document, Representation, Writer
 from .model import hidden_states
 
 if TYPE_CHECKING:
-    from transformers import Qwen2ForCausalLM
+    from transformers import LlamaForCausalLM
 
 SEED = 2**31 - 1
 """Names the worlds of the gates; no training uses it."""
@@ -80,7 +80,7 @@ class Cell:
 
 @torch.no_grad()
 def successes(
-    model: Qwen2ForCausalLM, documents: Sequence[Document], batch_tokens: int = 16384
+    model: LlamaForCausalLM, documents: Sequence[Document], batch_tokens: int = 16384
 ) -> Counter[str]:
     """Count the spans of each kind that greedy decoding would write, token by token."""
     found: Counter[str] = Counter()
@@ -147,7 +147,7 @@ def asked(
 
 
 def run_gates(
-    model: Qwen2ForCausalLM,
+    model: LlamaForCausalLM,
     writer: Writer,
     lists: int = 16,
     questions: int = 100,

@@ -1,7 +1,9 @@
 """The base's architecture, its first weights, and a forward pass that compiles to few kernels.
 
-The weights are those of transformers' ``Qwen2ForCausalLM``, and so is the mathematics (a test holds them together);
-only the code of the training pass is ours, since fused it is several times faster on a CPU.
+The weights are those of transformers' ``LlamaForCausalLM`` with biases, and so is the mathematics (a test holds them
+together); only the code of the training pass is ours, since fused it is several times faster on a CPU. It is no Qwen2,
+which has the same biases, because transformers reads every tokenizer beside a ``qwen2`` configuration as Qwen's own:
+``AutoTokenizer`` and all tools built on it would cut this base's words into letters.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from torch import Tensor, nn
 from .tokenizer import END, PAD, Vocabulary
 
 if TYPE_CHECKING:
-    from transformers import Qwen2ForCausalLM
+    from transformers import LlamaForCausalLM
 
     from .recipe import Shape
 
@@ -27,11 +29,11 @@ FREE_HEADS = 2
 """Heads of the first layer that begin without a distance of their own."""
 
 
-def new_base(shape: Shape, vocabulary: Vocabulary, seed: int) -> Qwen2ForCausalLM:
+def new_base(shape: Shape, vocabulary: Vocabulary, seed: int) -> LlamaForCausalLM:
     """Return a random base; forms of one word (``▁royal``, ``Royal``, ``_royal``) begin near to each other."""
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+    from transformers import LlamaConfig, LlamaForCausalLM
 
-    config = Qwen2Config(
+    config = LlamaConfig(
         vocab_size=-(-len(vocabulary.tokens) // 64) * 64,  # spare rows: `<search>` takes one
         hidden_size=shape.hidden,
         intermediate_size=shape.feed_forward,
@@ -40,12 +42,13 @@ def new_base(shape: Shape, vocabulary: Vocabulary, seed: int) -> Qwen2ForCausalL
         num_key_value_heads=shape.kv_heads,
         max_position_embeddings=shape.positions,
         tie_word_embeddings=True,
+        attention_bias=True,
         pad_token_id=vocabulary.tokens.index(PAD),
         eos_token_id=vocabulary.tokens.index(END),
         bos_token_id=None,
     )
     torch.manual_seed(seed)
-    model = Qwen2ForCausalLM(config)
+    model = LlamaForCausalLM(config)
     stems = {stem: i for i, stem in enumerate(dict.fromkeys(vocabulary.stems))}
     rows = torch.tensor([stems[stem] for stem in vocabulary.stems])
     with torch.no_grad():
@@ -58,11 +61,11 @@ def new_base(shape: Shape, vocabulary: Vocabulary, seed: int) -> Qwen2ForCausalL
 
 
 @torch.no_grad()
-def _look_back(model: Qwen2ForCausalLM) -> None:
+def _look_back(model: LlamaForCausalLM) -> None:
     """Set the biases of the first layer's heads so that head i begins by looking i + 1 tokens back.
 
     Lookup by content needs, before all else, states that know the tokens before them. The rotary scores of two
-    constant vectors depend on the distance alone, so Qwen2's biases can say it at once; found by chance it took five
+    constant vectors depend on the distance alone, so the biases can say it at once; found by chance it took five
     times as many tokens and more.
     """
     config: Any = model.config
@@ -78,7 +81,7 @@ def _look_back(model: Qwen2ForCausalLM) -> None:
     attention.k_proj.bias.view(kv_heads, width)[:] = torch.cat((size, torch.zeros(pairs)))
 
 
-def hidden_states(model: Qwen2ForCausalLM, ids_BT: Tensor, dtype: torch.dtype) -> list[Tensor]:
+def hidden_states(model: LlamaForCausalLM, ids_BT: Tensor, dtype: torch.dtype) -> list[Tensor]:
     """Run the layers over whole sequences, padded on the right.
 
     Returns

@@ -27,7 +27,7 @@ from .stream import Stream
 from .tokenizer import Vocabulary
 
 if TYPE_CHECKING:
-    from transformers import Qwen2ForCausalLM
+    from transformers import LlamaForCausalLM
 
 STATE_FOLDER = "state"
 LOG_FILE = "log.jsonl"
@@ -64,7 +64,7 @@ class Trainer:
     ) -> None:
         self.recipe, self.folder, self.device = recipe, folder, torch.device(device)
         self.dtype = torch.bfloat16
-        self.model: Qwen2ForCausalLM = new_base(recipe.shape, vocabulary, recipe.seed)
+        self.model: LlamaForCausalLM = new_base(recipe.shape, vocabulary, recipe.seed)
         if start is not None:
             self.model.load_state_dict(start, strict=False)
         self.plan_maps = nn.ParameterList(torch.eye(recipe.shape.hidden) for _ in recipe.plan_layers)
@@ -298,7 +298,7 @@ def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def trained_base(
     recipe: BaseRecipe, vocabulary: Vocabulary, folder: Path
-) -> tuple[Qwen2ForCausalLM, dict[str, Any]]:
+) -> tuple[LlamaForCausalLM, dict[str, Any]]:
     """Return the base of a training folder's last checkpoint in float32, and the state beside it.
 
     Raises
