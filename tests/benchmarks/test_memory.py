@@ -121,6 +121,13 @@ def test_batches_of_several_pools_equal_one_question_at_a_time(kind, folder, wor
         assert sample["usage"]["retrievals"] == len(steps)
         assert sample["usage"]["completion_tokens"] == len(wanted.token_ids)
         seen = max(seen, len(steps))
+        if kind is DynaRule:  # a step that was not searched for counts 0, as in the paper; also if none was
+            gold = question.gold_steps
+            found = [set(ids[: len(want)]) & set(want) for ids, want in zip(steps, gold, strict=False)]
+            recall = sum(len(hit) / len(want) for hit, want in zip(found, gold, strict=False)) / len(gold)
+            assert sample["scores"]["step_recall@1"] == pytest.approx(recall)
+        else:
+            assert "step_recall@1" not in sample["scores"]
         if len(steps) > 1:
             assert [step["retrieved"] for step in sample["trace"]] == steps
             assert "".join(step["text"] or "" for step in sample["trace"]) == sample["output"]

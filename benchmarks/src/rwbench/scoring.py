@@ -22,8 +22,9 @@ def score(output: Output, question: Question, pool_size: int) -> dict[str, float
     -------
     dict
         ``recall@1``, ``recall@10``, ``recall@100`` (order-free; those that the pool size makes trivial are
-        left out) if rules were retrieved, ``step_recall@...`` beside them if they were retrieved in several
-        steps, ``exact_match`` and ``strict_match`` if there are answers.
+        left out) if rules were retrieved, ``step_recall@...`` beside them if they were retrieved step by
+        step (missing steps count 0, also where a stepwise method stopped after the first one),
+        ``exact_match`` and ``strict_match`` if there are answers.
     """
     scores: dict[str, float] = {}
     if output.retrieved is not None:
@@ -31,7 +32,7 @@ def score(output: Output, question: Question, pool_size: int) -> dict[str, float
         for name, budget in RECALL_BUDGETS.items():
             if isinstance(budget, int) and budget >= pool_size:
                 continue
-            if len(steps) == 1:
+            if len(steps) == 1 and not output.stepwise:
                 scores[f"recall@{name}"] = union_recall(steps[0], question.gold, budget)  # type: ignore[arg-type]
                 k = len(question.gold) if isinstance(budget, str) else budget
                 if output.ties is not None and (k <= len(steps[0]) or not output.ties.tail):

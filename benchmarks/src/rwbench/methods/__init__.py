@@ -58,6 +58,8 @@ class Output:
         The question's id; the runner checks it, so that no answer is ever credited to another question.
     retrieved : list of list of int, or None
         Rule ids per step, best first; a method that retrieves once has one step. None: it retrieves nothing.
+    stepwise : bool
+        The method retrieves anew for every step of its reasoning, even if this time it did so once.
     answers : list of str, or None
         One answer per sub-question. None: it does not answer.
     text : str, or None
@@ -85,6 +87,7 @@ class Output:
     trace: Sequence[Step] = ()
     measures: Mapping[str, Any] = field(default_factory=dict)
     ties: Ties | None = None
+    stepwise: bool = False
     error: str | None = None
 
     def __post_init__(self) -> None:

@@ -12,3 +12,4 @@ class DynaRule(Memory):
 
     name = "dynarule"
     title = "DynaRule"
+    stepwise = True
