@@ -140,3 +140,13 @@ def test_another_encoder_is_asked_on_its_own_sides(monkeypatch):
     folders = sorted(path.name for path in (dense.cache_root() / "embeddings").iterdir())
     assert folders == ["someone--Some-Encoder-document", "someone--Some-Encoder-query"]
     dense._cache.cache_clear()
+
+
+def test_queries_that_a_model_made_up_are_not_stored(tmp_path):
+    encoder = Encoder()
+    cache = EmbeddingCache(tmp_path / "cache", encoder)
+    kept = cache.get(["a rule"])
+    made_up = cache.get(["a thought", "a rule"], store=False)
+    assert (made_up[1] == kept[0]).all() and encoder.texts == ["a rule", "a thought"]
+    assert (cache.get(["a thought"], store=False) == made_up[:1]).all() and len(encoder.texts) == 2
+    assert len(list((tmp_path / "cache").glob("*.npz"))) == 1

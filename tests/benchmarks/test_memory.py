@@ -120,6 +120,7 @@ def test_batches_of_several_pools_equal_one_question_at_a_time(kind, folder, wor
         assert sample["retrieved"] == steps
         assert sample["usage"]["retrievals"] == len(steps)
         assert sample["usage"]["completion_tokens"] == len(wanted.token_ids)
+        assert sample["usage"]["prompt_tokens"] == len(tokenizer(question.text + "\n")["input_ids"])
         seen = max(seen, len(steps))
         if kind is DynaRule:  # a step that was not searched for counts 0, as in the paper; also if none was
             gold = question.gold_steps

@@ -13,7 +13,7 @@ from dynarule.attention import AttendedRules
 from dynarule.config import RuleMemoryConfig
 from dynarule.embedding_cache import EmbeddingCache
 from dynarule.encoders import SentenceEncoder
-from dynarule.generation import Generation, question_prompts
+from dynarule.generation import Generation, encode_prompt, question_prompts
 from dynarule.index import ExactIndex
 from torch import Tensor, nn
 
@@ -72,6 +72,10 @@ class RuleReader:
             self.encode,
             [str(rule) for rule in ids],
         )
+
+    def prompt_tokens(self, question: str) -> int:
+        """Return the length of a question as it is asked."""
+        return len(encode_prompt(self.tokenizer, question_prompts(self.tokenizer, [question])[0]))
 
     def answer(self, memory: RuleMemory, questions: Sequence[str], max_new_tokens: int) -> list[Generation]:
         """Answer questions in one batch; ``<search>`` stays in the texts."""

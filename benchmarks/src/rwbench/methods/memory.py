@@ -188,7 +188,7 @@ class Memory(Method):
         steps = [step for step in answer.trace if step.layer == layer]
         found = [[int(rule) for rule in step.ids[:top_k]] for step in steps]
         tally = Tally(retrievals=len(found), seconds={"retrieve": share["retrieve"]})
-        prompt = len(reader.tokenizer(question.text)["input_ids"])
+        prompt = reader.prompt_tokens(question.text)
         tally.count(Completion("", "stop", prompt, len(answer.token_ids), share["generate"]))
         parts = answer.text.split(reader.search_text) if reader.search_text else [answer.text]
         trace = [

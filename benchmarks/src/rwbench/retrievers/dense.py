@@ -71,7 +71,7 @@ class Dense(Retriever):
         rules_MP = encoder_cache(self.encoder, "document").get(self._wording(texts))
 
         def score(queries: Sequence[str]) -> Scores:
-            queries_QP = asked.get(list(queries))
+            queries_QP = asked.get(list(queries), store=False)
             # Rounded: products differ in the last bits between machines and batch shapes; ids break the ties.
             cosines: Scores = (queries_QP @ rules_MP.T).astype(np.float64)
             return cosines.round(6)

@@ -52,11 +52,18 @@ class EmbeddingCache:
         self._vectors: Vectors | None = None
         self._read: set[str] = set()
 
-    def get(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of ``texts``, shape (len(texts), P), encoding what is missing."""
+    def get(self, texts: Sequence[str], store: bool = True) -> Vectors:
+        """Return the vectors of ``texts``, shape (len(texts), P), encoding what is missing.
+
+        With ``store=False`` new vectors stay in this process: queries that a model made up come one by one and hardly
+        ever again, and a segment each would fill the folder.
+        """
         keys = [_key(text) for text in texts]
-        if any(key not in self._rows for key in keys):
-            self._fill(dict(zip(keys, texts, strict=True)))
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._rows}
+        if missing and store:
+            self._fill(missing)
+        elif missing:
+            self._append(list(missing), np.asarray(self.encode(list(missing.values())), dtype=np.float32))
         if self._vectors is None:
             return np.empty((0, 0), dtype=np.float32)
         return self._vectors[[self._rows[key] for key in keys]]
