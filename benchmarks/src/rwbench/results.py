@@ -31,6 +31,7 @@ def summarise(
     pool_sha256: str,
     timing: dict[str, Any],
     rule_types: Mapping[int, str] | None = None,
+    method: Mapping[str, str] | None = None,
 ) -> Results:
     """Return the content of results.json.
 
@@ -48,14 +49,18 @@ def summarise(
         ``finished``.
     rule_types : mapping of int to str, optional
         Type of every gold rule, for recall by type.
+    method : mapping of str to str, optional
+        ``key`` and ``label``; without it the spec's method, which must be one of ours, is asked.
     """
     scored = [sample for sample in samples if sample["error"] is None]
-    method = Method.from_dict(spec.method)
+    if method is None:
+        ours = Method.from_dict(spec.method)
+        method = {"key": ours.key, "label": ours.label}
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": spec.run_id,
         "spec": spec.to_dict(),
-        "method": {"key": method.key, "label": method.label},
+        "method": dict(method),
         "n": {"scheduled": num_scheduled, "scored": len(scored), "failed": len(samples) - len(scored)},
         "metrics": metric_estimates(scored, spec.split),
         "details": recall_details(scored, spec.pool_size, rule_types),
