@@ -13,6 +13,7 @@ from .cli_report import report
 from .cli_run import resume, run
 from .cli_shared import JsonFlag
 from .efficiency.cli import app as efficiency
+from .leaderboard.cli import app as leaderboard
 
 app = typer.Typer(
     help="Every RuleWorld method side by side. Start with: rwbench run smoke",
@@ -60,6 +61,7 @@ def list_names(as_json: JsonFlag = False) -> None:
 
 app.command()(report)
 app.command()(compare)
+app.add_typer(leaderboard)
 
 
 def _in_order(name: str) -> list[tuple[str, int]]:

@@ -85,8 +85,8 @@ def render_page(
         error_classes=ERROR_CLASSES,
         outcome_words=OUTCOMES,
         environment=results[0]["environment"],
-        style=_asset("report.css"),
-        script=_asset("report.js") + _asset("browser.js"),
+        style=asset("report.css"),
+        script=asset("report.js") + asset("browser.js"),
     )
 
 
@@ -132,7 +132,7 @@ def _browser(grouped: Sequence[Setting], folder: Path | None, source: DataSource
     return build_browser(runs, labels, folder, source)
 
 
-def _asset(name: str) -> Markup:
+def asset(name: str) -> Markup:
     """Return one of the page's own style sheets or scripts, to be put in as it is."""
     from markupsafe import Markup
 

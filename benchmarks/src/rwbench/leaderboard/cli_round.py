@@ -1,0 +1,130 @@
+"""`rwbench round`: a world from a secret seed, published step by step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..cli_shared import JsonFlag, user_errors
+
+app = typer.Typer(
+    help="Sealed rounds: worlds whose seed is secret until all answers are in.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Folder = Annotated[Path, typer.Argument(metavar="ROUND", help="The round's folder.")]
+SecretFile = Annotated[
+    Path | None,
+    typer.Option("--secret", help="The secret's file; default: NAME.secret.json here. Never commit it."),
+]
+
+
+@app.command()
+def new(
+    folder: Folder,
+    secret: SecretFile = None,
+    scale: Annotated[str, typer.Option(help="Size of the world: tiny, paper, full.")] = "paper",
+    split: Annotated[str, typer.Option(help="Questions: mini or test.")] = "mini",
+    pool_size: Annotated[int, typer.Option(help="Rules per pool.")] = 1_000,
+) -> None:
+    """Draw a secret seed and publish its hash.
+
+    Example: rwbench round new benchmarks/leaderboard/rounds/2026-1
+    """
+    with user_errors():
+        from .rounds import new_round
+
+        path = _secret(folder, secret)
+        made = new_round(folder, path, scale, split, pool_size)
+    typer.echo(f"commitment: {made.commitment}")
+    typer.echo(f"publish {folder}, keep {path} to yourself; next: rwbench round seal {folder}")
+
+
+@app.command()
+def seal(folder: Folder, secret: SecretFile = None) -> None:
+    """Publish the round's questions, rules and pools, without answers.
+
+    Example: rwbench round seal benchmarks/leaderboard/rounds/2026-1
+    """
+    with user_errors():
+        from .rounds import ENTRIES, KIT, seal_round
+
+        seal_round(folder, _secret(folder, secret))
+    typer.echo(f"kit: {folder / KIT}; entries go to {folder / ENTRIES}/SUBMISSION.jsonl")
+    typer.echo(f"when they are in: rwbench round reveal {folder}")
+
+
+@app.command()
+def answer(
+    folder: Folder,
+    submission: Annotated[Path, typer.Argument(help="Submission whose method is to enter; one of ours.")],
+) -> None:
+    """Enter with a method of rwbench: run a submission's method on the round's kit.
+
+    Example: rwbench round answer benchmarks/leaderboard/rounds/2026-1 SUBMISSION
+    """
+    with user_errors():
+        from .answer_kit import answer_kit
+        from .files import RESULTS, read_folder
+        from .parsing import strict_json
+        from .rescore import Judge
+        from .rounds import ENTRIES, KIT, read_round
+
+        read_round(folder)
+        claimed = strict_json(read_folder(submission)[RESULTS], RESULTS)
+        spec = Judge().check_spec(claimed["spec"])
+        out = folder / ENTRIES / f"{submission.name}.jsonl"
+        count = answer_kit(folder / KIT, spec, out)
+    typer.echo(f"{out}: {count} answers")
+
+
+@app.command()
+def reveal(folder: Folder, secret: SecretFile = None) -> None:
+    """Publish seed and salt, and the hashes of all entries.
+
+    Example: rwbench round reveal benchmarks/leaderboard/rounds/2026-1
+    """
+    with user_errors():
+        from .rounds import reveal_round
+
+        done = reveal_round(folder, _secret(folder, secret))
+    assert done.revealed is not None
+    typer.echo(
+        f"seed {done.revealed['seed']}, {len(done.revealed['entries'])} entries; next: rwbench round score {folder}"
+    )
+
+
+@app.command()
+def score(
+    folder: Folder,
+    submissions: Annotated[
+        Path | None, typer.Option(help="Folder of submissions; default: beside the rounds.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check a revealed round, score its entries, and show the drop from the public world.
+
+    Example: rwbench round score benchmarks/leaderboard/rounds/2026-1
+    """
+    with user_errors():
+        from .round_scores import score_round
+
+        done = score_round(folder, submissions or folder.parent.parent / "submissions")
+    if as_json:
+        typer.echo(json.dumps(done))
+        return
+    for found in done["scores"]:
+        drop = found["drop"]
+        typer.echo(
+            f"{found['public']}: {found['metric']} {100 * found['sealed_score']['value']:.1f} %, public "
+            f"{100 * found['public_score']['value']:.1f} %, drop {100 * drop['value']:+.1f} "
+            f"({100 * drop['ci_low']:.1f} to {100 * drop['ci_high']:.1f})"
+        )
+
+
+def _secret(folder: Path, given: Path | None) -> Path:
+    return given if given is not None else Path(f"{folder.name}.secret.json")
