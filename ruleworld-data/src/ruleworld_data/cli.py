@@ -268,5 +268,19 @@ def merge(
     )
 
 
+@app.command("plugin-path")
+@_user_errors
+def plugin_path(
+    tool: Annotated[str, typer.Argument(help="lm-eval or inspect.", show_default=False)],
+) -> None:
+    """Print the folder or file of tasks that an evaluation tool is pointed at.
+
+    Example: lm-eval run --include_path "$(ruleworld plugin-path lm-eval)" --tasks ruleworld ...
+    """
+    from .plugins import plugin_path as path
+
+    typer.echo(path(tool))
+
+
 if __name__ == "__main__":
     main()

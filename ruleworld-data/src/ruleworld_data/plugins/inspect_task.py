@@ -1,0 +1,86 @@
+"""RuleWorld as a task of inspect_ai: ``inspect eval ruleworld_data/ruleworld -T subtask=multi_hop_3``.
+
+inspect finds this module through the entry point of the installed package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ruleworld_data.plugins.prompts import Setting, prompt_rows
+from ruleworld_data.scoring import score_output
+
+try:
+    from inspect_ai import Task, task
+    from inspect_ai.dataset import MemoryDataset, Sample
+    from inspect_ai.model import GenerateConfig
+    from inspect_ai.scorer import SampleScore, Score, Scorer, Target, metric, scorer, stderr
+    from inspect_ai.solver import TaskState, generate
+except ImportError as error:
+    raise ImportError(
+        f'inspect_ai is needed ({error}); type: pip install "ruleworld-data[inspect]"'
+    ) from error
+
+
+@metric
+def mean() -> Callable[[list[SampleScore]], float]:
+    """Return the mean as `ruleworld score` adds it up; inspect's own differs in the last digits."""
+
+    def of(scores: list[SampleScore]) -> float:
+        return sum(score.score.as_float() for score in scores) / len(scores) if scores else 0.0
+
+    return of
+
+
+@scorer(metrics={"*": [mean(), stderr()]})
+def ruleworld_em() -> Scorer:
+    """Score with `ruleworld_data.scoring`: the paper's exact match, strict match, and outputs without a box."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        found = score_output(state.output.completion, list(target))
+        values: Mapping[str, float] = {
+            "exact_match": found.exact_match,
+            "strict_match": found.strict_match,
+            "missing_box": float(found.missing_box),
+        }
+        return Score(value=dict(values), answer=", ".join(found.parsed))
+
+    return score
+
+
+@task
+def ruleworld(subtask: str = "multi_hop_3", max_tokens: int = 512, **options: Any) -> Task:
+    """Ask the questions of one sub-task, each with its pool of rules.
+
+    Parameters
+    ----------
+    subtask : str
+        A name of `ruleworld_data.tasks.SUBTASKS`.
+    max_tokens : int
+        Length of an output.
+    **options
+        Fields of `ruleworld_data.plugins.prompts.Setting`: ``split``, ``scale``, ``world_seed``, ``representation``,
+        ``rules``, ``pool_size``, ``pool_seed``.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name or a bad value.
+    """
+    setting = Setting.from_options(options, strict=True)
+    samples = [
+        Sample(
+            id=row["id"],
+            input=row["prompt"],
+            target=row["answers"],
+            metadata={name: row[name] for name in ("subtask", "world_id", "question", "rule_ids")},
+        )
+        for row in prompt_rows(subtask, setting)
+    ]
+    return Task(
+        dataset=MemoryDataset(samples, name=f"ruleworld {subtask}"),
+        solver=generate(),
+        scorer=ruleworld_em(),
+        config=GenerateConfig(max_tokens=max_tokens, temperature=0.0),
+    )

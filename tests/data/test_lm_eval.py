@@ -1,0 +1,102 @@
+"""lm-evaluation-harness runs our tasks for real, and reports what our scorer reports."""
+
+from __future__ import annotations
+
+import random
+import runpy
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from ruleworld_data.generate import question_table
+from ruleworld_data.plugins import plugin_path
+from ruleworld_data.plugins.prompts import Setting, prompt_rows
+from ruleworld_data.scoring import score_output
+from ruleworld_data.tasks import SUBTASKS
+
+lm_eval = pytest.importorskip("lm_eval", reason='lm-eval is missing: pip install "ruleworld-data[lm-eval]"')
+save_constant_model = runpy.run_path(str(Path(__file__).with_name("constant_model.py")))[
+    "save_constant_model"
+]
+OPTIONS = {"scale": "tiny", "split": "mini", "pool_size": 10}
+METRICS = ("exact_match", "strict_match", "missing_box")
+
+
+def evaluate(model, tasks, options=OPTIONS, **more):
+    from lm_eval.tasks import TaskManager
+
+    manager = TaskManager(include_path=str(plugin_path("lm-eval")), include_defaults=False, metadata=options)
+    return lm_eval.simple_evaluate(
+        model=model, tasks=tasks, task_manager=manager, bootstrap_iters=0, log_samples=True, **more
+    )
+
+
+def ours(samples, subtask, options=OPTIONS) -> dict[str, float]:
+    """Score the logged outputs with our scorer and our gold answers."""
+    table = question_table(subtask, options["split"], options["scale"])
+    answers = dict(zip(table["id"].to_pylist(), table["answers"].to_pylist(), strict=True))
+    scores = [score_output(s["resps"][0][0], answers[s["doc"]["id"]]) for s in samples]
+    return {metric: sum(float(getattr(s, metric)) for s in scores) / len(scores) for metric in METRICS}
+
+
+def theirs(results) -> dict[str, float]:
+    return {metric: results[f"{metric},none"] for metric in METRICS}
+
+
+def writer():
+    """A stand-in for a model: right, half right, wrong, or without a box, by turns of a fixed die."""
+    from lm_eval.api.model import LM
+
+    class Writer(LM):
+        def generate_until(self, requests, disable_tqdm=False):
+            die, outputs = random.Random(7), []
+            for request in requests:
+                answers = list(request.doc["answers"])
+                fall = die.randrange(4)
+                if fall == 1:
+                    answers[-1] = "nothing"
+                outputs.append(
+                    ["no box"] if fall == 2 else [rf"so \boxed{{{', '.join(answers * (1 + (fall == 3)))}}}"]
+                )
+            return [output[0] for output in outputs]
+
+        def loglikelihood(self, requests, disable_tqdm=False):
+            raise NotImplementedError
+
+        loglikelihood_rolling = loglikelihood
+
+    return Writer()
+
+
+def test_a_real_model_gets_our_score_to_the_last_digit(tmp_path):
+    asked = {"pretrained": "", "device": "cpu", "dtype": "float32"}
+    options = OPTIONS | {"rules": "gold"}
+    gold = question_table("multi_hop_2", "mini", "tiny")["answers"].to_pylist()[:30]
+    (favourite,), times = Counter(map(tuple, gold)).most_common(1)[0]
+    asked["pretrained"] = str(save_constant_model(tmp_path / "model", rf"\boxed{{{favourite}}}"))
+    found = evaluate(
+        "hf", ["ruleworld_multi_hop_2"], options, model_args=asked, gen_kwargs="max_gen_toks=2", limit=30
+    )
+    samples = found["samples"]["ruleworld_multi_hop_2"]
+    assert [s["resps"][0][0] for s in samples] == [rf"\boxed{{{favourite}}}" * 2] * 30
+    scores = theirs(found["results"]["ruleworld_multi_hop_2"])
+    assert scores == ours(samples, "multi_hop_2")
+    assert scores["exact_match"] == times / 30 and 0 < times < 30
+
+
+def test_the_group_has_every_subtask_and_weighs_them_the_same():
+    found = evaluate(writer(), ["ruleworld"])
+    expected = {name: ours(found["samples"][f"ruleworld_{name}"], name) for name in SUBTASKS}
+    assert {name: theirs(found["results"][f"ruleworld_{name}"]) for name in SUBTASKS} == expected
+    assert len({scores["exact_match"] for scores in expected.values()}) > 5
+    for metric in ("exact_match", "strict_match"):
+        mean = sum(scores[metric] for scores in expected.values()) / len(SUBTASKS)
+        assert found["groups"]["ruleworld"][f"{metric},none"] == pytest.approx(mean, abs=1e-12)
+
+
+def test_options_reach_the_prompt():
+    options = OPTIONS | {"pool_size": 9, "representation": "fol"}
+    found = evaluate(writer(), ["ruleworld_multi_rule_2"], options, limit=3)
+    rows = prompt_rows("multi_rule_2", Setting.from_options(options))
+    asked = [s["arguments"][0][0] for s in found["samples"]["ruleworld_multi_rule_2"]]
+    assert asked == [row["prompt"] for row in rows[:3]] and "=>" in asked[0]

@@ -1,0 +1,71 @@
+"""The prompts that every tool asks: which rules they show, and the options that choose them."""
+
+from __future__ import annotations
+
+import pytest
+from ruleworld_data.generate import question_table, rule_table
+from ruleworld_data.plugins import PLUGINS, plugin_path
+from ruleworld_data.plugins.prompts import Setting, prompt_rows
+from ruleworld_data.pools import question_pool
+from ruleworld_data.scoring import score_output
+
+
+@pytest.mark.parametrize("representation", ["nl", "fol"])
+@pytest.mark.parametrize("split", ["test", "heldout"])
+def test_a_prompt_shows_the_question_and_its_pool(split, representation):
+    rules = rule_table("heldout" if split == "heldout" else "train", "tiny")
+    text = dict(zip(rules["id"].to_pylist(), rules[representation].to_pylist(), strict=True))
+    rows = prompt_rows("multi_hop_3", Setting(split, "tiny", representation=representation, pool_size=20))
+    table = question_table("multi_hop_3", split, "tiny").to_pylist()
+    assert [row["id"] for row in rows] == [row["id"] for row in table]
+    for row, gold in zip(rows[:5], table, strict=False):
+        pool = question_pool(rules["id"].to_numpy(), row["id"], gold["gold_rule_ids"], 20)
+        assert row["rule_ids"] == pool.tolist() and set(gold["gold_rule_ids"]) <= set(row["rule_ids"])
+        shown = row["prompt"].split("Rules:\n")[1].split("\n\n")[0].split("\n")
+        assert shown == [text[rule] for rule in pool]
+        assert row["prompt"].endswith(f"Question: {gold['question']}\n")
+        assert score_output(row["target"], gold["answers"]).strict_match == 1.0
+
+
+def test_gold_rules_only_and_no_rules():
+    gold = prompt_rows("multi_rule_4", Setting("mini", "tiny", rules="gold"))[0]
+    assert len(gold["rule_ids"]) == 4
+    none = prompt_rows("multi_rule_4", Setting("mini", "tiny", rules="none"))[0]
+    assert none["rule_ids"] == [] and "Rules:" not in none["prompt"]
+    assert none["question"] in none["prompt"] and none["id"] == gold["id"]
+
+
+def test_another_pool_seed_is_another_pool_of_the_same_question():
+    first, other = (prompt_rows("single_rule", Setting("mini", "tiny", pool_seed=s))[0] for s in (0, 1))
+    assert first["id"] == other["id"] and set(first["rule_ids"]) != set(other["rule_ids"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"split": "tset"}, "did you mean 'test'"),
+        ({"representation": "both"}, "Known: nl, fol"),
+        ({"pool_size": "100"}, "pool_size must be a whole number, 0 or more, got '100'"),
+        ({"pool_size": -1}, "got -1"),
+        ({"pool_sise": 100}, "unknown option 'pool_sise'; did you mean 'pool_size'"),
+        ({"scale": 3}, "unknown scale 3"),
+    ],
+)
+def test_bad_options_are_refused_with_words(options, words):
+    with pytest.raises(ValueError, match=words):
+        Setting.from_options(options)
+
+
+def test_options_of_the_tool_itself_are_left_alone():
+    assert Setting.from_options({"pretrained": "x", "seed": 1, "pool_size": 7}) == Setting(pool_size=7)
+
+
+def test_a_pool_too_small_for_the_gold_rules_says_so():
+    with pytest.raises(ValueError, match="a pool of 3 rules cannot hold the 4 gold rules"):
+        prompt_rows("multi_rule_4", Setting("mini", "tiny", pool_size=3))
+
+
+def test_every_plug_in_is_shipped():
+    assert all(plugin_path(name).exists() for name in PLUGINS)
+    with pytest.raises(ValueError, match="unknown plug-in 'lmeval'; did you mean 'lm-eval'"):
+        plugin_path("lmeval")
