@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from dynarule.attention import AttendedRules, rule_attention
+from dynarule.merged_attention import merged_attention
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
 
@@ -96,10 +97,12 @@ def one_softmax(query, key, value, rules, mask_BTS, scale):
 @pytest.mark.parametrize("masked", ["causal", "bool", "float"])
 @pytest.mark.parametrize("visible", [False, True])
 @pytest.mark.parametrize("tokens", [1, 3])
-@pytest.mark.parametrize("fused", [False, True])
-def test_attention_is_one_softmax_over_rules_and_text(shift, masked, visible, tokens, fused, monkeypatch):
-    if fused:
+@pytest.mark.parametrize("way", ["plain", "fused", "merged"])
+def test_attention_is_one_softmax_over_rules_and_text(shift, masked, visible, tokens, way, monkeypatch):
+    if way == "fused":
         monkeypatch.setattr("dynarule.attention.FEW_SCORES", 0)
+    if way == "merged":
+        monkeypatch.setattr("dynarule.attention.MERGE_FROM", 1)
     generator = torch.Generator().manual_seed(5)
 
     def random(*shape):
@@ -125,9 +128,69 @@ def test_attention_is_one_softmax_over_rules_and_text(shift, masked, visible, to
     assert torch.allclose(out.double(), expected, atol=2e-6)
 
 
+@pytest.mark.parametrize("shift", [0.0, 1.5])
+@pytest.mark.parametrize("masked", [False, True])
+def test_merged_blocks_have_the_gradients_of_one_softmax(shift, masked):
+    generator = torch.Generator().manual_seed(6)
+
+    def random(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    text = [random(2, 3, 40, 8) for _ in range(3)]
+    rules = [random(2, 3, 40, 8), random(2, 3, 7, 8), random(2, 3, 7, 8)]
+    causal = torch.ones(40, 40, dtype=torch.bool).tril().expand(2, 1, 40, 40).clone()
+    seen = torch.ones(2, 1, 40, 7, dtype=torch.bool)
+    if masked:
+        causal[1, :, :, :3] = False  # the first rows see no text at all, as left padding does
+        seen[0, :, 20:, 2] = False
+        seen[0, :, :5] = False
+    out = merged_attention(
+        *text, causal if masked else None, *rules, seen if masked else None, scale=0.3, shift=shift
+    )
+    scores = torch.cat(
+        [
+            (rules[0] @ rules[1].transpose(-1, -2) * 0.3 + shift).masked_fill(~seen, -1e30),
+            (text[0] @ text[1].transpose(-1, -2) * 0.3).masked_fill(~causal, -1e30),
+        ],
+        -1,
+    )
+    expected = scores.softmax(-1) @ torch.cat([rules[2], text[2]], 2)
+    assert torch.allclose(out, expected, atol=1e-12)
+    weight = torch.randn(out.shape, generator=generator, dtype=torch.float64)
+    found = torch.autograd.grad((out * weight).sum(), [*text, *rules])
+    wanted = torch.autograd.grad((expected * weight).sum(), [*text, *rules])
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.allclose(one, other, atol=1e-12)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("merge_from", [1, 64])
+@torch.no_grad()
+def test_a_token_that_sees_no_rule_is_the_base_model_s_bit_for_bit(merge_from, masked, monkeypatch):
+    monkeypatch.setattr("dynarule.attention.MERGE_FROM", merge_from)
+    generator = torch.Generator().manual_seed(7)
+    query, rule_query = (torch.randn(2, 4, 33, 8, generator=generator) for _ in range(2))
+    key, value = (torch.randn(2, 2, 33, 8, generator=generator) for _ in range(2))
+    rule_key, rule_value = (torch.randn(2, 4, 6, 8, generator=generator) for _ in range(2))
+    seen = torch.ones(2, 33, 6, dtype=torch.bool)
+    seen[0, :20] = False
+    mask = torch.ones(2, 1, 33, 33, dtype=torch.bool).tril() if masked else None
+    module = torch.nn.Module()
+    module.num_key_value_groups, module.is_causal = 2, True
+    rules = AttendedRules(rule_query, rule_key, rule_value, seen)
+    ours, _ = rule_attention(module, query, key, value, mask, attended_rules=rules)
+    base, _ = rule_attention(module, query, key, value, mask)
+    assert torch.equal(ours[0, :20], base[0, :20])
+    assert not torch.isclose(ours[0, 20:], base[0, 20:]).all(-1).any()
+
+
+@pytest.mark.parametrize("merge_from", [1, 32])
 @pytest.mark.parametrize("dtype", DTYPES)
 @torch.no_grad()
-def test_cached_generation_is_the_full_forward_through_searches(family, dtype, bank, tiny_model):
+def test_cached_generation_is_the_full_forward_through_searches(
+    family, dtype, merge_from, bank, tiny_model, monkeypatch
+):
+    monkeypatch.setattr("dynarule.attention.MERGE_FROM", merge_from)
     model = tiny_model(family, dtype)
     memory = RuleMemory(
         RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5)), bank.to("cpu", dtype), SEARCH

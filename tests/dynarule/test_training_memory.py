@@ -140,7 +140,11 @@ def test_gold_is_forced_at_the_confidence_layer_only(case):
     assert not {0, 3, 4, 5} <= set(memory.kept[0][0].tolist())  # so forcing there would show
 
 
-def test_gradients_reach_the_adapter_alone_and_equal_finite_differences(bank, tiny_model):
+@pytest.mark.parametrize("merge_from", (1, 32))
+def test_gradients_reach_the_adapter_alone_and_equal_finite_differences(
+    merge_from, bank, tiny_model, monkeypatch
+):
+    monkeypatch.setattr("dynarule.attention.MERGE_FROM", merge_from)
     model = tiny_model("qwen2", torch.float64)
     adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=9))
     ids, mask, labels, rules = batch(bank.to("cpu", torch.float64))
@@ -168,7 +172,8 @@ def test_gradients_reach_the_adapter_alone_and_equal_finite_differences(bank, ti
 
 
 @pytest.mark.parametrize("visibility", ("all", "step"))
-def test_gradient_checkpointing_changes_nothing(case, visibility):
+def test_gradient_checkpointing_changes_nothing(case, visibility, monkeypatch):
+    monkeypatch.setattr("dynarule.attention.MERGE_FROM", 1)
     model, adapter, (ids, mask, labels, rules) = case
     memory = TrainingMemory(adapter, visibility=visibility)
     memory.load(rules)
