@@ -54,7 +54,7 @@ def write_base(
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     model.generation_config.do_sample = False
-    model.save_pretrained(new)
+    model.save_pretrained(new, max_shard_size="15MB")
     build_tokenizer(vocabulary, recipe.shape.positions).save_pretrained(new)
     (new / "prompt.toml").write_bytes(_data("prompt.toml"))
     cells = list(run_gates(model.float(), Writer(vocabulary, recipe.context_weight), lists, questions))

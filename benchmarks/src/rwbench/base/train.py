@@ -6,6 +6,8 @@ same weights as one that was not.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import math
 import shutil
@@ -117,6 +119,7 @@ class Trainer:
             for batch in batches(documents, self.recipe.batch_tokens, self.recipe.longest, key):
                 found.append(self._step(batch, phase))
             self.position["block"] = number + 1
+            _give_back()
             raised = self.curriculum.raise_levels()
             self.seconds += time.monotonic() - started
             report(self._log(phase, found, before, time.monotonic() - started, raised))
@@ -290,6 +293,12 @@ class Trainer:
         self.curriculum.load(values["curriculum"])
         self.orders = [(number, levels) for number, levels in values["orders"]]
         return True
+
+
+def _give_back() -> None:
+    """Return freed memory to the system where the C library can: tensors of ever new sizes would pile it up."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
