@@ -239,6 +239,40 @@ def export(
 
 @app.command()
 @_user_errors
+def push(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder made by: ruleworld export", show_default=False)
+    ] = None,
+    to: Annotated[str, typer.Option("--to", help="Repository: OWNER/NAME.", show_default=False)] = "",
+    metric: Annotated[bool, typer.Option("--metric", help="The Space of the metric instead.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="If the repository is made by this.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the files and sizes; send nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Send the dataset or the metric to the Hugging Face Hub, in one commit. The token is read from HF_TOKEN.
+
+    Example: ruleworld push hub --to OWNER/ruleworld --dry-run
+    """
+    from .hub import dataset_push, metric_push, send
+
+    if (folder is None) != metric:
+        raise ValueError("give either a folder made by `ruleworld export`, or --metric")
+    plan = metric_push(to, private) if folder is None else dataset_push(folder, to, private)
+    url = None if dry_run else send(plan, f"RuleWorld: {'metric' if metric else 'dataset'}")
+    if as_json:
+        _print_json(plan.to_dict() | {"sent_to": url})
+        return
+    for name, size in plan.sizes().items():
+        typer.echo(f"{size:>12,}  {name}")
+    said = f"{len(plan.files)} files, {sum(plan.sizes().values()):,} bytes"
+    there = f"{'private ' if private else ''}{plan.kind} {plan.repo}"
+    typer.echo(f"{said}; nothing sent to {there}" if dry_run else f"{said} sent to {url}")
+
+
+@app.command()
+@_user_errors
 def merge(
     folder: BuildFolder,
     endpoint: Annotated[
@@ -271,7 +305,7 @@ def merge(
 @app.command("plugin-path")
 @_user_errors
 def plugin_path(
-    tool: Annotated[str, typer.Argument(help="lm-eval or inspect.", show_default=False)],
+    tool: Annotated[str, typer.Argument(help="lm-eval, inspect, lighteval or mteb.", show_default=False)],
 ) -> None:
     """Print the folder or file of tasks that an evaluation tool is pointed at.
 

@@ -11,6 +11,8 @@ from pathlib import Path
 PLUGINS = {
     "lm-eval": "lm_eval_tasks",
     "inspect": "inspect_task.py",
+    "lighteval": "lighteval_tasks.py",
+    "mteb": "mteb_task.py",
 }
 """What each tool is given: a folder or a file of this package."""
 

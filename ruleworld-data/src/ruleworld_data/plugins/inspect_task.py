@@ -5,11 +5,13 @@ inspect finds this module through the entry point of the installed package.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ruleworld_data.plugins.prompts import Setting, prompt_rows
-from ruleworld_data.scoring import score_output
+from ruleworld_data.plugins.scores import mean as add_up
+from ruleworld_data.plugins.scores import output_scores
+from ruleworld_data.scoring import parse_boxed
 
 try:
     from inspect_ai import Task, task
@@ -25,10 +27,10 @@ except ImportError as error:
 
 @metric
 def mean() -> Callable[[list[SampleScore]], float]:
-    """Return the mean as `ruleworld score` adds it up; inspect's own differs in the last digits."""
+    """Return the mean as `ruleworld score` adds it up."""
 
     def of(scores: list[SampleScore]) -> float:
-        return sum(score.score.as_float() for score in scores) / len(scores) if scores else 0.0
+        return add_up([score.score.as_float() for score in scores])
 
     return of
 
@@ -38,13 +40,9 @@ def ruleworld_em() -> Scorer:
     """Score with `ruleworld_data.scoring`: the paper's exact match, strict match, and outputs without a box."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        found = score_output(state.output.completion, list(target))
-        values: Mapping[str, float] = {
-            "exact_match": found.exact_match,
-            "strict_match": found.strict_match,
-            "missing_box": float(found.missing_box),
-        }
-        return Score(value=dict(values), answer=", ".join(found.parsed))
+        output = state.output.completion
+        values: dict[str, Any] = {**output_scores(output, list(target))}
+        return Score(value=values, answer=parse_boxed(output))
 
     return score
 

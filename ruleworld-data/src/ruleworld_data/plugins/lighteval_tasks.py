@@ -1,0 +1,100 @@
+"""RuleWorld as tasks of lighteval: ``--custom-tasks "$(ruleworld plugin-path lighteval)"``, ``ruleworld:multi_hop_3``.
+
+lighteval passes no options to tasks, so those of `ruleworld_data.plugins.prompts.Setting` are read from the environment
+variable ``RULEWORLD_LIGHTEVAL``, a JSON object such as ``{"pool_size": 1000}``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from ruleworld_data.plugins.prompts import Setting, ask
+from ruleworld_data.plugins.scores import METRICS, mean, output_scores
+from ruleworld_data.tasks import QUESTION_SPLITS, SUBTASKS
+
+try:
+    from lighteval.metrics.metrics_sample import SampleLevelComputation
+    from lighteval.metrics.utils.metric_utils import SampleLevelMetricGrouping
+    from lighteval.models.model_output import ModelResponse
+    from lighteval.tasks.lighteval_task import LightevalTaskConfig
+    from lighteval.tasks.requests import Doc, SamplingMethod
+except ImportError as error:
+    raise ImportError(
+        f'lighteval is needed ({error}); type: pip install "ruleworld-data[lighteval]"'
+    ) from error
+
+VARIABLE = "RULEWORLD_LIGHTEVAL"
+
+
+class RuleWorldScores(SampleLevelComputation):
+    """The paper's exact match, strict match, and outputs without a box."""
+
+    def compute(self, doc: Doc, model_response: ModelResponse, **kwargs: Any) -> dict[str, float]:
+        """Score one output."""
+        return output_scores(model_response.final_text[0], doc.specific["answers"])
+
+
+def read_setting() -> Setting:
+    """Return the setting of the environment.
+
+    Raises
+    ------
+    ValueError
+        If it is no JSON object, or names what lighteval's data, which is scale paper and seed 0, cannot be.
+    """
+    text = os.environ.get(VARIABLE, "{}")
+    try:
+        options = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f'{VARIABLE} is not JSON ({error}), got {text!r}; try {{"pool_size": 1000}}'
+        ) from None
+    if not isinstance(options, dict):
+        raise ValueError(f'{VARIABLE} must be a JSON object such as {{"pool_size": 1000}}, got {text!r}')
+    setting = Setting.from_options(options, strict=True)
+    if (setting.scale, setting.world_seed) != ("paper", 0):
+        raise ValueError(
+            f"lighteval loads scale paper, seed 0; {VARIABLE} asks for scale {setting.scale}, seed "
+            f"{setting.world_seed}. Leave both out, or use lm-eval or inspect for other worlds"
+        )
+    return setting
+
+
+def prompt(line: dict[str, Any], task_name: str) -> Doc:
+    """Turn a row of ``load_dataset("ruleworld", subtask)`` into a question with its pool of rules."""
+    asked = ask(line, SETTING)
+    return Doc(
+        task_name=task_name,
+        query=asked["prompt"],
+        choices=[asked["target"]],
+        gold_index=0,
+        specific={"id": line["id"], "answers": line["answers"], "rule_ids": asked["rule_ids"]},
+    )
+
+
+SETTING = read_setting()
+SCORES = SampleLevelMetricGrouping(
+    metric_name=list(METRICS),
+    higher_is_better=dict(METRICS),
+    category=SamplingMethod.GENERATIVE,
+    sample_level_fn=RuleWorldScores(),
+    corpus_level_fn=dict.fromkeys(METRICS, mean),
+)
+TASKS_TABLE = [
+    LightevalTaskConfig(
+        name=f"ruleworld:{subtask}",
+        prompt_function=prompt,
+        hf_repo="ruleworld",
+        hf_subset=subtask,
+        hf_avail_splits=list(QUESTION_SPLITS),
+        evaluation_splits=[SETTING.split],
+        few_shots_split=None,
+        generation_size=512,
+        stop_sequence=[],
+        metrics=[SCORES],
+        version=1,
+    )
+    for subtask in SUBTASKS
+]

@@ -1,0 +1,138 @@
+"""RuleWorld as a retrieval task of MTEB: the rules that a question needs, out of a pool.
+
+``mteb.evaluate(model, RuleWorldRetrieval())`` reports one subset per sub-task. All questions of a sub-task search one
+pool, which holds the gold rules of all of them; a single search per question, so multi-hop questions name rules that
+they do not mention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ruleworld_data import GENERATOR_VERSION
+from ruleworld_data.generate import question_table, rule_table
+from ruleworld_data.plugins.prompts import Setting
+from ruleworld_data.pools import pool_rules, shared_pool
+from ruleworld_data.recall import union_recall
+from ruleworld_data.tasks import SUBTASKS
+
+try:
+    from mteb.abstasks.retrieval import AbsTaskRetrieval
+    from mteb.abstasks.task_metadata import TaskMetadata
+except ImportError as error:
+    raise ImportError(f'mteb is needed ({error}); type: pip install "ruleworld-data[mteb]"') from error
+
+DEFAULTS = Setting(pool_size=10_000)
+_DESCRIPTION = """Find the rules that a question needs among a pool of rules of an abstract world. One to eight rules
+are relevant to a question; its answer is provable from them."""
+
+
+class RuleWorldRetrieval(AbsTaskRetrieval):
+    """Retrieval of gold rules, one subset per sub-task.
+
+    Parameters
+    ----------
+    seed : int
+        MTEB's own.
+    **options
+        ``split``, ``scale``, ``world_seed``, ``representation``, ``pool_size`` (rules of the pool that a sub-task's
+        questions share) and ``pool_seed`` of `ruleworld_data.plugins.prompts.Setting`. Whatever differs from the
+        defaults becomes part of the task's name, so that MTEB's cache never mixes two settings.
+
+    Raises
+    ------
+    ValueError
+        For a wrong name or value.
+    """
+
+    metadata = TaskMetadata(
+        name="RuleWorldRetrieval",
+        description=_DESCRIPTION,
+        dataset={"path": "ruleworld", "revision": GENERATOR_VERSION},
+        reference=None,
+        type="Retrieval",
+        category="t2t",
+        modalities=["text"],
+        eval_splits=["test"],
+        eval_langs={name: ["eng-Latn"] for name in SUBTASKS},
+        main_score="ruleworld_recall_at_gold",
+        date=None,
+        domains=["Constructed"],
+        task_subtypes=["Reasoning as Retrieval"],
+        license="apache-2.0",
+        annotations_creators="derived",
+        dialect=[],
+        sample_creation="created",
+        bibtex_citation="",
+        prompt={"query": "Given a question, retrieve the rules that its answer follows from"},
+    )
+
+    def __init__(self, seed: int = 42, **options: Any) -> None:
+        self.setting = Setting.from_options({"pool_size": DEFAULTS.pool_size} | options, strict=True)
+        if self.setting.rules != "pool":
+            raise ValueError(f"rules must be 'pool' to search among, got {self.setting.rules!r}")
+        changed = [f"{k}={v}" for k, v in vars(self.setting).items() if v != getattr(DEFAULTS, k)]
+        name = ",".join(["RuleWorldRetrieval", *changed])
+        self.metadata = self.metadata.model_copy(update={"name": name, "eval_splits": [self.setting.split]})
+        super().__init__(seed=seed)
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Generate the questions and their pools; nothing is downloaded."""
+        if self.data_loaded:
+            return
+        self.dataset = {name: {self.setting.split: self._split(name)} for name in self.hf_subsets}
+        self.data_loaded = True
+
+    def _split(self, subtask: str) -> Any:
+        from datasets import Dataset
+
+        setting = self.setting
+        world = "heldout" if setting.split == "heldout" else "train"
+        rules = rule_table(world, setting.scale, setting.world_seed)
+        questions = question_table(subtask, setting.split, setting.scale, setting.world_seed)
+        gold = questions["gold_rule_ids"].to_pylist()
+        wanted = {rule for rules_of_one in gold for rule in rules_of_one}
+        pool = shared_pool(
+            rules["id"].to_numpy(),
+            wanted,
+            setting.pool_size,
+            "mteb",
+            subtask,
+            setting.split,
+            setting.pool_seed,
+        )
+        texts = pool_rules(rules, pool)[setting.representation].to_pylist()
+        ids = questions["id"].to_pylist()
+        return {
+            "corpus": Dataset.from_dict({"id": [str(rule) for rule in pool], "text": texts}),
+            "queries": Dataset.from_dict({"id": ids, "text": questions["question"].to_pylist()}),
+            "relevant_docs": {
+                name: {str(rule): 1 for rule in ours} for name, ours in zip(ids, gold, strict=True)
+            },
+            "top_ranked": None,
+        }
+
+    def task_specific_scores(
+        self,
+        scores: Mapping[str, Mapping[str, float]],
+        qrels: Mapping[str, Mapping[str, int]],
+        results: Mapping[str, Mapping[str, float]],
+        hf_split: str,
+        hf_subset: str,
+    ) -> dict[str, float]:
+        """Return our recall of the same rankings, unrounded and with our order of ties: by score, then by rule id.
+
+        ``ruleworld_recall_at_gold`` looks at as many rules as the question has gold rules.
+        """
+        ranked = {
+            name: [int(rule) for rule in sorted(found, key=lambda rule: (-found[rule], int(rule)))]
+            for name, found in results.items()
+        }
+        gold = {name: [int(rule) for rule in wanted] for name, wanted in qrels.items()}
+        budgets: dict[str, Any] = {"gold": "gold", "1": 1, "10": 10, "100": 100}
+        return {
+            f"ruleworld_recall_at_{k}": sum(union_recall(ranked.get(q, []), gold[q], budget) for q in gold)
+            / len(gold)
+            for k, budget in budgets.items()
+        }

@@ -1,0 +1,126 @@
+"""`ruleworld push` against a stand-in of the Hub's API: exactly the files of the dry run arrive, stale ones go."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import ruleworld_data
+from ruleworld_data.build import build
+from ruleworld_data.export import export
+from ruleworld_data.hub import METRIC_FILES, check_repo, dataset_push
+
+fake_hub = runpy.run_path(str(Path(__file__).with_name("fake_hub.py")))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("hub")
+    build(root / "build", "tiny")
+    export(root / "build", root / "hub")
+    return root / "hub"
+
+
+@pytest.fixture
+def hub():
+    with fake_hub["Hub"]() as running:
+        yield running
+
+
+@pytest.fixture
+def push(hub, tmp_path):
+    def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
+        environment |= {"HF_HOME": str(tmp_path)} | hub.environment() | variables
+        code = "from ruleworld_data.cli import main; main()"
+        words = [sys.executable, "-c", code, "push", *map(str, arguments)]
+        return subprocess.run(words, env=environment, capture_output=True, text=True)
+
+    return run
+
+
+def test_what_the_dry_run_lists_is_what_arrives(push, hub, exported):
+    (exported / "notes.txt").write_text("mine")
+    dry = push(exported, "--to", "me/rules", "--private", "--dry-run", "--json")
+    assert dry.returncode == 0, dry.stderr
+    planned = json.loads(dry.stdout)
+    assert hub.requests == [] and planned["private"] and planned["sent_to"] is None
+    done = push(exported, "--to", "me/rules", "--private")
+    assert done.returncode == 0, done.stderr
+    (name, repository), *others = hub.repositories.items()
+    assert name == "datasets/me/rules" and not others
+    assert repository.asked.get("private") or repository.asked.get("visibility") == "private"
+    arrived = {file: len(data) for file, data in repository.files.items() if file != ".gitattributes"}
+    assert arrived == planned["files"]
+    disk = {p.relative_to(exported).as_posix() for p in exported.rglob("*") if p.is_file()}
+    assert set(arrived) == disk - {"notes.txt"}
+    assert all(repository.files[file] == (exported / file).read_bytes() for file in arrived)
+    assert repository.messages == ["RuleWorld: dataset"]
+    assert f"sent to {hub.url}/datasets/me/rules" in done.stdout
+
+
+def test_shards_of_an_earlier_build_go_and_other_files_stay(push, hub, exported):
+    assert push(exported, "--to", "me/rules").returncode == 0
+    files = hub.repositories["datasets/me/rules"].files
+    files |= {"single_rule/test-00001-of-00002.parquet": b"old", "figure.png": b"theirs"}
+    (exported / "eval.yaml").write_text((exported / "eval.yaml").read_text() + "# again\n")
+    done = push(exported, "--to", "me/rules")
+    assert done.returncode == 0, done.stderr
+    assert "single_rule/test-00001-of-00002.parquet" not in files
+    assert files["figure.png"] == b"theirs" and ".gitattributes" in files
+    assert files["eval.yaml"].endswith(b"# again\n")
+
+
+def test_the_metric_goes_to_a_space(push, hub):
+    done = push("--metric", "--to", "me/ruleworld_em")
+    assert done.returncode == 0, done.stderr
+    repository = hub.repositories["spaces/me/ruleworld_em"]
+    assert repository.asked["sdk"] == "gradio"
+    assert set(repository.files) == {*METRIC_FILES, ".gitattributes"}
+    source = Path(ruleworld_data.METRIC_PATH) / "ruleworld_em.py"
+    assert repository.files["ruleworld_em.py"] == source.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "words"),
+    [
+        (["--metric", "--to", "me/x"], {"HF_TOKEN": ""}, "no token of the hub; set HF_TOKEN"),
+        (["--metric", "--to", "me/x"], {"HF_TOKEN": "hf_wrong"}, "did not take me/x"),
+        (["--metric", "--to", "me/x"], {"HF_HUB_OFFLINE": "1"}, "unset the `HF_HUB_OFFLINE`"),
+        (["--metric"], {}, "give --to OWNER/NAME"),
+        (["--to", "me/x"], {}, "give either a folder made by `ruleworld export`, or --metric"),
+        (["nowhere", "--to", "me/x"], {}, "no folder nowhere; make it first"),
+    ],
+)
+def test_errors_say_what_to_do(push, hub, arguments, variables, words):
+    done = push(*arguments, **variables)
+    assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
+    assert hub.repositories == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("rules", "give --to OWNER/rules"), ("a/b/c", "no repository name"), ("me/..", "no repository name")],
+)
+def test_a_name_that_is_none_is_refused(name, words):
+    with pytest.raises(ValueError, match=words):
+        check_repo(name)
+
+
+def test_a_folder_that_is_no_whole_export_is_refused(exported, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"has no README\.md"):
+        dataset_push(tmp_path, "me/x")
+    (tmp_path / "README.md").write_text("# mine\n")
+    with pytest.raises(ValueError, match="is not the card of an exported dataset"):
+        dataset_push(tmp_path, "me/x")
+    (tmp_path / "README.md").write_bytes((exported / "README.md").read_bytes())
+    with pytest.raises(ValueError, match="has no file for 'multi_hop_2/heldout-\\*'"):
+        dataset_push(tmp_path, "me/x")
+    (tmp_path / "eval.yaml").symlink_to("/etc/hostname")
+    with pytest.raises(ValueError, match="is a link out of the folder"):
+        dataset_push(tmp_path, "me/x")

@@ -1,0 +1,80 @@
+"""MTEB runs our retrieval task on an encoder for real, and reports what our recall reports."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from ruleworld_data.generate import question_table, rule_table
+from ruleworld_data.recall import union_recall
+from ruleworld_data.tasks import SUBTASKS
+
+mteb = pytest.importorskip("mteb", reason='mteb is missing: pip install "ruleworld-data[mteb]"')
+OPTIONS = {"scale": "tiny", "split": "mini", "pool_size": 300}
+
+
+def embed(texts: list[str]) -> np.ndarray:
+    """A bag of words in 64 random directions: a tiny encoder that finds something, but not everything."""
+    rows = np.zeros((len(texts), 64))
+    for row, text in zip(rows, texts, strict=True):
+        for word in text.lower().split():
+            seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
+            row += np.random.default_rng(seed).standard_normal(64)
+    return rows
+
+
+def encoder():
+    from mteb.models.abs_encoder import AbsEncoder
+    from mteb.models.model_meta import ModelMeta
+
+    class Words(AbsEncoder):
+        mteb_model_meta = ModelMeta.create_empty({"name": "test/words", "revision": "1"})
+
+        def encode(self, inputs, **kwargs):
+            return embed([text for batch in inputs for text in batch["text"]])
+
+        def similarity(self, first, second):
+            return np.asarray(first) @ np.asarray(second).T
+
+    return Words()
+
+
+def test_the_task_scores_as_we_do():
+    from ruleworld_data.plugins.mteb_task import RuleWorldRetrieval
+
+    task = RuleWorldRetrieval(**OPTIONS)
+    (result,) = mteb.evaluate(
+        encoder(), task, cache=None, co2_tracker=False, show_progress_bar=False
+    ).task_results
+    reported = {scores["hf_subset"]: scores for scores in result.scores["mini"]}
+    assert set(reported) == set(SUBTASKS)
+    rules = rule_table("train", "tiny")
+    texts = dict(zip(rules["id"].to_pylist(), rules["nl"].to_pylist(), strict=True))
+    again = RuleWorldRetrieval(**OPTIONS)  # MTEB unloads the data of a task that is done
+    again.load_data()
+    for subtask in ("single_rule", "multi_rule_5", "multi_hop_3"):
+        pool = [int(rule) for rule in again.dataset[subtask]["mini"]["corpus"]["id"]]
+        assert len(pool) == len(set(pool)) == 300
+        rows = question_table(subtask, "mini", "tiny").to_pylist()
+        scores = embed([row["question"] for row in rows]) @ embed([texts[rule] for rule in pool]).T
+        ranked = [[pool[i] for i in np.lexsort((pool, -of))] for of in scores]
+        for name, k in {"gold": "gold", "1": 1, "10": 10, "100": 100}.items():
+            recalls = [union_recall(r, row["gold_rule_ids"], k) for r, row in zip(ranked, rows, strict=True)]
+            expected = sum(recalls) / len(recalls)
+            assert reported[subtask][f"ruleworld_recall_at_{name}"] == expected
+            if name != "gold":
+                assert reported[subtask][f"recall_at_{name}"] == pytest.approx(expected, abs=6e-6)
+        assert 0 < reported[subtask]["main_score"] < 1
+
+
+def test_settings_have_names_of_their_own_and_wrong_ones_are_refused():
+    from ruleworld_data.plugins.mteb_task import RuleWorldRetrieval
+
+    assert RuleWorldRetrieval().metadata.name == "RuleWorldRetrieval"
+    other = RuleWorldRetrieval(representation="fol", pool_size=100_000)
+    assert other.metadata.name == "RuleWorldRetrieval,representation=fol,pool_size=100000"
+    with pytest.raises(ValueError, match="unknown option 'poolsize'; did you mean 'pool_size'"):
+        RuleWorldRetrieval(poolsize=5)
+    with pytest.raises(ValueError, match="rules must be 'pool'"):
+        RuleWorldRetrieval(rules="gold")
