@@ -24,7 +24,7 @@ from dynarule.encoders import SentenceEncoder
 from dynarule.generation import question_prompts
 from dynarule.recipe import paper_recipe, recipe_steps
 from dynarule.rule_sources import premise_of
-from dynarule.search import SEARCH_TOKEN, set_search_rows
+from dynarule.search import SEARCH_TOKEN, search_rows, set_search_rows
 from dynarule.train import train
 from dynarule.training_log import LogLines
 from ruleworld_data.tasks import check_name
@@ -133,11 +133,9 @@ def train_adapter(
 def _inherit_step(model: Any, tokenizer: Any) -> None:
     """Give ``<search>`` the row of the base's end of a step, whose state plans the next one."""
     search = prepare_search(model, tokenizer)
-    if search.origin != "existing":
-        row = tokenizer.convert_tokens_to_ids(STEP)
-        if row is not None and row != tokenizer.unk_token_id:
-            embedding = model.get_input_embeddings().weight
-            set_search_rows(model, search.id, {"input": embedding[row].detach().clone()})
+    row = tokenizer.convert_tokens_to_ids(STEP)
+    if row is not None and row != tokenizer.unk_token_id:  # a base of another maker has no such token
+        set_search_rows(model, search.id, search_rows(model, row))
 
 
 def _confidence(

@@ -227,7 +227,7 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None) -> tuple[Any,
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    tokenizer = load_tokenizer(tokenizer_folder or folder)
+    tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder or folder))  # an adapter adds a token
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
     except (OSError, ValueError) as error:
