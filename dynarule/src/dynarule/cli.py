@@ -293,6 +293,36 @@ def example(folder: Annotated[Path, typer.Argument(help="New folder.", show_defa
     typer.echo(f"dynarule: wrote {folder}: rules.txt, train.jsonl, held_out.jsonl, model", err=True)
 
 
+@app.command()
+@user_errors
+def push(
+    folder: Annotated[Path, typer.Argument(help="Adapter folder with its card.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help="Repository: OWNER/NAME.", show_default=False)],
+    private: Annotated[bool, typer.Option("--private", help="If the repository is made by this.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List files and sizes; send nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Send an adapter and its card to the Hugging Face Hub, in one commit. The token is read from HF_TOKEN.
+
+    Example: dynarule push stage2 --to OWNER/NAME --dry-run
+    """
+    from .hub import plan_push, send
+
+    plan = plan_push(folder, to, private)
+    for note in plan.notes:
+        typer.echo(f"dynarule: {note}", err=True)
+    url = None if dry_run else send(plan)
+    size = sum(plan.files.values())
+    if as_json:
+        print_json({"repo": to, "private": private, "files": plan.files, "bytes": size, "sent_to": url})
+        return
+    for name, count in plan.files.items():
+        typer.echo(f"{count:>12,}  {name}")
+    said = f"{len(plan.files)} files, {size:,} bytes"
+    there = f"{'private ' if private else ''}model {to}"
+    typer.echo(f"{said}; nothing sent to {there}" if dry_run else f"{said} sent to {url}")
+
+
 def _load(
     model: str, adapter: Path, rules: Path, encoder: str, fol: bool, device: str | None
 ) -> tuple[Any, Any, Any, Any]:

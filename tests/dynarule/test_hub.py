@@ -1,0 +1,93 @@
+"""`dynarule push` against a stand-in of the Hub's API: the adapter and its card arrive, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dynarule.hub import plan_push
+
+from dynarule import RuleAdapter, dynarule_config, save_adapter
+
+fake_hub = runpy.run_path(str(Path(__file__).parents[1] / "data" / "fake_hub.py"))
+
+
+@pytest.fixture
+def adapter(tiny_model, tmp_path) -> Path:
+    """What training leaves behind: the adapter, a card, a checkpoint with an optimizer's state."""
+    folder = tmp_path / "stage2"
+    model = tiny_model("qwen2")
+    config = dynarule_config(encoder_dim=16, confidence_layer=1, top_k=2)
+    save_adapter(folder, RuleAdapter(model, config), model, encoder="minilm")
+    (folder / "README.md").write_text("---\nlibrary_name: dynarule\n---\n\n# Adapter\n")
+    (folder / "log.json").write_text("[]\n")
+    (folder / "checkpoint-4").mkdir()
+    (folder / "checkpoint-4" / "optimizer.pt").write_bytes(b"state")
+    (folder / "notes.txt").write_text("mine")
+    return folder
+
+
+def push(folder: Path, hub, *arguments: str) -> subprocess.CompletedProcess:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
+    code = "from dynarule.cli import main; main()"
+    words = [sys.executable, "-c", code, "push", str(folder), *arguments]
+    return subprocess.run(
+        words,
+        env=environment | {"HF_HOME": str(folder.parent / "home")} | hub.environment(),
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_adapter_and_its_card_arrive_and_older_weights_go(adapter):
+    planned = plan_push(adapter, "me/rules").files
+    (weights,) = (path.name for path in adapter.glob("*.safetensors"))
+    assert set(planned) == {"adapter.json", "README.md", "log.json", weights}
+    with fake_hub["Hub"]() as hub:
+        old = fake_hub["Repository"]({}, {"adapter-0.safetensors": b"old", "figure.png": b"theirs"})
+        hub.repositories["models/me/rules"] = old
+        done = push(adapter, hub, "--to", "me/rules", "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["files"] == planned
+        assert old.files == {"figure.png": b"theirs"} | {
+            name: (adapter / name).read_bytes() for name in planned
+        }
+
+
+def test_a_dry_run_lists_files_and_sizes_and_asks_nobody(adapter):
+    with fake_hub["Hub"]() as hub:
+        done = push(adapter, hub, "--to", "me/rules", "--private", "--dry-run")
+        assert done.returncode == 0 and hub.requests == []
+        planned = plan_push(adapter, "me/rules").files
+        for name, size in planned.items():
+            assert f"{size:>12,}  {name}\n" in done.stdout
+        assert done.stdout.endswith(
+            f"4 files, {sum(planned.values()):,} bytes; nothing sent to private model me/rules\n"
+        )
+
+
+def test_what_cannot_be_pushed_is_refused_with_words(adapter, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no adapter\.json"):
+        plan_push(tmp_path, "me/rules")
+    with pytest.raises(ValueError, match="give --to OWNER/rules"):
+        plan_push(adapter, "rules")
+    (adapter / "recipe.json").symlink_to("/etc/hostname")
+    with pytest.raises(ValueError, match=r"recipe\.json is a link out of the folder"):
+        plan_push(adapter, "me/rules")
+    (adapter / "README.md").unlink()
+    with pytest.raises(FileNotFoundError, match=r"has no README\.md: a card"):
+        plan_push(adapter, "me/rules")
+
+
+def test_a_base_model_named_by_a_local_path_is_noted(adapter):
+    assert plan_push(adapter, "me/rules").notes == ()
+    info = json.loads((adapter / "adapter.json").read_text())
+    info["base"]["name"] = "/home/me/model"
+    (adapter / "adapter.json").write_text(json.dumps(info))
+    (note,) = plan_push(adapter, "me/rules").notes
+    assert "names the base model by a path of this machine (/home/me/model)" in note
