@@ -24,7 +24,7 @@ def answer_kit(kit: Path, spec: RunSpec, out: Path) -> int:
     kit : Path
         Folder that `rwbench.leaderboard.kit.write_kit` wrote.
     spec : RunSpec
-        Names method, representation and K; the world is the kit's.
+        Names method, representation, sub-tasks and K; the world is the kit's.
     out : Path
         JSON Lines that `rwbench import` and rounds read.
 
@@ -36,7 +36,10 @@ def answer_kit(kit: Path, spec: RunSpec, out: Path) -> int:
         If the method needs what a kit does not hold, or a question fails.
     """
     method: Method = Method.from_dict(spec.method)
-    work = [(pool, pool.questions) for pool in read_kit(kit, spec.representation)]
+    work = [
+        (pool, tuple(question for question in pool.questions if question.subtask in spec.subtasks))
+        for pool in read_kit(kit, spec.representation)
+    ]
     method.prepare([pool for pool, _ in work])
     lines = []
     try:

@@ -63,7 +63,7 @@ def import_predictions(
     records = read_rows(path)
     fields: dict[str, Any] = {"subtasks": tuple(subtasks)} if subtasks else {}
     spec = RunSpec(
-        method={"name": "imported", "label": label, "content": content_sha256(records)},
+        method={"name": "imported", "label": label, "content": content_sha256(records.values())},
         representation=representation,
         data=judge.workspace(scale, seed).source.version,
         scale=scale,
@@ -73,7 +73,7 @@ def import_predictions(
         **fields,
     )
     judge.check_spec(spec.to_dict())
-    samples = judge.samples(spec, dict(enumerate(records, 1)))
+    samples = judge.samples(spec, records, str(path))
     results = judge.results(spec, samples, {"key": "imported", "label": label})
     results["environment"] = environment()
     results["timing"]["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
@@ -88,16 +88,16 @@ def import_predictions(
     return folder
 
 
-def read_rows(path: Path) -> list[Record]:
-    """Return the records of a predictions file; answers are read from outputs where there are no others."""
+def read_rows(path: Path) -> dict[int, Record]:
+    """Return the records of a predictions file by line (parquet: row); answers not given are read from outputs."""
     if path.suffix.lower() in PARQUET_SUFFIXES:
         rows = [{"id": name, "output": output} for name, output in read_predictions(path).items()]
-        return [_record(row, f"{path}, row {number}") for number, row in enumerate(rows, 1)]
+        return {number: _record(row, f"{path}, row {number}") for number, row in enumerate(rows, 1)}
     if not path.is_file():
         raise FileNotFoundError(
             f'no predictions file at {path}; one {{"id": "...", "output": "..."}} per line of a .jsonl file'
         )
-    records = []
+    records: dict[int, Record] = {}
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if len(line) > MAX_LINE:
@@ -107,7 +107,7 @@ def read_rows(path: Path) -> list[Record]:
                     row = strict_json(line, str(path), number)
                 except Refused as error:
                     raise ValueError(str(error)) from None
-                records.append(_record(row, f"{path}, line {number}"))
+                records[number] = _record(row, f"{path}, line {number}")
     return records
 
 

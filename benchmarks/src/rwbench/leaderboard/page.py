@@ -10,8 +10,9 @@ from typing import Any
 
 from ..report import asset
 from ..samples import write_whole
+from ..scoring import ANSWER_METRICS
 from ..summary import percent
-from .board import TRACKS, Row
+from .board import CELL, TRACKS, Row
 from .files import SAMPLES
 
 TITLES = {
@@ -92,7 +93,11 @@ def _table(track: str, rows: Sequence[Row], metrics: Sequence[str]) -> dict[str,
         if row["track"] == track or (row["kind"] != "contender" and row["metrics"][main])
     ]
     title, words = TITLES[track]
-    present = [name for name in metrics if name != main and any(row["metrics"][name] for row in own)]
+    for number, row in enumerate(own):
+        row["first"] = number > 0 and any(own[number - 1][name] != row[name] for name in CELL)
+    # Answers of a ceiling are no column of a table about finding rules.
+    wanted = [name for name in metrics if track == "answers" or name not in ANSWER_METRICS]
+    present = [name for name in wanted if name != main and any(row["metrics"][name] for row in own)]
     options = {
         name: list(dict.fromkeys(value for row in own for value in _values(row["filters"][name])))
         for name, _ in FILTERS
@@ -106,6 +111,9 @@ def _table(track: str, rows: Sequence[Row], metrics: Sequence[str]) -> dict[str,
         "metrics": present,
         "filters": [(name, label, options[name]) for name, label in FILTERS if len(options[name]) > 1],
         "sealed": any(row["sealed"] for row in own),
+        "cost": any(row["cost_usd"] is not None for row in own),
+        "tokens": any(row["tokens"] is not None for row in own),
+        "contenders": sum(row["kind"] == "contender" for row in own),
     }
 
 

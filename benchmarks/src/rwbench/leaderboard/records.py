@@ -30,7 +30,8 @@ GOLD_KEYS = ("gold_answers", "gold_rules", "scores", "world_id", "subtask", "fol
 ALLOWED_OUTCOMES = tuple(name for name in OUTCOMES if name != "failed")
 MAX_OUTPUT = 200_000
 MAX_ANSWERS, MAX_ANSWER = 64, 200
-MAX_SEARCHES = 32
+MAX_SEARCHES, MAX_FOUND = 32, 100
+MAX_RECORDS = 20_000
 MAX_AMOUNT = 1e9
 USAGE_NAME = re.compile("[a-z][a-z_]{0,30}")
 FINISH = re.compile(r"finish\[(.*)\]", re.DOTALL)
@@ -61,8 +62,11 @@ def read_records(body: bytes) -> dict[int, Record]:
         if found:
             what, mend, value = found
             problems.append(Problem(SAMPLES, what, mend, number, None if value is None else shown(value)))
-            if len(problems) > 1000:
-                break
+            continue
+        if number > MAX_RECORDS:
+            raise Refused(
+                Problem(SAMPLES, f"has more than {MAX_RECORDS:,} lines", "one line per question", number)
+            )
         records[number] = record
     if problems:
         raise Refused(*few(problems))
@@ -158,6 +162,12 @@ def _retrieved(record: Mapping[str, Any]) -> Found:
     for found in searches:
         if not isinstance(found, list) or any(type(rule) is not int for rule in found):
             return "a search must be a list of rule ids", "whole numbers, best first", found
+        if len(found) > MAX_FOUND:
+            return (
+                f"a search returns more than {MAX_FOUND} rules",
+                "cut it: no metric looks further",
+                len(found),
+            )
         if len(set(found)) != len(found):
             return "a search finds a rule twice", "name each rule once", found
     return None

@@ -117,8 +117,8 @@ class Judge:
             raise Refused(*problems)
         return spec
 
-    def samples(self, spec: RunSpec, records: Mapping[int, Record]) -> list[Sample]:
-        """Join records with gold.
+    def samples(self, spec: RunSpec, records: Mapping[int, Record], file: str = SAMPLES) -> list[Sample]:
+        """Join records, by line of their file, with gold.
 
         Raises
         ------
@@ -135,29 +135,27 @@ class Judge:
             name = record["id"]
             if name in seen:
                 problems.append(
-                    Problem(SAMPLES, "an id comes twice", f"keep line {seen[name]}", line, shown(name))
+                    Problem(file, "an id comes twice", f"keep line {seen[name]}", line, shown(name))
                 )
             elif name not in asked:
                 mend = f"ids are those of split {spec.split}, scale {spec.scale}, the spec's sub-tasks"
-                problems.append(Problem(SAMPLES, "is no id of a question asked", mend, line, shown(name)))
+                problems.append(Problem(file, "is no id of a question asked", mend, line, shown(name)))
             else:
                 outside = _outside(record, members[id(asked[name][1])], spec)
-                problems += [Problem(SAMPLES, *outside[:2], line, shown(outside[2]))] if outside else []
+                problems += [Problem(file, *outside[:2], line, shown(outside[2]))] if outside else []
             seen.setdefault(name, line)
         missing = [name for name in asked if name not in seen]
         if missing:
             what = f"{len(missing):,} of {len(asked):,} questions are missing"
             mend = "every question has a line; one without an answer has an empty list of answers"
-            problems.append(Problem(SAMPLES, what, mend, value=shown(missing[0])))
+            problems.append(Problem(file, what, mend, value=shown(missing[0])))
         for field in ("answers", "retrieved"):
             without = [line for line, record in records.items() if record[field] is None]
             if without and len(without) < len(records):
                 mend = "an empty list on questions that got none, or null on all"
-                problems.append(Problem(SAMPLES, f"{field} is null on some questions only", mend, without[0]))
+                problems.append(Problem(file, f"{field} is null on some questions only", mend, without[0]))
             elif without and field == "retrieved" and all(r["answers"] is None for r in records.values()):
-                problems.append(
-                    Problem(SAMPLES, "neither answers nor retrieved rules", "hand in one of them")
-                )
+                problems.append(Problem(file, "neither answers nor retrieved rules", "hand in one of them"))
         if problems:
             raise Refused(*few(problems))
         return [join(record, asked[record["id"]][0], spec) for record in records.values()]

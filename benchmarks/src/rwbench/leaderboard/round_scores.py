@@ -64,7 +64,7 @@ def _score(found: Round, path: Path, submissions: Path, judge: Judge) -> dict[st
         )
     spec = sealed_spec(public.spec, found)
     try:
-        samples = judge.samples(spec, dict(enumerate(read_rows(path), 1)))
+        samples = judge.samples(spec, read_rows(path), path.name)
     except ValueError as error:
         raise ValueError(f"{path} cannot be scored:\n{error}") from None
     return _compared(public, judge.results(spec, samples, public.results["method"]), samples)

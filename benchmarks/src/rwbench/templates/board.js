@@ -32,6 +32,7 @@ for (const section of document.querySelectorAll("main section[id]")) {
       return sign * (x < y ? -1 : x > y ? 1 : 0) || place.get(a) - place.get(b);
     };
     body.append(...[...rows].sort(compare));
+    table.classList.toggle("sorted", Boolean(chosen));
     if (order) order.value = chosen;
   };
   const filter = () => {

@@ -1,0 +1,182 @@
+"""The board as data: ranks, tables, badges; nothing, one thing and gaps to show."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from rwbench.leaderboard.board import build_board
+from rwbench.leaderboard.page import render_board, write_board
+from rwbench.leaderboard.ranks import draws_of, interval, ranks
+from rwbench.metrics import sample_clusters
+from rwbench.paired import paired_difference
+from rwbench.samples import read_samples
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`&amp;{{7*7}}"
+
+
+@pytest.fixture(scope="module")
+def board(submissions):
+    return build_board(submissions)
+
+
+@pytest.fixture(scope="module")
+def by_id(runs):
+    """Samples of the two contenders, in the order of ids."""
+    found = [read_samples(runs[name] / "samples.jsonl") for name in ("naive", "bm25")]
+    return [sorted(samples, key=lambda sample: sample["id"]) for samples in found]
+
+
+@pytest.fixture(scope="module")
+def difference(by_id):
+    """What `rwbench compare` says of them."""
+    values = [np.array([sample["scores"]["recall@1"] for sample in samples]) for samples in by_id]
+    return paired_difference(*values, [sample["subtask"] for sample in by_id[0]], sample_clusters(by_id[0]))
+
+
+def made_up_row(number, **changes):
+    """A row as `row_of` makes it, with numbers of its own."""
+    value = (number * 37 % 101) / 101
+
+    def estimate(value):
+        ends = {"ci_low": max(0, value - 0.05), "ci_high": min(1, value + 0.05)}
+        return {"value": value, **ends, "n": 550, "method": "bootstrap"}
+
+    metrics = dict.fromkeys(("exact_match", "strict_match", "recall@1", "recall@10"), estimate(value))
+    return {
+        "submission": f"2026-01-31_m{number}",
+        "track": "answers",
+        "name": f"Method {number}",
+        "submitter": "Team",
+        "date": "2026-01-31",
+        "kind": "contender",
+        "trained": "yes" if number % 2 else "no",
+        "open_weights": "none",
+        "model": "none",
+        "description": "Does things.",
+        "links": {},
+        "scale": "paper",
+        "split": "mini",
+        "subtasks": ["single_rule"],
+        "representation": "nl" if number % 3 else "fol",
+        "pool_size": (100, 1_000, 10_000)[number % 3],
+        "n": 550,
+        "metrics": {**metrics, "recall@100": None},
+        "cost_usd": None if number % 4 else number / 10,
+        "tokens": None,
+        "calls": None,
+        "hardware": None,
+        "rank": number + 1,
+        "sealed": None,
+        "badges": ["re-scored"],
+        "run_id": "0" * 12,
+        "samples_sha256": "0" * 64,
+    } | changes
+
+
+def board_of(rows):
+    metrics = ["exact_match", "strict_match", "recall@1", "recall@10", "recall@100"]
+    tracks = {"answers": "exact_match", "retrieval": "recall@1"}
+    return {"schema_version": 1, "metrics": metrics, "tracks": tracks, "rows": rows}
+
+
+def test_rows_are_ranked_within_their_cell_and_frames_are_not(board, difference):
+    rows = {row["submission"].partition("_")[2]: row for row in board["rows"]}
+    ranked = {name: row["rank"] for name, row in rows.items()}
+    assert ranked == {"bm25": 1, "naive": 1 + (difference.ci_low > 0), "random": None, "solver": None}
+    assert [name for name, row in rows.items() if row["track"] == "answers"] == ["solver"]
+    assert all(row["badges"] == ["re-scored"] for row in rows.values())
+
+
+def test_ranks_use_the_paired_bootstrap_of_compare(by_id, difference):
+    first, second = (draws_of(samples, "recall@1") for samples in by_id)
+    assert interval(second - first) == pytest.approx((difference.ci_low, difference.ci_high))
+
+
+def test_rows_that_cannot_be_told_apart_share_a_rank():
+    noise = np.random.default_rng(0).normal(size=(4, 10_000)) * 0.01
+    best, near, third, far = 0.9 + noise[0], 0.895 + noise[1], 0.8 + noise[2], 0.2 + noise[3]
+    assert ranks([far, near, best, third]) == [4, 1, 1, 3]
+    assert ranks([best, best]) == [1, 1]
+    assert ranks([]) == []
+
+
+def test_marks_of_reproduction_are_for_the_very_samples(submissions, board, tmp_path):
+    root = shutil.copytree(submissions, tmp_path / "submissions")
+    row = next(row for row in board["rows"] if row["name"] == "BM25")
+    marks = {row["submission"]: {"samples_sha256": row["samples_sha256"], "date": "2026-02-01"}}
+    (tmp_path / "reproduced.json").write_text(json.dumps(marks))
+    again = {row["submission"]: row["badges"] for row in build_board(root)["rows"]}
+    assert again[row["submission"]] == ["re-scored", "reproduced"]
+    marks[row["submission"]]["samples_sha256"] = "0" * 64
+    (tmp_path / "reproduced.json").write_text(json.dumps(marks))
+    with pytest.raises(ValueError, match="run the comparison again"):
+        build_board(root)
+
+
+def test_a_refused_submission_stops_the_board_and_is_named(submissions, tmp_path):
+    root = shutil.copytree(submissions, tmp_path / "submissions")
+    (root / "2026-01-31_bm25" / "metadata.yaml").write_text("name: x\n")
+    with pytest.raises(ValueError, match="2026-01-31_bm25 is refused") as told:
+        build_board(root)
+    assert "submitter is missing" in str(told.value)
+
+
+def test_the_same_board_twice_is_the_same_bytes(submissions, board, tmp_path):
+    for name in ("a", "b"):
+        write_board(build_board(submissions), tmp_path / name, submissions)
+    for name in ("index.html", "board.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert json.loads((tmp_path / "a/board.json").read_text()) == json.loads(json.dumps(board))
+
+
+def test_a_board_of_nothing(tmp_path):
+    (tmp_path / "submissions").mkdir()
+    page = render_board(build_board(tmp_path / "submissions"))
+    assert page.count("No submission yet") == 2
+    assert "<table" not in page
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        build_board(tmp_path / "nowhere")
+
+
+def test_a_board_of_one_and_of_gaps():
+    bare = made_up_row(
+        1, metrics=dict.fromkeys(board_of([])["metrics"]), rank=None, subtasks=["single_rule"] * 11
+    )
+    page = render_board(board_of([bare]))
+    assert page.count("<tr class=") == 1
+    assert "Tokens</button>" not in page
+    assert "Recall@10" not in page.partition("How to read")[0]
+    assert page.count("No submission yet") == 1
+
+
+def test_every_string_is_escaped():
+    fields = (
+        "submission",
+        "name",
+        "submitter",
+        "date",
+        "model",
+        "description",
+        "hardware",
+        "run_id",
+        "scale",
+    )
+    row = made_up_row(0, **dict.fromkeys(fields, EVIL), subtasks=[EVIL], links={"code": EVIL}, kind=EVIL)
+    sealed = {"round": EVIL, "drop": {"value": 0.1, "ci_low": 0.0, "ci_high": 0.2}}
+    page = render_board(board_of([{**row, "sealed": sealed, "split": EVIL, "trained": EVIL}]))
+    assert "<img" not in page
+    assert page.count("<script") == page.count("</script>") == 1
+    assert "49" not in page.partition("<tbody>")[2].partition("</tbody>")[0]
+    assert "{{7*7}}" in page
+    quotes = page.partition("<tbody>")[2].partition("</tbody>")[0]
+    assert "\"'`" not in quotes
+
+
+def test_the_page_loads_nothing(board):
+    page = render_board(board)
+    import re
+
+    assert not re.findall(r"(?:src|href)=\"(?:https?:)?//", page)
+    assert not re.search(r"url\(|@import|innerHTML|eval\(", page)
+    assert "default-src 'none'" in page

@@ -1,0 +1,708 @@
+"""Hostile submissions: each refused for the right reason, nothing run, nothing written."""
+
+import json
+import os
+
+import pytest
+from rwbench.cli import app
+from rwbench.leaderboard import files, records
+from rwbench.leaderboard.files import METADATA, RESULTS, SAMPLES, compress
+from rwbench.leaderboard.refusals import Refused
+from rwbench.leaderboard.submit import contents, folders
+from rwbench.leaderboard.validate import validate
+from typer.testing import CliRunner
+
+HTML = "<img src=x onerror=alert(1)>"
+SCRIPT = "</script><script>alert(1)</script>"
+CASES = {}
+
+
+def case(file, line, reason):
+    """Register an attack: ``reason`` must be in what is said about ``file`` and ``line`` (None: no line)."""
+
+    def register(attack):
+        CASES[attack.__name__] = (attack, file, line, reason)
+        return attack
+
+    return register
+
+
+def set_in(entry, path, value):
+    results = entry.results
+    *front, last = path
+    place = results
+    for name in front:
+        place = place[name]
+    place[last] = value
+    entry.results = results
+
+
+def line_in_results(entry, *names):
+    """The line on which the last of nested keys stands, found by reading downwards."""
+    lines = entry.path(RESULTS).read_text().splitlines()
+    at = 0
+    for depth, name in enumerate(names, 1):
+        at = next(n for n in range(at, len(lines)) if lines[n].startswith("  " * depth + f'"{name}":'))
+    return at + 1
+
+
+# Scores.
+
+
+@case(
+    RESULTS,
+    lambda e: line_in_results(e, "metrics", "recall@1", "macro", "value"),
+    "not what the samples give",
+)
+def edited_score(entry):
+    set_in(entry, ("metrics", "recall@1", "macro", "value"), 0.99)
+
+
+@case(
+    RESULTS,
+    lambda e: line_in_results(e, "metrics", "recall@1", "macro", "value"),
+    "not what the samples give",
+)
+def score_edited_just_above_the_tolerance(entry):
+    value = entry.results["metrics"]["recall@1"]["macro"]["value"]
+    set_in(entry, ("metrics", "recall@1", "macro", "value"), value + 1e-5)
+
+
+@case(
+    RESULTS,
+    lambda e: line_in_results(e, "metrics", "recall@1", "macro", "ci_low"),
+    "not what the samples give",
+)
+def edited_interval(entry):
+    set_in(entry, ("metrics", "recall@1", "macro", "ci_low"), 0.0)
+
+
+@case(RESULTS, lambda e: line_in_results(e, "metrics", "exact_match"), "not what the samples give")
+def invented_metric(entry):
+    results = entry.results
+    results["metrics"]["exact_match"] = results["metrics"]["recall@1"]
+    entry.results = results
+
+
+@case(RESULTS, None, "does not fit the schema")
+def score_above_one(entry):
+    set_in(entry, ("metrics", "recall@1", "macro", "value"), 7)
+
+
+@case(RESULTS, None, "does not fit the schema")
+def metric_with_a_name_of_its_own(entry):
+    results = entry.results
+    results["metrics"]["magic"] = results["metrics"]["recall@1"]
+    entry.results = results
+
+
+@case(RESULTS, lambda e: line_in_results(e, "samples_sha256"), "not what the samples give")
+def fingerprint_of_other_samples(entry):
+    set_in(entry, ("samples_sha256",), "0" * 64)
+
+
+@case(RESULTS, lambda e: line_in_results(e, "pool_sha256"), "not what the samples give")
+def fingerprint_of_other_pools(entry):
+    set_in(entry, ("pool_sha256",), "0" * 64)
+
+
+@case(RESULTS, lambda e: line_in_results(e, "n", "scored"), "not what the samples give")
+def number_of_questions_edited(entry):
+    set_in(entry, ("n", "scored"), 500)
+
+
+# Questions and gold.
+
+
+@case(SAMPLES, 3, "carries gold or scores")
+def gold_answers_beside_the_own(entry):
+    entry.change(3, lambda record: record.update(gold_answers=["8"]))
+
+
+@case(SAMPLES, None, "exactly the gold rules in the order of the proof")
+def gold_rules_copied(entry, judge):
+    gold = gold_of(entry, judge)
+    entry.change_all(lambda record: record.update(retrieved=[list(gold[record["id"]].gold)]))
+    rescore(entry, judge)
+
+
+@case(SAMPLES, None, "every answer is the gold answer letter by letter")
+def gold_answers_copied(entry, judge):
+    gold = gold_of(entry, judge)
+    entry.change_all(lambda record: record.update(answers=list(gold[record["id"]].answers)))
+    rescore(entry, judge)
+
+
+@case(SAMPLES, None, "every answer is the gold answer letter by letter")
+def gold_answers_in_boxes(entry, judge):
+    gold = gold_of(entry, judge)
+
+    def boxed(record):
+        answers = list(gold[record["id"]].answers)
+        record.update(answers=answers, output=r"\boxed{" + ", ".join(answers) + "}")
+
+    entry.change_all(boxed)
+    rescore(entry, judge)
+
+
+@case(SAMPLES, 2, "no id of a question asked")
+def foreign_id(entry):
+    entry.change(2, lambda record: record.update(id="multi_hop_3-mini-0000001"))
+
+
+@case(SAMPLES, 2, "no id of a question asked")
+def id_of_the_train_split(entry):
+    entry.change(2, lambda record: record.update(id="multi_hop_2-train-0000001"))
+
+
+@case(SAMPLES, 1, "no id of a question asked")
+def html_in_an_id(entry):
+    entry.change(1, lambda record: record.update(id=HTML))
+
+
+@case(SAMPLES, None, "questions are missing")
+def hard_question_left_out(entry):
+    entry.lines = entry.lines[:-1]
+
+
+@case(SAMPLES, 51, "an id comes twice")
+def second_try_at_a_question(entry):
+    entry.lines = [*entry.lines, entry.lines[0]]
+
+
+@case(SAMPLES, None, "questions are missing")
+def no_samples_at_all(entry):
+    entry.lines = []
+
+
+@case(SAMPLES, 4, "retrieved is null on some questions only")
+def bad_question_taken_out_of_the_average(entry):
+    entry.change(4, lambda record: record.update(retrieved=None))
+
+
+@case(SAMPLES, 5, "unknown outcome")
+def failed_question_taken_out_of_the_average(entry):
+    entry.change(5, lambda record: record.update(outcome="failed"))
+
+
+@case(SAMPLES, 2, "not in the question's pool")
+def rule_from_outside_the_pool(entry):
+    entry.change(2, lambda record: record["retrieved"][0].__setitem__(0, 10**9))
+
+
+@case(SAMPLES, 2, "finds a rule twice")
+def rule_found_twice(entry):
+    entry.change(2, lambda record: record["retrieved"][0].__setitem__(1, record["retrieved"][0][0]))
+
+
+@case(SAMPLES, 6, "more than spec.top_k")
+def whole_pool_returned(entry, judge):
+    set_in(entry, ("spec", "top_k"), 10)
+    entry.change_all(lambda record: record.update(retrieved=[record["retrieved"][0][:10]]))
+    entry.change(6, lambda record: record.update(retrieved=[[*range(11)]]))
+    # The rule of the pool is looked at first, so take ids that are in it.
+    question = json.loads(entry.lines[5])["id"]
+    spec = judge.check_spec(entry.results["spec"])
+    pool = next(p for p in judge.workspace("tiny", 0).pools(spec) if p.questions[0].id == question)
+    entry.change(6, lambda record: record.update(retrieved=[pool.ids.tolist()[:11]]))
+
+
+@case(SAMPLES, 1, "answers are not what the scorer reads in output")
+def answers_better_than_the_output(entry):
+    entry.change(1, lambda record: record.update(answers=["8"], output=r"so \boxed{9}"))
+
+
+@case(SAMPLES, None, "every output is that of another submission")
+def copy_of_another_submission(entry):
+    entry.folder = entry.folder.rename(entry.folder.with_name("2026-01-31_better-bm25"))
+
+
+# The spec.
+
+
+@case(RESULTS, None, "spec.split is not on the board")
+def split_that_was_trained_on(entry):
+    set_in(entry, ("spec", "split"), "train")
+
+
+@case(RESULTS, None, "spec.limit is not on the board")
+def first_questions_only(entry):
+    set_in(entry, ("spec", "limit"), 5)
+
+
+@case(RESULTS, None, "spec.pool_seed is not on the board")
+def pool_chosen_by_its_seed(entry):
+    set_in(entry, ("spec", "pool_seed"), 17)
+
+
+@case(RESULTS, None, "spec.world_seed is not on the board")
+def world_chosen_by_its_seed(entry):
+    set_in(entry, ("spec", "world_seed"), 17)
+
+
+@case(RESULTS, None, "spec is not a run's")
+def pool_of_three_rules(entry):
+    set_in(entry, ("spec", "pool_size"), 3)
+
+
+@case(RESULTS, None, "spec is not a run's")
+def pool_of_a_billion_rules(entry):
+    set_in(entry, ("spec", "pool_size"), 10**9)
+
+
+@case(RESULTS, None, "spec is not a run's")
+def scale_that_is_a_path(entry):
+    set_in(entry, ("spec", "scale"), "../../etc/passwd")
+
+
+@case(RESULTS, None, "spec is not a run's")
+def unknown_field_in_the_spec(entry):
+    set_in(entry, ("spec", "hook"), "os.system")
+
+
+@case(RESULTS, lambda e: line_in_results(e, "run_id"), "not what the samples give")
+def method_renamed_in_the_spec(entry):
+    set_in(entry, ("spec", "method", "name"), "dynarule")
+
+
+@case(RESULTS, None, "spec.data is not on the board")
+def other_generator_version(entry):
+    set_in(entry, ("spec", "data"), "0.0")
+
+
+# Numbers.
+
+
+@case(RESULTS, 2, "is no number of JSON")
+def nan_in_the_results(entry):
+    text = entry.path(RESULTS).read_text().replace('"schema_version": 2', '"schema_version": NaN')
+    entry.path(RESULTS).write_text(text)
+
+
+@case(SAMPLES, 1, "is no number of JSON")
+def infinity_in_a_sample(entry):
+    entry.lines = [entry.lines[0].replace('"seconds":', '"seconds":Infinity,"x":'), *entry.lines[1:]]
+
+
+@case(SAMPLES, 1, "the number is too large")
+def number_of_ten_thousand_digits(entry):
+    entry.lines = [
+        entry.lines[0].replace('"seconds":', '"seconds":' + "9" * 10_000 + ',"x":'),
+        *entry.lines[1:],
+    ]
+
+
+@case(SAMPLES, 1, "the number is too large")
+def float_that_overflows(entry):
+    entry.lines = [entry.lines[0].replace('"seconds":', '"seconds":1e999,"x":'), *entry.lines[1:]]
+
+
+@case(SAMPLES, 7, "seconds must be a number")
+def negative_time(entry):
+    entry.change(7, lambda record: record.update(seconds=-1))
+
+
+@case(SAMPLES, 7, "whole numbers, best first")
+def rule_ids_that_are_true_and_false(entry):
+    entry.change(7, lambda record: record.update(retrieved=[[True, False]]))
+
+
+@case(METADATA, None, "cost_usd must be a number")
+def cost_that_is_nan(entry):
+    entry.word("cost_usd", ".nan")
+
+
+# Words.
+
+
+@case(METADATA, None, "name must be plain text")
+def script_in_the_name(entry):
+    entry.word("name", f'"{SCRIPT}"')
+
+
+@case(METADATA, None, "submitter must be plain text")
+def html_in_the_submitter(entry):
+    entry.word("submitter", f'"{HTML}"')
+
+
+@case(METADATA, None, "description must be plain text")
+def html_in_the_description(entry):
+    entry.word("description", f'"{HTML}"')
+
+
+@case(METADATA, None, "model must be plain text")
+def html_in_the_model(entry):
+    entry.word("model", f'"{HTML}"')
+
+
+@case(METADATA, None, "hardware must be plain text")
+def html_in_the_hardware(entry):
+    entry.word("hardware", f'"{HTML}"')
+
+
+@case(METADATA, None, "code must be an https link")
+def link_that_runs_a_script(entry):
+    entry.word("code", '"javascript:alert(1)"')
+
+
+@case(METADATA, None, "paper must be an https link")
+def link_with_html(entry):
+    entry.word("paper", "'https://a.example/\"><script>'")
+
+
+@case(METADATA, None, "without control or invisible characters")
+def name_that_turns_the_direction_of_writing(entry):
+    entry.word("name", '"\\u202e52MB"')
+
+
+@case(METADATA, None, "without control or invisible characters")
+def terminal_escape_in_the_name(entry):
+    entry.word("name", '"\\e[2J\\e[31mRank 1"')
+
+
+@case(METADATA, None, "two accents")
+def letters_with_towers_of_accents(entry):
+    entry.word("name", '"B' + "\\u0334\\u0337\\u0338\\u0336" * 5 + 'M25"')
+
+
+@case(METADATA, None, "1 to 60 characters")
+def endless_name(entry):
+    entry.word("name", "a" * 5_000)
+
+
+@case(METADATA, None, "must not lie in the future")
+def date_in_the_future(entry):
+    entry.word("date", "2999-01-01")
+
+
+@case(METADATA, None, "kind must be")
+def kind_of_its_own(entry):
+    entry.word("kind", "winner")
+
+
+@case(METADATA, None, "unknown field")
+def rank_given_by_itself(entry):
+    entry.word("rank", "1")
+
+
+@case(RESULTS, None, "method.label must be plain text")
+def html_in_the_label(entry):
+    set_in(entry, ("method", "label"), HTML)
+
+
+@case(RESULTS, None, "method.key must be a short name")
+def html_in_the_key(entry):
+    set_in(entry, ("method", "key"), HTML)
+
+
+@case(RESULTS, None, "environment.platform must be plain text")
+def html_in_the_environment(entry):
+    set_in(entry, ("environment", "platform"), HTML)
+
+
+@case(RESULTS, None, "a key in environment.packages must be plain text")
+def html_in_a_key(entry):
+    set_in(entry, ("environment", "packages", HTML), "1")
+
+
+@case(RESULTS, None, "timing.finished is no time")
+def words_in_place_of_a_time(entry):
+    set_in(entry, ("timing", "finished"), "yesterday")
+
+
+@case(SAMPLES, 1, "unknown cost")
+def html_in_the_name_of_a_cost(entry):
+    entry.change(1, lambda record: record.update(usage={HTML: 1}))
+
+
+# Files and formats.
+
+
+@case(METADATA, None, "has a tag")
+def yaml_that_builds_an_object(entry):
+    entry.word("model", f"!!python/object/apply:os.system ['touch {entry.folder.parent}/pwned']")
+
+
+@case(METADATA, None, "has an anchor or alias")
+def yaml_of_a_billion_laughs(entry):
+    entry.path(METADATA).write_text('a: &a "lol"\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n')
+
+
+@case(METADATA, None, "is not a flat list")
+def yaml_with_nested_fields(entry):
+    entry.word("model", "{a: {b: c}}")
+
+
+@case(METADATA, 9, "a key comes twice")
+def yaml_with_a_key_twice(entry):
+    with entry.path(METADATA).open("a") as file:
+        file.write("name: Another\n")
+
+
+@case(METADATA, None, "is not a flat list")
+def yaml_with_two_documents(entry):
+    with entry.path(METADATA).open("a") as file:
+        file.write("---\nname: Another\n")
+
+
+@case(METADATA, None, "is not YAML")
+def yaml_that_is_none(entry):
+    entry.path(METADATA).write_text("name: 'BM25\n")
+
+
+@case(METADATA, 9, "is not UTF-8")
+def metadata_in_latin_1(entry):
+    with entry.path(METADATA).open("ab") as file:
+        file.write("hardware: Müller\n".encode("latin-1"))
+
+
+@case(RESULTS, 1, "is not UTF-8")
+def results_in_utf_16(entry):
+    entry.path(RESULTS).write_bytes(entry.path(RESULTS).read_text().encode("utf-16"))
+
+
+@case(RESULTS, 1, "byte order mark")
+def results_with_a_byte_order_mark(entry):
+    entry.path(RESULTS).write_bytes(b"\xef\xbb\xbf" + entry.path(RESULTS).read_bytes())
+
+
+@case(SAMPLES, 2, "is not UTF-8")
+def bytes_that_are_no_text(entry):
+    lines = [line.encode() for line in entry.lines]
+    lines[1] = lines[1].replace(b'"ok"', b'"\xff\xfe"')
+    entry.path(SAMPLES).write_bytes(compress(b"".join(line + b"\n" for line in lines)))
+
+
+@case(SAMPLES, 3, "half a surrogate pair")
+def half_a_character(entry):
+    lines = entry.lines
+    lines[2] = lines[2].replace('"output":null', '"output":"\\ud800"')
+    entry.lines = lines
+
+
+@case(RESULTS, None, "a key comes twice")
+def results_with_a_key_twice(entry):
+    text = entry.path(RESULTS).read_text().rstrip()[:-1] + ', "metrics": {}}'
+    entry.path(RESULTS).write_text(text)
+
+
+@case(SAMPLES, 1, "a key comes twice")
+def sample_with_a_key_twice(entry):
+    entry.lines = [entry.lines[0].replace('"id":', '"id":"x","id":'), *entry.lines[1:]]
+
+
+@case(RESULTS, None, "is nested too deep")
+def results_nested_a_hundred_thousand_deep(entry):
+    entry.path(RESULTS).write_text("[" * 100_000)
+
+
+@case(RESULTS, 1, "is not JSON")
+def results_that_are_python(entry):
+    entry.path(RESULTS).write_text("__import__('os').system('touch pwned')")
+
+
+@case(RESULTS, None, "does not fit the schema")
+def results_that_are_a_list(entry):
+    entry.path(RESULTS).write_text("[]")
+
+
+@case(SAMPLES, None, "expands to more than")
+def zip_bomb(entry):
+    # Samples of the right form, each behind nearly a megabyte of blanks, in a few kilobytes.
+    blanks = " " * 900_000
+    entry.lines = [line + blanks for line in entry.lines]
+    assert entry.path(SAMPLES).stat().st_size < 50_000
+
+
+@case(SAMPLES, 21, "has more than 20 lines")
+def millions_of_samples(entry):
+    entry.lines = entry.lines * 2
+
+
+@case(SAMPLES, 2, "more than 100 rules")
+def hundred_thousand_rules_found(entry):
+    entry.change(2, lambda record: record.update(retrieved=[[*range(100_000)]]))
+
+
+@case(SAMPLES, 1, "a line has more than")
+def zip_bomb_of_one_line(entry):
+    entry.path(SAMPLES).write_bytes(compress(b"a" * (3 * files.MIB)))
+
+
+@case(SAMPLES, None, "is not whole zstd data")
+def samples_that_are_gzip(entry):
+    import gzip
+
+    entry.path(SAMPLES).write_bytes(gzip.compress(b"{}\n"))
+
+
+@case(SAMPLES, None, "is not whole zstd data")
+def samples_cut_off(entry):
+    entry.path(SAMPLES).write_bytes(entry.path(SAMPLES).read_bytes()[:-20])
+
+
+@case(SAMPLES, 51, "the last line has no line break")
+def samples_without_an_end(entry):
+    entry.path(SAMPLES).write_bytes(compress("\n".join([*entry.lines, "{"]).encode()))
+
+
+@case(SAMPLES, 2, "is not an object")
+def sample_that_is_a_list(entry):
+    entry.lines = [entry.lines[0], "[]", *entry.lines[2:]]
+
+
+@case(SAMPLES, 2, "is not JSON")
+def empty_line_between(entry):
+    entry.lines = [entry.lines[0], "", *entry.lines[1:]]
+
+
+@case(SAMPLES, 2, "output must be text of at most")
+def output_of_a_novel(entry):
+    entry.change(2, lambda record: record.update(output="a" * 300_000))
+
+
+@case(METADATA, None, "is larger than")
+def metadata_of_a_megabyte(entry):
+    with entry.path(METADATA).open("a") as file:
+        file.write("# " + "a" * files.MIB + "\n")
+
+
+@case(RESULTS, None, "is not a regular file")
+def results_that_are_a_link(entry):
+    secret = entry.folder.parent / "secret.json"
+    entry.path(RESULTS).rename(secret)
+    entry.path(RESULTS).symlink_to(secret)
+
+
+@case(METADATA, None, "is not a regular file")
+def metadata_that_is_a_link_to_nowhere(entry):
+    entry.path(METADATA).unlink()
+    entry.path(METADATA).symlink_to("/nowhere")
+
+
+@case(SAMPLES, None, "is not a regular file")
+def samples_that_are_a_pipe(entry):
+    entry.path(SAMPLES).unlink()
+    os.mkfifo(entry.path(SAMPLES))
+
+
+@case(SAMPLES, None, "is not a regular file")
+def samples_that_are_a_folder(entry):
+    entry.path(SAMPLES).unlink()
+    entry.path(SAMPLES).mkdir()
+
+
+@case("'2026-01-31_bm25'", None, "is not a folder")
+def submission_that_is_a_link(entry):
+    real = entry.folder.rename(entry.folder.with_name("real"))
+    entry.folder.symlink_to(real)
+
+
+@case("'run.py'", None, "is not a file of a submission")
+def script_beside_the_data(entry):
+    entry.path("run.py").write_text("import os\n")
+
+
+@case("'samples.pkl'", None, "is not a file of a submission")
+def pickle_beside_the_data(entry):
+    import pickle
+
+    entry.path("samples.pkl").write_bytes(pickle.dumps({"a": 1}))
+
+
+@case(RESULTS, None, "is missing")
+def results_left_out(entry):
+    entry.path(RESULTS).unlink()
+
+
+@case("folder", None, "its name must be a date")
+def name_that_is_an_option(entry):
+    entry.folder = entry.folder.rename(entry.folder.with_name("--help"))
+
+
+@case("folder", None, "its name must be a date")
+def name_with_dots(entry):
+    entry.folder = entry.folder.rename(entry.folder.with_name("2026-01-31_..%2f..%2fmain"))
+
+
+@case("folder", None, "its name must be a date")
+def name_with_html(entry):
+    entry.folder = entry.folder.rename(entry.folder.with_name("2026-01-31_<script>"))
+
+
+@case(METADATA, None, "date is not the folder's")
+def date_that_is_not_the_folders(entry):
+    entry.word("date", "2026-01-30")
+
+
+def gold_of(entry, judge):
+    return {question.id: question for question in judge.workspace("tiny", 0).questions("multi_hop_2", "mini")}
+
+
+def rescore(entry, judge):
+    """Make the results fit the spoilt samples, as a careful attacker would."""
+    from rwbench.leaderboard.records import read_records
+
+    claimed = entry.results
+    spec = judge.check_spec(claimed["spec"])
+    samples = judge.samples(spec, read_records(entry.path(SAMPLES).read_bytes()))
+    ours = judge.results(spec, samples, claimed["method"])
+    entry.results = ours | {"environment": claimed["environment"], "timing": claimed["timing"]}
+
+
+def state(folder):
+    """Every path below a folder with what would change if it were written to."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        about = path.lstat()
+        found[str(path)] = (about.st_mode, about.st_size, about.st_mtime_ns)
+    return found
+
+
+def test_the_good_one_is_accepted(entry, judge, submissions):
+    accepted = validate(entry.folder, judge, contents(folders(submissions)))
+    assert accepted.metadata.name == "BM25"
+    assert accepted.results["metrics"] == entry.results["metrics"]
+
+
+def test_there_are_enough():
+    assert len(CASES) >= 40
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_refused_and_nothing_is_written(name, entry, judge, submissions, tmp_path, monkeypatch):
+    attack, file, line, reason = CASES[name]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(files, "MAX_EXPANDED", 4 * files.MIB)
+    if name == "millions_of_samples":
+        monkeypatch.setattr(records, "MAX_RECORDS", 20)
+    attack(*([entry, judge] if "judge" in attack.__code__.co_varnames else [entry]))
+    before = state(tmp_path)
+    with pytest.raises(Refused) as refused:
+        validate(entry.folder, judge, contents(folders(submissions)))
+    told = [problem for problem in refused.value.problems if problem.file == file and reason in str(problem)]
+    assert told, str(refused.value)
+    if line is not None:
+        assert told[0].line == (line(entry) if callable(line) else line), str(refused.value)
+    assert all(problem.mend and str(problem).isascii() for problem in refused.value.problems)
+    assert max(len(str(problem)) for problem in refused.value.problems) < 1_200
+    assert state(tmp_path) == before
+    assert not list(tmp_path.rglob("pwned"))
+
+
+def test_the_command_tells_and_fails(entry, tmp_path, monkeypatch):
+    entry.word("name", '"\\e[2J<b>"')
+    before = state(tmp_path)
+    run = CliRunner().invoke(app, ["validate", str(entry.folder)])
+    assert run.exit_code == 1
+    assert "refused" in run.stdout
+    assert "\x1b" not in run.stdout
+    run = CliRunner().invoke(app, ["validate", str(entry.folder), "--json"])
+    (report,) = json.loads(run.stdout)["submissions"]
+    assert report["accepted"] is False
+    assert report["problems"][0]["file"] == METADATA
+    assert report["problems"][0]["mend"]
+    assert state(tmp_path) == before
+    run = CliRunner().invoke(app, ["validate", str(tmp_path / "2026-01-31_nothing")])
+    assert run.exit_code == 2
+    assert "rwbench submit" in run.stderr

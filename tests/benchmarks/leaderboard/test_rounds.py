@@ -1,0 +1,226 @@
+"""Sealed rounds: what is published when, what a cheating organiser or entrant meets, and the column on the board."""
+
+import hashlib
+import json
+import shutil
+import stat
+
+import pytest
+from rwbench.cli import app
+from rwbench.data import DataSource
+from rwbench.leaderboard.board import build_board
+from rwbench.leaderboard.page import render_board
+from rwbench.leaderboard.rescore import Judge
+from rwbench.leaderboard.round_scores import score_round
+from rwbench.leaderboard.rounds import new_round, read_round, reveal_round, seal_round, verify_round
+from typer.testing import CliRunner
+
+BM25 = "2026-01-31_bm25"
+
+
+def command(*words):
+    return CliRunner().invoke(app, ["round", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def played(submissions, tmp_path_factory):
+    """A round from start to end, by its commands; how the folder stood after each."""
+    place = tmp_path_factory.mktemp("leaderboard")
+    shutil.copytree(submissions, place / "submissions")
+    folder, secret = place / "rounds" / "2026-1", place / "2026-1.secret.json"
+    stages = {}
+
+    def run(*words):
+        done = command(*words)
+        assert done.exit_code == 0, done.output
+        stages[words[0]] = (done.stdout, {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file()})
+
+    keep = ["--secret", secret]
+    with pytest.MonkeyPatch.context() as patch:
+        # The same world every time, so that no test fails by chance.
+        patch.setattr("secrets.randbits", lambda bits: 6_172_839_450_617_283_945)
+        run("new", folder, "--scale", "tiny", "--pool-size", 100, *keep)
+    run("seal", folder, *keep)
+    run("answer", folder, place / "submissions" / BM25)
+    run("reveal", folder, *keep)
+    run("score", folder)
+    return folder, json.loads(secret.read_text()), secret, stages
+
+
+@pytest.fixture
+def folder(played, tmp_path):
+    """A copy of the round that may be spoilt, before it was scored."""
+    copy = shutil.copytree(played[0].parent.parent, tmp_path / "leaderboard") / "rounds" / "2026-1"
+    (copy / "scores.json").unlink()
+    return copy
+
+
+def test_the_hash_is_published_first_and_the_secret_only_at_the_end(played):
+    _, secret, path, stages = played
+    known = [str(secret["seed"]).encode(), secret["salt"].encode()]
+    for stage in ("new", "seal", "answer"):
+        text, files = stages[stage]
+        assert not any(part in body for body in files.values() for part in known), stage
+        assert not any(part.decode() in text for part in known), stage
+    assert all(part in stages["reveal"][1]["round.json"] for part in known)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    # The commitment, by hand.
+    said = json.loads(stages["new"][1]["round.json"])
+    text = (
+        f'{{"data":"{said["data"]}","name":"2026-1","pool_size":100,"salt":"{secret["salt"]}","scale":"tiny",'
+        f'"seed":{secret["seed"]},"split":"mini"}}'
+    )
+    assert said["commitment"] == hashlib.sha256(text.encode()).hexdigest()
+    assert json.loads(stages["reveal"][1]["round.json"])["commitment"] == said["commitment"]
+
+
+def test_the_kit_is_of_the_secret_world_and_holds_no_gold(played):
+    folder, secret, _, _ = played
+    rows = [json.loads(line) for line in (folder / "kit/questions.jsonl").read_text().splitlines()]
+    assert len(rows) == 550
+    assert all(set(row) == {"id", "subtask", "question", "pool"} for row in rows)
+    pools = [json.loads(line)["rules"] for line in (folder / "kit/pools.jsonl").read_text().splitlines()]
+    ours = {q.id: q for q in DataSource("tiny", secret["seed"]).questions("multi_hop_3", "mini")}
+    public = {q.text for q in DataSource("tiny", 0).questions("multi_hop_3", "mini")}
+    asked = [row for row in rows if row["subtask"] == "multi_hop_3"]
+    for row in asked:
+        assert row["question"] == ours[row["id"]].text
+        assert set(ours[row["id"]].gold) <= set(pools[row["pool"]])
+        assert pools[row["pool"]] == sorted(pools[row["pool"]])
+    assert sum(row["question"] in public for row in asked) < len(asked) / 2
+
+
+def test_scores_are_those_of_the_method_on_the_revealed_world(played, submissions, small_spec):
+    """The entry, made from the kit alone, scores what a run on the revealed world scores."""
+    from dataclasses import replace
+
+    from rwbench.methods.retrieve import Retrieve
+    from rwbench.retrievers.bm25 import BM25 as Searcher
+    from rwbench.runner import Workspace, run_spec
+
+    folder, secret, _, _ = played
+    (score,) = json.loads((folder / "scores.json").read_text())["scores"]
+    spec = replace(small_spec(Retrieve(Searcher())), world_seed=secret["seed"])
+    ran = run_spec(spec, Workspace(DataSource("tiny", secret["seed"])), folder.parent.parent / "runs")
+    assert score["sealed_score"] == ran["metrics"]["recall@1"]["macro"]
+    public = json.loads((submissions / BM25 / "results.json").read_text())["metrics"]["recall@1"]["macro"]
+    assert score["public_score"] == public
+    assert score["drop"]["value"] == pytest.approx(public["value"] - score["sealed_score"]["value"], abs=1e-6)
+    assert score["drop"]["ci_low"] < score["drop"]["value"] < score["drop"]["ci_high"]
+    # About as wide as two independent samples: the root of the summed squares.
+    widths = [
+        e["ci_high"] - e["ci_low"] for e in (score["public_score"], score["sealed_score"], score["drop"])
+    ]
+    assert widths[2] == pytest.approx((widths[0] ** 2 + widths[1] ** 2) ** 0.5, rel=0.1)
+
+
+def test_the_drop_is_a_column_of_the_board(played):
+    place = played[0].parent.parent
+    built = build_board(place / "submissions", place / "rounds")
+    rows = {row["submission"]: row for row in built["rows"]}
+    assert rows[BM25]["badges"] == ["re-scored", "sealed round"]
+    assert rows[BM25]["sealed"]["round"] == "2026-1"
+    assert rows["2026-01-31_naive"]["sealed"] is None
+    page = render_board(built)
+    assert page.count("Drop in sealed round</button>") == 1
+    assert f"{100 * rows[BM25]['sealed']['drop']['value']:+.1f}" in page
+
+
+def test_another_secret_after_the_fact_is_found_out(folder):
+    path = folder / "round.json"
+    said = json.loads(path.read_text())
+    for change in ({"seed": 1}, {"salt": "00"}, {"seed": said["revealed"]["seed"] + 1}):
+        path.write_text(json.dumps(said | {"revealed": said["revealed"] | change}))
+        with pytest.raises(ValueError, match="this is not its secret"):
+            verify_round(folder)
+    path.write_text(json.dumps(said | {"pool_size": 500}))
+    with pytest.raises(ValueError, match="this is not its secret"):
+        verify_round(folder)
+
+
+def test_a_kit_of_another_world_is_found_out(folder):
+    path = folder / "round.json"
+    said = json.loads(path.read_text())
+    for name in ("questions.jsonl", "pools", "rules"):
+        path.write_text(json.dumps(said | {"sealed": said["sealed"] | {name: "0" * 64}}))
+        with pytest.raises(ValueError, match="entrants answered another world"):
+            verify_round(folder)
+
+
+def test_entries_that_come_late_or_change_do_not_count(folder):
+    entry = folder / "entries" / f"{BM25}.jsonl"
+    late = shutil.copy(entry, entry.with_name("2026-01-31_naive.jsonl"))
+    with pytest.raises(ValueError, match="changed or added after the reveal"):
+        score_round(folder, folder.parent.parent / "submissions")
+    late.unlink()
+    entry.write_text(entry.read_text().replace("[", "[ ", 1))
+    done = command("score", folder)
+    assert done.exit_code == 2
+    assert "changed or added after the reveal" in done.stderr
+    assert not (folder / "scores.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"id": "multi_hop_2-mini-9999999", "retrieved": [[1]]}', "is no id of a question asked"),
+        ('{"id": "x", "retrieved": [[1]], "scores": {}}', "expected an object with id"),
+        ('{"id": "x", "retrieved": [[1, 1]]}', "finds a rule twice"),
+    ],
+)
+def test_entries_are_checked_as_submissions_are(folder, line, reason):
+    entry = folder / "entries" / f"{BM25}.jsonl"
+    entry.write_text(entry.read_text() + line + "\n")
+    said = json.loads((folder / "round.json").read_text())
+    said["revealed"]["entries"][BM25] = hashlib.sha256(entry.read_bytes()).hexdigest()
+    (folder / "round.json").write_text(json.dumps(said))
+    with pytest.raises(ValueError, match="line 51") as told:
+        score_round(folder, folder.parent.parent / "submissions")
+    assert reason in str(told.value)
+
+
+def test_steps_have_an_order_and_are_taken_once(folder, played, tmp_path):
+    secret = played[2]
+    with pytest.raises(ValueError, match="was revealed on"):
+        reveal_round(folder, secret)
+    with pytest.raises(ValueError, match="was sealed on"):
+        seal_round(folder, secret)
+    with pytest.raises(ValueError, match="is there already"):
+        new_round(folder, tmp_path / "s.json", "tiny", "mini", 100)
+    with pytest.raises(ValueError, match="named with a-z"):
+        new_round(tmp_path / "Round One", tmp_path / "s.json", "tiny", "mini", 100)
+    with pytest.raises(ValueError, match="the board has pools of"):
+        new_round(tmp_path / "r", tmp_path / "s.json", "tiny", "mini", 7)
+    assert not (tmp_path / "s.json").exists()
+    new_round(tmp_path / "r", tmp_path / "s.json", "tiny", "mini", 100)
+    with pytest.raises(ValueError, match="first: rwbench round seal"):
+        reveal_round(tmp_path / "r", tmp_path / "s.json")
+    with pytest.raises(ValueError, match="not revealed"):
+        verify_round(tmp_path / "r")
+    # The secret of another round opens nothing.
+    with pytest.raises(ValueError, match="this is not its secret"):
+        seal_round(tmp_path / "r", secret)
+    with pytest.raises(FileNotFoundError, match="--secret"):
+        seal_round(tmp_path / "r", tmp_path / "nothing.json")
+    assert read_round(tmp_path / "r").sealed is None
+
+
+def test_no_two_rounds_share_a_secret(tmp_path):
+    made = [new_round(tmp_path / f"r{n}", tmp_path / f"{n}.json", "tiny", "mini", 100) for n in range(2)]
+    secrets = [json.loads((tmp_path / f"{n}.json").read_text()) for n in range(2)]
+    assert len({round.commitment for round in made}) == 2
+    assert len({secret["seed"] for secret in secrets}) == len({secret["salt"] for secret in secrets}) == 2
+    assert all(0 < secret["seed"] < 2**63 and len(secret["salt"]) == 64 for secret in secrets)
+
+
+def test_a_ceiling_cannot_enter_for_it_needs_gold(folder):
+    done = command("answer", folder, folder.parent.parent / "submissions" / "2026-01-31_solver")
+    assert done.exit_code == 2
+    assert "which a kit does not hold" in done.stderr
+
+
+def test_a_sealed_world_is_no_setting_of_the_board(folder, entry):
+    """A run on the revealed world cannot be handed in as a public one."""
+    seed = json.loads((folder / "round.json").read_text())["revealed"]["seed"]
+    with pytest.raises(ValueError, match=r"spec\.world_seed is not on the board"):
+        Judge().check_spec(entry.results["spec"] | {"world_seed": seed})

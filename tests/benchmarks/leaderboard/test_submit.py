@@ -1,0 +1,168 @@
+"""Submitting a run, and predictions that were made elsewhere."""
+
+import json
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+from rwbench.cli import app
+from rwbench.leaderboard.files import LIMITS, METADATA, RESULTS
+from rwbench.leaderboard.imports import import_predictions
+from rwbench.leaderboard.metadata import Metadata
+from rwbench.leaderboard.submit import slug_of, submit
+from rwbench.leaderboard.validate import validate
+from rwbench.results import read_results
+from rwbench.samples import read_samples
+from typer.testing import CliRunner
+
+
+def test_a_submission_is_three_files_of_data_without_gold(entry, runs):
+    assert sorted(path.name for path in entry.folder.iterdir()) == sorted(LIMITS)
+    records = [json.loads(line) for line in entry.lines]
+    samples = {sample["id"]: sample for sample in read_samples(runs["bm25"] / "samples.jsonl")}
+    assert {record["id"] for record in records} == set(samples)
+    for record in records:
+        assert not {"gold_answers", "gold_rules", "scores"} & set(record)
+        assert record["retrieved"] == samples[record["id"]]["retrieved"]
+
+
+def test_scores_are_those_of_the_run(entry, runs):
+    """But for expected recall, which needs the search's own scores, and so is not handed in."""
+    ran, handed_in = read_results(runs["bm25"]), entry.results
+    assert "expected_recall@1" in ran["metrics"]
+    kept = {name: value for name, value in ran["metrics"].items() if not name.startswith("expected")}
+    assert handed_in["metrics"] == kept
+    for name in ("run_id", "spec", "n", "details", "pool_sha256"):
+        assert handed_in[name] == ran[name]
+
+
+def test_words_survive_the_file(entry):
+    text = entry.path(METADATA).read_text()
+    again = Metadata.from_yaml(text.encode())
+    assert again.to_yaml() == text
+    for name in ("Ünïcödé & co", "yes", "1.0", "null", "a: b # c", "- dash", "'quoted\"", "Modell №5"):
+        words = Metadata(**(vars(again) | {"name": name, "cost_usd": 12.5, "paper": "https://a.example/b"}))
+        assert Metadata.from_yaml(words.to_yaml().encode()) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [("BM25 (naive)", "bm25-naive"), ("Ä/../ö", "a-o"), ("的", "submission"), ("a" * 99, "a" * 60)],
+)
+def test_folder_names_are_plain(name, slug):
+    assert slug_of(name) == slug
+
+
+def test_what_cannot_be_submitted_is_told_and_leaves_nothing(runs, judge, entry, tmp_path):
+    words = Metadata.from_yaml(entry.path(METADATA).read_bytes())
+    root = tmp_path / "submissions"
+    with pytest.raises(FileNotFoundError, match="rwbench run"):
+        submit(tmp_path, words, root, judge)
+    copy = shutil.copytree(runs["random"], tmp_path / "runs" / runs["random"].name)
+    lines = (copy / "samples.jsonl").read_text().splitlines()
+    (copy / "samples.jsonl").write_text(
+        "\n".join([lines[0].replace('"error":null', '"error":"x"'), *lines[1:], ""])
+    )
+    with pytest.raises(ValueError, match="1 questions of"):
+        submit(copy, words, root, judge)
+    (copy / "samples.jsonl").write_text("\n".join([*lines[1:], ""]))
+    with pytest.raises(ValueError, match="1 of 50 questions are missing"):
+        submit(copy, words, root, judge)
+    (copy / "results.json").unlink()
+    with pytest.raises(FileNotFoundError, match="rwbench resume"):
+        submit(copy, words, root, judge)
+    # The solver looks at gold data: as a contender its answers look copied, and they are.
+    with pytest.raises(ValueError, match="every answer is the gold answer"):
+        submit(runs["solver"], words, root, judge)
+    assert not [path for path in root.rglob("*") if path.is_file()] if root.exists() else True
+    with pytest.raises(ValueError, match="is there already"):
+        submit(runs["bm25"], words, entry.folder.parent, judge, "bm25")
+
+
+def test_a_stranger_s_whole_path(tmp_path, monkeypatch):
+    """Questions and pools as files, answers from a program that is not ours, import, submit, validate, board."""
+    monkeypatch.chdir(tmp_path)
+
+    def rwbench(*words):
+        run = CliRunner().invoke(app, [str(word) for word in words])
+        assert run.exit_code == 0, (words, run.output)
+        return run.stdout.splitlines()
+
+    setting = ["--scale", "tiny", "--pool-size", "100", "--subtask", "single_rule"]
+    rwbench("kit", "kit", *setting)
+    pools = [json.loads(line) for line in (tmp_path / "kit/pools.jsonl").read_text().splitlines()]
+    asked = [json.loads(line) for line in (tmp_path / "kit/questions.jsonl").read_text().splitlines()]
+    texts = {row["id"]: row["nl"] for row in pq.read_table(tmp_path / "kit/rules.parquet").to_pylist()}
+    assert {len(pool["rules"]) for pool in pools} == {100}
+    assert set(asked[0]) == {"id", "subtask", "question", "pool"}
+
+    def predict(row):
+        words = set(row["question"].lower().split())
+        rules = pools[row["pool"]]["rules"]
+        ranked = sorted(rules, key=lambda rule: (-len(words & set(texts[rule].lower().split())), rule))
+        return {"id": row["id"], "output": f"So \\boxed{{{row['id'][-1]}}}.", "retrieved": [ranked[:20]]}
+
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(predict(row)) + "\n" for row in asked))
+    run = rwbench("import", "mine.jsonl", "--name", "Shared words", "--representation", "nl", *setting)[0]
+    words = ["--name", "Shared words", "--submitter", "A stranger", "--description", "Counts shared words."]
+    folder = rwbench("submit", run, *words, "--date", "2026-01-31", "--to", "submissions")[0]
+    assert rwbench("validate", folder) == ["2026-01-31_shared-words-nl-100-tiny-mini: accepted"]
+    rwbench("board", "submissions")
+    (row,) = json.loads((tmp_path / "site/board.json").read_text())["rows"]
+    assert (row["name"], row["rank"], row["n"], row["track"]) == ("Shared words", 1, 50, "answers")
+    # By hand: recall of the one gold rule at rank 1, exact match of the made-up digit.
+    from rwbench.data import DataSource
+
+    gold = {question.id: question for question in DataSource("tiny").questions("single_rule", "mini")}
+    rows = [predict(row) for row in asked]
+    first = sum(row["retrieved"][0][0] == gold[row["id"]].gold[0] for row in rows) / 50
+    right = sum(gold[row["id"]].answers == (row["id"][-1],) for row in rows) / 50
+    assert row["metrics"]["recall@1"]["value"] == pytest.approx(first)
+    assert row["metrics"]["exact_match"]["value"] == pytest.approx(right)
+    assert "Shared words" in (tmp_path / "site/index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ('{"id": 3}', "line 2: id must be text"),
+        ('{"id": "x", "answer": "8"}', "expected an object with id and any of output"),
+        ('{"id": "x", "output": NaN}', "is no number of JSON"),
+        ('{"id": "x", "output": "\\\\boxed{1}", "answers": ["2"]}', "not what the scorer reads"),
+        ("nonsense", "is not JSON"),
+    ],
+)
+def test_rows_of_predictions_that_cannot_be_used(row, reason, judge, tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"id": "multi_hop_2-mini-0000000", "output": "\\\\boxed{1}"}\n' + row + "\n")
+    with pytest.raises(ValueError, match="line 2") as told:
+        import_predictions(path, "x", "nl", 100, tmp_path / "runs", judge, "tiny", subtasks=["multi_hop_2"])
+    assert reason in str(told.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_predictions_of_another_split_and_pool_are_refused(judge, tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"id": "multi_hop_2-train-0000000", "output": "\\\\boxed{1}"}\n\n')
+    with pytest.raises(ValueError, match=r"mine\.jsonl, line 1: is no id of a question asked"):
+        import_predictions(path, "x", "nl", 100, tmp_path / "runs", judge, "tiny", subtasks=["multi_hop_2"])
+    with pytest.raises(ValueError, match="the board has pools of 100, 500, 1,000"):
+        import_predictions(path, "x", "nl", 123, tmp_path / "runs", judge, "tiny")
+
+
+def test_validation_runs_no_method(entry, judge, monkeypatch):
+    """Not even by building one from the spec: its fields may name folders and servers."""
+    from rwbench.methods import Method
+
+    def build(values):
+        raise AssertionError("a method was built")
+
+    monkeypatch.setattr(Method, "from_dict", build)
+    assert validate(entry.folder, judge).folder == entry.folder.name
+
+
+def test_results_meet_the_published_schema(entry):
+    import jsonschema
+    from rwbench.results import results_schema
+
+    jsonschema.validate(json.loads(entry.path(RESULTS).read_text()), results_schema())
