@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from .files import LIMITS
 from .refusals import Problem, Refused, few, shown
 
 PLACE = "benchmarks/leaderboard/submissions"
@@ -34,14 +35,14 @@ def added_submissions(changed: Sequence[str], head: Path, base: Path | None = No
     for path in changed:
         parts = path.split("/")
         inside = path.startswith(f"{PLACE}/") and len(parts) == len(PLACE.split("/")) + 2
-        if not inside or ".." in parts:
+        if not inside or ".." in parts or parts[-1] not in LIMITS:
             mend = f"a pull request with a submission adds folders to {PLACE} and nothing else"
             problems.append(Problem(shown(path), "is not a file of a submission", mend))
         else:
             names[parts[-2]] = None
     if place.resolve() != head.resolve() / PLACE:
         problems.append(Problem(PLACE, "is a link", "hand in real folders"))
-    for name in names if base is not None else ():
+    for name in names:
         if base is not None and (base / PLACE / name).exists():
             mend = "add a new folder: what is on the board stays as it is"
             problems.append(Problem(shown(name), "is on the board already", mend))
