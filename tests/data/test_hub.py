@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 import ruleworld_data
 from ruleworld_data.build import build
+from ruleworld_data.cli import app
 from ruleworld_data.export import export
 from ruleworld_data.hub import METRIC_FILES, check_repo, dataset_push
+from typer.testing import CliRunner
 
 fake_hub = runpy.run_path(str(Path(__file__).with_name("fake_hub.py")))
 
@@ -87,20 +89,30 @@ def test_the_metric_goes_to_a_space(push, hub):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "variables", "words"),
+    ("variables", "words"),
     [
-        (["--metric", "--to", "me/x"], {"HF_TOKEN": ""}, "no token of the hub; set HF_TOKEN"),
-        (["--metric", "--to", "me/x"], {"HF_TOKEN": "hf_wrong"}, "did not take me/x"),
-        (["--metric", "--to", "me/x"], {"HF_HUB_OFFLINE": "1"}, "unset the `HF_HUB_OFFLINE`"),
-        (["--metric"], {}, "give --to OWNER/NAME"),
-        (["--to", "me/x"], {}, "give either a folder made by `ruleworld export`, or --metric"),
-        (["nowhere", "--to", "me/x"], {}, "no folder nowhere; make it first"),
+        ({"HF_TOKEN": ""}, "no token of the hub; set HF_TOKEN"),
+        ({"HF_TOKEN": "hf_wrong"}, "did not take me/x"),
+        ({"HF_HUB_OFFLINE": "1"}, "unset the `HF_HUB_OFFLINE`"),
     ],
 )
-def test_errors_say_what_to_do(push, hub, arguments, variables, words):
-    done = push(*arguments, **variables)
+def test_a_hub_that_does_not_take_it_says_why(push, hub, variables, words):
+    done = push("--metric", "--to", "me/x", **variables)
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
     assert hub.repositories == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--metric"], "give --to OWNER/NAME"),
+        (["--to", "me/x"], "give either a folder made by `ruleworld export`, or --metric"),
+        (["nowhere", "--to", "me/x"], "no folder nowhere; make it first"),
+    ],
+)
+def test_wrong_arguments_say_what_to_type(arguments, words):
+    done = CliRunner().invoke(app, ["push", *arguments])
+    assert done.exit_code == 2 and words in done.output
 
 
 @pytest.mark.parametrize(

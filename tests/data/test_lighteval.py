@@ -68,7 +68,7 @@ def test_a_real_model_gets_our_score_to_the_last_digit(tmp_path, monkeypatch):
     said = [detail.model_response.final_text[0] for detail in logged]
     assert all(rf"\boxed{{{favourite}}}" in text for text in said)
     scores = [score_output(text, gold[name]) for text, name in zip(said, asked, strict=True)]
-    reported = pipeline.get_results()["results"]["ruleworld:multi_hop_2|0"]
+    reported = pipeline.get_results()["results"]["ruleworld:multi_hop_2:0"]
     for metric in METRICS:
         assert reported[metric] == sum(float(getattr(score, metric)) for score in scores) / ASKED
     assert reported["exact_match"] == sum(gold[name] == [favourite] for name in asked) / ASKED
