@@ -1,6 +1,7 @@
 """The board as data: ranks, tables, badges; nothing, one thing and gaps to show."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -101,6 +102,16 @@ def test_rows_that_cannot_be_told_apart_share_a_rank():
     assert ranks([]) == []
 
 
+def test_a_ceiling_that_answers_frames_both_tables_each_in_its_cell(board):
+    page = render_board(board)
+    answering, _, finding = page.partition('<section id="retrieval">')
+    assert re.findall(r"<summary>(.*?)</summary>", answering) == ["Symbolic solver"]
+    names = re.findall(r"<summary>(.*?)</summary>", finding)
+    values = {row["name"]: row["metrics"]["recall@1"]["value"] for row in board["rows"]}
+    assert names == sorted(values, key=lambda name: -values[name])
+    assert "Exact match" not in finding.partition("How to read")[0]
+
+
 def test_marks_of_reproduction_are_for_the_very_samples(submissions, board, tmp_path):
     root = shutil.copytree(submissions, tmp_path / "submissions")
     row = next(row for row in board["rows"] if row["name"] == "BM25")
@@ -175,8 +186,6 @@ def test_every_string_is_escaped():
 
 def test_the_page_loads_nothing(board):
     page = render_board(board)
-    import re
-
     assert not re.findall(r"(?:src|href)=\"(?:https?:)?//", page)
     assert not re.search(r"url\(|@import|innerHTML|eval\(", page)
     assert "default-src 'none'" in page

@@ -11,7 +11,7 @@ from rwbench.data import DataSource
 from rwbench.leaderboard.board import build_board
 from rwbench.leaderboard.page import render_board
 from rwbench.leaderboard.rescore import Judge
-from rwbench.leaderboard.round_scores import score_round
+from rwbench.leaderboard.round_scores import drop, score_round
 from rwbench.leaderboard.rounds import new_round, read_round, reveal_round, seal_round, verify_round
 from typer.testing import CliRunner
 
@@ -112,6 +112,18 @@ def test_scores_are_those_of_the_method_on_the_revealed_world(played, submission
         e["ci_high"] - e["ci_low"] for e in (score["public_score"], score["sealed_score"], score["drop"])
     ]
     assert widths[2] == pytest.approx((widths[0] ** 2 + widths[1] ** 2) ** 0.5, rel=0.1)
+
+
+def test_the_interval_of_a_drop_is_newcombe_s():
+    """His example: 56/70 and 48/80 with their Wilson intervals give 0.2 (0.0524 to 0.3339)."""
+    from rwbench.stats import wilson
+
+    estimates = []
+    for right, n in ((56, 70), (48, 80)):
+        low, high = wilson(right, n)
+        estimates.append({"value": right / n, "ci_low": low, "ci_high": high})
+    found = drop(*estimates)
+    assert found == pytest.approx({"value": 0.2, "ci_low": 0.0524, "ci_high": 0.3339}, abs=5e-5)
 
 
 def test_the_drop_is_a_column_of_the_board(played):

@@ -3,9 +3,7 @@
 import json
 import shutil
 
-import pyarrow.parquet as pq
 import pytest
-from rwbench.cli import app
 from rwbench.leaderboard.files import LIMITS, METADATA, RESULTS
 from rwbench.leaderboard.imports import import_predictions
 from rwbench.leaderboard.metadata import Metadata
@@ -13,7 +11,6 @@ from rwbench.leaderboard.submit import slug_of, submit
 from rwbench.leaderboard.validate import validate
 from rwbench.results import read_results
 from rwbench.samples import read_samples
-from typer.testing import CliRunner
 
 
 def test_a_submission_is_three_files_of_data_without_gold(entry, runs):
@@ -77,49 +74,6 @@ def test_what_cannot_be_submitted_is_told_and_leaves_nothing(runs, judge, entry,
     assert not [path for path in root.rglob("*") if path.is_file()] if root.exists() else True
     with pytest.raises(ValueError, match="is there already"):
         submit(runs["bm25"], words, entry.folder.parent, judge, "bm25")
-
-
-def test_a_stranger_s_whole_path(tmp_path, monkeypatch):
-    """Questions and pools as files, answers from a program that is not ours, import, submit, validate, board."""
-    monkeypatch.chdir(tmp_path)
-
-    def rwbench(*words):
-        run = CliRunner().invoke(app, [str(word) for word in words])
-        assert run.exit_code == 0, (words, run.output)
-        return run.stdout.splitlines()
-
-    setting = ["--scale", "tiny", "--pool-size", "100", "--subtask", "single_rule"]
-    rwbench("kit", "kit", *setting)
-    pools = [json.loads(line) for line in (tmp_path / "kit/pools.jsonl").read_text().splitlines()]
-    asked = [json.loads(line) for line in (tmp_path / "kit/questions.jsonl").read_text().splitlines()]
-    texts = {row["id"]: row["nl"] for row in pq.read_table(tmp_path / "kit/rules.parquet").to_pylist()}
-    assert {len(pool["rules"]) for pool in pools} == {100}
-    assert set(asked[0]) == {"id", "subtask", "question", "pool"}
-
-    def predict(row):
-        words = set(row["question"].lower().split())
-        rules = pools[row["pool"]]["rules"]
-        ranked = sorted(rules, key=lambda rule: (-len(words & set(texts[rule].lower().split())), rule))
-        return {"id": row["id"], "output": f"So \\boxed{{{row['id'][-1]}}}.", "retrieved": [ranked[:20]]}
-
-    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(predict(row)) + "\n" for row in asked))
-    run = rwbench("import", "mine.jsonl", "--name", "Shared words", "--representation", "nl", *setting)[0]
-    words = ["--name", "Shared words", "--submitter", "A stranger", "--description", "Counts shared words."]
-    folder = rwbench("submit", run, *words, "--date", "2026-01-31", "--to", "submissions")[0]
-    assert rwbench("validate", folder) == ["2026-01-31_shared-words-nl-100-tiny-mini: accepted"]
-    rwbench("board", "submissions")
-    (row,) = json.loads((tmp_path / "site/board.json").read_text())["rows"]
-    assert (row["name"], row["rank"], row["n"], row["track"]) == ("Shared words", 1, 50, "answers")
-    # By hand: recall of the one gold rule at rank 1, exact match of the made-up digit.
-    from rwbench.data import DataSource
-
-    gold = {question.id: question for question in DataSource("tiny").questions("single_rule", "mini")}
-    rows = [predict(row) for row in asked]
-    first = sum(row["retrieved"][0][0] == gold[row["id"]].gold[0] for row in rows) / 50
-    right = sum(gold[row["id"]].answers == (row["id"][-1],) for row in rows) / 50
-    assert row["metrics"]["recall@1"]["value"] == pytest.approx(first)
-    assert row["metrics"]["exact_match"]["value"] == pytest.approx(right)
-    assert "Shared words" in (tmp_path / "site/index.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def build_board(root: Path, rounds: Path | None = None) -> dict[str, Any]:
         if row["submission"] in sealed:
             row["sealed"] = sealed[row["submission"]]
             row["badges"].append("sealed round")
-    rows.sort(key=_order)
+    rows.sort(key=lambda row: (row["track"], order(row, TRACKS[row["track"]])))
     return {"schema_version": SCHEMA_VERSION, "metrics": list(METRICS), "tracks": TRACKS, "rows": rows}
 
 
@@ -127,11 +127,10 @@ def _places(found: Sequence[Submission]) -> list[int | None]:
     return places
 
 
-def _order(row: Row) -> tuple[Any, ...]:
-    """Sort by cell, largest world, pool and set of sub-tasks first; in it best first."""
-    estimate = row["metrics"][TRACKS[row["track"]]]
+def order(row: Row, metric: str) -> tuple[Any, ...]:
+    """Return what rows are sorted by: cell, largest world, pool and set of sub-tasks first; in it best first."""
+    estimate = row["metrics"][metric]
     return (
-        row["track"],
         row["scale"] != "paper",
         row["scale"],
         row["split"],

@@ -12,7 +12,7 @@ from ..report import asset
 from ..samples import write_whole
 from ..scoring import ANSWER_METRICS
 from ..summary import percent
-from .board import CELL, TRACKS, Row
+from .board import CELL, TRACKS, Row, order
 from .files import SAMPLES
 
 TITLES = {
@@ -92,6 +92,7 @@ def _table(track: str, rows: Sequence[Row], metrics: Sequence[str]) -> dict[str,
         for row in rows
         if row["track"] == track or (row["kind"] != "contender" and row["metrics"][main])
     ]
+    own.sort(key=lambda row: order(row, main))
     title, words = TITLES[track]
     for number, row in enumerate(own):
         row["first"] = number > 0 and any(own[number - 1][name] != row[name] for name in CELL)

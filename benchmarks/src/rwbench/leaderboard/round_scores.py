@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..samples import Sample, write_whole
+from ..samples import write_whole
 from ..setting import macro
 from ..spec import RunSpec
 from .board import TRACKS, track_of
 from .imports import read_rows
-from .ranks import draws_of, interval
 from .rescore import PUBLIC_SEED, Judge, pool_design
 from .rounds import SCORES, Round, entry_files, verify_round
 from .validate import Submission, validate
@@ -67,7 +66,7 @@ def _score(found: Round, path: Path, submissions: Path, judge: Judge) -> dict[st
         samples = judge.samples(spec, read_rows(path), path.name)
     except ValueError as error:
         raise ValueError(f"{path} cannot be scored:\n{error}") from None
-    return _compared(public, judge.results(spec, samples, public.results["method"]), samples)
+    return _compared(public, judge.results(spec, samples, public.results["method"]))
 
 
 def sealed_spec(public: RunSpec, found: Round) -> RunSpec:
@@ -77,22 +76,28 @@ def sealed_spec(public: RunSpec, found: Round) -> RunSpec:
     return RunSpec.from_dict(values | {"world_seed": found.revealed["seed"]})
 
 
-def _compared(public: Submission, sealed: dict[str, Any], samples: list[Sample]) -> dict[str, Any]:
+def drop(public: Mapping[str, float], sealed: Mapping[str, float]) -> dict[str, float]:
+    """Return public minus sealed with its 95 % interval, from two independent estimates and their intervals.
+
+    Newcombe's square-and-add rule (1998, method 10): the two worlds share no question, so nothing is paired. Unlike a
+    normal interval it has a width where both estimates are 0 or 1.
+    """
+    value = public["value"] - sealed["value"]
+    low = math.hypot(public["value"] - public["ci_low"], sealed["ci_high"] - sealed["value"])
+    high = math.hypot(public["ci_high"] - public["value"], sealed["value"] - sealed["ci_low"])
+    values = {"value": value, "ci_low": value - low, "ci_high": value + high}
+    return {name: round(found, 6) for name, found in values.items()}
+
+
+def _compared(public: Submission, sealed: dict[str, Any]) -> dict[str, Any]:
     metric = TRACKS[track_of(public)]
     before, after = macro(public.results, metric), macro(sealed, metric)
     if before is None or after is None:
         raise ValueError(f"{public.folder}: the entry has no {metric}, which its submission is ranked by")
-    first, second = (
-        draws_of(sorted(rows, key=lambda row: row["id"]), metric) for rows in (public.samples, samples)
-    )
-    # Two worlds are two independent samples; draws with the same number of clusters share their picks, so one
-    # is shifted against the other.
-    low, high = interval(first - np.roll(second, 1))
-    drop = {"value": before["value"] - after["value"], "ci_low": low, "ci_high": high}
     return {
         "public": public.folder,
         "metric": metric,
         "public_score": before,
         "sealed_score": after,
-        "drop": {name: round(value, 6) for name, value in drop.items()},
+        "drop": drop(before, after),
     }

@@ -1,0 +1,87 @@
+"""benchmarks/leaderboard/README.md, done: a stranger's path from a kit to the board, and through a sealed round."""
+
+import glob
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rwbench.cli import app
+from rwbench.data import DataSource
+from rwbench.leaderboard import files, rescore
+from rwbench.leaderboard.parsing import MAX_DIGITS
+from rwbench.leaderboard.records import MAX_FOUND
+from rwbench.leaderboard.validate import TOLERANCE
+from typer.testing import CliRunner
+
+README = Path(__file__).parents[3] / "benchmarks/leaderboard/README.md"
+TEXT = README.read_text(encoding="utf-8")
+
+
+def blocks():
+    """Commands in order; files that the page shows, by name."""
+    shown = re.findall(r"^```python (\S+)\n(.*?)^```", TEXT, flags=re.M | re.S)
+    lines = "".join(re.findall(r"^```bash\n(.*?)^```", TEXT, flags=re.M | re.S)).splitlines()
+    return [line.split("  #")[0].strip() for line in lines], dict(shown)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    place = tmp_path_factory.mktemp("stranger")
+    lines, shown = blocks()
+    for name, body in shown.items():
+        (place / name).write_text(body)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setattr("secrets.randbits", lambda bits: 4_611_686_018_427_387_905)
+        for line in lines:
+            words = [found for word in shlex.split(line) for found in (sorted(glob.glob(word)) or [word])]
+            if words[0] == "python":
+                subprocess.run([sys.executable, *words[1:]], check=True, capture_output=True)
+                continue
+            assert words[0] == "rwbench", line
+            run = CliRunner().invoke(app, words[1:])
+            assert run.exit_code == 0, (line, run.output)
+    return place
+
+
+def test_the_commands_lead_to_a_row_with_a_drop(done):
+    (row,) = json.loads((done / "site/board.json").read_text())["rows"]
+    assert (row["name"], row["rank"], row["n"], row["track"]) == ("Shared words", 1, 550, "answers")
+    assert row["badges"] == ["re-scored", "sealed round"]
+    assert row["sealed"]["round"] == "2026-1"
+    assert "Shared words" in (done / "site/index.html").read_text()
+
+
+def test_the_row_s_numbers_by_hand(done):
+    """The README's method, scored by a loop of this test: every sub-task weighs the same."""
+    (row,) = json.loads((done / "site/board.json").read_text())["rows"]
+    rows = {r["id"]: r for r in map(json.loads, (done / "predictions.jsonl").read_text().splitlines())}
+    exact, recall = [], []
+    for subtask in row["subtasks"]:
+        asked = DataSource("tiny").questions(subtask, "mini")
+        exact.append(sum(q.answers == ("8",) for q in asked) / len(asked))
+        found = [
+            len(set(rows[q.id]["retrieved"][0][: len(q.gold)]) & set(q.gold)) / len(q.gold) for q in asked
+        ]
+        recall.append(sum(found) / len(found))
+    assert row["metrics"]["exact_match"]["value"] == pytest.approx(sum(exact) / 11, abs=1e-6)
+    assert row["metrics"]["recall@1"]["value"] == pytest.approx(sum(recall) / 11, abs=1e-6)
+
+
+def test_the_limits_are_the_code_s():
+    words = " ".join(TEXT.split())
+    sizes = [files.LIMITS[name] for name in (files.METADATA, files.RESULTS, files.SAMPLES)]
+    assert sizes == [16 * files.KIB, files.MIB, 16 * files.MIB]
+    assert "at most 16 KiB, 1 MiB and 16 MiB" in words
+    assert f"at most {files.MAX_EXPANDED // files.MIB} MiB" in words
+    assert f"numbers beyond {MAX_DIGITS} digits" in words
+    assert f"compared at {TOLERANCE:.0e}".replace("e-0", "e-") in words
+    assert f"at most {MAX_FOUND} per search" in words
+    assert f"split {' or '.join(rescore.SPLITS)}" in words
+    assert f"pools of {min(rescore.SCOPES)} to {max(rescore.SCOPES):,} rules" in words
+    for name in files.LIMITS:
+        assert f"| `{name}` |" in TEXT
