@@ -105,7 +105,8 @@ def recall_markdown(table: Table) -> str:
         f"{table['real_rules']:,} rules of RuleWorld and {table['drawn_rules']:,} drawn between two of them; "
         f"{table['queries']} held-out questions, one at a time, through a trained projection "
         f"(gold rule first for {100 * table['gold_recall_at_1']:.0f} % among the real rules); "
-        f"{table['settings']['threads']} thread(s), wall clock.",
+        f"{table['settings']['threads']} thread(s), "
+        f"{'CPU time' if table['settings']['threads'] == 1 else 'wall clock'}.",
         "",
         "| index | Recall@1 | Recall@10 | Recall@100 | ms per query | exact ms | build s | bytes per rule |",
         "| --- |" + " ---: |" * 7,
