@@ -119,21 +119,21 @@ def gold_answers_beside_the_own(entry):
     entry.change(3, lambda record: record.update(gold_answers=["8"]))
 
 
-@case(SAMPLES, None, "exactly the gold rules in the order of the proof")
+@case(SAMPLES, None, "95% of the searches return exactly the gold rules")
 def gold_rules_copied(entry, judge):
     gold = gold_of(entry, judge)
     entry.change_all(lambda record: record.update(retrieved=[list(gold[record["id"]].gold)]))
     rescore(entry, judge)
 
 
-@case(SAMPLES, None, "every answer is the gold answer letter by letter")
+@case(SAMPLES, None, "95% of the answers are the gold answers letter by letter")
 def gold_answers_copied(entry, judge):
     gold = gold_of(entry, judge)
     entry.change_all(lambda record: record.update(answers=list(gold[record["id"]].answers)))
     rescore(entry, judge)
 
 
-@case(SAMPLES, None, "every answer is the gold answer letter by letter")
+@case(SAMPLES, None, "95% of the answers are the gold answers letter by letter")
 def gold_answers_in_boxes(entry, judge):
     gold = gold_of(entry, judge)
 
@@ -142,6 +142,15 @@ def gold_answers_in_boxes(entry, judge):
         record.update(answers=answers, output=r"\boxed{" + ", ".join(answers) + "}")
 
     entry.change_all(boxed)
+    rescore(entry, judge)
+
+
+@case(SAMPLES, None, "95% of the answers are the gold answers letter by letter")
+def gold_answers_copied_but_for_two(entry, judge):
+    gold = gold_of(entry, judge)
+    entry.change_all(lambda record: record.update(answers=list(gold[record["id"]].answers)))
+    entry.change(1, lambda record: record.update(answers=["wrong"]))
+    entry.change(2, lambda record: record.update(answers=["wrong"]))
     rescore(entry, judge)
 
 
@@ -494,6 +503,14 @@ def sample_with_a_key_twice(entry):
 @case(RESULTS, None, "is nested too deep")
 def results_nested_a_hundred_thousand_deep(entry):
     entry.path(RESULTS).write_text("[" * 100_000)
+
+
+@case(RESULTS, None, "is nested too deep")
+def method_nested_a_hundred_deep(entry):
+    deep: dict = {}
+    for _ in range(100):
+        deep = {"a": deep}
+    set_in(entry, ("spec", "method", "x"), deep)
 
 
 @case(RESULTS, 1, "is not JSON")

@@ -13,31 +13,34 @@ from .refusals import Problem
 
 MIN_QUESTIONS = 20
 """Below so many, perfection can be luck."""
+SHARE = 0.95
+"""Share of the questions that must look copied: a copier may spoil a few."""
 
 
 def copied_gold(samples: Sequence[Sample]) -> list[Problem]:
     """Return what looks like gold handed in as a contender's work.
 
-    Two signs, each only if it holds for every question: answers that are the gold texts letter by letter, with no
-    output that they were read from beyond the box itself; and a search that returned the gold rules in the proof's
-    order and nothing more. A perfect system shows its outputs, and its searches return more than the proof.
+    Two signs, each only if it holds for nearly every question (`SHARE`): answers that are the gold texts letter by
+    letter, with no output that they were read from beyond the box itself; and a search that returned the gold rules in
+    the proof's order and nothing more. A perfect system shows its outputs, and its searches return more than the proof.
     """
     if len(samples) < MIN_QUESTIONS:
         return []
     problems = []
-    if all(_bare(sample) and sample["answers"] == sample["gold_answers"] for sample in samples):
+    if _nearly_all(_bare(sample) and sample["answers"] == sample["gold_answers"] for sample in samples):
         problems.append(
             Problem(
                 SAMPLES,
-                "every answer is the gold answer letter by letter, and no output shows where it comes from",
+                f"{SHARE:.0%} of the answers are the gold answers letter by letter, "
+                "and no output shows where they come from",
                 "hand in the model's whole output, or set `kind: ceiling` if the method looks at gold data",
             )
         )
-    if all(_proof(sample) for sample in samples):
+    if _nearly_all(_proof(sample) for sample in samples):
         problems.append(
             Problem(
                 SAMPLES,
-                "every search returns exactly the gold rules in the order of the proof",
+                f"{SHARE:.0%} of the searches return exactly the gold rules in the order of the proof",
                 "hand in the whole ranking, or set `kind: ceiling` if the method looks at gold data",
             )
         )
@@ -76,6 +79,11 @@ def twin(own: str, content: str, others: Mapping[str, str]) -> list[Problem]:
             value=same[0],
         )
     ]
+
+
+def _nearly_all(signs: Iterable[bool]) -> bool:
+    found = list(signs)
+    return sum(found) >= SHARE * len(found)
 
 
 def _bare(sample: Sample) -> bool:

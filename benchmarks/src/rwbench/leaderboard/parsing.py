@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from .refusals import Problem, Refused, shown
 
+MAX_DEPTH = 32
 MAX_DIGITS = 15
 """Digits of a whole number: below 2**53, so that every reader sees the same one."""
 
@@ -89,6 +90,8 @@ def strict_json(body: bytes, file: str, line: int | None = None) -> Any:
         value = json.loads(
             text, object_pairs_hook=pairs, parse_constant=constant, parse_int=integer, parse_float=real
         )
+        if _depth(value) > MAX_DEPTH:
+            raise RecursionError
         json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise Refused(
@@ -99,6 +102,15 @@ def strict_json(body: bytes, file: str, line: int | None = None) -> Any:
     except UnicodeEncodeError:
         raise Refused(Problem(file, "holds half a surrogate pair", "write whole characters", line)) from None
     return value
+
+
+def _depth(value: Any) -> int:
+    """Return how deep lists and objects are nested; a loop, since depth is what it guards against."""
+    depth, level = 0, [value]
+    while level := [part for part in level if isinstance(part, dict | list)]:
+        depth += 1
+        level = [inner for part in level for inner in (part.values() if isinstance(part, dict) else part)]
+    return depth
 
 
 def plain_yaml(body: bytes, file: str) -> dict[str, Text]:
