@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-PAGES = ("README.md", "ruleworld-data/README.md", "benchmarks/README.md", "dynarule/README.md")
+READMES = ("README.md", "ruleworld-data/README.md", "benchmarks/README.md", "dynarule/README.md")
+PAGES = (*READMES, *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/docs/*.md")))
 
 # Run by tests of their own, or only described here: with the test that stands for each.
 ELSEWHERE = {
@@ -83,6 +84,28 @@ def test_python_blocks_of_the_page_run(page, tmp_path):
             [sys.executable, script], cwd=tmp_path, env=environment(), capture_output=True, text=True
         )
         assert done.returncode == 0, f"{page}, block {i}\n{block}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_inside_the_repository_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text(encoding="utf-8")):
+        assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
+
+
+def test_the_data_card_counts_what_the_scales_hold():
+    from ruleworld_data.tasks import SCALES, SUBTASKS
+
+    full, paper = SCALES["full"], SCALES["paper"]
+    rules = full.sizes.rule_counts()
+    kept = rules | paper.subset
+    rows = [f"| {name} | {rules[name]:,} | {kept[name]:,} |" for name in rules]
+    rows.append(f"| all | {full.rule_count():,} | {paper.rule_count():,} |")
+    tests = paper.evaluation["test"]
+    rows += [f"| {name} | {full.train[name]:,} | {paper.train[name]:,} | {tests} |" for name in SUBTASKS]
+    totals = [sum(scale.train.values()) for scale in (full, paper)]
+    rows.append(f"| all | {totals[0]:,} | {totals[1]:,} | {tests * len(SUBTASKS):,} |")
+    card = (ROOT / "ruleworld-data/docs/data-card.md").read_text(encoding="utf-8")
+    assert [row for row in card.splitlines() if re.search(r"\| [\d,]+ \|$", row)] == rows
 
 
 def test_the_headline_table_is_the_benchmark_table():

@@ -90,7 +90,8 @@ def plan_push(folder: str | Path, repo: str, private: bool = False) -> AdapterPu
         if (folder / name).is_symlink() or not (folder / name).resolve().is_relative_to(folder.resolve()):
             raise ValueError(f"{folder / name} is a link out of the folder; put the file itself there")
     notes = []
-    if Path(info.base.name).is_absolute() or info.base.name.startswith("."):
+    base = Path(info.base.name)
+    if info.base.name and (base.is_absolute() or info.base.name.startswith(".") or base.is_dir()):
         notes.append(
             f"{FILE} names the base model by a path of this machine ({info.base.name}); others cannot load that"
         )
