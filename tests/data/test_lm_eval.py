@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
 import runpy
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -100,3 +104,17 @@ def test_options_reach_the_prompt():
     rows = prompt_rows("multi_rule_2", Setting.from_options(options))
     asked = [s["arguments"][0][0] for s in found["samples"]["ruleworld_multi_rule_2"]]
     assert asked == [row["prompt"] for row in rows[:3]] and "=>" in asked[0]
+
+
+@pytest.mark.slow
+def test_the_command_of_the_page_runs(tmp_path):
+    """lm-eval reads its own thousands of task files first; a model without weights stands in for yours."""
+    page = Path(__file__).parents[2] / "ruleworld-data" / "docs" / "plugins.md"
+    (command,) = re.findall(r"```sh\n(lm-eval run .*?)```", page.read_text(), flags=re.S)
+    command = command.replace("--model hf --model_args pretrained=my-model", "--model dummy")
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"ruleworld_multi_hop_2 *\|.*\|exact_match *\|", done.stdout)

@@ -46,6 +46,7 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
         For a wrong name or value.
     """
 
+    data_loaded: bool  # MTEB's own flag
     metadata = TaskMetadata(
         name="RuleWorldRetrieval",
         description=_DESCRIPTION,
