@@ -4,12 +4,16 @@ import json
 import shutil
 
 import pytest
+from ruleworld_data.scoring import split_answers
+from rwbench.leaderboard.board import row_of
 from rwbench.leaderboard.files import LIMITS, METADATA, RESULTS
 from rwbench.leaderboard.imports import import_predictions
 from rwbench.leaderboard.metadata import Metadata
 from rwbench.leaderboard.submit import slug_of, submit
 from rwbench.leaderboard.validate import validate
+from rwbench.methods import Method, Output, component
 from rwbench.results import read_results
+from rwbench.runner import run_spec
 from rwbench.samples import read_samples
 
 
@@ -31,6 +35,33 @@ def test_scores_are_those_of_the_run(entry, runs):
     assert handed_in["metrics"] == kept
     for name in ("run_id", "spec", "n", "details", "pool_sha256"):
         assert handed_in[name] == ran[name]
+
+
+@component
+class Chatty(Method):
+    """Search forty times and write at length, as a model that does not stop."""
+
+    name = "chatty-of-tests"
+
+    def run(self, pool, questions, top_k):
+        ids = pool.ids.tolist()
+        for question in questions:
+            box = ", ".join(question.answers if question.index % 2 else ["8"] * len(question.answers))
+            text = f"First \\boxed{{wrong}}, no <b>so</b>: \\boxed{{{box}}}."
+            usage = {"calls": 1, "prompt_tokens": 900, "cost_usd": 0.01, "seconds": {"generate": 1.0}}
+            answers = split_answers(box)
+            yield Output(question.id, answers=answers, text=text, retrieved=[ids[:5]] * 40, usage=usage)
+
+
+def test_a_run_that_searches_and_writes_without_end(workspace, small_spec, judge, entry, tmp_path):
+    ran = run_spec(small_spec(Chatty()), workspace, tmp_path / "runs")
+    Method.registry.remove("chatty-of-tests")
+    words = Metadata.from_yaml(entry.path(METADATA).read_bytes())
+    folder = submit(tmp_path / "runs" / ran["run_id"], words, tmp_path / "submissions", judge)
+    row = row_of(validate(folder, judge))
+    assert row["metrics"]["exact_match"] == ran["metrics"]["exact_match"]["macro"]
+    assert row["metrics"]["recall@1"] == ran["metrics"]["recall@1"]["macro"]
+    assert (row["track"], row["cost_usd"], row["tokens"]) == ("answers", 0.5, 900)
 
 
 def test_words_survive_the_file(entry):

@@ -41,7 +41,10 @@ def record_of(sample: Sample) -> Record:
     """Return what a submission keeps of a run's sample."""
     usage = {name: value for name, value in sample["usage"].items() if name not in VOLATILE_USAGE}
     kept = {name: sample.get(name) for name in KEYS}
-    return {**kept, "outcome": sample.get("outcome", "ok"), "usage": usage}
+    searches = sample["retrieved"]
+    # No question has so many steps, and recall looks at no search beyond them: the scores are the same.
+    retrieved = None if searches is None else searches[:MAX_SEARCHES]
+    return {**kept, "retrieved": retrieved, "outcome": sample.get("outcome", "ok"), "usage": usage}
 
 
 def lines_of(records: Sequence[Record]) -> bytes:
