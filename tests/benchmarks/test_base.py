@@ -315,6 +315,37 @@ class TestTraining:
         with pytest.raises(FileNotFoundError, match="train first"):
             trained_base(small_recipe(), vocabulary, tmp_path / "nothing")
 
+    def test_a_base_is_shipped_and_trained_on(self, vocabulary, tmp_path):
+        """What is shipped loads with transformers' own classes, answers, and can begin another training."""
+        from rwbench.base.ship import write_base
+        from rwbench.models import base_folder, model_template
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        trainer = Trainer(small_recipe(), vocabulary, tmp_path / "run", compiled=False)
+        trainer.resume()
+        trainer.run(seconds=0, report=lambda line: None)
+        to = tmp_path / "model" / "base"
+        to.parent.mkdir()
+        sizes = write_base(small_recipe(), vocabulary, tmp_path / "run", to, questions=2, lists=1)
+        assert {"model.safetensors", "tokenizer.json", "README.md", "prompt.toml", "gates.json"} <= set(sizes)
+        model, tokenizer = AutoModelForCausalLM.from_pretrained(to), AutoTokenizer.from_pretrained(to)
+        assert model.dtype == torch.bfloat16 and base_folder(str(to.parent)) == to
+        card = (to / "README.md").read_text()
+        assert "a part of the recipe" in card and "| mean |" in card and "$" not in card
+        template = model_template(str(to.parent))
+        prompt = template.render("answer", "nl", "How many?", ["If A is a tiny cat, it has 12 fins."])
+        assert template.clean(f"[Step 1] x\n{STEP}[Step 2] y") == "[Step 1] x\n[Step 2] y"
+        assert prompt.text == "If A is a tiny cat, it has 12 fins.\n\nHow many?\n"
+        assert tokenizer.unk_token_id not in tokenizer(prompt.text)["input_ids"]
+        again = Trainer(small_recipe(), vocabulary, tmp_path / "next", compiled=False, start=to)
+        for ours, theirs in zip(again.model.parameters(), model.parameters(), strict=True):
+            assert torch.equal(ours, theirs.float())
+        assert again.earlier["tokens"] == trainer.position["tokens"]
+        with pytest.raises(ValueError, match="no start for this recipe"):
+            Trainer(
+                small_recipe(shape=Shape(hidden=64)), vocabulary, tmp_path / "x", compiled=False, start=to
+            )
+
     def test_levels_rise_with_success_of_every_kind(self):
         curriculum = Curriculum(0.9, 0.75)
         yes, no = torch.tensor([True, True]), torch.tensor([True, False])

@@ -94,11 +94,13 @@ def _summary(recipe: BaseRecipe, state: dict[str, Any]) -> dict[str, Any]:
 
     curriculum = Curriculum(recipe.raise_at, recipe.raise_least)
     curriculum.load(state["curriculum"])
+    earlier = state["earlier"] or {"tokens": 0, "steps": 0, "hours": 0.0}
     return {
         "recipe": recipe.to_dict(),
-        "tokens": state["position"]["tokens"],
-        "steps": state["position"]["step"],
-        "hours": round(state["seconds"] / 3600, 3),
+        "earlier": state["earlier"],
+        "tokens": earlier["tokens"] + state["position"]["tokens"],
+        "steps": earlier["steps"] + state["position"]["step"],
+        "hours": round(earlier["hours"] + state["seconds"] / 3600, 3),
         "finished": state["position"]["phase"] >= len(recipe.phases),
         "levels": {name: curriculum.size(name) for name in curriculum.levels},
         "environment": environment(),

@@ -50,8 +50,8 @@ class Trainer:
         Processes that make data ahead of time; 0 makes it in this one.
     compiled : bool
         Fuse the forward and backward pass; takes a minute or two once.
-    start : mapping of str to Tensor, optional
-        First weights, instead of random ones.
+    start : Path, optional
+        A base as `rwbench base ship` writes it, whose weights are the first ones instead of random ones.
     """
 
     def __init__(
@@ -62,13 +62,12 @@ class Trainer:
         device: str = "cpu",
         processes: int = 0,
         compiled: bool = True,
-        start: dict[str, Tensor] | None = None,
+        start: Path | None = None,
     ) -> None:
         self.recipe, self.folder, self.device = recipe, folder, torch.device(device)
         self.dtype = torch.bfloat16
         self.model: LlamaForCausalLM = new_base(recipe.shape, vocabulary, recipe.seed)
-        if start is not None:
-            self.model.load_state_dict(start, strict=False)
+        self.earlier: dict[str, Any] = _begin_from(self.model, start) if start is not None else {}
         self.plan_maps = nn.ParameterList(torch.eye(recipe.shape.hidden) for _ in recipe.plan_layers)
         nn.Module.to(self.model, self.device)
         self.plan_maps.to(self.device)
@@ -247,6 +246,7 @@ class Trainer:
         save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, new / "state.safetensors")
         values = {
             "recipe": self.recipe.to_dict(),
+            "earlier": self.earlier,
             "position": self.position,
             "seconds": self.seconds,
             "curriculum": self.curriculum.state(),
@@ -290,9 +290,34 @@ class Trainer:
                 {"state": state, "param_groups": optimiser.state_dict()["param_groups"]}
             )
         self.position, self.seconds = values["position"], values["seconds"]
+        self.earlier = values.get("earlier", {})
         self.curriculum.load(values["curriculum"])
         self.orders = [(number, levels) for number, levels in values["orders"]]
         return True
+
+
+def _begin_from(model: LlamaForCausalLM, folder: Path) -> dict[str, Any]:
+    """Load a shipped base's weights; return what its training took.
+
+    Raises
+    ------
+    ValueError
+        If it has another shape or vocabulary.
+    """
+    from transformers import AutoModelForCausalLM
+
+    theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    ours = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in theirs.state_dict().items()}
+    for name in sorted({*ours, *found}):
+        if ours.get(name) != found.get(name):
+            raise ValueError(
+                f"{folder} is no start for this recipe: {name} is {found.get(name)} there, {ours.get(name)} here; "
+                "give a base of the same shape and vocabulary"
+            )
+    model.load_state_dict(theirs.state_dict())
+    summary = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    return {name: summary[name] for name in ("tokens", "steps", "hours")}
 
 
 def _give_back() -> None:
@@ -323,6 +348,7 @@ def trained_base(
             f"{folder} holds no checkpoint; train first: rwbench base train RECIPE --out {folder}"
         )
     state = {
+        "earlier": trainer.earlier,
         "position": trainer.position,
         "seconds": trainer.seconds,
         "curriculum": trainer.curriculum.state(),
