@@ -14,6 +14,7 @@ COLOURS = {
     "inject-all": (ORANGE, "^"),
     "inject-third": (PURPLE, "D"),
 }
+WIDE = 5.0  # times the base model; below it, powers of ten label no useful place
 
 
 def draw(table: dict[str, Any], path: Path) -> None:
@@ -44,7 +45,14 @@ def draw(table: dict[str, Any], path: Path) -> None:
                 rules, [v["q25"] for v in found], [v["q75"] for v in found], color=colour, alpha=0.2
             )
         axes.axhline(1, color="grey", linewidth=0.8)
-        axes.set(xscale="log", yscale="log", xlabel="rules", ylabel="times the base model", title=title)
+        far = max(cell[name]["median"] for cell in cells) > WIDE
+        axes.set(
+            xscale="log",
+            yscale="log" if far else "linear",
+            xlabel="rules",
+            ylabel="times the base model",
+            title=title,
+        )
         axes.grid(alpha=0.3)
     figure.axes[0].legend(fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
