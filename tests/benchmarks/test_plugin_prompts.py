@@ -1,0 +1,32 @@
+"""Evaluation tools and rwbench's prompting rows ask the same prompt, to the byte."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from ruleworld_data.plugins.prompts import Setting, prompt_rows
+from rwbench.data import DataSource
+from rwbench.prompts import shipped_template
+
+
+def test_the_template_files_are_the_same():
+    ours, theirs = files("rwbench.prompts"), files("ruleworld_data.plugins")
+    assert ours.joinpath("answer.toml").read_bytes() == theirs.joinpath("answer.toml").read_bytes()
+
+
+@pytest.mark.parametrize("rules", ["pool", "gold", "none"])
+@pytest.mark.parametrize("representation", ["nl", "fol"])
+def test_the_prompts_are_the_same(representation, rules):
+    setting = Setting("mini", "tiny", representation=representation, rules=rules, pool_size=9)
+    source = DataSource("tiny")
+    table, section = source.rules("mini"), "answer" if rules != "none" else "answer_without_rules"
+    questions = source.questions("multi_rule_3", "mini")
+    for row, question in zip(prompt_rows("multi_rule_3", setting), questions, strict=True):
+        ids = np.array(row["rule_ids"], dtype=np.int32)
+        if rules == "gold":
+            assert ids.tolist() == sorted(question.gold)
+        texts = table.texts(ids, representation) if len(ids) else []
+        prompt = shipped_template().render(section, representation, question.text, texts)
+        assert row["prompt"] == prompt.text
