@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 IndexKind = Literal["exact", "ivf_sq8", "fastscan"]
 EXACT_UP_TO = 100_000
-"""Rules up to which exact search is the faster one on a CPU (measured, one thread)."""
+"""Rules up to which `use_index` stays exact on a CPU. A choice for exactness, not the point where faiss overtakes: at
+100,000 rules of width 384, one thread, exact search took 15 ms per query, faiss with 8 bits and 512 clusters 6 ms with
+Recall@100 0.998, 7 s to build and 408 bytes more per rule (``rwbench efficiency recall``)."""
 SCORE_TILE = 1 << 22  # scores alive at once, 16 MiB
 CACHE_TILE = 1 << 18  # numbers of a half-precision tile widened at once; 1 MiB stays in a core's cache
 
