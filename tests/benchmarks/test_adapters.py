@@ -70,11 +70,11 @@ def test_both_stages_make_an_adapter_that_the_benchmark_finds(model, method, tmp
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
 def test_search_inherits_the_end_of_a_step(model, tmp_path):
     """Before training moves it, the row of <search> is the row of the base's <step>."""
-    from rwbench.adapters.train import _inherit_step
+    from rwbench.adapters.train import inherit_step
     from rwbench.backends.local import load_fresh
 
     base, tokenizer = load_fresh(model / "base")
-    _inherit_step(base, tokenizer)
+    inherit_step(base, tokenizer)
     rows = base.get_input_embeddings().weight
     search, step = (tokenizer.convert_tokens_to_ids(token) for token in ("<search>", STEP))
     assert search != step and torch.equal(rows[search], rows[step])

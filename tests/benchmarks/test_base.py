@@ -416,6 +416,25 @@ class TestGates:
         assert gates.successes(model, [document])["terse"] == greedy
 
 
+def test_the_commands_train_and_go_on(tmp_path):
+    from rwbench.cli import app
+    from typer.testing import CliRunner
+
+    recipe, out = tmp_path / "quick.toml", tmp_path / "run"
+    recipe.write_text(
+        "block_tokens = 1500\nbatch_tokens = 512\nplan_layers = [0]\n"
+        "[shape]\nhidden = 32\nlayers = 2\nheads = 4\nkv_heads = 2\nfeed_forward = 48\n"
+        '[[phases]]\nname = "one"\ntokens = 3000\nmixture = { terse = 1.0 }\n'
+    )
+    train = ["base", "train", str(recipe), "--out", str(out), "--no-compile"]
+    first = CliRunner().invoke(app, [*train, "--minutes", "0.0001"])
+    assert first.exit_code == 0 and "stopped" in first.stdout, first.output
+    second = CliRunner().invoke(app, train)
+    assert second.exit_code == 0 and "finished" in second.stdout and "rwbench base gates" in second.stdout
+    wrong = CliRunner().invoke(app, ["base", "gates", str(recipe), "--out", str(tmp_path / "none")])
+    assert wrong.exit_code == 2 and "train first" in wrong.output
+
+
 def test_recipe_is_json():
     recipe = small_recipe()
     assert dataclasses.asdict(recipe) == recipe.to_dict()

@@ -96,7 +96,7 @@ def train_adapter(
         # KBLaM has one stage, all rules and no retrieval; it gets the others' second one's pools and steps as well.
         plan = paper_recipe(method, stage, **{"seed": recipe.seed} | settings)  # type: ignore[arg-type]
         if plan.searches:
-            _inherit_step(model, tokenizer)
+            inherit_step(model, tokenizer)
         between = SEARCH_TOKEN if plan.searches else STEP
         encoder = Encoder(
             tokenizer,
@@ -130,7 +130,7 @@ def train_adapter(
     return _publish(out, out / "stage2", recipe)
 
 
-def _inherit_step(model: Any, tokenizer: Any) -> None:
+def inherit_step(model: Any, tokenizer: Any) -> None:
     """Give ``<search>`` the row of the base's end of a step, whose state plans the next one."""
     search = prepare_search(model, tokenizer)
     row = tokenizer.convert_tokens_to_ids(STEP)

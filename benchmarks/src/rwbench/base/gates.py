@@ -125,9 +125,12 @@ def asked(
     writer: Writer, distractors: int, per_subtask: int, language: Representation
 ) -> Iterator[tuple[str, list[Document], float]]:
     """Yield sub-task, one-question documents, and the chance that rules chosen blindly by type are the gold ones."""
-    each = -(-per_subtask // 64)
+    worlds_asked = min(64, per_subtask)
+    each = -(-per_subtask // worlds_asked)
     for subtask in SUBTASKS:
-        worlds = fresh_worlds(SEED, 64, {subtask: each}, n_rules=64 + distractors, sizes=SIZES, first=64)
+        worlds = fresh_worlds(
+            SEED, worlds_asked, {subtask: each}, n_rules=64 + distractors, sizes=SIZES, first=64
+        )
         documents: list[Document] = []
         chance = 0.0
         for world in worlds:
@@ -183,7 +186,8 @@ def gate_table(cells: Sequence[Cell]) -> str:
             continue
         columns = sorted({cell.rules for cell in chosen})
         goal = f" (goal {GATES[gate]})" if gate in GATES else ""
-        lines = [f"**{title}**{goal}; success, chance in brackets", ""]
+        fewest = min(cell.n for cell in chosen)
+        lines = [f"**{title}**{goal}; success of {fewest} or more, chance in brackets", ""]
         lines.append("| | | " + " | ".join(map(str, columns)) + " |")
         lines.append("| --- | --- |" + " ---: |" * len(columns))
         rows = dict.fromkeys((cell.kind, cell.representation) for cell in chosen)

