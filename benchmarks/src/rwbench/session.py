@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import lru_cache
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
-from threading import Thread
+
+from ruleworld_data.workers import start_worker
 
 from .data import DataSource
 from .methods import Method
@@ -55,9 +56,7 @@ def _in_processes(
     # Spawned, not forked: a forked child inherits the locks of numerical libraries' threads.
     context = get_context("spawn")
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    with ProcessPoolExecutor(
-        jobs, mp_context=context, initializer=_start_worker, initargs=(threads,)
-    ) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=start_worker, initargs=(threads,)) as pool:
         futures = {pool.submit(_work, plan.spec, source, plan.folder.parent): plan for plan in plans}
         try:
             for future in as_completed(futures):
@@ -68,20 +67,6 @@ def _in_processes(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _start_worker(threads: int) -> None:
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[name] = str(threads)
-    Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this worker when the command is killed: an orphan would go on writing, beside the run that resumes."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 @lru_cache(maxsize=1)

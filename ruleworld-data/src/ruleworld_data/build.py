@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from . import GENERATOR_VERSION
 from .generate import num_rows, question_table, rule_table
 from .questions import BLOCK_ROWS
 from .tasks import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS, check_name, check_seed
+from .workers import start_worker
 
 FORMAT = 1
 MANIFEST = "build.json"
@@ -285,7 +285,7 @@ def _run(shards: list[Shard], out: Path, jobs: int, known: dict[str, str]) -> It
         return
     # Spawned, so that no worker inherits locks of Arrow's threads.
     with ProcessPoolExecutor(
-        min(jobs, len(shards)), mp_context=get_context("spawn"), initializer=_die_with_parent
+        min(jobs, len(shards)), mp_context=get_context("spawn"), initializer=start_worker
     ) as executor:
         futures = [executor.submit(make_shard, shard, out, known.get(shard.path)) for shard in shards]
         try:
@@ -294,18 +294,6 @@ def _run(shards: list[Shard], out: Path, jobs: int, known: dict[str, str]) -> It
         except BaseException:
             executor.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _die_with_parent() -> None:
-    """End a worker when the build is killed: an orphan would go on writing, beside the build that resumes."""
-
-    def watch() -> None:
-        parent = parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    Thread(target=watch, daemon=True).start()
 
 
 def make_shard(shard: Shard, out: Path, known: str | None = None) -> ShardDone:

@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from multiprocessing import get_context
 
 import torch
+from ruleworld_data.workers import start_worker
 from torch import Tensor
 
 from .documents import Document
@@ -101,7 +102,11 @@ class Blocks:
     def __init__(self, stream: Stream, lag: int, processes: int) -> None:
         self.stream, self.lag = stream, lag
         self.pending: deque[tuple[int, Mixture, dict[str, int], Future[list[Document]] | None]] = deque()
-        self.pool: Executor | None = ProcessPoolExecutor(processes) if processes else None
+        self.pool: Executor | None = None
+        if processes:  # spawned: a forked one would inherit the locks of torch's threads
+            self.pool = ProcessPoolExecutor(
+                processes, mp_context=get_context("spawn"), initializer=start_worker, initargs=(1,)
+            )
 
     def ask(self, number: int, mixture: Mixture, levels: Mapping[str, int]) -> None:
         """Order a block."""
@@ -125,8 +130,3 @@ class Blocks:
         """Stop the processes."""
         if self.pool:
             self.pool.shutdown(wait=False, cancel_futures=True)
-
-
-Levels = dict[str, int]
-Counts = dict[str, list[float]]
-State = dict[str, Any]

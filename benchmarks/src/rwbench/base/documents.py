@@ -12,6 +12,7 @@ that the words of the next step that are known by then follow from there (`Docum
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -95,15 +96,14 @@ class Writer:
     def recital(
         self, rules: Sequence[dict[str, Any]], order: Sequence[int], representation: Representation
     ) -> Document:
-        """Write rules and recite them in another order; rules with one premise are asked once."""
+        """Write rules and recite them in another order, but those whose premise has several conclusions here."""
         document = self._rules([rule[representation] for rule in rules])
-        asked = set()
+        rules_of = Counter(rule["premise_" + representation] for rule in rules)
         for i in order:
             rule = rules[i]
             premise, conclusion = rule["premise_" + representation], rule["conclusion_" + representation]
-            if premise in asked:
+            if rules_of[premise] > 1:
                 continue
-            asked.add(premise)
             if representation == "nl":
                 premise, conclusion = f"If {premise},", f" {conclusion}."
             else:
@@ -136,7 +136,8 @@ class Writer:
                 answer.extend(ids)
                 known.update(self.stems[i] for i in ids)
             answer.append(self.end)
-            document.add(answer, 1.0, row["subtask"])
+            # No base can know an answer without rules, so it is trained on (the form of answers) and not measured.
+            document.add(answer, 1.0, row["subtask"] if rules else None)
         return document
 
     def _rules(self, texts: Sequence[str]) -> Document:

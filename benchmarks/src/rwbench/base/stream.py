@@ -125,14 +125,15 @@ class Stream:
         worlds: list[FreshWorld],
         rules: list[list[dict[str, Any]]],
     ) -> Document:
-        there = generator.choice(rules)
-        if generator.random() < mixture.same_type:
-            kind = generator.choice(RULE_TYPES)
-            there = [rule for rule in there if rule["type"] == kind]
-        if len(there) < 2:
-            there = generator.choice(rules)
-        count = min(len(there), _size(generator, "recital", level or 0))
-        drawn = generator.sample(there, count)
+        world = generator.choice(rules)
+        kind = generator.choice(RULE_TYPES) if generator.random() < mixture.same_type else None
+        # One rule a premise, or the conclusion that is asked for could be any of several.
+        there = {rule["premise_fol"]: rule for rule in generator.sample(world, len(world))}
+        listed = [rule for rule in there.values() if kind in (None, rule["type"])]
+        if len(listed) < LADDERS["recital"][0]:
+            listed = list(there.values())
+        count = min(len(listed), _size(generator, "recital", level or 0))
+        drawn = generator.sample(listed, count)
         return self.writer.recital(
             drawn, generator.sample(range(count), count), _language(generator, mixture)
         )

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..samples import write_whole
 from .batches import Batch, Blocks, batches
 from .curriculum import Curriculum
 from .documents import Writer
@@ -183,7 +184,8 @@ class Trainer:
         loss, plan_loss, right = self.losses(*tensors)
         (loss + recipe.plan_weight * plan_loss).backward()
         norm = nn.utils.clip_grad_norm_([*self.model.parameters(), *self.plan_maps.parameters()], recipe.clip)
-        if bool(torch.isfinite(norm)):
+        finite = bool(torch.isfinite(norm))
+        if finite:
             self.muon.step()
             self.adam.step()
         self.muon.zero_grad()
@@ -196,6 +198,7 @@ class Trainer:
         return {
             "loss": float(loss.detach()),
             "plan": float(plan_loss.detach()) if batch.plan.shape[1] else math.nan,
+            "skipped": float(not finite),
         }
 
     def _log(
@@ -215,6 +218,7 @@ class Trainer:
             "seconds": round(self.seconds, 1),
             "loss": round(sum(each["loss"] for each in found) / len(found), 4),
             "plan": round(sum(plans) / len(plans), 3) if plans else None,
+            "skipped": sum(int(each["skipped"]) for each in found),
             "levels": dict(self.curriculum.levels),
             "success": self.curriculum.summary(),
         }
@@ -226,6 +230,8 @@ class Trainer:
             f"{name} {mean:.2f} ({least:.2f})" for name, (mean, least) in entry["success"].items()
         )
         note = f"  raised: {', '.join(raised)}" if raised else ""
+        if entry["skipped"]:
+            note += f"  skipped {entry['skipped']} steps: the gradient was not finite"
         return (
             f"{phase.name:<10} {self.position['tokens'] / 1e6:7.2f} M tokens  {rate:6,.0f}/s  loss {entry['loss']:.3f}"
             f"  plan {entry['plan']}  | {levels} | {success}{note}"
@@ -252,9 +258,13 @@ class Trainer:
             "curriculum": self.curriculum.state(),
             "orders": self.blocks.orders(),
         }
-        (new / "state.json").write_text(json.dumps(values), encoding="utf-8")
-        shutil.rmtree(old, ignore_errors=True)
+        write_whole(new / "state.json", json.dumps(values).encode())
+        last = self.folder / (STATE_FOLDER + ".old")
+        shutil.rmtree(last, ignore_errors=True)
+        if old.exists():
+            old.rename(last)  # not removed before the new one is in its place
         new.rename(old)
+        shutil.rmtree(last, ignore_errors=True)
 
     def resume(self) -> bool:
         """Take up the last checkpoint; False if there is none.
@@ -268,7 +278,7 @@ class Trainer:
 
         folder = self.folder / STATE_FOLDER
         if not (folder / "state.json").is_file():
-            folder = self.folder / (STATE_FOLDER + ".new")  # killed between removing the old one and renaming
+            folder = self.folder / (STATE_FOLDER + ".new")  # killed between the two renames
             if not (folder / "state.json").is_file():
                 self.folder.mkdir(parents=True, exist_ok=True)
                 return False
@@ -293,7 +303,16 @@ class Trainer:
         self.earlier = values.get("earlier", {})
         self.curriculum.load(values["curriculum"])
         self.orders = [(number, levels) for number, levels in values["orders"]]
+        self._forget_after(self.position["block"])
         return True
+
+    def _forget_after(self, block: int) -> None:
+        """Drop the log's lines of blocks that were trained after the checkpoint: they come again."""
+        log = self.folder / LOG_FILE
+        if log.is_file():
+            lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+            kept = [line for line in lines if line.endswith("\n") and json.loads(line)["block"] < block]
+            write_whole(log, "".join(kept).encode())
 
 
 def _begin_from(model: LlamaForCausalLM, folder: Path) -> dict[str, Any]:

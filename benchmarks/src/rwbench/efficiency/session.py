@@ -7,10 +7,11 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
+
+from ruleworld_data.workers import start_worker
 
 from ..environment import environment
 from ..samples import exclusive, write_whole
@@ -161,14 +162,5 @@ def _run(work: Any, apart: bool, threads: int, *args: Any) -> Any:
 
 
 def _start(threads: int) -> None:
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[name] = str(threads)
     os.environ["HF_HUB_OFFLINE"] = "1"
-    Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+    start_worker(threads)

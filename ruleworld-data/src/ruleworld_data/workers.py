@@ -1,0 +1,29 @@
+"""What every process pool here starts its workers with."""
+
+from __future__ import annotations
+
+import os
+from multiprocessing import parent_process
+from threading import Thread
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def start_worker(threads: int | None = None) -> None:
+    """Make a spawned worker end with its parent: an orphan would go on writing, beside the run that resumes.
+
+    Parameters
+    ----------
+    threads : int, optional
+        Threads of the numerical libraries that the worker imports.
+    """
+    if threads is not None:
+        os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
