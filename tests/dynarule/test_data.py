@@ -140,6 +140,22 @@ def test_order_is_a_function_of_the_seed_and_a_longer_run_starts_like_a_shorter_
     assert abs(share - 1 / 3) < 0.01
 
 
+def test_batches_of_a_step_hold_questions_of_like_length():
+    """The same questions in every step, and in batches of 4 of them most padding is gone."""
+    random = np.random.default_rng(0)
+    rows = [
+        {"subtask": "single_rule", "question": "w" * int(random.integers(5, 50)), "steps": [{}] * int(n)}
+        for n in random.integers(1, 9, 64)
+    ]
+    make = lambda by_length: TrainingStream(rows, 96, {"single_rule": 1.0}, 32, 3, by_length)  # noqa: E731
+    mixed, ordered = make(False), make(True)
+    for start in range(0, 96, 32):
+        assert sorted(mixed.order[start : start + 32]) == sorted(ordered.order[start : start + 32])
+    batches = lambda found: [[len(found[i][1]["steps"]) for i in range(j, j + 4)] for j in range(0, 96, 4)]  # noqa: E731
+    padded = lambda found: sum(4 * max(steps) - sum(steps) for steps in batches(found))  # noqa: E731
+    assert padded(ordered) < padded(mixed) / 4
+
+
 def test_rows_may_be_a_dataset():
     import datasets
 

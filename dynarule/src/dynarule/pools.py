@@ -109,9 +109,11 @@ class TrainingStream(Dataset):
     mix : mapping or None
         Share of each family; None: every row alike.
     block : int
-        Batch size.
+        Batch size, or all batches of a step if they are sorted.
     seed : int
         Seed.
+    by_length : bool
+        Put each block's rows in the order of their steps and words, so that batches of alike ones pad little.
     """
 
     def __init__(
@@ -121,11 +123,20 @@ class TrainingStream(Dataset):
         mix: Mapping[str, float] | None = None,
         block: int = 10,
         seed: int = 0,
+        by_length: bool = False,
     ) -> None:
         self.rows = rows
         self.order = draw_order(
             families(rows) if mix is not None else None, len(rows), draws, mix, block, seed
         )
+        if by_length:
+            for start in range(0, draws, block):
+                part = self.order[start : start + block]
+                self.order[start : start + block] = sorted(part, key=self._length)
+
+    def _length(self, index: int) -> tuple[int, int]:
+        row = self.rows[int(index)]
+        return len(row["steps"]), len(row["question"])
 
     def __len__(self) -> int:
         return len(self.order)

@@ -48,6 +48,10 @@ class Recipe:
     max_grad_norm: float = field(default=1.0, metadata={"help": "clipping"})
     batch_size: int = field(default=10, metadata={"help": "per process"})
     accumulation: int = field(default=5, metadata={"help": "batches per step"})
+    by_length: bool = field(
+        default=False,
+        metadata={"help": "batches of a step hold questions of like length: as many questions in less time"},
+    )
     epochs: float = field(
         default=5.0, metadata={"help": "passes over the questions (SR-KI's; the paper is silent)"}
     )

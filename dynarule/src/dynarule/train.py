@@ -213,11 +213,12 @@ def train(
     settings = training_arguments(recipe, folder, steps, **arguments)
     whole = RuleModel(model, adapter, bank, recipe, row)
     pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
-    stream = TrainingStream(rows, steps * per_step, recipe.mix, recipe.batch_size, recipe.seed)
+    block = per_step if recipe.by_length else recipe.batch_size
+    stream = TrainingStream(rows, steps * per_step, recipe.mix, block, recipe.seed, recipe.by_length)
     held = (
         None
         if held_out is None
-        else TrainingStream(held_out, len(held_out), None, recipe.batch_size, recipe.seed)
+        else TrainingStream(held_out, len(held_out), None, len(held_out), recipe.seed, recipe.by_length)
     )
     if checkpointing:
         # The older name goes with transformers 6.
