@@ -397,6 +397,7 @@ class TestTraining:
         for ours, theirs in zip(again.model.parameters(), model.parameters(), strict=True):
             assert torch.equal(ours, theirs.float())
         assert again.earlier["tokens"] == trainer.position["tokens"]
+        assert again.earlier["recipes"] == [small_recipe().name]
         with pytest.raises(ValueError, match="no start for this recipe"):
             Trainer(
                 small_recipe(shape=Shape(hidden=64)), vocabulary, tmp_path / "x", compiled=False, start=to

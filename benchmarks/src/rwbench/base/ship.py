@@ -85,8 +85,16 @@ def card(recipe: BaseRecipe, state: dict[str, Any], cells: Sequence[Cell]) -> st
         hours=f"{summary['hours']:.2f}",
         levels=", ".join(f"{name} {size}" for name, size in summary["levels"].items()),
         finished="the whole recipe" if summary["finished"] else "a part of the recipe",
+        after=_after(state["earlier"]),
         gates=gate_table(cells),
     )
+
+
+def _after(earlier: dict[str, Any]) -> str:
+    if not earlier:
+        return ""
+    names = ", ".join(f"`{name}`" for name in earlier["recipes"])
+    return f" after {names} ({earlier['tokens'] / 1e6:.1f} M tokens)"
 
 
 def _summary(recipe: BaseRecipe, state: dict[str, Any]) -> dict[str, Any]:

@@ -336,7 +336,10 @@ def _begin_from(model: LlamaForCausalLM, folder: Path) -> dict[str, Any]:
             )
     model.load_state_dict(theirs.state_dict())
     summary = json.loads((folder / "training.json").read_text(encoding="utf-8"))
-    return {name: summary[name] for name in ("tokens", "steps", "hours")}
+    before = summary["earlier"].get("recipes", [])
+    return {name: summary[name] for name in ("tokens", "steps", "hours")} | {
+        "recipes": [*before, summary["recipe"]["name"]]
+    }
 
 
 def _give_back() -> None:
