@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,7 @@ QUICK = {"max_steps": 2, "batch_size": 4, "accumulation": 1}
 
 def quick_recipe(**changes):
     values = {
-        "stage1": QUICK | {"pool_size": (20, 40)},
-        "stage2": QUICK | {"pool_size": (40, 60)},
+        "stages": ({"stage": 1, "pool_size": (20, 40)} | QUICK, {"stage": 2, "pool_size": (40, 60)} | QUICK),
         "scale": "tiny",
         "subtasks": ("single_rule", "multi_rule_2", "multi_hop_2"),
         "per_subtask": 4,
@@ -67,6 +67,25 @@ def test_both_stages_make_an_adapter_that_the_benchmark_finds(model, method, tmp
     assert adapter_folder(str(model), method, "fol") is None
 
 
+def test_a_finished_stage_is_not_trained_again(model, tmp_path):
+    """Killed in the second stage: the first one's adapter is read, and the end is that of an undisturbed training."""
+    from safetensors.torch import load_file
+
+    recipe = quick_recipe(confidence_layer=2, subtasks=("single_rule", "multi_hop_2"))
+    recipe = replace(recipe, stages=tuple(stage | {"mix": None} for stage in recipe.stages))
+    whole = train_adapter(recipe, str(model), "dynarule", "nl", tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole" / "1", tmp_path / "parts" / "1")
+    before = (tmp_path / "parts" / "1" / "log.json").stat().st_mtime_ns
+    parts = train_adapter(recipe, str(model), "dynarule", "nl", tmp_path / "parts", resume=True)
+    assert (tmp_path / "parts" / "1" / "log.json").stat().st_mtime_ns == before
+    (name,) = [path.name for path in whole.glob("*.safetensors")]
+    ours, theirs = load_file(parts / name), load_file(whole / name)
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
+    other = replace(recipe, stages=(recipe.stages[0] | {"max_steps": 3}, recipe.stages[1]))
+    with pytest.raises(ValueError, match="trained with max_steps 2, the recipe says 3"):
+        train_adapter(other, str(model), "dynarule", "nl", tmp_path / "parts", resume=True)
+
+
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
 def test_search_inherits_the_end_of_a_step(model, tmp_path):
     """Before training moves it, the row of <search> is the row of the base's <step>."""
@@ -101,8 +120,8 @@ def test_recipes_in_the_repository_can_be_read(path):
 
     recipe = read_recipe(path)
     for method in METHODS:
-        for stage, settings in ((1, recipe.stage1), (2, recipe.stage2)):
-            paper_recipe(method, stage, **settings)
+        plans = [paper_recipe(method, **stage) for stage in recipe.stages]
+        assert plans[-1].retrieves == (method != "kblam") and plans[-1].searches == (method == "dynarule")
 
 
 def test_a_recipe_with_an_unknown_field_names_its_file(tmp_path):

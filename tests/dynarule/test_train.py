@@ -167,7 +167,8 @@ def test_search_row_hooks_are_the_written_row(case):
     assert not torch.allclose(hooked, base, atol=1e-2)
 
 
-def test_resuming_after_a_kill_gives_the_same_losses(tiny_model, word_tokenizer, tmp_path):
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_resuming_after_a_kill_gives_the_same_losses(tiny_model, word_tokenizer, tmp_path, optimizer):
     from transformers import TrainerCallback
 
     class Kill(TrainerCallback):
@@ -175,7 +176,7 @@ def test_resuming_after_a_kill_gives_the_same_losses(tiny_model, word_tokenizer,
             if state.global_step == 5:
                 raise KeyboardInterrupt
 
-    recipe = quick(max_steps=8)
+    recipe = quick(max_steps=8, optimizer=optimizer, value_rate=2.0, vector_rate=0.5)
     saving = {"save_strategy": "steps", "save_steps": 2}
     through = make_case(tiny_model, word_tokenizer)
     wanted = run(through, tmp_path / "through", recipe, **saving)
@@ -195,6 +196,29 @@ def test_resuming_after_a_kill_gives_the_same_losses(tiny_model, word_tokenizer,
     assert trained < size < trained + 8000  # the frozen base is not in it
     with pytest.raises(FileNotFoundError, match="no checkpoint to resume"):
         run(resumed, tmp_path / "none", recipe, resume=True)
+
+
+def test_muon_steps_matrices_alike_in_all_directions_and_vectors_as_adamw(case):
+    """Each first step of a matrix has all its singular values at 0.2 sqrt(longest side) times the rate, about."""
+    from dynarule.optimizers import rule_optimizer
+
+    model, _, adapter, _, bank = case
+    recipe = quick(optimizer="muon", value_rate=3.0, vector_rate=0.5, weight_decay=0.0)
+    whole = RuleModel(model, adapter, bank, replace(recipe, embedding="none"))
+    optimizer = rule_optimizer(whole, recipe)
+    before = {name: each.detach().clone() for name, each in adapter.named_parameters()}
+    for each in adapter.parameters():
+        each.grad = torch.randn(each.shape, generator=torch.Generator().manual_seed(0))
+    optimizer.step()
+    assert [group["lr"] for group in optimizer.param_groups] == [0.01, 0.03, 0.005]
+    for name, each in adapter.named_parameters():
+        moved = (each - before[name]).detach()
+        if each.ndim == 1:
+            assert torch.allclose(moved.abs(), torch.full_like(moved, 0.005), rtol=1e-3), name
+        else:
+            rate = 0.03 if name.endswith(".v.weight") else 0.01
+            sizes = torch.linalg.svdvals(moved) / (rate * 0.2 * max(each.shape) ** 0.5)
+            assert float(sizes.min()) > 0.5 and float(sizes.max()) < 1.4, name
 
 
 @pytest.mark.parametrize("method", ("srki", "kblam"))

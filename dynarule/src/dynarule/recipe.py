@@ -42,6 +42,15 @@ class Recipe:
         default="row", metadata={"help": "train the row of <search>, or the whole matrix"}
     )
     learning_rate: float = field(default=1e-4, metadata={"help": "peak"})
+    optimizer: Literal["adamw", "muon"] = field(
+        default="adamw", metadata={"help": "of matrices; vectors are AdamW's"}
+    )
+    value_rate: float = field(
+        default=1.0, metadata={"help": "rate of the matrices of values, of the learning rate (Muon)"}
+    )
+    vector_rate: float = field(
+        default=1.0, metadata={"help": "rate of biases and rows, of the learning rate (Muon)"}
+    )
     schedule: str = field(default="cosine", metadata={"help": "a scheduler of transformers"})
     warmup_ratio: float = field(default=0.01, metadata={"help": "of the steps"})
     weight_decay: float = field(default=1e-4, metadata={"help": "of matrices of the adapter"})
@@ -68,10 +77,19 @@ class Recipe:
             ("embedding", get_args(Embedding)),
             ("visibility", get_args(Visibility)),
             ("pool_queries", get_args(PoolQueries)),
+            ("optimizer", ("adamw", "muon")),
         ):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {list(choices)}, got {getattr(self, name)!r}")
-        for name in ("temperature", "learning_rate", "batch_size", "accumulation", "epochs"):
+        for name in (
+            "temperature",
+            "learning_rate",
+            "value_rate",
+            "vector_rate",
+            "batch_size",
+            "accumulation",
+            "epochs",
+        ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
         sizes = (self.pool_size,) if isinstance(self.pool_size, int) else self.pool_size

@@ -27,6 +27,7 @@ from .adapter_io import save_adapter
 from .bank import RuleBank
 from .data import Collator, Encoder, Rows
 from .model_card import TrainingFacts, model_card
+from .optimizers import rule_optimizer
 from .pools import RulePools, TrainingStream, families
 from .recipe import Recipe, recipe_steps
 from .rule_model import RuleModel
@@ -102,6 +103,14 @@ class RuleTrainer(Trainer):
         lm, retrieval, hits, steps = self.accelerator.gather(own[None]).mean(0).tolist()
         found = {f"{prefix}lm_loss": lm, f"{prefix}retrieval_loss": retrieval}
         return found | ({f"{prefix}recall_at_1": hits / steps} if steps else {})
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the recipe's optimizer."""
+        assert isinstance(self.model, RuleModel)
+        recipe = self.model.recipe
+        if self.optimizer is None and recipe.optimizer == "muon":
+            self.optimizer = rule_optimizer(self.model, recipe)
+        return super().create_optimizer(*args, **kwargs)
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """Decay the adapter's matrices, never an embedding row."""

@@ -17,14 +17,18 @@ class AdapterRecipe:
     """Everything that decides an adapter's weights, besides base, method and representation."""
 
     name: str = field(metadata={"help": "name of the recipe"})
-    stage1: dict[str, Any] = field(metadata={"help": "changes of the paper's first stage"})
-    stage2: dict[str, Any] = field(metadata={"help": "changes of the paper's second stage"})
+    stages: tuple[dict[str, Any], ...] = field(
+        metadata={"help": "trainings one after the other: `stage`, the paper's 1 or 2, and changes of it"}
+    )
     scale: str = field(default="paper", metadata={"help": "world of the training questions"})
     seed: int = field(default=0, metadata={"help": "world seed"})
     subtasks: tuple[str, ...] = field(default=SUBTASKS, metadata={"help": "sub-tasks trained on"})
     per_subtask: int | None = field(default=None, metadata={"help": "most questions per sub-task"})
     held_out: int = field(default=20, metadata={"help": "validation questions per sub-task, for the log"})
     top_k: int = field(default=100, metadata={"help": "rules kept in every layer (DynaRule, SR-KI)"})
+    confidence_layer: int | None = field(
+        default=None, metadata={"help": "layer of the retrieval loss; None: by entropy after stage 1"}
+    )
     entropy_questions: int = field(
         default=200, metadata={"help": "questions that choose the confidence layer"}
     )
@@ -34,6 +38,13 @@ class AdapterRecipe:
         check_name("scale", self.scale, SCALES)
         for subtask in self.subtasks:
             check_name("sub-task", subtask, SUBTASKS)
+        numbers = [stage.get("stage") for stage in self.stages]
+        if not numbers or numbers != sorted(numbers, key=str) or not {*numbers} <= {1, 2}:
+            raise ValueError(f"stages must be 1 ... 1, 2 ... 2, got {numbers}")
+        if self.confidence_layer is None and 2 in numbers and numbers[0] != 1:
+            raise ValueError(
+                "without a stage 1 the confidence layer cannot be measured; set confidence_layer"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -50,8 +61,8 @@ def read_recipe(path: Path) -> AdapterRecipe:
     """
     values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     try:
-        stages: dict[str, Any] = {name: _tuples(values.pop(name, {})) for name in ("stage1", "stage2")}
-        return AdapterRecipe(name=path.stem, **stages, **_tuples(values))
+        stages = tuple(_tuples(stage) for stage in values.pop("stages", ()))
+        return AdapterRecipe(name=path.stem, stages=stages, **_tuples(values))
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{path} is no recipe of adapters: {error}; compare benchmarks/adapters/cpu.toml"

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from dynarule.adapter_io import load_adapter
 from dynarule.confidence import measure_confidence
 from dynarule.config import dynarule_config, kblam_config, srki_config
 from dynarule.data import Encoder
 from dynarule.embedding_cache import EmbeddingCache
 from dynarule.encoders import SentenceEncoder
 from dynarule.generation import question_prompts
-from dynarule.recipe import paper_recipe, recipe_steps
+from dynarule.recipe import Recipe, paper_recipe, recipe_steps
 from dynarule.rule_sources import premise_of
 from dynarule.search import SEARCH_TOKEN, search_rows, set_search_rows
 from dynarule.train import train
@@ -42,6 +43,7 @@ from .recipe import METHODS, AdapterRecipe
 
 MAKE = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}
 EVALUATIONS = 8
+FINISHED = "log.json"
 
 
 def training_rows(recipe: AdapterRecipe, split: str, most: int | None) -> list[dict[str, Any]]:
@@ -73,7 +75,8 @@ def train_adapter(
 ) -> Path:
     """Train an adapter; return its folder, ``out/adapter``.
 
-    ``out/stage1`` and ``out/stage2`` hold the checkpoints; a killed training goes on with ``resume``.
+    ``out/1``, ``out/2`` ... hold the stages' checkpoints; a killed training goes on with ``resume``: stages that were
+    finished are read, the one that was not goes on from its newest checkpoint.
 
     Raises
     ------
@@ -91,19 +94,29 @@ def train_adapter(
     torch.manual_seed(recipe.seed)
     changes = {} if method == "kblam" else {"top_k": recipe.top_k}
     adapter = RuleAdapter(model, MAKE[method](bank.encoder_dim, **changes))
-    curve = None
-    for stage, settings in ((1, recipe.stage1), (2, recipe.stage2)):
-        # KBLaM has one stage, all rules and no retrieval; it gets the others' second one's pools and steps as well.
-        plan = paper_recipe(method, stage, **{"seed": recipe.seed} | settings)  # type: ignore[arg-type]
-        if plan.searches:
+    if recipe.confidence_layer is not None and method != "kblam":
+        adapter.config = replace(adapter.config, confidence_layer=recipe.confidence_layer)
+    curve, searching = None, False
+    premises = [premise_of(text) for text in bank.texts]
+    folders = [out / str(number) for number in range(1, len(recipe.stages) + 1)]
+    for folder, settings in zip(folders, recipe.stages, strict=True):
+        # KBLaM has all rules and no retrieval in every stage; it gets the others' pools and steps.
+        plan = paper_recipe(method, **{"seed": recipe.seed} | settings)  # type: ignore[arg-type]
+        if method != "kblam" and adapter.config.confidence_layer is None and plan.retrieves:
+            curve = _confidence(recipe, model, tokenizer, adapter, bank, held_out)
+            adapter.config = replace(adapter.config, confidence_layer=curve["confidence_layer"])
+        if plan.searches and not searching:
             inherit_step(model, tokenizer)
+            searching = True
+        if resume and (folder / FINISHED).is_file():
+            _take(folder, plan, model, adapter)
+            continue
         between = SEARCH_TOKEN if plan.searches else STEP
         encoder = Encoder(
             tokenizer,
             {name: row for row, name in enumerate(bank.ids)},
             target=partial(training_text, representation=language, search_token=between),
         )
-        folder = out / f"stage{stage}"
         steps = recipe_steps(plan, len(rows))
         train(
             model,
@@ -114,7 +127,7 @@ def train_adapter(
             plan,
             folder,
             held_out=held_out,
-            premises=[premise_of(text) for text in bank.texts],
+            premises=premises,
             encoder=encoder,
             resume=resume and any(folder.glob("checkpoint-*")),
             curve=curve,
@@ -124,10 +137,21 @@ def train_adapter(
             eval_steps=max(1, -(-steps // EVALUATIONS)),
             save_steps=max(1, -(-steps // EVALUATIONS)),
         )
-        if stage == 1 and method != "kblam":
-            curve = _confidence(recipe, model, tokenizer, adapter, bank, held_out)
-            adapter.config = replace(adapter.config, confidence_layer=curve["confidence_layer"])
-    return _publish(out, out / "stage2", recipe)
+    return _publish(out, folders[-1], recipe)
+
+
+def _take(folder: Path, plan: Recipe, model: Any, adapter: RuleAdapter) -> None:
+    """Read what a finished stage left: the adapter, and the row of ``<search>`` into the model."""
+    theirs = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+    changed = [
+        name for name, value in json.loads(json.dumps(plan.to_dict())).items() if theirs[name] != value
+    ]
+    if changed:
+        raise ValueError(
+            f"{folder} was trained with {changed[0]} {theirs[changed[0]]!r}, the recipe says "
+            f"{getattr(plan, changed[0])!r}; give another --out, or delete {folder.parent} to begin anew"
+        )
+    adapter.load_state_dict(load_adapter(model, folder).state_dict())
 
 
 def inherit_step(model: Any, tokenizer: Any) -> None:
