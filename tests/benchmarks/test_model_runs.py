@@ -80,6 +80,7 @@ def test_floors_and_ceilings_get_the_rules_they_should(options, workspace, tmp_p
         ("gold", lambda m: Prompting(model=m, rules="gold")),
         ("none", lambda m: Prompting(model=m, rules="none")),
         ("random", lambda m: RAG(model=m, retriever=Random())),
+        ("best two", lambda m: RAG(model=m, retriever=Random(), in_prompt=2)),
     ):
         seen = []
         model = script(f"keep-{name}", lambda prompt, seen=seen: seen.append(prompt) or "\\boxed{1}")
@@ -93,7 +94,8 @@ def test_floors_and_ceilings_get_the_rules_they_should(options, workspace, tmp_p
         found = {name: [t for t in pool.texts if t in prompts[number]] for name, prompts in asked.items()}
         assert found["pool"] == pool.texts
         assert sorted(found["gold"]) == sorted(rules.texts(sorted(question.gold), "nl"))
-        assert len(found["random"]) == 5
+        assert len(found["random"]) == 5 and len(found["best two"]) == 2
+        assert set(found["best two"]) <= set(found["random"])
         assert found["none"] == [] and "not given" in asked["none"][number]
         assert all(question.text in prompts[number] for prompts in asked.values())
 

@@ -221,6 +221,33 @@ def test_cached_generation_is_the_full_forward_through_searches(
     ]
 
 
+@torch.no_grad()
+def test_layers_after_the_confidence_layer_can_read_what_it_keeps(bank, tiny_model):
+    """The same rules through projections of their own; token by token as at once; nothing before the first layer."""
+    model = tiny_model("qwen2")
+    config = dynarule_config(WIDTH, confidence_layer=1, first_layer=1, shared_after=True, top_k=5)
+    adapter = RuleAdapter(model, config)
+    assert sorted(adapter.layers) == [str(layer) for layer in range(1, adapter.num_layers)]
+    memory = RuleMemory(adapter, bank, SEARCH)
+    full, mask, question = answers(*batch())
+    positions = (mask.cumsum(-1) - 1).clamp_min(0)
+    with attach(model, memory):
+        stepwise = step_by_step(model, full, mask, 9)
+        last = {}
+        for each in memory.trace:
+            assert each.layer == 1
+            last[each.row] = each.ids
+        place = {name: i for i, name in enumerate(bank.ids)}
+        for row, ids in last.items():
+            rows = [place[name] for name in ids]
+            for layer in range(1, adapter.num_layers):
+                value = adapter[layer].heads(adapter[layer].values(bank.values_MP[rows]))
+                assert torch.allclose(memory._kept[layer].value[row], value, atol=1e-6)
+        memory.question_mask_BT = question
+        at_once = model(full, attention_mask=mask, position_ids=positions).logits
+    assert torch.allclose(stepwise[mask.bool()], at_once[mask.bool()], atol=1e-4)
+
+
 @pytest.mark.parametrize("scope", ["confidence", "confidence_and_after", "all"])
 @torch.no_grad()
 def test_a_search_changes_only_what_comes_after_it(scope, bank, tiny_model):

@@ -16,7 +16,8 @@ class RuleMemoryConfig:
     """
 
     encoder_dim: int = field(metadata={"help": "P, width of the sentence embeddings"})
-    every: int = field(default=1, metadata={"help": "rules join every n-th layer, from layer 0"})
+    every: int = field(default=1, metadata={"help": "rules join every n-th layer, from first_layer"})
+    first_layer: int = field(default=0, metadata={"help": "0-based layer from which rules join"})
     key_norm: bool = field(default=True, metadata={"help": "LayerNorm without parameters on projected keys"})
     top_k: int | None = field(default=100, metadata={"help": "K, rules kept per layer; None keeps all"})
     confidence_layer: int | None = field(
@@ -24,6 +25,12 @@ class RuleMemoryConfig:
     )
     update_scope: UpdateScope = field(
         default="confidence", metadata={"help": "layers whose rules <search> replaces"}
+    )
+    shared_after: bool = field(
+        default=False,
+        metadata={
+            "help": "layers after the confidence layer read the rules that it keeps, not a choice of their own"
+        },
     )
     length_shift: float | None = field(
         default=None, metadata={"help": "C: adds log C - log(rules attended) to rule scores (KBLaM)"}
@@ -36,13 +43,22 @@ class RuleMemoryConfig:
                 isinstance(value, bool) or not isinstance(value, int) or value < 1
             ):
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        if (
+            isinstance(self.first_layer, bool)
+            or not isinstance(self.first_layer, int)
+            or self.first_layer < 0
+        ):
+            raise ValueError(f"first_layer must be 0 or more, got {self.first_layer!r}")
+        first, every = self.first_layer, self.every
         if self.confidence_layer is not None and (
-            self.confidence_layer < 0 or self.confidence_layer % self.every
+            self.confidence_layer < first or (self.confidence_layer - first) % every
         ):
             raise ValueError(
-                f"confidence_layer must be a layer that holds rules (0, {self.every}, {2 * self.every}, ...), "
-                f"got {self.confidence_layer}"
+                f"confidence_layer must be a layer that holds rules ({first}, {first + every}, {first + 2 * every}, "
+                f"...), got {self.confidence_layer}"
             )
+        if self.shared_after and self.top_k is None:
+            raise ValueError("shared_after needs top_k: without it every layer reads all rules")
         if self.update_scope not in get_args(UpdateScope):
             raise ValueError(
                 f"update_scope must be one of {get_args(UpdateScope)}, got {self.update_scope!r}"
@@ -52,7 +68,11 @@ class RuleMemoryConfig:
 
     def layers(self, num_layers: int) -> list[int]:
         """Return the layers that hold rules."""
-        return list(range(0, num_layers, self.every))
+        return list(range(self.first_layer, num_layers, self.every))
+
+    def shares(self, layer: int) -> bool:
+        """Return whether a layer reads the rules that the confidence layer keeps."""
+        return self.shared_after and self.confidence_layer is not None and layer > self.confidence_layer
 
     def updated_layers(self, num_layers: int) -> list[int]:
         """Return the layers whose rules a ``<search>`` token replaces."""
@@ -62,7 +82,7 @@ class RuleMemoryConfig:
         if self.update_scope == "none" or self.confidence_layer is None:
             return []
         if self.update_scope == "confidence":
-            return [self.confidence_layer]
+            return [layer for layer in held if layer == self.confidence_layer or self.shares(layer)]
         return [layer for layer in held if layer >= self.confidence_layer]
 
     def to_dict(self) -> dict[str, Any]:

@@ -78,6 +78,9 @@ class RuleMemory:
         self.question_mask_BT: Tensor | None = None
         self._updated = set(adapter.config.updated_layers(adapter.num_layers))
         self._kept: dict[int, _Kept] = {}
+        self._chosen: dict[
+            int, Tensor
+        ] = {}  # what the confidence layer kept at each <search> of this forward
         self._search_BT: Tensor | None = None
         self._question_BT: Tensor | None = None
         self._searches = 0
@@ -148,7 +151,9 @@ class RuleMemory:
             here = search & (segment_BT == number)
             has_B = here.any(-1)
             position_B = here.int().argmax(-1)
-            new = self._select(layer, query_BHTD[rows, :, position_B], has_B, self._first_step_B + number)
+            new = self._select(
+                layer, query_BHTD[rows, :, position_B], has_B, number, self._first_step_B + number
+            )
             sets.append(new)
             latest = _where(has_B, new, latest)
         self._kept[layer] = latest
@@ -161,16 +166,25 @@ class RuleMemory:
         return joined, visible_BTR
 
     def _select(
-        self, layer: int, query_BHD: Tensor, wanted_B: Tensor | None, step_B: Tensor | None = None
+        self,
+        layer: int,
+        query_BHD: Tensor,
+        wanted_B: Tensor | None,
+        number: int = 0,
+        step_B: Tensor | None = None,
     ) -> _Kept:
         """Keep each row's best K rules of the whole bank, and project only those."""
-        projection = self.adapter[layer]
+        projection, config = self.adapter[layer], self.adapter.config
         keys_MP, values_MP = self.bank.keys_MP, self.bank.values_MP
-        top_k = self.adapter.config.top_k
-        with torch.no_grad():
-            scores_BK, rows_BK = self.bank.search(projection, query_BHD, top_k)
-        if layer in self._updated or layer == self.adapter.config.confidence_layer:
-            self._record(layer, rows_BK, scores_BK, wanted_B, step_B)
+        if config.shares(layer):
+            rows_BK = self._chosen[number]
+        else:
+            with torch.no_grad():
+                scores_BK, rows_BK = self.bank.search(projection, query_BHD, config.top_k)
+            if layer == config.confidence_layer:
+                self._chosen[number] = rows_BK
+            if layer in self._updated or layer == config.confidence_layer:
+                self._record(layer, rows_BK, scores_BK, wanted_B, step_B)
         like = projection.k.weight
         key = projection.heads(projection.keys(keys_MP[rows_BK].to(like.dtype)))
         value = projection.heads(projection.values(values_MP[rows_BK].to(like.dtype)))

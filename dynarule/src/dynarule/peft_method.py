@@ -44,7 +44,8 @@ class DynaRuleConfig(PeftConfig):
     """
 
     encoder_dim: int = field(default=0, metadata={"help": "P, width of the sentence embeddings"})
-    every: int = field(default=1, metadata={"help": "rules join every n-th layer, from layer 0"})
+    every: int = field(default=1, metadata={"help": "rules join every n-th layer, from first_layer"})
+    first_layer: int = field(default=0, metadata={"help": "0-based layer from which rules join"})
     key_norm: bool = field(default=True, metadata={"help": "LayerNorm without parameters on projected keys"})
     top_k: int | None = field(default=100, metadata={"help": "K, rules kept per layer; None keeps all"})
     confidence_layer: int | None = field(
@@ -52,6 +53,9 @@ class DynaRuleConfig(PeftConfig):
     )
     update_scope: UpdateScope = field(
         default="confidence", metadata={"help": "layers whose rules <search> replaces"}
+    )
+    shared_after: bool = field(
+        default=False, metadata={"help": "later layers read the rules that the confidence layer keeps"}
     )
     length_shift: float | None = field(default=None, metadata={"help": "C of KBLaM's log C - log M"})
     encoder: str = field(default="", metadata={"help": "name and revision of the sentence encoder"})

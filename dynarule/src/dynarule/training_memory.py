@@ -196,7 +196,11 @@ class TrainingMemory:
 
     def _select(self, layer: int, projection: RuleProjection, query_BHTD: Tensor, batch: RuleBatch) -> Tensor:
         """Return the pool rows that each batch row keeps, (B, K)."""
-        rows, count, top_k = len(query_BHTD), len(batch.keys_MP), self.adapter.config.top_k
+        config = self.adapter.config
+        if config.shares(layer):
+            assert config.confidence_layer is not None
+            return self.kept[config.confidence_layer]
+        rows, count, top_k = len(query_BHTD), len(batch.keys_MP), config.top_k
         if self.all_rules or top_k is None or top_k >= count:
             return torch.arange(count, device=query_BHTD.device).expand(rows, -1)
         assert self._pool_BT is not None

@@ -26,7 +26,7 @@ def train(
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
 ) -> None:
-    """Train one adapter: both stages, and the confidence layer measured in between.
+    """Train one adapter, stage by stage; killed, it goes on with --resume.
 
     Example: rwbench adapters train benchmarks/adapters/cpu.toml --method dynarule --representation nl --out runs/nl
     """

@@ -26,6 +26,9 @@ class AdapterRecipe:
     per_subtask: int | None = field(default=None, metadata={"help": "most questions per sub-task"})
     held_out: int = field(default=20, metadata={"help": "validation questions per sub-task, for the log"})
     top_k: int = field(default=100, metadata={"help": "rules kept in every layer (DynaRule, SR-KI)"})
+    memory: dict[str, Any] = field(
+        default_factory=dict, metadata={"help": "other settings of the rule memory (DynaRule, SR-KI)"}
+    )
     confidence_layer: int | None = field(
         default=None, metadata={"help": "layer of the retrieval loss; None: by entropy after stage 1"}
     )

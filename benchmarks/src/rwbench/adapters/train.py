@@ -1,4 +1,4 @@
-"""Train one adapter on a base: both stages, the confidence layer measured in between, evaluated on held-out questions.
+"""Train one adapter on a base, stage by stage, evaluated on held-out questions.
 
 All methods see the same questions in the same order, with the same pools and as many steps; only what the method itself
 is differs (layers, number of retrievals, losses).
@@ -92,10 +92,10 @@ def train_adapter(
     rows = training_rows(recipe, "train", recipe.per_subtask)
     held_out = training_rows(recipe, "validation", recipe.held_out)
     torch.manual_seed(recipe.seed)
-    changes = {} if method == "kblam" else {"top_k": recipe.top_k}
+    changes: dict[str, Any] = {}
+    if method != "kblam":
+        changes = recipe.memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
     adapter = RuleAdapter(model, MAKE[method](bank.encoder_dim, **changes))
-    if recipe.confidence_layer is not None and method != "kblam":
-        adapter.config = replace(adapter.config, confidence_layer=recipe.confidence_layer)
     curve, searching = None, False
     premises = [premise_of(text) for text in bank.texts]
     folders = [out / str(number) for number in range(1, len(recipe.stages) + 1)]

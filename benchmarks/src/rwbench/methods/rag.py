@@ -23,14 +23,19 @@ class RAG(Asking):
     ----------
     retriever : Retriever
         What ranks the rules. `Random` makes a floor of it: rules, but not the right ones.
+    in_prompt : int or None
+        Rules in the prompt, the best ones; None: all that are kept. A small model reads few rules better than many.
     """
 
     name = "rag"
 
     retriever: Any = None
+    in_prompt: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.in_prompt is not None and self.in_prompt < 1:
+            raise ValueError(f"in_prompt must be 1 or more, got {self.in_prompt}")
         object.__setattr__(self, "retriever", built_retriever(self.retriever))
 
     @property
@@ -41,7 +46,8 @@ class RAG(Asking):
     @property
     def label(self) -> str:
         """Name in reports."""
-        return f"RAG {self.retriever.label}, {self.model.label}"
+        few = "" if self.in_prompt is None else f", {self.in_prompt} in prompt"
+        return f"RAG {self.retriever.label}{few}, {self.model.label}"
 
     def missing(self) -> str | None:
         """What to install, if anything."""
@@ -61,7 +67,7 @@ class RAG(Asking):
         with tally.retrieving():
             found = index_of(self.retriever, pool).search([question.text], top_k)[0].ids
         template = self.model.template
-        texts = pool.rules.texts(found, pool.representation)
+        texts = pool.rules.texts(found[: self.in_prompt], pool.representation)
         done = yield Call(
             template.render("answer", pool.representation, question.text, texts),
             Decoding(self.max_new_tokens),

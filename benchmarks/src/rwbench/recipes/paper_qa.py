@@ -9,7 +9,10 @@ from ..methods.solver import Solver
 from ..retrievers.random import Random
 from ..spec import RunSpec
 from . import Options, recipe
-from .settings import ALL_SIZES, MAIN_SIZES, memory_methods, qa_methods, runs
+from .settings import ALL_SIZES, MAIN_SIZES, memory_methods, qa_methods, retrievers, runs
+
+IN_SMALL_PROMPT = 16
+"""Rules of a list in which the shipped base still finds nine of ten."""
 
 
 @recipe("paper/table2")
@@ -61,6 +64,23 @@ def floors(options: Options) -> list[RunSpec]:
                 Prompting(model=model, rules="none"),
             ]
         return asked
+
+    return runs(options, MAIN_SIZES, rows)
+
+
+@recipe("main")
+def main(options: Options) -> list[RunSpec]:
+    """The main job on a laptop: all methods on 100, 1,000 and 10,000 rules, RAG with 16 of them in the prompt."""
+
+    def rows(form: str, size: int) -> list[Method]:
+        asked: list[Method] = [Solver()]
+        for model in options.asked:
+            asked += [Prompting(model=model, rules="gold"), Prompting(model=model, rules="none")]
+            asked += [Prompting(model=model)] if size <= 100 else []
+            asked += [
+                RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in retrievers(options)
+            ]
+        return asked + [each for each in memory_methods(options, form) if each.missing() is None]
 
     return runs(options, MAIN_SIZES, rows)
 
