@@ -4,7 +4,15 @@ import math
 
 import pytest
 import torch
-from dynarule.losses import lm_loss, srki_loss, stacked_step_loss, step_queries, step_recall, step_scores
+from dynarule.losses import (
+    lm_loss,
+    new_words,
+    srki_loss,
+    stacked_step_loss,
+    step_queries,
+    step_recall,
+    step_scores,
+)
 
 BATCH, HEADS, TOKENS, DIM, KEPT = 4, 3, 9, 5, 7
 STEPS = [  # gold places among the kept rules, by instance and step: overlapping steps, one step, all positive, none
@@ -146,3 +154,16 @@ def test_step_recall_takes_as_many_rules_as_a_step_has_gold():
     gold = torch.tensor([[[1, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]]]).bool()
     hits, steps = step_recall(scores, gold)
     assert (float(hits), int(steps)) == (1.5, 2)
+
+
+def test_new_words_are_those_of_the_answer_that_nothing_before_says():
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(0, 9, (6, 12), generator=generator)
+    labels = ids.masked_fill(torch.arange(12) < 4, -100)
+    labels[1, 9:] = -100  # padding
+    found = new_words(ids, labels)
+    for b in range(6):
+        for t in range(12):
+            new = t < 11 and labels[b, t + 1] != -100 and int(ids[b, t + 1]) not in ids[b, : t + 1].tolist()
+            assert bool(found[b, t]) == new, (b, t)
+    assert 5 < int(found.sum()) < 40

@@ -1,5 +1,7 @@
 """The training memory: the serving memory where they mean the same, gradients, checkpointing, bf16, visibility."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from dynarule.losses import lm_loss, stacked_step_loss
@@ -38,6 +40,36 @@ def case(bank, tiny_model, family):
     model = tiny_model(family)
     adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=9))
     return model, adapter, batch(bank)
+
+
+def test_reading_tokens_score_the_kept_rules_of_their_own_step(case, bank):
+    """In the confidence layer and those that share its rules: mean over heads of q~ . k~ / sqrt(D), by loop."""
+    model, _, (ids, mask, _, rules) = case
+    config = dynarule_config(WIDTH, confidence_layer=1, first_layer=1, shared_after=True, top_k=9)
+    adapter = RuleAdapter(model, config)
+    memory = TrainingMemory(adapter)
+    reading = torch.zeros_like(ids, dtype=torch.bool)
+    reading[0, [8, 9, 12]] = reading[1, 10] = True
+    memory.load(replace(rules, reading_BT=reading))
+    hidden = {}
+    with attach(model, memory), torch.no_grad():
+        inner = memory.attended
+        memory.attended = lambda layer, states, block: (
+            hidden.update({layer: (states, getattr(block, "q_norm", None))}) or inner(layer, states, block)
+        )
+        model(ids, attention_mask=mask)
+    assert sorted(memory.reading) == list(range(1, adapter.num_layers))
+    step_of = {(0, 8): 1, (0, 9): 1, (0, 12): 2, (1, 10): 1}
+    gold = rules.gold_BSG
+    for layer, (scores, positive) in memory.reading.items():
+        assert torch.equal(memory.kept[layer], memory.kept[1])
+        for n, ((b, t), step) in enumerate(step_of.items()):
+            query = adapter[layer].query(*hidden[layer])[b, :, t]
+            for k, row in enumerate(memory.kept[1][b].tolist()):
+                key = adapter[layer].heads(adapter[layer].keys(bank.keys_MP[row : row + 1]))[:, 0]
+                wanted = (query * key).sum(-1).mean() / query.shape[-1] ** 0.5
+                assert torch.allclose(scores[n, k], wanted, atol=1e-5)
+                assert bool(positive[n, k]) == (row in gold[b, step].tolist())
 
 
 @pytest.mark.parametrize("make", (dynarule_config, kblam_config))

@@ -85,6 +85,22 @@ def srki_loss(scores_BK: Tensor, positives_BK: Tensor, temperature: float = 0.05
     return stacked_step_loss(scores_BK[:, None], positives_BK[:, None], temperature)
 
 
+def new_words(input_ids_BT: Tensor, labels_BT: Tensor) -> Tensor:
+    """Return the tokens before an answer's token that is nowhere before it: (B, T) bool.
+
+    What neither the question nor the answer so far has said comes from a rule, or from the form of answers.
+    """
+    next_B1T = input_ids_BT[:, None, 1:]
+    before_TT = torch.ones(input_ids_BT.shape[1], input_ids_BT.shape[1] - 1, dtype=torch.bool).triu()
+    said_BT = ((input_ids_BT[:, :, None] == next_B1T) & before_TT.to(input_ids_BT.device)).any(1)
+    return nn.functional.pad((labels_BT[:, 1:] != IGNORE) & ~said_BT, (0, 1))
+
+
+def reading_loss(scores_NK: Tensor, positives_NK: Tensor, temperature: float) -> Tensor:
+    """Return the loss of tokens that read a rule (not the paper's): their step's gold rules, each against the rest."""
+    return stacked_step_loss(scores_NK[:, None], positives_NK[:, None], temperature)
+
+
 def lm_loss(logits_BTV: Tensor, labels_BT: Tensor, per_instance: bool = False) -> Tensor:
     """Return the next-token loss of the labelled tokens (prompt and padding are labelled -100).
 

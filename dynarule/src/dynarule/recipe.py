@@ -34,6 +34,10 @@ class Recipe:
         default=False, metadata={"help": "dot product over the full width, not mean of heads"}
     )
     retrieval_weight: float = field(default=1.0, metadata={"help": "weight of the retrieval loss"})
+    reading_weight: float = field(
+        default=0.0,
+        metadata={"help": "weight of a loss by which tokens before new words find their step's rules (ours)"},
+    )
     pool_queries: PoolQueries = field(default="full", metadata={"help": "tokens that choose candidates"})
     visibility: Visibility = field(
         default="all", metadata={"help": "when tokens see gold rules of later steps"}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .adapter import RuleAdapter
 from .bank import RuleBank
 from .hooks import attach
-from .losses import IGNORE, srki_loss, stacked_step_loss, step_recall, token_loss
+from .losses import IGNORE, new_words, reading_loss, srki_loss, stacked_step_loss, step_recall, token_loss
 from .recipe import Recipe
 from .search import search_rows, set_search_rows
 from .training_memory import RuleBatch, TrainingMemory
@@ -175,6 +175,9 @@ class RuleModel(nn.Module):
                 search_BS,
                 gold_BSG,
                 answer_BT,
+                new_words(input_ids, labels)
+                if self.recipe.reading_weight and self.recipe.retrieves
+                else None,
             )
         )
         decoder, head = self.base.get_decoder(), self.base.get_output_embeddings()  # type: ignore[operator]
@@ -198,4 +201,7 @@ class RuleModel(nn.Module):
             hits, steps = step_recall(scores, positive)
             out["hits"], out["steps"] = hits.to(lm), steps.to(lm)
         out["loss"] = lm + self.recipe.retrieval_weight * out["retrieval"]
+        for read_NK, gold_NK in self.memory.reading.values():
+            weight = self.recipe.reading_weight / len(self.memory.reading)
+            out["loss"] = out["loss"] + weight * reading_loss(read_NK, gold_NK, self.recipe.temperature)
         return out

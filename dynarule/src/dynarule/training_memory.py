@@ -40,6 +40,9 @@ class RuleBatch:
         Pool rows of the gold rules of every step (one more than ``<search>`` tokens), -1 for padding.
     answer_BT : Tensor or None
         True from the answer on.
+    reading_BT : Tensor or None
+        Tokens whose rule scores are wanted (`TrainingMemory.reading`), at layers that read what the confidence layer
+        keeps.
     """
 
     keys_MP: Tensor
@@ -48,6 +51,7 @@ class RuleBatch:
     search_BS: Tensor
     gold_BSG: Tensor
     answer_BT: Tensor | None = None
+    reading_BT: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,10 @@ class TrainingMemory:
 
     Attributes
     ----------
+    scores : dict
+        `StepScores` by layer.
+    reading : dict
+        By layer, scores (N, K) of the kept rules for the N tokens of ``reading_BT``, and which are gold at their step.
     measure : bool
         Measure retrieval as serving has it: score all M rules, force none, and let the prompt alone choose what the
         layers keep, whatever ``pool_queries`` says. Without gradients through the scores.
@@ -122,6 +130,7 @@ class TrainingMemory:
         if unheld:
             raise ValueError(f"layers {unheld} hold no rules, so they have no scores")
         self.scores: dict[int, StepScores] = {}
+        self.reading: dict[int, tuple[Tensor, Tensor]] = {}
         self.kept: dict[int, Tensor] = {}
         self._batch: RuleBatch | None = None
         self._pool_BT: Tensor | None = None
@@ -152,7 +161,7 @@ class TrainingMemory:
         """Forget the last forward's scores and selections."""
         if past_length:
             raise ValueError("a training memory reads whole sequences; generate with RuleMemory")
-        self.scores, self.kept = {}, {}
+        self.scores, self.kept, self.reading = {}, {}, {}
         if self._batch is None:
             return
         if self._batch.question_BT.shape != input_ids.shape:
@@ -182,9 +191,13 @@ class TrainingMemory:
         key_BKF, value_BKF = self._project(projection, batch, rows_BK)
         if layer in self.score_layers:
             self.scores.setdefault(layer, self._score(projection, query_BHTD, key_BKF, rows_BK, batch))
+        config = self.adapter.config
+        if batch.reading_BT is not None and (layer == config.confidence_layer or config.shares(layer)):
+            found = self._read(query_BHTD, key_BKF, rows_BK, batch, batch.reading_BT)
+            self.reading.setdefault(layer, found)
         shift = 0.0
-        if self.adapter.config.length_shift is not None:
-            shift = math.log(self.adapter.config.length_shift) - math.log(rows_BK.shape[1])
+        if config.length_shift is not None:
+            shift = math.log(config.length_shift) - math.log(rows_BK.shape[1])
         dtype = query_BHTD.dtype
         return AttendedRules(
             query_BHTD,
@@ -248,9 +261,23 @@ class TrainingMemory:
         """Hide a gold rule from the tokens before the first step that needs it: (B, T, K)."""
         if self.visibility == "all" or layer != self.adapter.config.confidence_layer:
             return None
-        segment_BT = torch.zeros(batch.question_BT.shape, dtype=torch.long, device=rows_BK.device)
-        there_BS = batch.search_BS >= 0
-        segment_BT.scatter_add_(1, batch.search_BS.clamp_min(0), there_BS.long())
         gold_BSK = positives(rows_BK, batch.gold_BSG)
         first_BK = torch.where(gold_BSK.any(1), gold_BSK.int().argmax(1), 0)
-        return segment_BT.cumsum(-1)[:, :, None] >= first_BK[:, None]
+        return _steps(batch)[:, :, None] >= first_BK[:, None]
+
+    def _read(
+        self, query_BHTD: Tensor, key_BKF: Tensor, rows_BK: Tensor, batch: RuleBatch, reading_BT: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        rows_N, places_N = reading_BT.nonzero(as_tuple=True)
+        query_NF = query_BHTD[rows_N, :, places_N].flatten(1)
+        scale = query_BHTD.shape[1] * math.sqrt(query_BHTD.shape[-1])
+        scores_NK = torch.einsum("nf,nkf->nk", query_NF, key_BKF[rows_N].to(query_NF.dtype)) / scale
+        step_N = _steps(batch)[rows_N, places_N]
+        return scores_NK, positives(rows_BK, batch.gold_BSG)[rows_N, step_N]
+
+
+def _steps(batch: RuleBatch) -> Tensor:
+    """Return the step that each token belongs to, from 0: (B, T)."""
+    step_BT = torch.zeros(batch.question_BT.shape, dtype=torch.long, device=batch.question_BT.device)
+    step_BT.scatter_add_(1, batch.search_BS.clamp_min(0), (batch.search_BS >= 0).long())
+    return step_BT.cumsum(-1)

@@ -144,7 +144,9 @@ def _take(folder: Path, plan: Recipe, model: Any, adapter: RuleAdapter) -> None:
     """Read what a finished stage left: the adapter, and the row of ``<search>`` into the model."""
     theirs = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
     changed = [
-        name for name, value in json.loads(json.dumps(plan.to_dict())).items() if theirs[name] != value
+        name
+        for name, value in json.loads(json.dumps(plan.to_dict())).items()
+        if theirs.get(name, value) != value
     ]
     if changed:
         raise ValueError(
