@@ -36,7 +36,9 @@ class Recipe:
     retrieval_weight: float = field(default=1.0, metadata={"help": "weight of the retrieval loss"})
     reading_weight: float = field(
         default=0.0,
-        metadata={"help": "weight of a loss by which tokens before new words find their step's rules (ours)"},
+        metadata={
+            "help": "weight of a loss by which tokens before new words find the rules of their step (ours; DynaRule's)"
+        },
     )
     pool_queries: PoolQueries = field(default="full", metadata={"help": "tokens that choose candidates"})
     visibility: Visibility = field(

@@ -175,9 +175,7 @@ class RuleModel(nn.Module):
                 search_BS,
                 gold_BSG,
                 answer_BT,
-                new_words(input_ids, labels)
-                if self.recipe.reading_weight and self.recipe.retrieves
-                else None,
+                new_words(input_ids, labels) if self.recipe.reading_weight and self.recipe.searches else None,
             )
         )
         decoder, head = self.base.get_decoder(), self.base.get_output_embeddings()  # type: ignore[operator]
