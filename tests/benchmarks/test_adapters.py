@@ -55,12 +55,13 @@ def own_cache(tmp_path_factory):
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
 @pytest.mark.parametrize("method", METHODS)
 def test_both_stages_make_an_adapter_that_the_benchmark_finds(model, method, tmp_path):
-    folder = train_adapter(quick_recipe(), str(model), method, "nl", tmp_path / method)
+    folder = train_adapter(quick_recipe(serve_top_k=3), str(model), method, "nl", tmp_path / method)
     info = read_adapter_info(folder)
     assert json.loads((folder / "adapters.json").read_text())["name"] == "quick"
     assert (info.search is not None) == (method == "dynarule")
     assert (info.memory.confidence_layer is not None) == (method != "kblam")
-    assert info.memory.top_k == (None if method == "kblam" else 8)
+    assert info.memory.top_k == (None if method == "kblam" else 3)
+    assert info.base.name == model.name and str(model) not in (folder / "README.md").read_text()
     assert not list(folder.glob("checkpoint-*")) and (folder / "README.md").is_file()
     shutil.copytree(folder, model / f"{method}-nl")
     assert adapter_folder(str(model), method, "nl") == model / f"{method}-nl"

@@ -26,6 +26,10 @@ class AdapterRecipe:
     per_subtask: int | None = field(default=None, metadata={"help": "most questions per sub-task"})
     held_out: int = field(default=20, metadata={"help": "validation questions per sub-task, for the log"})
     top_k: int = field(default=100, metadata={"help": "rules kept in every layer (DynaRule, SR-KI)"})
+    serve_top_k: int | None = field(
+        default=None,
+        metadata={"help": "rules kept when answering; None: top_k. In training all steps' gold share a set"},
+    )
     memory: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "other settings of the rule memory (DynaRule, SR-KI)"}
     )

@@ -87,6 +87,9 @@ def train_adapter(
     check_name("representation", representation, ("fol", "nl"))
     model, tokenizer = load_fresh(base_folder(model_name))
     model.float()
+    model.name_or_path = model.config.name_or_path = Path(
+        model_name
+    ).name  # no card names a folder of this machine
     language: Representation = "fol" if representation == "fol" else "nl"
     bank = rule_bank(recipe, representation)
     rows = training_rows(recipe, "train", recipe.per_subtask)
@@ -194,13 +197,22 @@ def _part(bank: RuleBank, rows: Sequence[int]) -> RuleBank:
 
 
 def _publish(out: Path, trained: Path, recipe: AdapterRecipe) -> Path:
-    """Copy what serving needs, and nothing of the checkpoints."""
+    """Copy what serving needs, and nothing of the checkpoints; set what serving does differently."""
     new, final = out / "adapter.new", out / "adapter"
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     for path in sorted(trained.iterdir()):
         if path.is_file():
             shutil.copy2(path, new / path.name)
+    if recipe.serve_top_k is not None:
+        info = json.loads((new / "adapter.json").read_text(encoding="utf-8"))
+        if info["memory"]["top_k"] is not None:
+            info["memory"]["top_k"] = recipe.serve_top_k
+        (new / "adapter.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
+        card = (new / "README.md").read_text(encoding="utf-8")
+        row = f"| rules kept per layer | {recipe.top_k}"
+        said = card.replace(row, f"{row} in training, {recipe.serve_top_k} when answering")
+        (new / "README.md").write_text(said, encoding="utf-8")
     (new / "adapters.json").write_text(json.dumps(asdict(recipe), indent=2) + "\n", encoding="utf-8")
     shutil.rmtree(final, ignore_errors=True)
     new.rename(final)
