@@ -11,7 +11,7 @@ export TOKENIZERS_PARALLELISM := false
 .PHONY: help demo test test-slow lint coverage clean
 
 help:
-	@echo "make demo       build a RuleWorld, run the first benchmark, write an HTML report (about 5 minutes)"
+	@echo "make demo       every method on the model in the box, with an HTML report (QUICK=1: one question a task)"
 	@echo "make test       all tests but the slow ones, and the linters"
 	@echo "make test-slow  the tests that take minutes or an environment of their own"
 	@echo "make coverage   tests of ruleworld-data with line coverage"
@@ -30,7 +30,7 @@ $(INSTALLED): constraints.txt $(PROJECTS)
 	@touch $@
 
 demo: $(INSTALLED)
-	$(BIN)/rwbench run smoke --out runs
+	$(BIN)/rwbench run main --limit $(if $(QUICK),1,5) --out runs
 
 test: $(INSTALLED) lint
 	$(BIN)/python -m pytest -n 2 --dist loadscope

@@ -49,6 +49,17 @@ def test_a_recipe_has_the_rows_of_the_paper(name, model_folder):
         assert spec.pool_within == (None if spec.pool_size == 10_000 else 10_000)
 
 
+def test_the_main_job_has_floor_ceiling_and_few_rules_in_prompts(model_folder):
+    """Without adapters there are no rows of them; the shipped model has DynaRule's."""
+    made = specs("main", model_folder)
+    rows = Counter(spec.method["name"] for spec in made)
+    # Gold rules and no rules at three sizes, the whole pool at 100, in two representations; three retrievers.
+    assert rows == {"solver": 6, "prompting": 2 * (3 + 3 + 1), "rag": 3 * 3 * 2}
+    assert {spec.method["in_prompt"] for spec in made if spec.method["name"] == "rag"} == {16}
+    shipped = recipes.get("main")(Options(DataSource("paper")))
+    assert Counter(spec.method["name"] for spec in shipped)["dynarule"] == 6
+
+
 def test_recipes_of_the_same_runs_share_their_folders(model_folder):
     """A number that two tables show is computed once."""
     ids = {

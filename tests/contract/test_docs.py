@@ -16,7 +16,7 @@ PAGES = (*READMES, *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.gl
 
 # Run by tests of their own, or only described here: with the test that stands for each.
 ELSEWHERE = {
-    "make demo": "tests/benchmarks: the smoke recipe",
+    "make demo": "tests/benchmarks: the main recipe",
     "make test": "this run",
     "git clone": "the checkout this test runs in",
     "cd ": "likewise",
