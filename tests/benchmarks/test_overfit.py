@@ -1,7 +1,7 @@
 """The smoke test of the method: over a small RuleWorld, two stages teach a frozen base to find each step's rules.
 
 The base is the one in the box, which never saw rule memory. `rwbench` is here only for its folder; what is tested is
-`dynarule`. Ten minutes on one core.
+`dynarule`. Seven minutes on one core.
 """
 
 import random
