@@ -297,6 +297,17 @@ def test_evaluation_measures_held_out_questions_among_the_whole_pool(case, tmp_p
     assert all(0 <= entry["eval_recall_at_1"] <= 1 and entry["eval_lm_loss"] > 0 for entry in measured)
 
 
+def test_the_reading_loss_is_logged_and_is_of_training_only(case, tmp_path):
+    log = run(
+        case, tmp_path, quick(reading_weight=0.5), held_out=case[3][:10], eval_strategy="steps", eval_steps=4
+    )
+    trained = [entry for entry in log if "lm_loss" in entry]
+    for entry in trained:
+        parts = entry["lm_loss"] + entry["retrieval_loss"] + 0.5 * entry["reading_loss"]
+        assert entry["reading_loss"] > 0 and entry["loss"] == pytest.approx(parts, rel=1e-3)
+    assert "eval_reading_loss" not in log[-1] and "eval_lm_loss" in log[-1]
+
+
 def test_mistakes_say_what_to_do(case, tmp_path):
     model, tokenizer, adapter, rows, bank = case
     adapter.config = dynarule_config(WIDTH)

@@ -163,7 +163,7 @@ class RuleModel(nn.Module):
         gold_BSG: Tensor,
         pool_M: Tensor,
     ) -> dict[str, Tensor]:
-        """Return ``loss``, its parts ``lm`` and ``retrieval``, and ``hits`` of ``steps`` for Recall@1."""
+        """Return ``loss``, its parts ``lm``, ``retrieval``, ``reading``, and ``hits`` of ``steps`` for Recall@1."""
         device = input_ids.device
         self.memory.measure = not self.training
         rows = pool_M.to(self._bank.keys_MP.device)
@@ -175,7 +175,7 @@ class RuleModel(nn.Module):
                 search_BS,
                 gold_BSG,
                 answer_BT,
-                new_words(input_ids, labels) if self.recipe.reading_weight and self.recipe.searches else None,
+                new_words(input_ids, labels) if self.training and self._reads else None,
             )
         )
         decoder, head = self.base.get_decoder(), self.base.get_output_embeddings()  # type: ignore[operator]
@@ -183,7 +183,7 @@ class RuleModel(nn.Module):
         # Logits of the answer's tokens alone: with 150,000 words they are most of a batch's memory.
         logits_NV = head(hidden_BTC[:, :-1][labels[:, 1:] != IGNORE])
         lm = token_loss(logits_NV, labels, per_instance=self.recipe.method == "kblam")
-        out = {"lm": lm, "retrieval": lm.new_zeros(()), "hits": lm.new_zeros(()), "steps": lm.new_zeros(())}
+        out = {"lm": lm} | {name: lm.new_zeros(()) for name in ("retrieval", "reading", "hits", "steps")}
         side = self.memory.scores.get(
             -1
             if self.memory.adapter.config.confidence_layer is None
@@ -199,7 +199,12 @@ class RuleModel(nn.Module):
             hits, steps = step_recall(scores, positive)
             out["hits"], out["steps"] = hits.to(lm), steps.to(lm)
         out["loss"] = lm + self.recipe.retrieval_weight * out["retrieval"]
-        for read_NK, gold_NK in self.memory.reading.values():
-            weight = self.recipe.reading_weight / len(self.memory.reading)
-            out["loss"] = out["loss"] + weight * reading_loss(read_NK, gold_NK, self.recipe.temperature)
+        if self.memory.reading:
+            each = [reading_loss(*read, self.recipe.temperature) for read in self.memory.reading.values()]
+            out["reading"] = torch.stack(each).mean()
+            out["loss"] = out["loss"] + self.recipe.reading_weight * out["reading"]
         return out
+
+    @property
+    def _reads(self) -> bool:
+        return self.recipe.reading_weight > 0 and self.recipe.searches

@@ -34,14 +34,14 @@ from .rule_model import RuleModel
 from .run_folder import claim, write_whole
 from .search import SEARCH_TOKEN, search_id
 
-PARTS = ("lm", "retrieval", "hits", "steps")
+PARTS = ("lm", "retrieval", "reading", "hits", "steps")
 
 
 class RuleTrainer(Trainer):
     """A Trainer that keeps the stream's order and logs each part of the loss.
 
-    Logs have ``lm_loss``, ``retrieval_loss`` and ``recall_at_1`` (among the batch's kept rules, as many of them as a
-    step has gold) beside the Trainer's own.
+    Logs have ``lm_loss``, ``retrieval_loss``, ``reading_loss`` where there is one, and ``recall_at_1`` (among the
+    batch's kept rules, as many of them as a step has gold) beside the Trainer's own.
     """
 
     # Losses are means of a batch, and divided by the number of accumulated batches.
@@ -100,8 +100,10 @@ class RuleTrainer(Trainer):
 
     def _summary(self, parts: Mapping[str, Sequence[Tensor]], prefix: str) -> dict[str, float]:
         own = torch.stack([torch.stack([each.float() for each in parts[name]]).mean() for name in PARTS])
-        lm, retrieval, hits, steps = self.accelerator.gather(own[None]).mean(0).tolist()
+        lm, retrieval, reading, hits, steps = self.accelerator.gather(own[None]).mean(0).tolist()
         found = {f"{prefix}lm_loss": lm, f"{prefix}retrieval_loss": retrieval}
+        if reading:
+            found[f"{prefix}reading_loss"] = reading
         return found | ({f"{prefix}recall_at_1": hits / steps} if steps else {})
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:

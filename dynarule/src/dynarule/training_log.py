@@ -12,6 +12,7 @@ _NAMES = {
     "loss": "loss",
     "lm_loss": "lm",
     "retrieval_loss": "retrieval",
+    "reading_loss": "reading",
     "recall_at_1": "recall@1",
     "eval_lm_loss": "lm",
     "eval_retrieval_loss": "retrieval",
