@@ -121,6 +121,20 @@ def test_it_comes_back_from_disk(base, bank, tmp_path):
 
 
 @torch.no_grad()
+def test_late_layers_that_share_what_was_kept_come_back_from_disk(base, bank, tmp_path):
+    memory = dynarule_config(WIDTH, confidence_layer=2, first_layer=1, shared_after=True, top_k=5)
+    tuned = get_peft_model(base(), DynaRuleConfig.of(memory, encoder="tiny@1"))
+    assert sum(isinstance(m, DynaRuleLayer) for m in tuned.modules()) == 3
+    tuned.save_pretrained(tmp_path / "adapter")
+    again = PeftModel.from_pretrained(base(), tmp_path / "adapter")
+    assert again.peft_config["default"].memory == memory
+    assert torch.equal(read(again, bank), read(tuned, bank))
+    plain = RuleAdapter(base(), memory)
+    plain.layers.load_state_dict(rule_adapter(tuned).layers.state_dict())
+    assert torch.equal(read(tuned, bank), read(base(), bank, plain))
+
+
+@torch.no_grad()
 def test_switched_off_it_is_the_base_bit_for_bit(base, bank):
     plain = base()
     expected = plain(IDS).logits
@@ -192,6 +206,9 @@ def test_wrong_settings_and_bases_are_refused(tiny_model, tmp_path):
         rule_adapter(tiny_model("llama"))
     with pytest.raises(ValueError, match="has no q_proj"):
         get_peft_model(tiny_model("llama"), DynaRuleConfig.of(kblam_config(WIDTH), target_modules=["mlp"]))
+    late = DynaRuleConfig.of(dynarule_config(WIDTH, first_layer=2), layers_to_transform=[0, 1])
+    with pytest.raises(ValueError, match=r"\[0, 1\] does not follow from first_layer=2, every=1 on 4 layers"):
+        get_peft_model(tiny_model("llama"), late)
     get_peft_model(tiny_model("llama"), config()).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="another base model"):
         PeftModel.from_pretrained(tiny_model("llama", num_hidden_layers=3), tmp_path)

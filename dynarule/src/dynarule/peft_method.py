@@ -148,8 +148,9 @@ class DynaRuleModel(BaseTuner):
         held = peft_config.memory.layers(count)
         if peft_config.layers_to_transform not in (None, held):
             raise ValueError(
-                f"layers_to_transform {peft_config.layers_to_transform} does not follow from every="
-                f"{peft_config.every} on {count} layers; the adapter belongs to another base model, or set `every`"
+                f"layers_to_transform {peft_config.layers_to_transform} does not follow from first_layer="
+                f"{peft_config.first_layer}, every={peft_config.every} on {count} layers; the adapter belongs to "
+                "another base model, or set these two"
             )
         peft_config.layers_to_transform = held
         return peft_config
