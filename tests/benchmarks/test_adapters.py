@@ -61,8 +61,12 @@ def test_both_stages_make_an_adapter_that_the_benchmark_finds(model, method, tmp
     assert (info.search is not None) == (method == "dynarule")
     assert (info.memory.confidence_layer is not None) == (method != "kblam")
     assert info.memory.top_k == (None if method == "kblam" else 3)
-    assert info.base.name == model.name and str(model) not in (folder / "README.md").read_text()
-    assert not list(folder.glob("checkpoint-*")) and (folder / "README.md").is_file()
+    assert info.base.name == f"./{model.name}" and str(model) not in (folder / "README.md").read_text()
+    assert not list(folder.glob("checkpoint-*"))
+    card = (folder / "README.md").read_text()
+    assert "1. stage 1: 2 steps of 4 questions, 20 to 40 rules" in card
+    assert "2. stage 2: 2 steps of 4 questions, 40 to 60 rules" in card
+    assert ("Answers read 3 rules per layer, training 8." in card) == (method != "kblam")
     shutil.copytree(folder, model / f"{method}-nl")
     assert adapter_folder(str(model), method, "nl") == model / f"{method}-nl"
     assert adapter_folder(str(model), method, "fol") is None
@@ -82,6 +86,15 @@ def test_a_finished_stage_is_not_trained_again(model, tmp_path):
     (name,) = [path.name for path in whole.glob("*.safetensors")]
     ours, theirs = load_file(parts / name), load_file(whole / name)
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
+    # Killed before the adapter was written: the log alone is no finished stage.
+    for path in (tmp_path / "whole" / "1").iterdir():
+        if path.name == "README.md" or path.name.startswith("adapter"):
+            path.unlink()
+    shutil.rmtree(tmp_path / "whole" / "2")
+    again = train_adapter(recipe, str(model), "dynarule", "nl", tmp_path / "whole", resume=True)
+    assert (tmp_path / "whole" / "1" / "adapter.json").is_file()
+    theirs = load_file(again / name)
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
     other = replace(recipe, stages=(recipe.stages[0] | {"max_steps": 3}, recipe.stages[1]))
     with pytest.raises(ValueError, match="trained with max_steps 2, the recipe says 3"):
         train_adapter(other, str(model), "dynarule", "nl", tmp_path / "parts", resume=True)

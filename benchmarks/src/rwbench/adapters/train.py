@@ -43,7 +43,8 @@ from .recipe import METHODS, AdapterRecipe
 
 MAKE = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}
 EVALUATIONS = 8
-FINISHED = "log.json"
+FINISHED = "README.md"
+"""What a stage's training writes last."""
 
 
 def training_rows(recipe: AdapterRecipe, split: str, most: int | None) -> list[dict[str, Any]]:
@@ -87,9 +88,8 @@ def train_adapter(
     check_name("representation", representation, ("fol", "nl"))
     model, tokenizer = load_fresh(base_folder(model_name))
     model.float()
-    model.name_or_path = model.config.name_or_path = Path(
-        model_name
-    ).name  # no card names a folder of this machine
+    # No card names a folder of this machine, nor takes it for a name on a hub.
+    model.name_or_path = model.config.name_or_path = f"./{Path(model_name).name}"
     language: Representation = "fol" if representation == "fol" else "nl"
     bank = rule_bank(recipe, representation)
     rows = training_rows(recipe, "train", recipe.per_subtask)
@@ -196,23 +196,38 @@ def _part(bank: RuleBank, rows: Sequence[int]) -> RuleBank:
     return RuleBank(bank.keys_MP[rows], bank.values_MP[rows], ids, texts, bank.encoder)
 
 
+def _earlier(recipe: AdapterRecipe) -> str:
+    """Return the trainings that came before the last one, which the table of the card is about."""
+    count = len(recipe.stages)
+    lines = [f"The last of {count} trainings (recipe `{recipe.name}`), each from what the one before left:"]
+    for number, changes in enumerate(recipe.stages, 1):
+        plan = paper_recipe("dynarule", **changes)
+        steps = f"{plan.max_steps:,} steps" if plan.max_steps else f"{plan.epochs} epochs"
+        low, high = (plan.pool_size, plan.pool_size) if isinstance(plan.pool_size, int) else plan.pool_size
+        lines.append(
+            f"{number}. stage {plan.stage}: {steps} of {plan.batch_size * plan.accumulation} questions, "
+            f"{low:,} to {high:,} rules"
+        )
+    return "\n\n".join([lines[0], "\n".join(lines[1:])])
+
+
 def _publish(out: Path, trained: Path, recipe: AdapterRecipe) -> Path:
-    """Copy what serving needs, and nothing of the checkpoints; set what serving does differently."""
+    """Copy what serving needs, and nothing of the checkpoints; say what the last stage's card cannot know."""
     new, final = out / "adapter.new", out / "adapter"
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     for path in sorted(trained.iterdir()):
         if path.is_file():
             shutil.copy2(path, new / path.name)
-    if recipe.serve_top_k is not None:
-        info = json.loads((new / "adapter.json").read_text(encoding="utf-8"))
-        if info["memory"]["top_k"] is not None:
-            info["memory"]["top_k"] = recipe.serve_top_k
-        (new / "adapter.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
-        card = (new / "README.md").read_text(encoding="utf-8")
-        row = f"| rules kept per layer | {recipe.top_k}"
-        said = card.replace(row, f"{row} in training, {recipe.serve_top_k} when answering")
-        (new / "README.md").write_text(said, encoding="utf-8")
+    info = json.loads((new / "adapter.json").read_text(encoding="utf-8"))
+    lead = _earlier(recipe)
+    if recipe.serve_top_k is not None and info["memory"]["top_k"] is not None:
+        info["memory"]["top_k"] = recipe.serve_top_k
+        lead += f"\n\nAnswers read {recipe.serve_top_k} rules per layer, training {recipe.top_k}."
+    (new / "adapter.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
+    card = (new / "README.md").read_text(encoding="utf-8")
+    said = card.replace("## Training\n", f"## Training\n\n{lead}\n", 1)
+    (new / "README.md").write_text(said, encoding="utf-8")
     (new / "adapters.json").write_text(json.dumps(asdict(recipe), indent=2) + "\n", encoding="utf-8")
     shutil.rmtree(final, ignore_errors=True)
     new.rename(final)
