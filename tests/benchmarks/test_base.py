@@ -20,7 +20,7 @@ from rwbench.base.batches import batches, collate
 from rwbench.base.curriculum import ENOUGH, Curriculum
 from rwbench.base.documents import Document, Writer, key_value_pairs, key_value_words, term_words
 from rwbench.base.model import hidden_states, new_base
-from rwbench.base.recipe import BaseRecipe, Phase, Shape, read_recipe
+from rwbench.base.recipe import GATE_SEED, BaseRecipe, Phase, Shape, read_recipe
 from rwbench.base.stream import LADDERS, Mixture, Stream, small_sizes
 from rwbench.base.tokenizer import END, PAD, STEP, build_tokenizer, build_vocabulary, corpus
 from rwbench.base.train import Trainer, trained_base
@@ -433,6 +433,11 @@ class TestTraining:
         path.write_text('colour = 1\n[[phases]]\nname = "a"\ntokens = 1\nmixture = { terse = 1.0 }\n')
         with pytest.raises(ValueError, match=r"odd.toml is no recipe.*colour"):
             read_recipe(path)
+
+
+def test_no_base_trains_on_the_worlds_of_its_gates():
+    with pytest.raises(ValueError, match="names the worlds of the gates"):
+        BaseRecipe("mine", (), seed=GATE_SEED)
 
 
 class TestGates:

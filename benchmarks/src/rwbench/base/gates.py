@@ -26,12 +26,11 @@ from ruleworld_data.tasks import RULE_TYPES, SUBTASKS, WorldSizes
 from .batches import batches
 from .documents import Document, Representation, Writer
 from .model import hidden_states
+from .recipe import GATE_SEED
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
-SEED = 2**31 - 1
-"""Names the worlds of the gates; no training uses it."""
 SIZES = WorldSizes(
     entities=96,
     attributes=64,
@@ -99,7 +98,7 @@ def lookups(
     writer: Writer, lengths: Sequence[int], lists: int, language: Representation
 ) -> Iterator[tuple[str, int, list[Document], float]]:
     """Yield type, length, documents and chance of same-type lists in which no two rules share a premise."""
-    (world,) = fresh_worlds(SEED, 1, {}, n_rules=sum(SIZES.rule_counts().values()), sizes=SIZES)
+    (world,) = fresh_worlds(GATE_SEED, 1, {}, n_rules=sum(SIZES.rule_counts().values()), sizes=SIZES)
     rules = world.rules.to_pylist()
     for kind in RULE_TYPES:
         by_premise: dict[str, list[dict[str, Any]]] = {}
@@ -129,7 +128,7 @@ def asked(
     each = -(-per_subtask // worlds_asked)
     for subtask in SUBTASKS:
         worlds = fresh_worlds(
-            SEED, worlds_asked, {subtask: each}, n_rules=64 + distractors, sizes=SIZES, first=64
+            GATE_SEED, worlds_asked, {subtask: each}, n_rules=64 + distractors, sizes=SIZES, first=64
         )
         documents: list[Document] = []
         chance = 0.0

@@ -10,6 +10,9 @@ from typing import Any
 
 from .stream import LADDERS, Mixture
 
+GATE_SEED = 2**31 - 1
+"""Names the worlds of the gates; no training may use it."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -78,6 +81,10 @@ class BaseRecipe:
     lag: int = field(
         default=2, metadata={"help": "blocks between a level's rise and the data that follow it"}
     )
+
+    def __post_init__(self) -> None:
+        if self.seed == GATE_SEED:
+            raise ValueError(f"seed {self.seed} names the worlds of the gates; take any other")
 
     @property
     def tokens(self) -> int:
