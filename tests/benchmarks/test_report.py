@@ -166,6 +166,14 @@ def test_curves_are_drawn_to_scale():
     assert len(band) == 6
 
 
+def test_a_curve_that_ends_early_has_no_number_at_the_right_edge():
+    short = Series("s", STYLES["rrf"], {100: Point(0.37, 0.3, 0.4, "a")})
+    long = Series("l", STYLES["dense"], {100: Point(0.5, 0.4, 0.6, "a"), 1000: Point(0.25, 0.2, 0.3, "b")})
+    figure = str(recall_curves([Panel("p", [short, long])], "label"))
+    ends = re.findall(r'class="tick"[^>]*>(\d+)<', figure)
+    assert ends == ["25"]
+
+
 def test_csv_has_every_estimate_and_no_formula(results):
     evil = copy.deepcopy(results[:1])
     evil[0]["method"]["label"] = "=SUM(A1)"

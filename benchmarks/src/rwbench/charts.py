@@ -70,7 +70,9 @@ def recall_curves(
         body.append(text((x0 + x1) / 2, top + height + 40, axis, "axis middle"))
         for series in panel.series:
             body.append(_curve(series, place, top, height))
-        ends = [(top + height * (1 - p.value), p.value) for p in map(_last, panel.series)]
+        # A number stands at the right edge, so only for a curve that reaches it.
+        points = [item for series in panel.series for item in series.points.items()]
+        ends = [(top + height * (1 - p.value), p.value) for x, p in points if int(x) == sizes[-1]]
         for y, value in _apart(ends):
             body.append(text(x1 - 8, y + 4, f"{100 * value:.0f}", "tick"))
     return svg(body, top + height + 50, label)
@@ -139,10 +141,6 @@ def _curve(series: Series, place: Callable[[float], float], top: float, height: 
         px, py = (float(part) for part in at(x, point.value).split(","))
         parts.append(titled(marker(series.style, px, py), point.title))
     return Markup("<g>{}</g>").format(Markup("").join(parts))
-
-
-def _last(series: Series) -> Point:
-    return series.points[max(series.points, key=int)]
 
 
 def _apart(labels: Sequence[tuple[float, float]], gap: float = 12) -> list[tuple[float, float]]:
