@@ -67,7 +67,7 @@ def folder(save_model, workspace, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def hashed(monkeypatch):
-    monkeypatch.setattr(rule_memory, "encoder_of", lambda fingerprint: Hashed())
+    monkeypatch.setattr(rule_memory, "encoder_of", lambda *_: Hashed())
     rule_memory.load_reader.cache_clear()
     yield
     rule_memory.load_reader.cache_clear()

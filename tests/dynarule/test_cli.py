@@ -195,10 +195,35 @@ def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer
     card = (folder / "2" / "README.md").read_text()
     assert "| held-out questions | 8 |" in card and "# DynaRule adapter, stage 2, for model" in card
     load = card.split("```python\n")[1].split("```")[0]  # what the card says to type
-    names = {"BASE": str(folder / "model"), "ADAPTER": str(folder / "2"), "ENCODER": "minilm"}
+    names = {"BASE": str(folder / "model"), "ADAPTER": str(folder / "2")}
     load = load.replace('"rules.txt"', repr(str(folder / "rules.txt")))
     exec(load, names)
     assert names["adapter"].config == info.memory
+
+
+def test_the_model_s_own_layers_encode_its_rules(cli, files):
+    """From training to serving, and in a bank, without naming the encoder again."""
+    folder, *_ = files
+    common = ["--model", folder / "model", "--rules", folder / "rules.txt"]
+    questions = write_questions(folder / "train.jsonl")
+    run = [*common, "--questions", questions, *sets(max_steps=1, mix="null", pool_size="8")]
+    cli("train", *run, "--encoder", "layers:2", "--out", folder / "own")
+    info = read_adapter_info(folder / "own")
+    assert info.encoder.startswith("layers:2@") and info.memory.encoder_dim == info.base.hidden_size
+    cli("train", *run, "--adapter", folder / "own", "--out", folder / "more")
+    cli("generate", *common, "--adapter", folder / "more", "-q", "w1 w2", "--max-new-tokens", 2)
+    bank = folder / "bank"
+    told = cli("bank", "build", folder / "rules.txt", "--out", bank, "--encoder", "layers:2", code=2)
+    assert "is a part of the model that answers; say which with --model" in told
+    named = ["--encoder", "layers:2", "--model", folder / "model"]
+    cli("bank", "build", folder / "rules.txt", "--out", bank, *named)
+    (folder / "more.txt").write_text("If A is w30, A will be w31.\n")
+    cli("bank", "add", bank, folder / "more.txt", "--prefix", "x", "--model", folder / "model")
+    assert len(RuleBank.load(bank)) == len(RULES) + 1
+    cli("generate", "--model", folder / "model", "--rules", bank, "--adapter", folder / "own", "-q", "w1")
+    assert "width 20, the adapter reads 48" in cli(
+        "generate", *common, "--adapter", folder / "own", "-q", "w", "--encoder", "minilm", code=2
+    )
 
 
 def test_training_says_what_is_wrong(cli, files):

@@ -12,7 +12,7 @@ from dynarule.adapter_info import read_adapter_info
 from dynarule.attention import AttendedRules
 from dynarule.config import RuleMemoryConfig
 from dynarule.embedding_cache import EmbeddingCache
-from dynarule.encoders import SentenceEncoder
+from dynarule.encoder_choice import encoder_of
 from dynarule.generation import Generation, encode_prompt, question_prompts
 from dynarule.index import ExactIndex
 from torch import Tensor, nn
@@ -110,31 +110,9 @@ def load_reader(name: str, method: str, representation: str) -> RuleReader:
     if info.search is not None:
         prepare_search(model, tokenizer, info.search.token)
     adapter = load_adapter(model, folder, tokenizer).eval()
-    encode = EmbeddingCache(encoder_of(adapter.encoder), cache_root() / "rules")
+    encode = EmbeddingCache(encoder_of(adapter.encoder, model, tokenizer), cache_root() / "rules")
     search = None if info.search is None else info.search.id
     return RuleReader(model, tokenizer, adapter, adapter.config, search, encode)
-
-
-def encoder_of(fingerprint: str) -> SentenceEncoder:
-    """Return the encoder that an adapter was trained with.
-
-    Raises
-    ------
-    ValueError
-        If none that can be loaded here has its fingerprint.
-    """
-    name = fingerprint.split("@")[0]
-    source = "minilm" if name in ("", "all-MiniLM-L6-v2") else name
-    seen = []
-    for fol in (False, True):
-        encoder = SentenceEncoder(source, fol=fol)
-        if fingerprint in ("", encoder.fingerprint):
-            return encoder
-        seen.append(encoder.fingerprint)
-    raise ValueError(
-        f"the adapter was trained with encoder {fingerprint!r}; the one called {source!r} here is {seen[0]!r}: install "
-        "the version that the adapter names, or train it again"
-    )
 
 
 class PoolMask:

@@ -21,6 +21,8 @@ _NAMES = {
     "attach": "hooks",
     "prepare_search": "search",
     "Generation": "generation",
+    "open_encoder": "encoder_choice",
+    "encoder_of": "encoder_choice",
     "generate": "generation",
     "question_prompts": "generation",
     "save_adapter": "adapter_io",

@@ -59,7 +59,7 @@ def generate(
         list[str] | None, typer.Option("--question", "-q", help="May be given several times.")
     ] = None,
     questions: QuestionsOption = None,
-    encoder: EncoderOption = "minilm",
+    encoder: EncoderOption = None,
     fol: FolOption = False,
     max_new_tokens: Annotated[
         int, typer.Option("--max-new-tokens", min=1, help="Length of an answer.")
@@ -133,7 +133,7 @@ def confidence(
     adapter: AdapterOption,
     rules: RulesOption,
     questions: QuestionsOption = None,
-    encoder: EncoderOption = "minilm",
+    encoder: EncoderOption = None,
     fol: FolOption = False,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Questions at once.")] = 8,
     write: Annotated[bool, typer.Option("--write", help="Store layer and curve in the adapter.")] = False,
@@ -240,7 +240,7 @@ def train(
     confidence_layer: Annotated[
         int | None, typer.Option("--confidence-layer", min=0, help="0-based.", show_default="the adapter's")
     ] = None,
-    encoder: EncoderOption = "minilm",
+    encoder: EncoderOption = None,
     fol: FolOption = False,
     step_text: Annotated[
         str | None,
@@ -265,6 +265,7 @@ def train(
 
     Example: dynarule train --model MODEL --rules bank --questions train.jsonl --out stage1
     """
+    from .adapter_info import read_adapter_info
     from .cli_train import Request, plan, run
 
     if questions is None:
@@ -276,7 +277,9 @@ def train(
     )
     recipe = plan(request, rows)
     base, tokenizer = load_model(model, adapter, device)
-    run(request, recipe, base, tokenizer, load_rules(rules, encoder, fol), rows, measured)
+    like = "" if adapter is None else read_adapter_info(adapter).encoder
+    bank = load_rules(rules, encoder, fol, like=like, model=base, tokenizer=tokenizer)
+    run(request, recipe, base, tokenizer, bank, rows, measured)
 
 
 @app.command()
@@ -324,7 +327,7 @@ def push(
 
 
 def _load(
-    model: str, adapter: Path, rules: Path, encoder: str, fol: bool, device: str | None
+    model: str, adapter: Path, rules: Path, encoder: str | None, fol: bool, device: str | None
 ) -> tuple[Any, Any, Any, Any]:
     """Load everything, cheap checks first."""
     from .adapter_info import read_adapter_info
@@ -338,7 +341,7 @@ def _load(
     if info.search is not None:
         prepare_search(base, tokenizer, info.search.token)
     adapted = load_adapter(base, adapter, tokenizer)
-    bank = load_rules(rules, encoder, fol)
+    bank = load_rules(rules, encoder, fol, like=info.encoder, model=base, tokenizer=tokenizer)
     return base, tokenizer, adapted, bank.to(base.device, base.dtype)
 
 

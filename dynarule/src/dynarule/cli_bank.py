@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .cli_shared import EncoderOption, FolOption, Json, load_rules, print_json, user_errors
+from .cli_shared import EncoderOption, FolOption, Json, load_model, load_rules, print_json, user_errors
 
 if TYPE_CHECKING:
     from .bank import RuleBank
@@ -28,6 +28,9 @@ ConclusionColumn = Annotated[
     str | None, typer.Option("--conclusion", help="Its column of conclusions.", show_default="conclusion_nl")
 ]
 IdColumn = Annotated[str, typer.Option("--id", help="Its column of ids.")]
+EncoderModel = Annotated[
+    str | None, typer.Option("--model", help="The model that will answer, for --encoder layers:N.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing.")]
 
 
@@ -36,7 +39,8 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing.")]
 def build(
     rules: RuleFile,
     out: Annotated[Path, typer.Option("--out", help="New folder.", show_default=False)],
-    encoder: EncoderOption = "minilm",
+    encoder: EncoderOption = None,
+    model: EncoderModel = None,
     fol: FolOption = False,
     cache: Cache = None,
     text: TextColumn = None,
@@ -53,7 +57,8 @@ def build(
         raise FileExistsError(f"{out} exists already; choose a new folder, or type --overwrite")
     if rules.is_dir():
         raise ValueError(f"{rules} is a folder; expected a file of rules (.parquet, .tsv or text)")
-    bank = load_rules(rules, encoder, fol, cache, text, conclusion, id)
+    base, tokenizer = _model(model)
+    bank = load_rules(rules, encoder, fol, cache, text, conclusion, id, model=base, tokenizer=tokenizer)
     bank.save(out, overwrite=overwrite)
     _say(out, bank, quiet)
 
@@ -63,7 +68,8 @@ def build(
 def add(
     bank: Bank,
     rules: RuleFile,
-    encoder: EncoderOption = "minilm",
+    encoder: EncoderOption = None,
+    model: EncoderModel = None,
     fol: FolOption = False,
     cache: Cache = None,
     text: TextColumn = None,
@@ -79,7 +85,19 @@ def add(
     Example: dynarule bank add bank more.txt --prefix more-
     """
     held = _open(bank)
-    more = load_rules(rules, encoder, fol, cache, text, conclusion, id)
+    base, tokenizer = _model(model)
+    more = load_rules(
+        rules,
+        encoder,
+        fol,
+        cache,
+        text,
+        conclusion,
+        id,
+        like=held.encoder,
+        model=base,
+        tokenizer=tokenizer,
+    )
     more.ids = [prefix + name for name in more.ids]
     held.add(more)
     held.save(bank, overwrite=True)
@@ -139,6 +157,10 @@ def _open(folder: Path) -> RuleBank:
     from .bank import RuleBank
 
     return RuleBank.load(folder, mmap=False)  # it will be replaced
+
+
+def _model(name: str | None) -> tuple[Any, Any]:
+    return (None, None) if name is None else load_model(name, None, None)
 
 
 def _say(folder: Path, bank: RuleBank, quiet: bool) -> None:

@@ -27,7 +27,12 @@ RulesOption = Annotated[
     ),
 ]
 EncoderOption = Annotated[
-    str, typer.Option("--encoder", help="minilm, or a sentence-transformers folder or name.")
+    str | None,
+    typer.Option(
+        "--encoder",
+        help="minilm, a sentence-transformers folder or name, or layers:N, the first N layers of the model.",
+        show_default="what adapter or bank were made with, else minilm",
+    ),
 ]
 FolOption = Annotated[bool, typer.Option("--fol", help="The rules are logic; encode them as words.")]
 DeviceOption = Annotated[
@@ -93,14 +98,18 @@ def load_model(name: str, adapter: Path | None, device: str | None) -> tuple[Any
 
 def load_rules(
     path: Path,
-    encoder: str,
+    encoder: str | None,
     fol: bool,
     cache: Path | None = None,
     text: str | None = None,
     conclusion: str | None = None,
     id: str = "id",
+    *,
+    like: str = "",
+    model: Any = None,
+    tokenizer: Any = None,
 ) -> RuleBank:
-    """Load a bank folder, or encode a file of rules."""
+    """Load a bank folder, or encode a file of rules; by default with that of fingerprint ``like``."""
     from .bank import RuleBank
 
     if path.is_dir():
@@ -108,10 +117,13 @@ def load_rules(
     if not path.is_file():  # before an encoder is loaded for nothing
         raise FileNotFoundError(f"no rules at {path}; give a bank folder, .parquet, .tsv or a text file")
     from .embedding_cache import EmbeddingCache
-    from .encoders import SentenceEncoder
+    from .encoder_choice import encoder_of, open_encoder
 
     quiet_libraries()
-    encode: Any = SentenceEncoder(encoder, fol=fol)
+    if encoder is None and like:
+        encode: Any = encoder_of(like, model, tokenizer)
+    else:
+        encode = open_encoder(encoder or "minilm", fol, model, tokenizer)
     if cache is not None:
         encode = EmbeddingCache(encode, cache)
     column = text or ("fol" if fol else "nl")

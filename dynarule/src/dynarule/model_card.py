@@ -16,13 +16,12 @@ CURVE_ROWS = 12  # of the table of held-out measurements
 
 _LOAD = """```python
 from dynarule import {names}
-from dynarule.encoders import SentenceEncoder
 from transformers import AutoModelForCausalLM
 
 model = AutoModelForCausalLM.from_pretrained(BASE, dtype="auto").eval()
 {tokenizer}
 adapter = load_adapter(model, ADAPTER)
-bank = RuleBank.from_file("rules.txt", SentenceEncoder(ENCODER))
+bank = RuleBank.from_file("rules.txt", encoder_of(adapter.encoder, model, tokenizer))
 asked = question_prompts(tokenizer, ["..."])
 print(generate(model, tokenizer, (adapter, bank), asked)[0].text)
 ```"""
@@ -127,15 +126,15 @@ def _method(recipe: Recipe) -> str:
 def _load(info: AdapterInfo, recipe: Recipe) -> str:
     search = info.search is not None
     tokenizer = f"tokenizer = load_tokenizer({'ADAPTER' if search else 'BASE'})"
-    names = ["RuleBank", "generate", "load_adapter", "load_tokenizer", "question_prompts"]
+    names = ["RuleBank", "encoder_of", "generate", "load_adapter", "load_tokenizer", "question_prompts"]
     if search:
         tokenizer += "\nprepare_search(model, tokenizer)"
-        names.insert(4, "prepare_search")
+        names.insert(5, "prepare_search")
     base = "the folder `base` beside this file, whose embedding matrix was trained"
     return (
         f"`BASE` is {base if recipe.embedding == 'full' else f'the base model ({_base(info)}, unchanged)'}, "
-        f"`ADAPTER` this folder, `ENCODER` the sentence encoder it was trained with (see Data), and the "
-        "prompt is the one of training. `dynarule inspect ADAPTER` prints shapes and layers.\n\n"
+        f"`ADAPTER` this folder, and the prompt is the one of training. `encoder_of` loads the encoder it was trained "
+        "with (see Data). `dynarule inspect ADAPTER` prints shapes and layers.\n\n"
         + _LOAD.format(tokenizer=tokenizer, names=", ".join(names))
     )
 

@@ -39,7 +39,10 @@ class AdapterRecipe:
     entropy_questions: int = field(
         default=200, metadata={"help": "questions that choose the confidence layer"}
     )
-    encoder: str = field(default="minilm", metadata={"help": "sentence encoder of the rules"})
+    encoder: str = field(
+        default="minilm",
+        metadata={"help": "encoder of the rules: minilm, a sentence encoder, layers:N of the base"},
+    )
 
     def __post_init__(self) -> None:
         check_name("scale", self.scale, SCALES)

@@ -21,7 +21,7 @@ from dynarule.confidence import measure_confidence
 from dynarule.config import dynarule_config, kblam_config, srki_config
 from dynarule.data import Encoder
 from dynarule.embedding_cache import EmbeddingCache
-from dynarule.encoders import SentenceEncoder
+from dynarule.encoder_choice import open_encoder
 from dynarule.generation import question_prompts
 from dynarule.recipe import Recipe, paper_recipe, recipe_steps
 from dynarule.rule_sources import premise_of
@@ -58,10 +58,10 @@ def training_rows(recipe: AdapterRecipe, split: str, most: int | None) -> list[d
     return rows
 
 
-def rule_bank(recipe: AdapterRecipe, representation: str) -> RuleBank:
+def rule_bank(recipe: AdapterRecipe, representation: str, model: Any, tokenizer: Any) -> RuleBank:
     """Return all rules of the recipe's world: the whole rule is the key, its conclusion the value."""
     table = DataSource(recipe.scale, recipe.seed).rules("train")
-    encoder = SentenceEncoder(recipe.encoder, fol=representation == "fol")
+    encoder = open_encoder(recipe.encoder, representation == "fol", model, tokenizer)
     encode = EmbeddingCache(encoder, cache_root() / "rules")
     return RuleBank.from_texts(
         table.texts(table.ids, representation),
@@ -91,7 +91,7 @@ def train_adapter(
     # No card names a folder of this machine, nor takes it for a name on a hub.
     model.name_or_path = model.config.name_or_path = f"./{Path(model_name).name}"
     language: Representation = "fol" if representation == "fol" else "nl"
-    bank = rule_bank(recipe, representation)
+    bank = rule_bank(recipe, representation, model, tokenizer)
     rows = training_rows(recipe, "train", recipe.per_subtask)
     held_out = training_rows(recipe, "validation", recipe.held_out)
     torch.manual_seed(recipe.seed)

@@ -1,0 +1,162 @@
+"""The first layers of the answering model itself as the encoder of its rules.
+
+A sentence encoder writes rules in a language of its own, which an adapter has to learn from nothing. What the model's
+own first layers make of a rule's words is already what its queries and its later layers are made of, so adapters learn
+to find and to read several times sooner (figures in `benchmarks/adapters/README.md`), and no second model is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from . import attention
+from .adapter import attention_blocks
+
+PREFIX = "layers:"
+
+
+class _Reached(Exception):
+    """Ends a forward pass at the layer whose output was wanted."""
+
+    def __init__(self, hidden_BTC: Tensor) -> None:
+        self.hidden_BTC = hidden_BTC
+
+
+class LayerEncoder:
+    """Mean over a text's tokens of what a model's first layers make of them, to unit length.
+
+    Every token counts alike, whatever its norm: large models give their first token a norm hundreds of times that of
+    the others.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        The model that will answer. It is not changed, and must not be under `dynarule.attach` while rules are encoded.
+    tokenizer : PreTrainedTokenizerBase
+        Its tokenizer.
+    layers : int
+        How many of the first layers, 1 or more.
+    batch_size : int
+        Texts at once.
+
+    Attributes
+    ----------
+    fingerprint : str
+        Number of layers and hash of their weights: equal fingerprints, equal embeddings up to rounding.
+    dim : int
+        P, the width of the model.
+
+    Raises
+    ------
+    ValueError
+        If the model has fewer layers.
+
+    Examples
+    --------
+    >>> bank = RuleBank.from_file("rules.txt", LayerEncoder(model, tokenizer))  # doctest: +SKIP
+    """
+
+    def __init__(self, model: nn.Module, tokenizer: Any, layers: int = 1, batch_size: int = 128) -> None:
+        blocks = attention_blocks(model)
+        if not 1 <= layers <= len(blocks):
+            raise ValueError(f"layers must be 1 to {len(blocks)}, the model's, got {layers}")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be positive, got {batch_size}")
+        self.model, self.tokenizer, self.layers, self.batch_size = model, tokenizer, layers, batch_size
+        self.dim = int(model.config.hidden_size)  # type: ignore[union-attr,arg-type]
+        self.fingerprint = f"{PREFIX}{layers}@{_weights_hash(blocks[:layers])} mean norm=l2"
+
+    def __call__(self, texts: Sequence[str]) -> Tensor:
+        """Return unit vectors, fp32 (N, P), on the CPU.
+
+        Raises
+        ------
+        ValueError
+            If a rule memory is attached to the model, or a text has no tokens.
+        """
+        if self.model.config._attn_implementation == attention.NAME:  # type: ignore[union-attr]
+            raise ValueError(
+                "rules are encoded by the model without rules; leave the block of `attach` first"
+            )
+        tokens = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"] if len(texts) else []
+        empty = next((i for i, ids in enumerate(tokens) if not ids), None)
+        if empty is not None:
+            raise ValueError(f"text {empty} has no tokens: {texts[empty]!r}; expected a rule")
+        found = torch.zeros(len(texts), self.dim)
+        order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))  # alike in length: little padding
+        for start in range(0, len(order), self.batch_size):
+            part = order[start : start + self.batch_size]
+            found[part] = self._encode([tokens[i] for i in part]).cpu()
+        return found
+
+    @torch.no_grad()
+    def _encode(self, tokens: Sequence[Sequence[int]]) -> Tensor:
+        """Return unit vectors (B, P)."""
+        device = next(self.model.parameters()).device
+        mask_BT = torch.zeros(len(tokens), max(map(len, tokens)), dtype=torch.long)
+        ids_BT = torch.zeros_like(mask_BT)
+        for row, ids in enumerate(tokens):
+            ids_BT[row, : len(ids)], mask_BT[row, : len(ids)] = torch.tensor(ids), 1
+        mask_BT = mask_BT.to(device)
+        hidden_BTC = self._hidden(ids_BT.to(device), mask_BT).float()
+        hidden_BTC = hidden_BTC * hidden_BTC.pow(2).mean(-1, keepdim=True).add(1e-6).rsqrt()
+        return nn.functional.normalize((hidden_BTC * mask_BT[..., None]).sum(1), dim=-1)
+
+    def _hidden(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
+        """Return the residual stream after the last of the layers (B, T, C)."""
+        was_training = self.model.training
+        handle = self._layer().register_forward_hook(_stop)
+        try:
+            self.model.eval()
+            self.model.get_decoder()(ids_BT, attention_mask=mask_BT, use_cache=False)  # type: ignore[operator]
+        except _Reached as reached:
+            return reached.hidden_BTC
+        finally:
+            handle.remove()
+            self.model.train(was_training)
+        raise RuntimeError("the model never ran its own layer")
+
+    def _layer(self) -> nn.Module:
+        return self.model.get_decoder().layers[self.layers - 1]  # type: ignore[operator,union-attr,return-value]
+
+
+def _weights_hash(blocks: Sequence[nn.Module]) -> str:
+    """Hash attention weights, in fp32: adapters change a row of the embedding matrix and add modules, never these."""
+    digest = hashlib.sha256()
+    for block in blocks:
+        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            weight: Tensor = getattr(block, name).weight
+            digest.update(weight.detach().float().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _stop(_module: nn.Module, _args: Any, output: Any) -> None:
+    raise _Reached(output[0] if isinstance(output, tuple) else output)
+
+
+def parse_layers(encoder: str) -> int | None:
+    """Return N of an encoder called ``layers:N``, None for any other.
+
+    Raises
+    ------
+    ValueError
+        If N is no positive whole number.
+
+    Examples
+    --------
+    >>> parse_layers("layers:2"), parse_layers("minilm")
+    (2, None)
+    """
+    if not encoder.startswith(PREFIX):
+        return None
+    count = encoder.removeprefix(PREFIX)
+    if not count.isdecimal() or int(count) < 1:
+        raise ValueError(
+            f"encoder {encoder!r}: expected layers:N, the first N layers of the model, such as layers:1"
+        )
+    return int(count)

@@ -1,0 +1,91 @@
+"""The model's own first layers as encoder: against the model's own hidden states, and what is refused."""
+
+import pytest
+import torch
+from dynarule.layer_encoder import LayerEncoder, parse_layers
+
+from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, encoder_of, open_encoder
+
+TEXTS = ["w1 w2 w3 w4 w5 w6", "w7", "w8 w9", "w1 w2 w3 w4 w5 w7"]
+
+
+@pytest.fixture(params=["llama", "qwen2", "qwen3"])
+def model(request, tiny_model):
+    return tiny_model(request.param)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("layers", [1, 3])
+def test_it_is_the_mean_of_hidden_states_one_text_at_a_time(model, tiny_tokenizer, layers):
+    tokenizer = tiny_tokenizer()
+    got = LayerEncoder(model, tokenizer, layers, batch_size=3)(TEXTS)
+    for text, vector in zip(TEXTS, got, strict=True):
+        ids = torch.tensor([tokenizer(text, add_special_tokens=False)["input_ids"]])
+        # hidden_states[layers] is what the next layer is given.
+        hidden = model(ids, output_hidden_states=True).hidden_states[layers][0]
+        mean = (hidden / hidden.pow(2).mean(-1, keepdim=True).sqrt()).mean(0)
+        assert torch.allclose(vector, mean / mean.norm(), atol=1e-5)
+
+
+def test_the_model_stays_as_it_was(model, tiny_tokenizer):
+    tokenizer = tiny_tokenizer()
+    model.train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    vectors = LayerEncoder(model, tokenizer)(TEXTS)
+    assert model.training and not vectors.requires_grad and not vectors.is_inference()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert not any(module._forward_hooks for module in model.modules())
+    assert LayerEncoder(model, tokenizer)([]).shape == (0, model.config.hidden_size)
+
+
+def test_the_fingerprint_is_of_the_layers_and_not_of_the_search_row(tiny_model, tiny_tokenizer):
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    one, two = (LayerEncoder(model, tokenizer, layers).fingerprint for layers in (1, 2))
+    assert one != two and one.startswith("layers:1@")
+    with torch.no_grad():
+        model.get_input_embeddings().weight[5] += 1
+    assert LayerEncoder(model, tokenizer, 1).fingerprint == one
+    assert (
+        LayerEncoder(model.bfloat16(), tokenizer, 1).fingerprint != one
+    )  # rounded weights are other weights
+    rounded = LayerEncoder(model, tokenizer, 1).fingerprint
+    assert LayerEncoder(model.float(), tokenizer, 1).fingerprint == rounded
+    with torch.no_grad():
+        model.model.layers[1].self_attn.q_proj.weight[0, 0] += 1
+    assert LayerEncoder(model, tokenizer, 1).fingerprint == rounded
+    assert LayerEncoder(model, tokenizer, 2).fingerprint != two
+
+
+def test_a_fingerprint_finds_its_encoder(tiny_model, tiny_tokenizer):
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    encoder = open_encoder("layers:2", True, model, tokenizer)
+    bank = RuleBank.from_texts(TEXTS, None, encoder)
+    again = encoder_of(bank.encoder, model, tokenizer)
+    assert again.fingerprint == bank.encoder and torch.equal(again(TEXTS), bank.keys_MP)
+    with torch.no_grad():
+        model.model.layers[0].self_attn.k_proj.weight += 1
+    with pytest.raises(ValueError, match=r"the rules' encoder is 'layers:2@.*load the model"):
+        encoder_of(bank.encoder, model, tokenizer)
+
+
+def test_mistakes_say_what_to_do(tiny_model, tiny_tokenizer):
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    with pytest.raises(ValueError, match="layers must be 1 to 4, the model's, got 9"):
+        LayerEncoder(model, tokenizer, 9)
+    with pytest.raises(ValueError, match="batch_size must be positive"):
+        LayerEncoder(model, tokenizer, batch_size=0)
+    with pytest.raises(ValueError, match="text 1 has no tokens: ''"):
+        LayerEncoder(model, tokenizer)(["w1", ""])
+    with pytest.raises(ValueError, match="say which with --model"):
+        open_encoder("layers:1")
+    for name in ("layers:", "layers:0", "layers:x", "layers:-1"):
+        with pytest.raises(ValueError, match="expected layers:N"):
+            parse_layers(name)
+    encoder = LayerEncoder(model, tokenizer)
+    bank = RuleBank.from_texts(TEXTS, None, encoder)
+    adapter = RuleAdapter(model, dynarule_config(bank.encoder_dim, confidence_layer=1, top_k=2))
+    with (
+        attach(model, RuleMemory(adapter, bank, 7)),
+        pytest.raises(ValueError, match="leave the block of `attach`"),
+    ):
+        encoder(["w1"])
