@@ -308,6 +308,20 @@ def test_the_reading_loss_is_logged_and_is_of_training_only(case, tmp_path):
     assert "eval_reading_loss" not in log[-1] and "eval_lm_loss" in log[-1]
 
 
+def test_muon_under_deepspeed_is_refused(case, tmp_path, monkeypatch):
+    from dynarule.train import RuleTrainer
+
+    made = RuleTrainer.create_optimizer
+
+    def sharded(self, *args, **kwargs):
+        self.is_deepspeed_enabled = True
+        return made(self, *args, **kwargs)
+
+    monkeypatch.setattr(RuleTrainer, "create_optimizer", sharded)
+    with pytest.raises(ValueError, match='"muon" does not run under DeepSpeed; set optimizer to "adamw"'):
+        run(case, tmp_path, quick(optimizer="muon"))
+
+
 def test_mistakes_say_what_to_do(case, tmp_path):
     model, tokenizer, adapter, rows, bank = case
     adapter.config = dynarule_config(WIDTH)

@@ -2,7 +2,8 @@
 
 A sentence encoder writes rules in a language of its own, which an adapter has to learn from nothing. What the model's
 own first layers make of a rule's words is already what its queries and its later layers are made of, so adapters learn
-to find and to read several times sooner (figures in `benchmarks/adapters/README.md`), and no second model is needed.
+to find and to read several times sooner, and no second model is needed. Measured on a small base, the same training
+otherwise: Recall@1 of a step among 1,000 rules 0.75 after 300 steps, where all-MiniLM-L6-v2 reached 0.59.
 """
 
 from __future__ import annotations

@@ -107,10 +107,18 @@ class RuleTrainer(Trainer):
         return found | ({f"{prefix}recall_at_1": hits / steps} if steps else {})
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the recipe's optimizer."""
+        """Return the recipe's optimizer.
+
+        Raises
+        ------
+        ValueError
+            For Muon under DeepSpeed, whose ZeRO shards one flat optimizer.
+        """
         assert isinstance(self.model, RuleModel)
         recipe = self.model.recipe
         if self.optimizer is None and recipe.optimizer == "muon":
+            if self.is_deepspeed_enabled:
+                raise ValueError('optimizer "muon" does not run under DeepSpeed; set optimizer to "adamw"')
             self.optimizer = rule_optimizer(self.model, recipe)
         return super().create_optimizer(*args, **kwargs)
 
