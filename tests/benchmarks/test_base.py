@@ -187,13 +187,11 @@ class TestDocuments:
             for language in ("nl", "fol"):
                 document = writer.questions(["If A is a tiny cat, it has 12 fins."], [row], language)
                 text = text_of(tokenizer, document.ids)
-                answer = training_text(row, language, STEP) + END
+                answer = training_text(row, language, STEP, opening=True) + END
                 assert text == f"If A is a tiny cat, it has 12 fins.\n\n{row['question']}\n{answer}"
                 ((start, stop, kind),) = document.spans
                 assert text_of(tokenizer, document.ids[start:stop]) == answer and kind == row["subtask"]
-                assert (
-                    len(document.plan) == len(row["steps"]) - 1
-                )  # every later step is about something named
+                assert len(document.plan) == len(row["steps"])  # every step is about something named
                 for position, words in document.plan:
                     assert tokenizer.decode(document.ids[position]) == STEP
                     said = {vocabulary.stems[i] for i in document.ids[:position]}

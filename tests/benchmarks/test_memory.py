@@ -135,6 +135,29 @@ def test_batches_of_several_pools_equal_one_question_at_a_time(kind, folder, wor
     assert seen > 1 if kind is DynaRule else seen == 1
 
 
+def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, workspace, options):
+    """Nothing is read between the prompt and an opening <search>, so what the prompt found is no step's."""
+    from types import SimpleNamespace
+
+    from dynarule.memory import Retrieval
+
+    from dynarule import Generation
+
+    method = make(DynaRule, folder)
+    (question, *_) = workspace.questions("multi_hop_2", "mini")
+    trace = tuple(Retrieval(0, step, 3, [str(step)], ["rule"], [1.0]) for step in range(3))
+    reader = SimpleNamespace(search_text="<search>", prompt_tokens=len)
+
+    def output(text):
+        answer = Generation(text, trace, (1, 2))
+        return method._output(question, answer, reader, 3, 10, {"retrieve": 0.0, "generate": 0.0})
+
+    plain, opened = output("a <search>b <search>c"), output("<search>a <search>b")
+    assert plain.retrieved == [[0], [1], [2]] and opened.retrieved == [[1], [2]]
+    assert [(step.retrieved, step.text) for step in opened.trace] == [([1], "a "), ([2], "b")]
+    assert (plain.text, opened.text) == ("a b c", "a b")
+
+
 def test_a_shared_pool_gives_what_small_batches_give(folder, workspace, options, tmp_path):
     one, many = (
         dataclasses.replace(

@@ -31,6 +31,11 @@ def test_logic_without_search():
     )
 
 
+def test_an_opening_search_token_stands_before_every_step():
+    assert training_text(ROW, "fol", opening=True) == "<search>" + training_text(ROW, "fol")
+    assert training_text(ROW, search_token=None, opening=True) == training_text(ROW, search_token=None)
+
+
 def test_another_search_token():
     assert "\n<look>[Step 2]" in training_text(ROW, search_token="<look>")
     assert SEARCH_TOKEN == "<search>"

@@ -69,6 +69,20 @@ def test_without_search_all_gold_is_one_step_s(tokenizer):
     assert {int(found["pool_M"][p]) for p in found["gold_BSG"][0, 0]} == {1, 20, 2}
 
 
+def test_an_opening_search_looks_for_the_first_step_and_the_prompt_for_all(tokenizer):
+    found = batch(tokenizer, target=lambda row: "<search>" + target_text(row))
+    for b, row in enumerate(ROWS):
+        ids = found["input_ids"][b]
+        search = [p for p in found["search_BS"][b].tolist() if p >= 0]
+        assert search == (ids == tokenizer.convert_tokens_to_ids("<search>")).nonzero().flatten().tolist()
+        assert len(search) == len(row["steps"]) and search[0] == found["question_BT"][b].sum()
+        sets = [{int(found["pool_M"][p]) for p in each if p >= 0} for each in found["gold_BSG"][b]]
+        steps = [{RULE_ROWS[str(i)] for i in step["rule_ids"]} for step in row["steps"]]
+        assert sets[: len(steps) + 1] == [set().union(*steps), *steps]
+    with pytest.raises(ValueError, match=r"2 steps need 1 <search> tokens between them .* has 2"):
+        batch(tokenizer, target=lambda row: target_text(row) + "<search>")
+
+
 def test_the_question_s_own_span(tokenizer):
     found = batch(tokenizer, question_span=True, prompt=lambda _, question: f"wet fox : {question} sings\n")
     for b, row in enumerate(ROWS):

@@ -58,7 +58,7 @@ class Encoded:
     search : list of int
         Positions of ``<search>`` in the answer.
     gold : list of list of int
-        Rows of the rule table, by step.
+        Rows of the rule table, by retrieval: at the prompt, then at each ``<search>``.
     """
 
     ids: list[int]
@@ -81,7 +81,8 @@ class Encoder:
     prompt : callable
         (tokenizer, question) -> prompt text; the question must occur in it as it is.
     target : callable or None
-        row -> answer text with ``<search>`` between steps; None: `target_text`.
+        row -> answer text with ``<search>`` between steps; None: `target_text`. One more may open the answer: it looks
+        for the first step, and the mean of the prompt for the rules of any.
     step_text : str
         Key of a step's text.
     search : bool
@@ -137,17 +138,24 @@ class Encoder:
                 "tokenizer that belongs to the model (dynarule.load_tokenizer)"
             )
         gold = [self._gold(step) for step in row["steps"]]
+        together = list(dict.fromkeys(rule for step in gold for rule in step))
         search: list[int] = []
         if self.search:
             token = search_id(self.tokenizer)
             search = [len(prompt) + i for i, each in enumerate(ids) if each == token]
+            if ids[0] == token and len(search) == len(gold):
+                gold = [
+                    together,
+                    *gold,
+                ]  # the opening <search> looks for the first step, the prompt for anything
             if len(search) != len(gold) - 1:
                 raise ValueError(
-                    f"{len(gold)} steps need {len(gold) - 1} {SEARCH_TOKEN} tokens between them, the answer has "
-                    f"{len(search)}: {answer!r}; steps must not contain {SEARCH_TOKEN}"
+                    f"{len(gold)} steps need {len(gold) - 1} {SEARCH_TOKEN} tokens between them (and may have one "
+                    f"before the first), the answer has {len(search)}: {answer!r}; steps must not contain "
+                    f"{SEARCH_TOKEN}"
                 )
         else:
-            gold = [list(dict.fromkeys(rule for step in gold for rule in step))]
+            gold = [together]
         end = [] if self.tokenizer.eos_token_id is None else [self.tokenizer.eos_token_id]
         whole = [*prompt, *ids, *end]
         if self.max_length is not None and len(whole) > self.max_length:

@@ -17,6 +17,7 @@ def training_text(
     row: Mapping[str, Any],
     representation: Literal["nl", "fol"] = "nl",
     search_token: str | None = SEARCH_TOKEN,
+    opening: bool = False,
 ) -> str:
     r"""Render the target of one question row.
 
@@ -31,6 +32,9 @@ def training_text(
         Language of the steps.
     search_token : str or None
         Text between steps; None for none.
+    opening : bool
+        Put it before the first step as well, which is then looked for with one token's state and not with the mean of
+        the question's.
 
     Returns
     -------
@@ -45,4 +49,5 @@ def training_text(
     if representation not in ("nl", "fol"):
         raise ValueError(f"representation must be 'nl' or 'fol', got {representation!r}")
     steps = [f"[Step {i}] {step[representation]}" for i, step in enumerate(row["steps"], 1)]
-    return f"\n{search_token or ''}".join(steps) + f"\n[Answer] {boxed(row['answers'])}"
+    between = search_token or ""
+    return (between if opening else "") + f"\n{between}".join(steps) + f"\n[Answer] {boxed(row['answers'])}"

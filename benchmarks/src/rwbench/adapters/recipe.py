@@ -36,6 +36,12 @@ class AdapterRecipe:
     confidence_layer: int | None = field(
         default=None, metadata={"help": "layer of the retrieval loss; None: by entropy after stage 1"}
     )
+    opening: bool = field(
+        default=False,
+        metadata={
+            "help": "a boundary before the first step too: <search> where there is one, else the base's"
+        },
+    )
     entropy_questions: int = field(
         default=200, metadata={"help": "questions that choose the confidence layer"}
     )

@@ -118,7 +118,9 @@ def train_adapter(
         encoder = Encoder(
             tokenizer,
             {name: row for row, name in enumerate(bank.ids)},
-            target=partial(training_text, representation=language, search_token=between),
+            target=partial(
+                training_text, representation=language, search_token=between, opening=recipe.opening
+            ),
         )
         steps = recipe_steps(plan, len(rows))
         train(

@@ -5,8 +5,8 @@ A document is one sequence of tokens in which every token has a weight in the lo
 - *recital*: N rules, then the same rules in another order; the conclusions of the second pass are N lookups by content.
 - *questions*: rules that hold the gold rules of some questions and others, then each question and its answer in steps.
 
-Nothing here knows of rule memory, adapters or ``<search>``: at the end of a step stands `STEP`, and the base is taught
-that the words of the next step that are known by then follow from there (`Document.plan`).
+Nothing here knows of rule memory, adapters or ``<search>``: `STEP` stands before every step, and the base is taught
+that the words of that step that are known by then follow from there (`Document.plan`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Document:
     spans : list of (int, int, str)
         First and last + 1 token of what must be right, and its kind: a rule type or a sub-task.
     plan : list of (int, tuple of int)
-        Position of a `STEP`, and the tokens of the next step whose word was mentioned before.
+        Position of a `STEP`, and the tokens of its step whose word was mentioned before.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -121,19 +121,16 @@ class Writer:
         for row in rows:
             question = self.encode(row["question"])
             document.add([*question, self.line], self.context_weight)
-            steps = training_text(row, representation, STEP).split(STEP)
+            _, *steps = training_text(row, representation, STEP, opening=True).split(STEP)
             answer: list[int] = []
             first, known = len(document), {self.stems[i] for i in question}
-            for number, step in enumerate(steps):
+            for step in steps:
                 ids = self.encode(step)
-                if number:
-                    position = first + len(answer)
-                    answer.append(self.step)
-                    said = ids[: ids.index(self.line)]
-                    wanted = dict.fromkeys(i for i in said if i in self.words and self.stems[i] in known)
-                    if wanted:
-                        document.plan.append((position, tuple(wanted)))
-                answer.extend(ids)
+                said = ids[: ids.index(self.line)]
+                wanted = dict.fromkeys(i for i in said if i in self.words and self.stems[i] in known)
+                if wanted:
+                    document.plan.append((first + len(answer), tuple(wanted)))
+                answer.extend([self.step, *ids])
                 known.update(self.stems[i] for i in ids)
             answer.append(self.end)
             # No base can know an answer without rules, so it is trained on (the form of answers) and not measured.

@@ -186,11 +186,14 @@ class Memory(Method):
     ) -> Output:
         ended = len(answer.token_ids) < self.max_new_tokens
         steps = [step for step in answer.trace if step.layer == layer]
-        found = [[int(rule) for rule in step.ids[:top_k]] for step in steps]
-        tally = Tally(retrievals=len(found), seconds={"retrieve": share["retrieve"]})
+        tally = Tally(retrievals=len(steps), seconds={"retrieve": share["retrieve"]})
         prompt = reader.prompt_tokens(question.text)
         tally.count(Completion("", "stop", prompt, len(answer.token_ids), share["generate"]))
         parts = answer.text.split(reader.search_text) if reader.search_text else [answer.text]
+        if len(parts) > 1 and not parts[0].strip():
+            # An answer that opens with <search> looked for its first step there; what the prompt found is not read.
+            steps, parts = steps[1:], parts[1:]
+        found = [[int(rule) for rule in step.ids[:top_k]] for step in steps]
         trace = [
             Step(retrieved=ids, text=part)
             for ids, part in zip(found, [*parts, *[None] * len(found)], strict=False)
