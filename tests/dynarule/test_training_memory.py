@@ -128,6 +128,55 @@ def test_the_prompt_s_set_is_what_serving_selects_at_prefill(bank, case):
         assert torch.allclose(scores, torch.tensor(found.scores), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("measure", [True, False])
+def test_a_set_per_step_is_serving_s_own_forward(bank, family, tiny_model, shared, measure):
+    """With no gold forced, the logits are those of the memory that serves, through every <search>."""
+    model = tiny_model(family)
+    config = dynarule_config(WIDTH, confidence_layer=1, shared_after=shared, top_k=5)
+    adapter = RuleAdapter(model, config)
+    ids, mask, _, rules = batch(bank)
+    memory = TrainingMemory(adapter, pool_queries="step", force_gold=False)
+    memory.measure = measure
+    memory.load(rules)
+    serving = RuleMemory(adapter, bank, SEARCH)
+    serving.question_mask_BT = rules.question_BT
+    with torch.no_grad():
+        with attach(model, memory):
+            ours = model(ids, attention_mask=mask).logits
+        with attach(model, serving):
+            theirs = model(ids, attention_mask=mask).logits
+    assert memory.kept[1].shape == (2, 3 * 5)
+    for found in serving.trace:
+        if found.layer == 1:
+            kept = memory.kept[1][found.row].view(3, 5)[found.step]
+            assert [f"r{i}" for i in kept.tolist()] == found.ids
+    assert torch.allclose(ours[mask.bool()], theirs[mask.bool()], atol=2e-5)
+
+
+def test_a_set_per_step_holds_its_gold_and_is_read_alone(bank, tiny_model):
+    model = tiny_model("llama")
+    config = dynarule_config(WIDTH, confidence_layer=1, first_layer=1, shared_after=True, top_k=4)
+    adapter = RuleAdapter(model, config)
+    ids, mask, _, rules = batch(bank)
+    reading = torch.zeros_like(ids, dtype=torch.bool)
+    reading[0, [7, 8, 12]] = True
+    memory = TrainingMemory(adapter, pool_queries="step")
+    memory.load(replace(rules, reading_BT=reading))
+    with attach(model, memory), torch.no_grad():
+        model(ids, attention_mask=mask)
+    sets = memory.kept[1].view(2, 3, 4)
+    for b, t in ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1)):
+        assert {int(i) for i in rules.gold_BSG[b, t] if i >= 0} <= set(sets[b, t].tolist())
+    for layer in (1, 2, 3):
+        scores, gold = memory.reading[layer]
+        for n, step in enumerate((0, 1, 2)):  # tokens 7, 8 (a <search>) and 12
+            seen = torch.arange(12) // 4 == step
+            assert (scores[n, ~seen] == -1e4).all() and (scores[n, seen].abs() < 100).all()
+            wanted = [int(i) in rules.gold_BSG[0, step].tolist() for i in memory.kept[1][0]]
+            assert torch.equal(gold[n], torch.tensor(wanted) & seen)
+
+
 def test_scores_at_search_are_those_the_serving_memory_ranks_by(bank, case):
     model, adapter, (ids, mask, _, rules) = case
     adapter.config = dynarule_config(

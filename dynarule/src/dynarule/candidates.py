@@ -7,16 +7,16 @@ what is kept do.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from .adapter import RuleProjection
 
-PoolQueries = Literal["full", "prompt"]
-"""Tokens whose mean query builds the candidate set: the whole sequence as the paper writes, or the prompt as inference
-does."""
+PoolQueries = Literal["full", "prompt", "step"]
+"""Whose query builds the candidate set: the mean of the whole sequence as the paper writes, or of the prompt as
+inference does at first; or each step's own, as inference does with ``<search>``: one set per step, for its tokens."""
 
 
 def pool_tokens(
@@ -31,12 +31,12 @@ def pool_tokens(
     question_BT : Tensor
         True for the question.
     queries : {"full", "prompt"}
-        All real tokens, or those before the answer.
+        All real tokens, or those before the answer ("step" too: for layers that ``<search>`` does not reach).
     answer_BT : Tensor or None
         True from the answer on. Where it is not given, the prompt is the question.
     """
-    if queries not in ("full", "prompt"):
-        raise ValueError(f"pool_queries must be 'full' or 'prompt', got {queries!r}")
+    if queries not in get_args(PoolQueries):
+        raise ValueError(f"pool_queries must be one of {get_args(PoolQueries)}, got {queries!r}")
     real_BT = attention_mask_BT.bool()
     if queries == "full":
         return real_BT

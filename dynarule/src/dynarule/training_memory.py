@@ -1,15 +1,15 @@
 """A rule memory for training: one pool of rules for the whole batch, gradients through what is kept.
 
 It goes through the same hooks as `RuleMemory` (see `dynarule.attach`), but reads a teacher-forced sequence at once:
-every token attends to one set of K rules per layer and row, and the confidence layer's scores of every step come out
-for the loss. Without ``top_k`` all M rules are attended in every layer (stage 1, KBLaM).
+every token attends to one set of K rules per layer and row (or to its step's own), and the confidence layer's scores of
+every step come out for the loss. Without ``top_k`` all M rules are attended in every layer (stage 1, KBLaM).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,8 @@ from .losses import step_queries, step_scores
 Visibility = Literal["all", "step"]
 """Whether all tokens attend to all kept rules, as the paper trains, or gold rules of later steps appear at their
 ``<search>``."""
+
+UNSEEN = -1e4  # score of a rule that a token does not see: far below any, and finite
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,9 @@ class TrainingMemory:
     ----------
     adapter : RuleAdapter
         The projections to train.
-    pool_queries : {"full", "prompt"}
-        Tokens that build a layer's candidate set (equation 3).
+    pool_queries : {"full", "prompt", "step"}
+        Whose query builds a layer's candidate set (equation 3), see `candidates.PoolQueries`. With "step", K rules for
+        each step at the confidence layer and those that share them: training reads what serving would read.
     visibility : {"all", "step"}
         Which tokens attend to the gold rules of later steps. ``step`` applies to the confidence layer, where they are
         forced into the set.
@@ -118,8 +121,8 @@ class TrainingMemory:
     ) -> None:
         if visibility not in ("all", "step"):
             raise ValueError(f"visibility must be 'all' or 'step', got {visibility!r}")
-        if pool_queries not in ("full", "prompt"):
-            raise ValueError(f"pool_queries must be 'full' or 'prompt', got {pool_queries!r}")
+        if pool_queries not in get_args(PoolQueries):
+            raise ValueError(f"pool_queries must be one of {get_args(PoolQueries)}, got {pool_queries!r}")
         self.adapter, self.pool_queries, self.visibility = adapter, pool_queries, visibility
         self.full_dot, self.force_gold, self.all_rules, self.measure = full_dot, force_gold, all_rules, False
         layer = adapter.config.confidence_layer
@@ -171,7 +174,7 @@ class TrainingMemory:
             )
         real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         # The answer names the rules, and serving has not written it yet.
-        queries: PoolQueries = "prompt" if self.measure else self.pool_queries
+        queries: PoolQueries = "prompt" if self.measure and self.pool_queries == "full" else self.pool_queries
         self._pool_BT = pool_tokens(real, self._batch.question_BT, queries, self._batch.answer_BT)
 
     def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
@@ -193,11 +196,12 @@ class TrainingMemory:
             self.scores.setdefault(layer, self._score(projection, query_BHTD, key_BKF, rows_BK, batch))
         config = self.adapter.config
         if batch.reading_BT is not None and (layer == config.confidence_layer or config.shares(layer)):
-            found = self._read(query_BHTD, key_BKF, rows_BK, batch, batch.reading_BT)
+            found = self._read(layer, query_BHTD, key_BKF, rows_BK, batch, batch.reading_BT)
             self.reading.setdefault(layer, found)
         shift = 0.0
         if config.length_shift is not None:
-            shift = math.log(config.length_shift) - math.log(rows_BK.shape[1])
+            steps = batch.gold_BSG.shape[1] if self._by_step(layer, batch) else 1
+            shift = math.log(config.length_shift) - math.log(rows_BK.shape[1] // steps)
         dtype = query_BHTD.dtype
         return AttendedRules(
             query_BHTD,
@@ -214,14 +218,28 @@ class TrainingMemory:
             assert config.confidence_layer is not None
             return self.kept[config.confidence_layer]
         rows, count, top_k = len(query_BHTD), len(batch.keys_MP), config.top_k
-        if self.all_rules or top_k is None or top_k >= count:
+        if self._keeps_all(batch):
             return torch.arange(count, device=query_BHTD.device).expand(rows, -1)
         assert self._pool_BT is not None
-        query_BHD = mean_query(query_BHTD.detach(), self._pool_BT)
-        gold = self.force_gold and not self.measure and layer == self.adapter.config.confidence_layer
-        return keep_top(
-            pool_scores(projection, query_BHD, batch.keys_MP), top_k, batch.gold_BSG if gold else None
-        )
+        gold = self.force_gold and not self.measure and layer == config.confidence_layer
+        gold_BSG = batch.gold_BSG if gold else None
+        if not self._by_step(layer, batch):
+            query_BHD = mean_query(query_BHTD.detach(), self._pool_BT)
+            return keep_top(pool_scores(projection, query_BHD, batch.keys_MP), top_k, gold_BSG)
+        query_BSHD = step_queries(query_BHTD.detach(), batch.question_BT, batch.search_BS)
+        scores_NM = pool_scores(projection, query_BSHD.flatten(0, 1), batch.keys_MP)
+        gold_N1G = None if gold_BSG is None else gold_BSG.flatten(0, 1)[:, None]
+        return keep_top(scores_NM, top_k, gold_N1G).view(rows, -1)
+
+    def _keeps_all(self, batch: RuleBatch) -> bool:
+        top_k = self.adapter.config.top_k
+        return self.all_rules or top_k is None or top_k >= len(batch.keys_MP)
+
+    def _by_step(self, layer: int, batch: RuleBatch) -> bool:
+        """Say whether a layer's kept rules are one set per step, one after the other."""
+        config = self.adapter.config
+        reached = layer == config.confidence_layer or config.shares(layer)
+        return self.pool_queries == "step" and reached and not self._keeps_all(batch)
 
     def _project(
         self, projection: RuleProjection, batch: RuleBatch, rows_BK: Tensor
@@ -258,7 +276,14 @@ class TrainingMemory:
         return StepScores(scores[:, :-1], gold, scores[:, -1], gold.any(1))
 
     def _visible(self, layer: int, rows_BK: Tensor, batch: RuleBatch) -> Tensor | None:
-        """Hide a gold rule from the tokens before the first step that needs it: (B, T, K)."""
+        """Say which kept rules a token sees, None for all: (B, T, K).
+
+        With one set per step, its own; with ``visibility`` "step", no gold rule before the first step that needs it.
+        """
+        if self._by_step(layer, batch):
+            steps = batch.gold_BSG.shape[1]
+            owner_K = torch.arange(steps, device=rows_BK.device).repeat_interleave(rows_BK.shape[1] // steps)
+            return _steps(batch)[:, :, None] == owner_K
         if self.visibility == "all" or layer != self.adapter.config.confidence_layer:
             return None
         gold_BSK = positives(rows_BK, batch.gold_BSG)
@@ -266,14 +291,26 @@ class TrainingMemory:
         return _steps(batch)[:, :, None] >= first_BK[:, None]
 
     def _read(
-        self, query_BHTD: Tensor, key_BKF: Tensor, rows_BK: Tensor, batch: RuleBatch, reading_BT: Tensor
+        self,
+        layer: int,
+        query_BHTD: Tensor,
+        key_BKF: Tensor,
+        rows_BK: Tensor,
+        batch: RuleBatch,
+        reading_BT: Tensor,
     ) -> tuple[Tensor, Tensor]:
         rows_N, places_N = reading_BT.nonzero(as_tuple=True)
         query_NF = query_BHTD[rows_N, :, places_N].flatten(1)
         scale = query_BHTD.shape[1] * math.sqrt(query_BHTD.shape[-1])
         scores_NK = torch.einsum("nf,nkf->nk", query_NF, key_BKF[rows_N].to(query_NF.dtype)) / scale
         step_N = _steps(batch)[rows_N, places_N]
-        return scores_NK, positives(rows_BK, batch.gold_BSG)[rows_N, step_N]
+        gold_NK = positives(rows_BK, batch.gold_BSG)[rows_N, step_N]
+        if self._by_step(layer, batch):
+            visible_BTK = self._visible(layer, rows_BK, batch)
+            assert visible_BTK is not None
+            seen_NK = visible_BTK[rows_N, places_N]
+            scores_NK, gold_NK = scores_NK.masked_fill(~seen_NK, UNSEEN), gold_NK & seen_NK
+        return scores_NK, gold_NK
 
 
 def _steps(batch: RuleBatch) -> Tensor:
