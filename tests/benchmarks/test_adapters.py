@@ -142,3 +142,23 @@ def test_a_recipe_with_an_unknown_field_names_its_file(tmp_path):
     (tmp_path / "odd.toml").write_text("colour = 1\n")
     with pytest.raises(ValueError, match=r"odd.toml is no recipe of adapters.*colour"):
         read_recipe(tmp_path / "odd.toml")
+
+
+def test_committed_results_are_of_the_shipped_model():
+    """Every run of `make demo`'s recipe in the repository names the base, and the adapter, that are in the box."""
+    from rwbench.models import base_folder, fingerprint
+
+    seen = set()
+    for path in sorted((ROOT / "benchmarks/results/main").glob("*/results.json")):
+        spec = json.loads(path.read_text())["spec"]
+        method = spec["method"]
+        if isinstance(method.get("model"), dict):
+            assert method["model"]["weights"] == fingerprint(base_folder("tiny")), path
+        if method["name"] in METHODS:
+            folder = adapter_folder("tiny", method["name"], spec["representation"])
+            assert method["adapter"] == fingerprint(folder), path
+            seen.add((method["name"], spec["representation"]))
+    shipped = {
+        (method, form) for method in METHODS for form in ("fol", "nl") if adapter_folder("tiny", method, form)
+    }
+    assert seen == shipped
