@@ -126,11 +126,14 @@ def _by_layer(options: Options, form: str) -> list[Method]:
 
 
 def _layers(model: Local, form: str) -> list[int]:
-    """Return the layers that hold rules; without an adapter layer 0, whose run then says what is missing."""
+    """Return the layers that choose rules; without an adapter layer 0, whose run then says what is missing.
+
+    A layer that reads what the confidence layer keeps has nothing of its own to compare.
+    """
     from dynarule.adapter_info import read_adapter_info
 
     folder = adapter_folder(model.model, "dynarule", form)
     if folder is None:
         return [0]
     info = read_adapter_info(folder)
-    return info.memory.layers(info.base.num_layers)
+    return [layer for layer in info.memory.layers(info.base.num_layers) if not info.memory.shares(layer)]
