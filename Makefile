@@ -31,6 +31,7 @@ $(INSTALLED): constraints.txt $(PROJECTS)
 
 demo: $(INSTALLED)
 	$(BIN)/rwbench run main --limit $(if $(QUICK),1,5) --out runs
+	$(BIN)/rwbench trace runs --size 1000
 
 test: $(INSTALLED) lint
 	$(BIN)/python -m pytest -n 2 --dist loadscope

@@ -106,7 +106,13 @@ def test_per_layer_retention_makes_a_run_per_layer(model_folder, tmp_path):
     made = [(spec.method["name"], spec.method["correct_layer"]) for spec in specs("paper/figure3", folder)]
     by_layer = [("dynarule", layer) for layer in (0, 2, 4)]
     assert made == [("confidence", None)] * 2 + by_layer * 2  # FOL and NL
-    adapter["memory"] |= {"every": 1, "first_layer": 2, "confidence_layer": 4, "shared_after": True, "top_k": 3}
+    adapter["memory"] |= {
+        "every": 1,
+        "first_layer": 2,
+        "confidence_layer": 4,
+        "shared_after": True,
+        "top_k": 3,
+    }
     (folder / "dynarule" / "adapter.json").write_text(json.dumps(adapter))
     made = [spec.method["correct_layer"] for spec in specs("paper/figure3", folder)]
     assert made == [None] * 2 + [2, 3, 4] * 2  # layer 5 reads what layer 4 keeps

@@ -15,15 +15,18 @@ def model(request, tiny_model):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("layers", [1, 3, 4])
 def test_it_is_the_mean_of_hidden_states_one_text_at_a_time(model, tiny_tokenizer, layers):
     tokenizer = tiny_tokenizer()
+    for layer in (model.model.norm, *(each.input_layernorm for each in model.model.layers)):
+        layer.weight.uniform_(0.1, 3)
     got = LayerEncoder(model, tokenizer, layers, batch_size=3)(TEXTS)
     for text, vector in zip(TEXTS, got, strict=True):
         ids = torch.tensor([tokenizer(text, add_special_tokens=False)["input_ids"]])
-        # hidden_states[layers] is what the next layer is given.
+        # hidden_states[layers] is what the next layer is given; the last one has been through the final norm.
         hidden = model(ids, output_hidden_states=True).hidden_states[layers][0]
-        mean = (hidden / hidden.pow(2).mean(-1, keepdim=True).sqrt()).mean(0)
+        norm = model.model.layers[layers].input_layernorm if layers < 4 else torch.nn.Identity()
+        mean = norm(hidden).mean(0)
         assert torch.allclose(vector, mean / mean.norm(), atol=1e-5)
 
 

@@ -71,7 +71,7 @@ def build_browser(
     packer = _Packer(source)
     size = 0
     for run, label in zip(results, labels, strict=True):
-        path = _samples_path(folder, run["run_id"])
+        path = samples_path(folder, run["run_id"])
         if path is None:
             browser.notes.append(f"{label}: no {FILE_NAME} beside its results")
             continue
@@ -102,8 +102,8 @@ class _Packer:
         self.source = source
         self.questions: dict[str, dict[str, Any]] = {}
         self.notes: list[str] = []
-        self._worlds: dict[tuple[Any, ...], _World | None] = {}
-        self._shown: dict[_World, set[int]] = {}
+        self._worlds: dict[tuple[Any, ...], World | None] = {}
+        self._shown: dict[World, set[int]] = {}
 
     def rows(
         self, run: Results, samples: Sequence[Sample], rest: Sequence[Sample]
@@ -120,7 +120,7 @@ class _Packer:
                 rows.append(self._row(sample, error, world))
         return rows, {name: count for name, count in errors.items() if count}
 
-    def _row(self, sample: Sample, error: str | None, world: _World | None) -> dict[str, Any]:
+    def _row(self, sample: Sample, error: str | None, world: World | None) -> dict[str, Any]:
         key = sample["id"]
         question = world.question(key, sample["subtask"]) if world else None
         if question is not None:
@@ -166,13 +166,13 @@ class _Packer:
             for rule, pair in world.texts(sorted(ids)).items()
         }
 
-    def _world(self, spec: dict[str, Any]) -> _World | None:
+    def _world(self, spec: dict[str, Any]) -> World | None:
         key = (spec["scale"], spec["world_seed"], spec["data"], spec["split"])
         if key not in self._worlds:
             source = self.source or DataSource(spec["scale"], spec["world_seed"])
             found = (source.scale, source.seed, source.version)
             if found == key[:3]:
-                self._worlds[key] = _World(source, spec["split"])
+                self._worlds[key] = World(source, spec["split"])
             else:
                 self._worlds[key] = None
                 self.notes.append(
@@ -182,7 +182,7 @@ class _Packer:
         return self._worlds[key]
 
 
-class _World:
+class World:
     """Questions and rules of one split, read when first asked for."""
 
     def __init__(self, source: DataSource, split: str) -> None:
@@ -193,12 +193,14 @@ class _World:
         self._rules: dict[int, dict[str, Any]] = {}
 
     def question(self, name: str, subtask: str) -> Question | None:
+        """Return a question by its id, None if the split has no such one."""
         if subtask not in self._questions:
             found = self.source.questions(subtask, self.split)
             self._questions[subtask] = {question.id: question for question in found}
         return self._questions[subtask].get(name)
 
     def diagnose(self, sample: Sample) -> str | None:
+        """Return a sample's error class, None for a right answer."""
         question = self.question(sample["id"], sample["subtask"])
         if question is None:
             return None
@@ -210,6 +212,7 @@ class _World:
         return found.error if found else None
 
     def texts(self, ids: list[int]) -> dict[int, tuple[str, str]]:
+        """Return (FOL, NL) of rules, by id."""
         pairs = [self.table.texts(ids, form) for form in ("fol", "nl")]  # type: ignore[arg-type]
         return {rule: (fol, nl) for rule, fol, nl in zip(ids, *pairs, strict=True)}
 
@@ -221,7 +224,8 @@ def _question(question: Question) -> dict[str, Any]:
     return {"text": question.text, "steps": steps}
 
 
-def _samples_path(folder: Path, run_id: str) -> Path | None:
+def samples_path(folder: Path, run_id: str) -> Path | None:
+    """Return the samples of a run below a folder, None if they are not there."""
     if not _RUN_ID.fullmatch(run_id):
         return None
     candidates = [folder / run_id / FILE_NAME, folder / FILE_NAME, *folder.glob(f"**/{run_id}/{FILE_NAME}")]

@@ -13,6 +13,7 @@ from .cli_compare import compare
 from .cli_report import report
 from .cli_run import resume, run
 from .cli_shared import JsonFlag
+from .cli_trace import trace
 from .efficiency.cli import app as efficiency
 from .leaderboard.cli import app as leaderboard
 
@@ -31,6 +32,7 @@ app.add_typer(adapters, name="adapters")
 
 app.command()(run)
 app.command()(resume)
+app.command()(trace)
 
 
 @app.command("list")

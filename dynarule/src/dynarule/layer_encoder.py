@@ -31,8 +31,8 @@ class _Reached(Exception):
 class LayerEncoder:
     """Mean over a text's tokens of what a model's first layers make of them, to unit length.
 
-    Every token counts alike, whatever its norm: large models give their first token a norm hundreds of times that of
-    the others.
+    The state of a token is taken as the next layer reads it, after that layer's norm: in the residual stream itself a
+    few channels, and the first token, can be hundreds of times as large as the rest.
 
     Parameters
     ----------
@@ -105,13 +105,12 @@ class LayerEncoder:
             ids_BT[row, : len(ids)], mask_BT[row, : len(ids)] = torch.tensor(ids), 1
         mask_BT = mask_BT.to(device)
         hidden_BTC = self._hidden(ids_BT.to(device), mask_BT).float()
-        hidden_BTC = hidden_BTC * hidden_BTC.pow(2).mean(-1, keepdim=True).add(1e-6).rsqrt()
         return nn.functional.normalize((hidden_BTC * mask_BT[..., None]).sum(1), dim=-1)
 
     def _hidden(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return the residual stream after the last of the layers (B, T, C)."""
+        """Return what the layer after them, or the head, is given to read (B, T, C)."""
         was_training = self.model.training
-        handle = self._layer().register_forward_hook(_stop)
+        handle = self._next_norm().register_forward_hook(_stop)
         try:
             self.model.eval()
             self.model.get_decoder()(ids_BT, attention_mask=mask_BT, use_cache=False)  # type: ignore[operator]
@@ -122,8 +121,11 @@ class LayerEncoder:
             self.model.train(was_training)
         raise RuntimeError("the model never ran its own layer")
 
-    def _layer(self) -> nn.Module:
-        return self.model.get_decoder().layers[self.layers - 1]  # type: ignore[operator,union-attr,return-value]
+    def _next_norm(self) -> nn.Module:
+        decoder: Any = self.model.get_decoder()  # type: ignore[operator]
+        return (
+            decoder.layers[self.layers].input_layernorm if self.layers < len(decoder.layers) else decoder.norm
+        )
 
 
 def _weights_hash(blocks: Sequence[nn.Module]) -> str:
@@ -137,7 +139,7 @@ def _weights_hash(blocks: Sequence[nn.Module]) -> str:
 
 
 def _stop(_module: nn.Module, _args: Any, output: Any) -> None:
-    raise _Reached(output[0] if isinstance(output, tuple) else output)
+    raise _Reached(output)
 
 
 def parse_layers(encoder: str) -> int | None:
