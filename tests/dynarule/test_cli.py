@@ -210,7 +210,8 @@ def test_the_model_s_own_layers_encode_its_rules(cli, files):
     cli("train", *run, "--encoder", "layers:2", "--out", folder / "own")
     info = read_adapter_info(folder / "own")
     assert info.encoder.startswith("layers:2@") and info.memory.encoder_dim == info.base.hidden_size
-    cli("train", *run, "--adapter", folder / "own", "--out", folder / "more")
+    second = ["--stage", 2, "--confidence-layer", 1, "--opening"]
+    cli("train", *run, *second, "--adapter", folder / "own", "--out", folder / "more")
     cli("generate", *common, "--adapter", folder / "more", "-q", "w1 w2", "--max-new-tokens", 2)
     bank = folder / "bank"
     told = cli("bank", "build", folder / "rules.txt", "--out", bank, "--encoder", "layers:2", code=2)

@@ -246,6 +246,9 @@ def train(
         str | None,
         typer.Option("--step-text", help="Key of a step's text.", show_default="text, else nl, or fol"),
     ] = None,
+    opening: Annotated[
+        bool, typer.Option("--opening", help="<search> before the first step too, not only between steps.")
+    ] = False,
     setting: Annotated[
         list[str] | None,
         typer.Option(
@@ -273,7 +276,17 @@ def train(
     rows = read_rows(questions)
     measured = read_rows(held_out) if held_out else None
     request = Request(
-        out, stage, method, adapter, confidence_layer, tuple(setting or ()), resume, report_to, step_text, fol
+        out,
+        stage,
+        method,
+        adapter,
+        confidence_layer,
+        tuple(setting or ()),
+        resume,
+        report_to,
+        step_text,
+        fol,
+        opening,
     )
     recipe = plan(request, rows)
     base, tokenizer = load_model(model, adapter, device)

@@ -40,6 +40,8 @@ class Request:
         Key of a step's text; None: the first of text, nl (fol with ``fol``) that steps have.
     fol : bool
         The rules are logic.
+    opening : bool
+        ``<search>`` before the first step too.
     """
 
     out: Path
@@ -52,6 +54,7 @@ class Request:
     report_to: str
     step_text: str | None
     fol: bool
+    opening: bool
 
 
 def settings_of(pairs: Sequence[str]) -> dict[str, Any]:
@@ -128,6 +131,7 @@ def run(
         tokenizer,
         {name: row for row, name in enumerate(bank.ids)},
         step_text=request.step_text or _step_text(rows[0], request.fol),
+        opening=request.opening,
     )
     measuring: dict[str, Any] = {}
     if held_out is not None:

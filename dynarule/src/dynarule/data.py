@@ -29,10 +29,16 @@ class Rows(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
-def target_text(row: Row, step_text: str = "text", search_token: str = SEARCH_TOKEN) -> str:
-    r"""Return what the model is trained to write: steps, ``<search>`` between them, the boxed answers."""
+def target_text(
+    row: Row, step_text: str = "text", search_token: str = SEARCH_TOKEN, opening: bool = False
+) -> str:
+    r"""Return what the model is trained to write: steps, ``<search>`` between them, the boxed answers.
+
+    With ``opening``, ``<search>`` stands before the first step too.
+    """
     steps = [f"[Step {i}] {step[step_text]}" for i, step in enumerate(row["steps"], 1)]
-    return f"\n{search_token}".join(steps) + f"\n[Answer] \\boxed{{{', '.join(row['answers'])}}}"
+    first = search_token if opening else ""
+    return first + f"\n{search_token}".join(steps) + f"\n[Answer] \\boxed{{{', '.join(row['answers'])}}}"
 
 
 def chat_prompt(tokenizer: Any, question: str) -> str:
@@ -87,6 +93,9 @@ class Encoder:
         Key of a step's text.
     search : bool
         Write ``<search>`` between steps. False (stage 1, SR-KI, KBLaM): no such token, all gold rules are of one step.
+    opening : bool
+        Write ``<search>`` before the first step too, which is then looked for with that token's state and not with the
+        mean of the question's. For the default target.
     question_span : bool
         Retrieve the first step with the question's own tokens; else with the whole prompt, as serving does.
     max_length : int or None
@@ -99,6 +108,7 @@ class Encoder:
     target: Callable[[Row], str] | None = None
     step_text: str = "text"
     search: bool = True
+    opening: bool = False
     question_span: bool = False
     max_length: int | None = None
 
@@ -130,7 +140,11 @@ class Encoder:
         )  # a template writes special tokens itself
         prompt = self.tokenizer(text, add_special_tokens=special)["input_ids"]
         between = SEARCH_TOKEN if self.search else ""
-        answer = target_text(row, self.step_text, between) if self.target is None else self.target(row)
+        answer = (
+            target_text(row, self.step_text, between, self.opening)
+            if self.target is None
+            else self.target(row)
+        )
         ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
         if not prompt or not ids:
             raise ValueError(
