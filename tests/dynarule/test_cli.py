@@ -1,6 +1,7 @@
 """The command line on a tiny model: what it prints, writes and refuses."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -199,6 +200,31 @@ def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer
     load = load.replace('"rules.txt"', repr(str(folder / "rules.txt")))
     exec(load, names)
     assert names["adapter"].config == info.memory
+
+
+def test_chat_reads_the_rules_as_they_are_now(cli, files):
+    """A rule that was added is found, one that was removed is not, and a slip ends nothing."""
+    folder, model, tokenizer, adapter = files
+    more = "If A is green, A will be blue."
+    said = ["w11 w12", f"+ {more}", "rules GREEN", "- 1", "- 99", "+", "w11 w12", "quit", "w1"]
+    words = ["chat", "--model", folder / "model", "--adapter", folder / "adapter", "--top", 99]
+    words += ["--rules", folder / "rules.txt", "--max-new-tokens", 5]
+    result = CliRunner().invoke(app, [str(word) for word in words], input="\n\n".join(said) + "\n")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    places = [lines.index(line) for line in ("added [13], 13 rules", f"[13] {more}", "12 rules")]
+    assert places == sorted(places)
+    assert "99" in result.stderr and "type for example: + If" in result.stderr
+
+    def answer(rules, ids):
+        bank = RuleBank.from_texts(rules, None, FakeEncoder(), list(map(str, ids)))
+        return generate(model, tokenizer, (adapter, bank), ["w11 w12\n"], max_new_tokens=5)[0]
+
+    wanted = answer(RULES, range(1, 13)), answer([*RULES[1:], more], range(2, 14))
+    steps = [line for line in lines if line.startswith("  step 0: ")]
+    for line, each in zip(steps, wanted, strict=True):
+        assert set(re.findall(r"\[(\d+)\]", line)) == set(each.trace[0].ids)
+        assert each.text.strip() in lines
 
 
 def test_the_model_s_own_layers_encode_its_rules(cli, files):

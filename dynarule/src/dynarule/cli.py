@@ -11,6 +11,7 @@ import typer
 
 from .cli_bank import app as bank_app
 from .cli_bank import show_bank
+from .cli_chat import chat
 from .cli_shared import (
     AdapterOption,
     DeviceOption,
@@ -20,6 +21,7 @@ from .cli_shared import (
     ModelOption,
     QuestionsOption,
     RulesOption,
+    load_all,
     load_model,
     load_rules,
     print_json,
@@ -37,6 +39,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(bank_app, name="bank")
+app.command()(chat)
 
 
 def main() -> None:
@@ -82,7 +85,7 @@ def generate(
     asked = [*(question or []), *([row["question"] for row in read_rows(questions)] if questions else [])]
     if not asked:
         raise ValueError("no question; give --question TEXT, or --questions FILE")
-    base, tokenizer, adapted, bank = _load(model, adapter, rules, encoder, fol, device)
+    base, tokenizer, adapted, bank = load_all(model, adapter, rules, encoder, fol, device)
     import torch
 
     from .generation import generate as run
@@ -147,7 +150,7 @@ def confidence(
     if questions is None:
         raise ValueError("no questions; give --questions FILE, 200 questions or more")
     asked = [row["question"] for row in read_rows(questions)]
-    base, tokenizer, adapted, bank = _load(model, adapter, rules, encoder, fol, device)
+    base, tokenizer, adapted, bank = load_all(model, adapter, rules, encoder, fol, device)
     import warnings
     from dataclasses import replace
 
@@ -337,25 +340,6 @@ def push(
     said = f"{len(plan.files)} files, {size:,} bytes"
     there = f"{'private ' if private else ''}model {to}"
     typer.echo(f"{said}; nothing sent to {there}" if dry_run else f"{said} sent to {url}")
-
-
-def _load(
-    model: str, adapter: Path, rules: Path, encoder: str | None, fol: bool, device: str | None
-) -> tuple[Any, Any, Any, Any]:
-    """Load everything, cheap checks first."""
-    from .adapter_info import read_adapter_info
-    from .adapter_io import load_adapter
-    from .search import prepare_search
-
-    info = read_adapter_info(adapter)
-    if not rules.exists():
-        raise FileNotFoundError(f"no rules at {rules}; give a bank folder, .parquet, .tsv or a text file")
-    base, tokenizer = load_model(model, adapter, device)
-    if info.search is not None:
-        prepare_search(base, tokenizer, info.search.token)
-    adapted = load_adapter(base, adapter, tokenizer)
-    bank = load_rules(rules, encoder, fol, like=info.encoder, model=base, tokenizer=tokenizer)
-    return base, tokenizer, adapted, bank.to(base.device, base.dtype)
 
 
 def _show_curve(curve: dict[str, Any]) -> None:

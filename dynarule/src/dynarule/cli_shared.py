@@ -130,6 +130,25 @@ def load_rules(
     return RuleBank.from_file(path, encode, column, conclusion or f"conclusion_{column}", id)
 
 
+def load_all(
+    model: str, adapter: Path, rules: Path, encoder: str | None, fol: bool, device: str | None
+) -> tuple[Any, Any, Any, Any]:
+    """Load a base model, its tokenizer, an adapter and a bank for it; cheap checks first."""
+    from .adapter_info import read_adapter_info
+    from .adapter_io import load_adapter
+    from .search import prepare_search
+
+    info = read_adapter_info(adapter)
+    if not rules.exists():
+        raise FileNotFoundError(f"no rules at {rules}; give a bank folder, .parquet, .tsv or a text file")
+    base, tokenizer = load_model(model, adapter, device)
+    if info.search is not None:
+        prepare_search(base, tokenizer, info.search.token)
+    adapted = load_adapter(base, adapter, tokenizer)
+    bank = load_rules(rules, encoder, fol, like=info.encoder, model=base, tokenizer=tokenizer)
+    return base, tokenizer, adapted, bank.to(base.device, base.dtype)
+
+
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Read ``.jsonl`` or ``.parquet`` rows, or the lines of a text file as questions.
 
