@@ -2,6 +2,8 @@
 
 import dataclasses
 import hashlib
+import json
+import shutil
 
 import numpy as np
 import pytest
@@ -133,6 +135,22 @@ def test_batches_of_several_pools_equal_one_question_at_a_time(kind, folder, wor
             assert [step["retrieved"] for step in sample["trace"]] == steps
             assert "".join(step["text"] or "" for step in sample["trace"]) == sample["output"]
     assert seen > 1 if kind is DynaRule else seen == 1
+
+
+def test_kblam_s_length_shift_is_that_of_an_adapter_that_has_it(folder, workspace, options, tmp_path):
+    shifted = tmp_path / "shifted"
+    shutil.copytree(folder, shifted)
+    path = shifted / "kblam" / "adapter.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps(about | {"memory": about["memory"] | {"length_shift": 3.0}}))
+    changed = make(KBLaM, folder, length_shift=3)
+    made = [changed, make(KBLaM, shifted), make(KBLaM, folder)]
+    assert changed.label == f"{made[2].label}, length shift 3"
+    outputs = []
+    for method in made:
+        spec = dataclasses.replace(options.spec(method, "nl", 100, "question"), subtasks=("single_rule",))
+        outputs.append([sample["output"] for sample in run(spec, workspace, tmp_path / "runs")[1]])
+    assert outputs[0] == outputs[1] != outputs[2]
 
 
 def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, workspace, options):

@@ -151,7 +151,12 @@ class MaskedMemory(RuleMemory):
 
 
 def open_memory(
-    reader: RuleReader, bank: RuleBank, mask: PoolMask | None, top_k: int | None, trace_layer: int | None
+    reader: RuleReader,
+    bank: RuleBank,
+    mask: PoolMask | None,
+    top_k: int | None,
+    trace_layer: int | None,
+    changes: Mapping[str, Any] | None = None,
 ) -> MaskedMemory:
     """Return a memory over a bank.
 
@@ -165,8 +170,10 @@ def open_memory(
         Rules kept per layer; None: all, as the adapter may have it.
     trace_layer : int or None
         Layer whose selections are traced, for an adapter that names no confidence layer; it changes no answer.
+    changes : mapping, optional
+        Other settings than the adapter's own.
     """
-    config = replace(reader.config, top_k=top_k)
+    config = replace(reader.config, top_k=top_k, **changes or {})
     if config.confidence_layer is None and trace_layer is not None:
         config = replace(config, confidence_layer=trace_layer, update_scope="none")
     reader.adapter.config = config

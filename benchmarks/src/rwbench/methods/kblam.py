@@ -12,10 +12,29 @@ from .memory import Memory
 
 @component
 class KBLaM(Memory):
-    """Rules as keys and values of every third layer, all of them attended to."""
+    """Rules as keys and values of every third layer, all of them attended to.
+
+    Attributes
+    ----------
+    length_shift : float or None
+        C: rule scores get log C - log M added, which keeps M rules from drowning the text. None: as in training.
+    """
 
     name = "kblam"
     title = "KBLaM"
+
+    length_shift: Any = None
+
+    @property
+    def label(self) -> str:
+        """Name in reports."""
+        shift = "" if self.length_shift is None else f", length shift {self.length_shift:g}"
+        return super().label + shift
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The length shift, where it is given."""
+        return {} if self.length_shift is None else {"length_shift": float(self.length_shift)}
 
     @classmethod
     def of(cls, model: Local, representation: str, **changes: Any) -> KBLaM:

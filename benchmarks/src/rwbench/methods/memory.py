@@ -93,6 +93,11 @@ class Memory(Method):
         )
         return f"{self.title}, {self.model.label}{changed}"
 
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Settings of the rule memory that replace the adapter's own."""
+        return {}
+
     def missing(self) -> str | None:
         """What to install or to train, if anything."""
         if need := self.model.missing():
@@ -146,7 +151,8 @@ class Memory(Method):
         # What may not be found must not be kept either: where all are kept, that is all of the row's own.
         own = None if mask is None else int(mask.allowed_BM.sum(1).min())
         limits = [size for size in (reader.config.top_k and top_k, reader.config.top_k, own) if size]
-        memory = open_memory(reader, bank, mask, min(limits) if limits else None, self.trace_layer)
+        top = min(limits) if limits else None
+        memory = open_memory(reader, bank, mask, top, self.trace_layer, self.changes)
         opened = time.perf_counter()
         written = reader.answer(memory, [question.text for _, question in chunk], self.max_new_tokens)
         spent = {"retrieve": opened - start, "generate": time.perf_counter() - opened}

@@ -9,6 +9,7 @@ from ..methods import Method
 from ..methods.confidence import Confidence
 from ..methods.dynarule import DynaRule
 from ..methods.ircot import IRCoT
+from ..methods.kblam import KBLaM
 from ..methods.prompting import Prompting
 from ..methods.react import ReAct
 from ..models import adapter_folder
@@ -65,6 +66,20 @@ def aggregation(options: Options) -> list[RunSpec]:
         ]
 
     return runs(options, (10_000,), rows)
+
+
+@recipe("ablation/length_shift")
+def length_shift(options: Options) -> list[RunSpec]:
+    """KBLaM as it was trained, and with the length shift of its paper (C = 100); 100 to 10,000 rules."""
+    return runs(
+        options,
+        MAIN_SIZES,
+        lambda form, size: [
+            KBLaM.of(model, form, length_shift=shift)
+            for model in options.local_models
+            for shift in (None, 100)
+        ],
+    )
 
 
 @recipe("paper/figure5c")
