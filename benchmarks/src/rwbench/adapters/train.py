@@ -162,7 +162,7 @@ def _take(folder: Path, plan: Recipe, model: Any, adapter: RuleAdapter) -> None:
 
 
 def inherit_step(model: Any, tokenizer: Any) -> None:
-    """Give ``<search>`` the row of the base's end of a step, whose state plans the next one."""
+    """Give ``<search>`` the row of the base's boundary before a step, whose state plans that step."""
     search = prepare_search(model, tokenizer)
     row = tokenizer.convert_tokens_to_ids(STEP)
     if row is not None and row != tokenizer.unk_token_id:  # a base of another maker has no such token

@@ -19,7 +19,7 @@ from ruleworld_data.training_text import training_text
 from ruleworld_data.vocabulary import load_vocabulary
 
 PAD, END, STEP = "<pad>", "<end>", "<step>"
-"""Padding, end of the answer, end of a step (whose row ``<search>`` inherits)."""
+"""Padding, end of the answer, boundary before a step (whose row ``<search>`` inherits)."""
 SPECIAL = (PAD, END, STEP, "<unknown>")
 BLANK = "\u2581"
 MARKS = (
