@@ -142,7 +142,7 @@ def train_adapter(
             eval_steps=max(1, -(-steps // EVALUATIONS)),
             save_steps=max(1, -(-steps // EVALUATIONS)),
         )
-    return _publish(out, folders[-1], recipe)
+    return _publish(out, folders[-1], recipe, method)
 
 
 def _take(folder: Path, plan: Recipe, model: Any, adapter: RuleAdapter) -> None:
@@ -198,22 +198,23 @@ def _part(bank: RuleBank, rows: Sequence[int]) -> RuleBank:
     return RuleBank(bank.keys_MP[rows], bank.values_MP[rows], ids, texts, bank.encoder)
 
 
-def _earlier(recipe: AdapterRecipe) -> str:
+def _earlier(recipe: AdapterRecipe, method: str) -> str:
     """Return the trainings that came before the last one, which the table of the card is about."""
     count = len(recipe.stages)
     lines = [f"The last of {count} trainings (recipe `{recipe.name}`), each from what the one before left:"]
     for number, changes in enumerate(recipe.stages, 1):
-        plan = paper_recipe("dynarule", **changes)
+        plan = paper_recipe(method, **changes)  # type: ignore[arg-type]
         steps = f"{plan.max_steps:,} steps" if plan.max_steps else f"{plan.epochs} epochs"
+        name = "" if method == "kblam" else f"stage {plan.stage}: "  # KBLaM has one stage
         low, high = (plan.pool_size, plan.pool_size) if isinstance(plan.pool_size, int) else plan.pool_size
         lines.append(
-            f"{number}. stage {plan.stage}: {steps} of {plan.batch_size * plan.accumulation} questions, "
+            f"{number}. {name}{steps} of {plan.batch_size * plan.accumulation} questions, "
             f"{low:,} to {high:,} rules"
         )
     return "\n\n".join([lines[0], "\n".join(lines[1:])])
 
 
-def _publish(out: Path, trained: Path, recipe: AdapterRecipe) -> Path:
+def _publish(out: Path, trained: Path, recipe: AdapterRecipe, method: str) -> Path:
     """Copy what serving needs, and nothing of the checkpoints; say what the last stage's card cannot know."""
     new, final = out / "adapter.new", out / "adapter"
     shutil.rmtree(new, ignore_errors=True)
@@ -222,7 +223,7 @@ def _publish(out: Path, trained: Path, recipe: AdapterRecipe) -> Path:
         if path.is_file():
             shutil.copy2(path, new / path.name)
     info = json.loads((new / "adapter.json").read_text(encoding="utf-8"))
-    lead = _earlier(recipe)
+    lead = _earlier(recipe, method)
     if recipe.serve_top_k is not None and info["memory"]["top_k"] is not None:
         info["memory"]["top_k"] = recipe.serve_top_k
         lead += f"\n\nAnswers read {recipe.serve_top_k} rules per layer, training {recipe.top_k}."
