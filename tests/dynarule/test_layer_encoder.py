@@ -37,7 +37,6 @@ def test_the_model_stays_as_it_was(model, tiny_tokenizer):
     vectors = LayerEncoder(model, tokenizer)(TEXTS)
     assert model.training and not vectors.requires_grad and not vectors.is_inference()
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert not any(module._forward_hooks for module in model.modules())
     assert LayerEncoder(model, tokenizer)([]).shape == (0, model.config.hidden_size)
 
 
@@ -84,11 +83,25 @@ def test_mistakes_say_what_to_do(tiny_model, tiny_tokenizer):
     for name in ("layers:", "layers:0", "layers:x", "layers:-1"):
         with pytest.raises(ValueError, match="expected layers:N"):
             parse_layers(name)
+
+
+def test_rules_may_be_encoded_while_the_model_reads_others(tiny_model, tiny_tokenizer):
+    """The encoder's layers are its own: what is attached to the model later does not reach them."""
+    model, tokenizer = tiny_model("qwen3"), tiny_tokenizer()
     encoder = LayerEncoder(model, tokenizer)
     bank = RuleBank.from_texts(TEXTS, None, encoder)
     adapter = RuleAdapter(model, dynarule_config(bank.encoder_dim, confidence_layer=1, top_k=2))
-    with (
-        attach(model, RuleMemory(adapter, bank, 7)),
-        pytest.raises(ValueError, match="leave the block of `attach`"),
-    ):
-        encoder(["w1"])
+    with attach(model, RuleMemory(adapter, bank, 7)) as memory:
+        assert torch.equal(encoder(TEXTS), bank.keys_MP) and memory.trace == []
+        with pytest.raises(ValueError, match="leave the block of `attach`"):
+            LayerEncoder(model, tokenizer)
+
+
+def test_training_and_serving_encode_alike(tiny_model, tiny_tokenizer):
+    """A model in bfloat16 and the same weights in fp32 give the same embeddings, not rounded ones."""
+    model, tokenizer = tiny_model("llama").bfloat16(), tiny_tokenizer()
+    serving = LayerEncoder(model, tokenizer, 2)
+    served = serving(TEXTS)
+    training = LayerEncoder(model.float(), tokenizer, 2)
+    assert serving.fingerprint == training.fingerprint
+    assert torch.allclose(served, training(TEXTS), atol=1e-6) and served.dtype == torch.float32

@@ -9,6 +9,7 @@ import typer
 
 from .adapters.cli import app as adapters
 from .base.cli import app as base
+from .cli_book import book
 from .cli_compare import compare
 from .cli_report import report
 from .cli_run import resume, run
@@ -33,6 +34,7 @@ app.add_typer(adapters, name="adapters")
 app.command()(run)
 app.command()(resume)
 app.command()(trace)
+app.command()(book)
 
 
 @app.command("list")

@@ -8,6 +8,7 @@ otherwise: Recall@1 of a step among 1,000 rules 0.75 after 300 steps, where all-
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from typing import Any
@@ -21,23 +22,19 @@ from .adapter import attention_blocks
 PREFIX = "layers:"
 
 
-class _Reached(Exception):
-    """Ends a forward pass at the layer whose output was wanted."""
-
-    def __init__(self, hidden_BTC: Tensor) -> None:
-        self.hidden_BTC = hidden_BTC
-
-
 class LayerEncoder:
     """Mean over a text's tokens of what a model's first layers make of them, to unit length.
 
     The state of a token is taken as the next layer reads it, after that layer's norm: in the residual stream itself a
     few channels, and the first token, can be hundreds of times as large as the rest.
 
+    The layers are copied and run in fp32 whatever the model's dtype, so that rules encoded in training and in serving
+    agree.
+
     Parameters
     ----------
     model : PreTrainedModel
-        The model that will answer. It is not changed, and must not be under `dynarule.attach` while rules are encoded.
+        The model that will answer; not under `dynarule.attach`. It is not changed.
     tokenizer : PreTrainedTokenizerBase
         Its tokenizer.
     layers : int
@@ -55,7 +52,7 @@ class LayerEncoder:
     Raises
     ------
     ValueError
-        If the model has fewer layers.
+        If the model has fewer layers, or a rule memory is attached to it.
 
     Examples
     --------
@@ -68,9 +65,15 @@ class LayerEncoder:
             raise ValueError(f"layers must be 1 to {len(blocks)}, the model's, got {layers}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
-        self.model, self.tokenizer, self.layers, self.batch_size = model, tokenizer, layers, batch_size
+        if model.config._attn_implementation == attention.NAME:  # type: ignore[union-attr]
+            raise ValueError(
+                "rules are encoded by the model without rules; leave the block of `attach` first"
+            )
+        self.tokenizer, self.layers, self.batch_size = tokenizer, layers, batch_size
         self.dim = int(model.config.hidden_size)  # type: ignore[union-attr,arg-type]
         self.fingerprint = f"{PREFIX}{layers}@{_weights_hash(blocks[:layers])} mean norm=l2"
+        self._embedding: nn.Embedding = model.get_input_embeddings()  # type: ignore[operator]
+        self._decoder = _first_layers(model, layers)
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Return unit vectors, fp32 (N, P), on the CPU.
@@ -78,12 +81,8 @@ class LayerEncoder:
         Raises
         ------
         ValueError
-            If a rule memory is attached to the model, or a text has no tokens.
+            If a text has no tokens.
         """
-        if self.model.config._attn_implementation == attention.NAME:  # type: ignore[union-attr]
-            raise ValueError(
-                "rules are encoded by the model without rules; leave the block of `attach` first"
-            )
         tokens = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"] if len(texts) else []
         empty = next((i for i, ids in enumerate(tokens) if not ids), None)
         if empty is not None:
@@ -98,34 +97,30 @@ class LayerEncoder:
     @torch.no_grad()
     def _encode(self, tokens: Sequence[Sequence[int]]) -> Tensor:
         """Return unit vectors (B, P)."""
-        device = next(self.model.parameters()).device
         mask_BT = torch.zeros(len(tokens), max(map(len, tokens)), dtype=torch.long)
         ids_BT = torch.zeros_like(mask_BT)
         for row, ids in enumerate(tokens):
             ids_BT[row, : len(ids)], mask_BT[row, : len(ids)] = torch.tensor(ids), 1
-        mask_BT = mask_BT.to(device)
-        hidden_BTC = self._hidden(ids_BT.to(device), mask_BT).float()
-        return nn.functional.normalize((hidden_BTC * mask_BT[..., None]).sum(1), dim=-1)
+        device = self._embedding.weight.device
+        mask_BT, embedded_BTC = mask_BT.to(device), self._embedding(ids_BT.to(device)).float()
+        read = self._decoder(inputs_embeds=embedded_BTC, attention_mask=mask_BT, use_cache=False)
+        return nn.functional.normalize((read.last_hidden_state * mask_BT[..., None]).sum(1), dim=-1)
 
-    def _hidden(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return what the layer after them, or the head, is given to read (B, T, C)."""
-        was_training = self.model.training
-        handle = self._next_norm().register_forward_hook(_stop)
-        try:
-            self.model.eval()
-            self.model.get_decoder()(ids_BT, attention_mask=mask_BT, use_cache=False)  # type: ignore[operator]
-        except _Reached as reached:
-            return reached.hidden_BTC
-        finally:
-            handle.remove()
-            self.model.train(was_training)
-        raise RuntimeError("the model never ran its own layer")
 
-    def _next_norm(self) -> nn.Module:
-        decoder: Any = self.model.get_decoder()  # type: ignore[operator]
-        return (
-            decoder.layers[self.layers].input_layernorm if self.layers < len(decoder.layers) else decoder.norm
-        )
+def _first_layers(model: nn.Module, count: int) -> nn.Module:
+    """Return a decoder of the first layers alone in fp32, ending in the norm with which the next layer begins."""
+    decoder: Any = model.get_decoder()  # type: ignore[operator]
+    config = copy.deepcopy(decoder.config)
+    config.num_hidden_layers = count
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:count]
+    with torch.device("meta"):  # a shell: everything in it is replaced
+        first = type(decoder)(config)
+    following = decoder.layers[count].input_layernorm if count < len(decoder.layers) else decoder.norm
+    first.embed_tokens, first.rotary_emb = nn.Identity(), copy.deepcopy(decoder.rotary_emb)
+    first.layers = copy.deepcopy(decoder.layers[:count]).float()
+    first.norm = copy.deepcopy(following).float()
+    return first.eval().requires_grad_(False)
 
 
 def _weights_hash(blocks: Sequence[nn.Module]) -> str:
@@ -136,10 +131,6 @@ def _weights_hash(blocks: Sequence[nn.Module]) -> str:
             weight: Tensor = getattr(block, name).weight
             digest.update(weight.detach().float().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def _stop(_module: nn.Module, _args: Any, output: Any) -> None:
-    raise _Reached(output)
 
 
 def parse_layers(encoder: str) -> int | None:

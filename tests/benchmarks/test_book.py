@@ -1,0 +1,35 @@
+"""`rwbench book`: the model in the box with a rule book that can be asked at once."""
+
+import pytest
+from rwbench.cli import app
+from rwbench.cli_book import QUESTION, write_book
+from rwbench.models import adapter_folder, base_folder, fingerprint
+from typer.testing import CliRunner
+
+
+def test_the_book_is_the_shipped_model_and_rules_of_its_language(tmp_path):
+    from rwbench.base.documents import Writer
+    from rwbench.base.tokenizer import build_vocabulary, corpus
+
+    done = CliRunner().invoke(app, ["book", str(tmp_path / "book")])
+    assert done.exit_code == 0 and f"dynarule chat --model {tmp_path}/book/base" in done.stderr
+    assert fingerprint(tmp_path / "book/base") == fingerprint(base_folder("tiny"))
+    assert fingerprint(tmp_path / "book/adapter") == fingerprint(adapter_folder("tiny", "dynarule", "nl"))
+    writer = Writer(build_vocabulary(corpus()), 0.1)
+    rules = (tmp_path / "book/rules.txt").read_text().splitlines()
+    assert len(rules) == len({*rules}) == 18
+    for text in [*rules, QUESTION]:
+        assert writer.encode(text)  # every word is the base's
+
+
+def test_a_folder_that_is_there_is_left_alone(tmp_path):
+    (tmp_path / "mine").write_text("x")
+    done = CliRunner().invoke(app, ["book", str(tmp_path / "mine")])
+    assert done.exit_code == 2 and "choose a new folder" in done.stderr
+    assert (tmp_path / "mine").read_text() == "x"
+
+
+def test_a_model_without_an_adapter_says_so(model_folder, tmp_path):
+    with pytest.raises(FileNotFoundError, match="no DynaRule adapter for English"):
+        write_book(tmp_path / "book", str(model_folder))
+    assert not (tmp_path / "book").exists()
