@@ -204,6 +204,18 @@ def test_removed_gold_rules_are_never_found(folder, workspace, options, tmp_path
         assert sample["scores"]["recall@10"] == 0
 
 
+@pytest.mark.parametrize("kind", METHODS)
+def test_with_gold_rules_only_nothing_else_is_in_memory(kind, folder, workspace, options, tmp_path):
+    spec = dataclasses.replace(
+        options.spec(make(kind, folder, rules="gold"), "nl", 100, "question"), subtasks=("multi_rule_3",)
+    )
+    _, samples = run(spec, workspace, tmp_path)
+    for sample in samples:
+        gold = set(gold_of(sample))
+        # No search keeps more than there is; the random adapters keep ten.
+        assert all(set(found) == gold for found in sample["retrieved"])
+
+
 def test_gold_rules_in_one_layer_only(folder, workspace, options, tmp_path):
     """Seen from the layer that is traced: all gold rules there, none anywhere else."""
     found = {}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ..rule_memory import PoolMask, RuleReader
 
-RULES = ("pool", "without_gold")
+RULES = ("pool", "without_gold", "gold")
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,10 @@ class Memory(Method):
         Fingerprint of the adapter folder, from `of`; empty if the model has no adapter of this method.
     max_new_tokens : int
         Longest answer.
-    rules : {"pool", "without_gold"}
+    rules : {"pool", "without_gold", "gold"}
         ``without_gold`` puts other rules in the place of the gold ones in every layer: what is answered then does not
-        come from the rules (the paper's rule dependence analysis).
+        come from the rules (the paper's rule dependence analysis). ``gold`` holds the gold rules alone: what is read
+        when nothing has to be found.
     correct_layer : int or None
         Only this 0-based layer holds the gold rules; the others hold other rules in their place (the paper's per-layer
         retention).
@@ -87,7 +88,9 @@ class Memory(Method):
     @property
     def label(self) -> str:
         """Name in reports."""
-        changed = ", gold rules removed" if self.rules == "without_gold" else ""
+        changed = {"pool": "", "without_gold": ", gold rules removed", "gold": ", gold rules only"}[
+            self.rules
+        ]
         changed += (
             f", gold rules in layer {self.correct_layer} only" if self.correct_layer is not None else ""
         )
@@ -125,7 +128,8 @@ class Memory(Method):
 
     def run_pools(self, work: Sequence[Work], top_k: int) -> Iterator[Output]:
         """Yield the answers, batch by batch."""
-        for chunk, wanted in chunks(work, self.model.batch, whole=True):
+        size = 1 if self.rules == "gold" else self.model.batch  # no two questions have the same gold rules
+        for chunk, wanted in chunks(work, size, whole=True):
             yield from (output for output in self._answer(chunk, top_k) if output.id in wanted)
 
     def reader(self, representation: str) -> RuleReader:
@@ -169,6 +173,9 @@ class Memory(Method):
 
         from ..rule_memory import PoolMask
 
+        if self.rules == "gold":
+            ((_, question),) = chunk
+            return np.array(sorted(question.gold), dtype=np.int32), None
         swaps = self.rules == "without_gold" or self.correct_layer is not None
         pools = [pool for pool, _ in chunk]
         if not swaps and all(pool is pools[0] for pool in pools):

@@ -12,6 +12,7 @@ from ..methods.ircot import IRCoT
 from ..methods.kblam import KBLaM
 from ..methods.prompting import Prompting
 from ..methods.react import ReAct
+from ..methods.srki import SRKI
 from ..models import adapter_folder
 from ..spec import RunSpec
 from . import Options, recipe
@@ -66,6 +67,20 @@ def aggregation(options: Options) -> list[RunSpec]:
         ]
 
     return runs(options, (10_000,), rows)
+
+
+@recipe("ablation/reading")
+def reading(options: Options) -> list[RunSpec]:
+    """KBLaM, SR-KI and DynaRule with the gold rules alone in memory: what is read when nothing has to be found."""
+
+    def rows(form: str, size: int) -> list[Method]:
+        return [
+            kind.of(model, form, rules="gold")
+            for model in options.local_models
+            for kind in (KBLaM, SRKI, DynaRule)
+        ]
+
+    return runs(options, (100,), rows)
 
 
 @recipe("ablation/length_shift")
