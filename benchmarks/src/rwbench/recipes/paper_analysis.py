@@ -12,11 +12,10 @@ from ..methods.ircot import IRCoT
 from ..methods.kblam import KBLaM
 from ..methods.prompting import Prompting
 from ..methods.react import ReAct
-from ..methods.srki import SRKI
 from ..models import adapter_folder
 from ..spec import RunSpec
 from . import Options, recipe
-from .settings import ALL_SIZES, MAIN_SIZES, hybrid, runs
+from .settings import ALL_SIZES, MAIN_SIZES, hybrid, memory_methods, runs
 
 STEPWISE = ("single_rule", "multi_rule_2", "multi_hop_2", "multi_hop_3", "multi_hop_4")
 
@@ -30,10 +29,25 @@ def figure3(options: Options) -> list[RunSpec]:
 @recipe("paper/figure5a")
 def figure5a(options: Options) -> list[RunSpec]:
     """Generalization: DynaRule on its own rules and on held-out rules, all pool sizes."""
-    both = [replace(options, split=split) for split in (options.split, "heldout")]
     return [
-        spec for each in both for spec in runs(each, ALL_SIZES, lambda form, size: _dynarule(options, form))
+        spec
+        for each in _own_and_held_out(options)
+        for spec in runs(each, ALL_SIZES, lambda form, size: _dynarule(options, form))
     ]
+
+
+@recipe("memory")
+def memory(options: Options) -> list[RunSpec]:
+    """KBLaM, SR-KI and DynaRule on their own rules and on held-out ones; 100, 1,000 and 10,000 rules."""
+    return [
+        spec
+        for each in _own_and_held_out(options)
+        for spec in runs(each, MAIN_SIZES, lambda form, size: memory_methods(options, form))
+    ]
+
+
+def _own_and_held_out(options: Options) -> list[Options]:
+    return [replace(options, split=split) for split in (options.split, "heldout")]
 
 
 @recipe("paper/figure5b")
@@ -72,15 +86,7 @@ def aggregation(options: Options) -> list[RunSpec]:
 @recipe("ablation/reading")
 def reading(options: Options) -> list[RunSpec]:
     """KBLaM, SR-KI and DynaRule with the gold rules alone in memory: what is read when nothing has to be found."""
-
-    def rows(form: str, size: int) -> list[Method]:
-        return [
-            kind.of(model, form, rules="gold")
-            for model in options.local_models
-            for kind in (KBLaM, SRKI, DynaRule)
-        ]
-
-    return runs(options, (100,), rows)
+    return runs(options, (100,), lambda form, size: memory_methods(options, form, rules="gold"))
 
 
 @recipe("ablation/length_shift")

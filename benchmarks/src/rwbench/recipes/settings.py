@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..backends import Backend
 from ..methods import Method
@@ -44,10 +45,12 @@ def hybrid(options: Options) -> Retriever:
     return retrievers(options)[2]
 
 
-def memory_methods(options: Options, representation: str) -> list[Method]:
+def memory_methods(options: Options, representation: str, **changes: Any) -> list[Method]:
     """Return KBLaM, SR-KI and DynaRule on every model that is a folder."""
     return [
-        kind.of(model, representation) for model in options.local_models for kind in (KBLaM, SRKI, DynaRule)
+        kind.of(model, representation, **changes)
+        for model in options.local_models
+        for kind in (KBLaM, SRKI, DynaRule)
     ]
 
 
