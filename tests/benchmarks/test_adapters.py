@@ -77,13 +77,14 @@ def test_a_finished_stage_is_not_trained_again(model, tmp_path):
     """Killed in the second stage: the first one's adapter is read, and the end is that of an undisturbed training."""
     from safetensors.torch import load_file
 
-    recipe = quick_recipe(confidence_layer=2, subtasks=("single_rule", "multi_hop_2"))
+    recipe = quick_recipe(confidence_layer=2, opening=True, subtasks=("single_rule", "multi_hop_2"))
     recipe = replace(recipe, stages=tuple(stage | {"mix": None} for stage in recipe.stages))
     whole = train_adapter(recipe, str(model), "dynarule", "nl", tmp_path / "whole")
     shutil.copytree(tmp_path / "whole" / "1", tmp_path / "parts" / "1")
     before = (tmp_path / "parts" / "1" / "log.json").stat().st_mtime_ns
     parts = train_adapter(recipe, str(model), "dynarule", "nl", tmp_path / "parts", resume=True)
     assert (tmp_path / "parts" / "1" / "log.json").stat().st_mtime_ns == before
+    assert "An opening `<search>` looks for the first step's rules" in (whole / "README.md").read_text()
     (name,) = [path.name for path in whole.glob("*.safetensors")]
     ours, theirs = load_file(parts / name), load_file(whole / name)
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)

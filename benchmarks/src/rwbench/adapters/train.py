@@ -227,6 +227,11 @@ def _publish(out: Path, trained: Path, recipe: AdapterRecipe, method: str) -> Pa
     if recipe.serve_top_k is not None and info["memory"]["top_k"] is not None:
         info["memory"]["top_k"] = recipe.serve_top_k
         lead += f"\n\nAnswers read {recipe.serve_top_k} rules per layer, training {recipe.top_k}."
+    if recipe.opening and method == "dynarule":
+        lead += (
+            "\n\nAn opening `<search>` looks for the first step's rules; the prompt before it looks for those of all "
+            "steps, and counts in the Recall@1 below as one step more, which no answer depends on."
+        )
     (new / "adapter.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
     card = (new / "README.md").read_text(encoding="utf-8")
     said = card.replace("## Training\n", f"## Training\n\n{lead}\n", 1)
