@@ -33,3 +33,20 @@ def test_a_model_without_an_adapter_says_so(model_folder, tmp_path):
     with pytest.raises(FileNotFoundError, match="no DynaRule adapter for English"):
         write_book(tmp_path / "book", str(model_folder))
     assert not (tmp_path / "book").exists()
+
+
+def test_the_chat_answers_from_the_rules_as_they_are(tmp_path):
+    """Three rules are found one after the other; with another third rule the answer is another."""
+    from dynarule.cli import app as dynarule
+
+    write_book(tmp_path / "book")
+    lines = [QUESTION, "- 8", "+ If A is suddenly famous, A will lose 2 rubbery hips.", QUESTION]
+    book = tmp_path / "book"
+    words = ["chat", f"--model={book}/base", f"--adapter={book}/adapter", f"--rules={book}/rules.txt"]
+    told = CliRunner().invoke(dynarule, words, input="\n".join(lines) + "\n").stdout
+    assert [line for line in told.splitlines() if line.startswith("[Answer]")] == [
+        r"[Answer] \boxed{13}",
+        r"[Answer] \boxed{8}",
+    ]
+    found = [line.split("]")[0] for line in told.splitlines() if line.startswith("  step")]
+    assert found[1:4] == ["  step 1: [1", "  step 2: [5", "  step 3: [8"]
