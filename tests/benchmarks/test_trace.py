@@ -65,7 +65,9 @@ def test_the_text_marks_gold_rules_and_ends_with_the_answer(runs, workspace):
     question = workspace.questions("multi_hop_2", "mini")[1]
     told = rwbench(runs, "--method", "walker-of-tests", "--question", question.id, "--top", 1).stdout
     lines = told.splitlines()
-    assert lines[0].endswith(f"100 rules, NL, {question.id}") and question.text in lines
+    assert (
+        lines[0].endswith("100 rules, NL, split mini") and lines[1] == question.id and question.text in lines
+    )
     assert sum("2. gold  If" in line or "2. gold  Every" in line for line in lines) >= 1
     assert lines[-1] == f"answer: 999 (wrong, gold {', '.join(question.answers)})"
 
@@ -93,6 +95,21 @@ def test_a_single_search_marks_the_gold_rules_of_all_steps(runs, workspace):
 def test_mistakes_say_what_there_is(runs, words, message):
     done = rwbench(runs, *words)
     assert done.exit_code == 2 and message in done.stderr
+
+
+def test_of_several_runs_that_fit_one_must_be_named(runs, workspace, tmp_path):
+    import shutil
+
+    shutil.copytree(runs, tmp_path / "runs")
+    options = Options(workspace.source, limit=1)
+    other = options.spec(Retrieve(BM25()), "nl", 100, "question")
+    run_spec(other, workspace, tmp_path / "runs")
+    done = rwbench(tmp_path / "runs", "--method", "retrieve", "--subtask", "single_rule")
+    assert done.exit_code == 2 and "several runs fit" in done.stderr and f"{other.run_id} (" in done.stderr
+    one = rwbench(tmp_path / "runs" / other.run_id, "--method", "retrieve", "--subtask", "single_rule")
+    assert one.exit_code == 0
+    nowhere = rwbench(tmp_path / "none")
+    assert nowhere.exit_code == 2 and "there is no folder" in nowhere.stderr
 
 
 def test_runs_without_their_samples_are_named(runs, tmp_path):

@@ -202,11 +202,31 @@ def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer
     assert names["adapter"].config == info.memory
 
 
+def test_an_encoder_beside_a_bank_or_an_adapter_must_be_theirs(cli, files):
+    folder, *_ = files
+    bank = folder / "bank"
+    common = ["--model", folder / "model", "--adapter", folder / "adapter", "-q", "w1"]
+    cli("bank", "build", folder / "rules.txt", "--out", bank)
+    told = cli("generate", *common, "--rules", bank, "--encoder", "layers:2", code=2)
+    assert "--encoder layers:2, but the bank" in told and "was built with minilm" in told
+    cli("generate", *common, "--rules", bank, "--encoder", "minilm", "--max-new-tokens", 1)
+
+
+def test_resuming_with_an_opening_that_was_not_there_is_refused(cli, files):
+    folder, *_ = files
+    questions = write_questions(folder / "train.jsonl")
+    run = ["train", "--model", folder / "model", "--rules", folder / "rules.txt", "--questions", questions]
+    run += ["--adapter", folder / "adapter", "--stage", 2, *sets(max_steps=2, mix="null", pool_size="8")]
+    cli(*run, "--out", folder / "run")
+    told = cli(*run, "--out", folder / "run", "--resume", "--opening", code=2)
+    assert "was started with opening False, now it is True" in told
+
+
 def test_chat_reads_the_rules_as_they_are_now(cli, files):
     """A rule that was added is found, one that was removed is not, and a slip ends nothing."""
     folder, model, tokenizer, adapter = files
     more = "If A is green, A will be blue."
-    said = ["w11 w12", f"+ {more}", "rules GREEN", "- 1", "- 99", "+", "w11 w12", "quit", "w1"]
+    said = ["w11 w12", f"+ {more}", "rules GREEN", "-1", "- 99", "+", "w11 w12", "quit", "w1"]
     words = ["chat", "--model", folder / "model", "--adapter", folder / "adapter", "--top", 99]
     words += ["--rules", folder / "rules.txt", "--max-new-tokens", 5]
     result = CliRunner().invoke(app, [str(word) for word in words], input="\n\n".join(said) + "\n")
@@ -221,7 +241,8 @@ def test_chat_reads_the_rules_as_they_are_now(cli, files):
         return generate(model, tokenizer, (adapter, bank), ["w11 w12\n"], max_new_tokens=5)[0]
 
     wanted = answer(RULES, range(1, 13)), answer([*RULES[1:], more], range(2, 14))
-    steps = [line for line in lines if line.startswith("  step 0: ")]
+    # The model's random answers do not open with <search>, so the prompt's rules are those of step 1.
+    steps = [line for line in lines if line.startswith("  step 1: ")]
     for line, each in zip(steps, wanted, strict=True):
         assert set(re.findall(r"\[(\d+)\]", line)) == set(each.trace[0].ids)
         assert each.text.strip() in lines

@@ -58,6 +58,27 @@ def test_the_fingerprint_is_of_the_layers_and_not_of_the_search_row(tiny_model, 
     assert LayerEncoder(model, tokenizer, 2).fingerprint != two
 
 
+@pytest.mark.parametrize("part", ["mlp.up_proj.weight", "input_layernorm.weight", "self_attn.v_proj.weight"])
+def test_whatever_changes_the_embeddings_changes_the_fingerprint(part, tiny_model, tiny_tokenizer):
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    before = LayerEncoder(model, tokenizer)
+    with torch.no_grad():
+        noise = 1 + torch.rand_like(model.model.layers[0].get_parameter(part))
+        model.model.layers[0].get_parameter(part).mul_(noise)
+    after = LayerEncoder(model, tokenizer)
+    assert not torch.allclose(before(TEXTS), after(TEXTS)) and before.fingerprint != after.fingerprint
+
+
+def test_a_lora_in_the_layers_is_another_encoder(tiny_model, tiny_tokenizer):
+    peft = pytest.importorskip("peft")
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    before = LayerEncoder(model, tokenizer)
+    expected = before(TEXTS)
+    lora = peft.LoraConfig(target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    tuned = LayerEncoder(peft.get_peft_model(model, lora), tokenizer)
+    assert before.fingerprint != tuned.fingerprint and not torch.allclose(expected, tuned(TEXTS))
+
+
 def test_a_fingerprint_finds_its_encoder(tiny_model, tiny_tokenizer):
     model, tokenizer = tiny_model("llama"), tiny_tokenizer()
     encoder = open_encoder("layers:2", True, model, tokenizer)

@@ -7,7 +7,7 @@ import torch
 from dynarule.losses import lm_loss, stacked_step_loss
 from dynarule.training_memory import RuleBatch, TrainingMemory
 
-from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, kblam_config
+from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
 
 WIDTH, SEARCH = 20, 7
 PROMPT = 6
@@ -152,6 +152,59 @@ def test_a_set_per_step_is_serving_s_own_forward(bank, family, tiny_model, share
             kept = memory.kept[1][found.row].view(3, 5)[found.step]
             assert [f"r{i}" for i in kept.tolist()] == found.ids
     assert torch.allclose(ours[mask.bool()], theirs[mask.bool()], atol=2e-5)
+
+
+@pytest.mark.parametrize("count", [14, 15, 16])
+def test_sets_per_step_as_large_as_the_pool_are_no_whole_pool(tiny_model, count):
+    """Three sets of five among fifteen rules: they are not the fifteen rules in their order."""
+    generator = torch.Generator().manual_seed(1)
+    keys, values = (torch.randn(count, WIDTH, generator=generator) for _ in range(2))
+    bank = RuleBank(keys, values, [f"r{i}" for i in range(count)], [""] * count)
+    model = tiny_model("llama")
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=1, shared_after=True, top_k=5))
+    ids, mask, _, rules = batch(bank)
+    memory = TrainingMemory(adapter, pool_queries="step", force_gold=False)
+    memory.load(rules)
+    serving = RuleMemory(adapter, bank, SEARCH)
+    serving.question_mask_BT = rules.question_BT
+    with torch.no_grad():
+        with attach(model, memory):
+            ours = model(ids, attention_mask=mask).logits
+        with attach(model, serving):
+            theirs = model(ids, attention_mask=mask).logits
+    assert torch.allclose(ours[mask.bool()], theirs[mask.bool()], atol=2e-5)
+
+
+def test_with_sets_per_step_a_rule_counts_once_and_a_row_is_its_own(bank, tiny_model):
+    model = tiny_model("llama")
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=1, top_k=9))
+    ids, mask, _, rules = batch(bank)
+    memory = TrainingMemory(adapter, pool_queries="step")
+
+    def scores_of(batch, ids, mask):
+        memory.load(batch)
+        with attach(model, memory), torch.no_grad():
+            model(ids, attention_mask=mask)
+        return memory.scores[1], memory.kept[1]
+
+    both, kept = scores_of(rules, ids, mask)
+    for row in range(2):
+        counted = kept[row][both.scores_BSK[row, 0] > -1e4]
+        wanted = kept[row] if row == 0 else kept[row][:18]  # the second row has two steps of the three
+        assert sorted(counted.tolist()) == sorted({*wanted.tolist()})
+    alone = replace(
+        rules,
+        question_BT=rules.question_BT[1:],
+        search_BS=rules.search_BS[1:, :1],
+        gold_BSG=rules.gold_BSG[1:, :2],
+        answer_BT=rules.answer_BT[1:],
+    )
+    one, _ = scores_of(alone, ids[1:], mask[1:])
+    assert torch.allclose(
+        stacked_step_loss(one.scores_BSK, one.positives_BSK, 0.5),
+        stacked_step_loss(both.scores_BSK[1:], both.positives_BSK[1:], 0.5),
+        atol=1e-5,
+    )
 
 
 def test_a_set_per_step_holds_its_gold_and_is_read_alone(bank, tiny_model):

@@ -37,6 +37,10 @@ def trace(
         from .data import DataSource
         from .results import find_results
 
+        if not folder.is_dir():
+            raise FileNotFoundError(
+                f"there is no folder {folder}; make runs first: rwbench run main --out {folder}"
+            )
         run = _run(find_results(folder), folder, method, size, form)
         sample = _sample(run, folder, subtask, question)
         spec = run["spec"]
@@ -47,7 +51,10 @@ def trace(
     if as_json:
         typer.echo(json.dumps(shown | {"run": run["run_id"], "method": run["method"]["label"]}))
         return
-    typer.echo(f"{run['method']['label']}, {spec['pool_size']:,} rules, {form.upper()}, {sample['id']}")
+    typer.echo(
+        f"{run['method']['label']}, {spec['pool_size']:,} rules, {form.upper()}, split {spec['split']}"
+    )
+    typer.echo(sample["id"])
     typer.echo(f"\n{shown['question']}\n")
     for step in shown["steps"]:
         for rule in step["found"]:
@@ -74,7 +81,14 @@ def _run(results: list[Results], folder: Path, method: str, size: int | None, fo
     if not fitting:
         there = sorted({f"{run['spec']['pool_size']:,} {run['spec']['representation']}" for run in made})
         raise ValueError(f"no such run of {method!r}; rules and form are one of: {', '.join(there)}")
-    return max(fitting, key=lambda run: run["spec"]["pool_size"])
+    most = max(run["spec"]["pool_size"] for run in fitting)
+    largest = [run for run in fitting if run["spec"]["pool_size"] == most]
+    if len(largest) > 1:
+        named = "; ".join(
+            f"{run['run_id']} ({run['method']['label']}, {run['spec']['split']})" for run in largest
+        )
+        raise ValueError(f"several runs fit: {named}; name one: rwbench trace {folder}/RUN")
+    return largest[0]
 
 
 def _sample(run: Results, folder: Path, subtask: str, question: str | None) -> Sample:
@@ -84,13 +98,17 @@ def _sample(run: Results, folder: Path, subtask: str, question: str | None) -> S
     path = samples_path(folder, run["run_id"])
     if path is None:
         raise FileNotFoundError(f"run {run['run_id']} has no samples beside its results; run it again")
+    samples = read_samples(path)
     wanted = [
         sample
-        for sample in read_samples(path)
+        for sample in samples
         if (sample["subtask"] == subtask if question is None else sample["id"] == question)
     ]
     if not wanted:
-        raise ValueError(f"run {run['run_id']} has no question {question or 'of ' + subtask}")
+        there = sorted({sample["subtask"] for sample in samples})
+        raise ValueError(
+            f"run {run['run_id']} has no question {question or 'of ' + subtask}; its sub-tasks: {', '.join(there)}"
+        )
     return wanted[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -48,33 +49,38 @@ def chat(
 
     Example: dynarule chat --model MODEL --adapter adapter --rules rules.txt
     """
-    from .encoder_choice import encoder_of, open_encoder
-
     base, tokenizer, adapted, bank = load_all(model, adapter, rules, encoder, fol, device)
-    encode = (
-        encoder_of(bank.encoder, base, tokenizer)
-        if encoder is None
-        else open_encoder(encoder, fol, base, tokenizer)
-    )
+
+    @cache  # a bank's own encoder is not needed until a rule is added
+    def encoder_here() -> Any:
+        from .encoder_choice import encoder_of
+
+        return encoder_of(bank.encoder, base, tokenizer)
 
     def ask(question: str) -> None:
         from .generation import generate, question_prompts
+        from .search import SEARCH_TOKEN
 
         prompts = question_prompts(tokenizer, [question])
-        (answer,) = generate(base, tokenizer, (adapted, bank), prompts, max_new_tokens=max_new_tokens)
+        (answer,) = generate(
+            base, tokenizer, (adapted, bank), prompts, max_new_tokens=max_new_tokens, keep_search=True
+        )
+        opens = answer.text.lstrip().startswith(SEARCH_TOKEN)
         for found in answer.trace:
+            if opens and found.step == 0:
+                continue  # what the prompt found is read by no step
             names = "; ".join(
                 f"[{i}] {text}" for i, text in zip(found.ids[:top], found.texts[:top], strict=True)
             )
-            typer.echo(f"  step {found.step}: {names}")
-        typer.echo(answer.text.strip())
+            typer.echo(f"  step {found.step + (not opens)}: {names}")
+        typer.echo(answer.text.replace(SEARCH_TOKEN, "").strip())
 
     typer.echo(f"{len(bank):,} rules; a question, + RULE, - ID, rules, help or quit", err=True)
     while (line := _line()) is not None:
         if line in ("quit", "exit"):
             break
         try:
-            _answer(line, bank, encode, ask)
+            _answer(line, bank, lambda texts: encoder_here()(texts), ask)
         except (ValueError, KeyError) as error:
             # A slip of the keyboard ends no conversation.
             typer.echo(f"dynarule: {error.args[0] if error.args else error}", err=True)
@@ -102,8 +108,8 @@ def _answer(
         name = _new_id(bank)
         bank.add(_bank_of(line[1:].strip(), name, bank, encode))
         typer.echo(f"added [{name}], {len(bank):,} rules")
-    elif line.startswith("- "):
-        bank.remove([line[2:].strip()])
+    elif line.startswith("-"):
+        bank.remove([line[1:].strip()])
         typer.echo(f"{len(bank):,} rules")
     elif line == "rules" or line.startswith("rules "):
         words = line.split()[1:]

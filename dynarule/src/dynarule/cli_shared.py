@@ -113,7 +113,9 @@ def load_rules(
     from .bank import RuleBank
 
     if path.is_dir():
-        return RuleBank.load(path)
+        bank = RuleBank.load(path)
+        _check_encoder(path, bank.encoder, encoder)
+        return bank
     if not path.is_file():  # before an encoder is loaded for nothing
         raise FileNotFoundError(f"no rules at {path}; give a bank folder, .parquet, .tsv or a text file")
     from .embedding_cache import EmbeddingCache
@@ -122,12 +124,30 @@ def load_rules(
     quiet_libraries()
     if encoder is None and like:
         encode: Any = encoder_of(like, model, tokenizer)
+        if fol and not getattr(encode, "fol", True):
+            raise ValueError(
+                f"--fol would write logic as words, but {like.split('@')[0]} was given rules as they are for this "
+                "adapter or bank; leave --fol out, or make them with --fol"
+            )
     else:
         encode = open_encoder(encoder or "minilm", fol, model, tokenizer)
     if cache is not None:
         encode = EmbeddingCache(encode, cache)
     column = text or ("fol" if fol else "nl")
     return RuleBank.from_file(path, encode, column, conclusion or f"conclusion_{column}", id)
+
+
+def _check_encoder(folder: Path, made_with: str, named: str | None) -> None:
+    """Raise ValueError if an encoder is named beside a bank that was built with another."""
+    name = made_with.split("@")[0]
+    if named is None or not name or name in (named, Path(named).name):
+        return
+    if (named, name) == ("minilm", "all-MiniLM-L6-v2"):
+        return
+    raise ValueError(
+        f"--encoder {named}, but the bank {folder} was built with {name}; leave --encoder out, or build it again: "
+        f"dynarule bank build RULES --out BANK --encoder {named}"
+    )
 
 
 def load_all(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,9 +72,10 @@ class LayerEncoder:
             )
         self.tokenizer, self.layers, self.batch_size = tokenizer, layers, batch_size
         self.dim = int(model.config.hidden_size)  # type: ignore[union-attr,arg-type]
-        self.fingerprint = f"{PREFIX}{layers}@{_weights_hash(blocks[:layers])} mean norm=l2"
         self._embedding: nn.Embedding = model.get_input_embeddings()  # type: ignore[operator]
         self._decoder = _first_layers(model, layers)
+        weights = _weights_hash(self._embedding, self._decoder, tokenizer)
+        self.fingerprint = f"{PREFIX}{layers}@{weights} mean norm=l2"
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Return unit vectors, fp32 (N, P), on the CPU.
@@ -116,20 +118,27 @@ def _first_layers(model: nn.Module, count: int) -> nn.Module:
         config.layer_types = config.layer_types[:count]
     with torch.device("meta"):  # a shell: everything in it is replaced
         first = type(decoder)(config)
+    config._attn_implementation = "sdpa"  # flash attention has no fp32
     following = decoder.layers[count].input_layernorm if count < len(decoder.layers) else decoder.norm
     first.embed_tokens, first.rotary_emb = nn.Identity(), copy.deepcopy(decoder.rotary_emb)
     first.layers = copy.deepcopy(decoder.layers[:count]).float()
+    for block in attention_blocks(first):
+        block.config = config
     first.norm = copy.deepcopy(following).float()
     return first.eval().requires_grad_(False)
 
 
-def _weights_hash(blocks: Sequence[nn.Module]) -> str:
-    """Hash attention weights, in fp32: adapters change a row of the embedding matrix and add modules, never these."""
+def _weights_hash(embedding: nn.Embedding, decoder: nn.Module, tokenizer: Any) -> str:
+    """Hash the layers, adapters in them included, and what they are given for printable characters.
+
+    Not the whole embedding matrix: it has a row that training changes, that of ``<search>``.
+    """
+    probe = torch.tensor(tokenizer(string.printable, add_special_tokens=False)["input_ids"])
+    rows = embedding(probe.to(embedding.weight.device))
     digest = hashlib.sha256()
-    for block in blocks:
-        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-            weight: Tensor = getattr(block, name).weight
-            digest.update(weight.detach().float().cpu().contiguous().numpy().tobytes())
+    for name, value in [("probe", rows), *sorted(decoder.state_dict().items())]:
+        digest.update(name.encode())
+        digest.update(value.detach().float().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 

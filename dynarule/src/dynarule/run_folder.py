@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,13 @@ if TYPE_CHECKING:
 RECIPE = "recipe.json"
 
 
-def claim(folder: Path, recipe: Recipe, resume: bool, write: bool = True) -> str | None:
+def claim(
+    folder: Path,
+    recipe: Recipe,
+    resume: bool,
+    write: bool = True,
+    more: Mapping[str, Any] | None = None,
+) -> str | None:
     """Take a folder for a run, and return the checkpoint to go on from; None at the start.
 
     Parameters
@@ -25,6 +32,8 @@ def claim(folder: Path, recipe: Recipe, resume: bool, write: bool = True) -> str
         Go on from the newest checkpoint.
     write : bool
         Whether this process writes; one of several does.
+    more : mapping, optional
+        What else must be as it was at the start, by name.
 
     Raises
     ------
@@ -38,7 +47,7 @@ def claim(folder: Path, recipe: Recipe, resume: bool, write: bool = True) -> str
     from transformers.trainer_utils import get_last_checkpoint
 
     newest = get_last_checkpoint(str(folder)) if folder.is_dir() else None
-    wanted = json.loads(json.dumps(recipe.to_dict()))
+    wanted = json.loads(json.dumps(recipe.to_dict() | dict(more or {})))
     if not resume:
         if newest is not None:
             raise FileExistsError(
@@ -52,7 +61,11 @@ def claim(folder: Path, recipe: Recipe, resume: bool, write: bool = True) -> str
     if newest is None:
         raise FileNotFoundError(f"no checkpoint to resume from in {folder}; train without resume first")
     started = _started(folder / RECIPE)
-    changed = [name for name in wanted if started is not None and started.get(name) != wanted[name]]
+    # A run of an older version wrote down the recipe alone.
+    known = {*recipe.to_dict(), *(started or {})}
+    changed = [
+        name for name in wanted if started is not None and name in known and started.get(name) != wanted[name]
+    ]
     if changed and started is not None:
         name = changed[0]
         raise ValueError(

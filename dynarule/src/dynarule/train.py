@@ -243,7 +243,8 @@ def train(
         # The older name goes with transformers 6.
         newer = getattr(model, "activation_checkpointing_enable", None)
         (newer or model.gradient_checkpointing_enable)()  # type: ignore[operator]
-    checkpoint = claim(folder, recipe, resume, write=settings.process_index == 0)
+    fixed = {"encoder": bank.encoder, "opening": encoder.opening, "step_text": encoder.step_text}
+    checkpoint = claim(folder, recipe, resume, write=settings.process_index == 0, more=fixed)
     trainer = RuleTrainer(
         whole,
         settings,

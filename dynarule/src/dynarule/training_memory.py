@@ -191,9 +191,9 @@ class TrainingMemory:
         if layer not in self.kept:
             self.kept[layer] = self._select(layer, projection, query_BHTD, batch)
         rows_BK = self.kept[layer]
-        key_BKF, value_BKF = self._project(projection, batch, rows_BK)
+        key_BKF, value_BKF = self._project(projection, batch, rows_BK, self._keeps_all(batch))
         if layer in self.score_layers:
-            self.scores.setdefault(layer, self._score(projection, query_BHTD, key_BKF, rows_BK, batch))
+            self.scores.setdefault(layer, self._score(layer, projection, query_BHTD, key_BKF, rows_BK, batch))
         config = self.adapter.config
         if batch.reading_BT is not None and (layer == config.confidence_layer or config.shares(layer)):
             found = self._read(layer, query_BHTD, key_BKF, rows_BK, batch, batch.reading_BT)
@@ -242,11 +242,11 @@ class TrainingMemory:
         return self.pool_queries == "step" and reached and not self._keeps_all(batch)
 
     def _project(
-        self, projection: RuleProjection, batch: RuleBatch, rows_BK: Tensor
+        self, projection: RuleProjection, batch: RuleBatch, rows_BK: Tensor, whole: bool
     ) -> tuple[Tensor, Tensor]:
-        """Project each rule that any row keeps once: (B, K, F) keys and values."""
+        """Project each rule that any row keeps once: (B, K, F) keys and values; ``whole``: all, in pool order."""
         dtype = projection.k.weight.dtype
-        if rows_BK.shape[1] == len(batch.keys_MP):  # every row keeps all, in pool order
+        if whole:
             key_MF = projection.keys(batch.keys_MP.to(dtype))
             value_MF = projection.values(batch.values_MP.to(dtype))
             return key_MF.expand(len(rows_BK), -1, -1), value_MF.expand(len(rows_BK), -1, -1)
@@ -258,6 +258,7 @@ class TrainingMemory:
 
     def _score(
         self,
+        layer: int,
         projection: RuleProjection,
         query_BHTD: Tensor,
         key_BKF: Tensor,
@@ -268,12 +269,28 @@ class TrainingMemory:
         if self.measure:
             rows_BK = torch.arange(len(batch.keys_MP), device=rows_BK.device).expand(len(rows_BK), -1)
             with torch.no_grad():
-                key_BKF = self._project(projection, batch, rows_BK)[0]
+                key_BKF = self._project(projection, batch, rows_BK, whole=True)[0]
         queries_BSHD = step_queries(query_BHTD, batch.question_BT, batch.search_BS)
         sequence_B1HD = mean_query(query_BHTD, self._pool_BT)[:, None]
         scores = step_scores(torch.cat([queries_BSHD, sequence_B1HD], 1), key_BKF, self.full_dot)
         gold = positives(rows_BK, batch.gold_BSG)
+        if not self.measure and self._by_step(layer, batch):
+            spare_B1K = self._spare(rows_BK, batch)[:, None]
+            scores, gold = scores.masked_fill(spare_B1K, UNSEEN), gold & ~spare_B1K
         return StepScores(scores[:, :-1], gold, scores[:, -1], gold.any(1))
+
+    def _spare(self, rows_BK: Tensor, batch: RuleBatch) -> Tensor:
+        """Say which places hold a rule of an earlier step's set once more, or are of a step that a row has not: (B, K).
+
+        So a rule counts once in the loss however many steps keep it, and a row's loss is its own in any batch.
+        """
+        steps = batch.gold_BSG.shape[1]
+        there_BS = torch.cat([torch.ones_like(batch.search_BS[:, :1]), batch.search_BS], 1) >= 0
+        if not batch.search_BS.shape[1]:
+            there_BS = torch.ones(len(rows_BK), 1, dtype=torch.bool, device=rows_BK.device)
+        gone_BK = ~there_BS.repeat_interleave(rows_BK.shape[1] // steps, dim=1)
+        same_BKK = (rows_BK[:, :, None] == rows_BK[:, None, :]) & ~gone_BK[:, None, :]
+        return gone_BK | same_BKK.tril(-1).any(-1)
 
     def _visible(self, layer: int, rows_BK: Tensor, batch: RuleBatch) -> Tensor | None:
         """Say which kept rules a token sees, None for all: (B, T, K).

@@ -25,6 +25,7 @@ from dynarule.encoder_choice import open_encoder
 from dynarule.generation import question_prompts
 from dynarule.recipe import Recipe, paper_recipe, recipe_steps
 from dynarule.rule_sources import premise_of
+from dynarule.run_folder import write_whole
 from dynarule.search import SEARCH_TOKEN, search_rows, set_search_rows
 from dynarule.train import train
 from dynarule.training_log import LogLines
@@ -43,6 +44,7 @@ from .recipe import METHODS, AdapterRecipe
 
 MAKE = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}
 EVALUATIONS = 8
+STARTED = "started.json"
 FINISHED = "README.md"
 """What a stage's training writes last."""
 
@@ -90,6 +92,7 @@ def train_adapter(
     model.float()
     # No card names a folder of this machine, nor takes it for a name on a hub.
     model.name_or_path = model.config.name_or_path = f"./{Path(model_name).name}"
+    _claim(out, recipe, method, representation, resume)
     language: Representation = "fol" if representation == "fol" else "nl"
     bank = rule_bank(recipe, representation, model, tokenizer)
     rows = training_rows(recipe, "train", recipe.per_subtask)
@@ -143,6 +146,25 @@ def train_adapter(
             save_steps=max(1, -(-steps // EVALUATIONS)),
         )
     return _publish(out, folders[-1], recipe, method)
+
+
+def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, resume: bool) -> None:
+    """Write down what a folder is for; on resuming, refuse another recipe than that of the start.
+
+    Steps may change (a stage that has not begun takes them from the recipe); what is compared decides them all.
+    """
+    wanted = json.loads(json.dumps(asdict(recipe))) | {"method": method, "representation": representation}
+    path = out / STARTED
+    if resume and path.is_file():
+        theirs = json.loads(path.read_text(encoding="utf-8"))
+        for name in sorted(wanted.keys() - {"name", "stages", "serve_top_k", "held_out"}):
+            if theirs.get(name) != wanted[name]:
+                raise ValueError(
+                    f"{out} was started with {name} {theirs.get(name)!r}, now it is {wanted[name]!r}; give another "
+                    f"--out, or delete {out} to begin anew"
+                )
+    out.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(wanted, indent=1) + "\n")
 
 
 def _take(folder: Path, plan: Recipe, model: Any, adapter: RuleAdapter) -> None:
