@@ -142,7 +142,7 @@ class RuleAdapter(nn.Module):
     Attributes
     ----------
     encoder : str
-        Name and revision of the sentence encoder it was trained with; ``""`` fits every bank of the right width.
+        Name and revision of the encoder it was trained with; ``""`` fits every bank of the right width.
     """
 
     def __init__(self, model: nn.Module, config: RuleMemoryConfig) -> None:

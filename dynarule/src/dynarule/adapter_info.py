@@ -74,7 +74,7 @@ class AdapterInfo:
     base : BaseModel
         The model it was trained for.
     encoder : str
-        Name and revision of the sentence encoder; ``""`` if unknown.
+        Name and revision of the encoder; ``""`` if unknown.
     search : SearchInfo or None
         The token whose trained rows are stored with the adapter.
     curve : dict or None

@@ -47,7 +47,7 @@ def save_adapter(
     model : PreTrainedModel
         The model it belongs to, for the fingerprint and the rows of ``<search>``.
     encoder : str or None
-        Name and revision of the sentence encoder; None takes ``adapter.encoder``.
+        Name and revision of the encoder; None takes ``adapter.encoder``.
     search_token : str or None
         Text of the trained token, usually ``<search>``; None saves no row.
     tokenizer : PreTrainedTokenizerBase or None

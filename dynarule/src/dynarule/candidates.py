@@ -1,8 +1,8 @@
 """Equation 3: which of a pool's M rules a layer keeps for each row of a training batch.
 
 A rule's relevance is its score averaged over the tokens of the whole sequence, so one set of K rules serves all
-steps. At the confidence layer the gold rules of every step are in it (KeepDim). Selection has no gradient; scores of
-what is kept do.
+steps (or each step has a set of its own, as when answers are written: `PoolQueries`). At the confidence layer the gold
+rules of every step are in it (KeepDim). Selection has no gradient; scores of what is kept do.
 """
 
 from __future__ import annotations

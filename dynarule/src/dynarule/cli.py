@@ -250,7 +250,10 @@ def train(
         typer.Option("--step-text", help="Key of a step's text.", show_default="text, else nl, or fol"),
     ] = None,
     opening: Annotated[
-        bool, typer.Option("--opening", help="<search> before the first step too, not only between steps.")
+        bool,
+        typer.Option(
+            "--opening", help="<search> before the first step too, not only between steps (stage 2)."
+        ),
     ] = False,
     setting: Annotated[
         list[str] | None,

@@ -58,7 +58,7 @@ class DynaRuleConfig(PeftConfig):
         default=False, metadata={"help": "later layers read the rules that the confidence layer keeps"}
     )
     length_shift: float | None = field(default=None, metadata={"help": "C of KBLaM's log C - log M"})
-    encoder: str = field(default="", metadata={"help": "name and revision of the sentence encoder"})
+    encoder: str = field(default="", metadata={"help": "name and revision of the encoder"})
     search_token_id: int | None = field(default=None, metadata={"help": "row of <search>, for the record"})
     target_modules: set[str] | list[str] | str | None = field(
         default_factory=lambda: {"self_attn"}, metadata={"help": "names of the attention blocks"}
