@@ -106,6 +106,9 @@ def load_reader(name: str, method: str, representation: str) -> RuleReader:
     # A model of its own: the adapter writes the row of <search> into it.
     own = (folder / "tokenizer_config.json").is_file()
     model, tokenizer = load_fresh(base_folder(name), folder if own else None)
+    if model.device.type == "cpu":
+        # Many CPUs have no arithmetic in bfloat16, and attention reads rules without a copy in fp32 only.
+        model.float()
     info = read_adapter_info(folder)
     if info.search is not None:
         prepare_search(model, tokenizer, info.search.token)
