@@ -15,6 +15,8 @@ from rwbench.retrievers import Retriever
 from rwbench.samples import read_samples
 from typer.testing import CliRunner
 
+ROOT = Path(__file__).parents[2]
+
 README = Path(__file__).parents[2] / "benchmarks" / "README.md"
 FAMILIES = {"retrievers": Retriever.registry, "methods": Method.registry, "recipes": recipes}
 
@@ -122,3 +124,13 @@ def test_the_table_is_what_the_recipe_gives(tmp_path):
     for line in table.strip().splitlines():
         assert line in shown, line
     assert len(shown.strip().splitlines()) == len(table.strip().splitlines()) + len(skipped)
+
+
+def test_the_main_table_is_that_of_the_committed_results():
+    """And the root page shows the same one."""
+    done = CliRunner().invoke(app, ["report", str(ROOT / "benchmarks/results/main"), "--markdown"])
+    assert done.exit_code == 0, done.output
+    pattern = r"<!-- table: rwbench report benchmarks/results/main --markdown -->\n(.*?)<!-- end -->"
+    for page in ("benchmarks/README.md", "README.md"):
+        shown = re.search(pattern, (ROOT / page).read_text(encoding="utf-8"), flags=re.S)
+        assert shown and shown[1].strip() == done.stdout.strip(), page
