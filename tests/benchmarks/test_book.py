@@ -29,6 +29,18 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path):
     assert (tmp_path / "mine").read_text() == "x"
 
 
+def test_a_place_that_cannot_be_written_is_told(tmp_path, monkeypatch):
+    import shutil
+
+    def full(*_args, **_more):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copytree", full)
+    done = CliRunner().invoke(app, ["book", str(tmp_path / "book")])
+    assert done.exit_code == 2 and "No space left on device; choose another folder" in done.stderr
+    assert not (tmp_path / "book").exists()
+
+
 def test_a_model_without_an_adapter_says_so(model_folder, tmp_path):
     with pytest.raises(FileNotFoundError, match="no DynaRule adapter for English"):
         write_book(tmp_path / "book", str(model_folder))

@@ -22,7 +22,12 @@ def book(
     Example: rwbench book my-book
     """
     with user_errors():
-        write_book(folder, model)
+        try:
+            write_book(folder, model)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise ValueError(f"cannot write {folder}: {error.strerror}; choose another folder") from None
     typer.echo(f"wrote {folder}: rules.txt, base, adapter; next:", err=True)
     typer.echo(
         f"dynarule chat --model {folder}/base --adapter {folder}/adapter --rules {folder}/rules.txt", err=True

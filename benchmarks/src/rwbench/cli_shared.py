@@ -16,6 +16,6 @@ def user_errors() -> Iterator[None]:
     """Turn what a user can mend into one line on stderr and exit code 2."""
     try:
         yield
-    except (ValueError, OSError) as error:
+    except (ValueError, FileNotFoundError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
