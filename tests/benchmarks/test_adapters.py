@@ -102,6 +102,50 @@ def test_a_finished_stage_is_not_trained_again(model, tmp_path):
         train_adapter(other, str(model), "dynarule", "nl", tmp_path / "parts", resume=True)
 
 
+def test_a_folder_belongs_to_the_training_that_began_it(model, tmp_path):
+    """Neither a second start nor another recipe changes it; a stage trained on other embeddings is not read."""
+    recipe = quick_recipe(confidence_layer=2, encoder="layers:2", subtasks=("single_rule", "multi_hop_2"))
+    recipe = replace(recipe, stages=tuple(stage | {"mix": None} for stage in recipe.stages))
+    out = tmp_path / "run"
+    train_adapter(recipe, str(model), "srki", "nl", out)
+    started = (out / "started.json").read_bytes()
+    other = replace(recipe, opening=True)
+    with pytest.raises(FileExistsError, match="--resume"):
+        train_adapter(other, str(model), "srki", "nl", out)
+    with pytest.raises(ValueError, match="started with opening False, now it is True"):
+        train_adapter(other, str(model), "srki", "nl", out, resume=True)
+    assert (out / "started.json").read_bytes() == started
+
+    from rwbench.backends.local import load_fresh
+
+    base, tokenizer = load_fresh(model / "base")
+    with torch.no_grad():
+        base.model.layers[0].mlp.up_proj.weight += 1
+    moved = tmp_path / "moved"
+    base.save_pretrained(moved / "base")
+    tokenizer.save_pretrained(moved / "base")
+    with pytest.raises(ValueError, match="trained on rules encoded by"):
+        train_adapter(recipe, str(moved), "srki", "nl", out, resume=True)
+
+
+def test_the_memory_methods_run_in_fp32_on_a_cpu(model, tmp_path):
+    from rwbench.backends.local import load_fresh
+    from rwbench.rule_memory import load_reader
+
+    own = tmp_path / "half"
+    base, tokenizer = load_fresh(model / "base")
+    base.to(torch.bfloat16).save_pretrained(own / "base")
+    tokenizer.save_pretrained(own / "base")
+    quick = quick_recipe(stages=quick_recipe().stages[:1], subtasks=("single_rule",))
+    quick = replace(quick, stages=(quick.stages[0] | {"mix": None},))
+    folder = train_adapter(quick, str(own), "kblam", "nl", tmp_path / "out")
+    shutil.copytree(folder, own / "kblam-nl")
+    reader = load_reader(str(own), "kblam", "nl")
+    assert json.loads((own / "base" / "config.json").read_text())["dtype"] == "bfloat16"
+    assert reader.model.dtype == torch.float32
+    load_reader.cache_clear()
+
+
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
 def test_search_inherits_the_end_of_a_step(model, tmp_path):
     """Before training moves it, the row of <search> is the row of the base's <step>."""

@@ -4,12 +4,16 @@ import json
 
 import pytest
 from ruleworld_data.training_text import training_text
+from rwbench.browser import World, samples_path
 from rwbench.cli import app
+from rwbench.cli_trace import describe
 from rwbench.methods import Method, Output, Step, component
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
+from rwbench.results import find_results
 from rwbench.retrievers.bm25 import BM25
 from rwbench.runner import run_spec
+from rwbench.samples import read_samples
 from typer.testing import CliRunner
 
 
@@ -80,6 +84,24 @@ def test_a_single_search_marks_the_gold_rules_of_all_steps(runs, workspace):
     assert len([rule for rule in step["found"] if rule["gold"]]) + len(step["not_found"]) == len(
         question.gold
     )
+
+
+def test_whether_searches_are_steps_is_the_method_s_to_say(runs, workspace):
+    """Not their number: an answer may search for its first step only, and a loop may search often for none."""
+    run = next(r for r in find_results(runs) if r["spec"]["method"]["name"] == "walker-of-tests")
+    path = samples_path(runs, run["run_id"])
+    sample = next(s for s in read_samples(path) if s["subtask"] == "multi_hop_3")
+    world = World(workspace.source, "mini")
+    first = describe(sample | {"retrieved": [[]], "trace": sample["trace"][:1]}, world, "nl", 1)
+    assert (
+        len(first["steps"][0]["not_found"])
+        == len(sample["gold_rules"][0])
+        < sum(map(len, sample["gold_rules"]))
+    )
+    loose = sample | {"scores": {k: v for k, v in sample["scores"].items() if not k.startswith("step_")}}
+    for step in describe(loose, world, "nl", 1)["steps"]:
+        of_all = len([rule for rule in step["found"] if rule["gold"]]) + len(step["not_found"])
+        assert of_all == len({rule for gold in sample["gold_rules"] for rule in gold})
 
 
 @pytest.mark.parametrize(

@@ -110,10 +110,11 @@ def test_ten_megabytes_take_seconds(unit: str, shell: str) -> None:
     before = signal.signal(signal.SIGALRM, too_slow)
     signal.alarm(30)
     try:
-        score_output(text, ["1"])
+        score = score_output(text, ["1"])
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+    assert 0 <= score.exact_match <= 1
 
 
 # --- normalisation ---

@@ -72,6 +72,15 @@ def test_reading_tokens_score_the_kept_rules_of_their_own_step(case, bank):
                 assert bool(positive[n, k]) == (row in gold[b, step].tolist())
 
 
+def both(model, ids, mask, *memories):
+    """The logits of one batch under each of several memories."""
+    logits = []
+    for memory in memories:
+        with torch.no_grad(), attach(model, memory):
+            logits.append(model(ids, attention_mask=mask).logits)
+    return logits
+
+
 @pytest.mark.parametrize("make", (dynarule_config, kblam_config))
 def test_all_rules_attended_is_the_serving_memory_s_forward(bank, tiny_model, make, family):
     model = tiny_model(family)
@@ -79,11 +88,8 @@ def test_all_rules_attended_is_the_serving_memory_s_forward(bank, tiny_model, ma
     ids, mask, _, rules = batch(bank)
     memory = TrainingMemory(adapter)
     memory.load(rules)
+    ours, theirs = both(model, ids, mask, memory, RuleMemory(adapter, bank))
     with torch.no_grad():
-        with attach(model, memory):
-            ours = model(ids, attention_mask=mask).logits
-        with attach(model, RuleMemory(adapter, bank)):
-            theirs = model(ids, attention_mask=mask).logits
         base = model(ids, attention_mask=mask).logits
     real = mask.bool()
     assert torch.allclose(ours[real], theirs[real], atol=2e-5)
@@ -141,11 +147,7 @@ def test_a_set_per_step_is_serving_s_own_forward(bank, family, tiny_model, share
     memory.load(rules)
     serving = RuleMemory(adapter, bank, SEARCH)
     serving.question_mask_BT = rules.question_BT
-    with torch.no_grad():
-        with attach(model, memory):
-            ours = model(ids, attention_mask=mask).logits
-        with attach(model, serving):
-            theirs = model(ids, attention_mask=mask).logits
+    ours, theirs = both(model, ids, mask, memory, serving)
     assert memory.kept[1].shape == (2, 3 * 5)
     for found in serving.trace:
         if found.layer == 1:
@@ -167,11 +169,7 @@ def test_sets_per_step_as_large_as_the_pool_are_no_whole_pool(tiny_model, count)
     memory.load(rules)
     serving = RuleMemory(adapter, bank, SEARCH)
     serving.question_mask_BT = rules.question_BT
-    with torch.no_grad():
-        with attach(model, memory):
-            ours = model(ids, attention_mask=mask).logits
-        with attach(model, serving):
-            theirs = model(ids, attention_mask=mask).logits
+    ours, theirs = both(model, ids, mask, memory, serving)
     assert torch.allclose(ours[mask.bool()], theirs[mask.bool()], atol=2e-5)
 
 

@@ -116,7 +116,7 @@ def describe(sample: Sample, world: World, form: str, top: int) -> dict[str, Any
     """Return a sample as texts: the question; per search the best rules, its step's gold ones, what was written."""
     searches = sample["retrieved"] or []
     written = [step["text"] for step in sample["trace"]] or [sample["output"]]
-    stepwise = len(searches) > 1
+    stepwise = "step_recall@1" in sample["scores"]  # else a search is not one step's, however many there were
     steps = []
     for number in range(max(len(searches), len(written))):
         ranked = searches[number] if number < len(searches) else []

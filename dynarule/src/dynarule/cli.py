@@ -18,6 +18,7 @@ from .cli_shared import (
     EncoderOption,
     FolOption,
     Json,
+    MaxNewTokensOption,
     ModelOption,
     QuestionsOption,
     RulesOption,
@@ -64,9 +65,7 @@ def generate(
     questions: QuestionsOption = None,
     encoder: EncoderOption = None,
     fol: FolOption = False,
-    max_new_tokens: Annotated[
-        int, typer.Option("--max-new-tokens", min=1, help="Length of an answer.")
-    ] = 256,
+    max_new_tokens: MaxNewTokensOption = 256,
     max_searches: Annotated[int, typer.Option("--max-searches", min=0, help="<search> per answer.")] = 16,
     temperature: Annotated[
         float | None, typer.Option("--temperature", min=0.01, help="Sample.", show_default="greedy")

@@ -14,6 +14,7 @@ from .cli_shared import (
     DeviceOption,
     EncoderOption,
     FolOption,
+    MaxNewTokensOption,
     ModelOption,
     RulesOption,
     load_all,
@@ -39,9 +40,7 @@ def chat(
     rules: RulesOption,
     encoder: EncoderOption = None,
     fol: FolOption = False,
-    max_new_tokens: Annotated[
-        int, typer.Option("--max-new-tokens", min=1, help="Length of an answer.")
-    ] = 256,
+    max_new_tokens: MaxNewTokensOption = 256,
     top: Annotated[int, typer.Option("--top", min=1, help="Rules shown per step.")] = 2,
     device: DeviceOption = None,
 ) -> None:
@@ -53,9 +52,16 @@ def chat(
 
     @cache  # a bank's own encoder is not needed until a rule is added
     def encoder_here() -> Any:
-        from .encoder_choice import encoder_of
+        from .encoder_choice import encoder_of, open_encoder
 
-        return encoder_of(bank.encoder, base, tokenizer)
+        if encoder is None:
+            return encoder_of(bank.encoder, base, tokenizer)
+        found = open_encoder(encoder, fol, base, tokenizer)
+        if bank.encoder not in ("", found.fingerprint):
+            raise ValueError(
+                f"the rules were encoded by {bank.encoder!r}, {encoder} is {found.fingerprint!r}"
+            )
+        return found
 
     def ask(question: str) -> None:
         from .generation import generate, question_prompts
@@ -81,7 +87,7 @@ def chat(
             break
         try:
             _answer(line, bank, lambda texts: encoder_here()(texts), ask)
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, ImportError) as error:
             # A slip of the keyboard ends no conversation.
             typer.echo(f"dynarule: {error.args[0] if error.args else error}", err=True)
 

@@ -39,6 +39,7 @@ DeviceOption = Annotated[
     str | None,
     typer.Option("--device", help="cpu, cuda, ...", show_default="cuda where there is one"),
 ]
+MaxNewTokensOption = Annotated[int, typer.Option("--max-new-tokens", min=1, help="Length of an answer.")]
 QuestionsOption = Annotated[
     Path | None,
     typer.Option("--questions", help="Text with a question per line, or .jsonl / .parquet with `question`."),

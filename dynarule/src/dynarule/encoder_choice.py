@@ -51,7 +51,7 @@ def encoder_of(fingerprint: str, model: nn.Module | None = None, tokenizer: Any 
     name = fingerprint.split("@")[0]
     source = encoders.MINILM if name in ("", "all-MiniLM-L6-v2") else name
     seen = ""
-    for fol in (False, True):
+    for fol in (False,) if parse_layers(source) else (False, True):  # layers read logic as it is
         encoder = open_encoder(source, fol, model, tokenizer)
         if fingerprint in ("", encoder.fingerprint):
             return encoder

@@ -133,7 +133,8 @@ def _weights_hash(embedding: nn.Embedding, decoder: nn.Module, tokenizer: Any) -
 
     Not the whole embedding matrix: it has a row that training changes, that of ``<search>``.
     """
-    probe = torch.tensor(tokenizer(string.printable, add_special_tokens=False)["input_ids"])
+    ids = tokenizer(string.printable, add_special_tokens=False)["input_ids"]
+    probe = torch.tensor(ids, dtype=torch.long)
     rows = embedding(probe.to(embedding.weight.device))
     digest = hashlib.sha256()
     for name, value in [("probe", rows), *sorted(decoder.state_dict().items())]:

@@ -105,8 +105,8 @@ class TrainingMemory:
     reading : dict
         By layer, scores (N, K) of the kept rules for the N tokens of ``reading_BT``, and which are gold at their step.
     measure : bool
-        Measure retrieval as serving has it: score all M rules, force none, and let the prompt alone choose what the
-        layers keep, whatever ``pool_queries`` says. Without gradients through the scores.
+        Measure retrieval as serving has it: score all M rules, force none, and let the prompt (with "step", each step)
+        choose what the layers keep, never the answer's words. Without gradients through the scores.
     """
 
     def __init__(
@@ -285,9 +285,7 @@ class TrainingMemory:
         So a rule counts once in the loss however many steps keep it, and a row's loss is its own in any batch.
         """
         steps = batch.gold_BSG.shape[1]
-        there_BS = torch.cat([torch.ones_like(batch.search_BS[:, :1]), batch.search_BS], 1) >= 0
-        if not batch.search_BS.shape[1]:
-            there_BS = torch.ones(len(rows_BK), 1, dtype=torch.bool, device=rows_BK.device)
+        there_BS = nn.functional.pad(batch.search_BS, (1, 0)) >= 0  # the prompt is always there
         gone_BK = ~there_BS.repeat_interleave(rows_BK.shape[1] // steps, dim=1)
         same_BKK = (rows_BK[:, :, None] == rows_BK[:, None, :]) & ~gone_BK[:, None, :]
         return gone_BK | same_BKK.tril(-1).any(-1)

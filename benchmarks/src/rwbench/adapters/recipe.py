@@ -28,7 +28,7 @@ class AdapterRecipe:
     top_k: int = field(default=100, metadata={"help": "rules kept in every layer (DynaRule, SR-KI)"})
     serve_top_k: int | None = field(
         default=None,
-        metadata={"help": "rules kept when answering; None: top_k. In training all steps' gold share a set"},
+        metadata={"help": "rules kept when answering; None: top_k. Training needs more, to tell them apart"},
     )
     memory: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "other settings of the rule memory (DynaRule, SR-KI)"}

@@ -115,7 +115,7 @@ def train_adapter(
             inherit_step(model, tokenizer)
             searching = True
         if resume and (folder / FINISHED).is_file():
-            _take(folder, plan, model, adapter)
+            _take(folder, plan, model, adapter, bank.encoder)
             continue
         between = SEARCH_TOKEN if plan.searches else STEP
         encoder = Encoder(
@@ -149,13 +149,15 @@ def train_adapter(
 
 
 def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, resume: bool) -> None:
-    """Write down what a folder is for; on resuming, refuse another recipe than that of the start.
+    """Write down what a folder is for, once; on resuming, refuse another recipe than that of the start.
 
-    Steps may change (a stage that has not begun takes them from the recipe); what is compared decides them all.
+    Stages are compared one by one where they are (`_take`, `dynarule.train`): one that has not begun may change.
     """
+    path, begun = out / STARTED, any(out.glob("*/checkpoint-*"))
+    if begun and not resume:
+        raise FileExistsError(f"{out} holds a training already; go on with --resume, or give another --out")
     wanted = json.loads(json.dumps(asdict(recipe))) | {"method": method, "representation": representation}
-    path = out / STARTED
-    if resume and path.is_file():
+    if begun and path.is_file():
         theirs = json.loads(path.read_text(encoding="utf-8"))
         for name in sorted(wanted.keys() - {"name", "stages", "serve_top_k", "held_out"}):
             if theirs.get(name) != wanted[name]:
@@ -163,11 +165,12 @@ def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, r
                     f"{out} was started with {name} {theirs.get(name)!r}, now it is {wanted[name]!r}; give another "
                     f"--out, or delete {out} to begin anew"
                 )
+        return
     out.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(wanted, indent=1) + "\n")
 
 
-def _take(folder: Path, plan: Recipe, model: Any, adapter: RuleAdapter) -> None:
+def _take(folder: Path, plan: Recipe, model: Any, adapter: RuleAdapter, encoder: str) -> None:
     """Read what a finished stage left: the adapter, and the row of ``<search>`` into the model."""
     theirs = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
     changed = [
@@ -180,7 +183,13 @@ def _take(folder: Path, plan: Recipe, model: Any, adapter: RuleAdapter) -> None:
             f"{folder} was trained with {changed[0]} {theirs[changed[0]]!r}, the recipe says "
             f"{getattr(plan, changed[0])!r}; give another --out, or delete {folder.parent} to begin anew"
         )
-    adapter.load_state_dict(load_adapter(model, folder).state_dict())
+    earlier = load_adapter(model, folder)
+    if earlier.encoder != encoder:
+        raise ValueError(
+            f"{folder} was trained on rules encoded by {earlier.encoder!r}, now they are by {encoder!r}; put the base "
+            f"of that training back, or delete {folder.parent} to begin anew"
+        )
+    adapter.load_state_dict(earlier.state_dict())
 
 
 def inherit_step(model: Any, tokenizer: Any) -> None:
