@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from rwbench.backends import Decoding, cut
+from rwbench.backends import Decoding, cut, local
 from rwbench.backends.local import Local, load
 from rwbench.prompts import Prompt, read_template, shipped_template
 
@@ -12,6 +12,13 @@ from rwbench.prompts import Prompt, read_template, shipped_template
 @pytest.fixture
 def backend(model_folder):
     return Local.of(str(model_folder), batch_size=4)
+
+
+@pytest.fixture(autouse=True)
+def forget(monkeypatch):
+    """Answers of one test serve no other; called, it forgets those so far."""
+    monkeypatch.setattr(local, "_ANSWERED", {})
+    return lambda: local._ANSWERED.clear()
 
 
 @pytest.fixture(scope="session")
@@ -51,14 +58,13 @@ def test_answers_are_those_of_plain_greedy_decoding(backend, prompts, model_fold
     assert {done.finish for done in shared} <= {"stop", "length"}
 
 
-def test_long_prompts_go_in_parts(backend, prompts, monkeypatch):
-    from rwbench.backends import local
-
+def test_long_prompts_go_in_parts(backend, prompts, monkeypatch, forget):
     wanted = [done.text for done in backend.generate(prompts, Decoding(6))]
     longest = max(backend.count_tokens(prompt) for prompt in prompts)
     monkeypatch.setattr(local, "BATCH_TOKENS", 2 * longest)
     parts = [len(part) for part in local._parts([backend._encode(prompt) for prompt in prompts])]
     assert max(parts) <= 2 and sum(parts) == 5
+    forget()
     assert [done.text for done in backend.generate(prompts, Decoding(6))] == wanted
     monkeypatch.setattr(local, "BATCH_TOKENS", 1)
     assert [len(part) for part in local._parts([([0] * 9, 0)] * 3)] == [1, 1, 1]
@@ -78,6 +84,25 @@ def test_the_prefix_is_read_once(backend, prompts, model_folder, monkeypatch):
     monkeypatch.setattr(type(model), "forward", counted)
     done = list(backend.generate(prompts[:3], Decoding(2)))
     assert max(read) < 0.3 * min(item.prompt_tokens for item in done)
+
+
+def test_a_batch_is_answered_once(backend, prompts, model_folder, monkeypatch):
+    """The same prompts again: the same completions, seconds and all; anything else is asked."""
+    first = list(backend.generate(prompts, Decoding(4)))
+    asked = []
+    answers = Local._answers
+    monkeypatch.setattr(Local, "_answers", lambda *given: asked.append(given) or answers(*given))
+    assert list(backend.generate(list(prompts), Decoding(4))) == first and not asked
+    list(backend.generate(prompts[:3], Decoding(4)))
+    list(backend.generate(prompts, Decoding(5)))
+    list(Local.of(str(model_folder), batch_size=5).generate(prompts, Decoding(4)))
+    # Where one prompt ends and the next begins is part of the question.
+    list(backend.generate([Prompt("ab"), Prompt("c")], Decoding(4)))
+    list(backend.generate([Prompt("a"), Prompt("bc")], Decoding(4)))
+    assert len(asked) == 5
+    monkeypatch.setattr(local, "MOST_ANSWERED", 2)
+    list(backend.generate(prompts[:1], Decoding(4)))
+    assert len(local._ANSWERED) == 2
 
 
 def test_a_prompt_that_does_not_fit_is_not_asked(save_model, tmp_path, prompts):
@@ -103,9 +128,11 @@ def test_stop_strings_end_an_answer(backend, prompts, model_folder):
     assert cut("abc", ["\n"]) == "abc"
 
 
-def test_a_temperature_samples_the_same_twice(model_folder, prompts):
+def test_a_temperature_samples_the_same_twice(model_folder, prompts, forget):
     backend = Local.of(str(model_folder), temperature=1.0)
-    first, second = ([done.text for done in backend.generate(prompts, Decoding(8))] for _ in range(2))
+    first = [done.text for done in backend.generate(prompts, Decoding(8))]
+    forget()
+    second = [done.text for done in backend.generate(prompts, Decoding(8))]
     greedy = [done.text for done in Local.of(str(model_folder)).generate(prompts, Decoding(8))]
     assert first == second != greedy
 

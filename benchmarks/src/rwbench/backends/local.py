@@ -23,6 +23,11 @@ from . import Backend, Completion, Decoding, component, cut
 BATCH_TOKENS = 1 << 17
 """Tokens of one forward at most, padding included: long prompts go in smaller parts, so memory stays in bounds."""
 
+MOST_ANSWERED = 1 << 12
+"""Batches whose answers are remembered; the oldest goes first."""
+
+_ANSWERED: dict[bytes, tuple[Completion, ...]] = {}
+
 
 @component
 class Local(Backend):
@@ -104,7 +109,19 @@ class Local(Backend):
         return len(self._encode(prompt)[0])
 
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
-        """Yield the answers of one batch."""
+        """Yield the answers of one batch.
+
+        A batch that this process has answered before, such as the gold rules alone for pools of another size, is not
+        answered again; its answers come with the seconds that they took.
+        """
+        name = _name(self, prompts, decoding)
+        if name not in _ANSWERED:
+            while len(_ANSWERED) >= MOST_ANSWERED:
+                del _ANSWERED[next(iter(_ANSWERED))]
+            _ANSWERED[name] = tuple(self._complete(prompts, decoding))
+        yield from _ANSWERED[name]
+
+    def _complete(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         start = time.perf_counter()
         encoded = [self._encode(prompt) for prompt in prompts]
         most = self.context_length
@@ -190,6 +207,16 @@ class Local(Backend):
         text = tokenizer.decode(tokens[:length], skip_special_tokens=True, clean_up_tokenization_spaces=False)
         short = cut(text, decoding.stop)
         return short, bool(ended or short != text), length
+
+
+def _name(backend: Local, prompts: Sequence[Prompt], decoding: Decoding) -> bytes:
+    """Return what tells one batch from another: a digest, since prompts may be megabytes."""
+    digest = hashlib.blake2b(repr((backend, decoding)).encode(), digest_size=16)
+    for prompt in prompts:
+        for part in (prompt.prefix, prompt.text):
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part.encode())
+    return digest.digest()
 
 
 def _parts(rows: Sequence[tuple[list[int], int]]) -> Iterator[list[tuple[list[int], int]]]:
