@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from .english import parse_conclusion_nl, parse_premise_nl
 from .fol import Clause, Fact, Query, parse_clause_fol, parse_facts, parse_query, unreadable
 
-__all__ = ["Fact", "ParsedRule", "Query", "parse_facts", "parse_query", "parse_rule_fol", "parse_rule_nl"]
+__all__ = [
+    "Fact",
+    "ParsedRule",
+    "Query",
+    "halves_fol",
+    "halves_nl",
+    "parse_facts",
+    "parse_query",
+    "parse_rule_fol",
+    "parse_rule_nl",
+]
 
 FOL_ARROW = " => "
 NL_COMMA = ", "
@@ -51,10 +61,8 @@ def parse_rule_fol(text: str) -> ParsedRule:
     ValueError
         If the text is not a rule of the grammar.
     """
-    halves = text.split(FOL_ARROW)
-    if len(halves) != 2:
-        raise unreadable("FOL rule", text, "premise and conclusion joined by one ' => '")
-    return join(parse_clause_fol(halves[0]), parse_clause_fol(halves[1]), text)
+    premise, conclusion = halves_fol(text)
+    return join(parse_clause_fol(premise), parse_clause_fol(conclusion), text)
 
 
 def parse_rule_nl(text: str) -> ParsedRule:
@@ -74,10 +82,36 @@ def parse_rule_nl(text: str) -> ParsedRule:
     ValueError
         If the text is not a rule of the grammar, wrong articles, plurals and prepositions included.
     """
+    premise, conclusion = halves_nl(text)
+    return join(parse_premise_nl(premise), parse_conclusion_nl(conclusion), text)
+
+
+def halves_fol(text: str) -> tuple[str, str]:
+    """Return premise and conclusion of a rule in first-order logic, as the rule table's columns write them.
+
+    Raises
+    ------
+    ValueError
+        If they are not joined by one arrow; the clauses themselves are not read.
+    """
+    halves = text.split(FOL_ARROW)
+    if len(halves) != 2:
+        raise unreadable("FOL rule", text, "premise and conclusion joined by one ' => '")
+    return halves[0], halves[1]
+
+
+def halves_nl(text: str) -> tuple[str, str]:
+    """Return premise and conclusion of a rule in English, as the rule table's columns write them.
+
+    Raises
+    ------
+    ValueError
+        If it is not ``If <premise>, <conclusion>.``; the clauses themselves are not read.
+    """
     halves = text.split(NL_COMMA)
     if len(halves) != 2 or not text.startswith("If ") or not text.endswith("."):
         raise unreadable("rule", text, "'If <premise>, <conclusion>.' with one comma")
-    return join(parse_premise_nl(halves[0][3:]), parse_conclusion_nl(halves[1][:-1]), text)
+    return halves[0][3:], halves[1][:-1]
 
 
 def join(premise: Clause, conclusion: Clause, text: str) -> ParsedRule:

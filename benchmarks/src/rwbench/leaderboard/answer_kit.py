@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ruleworld_data.parser import halves_fol, halves_nl
 
 from ..data import Question, RuleTable
 from ..methods import Method
@@ -55,7 +56,12 @@ def answer_kit(kit: Path, spec: RunSpec, out: Path) -> int:
 
 
 def read_kit(kit: Path, representation: str) -> list[Pool]:
-    """Return a kit's pools with their questions, which have no gold."""
+    """Return a kit's pools with their questions, which have no gold.
+
+    Rules get the columns ``conclusion_nl`` and ``conclusion_fol`` back, which rule memories read: a kit holds whole
+    rules only, and the hashes of published rounds are over its four columns.
+    """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     for name in (QUESTIONS, POOLS, RULES):
@@ -63,7 +69,11 @@ def read_kit(kit: Path, representation: str) -> list[Pool]:
             raise FileNotFoundError(
                 f"{kit} has no {name}; a kit is made by `rwbench kit` or `rwbench round seal`"
             )
-    rules = RuleTable(pq.read_table(kit / RULES))
+    table = pq.read_table(kit / RULES)
+    for name, halves in (("nl", halves_nl), ("fol", halves_fol)):
+        conclusions = [halves(text)[1] for text in table[name].to_pylist()]
+        table = table.append_column(f"conclusion_{name}", pa.array(conclusions, pa.string()))
+    rules = RuleTable(table)
     members: dict[int, list[Question]] = {}
     for index, row in enumerate(_rows(kit / QUESTIONS)):
         question = Question(row["id"], row["subtask"], "", row["question"], index, 0, (), (), row)
