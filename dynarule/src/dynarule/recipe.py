@@ -144,8 +144,8 @@ def recipe_file(name: str = "") -> Path:
 
     Parameters
     ----------
-    name : {"deepspeed_zero2_offload.json", "accelerate_zero2_offload.yaml", "accelerate_cpu.yaml"}
-        DeepSpeed ZeRO-2 with optimizer offload as in the paper; the same through accelerate; two CPU processes.
+    name : {"deepspeed_zero2_offload.json", "accelerate_zero2_offload.yaml"}
+        DeepSpeed ZeRO-2 with optimizer offload as in the paper; the same through accelerate.
     """
     folder = Path(__file__).parent / "recipes"
     if not (folder / name).is_file():
