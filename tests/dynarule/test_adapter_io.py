@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from dynarule.adapter_info import read_adapter_info
+from dynarule.adapter_info import read_adapter_info, weights_hash
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
@@ -117,6 +117,49 @@ def test_another_base_is_refused(family, changes, message, tiny_model, tiny_toke
     with pytest.raises(ValueError, match=message):
         load_adapter(other, tmp_path)
     assert torch.equal(other.get_input_embeddings().weight, before)
+
+
+@pytest.mark.parametrize("name", ["q_proj", "k_proj", "v_proj", "o_proj"])
+def test_a_base_of_the_same_shape_with_other_weights_is_refused(name, tiny_model, tmp_path):
+    model, other = tiny_model("qwen2"), tiny_model("qwen2")
+    save_adapter(tmp_path, trained(model), model)
+    getattr(other.model.layers[3].self_attn, name).weight[:, 0] *= 1.02  # a fine-tune, of one layer
+    with pytest.raises(ValueError, match=r"has the same shape but weights .* load the base model that the"):
+        load_adapter(other, tmp_path)
+    load_adapter(tiny_model("qwen2"), tmp_path)
+    path = tmp_path / "adapter.json"
+    old = json.loads(path.read_text())
+    assert len(old["base"].pop("weights_hash")) == 16
+    path.write_text(json.dumps(old))
+    load_adapter(other, tmp_path)  # saved before there was a hash: its shape is all that is known
+
+
+@pytest.mark.parametrize("wrote", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("read", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_base_in_another_dtype_is_the_same_base(wrote, read, family, tiny_model, tmp_path):
+    model = tiny_model(family, wrote)
+    save_adapter(tmp_path, trained(model), model)
+    assert read_adapter_info(tmp_path).base.weights_hash
+    load_adapter(tiny_model(family, wrote).to(read), tmp_path)
+
+
+def test_a_base_that_cannot_be_hashed_is_not(tiny_model):
+    """Quantised, offloaded or sharded: no hash, so nothing is compared; LoRA beside the weights changes none."""
+    model = tiny_model("qwen2")
+    plain = weights_hash(model)
+    block = model.model.layers[2].self_attn
+    for weight in (
+        torch.zeros(9, 1, dtype=torch.uint8),
+        torch.empty(48, 48, device="meta"),
+        torch.zeros(0),
+        torch.zeros(48, 48).half(),
+    ):
+        kept, block.o_proj.weight = block.o_proj.weight, torch.nn.Parameter(weight, requires_grad=False)
+        assert weights_hash(model) == ""
+        block.o_proj.weight = kept
+    peft = pytest.importorskip("peft")
+    lora = peft.LoraConfig(target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    assert weights_hash(peft.get_peft_model(model, lora)) == plain != ""
 
 
 def test_a_tokenizer_with_the_token_elsewhere_is_refused(tiny_model, tiny_tokenizer, tmp_path):

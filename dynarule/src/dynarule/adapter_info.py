@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from . import __version__
 from .adapter import attention_blocks
@@ -16,11 +18,13 @@ from .search import SEARCH_TOKEN
 
 FILE = "adapter.json"
 FORMAT = 1
+HASHED = ("q_proj", "k_proj", "v_proj", "o_proj")
+HASHED_ROWS = 2  # of each matrix: another training, or another seed, changes every row
 
 
 @dataclass(frozen=True)
 class BaseModel:
-    """What an adapter must find in a model: a fingerprint of shapes, not of weights.
+    """What an adapter must find in a model: its shapes, and some of its weights.
 
     Attributes
     ----------
@@ -30,6 +34,8 @@ class BaseModel:
         Family, such as ``qwen2``.
     num_layers, hidden_size, query_size, head_dim, vocabulary : int
         Shapes; ``query_size`` is the width of ``q_proj``, ``vocabulary`` the rows of the embedding matrix.
+    weights_hash : str
+        `weights_hash` of the model; ``""`` (an older adapter, a quantised model) is not compared.
     """
 
     name: str
@@ -39,6 +45,7 @@ class BaseModel:
     query_size: int
     head_dim: int
     vocabulary: int
+    weights_hash: str = ""
 
     @classmethod
     def of(cls, model: nn.Module) -> BaseModel:
@@ -52,7 +59,31 @@ class BaseModel:
             query_size=blocks[0].q_proj.out_features,  # type: ignore[union-attr,arg-type]
             head_dim=int(blocks[0].head_dim),  # type: ignore[arg-type]
             vocabulary=model.get_input_embeddings().num_embeddings,  # type: ignore[operator]
+            weights_hash=weights_hash(model),
         )
+
+
+def weights_hash(model: nn.Module) -> str:
+    """Hash a few rows of every layer's attention matrices, which no training here changes; ``""`` where it cannot be.
+
+    Values are hashed as bf16, so a checkpoint has one hash whether it is loaded in fp32 or bf16. In fp16 small values
+    are lost; quantised weights are other numbers, and offloaded ones are elsewhere: none of these is hashed. Nor are
+    embeddings, of which training changes a row or all, nor LoRA's matrices beside the base model's.
+    """
+    digest = hashlib.sha256()
+    for block in attention_blocks(model):
+        for name in HASHED:
+            weight = getattr(getattr(block, name), "weight", None)
+            if not isinstance(weight, Tensor) or weight.dtype not in (torch.float32, torch.bfloat16):
+                return ""
+            data = weight.detach()
+            # Subclasses (torchao's, a shard of several devices) claim a float dtype and hold something else.
+            if type(weight) not in (Tensor, nn.Parameter) or data.is_meta or data.ndim != 2:
+                return ""
+            rows = data[:HASHED_ROWS].to("cpu", torch.bfloat16).contiguous()
+            digest.update(f"{name} {tuple(data.shape)}".encode())
+            digest.update(rows.view(torch.uint8).numpy())
+    return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -145,11 +176,11 @@ def read_adapter_info(folder: str | Path) -> AdapterInfo:
 
 
 def check_base(info: AdapterInfo, model: nn.Module) -> None:
-    """Raise ValueError if a model is not of the shape that an adapter was trained for."""
+    """Raise ValueError if a model has not the shape, or not the weights, that an adapter was trained for."""
     wanted, seen = info.base, BaseModel.of(model)
     for f in fields(BaseModel):
         a, b = getattr(wanted, f.name), getattr(seen, f.name)
-        if f.name != "name" and a != b:
+        if f.name not in ("name", "weights_hash") and a != b:
             hint = (
                 f"call dynarule.prepare_search(model, tokenizer) first, so that {SEARCH_TOKEN} has its row"
                 if f.name == "vocabulary" and b < a
@@ -158,3 +189,9 @@ def check_base(info: AdapterInfo, model: nn.Module) -> None:
             raise ValueError(
                 f"the adapter was trained for a base with {f.name} {a}, this one has {b}; {hint}"
             )
+    if wanted.weights_hash and seen.weights_hash and wanted.weights_hash != seen.weights_hash:
+        raise ValueError(
+            f"the adapter was trained for {wanted.name or wanted.model_type!r} with weights {wanted.weights_hash}, "
+            f"this model ({seen.name or seen.model_type!r}) has the same shape but weights {seen.weights_hash}; load "
+            "the base model that the adapter was trained for, or train an adapter for this one"
+        )

@@ -196,7 +196,8 @@ def _results(history: Sequence[Mapping[str, float]], facts: TrainingFacts) -> st
 
 def _limits(recipe: Recipe, facts: TrainingFacts, info: AdapterInfo) -> str:
     said = [
-        "It fits this base model and this encoder only; others are refused.",
+        "It fits this base model and this encoder only; others are refused. A base in fp16 or quantised has weights "
+        "that cannot be compared: it is refused for another shape alone.",
         f"It was trained with {_pool(recipe)} rules at once; with many more, or of another kind, measure first.",
         "No answers were generated here: the figures above say how well rules are found, not how many answers are "
         "right.",
