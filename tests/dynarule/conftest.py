@@ -1,4 +1,4 @@
-"""Tiny random models of the three families, and a random bank."""
+"""Tiny random models of the supported families, and a random bank."""
 
 import os
 
@@ -9,7 +9,7 @@ import torch
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 torch.set_num_threads(1)  # tiny matrices: more threads only wait for each other
-FAMILIES = ("qwen2", "qwen3", "llama")
+FAMILIES = ("qwen2", "qwen3", "llama", "mistral")
 WIDTH = 20
 
 
@@ -18,6 +18,8 @@ def make_model(family: str, dtype: torch.dtype = torch.float32, **changes):
     from transformers import (
         LlamaConfig,
         LlamaForCausalLM,
+        MistralConfig,
+        MistralForCausalLM,
         Qwen2Config,
         Qwen2ForCausalLM,
         Qwen3Config,
@@ -28,6 +30,11 @@ def make_model(family: str, dtype: torch.dtype = torch.float32, **changes):
         "qwen2": (Qwen2Config, Qwen2ForCausalLM, {}),
         "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 16}),
         "llama": (LlamaConfig, LlamaForCausalLM, {}),
+        "mistral": (
+            MistralConfig,
+            MistralForCausalLM,
+            {"sliding_window": 12},
+        ),  # shorter than the laws' texts
     }[family]
     settings = {
         "vocab_size": 97,

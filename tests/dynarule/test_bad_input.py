@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from dynarule import (
     RuleAdapter,
@@ -51,12 +51,27 @@ def ready(tiny_model, tiny_tokenizer):
     return model, tiny_tokenizer(search=True), adapter
 
 
-def test_an_unsupported_family_is_named():
-    model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=20, n_positions=16))
-    with pytest.raises(
-        ValueError, match=r"GPT2LMHeadModel has no attention blocks .* supported families: Qwen2"
-    ):
+@pytest.mark.parametrize("family", ["gpt2", "gpt_oss", "gemma2", "olmo2"])
+def test_an_unsupported_family_is_named(family):
+    """No attention blocks of this shape; sinks that would be lost; soft caps; norms over the whole width."""
+    tiny = {
+        "gpt2": {"n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 16},
+        "gpt_oss": {"num_local_experts": 2, "num_experts_per_tok": 1},
+    }.get(family, {})
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "head_dim": 4}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    ends = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    shape = tiny if family == "gpt2" else sizes | heads | tiny
+    config = AutoConfig.for_model(family, vocab_size=20, **ends, **shape)
+    model = AutoModelForCausalLM.from_config(config)
+    message = rf"is of model type '{family}', .* supported type: llama, mistral, qwen2, qwen3"
+    with pytest.raises(ValueError, match=message):
         RuleAdapter(model, dynarule_config(WIDTH))
+    peft = pytest.importorskip("peft")
+    from dynarule.peft_method import DynaRuleConfig
+
+    with pytest.raises(ValueError, match=message):
+        peft.get_peft_model(model, DynaRuleConfig.of(dynarule_config(WIDTH)))
 
 
 def test_a_wrong_encoder_width_is_refused(ready):
@@ -87,6 +102,28 @@ def test_an_adapter_of_another_depth_is_refused(ready, bank, tiny_model):
     ):
         pass
     assert other.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            {"hidden_size": 64},
+            "hidden size 48, queries of width 48 and head_dim 12; this model has 64, 64 and 16",
+        ),
+        ({"head_dim": 16}, "head_dim 12; this model has 48, 64 and 16"),
+        ({"num_attention_heads": 8}, "head_dim 12; this model has 48, 48 and 6"),
+    ],
+    ids=["hidden", "query", "heads"],
+)
+def test_an_adapter_of_another_width_is_refused(other, message, ready, bank, tiny_model):
+    _, _, adapter = ready
+    model = tiny_model("llama", **other)
+    with (
+        pytest.raises(ValueError, match=message + r" \(layer 0\); load the adapter of this base model"),
+        attach(model, RuleMemory(adapter, bank)),
+    ):
+        pass
 
 
 @torch.no_grad()

@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from .config import RuleMemoryConfig
 
 LAYER_NORM_EPS = 1e-5
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+"""Model types on which the laws are tested; the attention of others has parts that rules would bypass (sinks, caps)."""
 
 
 class RuleProjection(nn.Module):
@@ -135,7 +137,7 @@ class RuleAdapter(nn.Module):
     Parameters
     ----------
     model : torch.nn.Module
-        A causal language model of a supported family (Qwen2, Qwen3, Llama and whatever has the same attention block).
+        A causal language model of a supported family (`FAMILIES`).
     config : RuleMemoryConfig
         Which layers, which width, whether keys are normalised.
 
@@ -175,17 +177,51 @@ def attention_blocks(model: nn.Module) -> list[nn.Module]:
     Raises
     ------
     ValueError
-        If the model has none of the expected shape.
+        If the model is of no supported family.
     """
-    blocks = [
-        module
-        for name, module in model.named_modules()
-        if name.rsplit(".", 1)[-1] == "self_attn"
-        and all(hasattr(module, part) for part in ("q_proj", "k_proj", "v_proj", "o_proj", "head_dim"))
-    ]
-    if not blocks:
+    check_family(model)
+    return [module for name, module in model.named_modules() if name.rsplit(".", 1)[-1] == "self_attn"]
+
+
+def check_family(model: nn.Module) -> None:
+    """Refuse a model whose attention is not known to be queries, keys, values and one softmax.
+
+    Raises
+    ------
+    ValueError
+        If its ``model_type`` is not among `FAMILIES`.
+    """
+    family = getattr(getattr(model, "config", None), "model_type", None)
+    if family not in FAMILIES:
         raise ValueError(
-            f"{type(model).__name__} has no attention blocks named self_attn with q_proj, k_proj, v_proj, o_proj and "
-            "head_dim; supported families: Qwen2, Qwen3, Llama, and models with the same attention block"
+            f"{type(model).__name__} is of model type {family!r}, whose attention rules cannot join; load a base model "
+            f"of a supported type: {', '.join(FAMILIES)}"
         )
+
+
+def check_fit(adapter: RuleAdapter, model: nn.Module) -> list[nn.Module]:
+    """Refuse a model of another depth or width than the adapter's, and return the model's attention blocks.
+
+    Raises
+    ------
+    ValueError
+        If the adapter was made for a model of another shape.
+    """
+    blocks = attention_blocks(model)
+    if len(blocks) != adapter.num_layers:
+        raise ValueError(
+            f"the adapter was made for {adapter.num_layers} layers, this model has {len(blocks)}; "
+            "load the adapter of this base model"
+        )
+    for layer, block in enumerate(blocks):
+        if layer not in adapter:
+            continue
+        rule_query, query = adapter[layer].q, block.q_proj
+        made = (rule_query.in_features, rule_query.out_features, adapter[layer].head_dim)
+        found = (query.in_features, query.out_features, block.head_dim)  # type: ignore[union-attr]
+        if made != found:
+            raise ValueError(
+                "the adapter was made for hidden size {}, queries of width {} and head_dim {}; this model has {}, {} "
+                "and {} (layer {}); load the adapter of this base model".format(*made, *found, layer)
+            )
     return blocks

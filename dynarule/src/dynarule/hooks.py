@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from . import attention
-from .adapter import attention_blocks
+from .adapter import check_fit
 from .memory import RuleMemory
 
 
@@ -28,12 +28,7 @@ def attach(model: nn.Module, memory: RuleMemory) -> Iterator[RuleMemory]:
     ...     model.generate(**inputs)
     ...     memory.trace
     """
-    blocks = attention_blocks(model)
-    if len(blocks) != memory.adapter.num_layers:
-        raise ValueError(
-            f"the adapter was made for {memory.adapter.num_layers} layers, this model has {len(blocks)}; "
-            "load the adapter of this base model"
-        )
+    blocks = check_fit(memory.adapter, model)
     decoder = model.get_decoder()  # type: ignore[operator]
     before = model.config._attn_implementation  # type: ignore[union-attr]
     if before == attention.NAME:

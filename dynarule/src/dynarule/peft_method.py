@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from torch import nn
 
-from .adapter import RuleAdapter, RuleProjection
+from .adapter import RuleAdapter, RuleProjection, check_family
 from .config import RuleMemoryConfig, UpdateScope
 
 try:
@@ -136,9 +136,8 @@ class DynaRuleModel(BaseTuner):
     tuner_layer_cls = DynaRuleLayer
 
     def _prepare_adapter_config(self, peft_config: Any, model_config: dict[str, Any]) -> Any:
-        count = model_config.get("num_hidden_layers")
-        if count is None:
-            raise ValueError(f"{type(self.model).__name__} does not say how many layers it has")
+        check_family(self.model)
+        count = model_config["num_hidden_layers"]
         layer = peft_config.confidence_layer
         if layer is not None and layer >= count:
             raise ValueError(
