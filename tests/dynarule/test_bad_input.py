@@ -127,6 +127,20 @@ def test_an_adapter_of_another_width_is_refused(other, message, ready, bank, tin
 
 
 @torch.no_grad()
+def test_a_cache_of_other_prompts_is_refused(ready, bank):
+    model, _, adapter = ready
+    before = model(IDS, use_cache=True).past_key_values
+    memory = RuleMemory(adapter, bank, SEARCH)
+    with attach(model, memory):
+        with pytest.raises(ValueError, match="goes on with 1 rows, and the memory has read the prompts of 0"):
+            model(IDS[:, :1], past_key_values=before)
+        more = model(IDS, use_cache=True).past_key_values
+        more.batch_repeat_interleave(3)
+        with pytest.raises(ValueError, match=r"goes on with 3 rows, .* of 1; read the same rows' prompts"):
+            model(IDS[:, :1].expand(3, 1), past_key_values=more)
+
+
+@torch.no_grad()
 def test_an_empty_bank_is_the_base_model(ready):
     model, tokenizer, adapter = ready
     empty = RuleBank(torch.zeros(0, WIDTH), torch.zeros(0, WIDTH), [], [])

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from transformers import GenerationConfig
+from transformers import GenerationConfig, StaticCache
 
 from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, generate, kblam_config
 
@@ -198,6 +198,7 @@ def test_settings_without_search_need_no_token_and_leave_no_trace(bank, tiny_mod
         {"num_return_sequences": 2},
         {"use_cache": False},
         {"prompt_lookup_num_tokens": 3},
+        {"guidance_scale": 2.0},
         {"prefill_chunk_size": 2},
         {"generation_config": GenerationConfig(num_beams=2)},
         {"max_new_tokens": 0},
@@ -211,3 +212,44 @@ def test_what_the_memory_cannot_follow_is_refused(option, bank, tiny_model, tiny
     name = next(iter(option)) if "generation_config" not in option else "num_beams"
     with pytest.raises(ValueError, match=name):
         generate(model, tokenizer, (adapter, bank), PROMPTS, **option)
+
+
+@pytest.mark.parametrize(
+    "option", [{"num_beams": 3}, {"guidance_scale": 2.0}, {"prompt_lookup_num_tokens": 3}], ids=str
+)
+@pytest.mark.parametrize("said", ["argument", "config", "position", "model"])
+@torch.no_grad()
+def test_the_model_s_own_generate_refuses_the_same_while_attached(
+    option, said, bank, tiny_model, tiny_tokenizer
+):
+    model, _, adapter = ready(tiny_model, tiny_tokenizer)
+    ids = torch.tensor([[11, 12, 13]])
+    args, options = (ids,), {"max_new_tokens": 2, "do_sample": False}
+    if said == "argument":
+        options |= option
+    elif said == "config":
+        options["generation_config"] = GenerationConfig(**option)
+    elif said == "position":
+        args = (ids, GenerationConfig(**option))
+    else:
+        model.generation_config = GenerationConfig(**option)
+        options["generation_config"] = GenerationConfig()  # says nothing, so the model's counts
+    (name,) = option
+    with (
+        attach(model, RuleMemory(adapter, bank, SEARCH)),
+        pytest.raises(ValueError, match=f"{name}=.* not supported with rules"),
+    ):
+        model.generate(*args, **options)
+    assert model.generate.__func__ is type(model).generate
+    model.generate(*args, **options)
+
+
+@torch.no_grad()
+def test_a_static_cache_is_refused(bank, tiny_model, tiny_tokenizer):
+    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
+    message = "StaticCache is not supported with rules, .* leave out cache_implementation"
+    with pytest.raises(ValueError, match=message):
+        generate(model, tokenizer, (adapter, bank), PROMPTS, cache_implementation="static")
+    cache = StaticCache(config=model.config, max_cache_len=16)
+    with attach(model, RuleMemory(adapter, bank, SEARCH)), pytest.raises(ValueError, match=message):
+        model(torch.tensor([[11, 12, 13]]), past_key_values=cache)

@@ -11,24 +11,13 @@ from torch import Tensor, nn
 
 from .adapter import RuleAdapter
 from .bank import RuleBank
+from .decoding import SINGLE_PASS, check_decoding
 from .hooks import attach
 from .memory import Retrieval, RuleMemory
 from .search import search_id
 
 Prompt = str | Sequence[Mapping[str, Any]]
 """Text as it is, or chat messages for the tokenizer's template."""
-
-# What reorders rows, repeats a forward or takes tokens back behind the memory's back, and the value that does not.
-_SINGLE_PASS: dict[str, Any] = {
-    "num_beams": 1,
-    "num_return_sequences": 1,
-    "use_cache": True,
-    "assistant_model": None,
-    "prompt_lookup_num_tokens": None,
-    "penalty_alpha": None,
-    "prefill_chunk_size": None,
-    "dola_layers": None,
-}
 
 
 @dataclass(frozen=True)
@@ -158,14 +147,7 @@ def _check_options(model: nn.Module, options: dict[str, Any], **positive: int) -
     for name, value in positive.items():
         if value < 1:
             raise ValueError(f"{name} must be 1 or more, got {value}")
-    defaults = options.get("generation_config") or model.generation_config
-    for name, allowed in _SINGLE_PASS.items():
-        seen = options.get(name, getattr(defaults, name, None))
-        if seen not in (None, allowed):
-            raise ValueError(
-                f"{name}={seen!r} is not supported with rules: the memory follows one forward per new token of a "
-                f"fixed batch; set {name}={allowed!r} (greedy or sampled decoding)"
-            )
+    check_decoding(model, options, SINGLE_PASS | {"num_return_sequences": 1})
 
 
 def question_prompts(tokenizer: Any, questions: Sequence[str]) -> list[Prompt]:

@@ -10,6 +10,7 @@ from torch import nn
 
 from . import attention
 from .adapter import check_fit
+from .decoding import single_pass
 from .memory import RuleMemory
 
 
@@ -19,8 +20,8 @@ def attach(model: nn.Module, memory: RuleMemory) -> Iterator[RuleMemory]:
 
     Two kinds of hooks do it: one on the decoder sees each forward's tokens, one on every attention block computes the
     rule query from the hidden states. The model's code and weights stay as they are, and leaving the block restores
-    the attention implementation it had. Greedy and sampled decoding are supported; beam search reorders rows behind the
-    memory's back and is refused.
+    the attention implementation it had. Greedy and sampled decoding are supported. Beam search and the like reorder rows,
+    or read other tokens in between, behind the memory's back: inside the block ``model.generate`` refuses them.
 
     Examples
     --------
@@ -39,7 +40,8 @@ def attach(model: nn.Module, memory: RuleMemory) -> Iterator[RuleMemory]:
         handles.append(block.register_forward_pre_hook(_read_rules(memory, layer), with_kwargs=True))
     try:
         model.set_attn_implementation(attention.NAME)  # type: ignore[operator]
-        yield memory
+        with single_pass(model):
+            yield memory
     finally:
         for handle in handles:
             handle.remove()
@@ -52,6 +54,11 @@ def _note_tokens(memory: RuleMemory) -> Any:
         if input_ids is None:
             raise ValueError("a rule memory needs input_ids: <search> cannot be seen in inputs_embeds")
         past = kwargs.get("past_key_values")
+        if getattr(past, "is_compileable", False):
+            raise ValueError(
+                f"a {type(past).__name__} is not supported with rules, which follow a cache that grows with the text; "
+                "leave out cache_implementation, or pass a DynamicCache"
+            )
         length = past.get_seq_length() if past is not None else 0
         memory.begin(input_ids, kwargs.get("attention_mask"), int(length))
 
