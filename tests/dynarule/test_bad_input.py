@@ -126,6 +126,17 @@ def test_an_adapter_of_another_width_is_refused(other, message, ready, bank, tin
         pass
 
 
+def test_an_attention_that_is_not_sdpa_or_eager_is_refused(ready, bank):
+    model, _, adapter = ready
+    model.config._attn_implementation = "flex_attention"
+    with (
+        pytest.raises(ValueError, match=r"'flex_attention', .* sdpa or eager; call model\.set_attn_impl"),
+        attach(model, RuleMemory(adapter, bank)),
+    ):
+        pass
+    assert model.config._attn_implementation == "flex_attention"
+
+
 @torch.no_grad()
 def test_a_cache_of_other_prompts_is_refused(ready, bank):
     model, _, adapter = ready

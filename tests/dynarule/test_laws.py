@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from dynarule.attention import AttendedRules, rule_attention
+from dynarule.attention import NAMES, AttendedRules, register, rule_attention
 from dynarule.merged_attention import merged_attention
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
@@ -54,20 +54,49 @@ def step_by_step(model, full, mask, prompt):
     return torch.cat(logits, 1)
 
 
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @torch.no_grad()
-def test_without_rules_the_model_is_the_base_model_bit_for_bit(family, dtype, bank, tiny_model):
+def test_without_rules_the_model_is_the_base_model_bit_for_bit(family, dtype, attention, bank, tiny_model):
+    """As loaded: with and without padding, at once and token by token."""
     model = tiny_model(family, dtype)
+    model.set_attn_implementation(attention)
     adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
     ids, mask = batch()
-    before = model(ids, attention_mask=mask).logits
+    full, full_mask, _ = answers(ids, mask)
+
+    def outputs():
+        return [
+            model(ids, attention_mask=mask).logits,
+            model(ids[:1]).logits,
+            model(full).logits,
+            step_by_step(model, full, full_mask, 9),
+        ]
+
+    before = outputs()
     empty = RuleBank(torch.zeros(0, WIDTH), torch.zeros(0, WIDTH), [], [])
     with attach(model, RuleMemory(adapter, empty, SEARCH)):
-        assert torch.equal(model(ids, attention_mask=mask).logits, before)
+        assert all(map(torch.equal, outputs(), before))
     with attach(model, RuleMemory(adapter, bank.to("cpu", dtype), SEARCH)):
-        assert not torch.equal(model(ids, attention_mask=mask).logits, before)
-    assert torch.equal(model(ids, attention_mask=mask).logits, before)
-    assert model.config._attn_implementation == "sdpa"
+        assert not any(map(torch.equal, outputs(), before))
+    assert all(map(torch.equal, outputs(), before))
+    assert model.config._attn_implementation == attention
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@torch.no_grad()
+def test_layers_that_hold_no_rules_are_the_base_model_s_bit_for_bit(
+    family, dtype, attention, bank, tiny_model
+):
+    model = tiny_model(family, dtype)
+    model.set_attn_implementation(attention)
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, first_layer=2, top_k=5))
+    ids, mask = batch()
+    before = model(ids, attention_mask=mask, output_hidden_states=True).hidden_states
+    with attach(model, RuleMemory(adapter, bank.to("cpu", dtype), SEARCH)):
+        after = model(ids, attention_mask=mask, output_hidden_states=True).hidden_states
+    assert [torch.equal(*pair) for pair in zip(after, before, strict=True)] == [True] * 3 + [False] * 2
 
 
 def one_softmax(query, key, value, rules, mask_BTS, scale):
@@ -163,23 +192,40 @@ def test_merged_blocks_have_the_gradients_of_one_softmax(shift, masked):
         assert torch.allclose(one, other, atol=1e-12)
 
 
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("before", "masked"), [("sdpa", False), ("sdpa", True), ("eager", True)])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("merge_from", [1, 64])
 @torch.no_grad()
-def test_a_token_that_sees_no_rule_is_the_base_model_s_bit_for_bit(merge_from, masked, monkeypatch):
+def test_a_token_that_sees_no_rule_is_the_base_model_s_bit_for_bit(
+    merge_from, dtype, before, masked, tiny_model, monkeypatch
+):
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+    from transformers.models.llama.modeling_llama import eager_attention_forward
+
     monkeypatch.setattr("dynarule.attention.MERGE_FROM", merge_from)
+    register()
     generator = torch.Generator().manual_seed(7)
-    query, rule_query = (torch.randn(2, 4, 33, 8, generator=generator) for _ in range(2))
-    key, value = (torch.randn(2, 2, 33, 8, generator=generator) for _ in range(2))
-    rule_key, rule_value = (torch.randn(2, 4, 6, 8, generator=generator) for _ in range(2))
+
+    def random(*shape):
+        return torch.randn(*shape, generator=generator).to(dtype)
+
+    query, rule_query = (random(2, 4, 33, 8) for _ in range(2))
+    key, value = (random(2, 2, 33, 8) for _ in range(2))
     seen = torch.ones(2, 33, 6, dtype=torch.bool)
     seen[0, :20] = False
-    mask = torch.ones(2, 1, 33, 33, dtype=torch.bool).tril() if masked else None
-    module = torch.nn.Module()
-    module.num_key_value_groups, module.is_causal = 2, True
-    rules = AttendedRules(rule_query, rule_key, rule_value, seen)
-    ours, _ = rule_attention(module, query, key, value, mask, attended_rules=rules)
-    base, _ = rule_attention(module, query, key, value, mask)
+    rules = AttendedRules(rule_query, random(2, 4, 6, 8), random(2, 4, 6, 8), seen)
+    mask = None
+    if masked:
+        mask = ALL_MASK_ATTENTION_FUNCTIONS[NAMES[before]](
+            batch_size=2, q_length=33, kv_length=33, allow_is_causal_skip=False, dtype=dtype
+        )
+    module = tiny_model("llama").model.layers[0].self_attn
+    plain = ALL_ATTENTION_FUNCTIONS.get_interface(before, eager_attention_forward)
+    base = plain(module, query, key, value, mask, scaling=8**-0.5)[0]
+    ours, _ = ALL_ATTENTION_FUNCTIONS[NAMES[before]](
+        module, query, key, value, mask, scaling=8**-0.5, attended_rules=rules
+    )
     assert torch.equal(ours[0, :20], base[0, :20])
     assert not torch.isclose(ours[0, 20:], base[0, 20:]).all(-1).any()
 

@@ -6,7 +6,10 @@ cache, so positions, masks and cropping stay those of the text.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +17,8 @@ from torch import Tensor, nn
 
 from .merged_attention import merged_attention
 
-NAME = "dynarule"
+NAMES = {"sdpa": "dynarule", "eager": "dynarule_eager"}
+"""What transformers calls this attention, by the implementation it stands in for."""
 FEW_SCORES = 1 << 17
 """Tokens times entries attended, per head, up to which plain products beat the fused kernel (measured on a CPU)."""
 MERGE_FROM = 32
@@ -45,12 +49,33 @@ class AttendedRules:
 
 
 def register() -> None:
-    """Tell transformers the attention function's name; called when a memory is first attached, never at import."""
-    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+    """Tell transformers the attention functions' names; called when a memory is first attached, never at import."""
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    ALL_ATTENTION_FUNCTIONS.register(NAME, rule_attention)
-    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, sdpa_mask)
+    for before, name in NAMES.items():
+        base = _sdpa if before == "sdpa" else _eager
+        ALL_ATTENTION_FUNCTIONS.register(name, partial(rule_attention, base_attention=base))
+        ALL_MASK_ATTENTION_FUNCTIONS.register(name, ALL_MASK_ATTENTION_FUNCTIONS[before])
+
+
+def is_attached(model: nn.Module) -> bool:
+    """Say whether a rule memory is attached to a model."""
+    config: Any = model.config
+    return config._attn_implementation in NAMES.values()
+
+
+def _sdpa(module: nn.Module, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    return sdpa_attention_forward(module, *args, **kwargs)
+
+
+def _eager(module: nn.Module, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """Call the eager attention of the model's own family; the class may be a wrapper's, so its bases are asked too."""
+    homes = (sys.modules[kind.__module__] for kind in type(module).__mro__)
+    own = next(home.eager_attention_forward for home in homes if hasattr(home, "eager_attention_forward"))
+    return own(module, *args, **kwargs)
 
 
 def rule_attention(
@@ -62,9 +87,10 @@ def rule_attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     attended_rules: AttendedRules | None = None,
+    base_attention: Callable[..., tuple[Tensor, Tensor | None]] = _sdpa,
     **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """Attend to rules and text; without rules, exactly transformers' SDPA attention.
+) -> tuple[Tensor, Tensor | None]:
+    """Attend to rules and text; without rules, exactly the attention the model was loaded with.
 
     Prompts and training on a CPU: two fused blocks, see `merged_attention`. Decoding in fp32: plain products, which
     copy no keys and values (20 times faster at one token on a CPU). Else the two score blocks come out of one SDPA
@@ -74,12 +100,12 @@ def rule_attention(
     Returns
     -------
     tuple
-        Output (B, T, H, D) and None for the weights.
+        Output (B, T, H, D), and the weights where the base's attention returns them and there are no rules, or None.
     """
-    from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
+    from transformers.integrations.sdpa_attention import repeat_kv
 
-    def base() -> tuple[Tensor, None]:
-        return sdpa_attention_forward(
+    def base() -> tuple[Tensor, Tensor | None]:
+        return base_attention(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )
 
@@ -91,6 +117,7 @@ def rule_attention(
     groups = query.shape[1] // key.shape[1]
     # Without a mask, transformers means causal from the first token; a part of a sequence is masked below.
     whole = attention_mask is not None or tokens == length
+    seen_BT = None if rules.visible_BTR is None else rules.visible_BTR.any(-1)
     if query.device.type == "cpu" and tokens >= MERGE_FROM and whole and not dropout:
         text_mask = None if attention_mask is None else attention_mask[..., :length]
         rule_mask = None if rules.visible_BTR is None else rules.visible_BTR[:, None]
@@ -98,15 +125,17 @@ def rule_attention(
         out = merged_attention(
             *text, rules.query_BHTD, rules.key_BHRD, rules.value_BHRD, rule_mask, scale, rules.shift
         )
-        return out.transpose(1, 2).contiguous(), None
-    mask, seen_BT = None, None
-    if tokens > 1 or attention_mask is not None or rules.visible_BTR is not None or rules.shift:
-        mask, seen_BT = joint_mask(rules, attention_mask, tokens, length, query)
-    few = tokens == 1 or tokens * (length + rules.key_BHRD.shape[2]) <= FEW_SCORES
-    if few and query.dtype == torch.float32 and not dropout:
-        out = _plain(query, key, value, rules, mask, scale)
+        if base_attention is _sdpa:
+            seen_BT = None  # where no rule is seen, the merge leaves SDPA's own output
     else:
-        out = _fused(query, repeat_kv(key, groups), repeat_kv(value, groups), rules, mask, scale, dropout)
+        mask = None
+        if tokens > 1 or attention_mask is not None or rules.visible_BTR is not None or rules.shift:
+            mask = joint_mask(rules, attention_mask, tokens, length, query)
+        few = tokens == 1 or tokens * (length + rules.key_BHRD.shape[2]) <= FEW_SCORES
+        if few and query.dtype == torch.float32 and not dropout:
+            out = _plain(query, key, value, rules, mask, scale)
+        else:
+            out = _fused(query, repeat_kv(key, groups), repeat_kv(value, groups), rules, mask, scale, dropout)
     out = out.transpose(1, 2).contiguous()
     if seen_BT is not None and not bool(seen_BT.all()):
         # A row that sees no rule must be the base model's, to the last bit.
@@ -163,8 +192,8 @@ def _fused(
 
 def joint_mask(
     rules: AttendedRules, attention_mask: Tensor | None, tokens: int, length: int, like: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    """Return the additive or boolean mask over [rules | text], and which tokens see any rule."""
+) -> Tensor:
+    """Return the additive or boolean mask over [rules | text]."""
     text = attention_mask
     if text is None:  # transformers leaves out a purely causal mask
         steps = torch.arange(length, device=like.device)
@@ -180,14 +209,14 @@ def joint_mask(
     if text.dtype == torch.bool:
         text = text.expand(batch, 1, tokens, length)
         if not rules.shift:
-            return torch.cat([visible, text], -1), None if seen is None else seen.any(-1)
+            return torch.cat([visible, text], -1)
         lowest = torch.finfo(like.dtype).min
         text = torch.where(text, 0.0, lowest).to(like.dtype)
     else:
         text = text.expand(batch, 1, tokens, length)
     lowest = torch.finfo(like.dtype).min
     added = torch.where(visible, rules.shift, lowest).to(like.dtype)
-    return torch.cat([added, text], -1), None if seen is None else seen.any(-1)
+    return torch.cat([added, text], -1)
 
 
 def _pad(tensor: Tensor, left: int = 0, right: int = 0) -> Tensor:

@@ -20,8 +20,15 @@ def attach(model: nn.Module, memory: RuleMemory) -> Iterator[RuleMemory]:
 
     Two kinds of hooks do it: one on the decoder sees each forward's tokens, one on every attention block computes the
     rule query from the hidden states. The model's code and weights stay as they are, and leaving the block restores
-    the attention implementation it had. Greedy and sampled decoding are supported. Beam search and the like reorder rows,
-    or read other tokens in between, behind the memory's back: inside the block ``model.generate`` refuses them.
+    the attention implementation it had: SDPA or eager, which also computes whatever reads no rules. Greedy and sampled
+    decoding are supported. Beam search and the like reorder rows, or read other tokens in between, behind the memory's
+    back: inside the block ``model.generate`` refuses them.
+
+    Raises
+    ------
+    ValueError
+        If the model is of no supported family, of another shape than the adapter's, attends by anything but SDPA or
+        eager attention, or has a memory already.
 
     Examples
     --------
@@ -29,17 +36,23 @@ def attach(model: nn.Module, memory: RuleMemory) -> Iterator[RuleMemory]:
     ...     model.generate(**inputs)
     ...     memory.trace
     """
-    blocks = check_fit(memory.adapter, model)
-    decoder = model.get_decoder()  # type: ignore[operator]
-    before = model.config._attn_implementation  # type: ignore[union-attr]
-    if before == attention.NAME:
+    config: Any = model.config
+    before: str = config._attn_implementation
+    if attention.is_attached(model):
         raise ValueError("a rule memory is attached to this model already; leave its block first")
+    blocks = check_fit(memory.adapter, model)
+    if before not in attention.NAMES:
+        raise ValueError(
+            f"the model attends with {before!r}, and a rule memory stands in for {' or '.join(attention.NAMES)}; call "
+            'model.set_attn_implementation("sdpa") first'
+        )
+    decoder = model.get_decoder()  # type: ignore[operator]
     attention.register()
     handles = [decoder.register_forward_pre_hook(_note_tokens(memory), with_kwargs=True)]
     for layer, block in enumerate(blocks):
         handles.append(block.register_forward_pre_hook(_read_rules(memory, layer), with_kwargs=True))
     try:
-        model.set_attn_implementation(attention.NAME)  # type: ignore[operator]
+        model.set_attn_implementation(attention.NAMES[before])  # type: ignore[operator]
         with single_pass(model):
             yield memory
     finally:

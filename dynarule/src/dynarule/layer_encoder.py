@@ -66,7 +66,7 @@ class LayerEncoder:
             raise ValueError(f"layers must be 1 to {len(blocks)}, the model's, got {layers}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
-        if model.config._attn_implementation == attention.NAME:  # type: ignore[union-attr]
+        if attention.is_attached(model):
             raise ValueError(
                 "rules are encoded by the model without rules; leave the block of `attach` first"
             )
