@@ -1,0 +1,162 @@
+"""Law 2 for a whole model: its logits are those of equation 2 written out, in float64, from the weights alone."""
+
+import pytest
+import torch
+
+from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config
+
+SEARCH, WIDTH, LAYER = 7, 20, 2
+
+
+def rms(x, weight, eps):
+    return weight.double() * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+
+
+def linear(x, layer):
+    out = x @ layer.weight.double().T
+    return out if layer.bias is None else out + layer.bias.double()
+
+
+def rotated(x_THD, places_T, theta):
+    """RoPE: halves of a head turned by an angle that grows with the place."""
+    half = x_THD.shape[-1] // 2
+    angle = places_T.double()[:, None, None] * theta ** -(torch.arange(half).double() / half)
+    first, second = x_THD[..., :half], x_THD[..., half:]
+    return torch.cat(
+        [first * angle.cos() - second * angle.sin(), second * angle.cos() + first * angle.sin()], -1
+    )
+
+
+def kept_by_token(config, key_MHD, query_THD, layer, ids, prompt):
+    """For each token, the rules it sees: the best K for the mean query of the prompt, then for each <search>."""
+
+    def best(query_HD):
+        if config.top_k is None:
+            return list(range(len(key_MHD)))
+        return torch.einsum("hd,mhd->m", query_HD, key_MHD).topk(config.top_k).indices.tolist()
+
+    now, sets = best(query_THD[:prompt].mean(0)), []
+    for place, token in enumerate(ids.tolist()):
+        if place >= prompt and token == SEARCH and layer == LAYER:
+            now = best(query_THD[place])
+        sets.append(now)
+    return sets
+
+
+def reference(model, adapter, bank, ids, prompt, mistake=""):
+    """Return the logits of one text without padding; `mistake` is one of those the comparison must see."""
+    config, length = model.config, len(ids)
+    theta = float(config.rope_parameters["rope_theta"])
+    dim, heads = model.model.layers[0].self_attn.head_dim, config.num_attention_heads
+    groups, places = heads // config.num_key_value_heads, torch.arange(length)
+    ago = places[:, None] - places
+    sees = ago >= 0
+    if config.model_type == "mistral":
+        sees &= ago < config.sliding_window
+    x = model.model.embed_tokens.weight[ids].double()
+    for number, layer in enumerate(model.model.layers):
+        attention, eps = layer.self_attn, config.rms_norm_eps
+        h = rms(x, layer.input_layernorm.weight, eps)
+
+        def split(flat):
+            return flat.unflatten(-1, (-1, dim))
+
+        def normed(x_THD, name, attention=attention, eps=eps):
+            norm = getattr(attention, name, None)
+            return x_THD if norm is None else rms(x_THD, norm.weight, eps)
+
+        plain = normed(split(linear(h, attention.q_proj)), "q_norm")
+        query = rotated(plain, places, theta)
+        key = rotated(normed(split(linear(h, attention.k_proj)), "k_norm"), places, theta)
+        value = split(linear(h, attention.v_proj))
+        projection = adapter[number]
+        rule_key = linear(bank.keys_MP.double(), projection.k)
+        if mistake != "no LayerNorm":
+            rule_key = rule_key - rule_key.mean(-1, keepdim=True)
+            rule_key = rule_key * torch.rsqrt(rule_key.square().mean(-1, keepdim=True) + 1e-5)
+        rule_key, rule_value = split(rule_key), split(linear(bank.values_MP.double(), projection.v))
+        rule_query = normed(split(linear(h, projection.q)), "q_norm")
+        sets = kept_by_token(adapter.config, rule_key, rule_query, number, ids, prompt)
+        if mistake == "RoPE":
+            rule_query = rotated(rule_query, places, theta)
+        if mistake == "the text's query":
+            rule_query = plain
+        read = torch.zeros(length, heads, dim, dtype=torch.float64)
+        for t in range(length):
+            rows, past = sets[t], places[sees[t]]
+            if mistake == "no rules":
+                rows = []
+            for head in range(heads):
+                of = head % config.num_key_value_heads if mistake == "groups" else head // groups
+                scores = [rule_key[rows, head] @ rule_query[t, head], key[past, of] @ query[t, head]]
+                values = torch.cat([rule_value[rows, head], value[past, of]])
+                if mistake == "a softmax each":
+                    weights = torch.cat([(part * dim**-0.5).softmax(0) / 2 for part in scores])
+                else:
+                    weights = (torch.cat(scores) * dim**-0.5).softmax(0)
+                read[t, head] = weights @ values
+        x = x + linear(read.flatten(1), attention.o_proj)
+        h, mlp = rms(x, layer.post_attention_layernorm.weight, eps), layer.mlp
+        gate = torch.nn.functional.silu(linear(h, mlp.gate_proj))
+        x = x + linear(gate * linear(h, mlp.up_proj), mlp.down_proj)
+    return linear(rms(x, model.model.norm.weight, config.rms_norm_eps), model.lm_head)
+
+
+def ready(family, dtype, top_k, bank, tiny_model):
+    """A model, an adapter whose queries have left those of the base, a bank, and a text with two <search>."""
+    model = tiny_model(family, dtype)
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=LAYER, top_k=top_k))
+    generator = torch.Generator().manual_seed(8)
+    for projection in adapter.layers.values():
+        noise = torch.randn(projection.q.weight.shape, generator=generator) * 0.25
+        projection.q.weight.add_(noise.to(dtype))
+        for bias in (projection.k.bias, projection.v.bias):
+            bias.add_((torch.randn(bias.shape, generator=generator) * 0.25).to(dtype))
+    ids = torch.randint(10, 90, (19,), generator=generator)
+    ids[[11, 15]] = SEARCH
+    return model, adapter, bank.to("cpu", dtype), ids
+
+
+def logits(model, adapter, bank, ids, prompt):
+    """The same of the package: a whole forward."""
+    memory = RuleMemory(adapter, bank, SEARCH)
+    memory.question_mask_BT = torch.arange(len(ids))[None] < prompt
+    with attach(model, memory):
+        return model(ids[None]).logits[0]
+
+
+WAYS = {"plain": ("FEW_SCORES", 1 << 17), "fused": ("FEW_SCORES", 0), "merged": ("MERGE_FROM", 1)}
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("way", WAYS)
+@torch.no_grad()
+def test_a_forward_is_equation_2_to_the_last_digits_of_fp32(
+    family, way, attention, bank, tiny_model, monkeypatch
+):
+    monkeypatch.setattr(f"dynarule.attention.{WAYS[way][0]}", WAYS[way][1])
+    model, adapter, bank, ids = ready(family, torch.float32, 5, bank, tiny_model)
+    model.set_attn_implementation(attention)
+    expected = reference(model, adapter, bank, ids, prompt=9)
+    assert torch.allclose(logits(model, adapter, bank, ids, 9).double(), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("way", ["fused", "merged"])
+@torch.no_grad()
+def test_a_forward_is_equation_2_within_the_rounding_of_bf16(family, way, bank, tiny_model, monkeypatch):
+    """Closer than any mistake is, and about as close as the base model is to itself without rules.
+
+    All rules are kept: which are the best K may hang on a rounding, and fp32 has settled it.
+    """
+    monkeypatch.setattr(f"dynarule.attention.{WAYS[way][0]}", WAYS[way][1])
+    model, adapter, bank, ids = ready(family, torch.bfloat16, None, bank, tiny_model)
+
+    def off(found, expected):
+        return (found.double() - expected).abs().mean()
+
+    expected = reference(model, adapter, bank, ids, prompt=9)
+    error = off(logits(model, adapter, bank, ids, 9), expected)
+    rounding = off(model(ids[None]).logits[0], reference(model, adapter, bank, ids, 9, "no rules"))
+    assert error < 2 * rounding
+    for mistake in ("no rules", "RoPE", "the text's query", "groups", "a softmax each", "no LayerNorm"):
+        assert error < off(reference(model, adapter, bank, ids, 9, mistake), expected) / 4, mistake
