@@ -38,7 +38,7 @@ def test_run_prints_a_table_and_writes_a_page(quick, tmp_path):
     result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert "Symbolic solver" in result.stdout
-    assert "11 questions (11 sub-tasks, split mini, first 1 per" in result.stdout
+    assert "11 questions (11 sub-tasks, split mini, 1 per sub-task, folds" in result.stdout
     page = (tmp_path / "quick.html").read_text()
     assert "rwbench run quick --scale tiny --limit 1" in page
     assert "22 samples in" in result.stderr

@@ -135,7 +135,7 @@ def test_a_run_on_a_bad_endpoint_counts_everything_and_resumes(
     questions = [
         q
         for name in ("single_rule", "multi_rule_2", "multi_hop_2")
-        for q in workspace.questions(name, "mini")[:2]
+        for q in workspace.questions(name, "mini")[:20:10]
     ]
     gold = {q.id: ", ".join(q.answers) for q in questions}
     healed = []

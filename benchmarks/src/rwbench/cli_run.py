@@ -31,7 +31,9 @@ Build = Annotated[
 
 def run(
     recipe: Annotated[str, typer.Argument(help="Name of a recipe; `rwbench list` shows all.")],
-    limit: Annotated[int | None, typer.Option(min=1, help="First N questions per sub-task only.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="N questions per sub-task only, from all folds.")
+    ] = None,
     split: Annotated[
         str, typer.Option(help="Questions to ask: mini, test, validation, heldout, train.")
     ] = "mini",

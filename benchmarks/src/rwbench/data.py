@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -176,8 +177,18 @@ class DataSource:
 
 
 def select(questions: Sequence[Question], limit: int | None) -> list[Question]:
-    """Return the first ``limit`` questions (all if None)."""
-    return list(questions if limit is None else questions[:limit])
+    """Return ``limit`` questions (all if None) in table order: the first of every fold, then the second, ...
+
+    In split mini, whose table is ordered by fold, a few questions then lie in all five folds, so that the spread
+    over seeds can be told from them. Other splits are one fold: there these are the first questions.
+    """
+    turns: list[int] = []
+    asked: Counter[int] = Counter()
+    for question in questions:
+        turns.append(asked[question.fold])
+        asked[question.fold] += 1
+    chosen = sorted(range(len(questions)), key=turns.__getitem__)[:limit]
+    return [questions[place] for place in sorted(chosen)]
 
 
 @lru_cache(maxsize=4)

@@ -24,6 +24,7 @@ SETTING_FIELDS = (
     "data",
     "split",
     "limit",
+    "limit_by",
     "subtasks",
     "pool_seed",
     "top_k",
@@ -139,7 +140,8 @@ class Setting:
     def title(self) -> str:
         """Return what was asked, in words."""
         spec = self.spec
-        limited = f", first {spec['limit']} per sub-task" if spec.get("limit") else ""
+        which = "{} per sub-task, folds in turn" if spec.get("limit_by") else "first {} per sub-task"
+        limited = ", " + which.format(spec["limit"]) if spec.get("limit") else ""
         return (
             f"{self.num_questions:,} questions ({len(spec['subtasks'])} sub-tasks, split {spec['split']}"
             f"{limited}), scale {spec['scale']}, world seed {spec['world_seed']}"

@@ -13,6 +13,8 @@ from ruleworld_data.tasks import QUESTION_SPLITS, SCALES, SUBTASKS, check_name, 
 
 REPRESENTATIONS = ("fol", "nl")
 POOL_SCOPES = ("question", "fold", "batch")
+FOLDED_SPLIT = "mini"
+"""The one split whose questions belong to folds."""
 
 
 def canonical_json(value: Any) -> str:
@@ -52,11 +54,17 @@ class RunSpec:
     split: str = field(default="mini", metadata={"help": "question split"})
     subtasks: tuple[str, ...] = field(default=SUBTASKS, metadata={"help": "sub-tasks asked"})
     top_k: int = field(default=100, metadata={"help": "rules kept per retrieval step"})
-    limit: int | None = field(default=None, metadata={"help": "first questions per sub-task; None: all"})
+    limit: int | None = field(default=None, metadata={"help": "questions per sub-task; None: all"})
+    limit_by: str | None = field(
+        default=None, init=False, metadata={"help": "fold: limited questions come from all folds in turn"}
+    )
     scorer_version: str = field(default=SCORER_VERSION, metadata={"help": "version of the scoring code"})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "subtasks", tuple(self.subtasks))
+        if self.limit is not None and self.split == FOLDED_SPLIT:
+            # Never chosen, but written down: runs of before took the first questions, all of one fold.
+            object.__setattr__(self, "limit_by", "fold")
         # A private copy through JSON: later changes to the caller's dict must not change this run's name.
         object.__setattr__(self, "method", json.loads(canonical_json(self.method)))
         if not isinstance(self.method.get("name"), str):
@@ -88,11 +96,23 @@ class RunSpec:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunSpec:
-        """Build a spec from ``to_dict``'s result; a ValueError names a field that does not exist."""
+        """Build a spec from ``to_dict``'s result.
+
+        Raises
+        ------
+        ValueError
+            If a field does not exist, or the spec asks for questions that this rwbench no longer asks.
+        """
         known = [item.name for item in dataclasses.fields(cls)]
         for name in values:
             check_name("field of a run's spec", name, known)
-        return cls(**values)
+        spec = cls(**{name: value for name, value in values.items() if name != "limit_by"})
+        if spec.limit_by != values.get("limit_by"):
+            raise ValueError(
+                f"limit={spec.limit} on split {spec.split} with limit_by={values.get('limit_by')!r}, expected "
+                f"{spec.limit_by!r}: earlier versions asked the first questions, all of one fold; run its recipe again"
+            )
+        return spec
 
     @property
     def run_id(self) -> str:

@@ -35,7 +35,7 @@ class Options:
     split : str
         Question split.
     limit : int or None
-        First questions per sub-task; None: all.
+        Questions per sub-task, of every fold in turn; None: all.
     models : tuple of Backend
         Language models; a recipe makes its runs for each of them.
     encoder : str

@@ -1,0 +1,69 @@
+"""Which questions a limit leaves."""
+
+import json
+from collections import Counter
+
+import jsonschema
+import pytest
+from ruleworld_data.tasks import SUBTASKS
+from rwbench.data import select
+from rwbench.methods.retrieve import Retrieve
+from rwbench.paper import beside
+from rwbench.recipes import Options
+from rwbench.results import results_schema
+from rwbench.retrievers.bm25 import BM25
+from rwbench.runner import find_specs, run_spec
+from rwbench.setting import settings
+
+
+@pytest.mark.parametrize("limit", [1, 3, 5, 7, 10, 50])
+def test_a_limit_takes_the_folds_in_turn(workspace, limit):
+    for name in SUBTASKS:
+        questions = workspace.questions(name, "mini")
+        chosen = select(questions, limit)
+        counts = Counter(question.fold for question in chosen)
+        assert sum(counts.values()) == limit
+        assert set(counts) == set(range(min(limit, 5)))
+        assert max(counts.values()) - min(counts.values()) <= 1
+        assert [q.index for q in chosen] == sorted(q.index for q in chosen)
+        # A larger limit asks the same questions and more: a short run is a part of a long one.
+        assert {q.id for q in chosen} < {q.id for q in select(questions, limit + 1)} or limit == 50
+    assert select(questions, None) == select(questions, 10**6) == questions
+
+
+def test_a_split_without_folds_gives_its_first_questions(workspace):
+    questions = workspace.questions("single_rule", "test")
+    assert select(questions, 7) == questions[:7]
+
+
+def test_few_questions_fill_the_seed_spread(workspace, tmp_path):
+    options = Options(workspace.source, limit=5)
+    specs = [options.spec(Retrieve(BM25()), form, size=500, scope="fold") for form in ("fol", "nl")]
+    runs = [run_spec(spec, workspace, tmp_path) for spec in specs]
+    for run in runs:
+        jsonschema.validate(json.loads(json.dumps(run)), results_schema())
+        assert len(run["metrics"]["recall@1"]["folds"]["values"]) == 5
+    (row,) = beside(runs, "paper/table12").rows
+    assert all(cell.ours is not None for cell in row.cells)
+    (setting,) = settings(runs)
+    assert "split mini, 5 per sub-task, folds in turn)" in setting.title()
+
+
+def test_runs_of_the_first_questions_are_neither_resumed_nor_mixed_in(workspace, tmp_path):
+    spec = Options(workspace.source, limit=5).spec(Retrieve(BM25()), "nl", size=100, scope="question")
+    run = run_spec(spec, workspace, tmp_path)
+    values = spec.to_dict()
+    assert values.pop("limit_by") == "fold"
+    (tmp_path / spec.run_id / "spec.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=r"limit=5 on split mini .*first questions.*delete the folder"):
+        find_specs(tmp_path)
+    before = run | {"spec": values}
+    assert len(settings([run, before])) == 2
+    assert "first 5 per sub-task" in settings([before])[0].title()
+    # Elsewhere nothing changed, so nothing is to be run again.
+    assert (
+        "limit_by"
+        not in Options(workspace.source, "test", 5)
+        .spec(Retrieve(BM25()), "nl", size=100, scope="question")
+        .to_dict()
+    )
