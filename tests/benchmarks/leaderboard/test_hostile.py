@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import pytest
 from rwbench.cli import app
@@ -15,6 +16,8 @@ from typer.testing import CliRunner
 HTML = "<img src=x onerror=alert(1)>"
 SCRIPT = "</script><script>alert(1)</script>"
 CASES = {}
+SECONDS = 15
+"""Of CPU, to refuse: ten times what the slowest takes; a submission must not keep the checks busy."""
 
 
 def case(file, line, reason):
@@ -234,9 +237,10 @@ def split_that_was_trained_on(entry):
     set_in(entry, ("spec", "split"), "train")
 
 
-@case(RESULTS, None, "spec.limit is not on the board")
-def first_questions_only(entry):
+@case(RESULTS, None, "spec.limit is not on the board, got 5; run it without --limit")
+def some_questions_only(entry):
     set_in(entry, ("spec", "limit"), 5)
+    set_in(entry, ("spec", "limit_by"), "fold")
 
 
 @case(RESULTS, None, "spec.pool_seed is not on the board")
@@ -272,6 +276,31 @@ def unknown_field_in_the_spec(entry):
 @case(RESULTS, lambda e: line_in_results(e, "run_id"), "not what the samples give")
 def method_renamed_in_the_spec(entry):
     set_in(entry, ("spec", "method", "name"), "dynarule")
+
+
+@case(RESULTS, None, "spec.method.label must be plain text")
+def script_in_the_spec(entry):
+    set_in(entry, ("spec", "method", "label"), SCRIPT)
+
+
+@case(RESULTS, None, "a key in spec.method must be plain text")
+def html_in_a_key_of_the_spec(entry):
+    set_in(entry, ("spec", "method", HTML), 1)
+
+
+@case(RESULTS, None, "spec.method.name must be one line without control")
+def terminal_escape_in_the_spec(entry):
+    set_in(entry, ("spec", "method", "name"), "\x1b[2J")
+
+
+@case(RESULTS, None, "spec.method.retriever.note must have 1 to 200 characters")
+def novel_in_the_spec(entry):
+    set_in(entry, ("spec", "method", "retriever", "note"), "a" * 600_000)
+
+
+@case(RESULTS, None, "spec has more than 16 KiB")
+def novel_in_the_spec_in_pieces(entry):
+    set_in(entry, ("spec", "method", "notes"), ["a" * 190] * 3_000)
 
 
 @case(RESULTS, None, "spec.data is not on the board")
@@ -536,6 +565,21 @@ def millions_of_samples(entry):
     entry.lines = entry.lines * 2
 
 
+@case(SAMPLES, 1, "is not an object")
+def millions_of_lines_that_are_no_samples(entry):
+    entry.path(SAMPLES).write_bytes(compress(b"[]\n" * 1_500_000))
+
+
+@case(RESULTS, None, "is not what the samples give")
+def thirty_thousand_outcomes(entry):
+    set_in(entry, ("outcomes",), entry.results["outcomes"] | {f"o{n}": 1 for n in range(30_000)})
+
+
+@case(RESULTS, None, "is not what the samples give")
+def cost_with_a_name_of_dots(entry):
+    set_in(entry, ("usage", "." * 30_000), {"total": 1, "mean": 1})
+
+
 @case(SAMPLES, 2, "more than 100 rules")
 def hundred_thousand_rules_found(entry):
     entry.change(2, lambda record: record.update(retrieved=[[*range(100_000)]]))
@@ -695,8 +739,11 @@ def test_it_is_refused_and_nothing_is_written(name, entry, judge, submissions, t
         monkeypatch.setattr(records, "MAX_RECORDS", 20)
     attack(*([entry, judge] if "judge" in attack.__code__.co_varnames else [entry]))
     before = state(tmp_path)
+    known = contents(folders(submissions))
+    start = time.process_time()
     with pytest.raises(Refused) as refused:
-        validate(entry.folder, judge, contents(folders(submissions)))
+        validate(entry.folder, judge, known)
+    assert time.process_time() - start < SECONDS
     told = [problem for problem in refused.value.problems if problem.file == file and reason in str(problem)]
     assert told, str(refused.value)
     if line is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from .files import METADATA
 from .parsing import Text, plain_text, plain_yaml
-from .refusals import Problem, Refused, shown
+from .refusals import Problem, Refused, few, shown
 
 KINDS = ("contender", "floor", "ceiling")
 YES_NO = ("yes", "no")
@@ -81,7 +81,7 @@ class Metadata:
                     Problem(METADATA, f"{name} is missing", f"add {name}: {item.metadata['help']}")
                 )
         if problems:
-            raise Refused(*problems)
+            raise Refused(*few(problems))
         values: dict[str, Any] = {name: entry.value for name, entry in entries.items()}
         if "cost_usd" in values:
             values["cost_usd"] = _number(values["cost_usd"])

@@ -9,7 +9,7 @@ and scores are joined when it is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ruleworld_data.scoring import parse_boxed, split_answers
@@ -58,22 +58,24 @@ def read_records(body: bytes) -> dict[int, Record]:
     Only form is looked at here: `rwbench.leaderboard.rescore` knows the questions.
     """
     records: dict[int, Record] = {}
-    problems: list[Problem] = []
+    if problems := few(_read_into(records, body)):
+        raise Refused(*problems)
+    return records
+
+
+def _read_into(records: dict[int, Record], body: bytes) -> Iterator[Problem]:
+    """Fill ``records`` and yield what is wrong with the other lines, line by line."""
     for number, line in sample_lines(body):
-        record = strict_json(line, SAMPLES, number)
-        found = record_problem(record)
-        if found:
-            what, mend, value = found
-            problems.append(Problem(SAMPLES, what, mend, number, None if value is None else shown(value)))
-            continue
         if number > MAX_RECORDS:
             raise Refused(
                 Problem(SAMPLES, f"has more than {MAX_RECORDS:,} lines", "one line per question", number)
             )
-        records[number] = record
-    if problems:
-        raise Refused(*few(problems))
-    return records
+        record = strict_json(line, SAMPLES, number)
+        if found := record_problem(record):
+            what, mend, value = found
+            yield Problem(SAMPLES, what, mend, number, None if value is None else shown(value))
+        else:
+            records[number] = record
 
 
 def record_problem(record: Any) -> tuple[str, str, Any] | None:

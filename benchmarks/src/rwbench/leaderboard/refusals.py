@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 SHOWN = 80
 MAX_PROBLEMS = 20
-"""Problems of one kind that are told; the rest is counted."""
+"""Problems that are told; who hands in millions does not keep us busy."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,9 @@ def shown(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text):,} characters)"
 
 
-def few(problems: list[Problem]) -> list[Problem]:
-    """Return the first `MAX_PROBLEMS`, and how many more there are."""
-    if len(problems) <= MAX_PROBLEMS:
-        return problems
-    more = len(problems) - MAX_PROBLEMS
-    last = problems[MAX_PROBLEMS - 1]
-    return [*problems[:MAX_PROBLEMS], Problem(last.file, f"{more:,} more problems", "mend the first ones")]
+def few(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the first `MAX_PROBLEMS`, and that there are more if so; no problem beyond is looked for."""
+    found = list(islice(problems, MAX_PROBLEMS + 1))
+    if len(found) > MAX_PROBLEMS:
+        found[-1] = Problem(found[-1].file, f"more problems than these {MAX_PROBLEMS}", "mend these first")
+    return found

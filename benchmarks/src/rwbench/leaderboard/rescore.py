@@ -92,7 +92,9 @@ class Judge:
             Problem(
                 RESULTS,
                 f"spec.{name} is not on the board",
-                f"run it with {' or '.join(map(str, allowed))}",
+                "run it without --limit"
+                if name == "limit"
+                else f"run it with {' or '.join(map(str, allowed))}",
                 value=shown(getattr(spec, name)),
             )
             for name, allowed in wanted.items()

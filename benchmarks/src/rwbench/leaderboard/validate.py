@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,9 +11,9 @@ from typing import Any
 
 from ..results import Results, results_schema
 from ..samples import Sample
-from ..spec import RunSpec
+from ..spec import RunSpec, canonical_json
 from .copies import content_sha256, copied_gold, twin
-from .files import METADATA, RESULTS, SAMPLES, read_folder
+from .files import KIB, METADATA, RESULTS, SAMPLES, read_folder
 from .metadata import Metadata
 from .parsing import plain_text, strict_json, utf8
 from .records import read_records
@@ -23,6 +23,8 @@ from .rescore import Judge
 TOLERANCE = 1e-6
 UNCHECKED = ("environment", "timing")
 """Parts of results.json that only the submitter knows; they are looked at for form, and not shown."""
+Keys = tuple[str, ...]
+MAX_SPEC = 16 * KIB
 METHOD_KEY = re.compile(r"[a-z0-9][a-z0-9#+._-]{0,59}")
 
 
@@ -67,13 +69,18 @@ def validate(folder: Path, judge: Judge, others: Mapping[str, str] | None = None
     records = read_records(files[SAMPLES])
     samples = judge.samples(spec, records)
     results = judge.results(spec, samples, claimed["method"])
-    text = utf8(files[RESULTS], RESULTS)
-    problems = [
-        Problem(RESULTS, f"{path} is not what the samples give", mend, line_of(text, path), shown(theirs))
+    lines = utf8(files[RESULTS], RESULTS).split("\n")
+    if problems := few(
+        Problem(
+            RESULTS,
+            f"{shown('.'.join(path))} is not what the samples give",
+            mend,
+            line_of(lines, path),
+            shown(theirs),
+        )
         for path, theirs, mend in differences(claimed, results)
-    ]
-    if problems:
-        raise Refused(*few(problems))
+    ):
+        raise Refused(*problems)
     if metadata.kind != "ceiling" and (problems := copied_gold(samples)):
         raise Refused(*problems)
     content = f"{spec.representation} {spec.pool_size} {content_sha256(records.values())}"
@@ -83,46 +90,41 @@ def validate(folder: Path, judge: Judge, others: Mapping[str, str] | None = None
     return Submission(folder.name, metadata, spec, results | kept, samples, content)
 
 
-def differences(claimed: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Yield (dotted field, submitted value, mend) wherever submitted results are not the recomputed ones."""
+def differences(claimed: Any, ours: Any, path: Keys = ()) -> Iterator[tuple[Keys, Any, str]]:
+    """Yield (keys down to a field, submitted value, mend) where submitted results are not the recomputed ones."""
     names = sorted({*claimed, *ours} - set(() if path else UNCHECKED))
     for name in names:
-        place = f"{path}{name}"
+        place = (*path, name)
         if name not in claimed:
             yield place, None, "add it: write the folder with `rwbench submit RUN`"
         elif name not in ours:
             yield place, claimed[name], "remove it"
         elif isinstance(claimed[name], dict) and isinstance(ours[name], dict):
-            yield from differences(claimed[name], ours[name], f"{place}.")
+            yield from differences(claimed[name], ours[name], place)
         elif not _same(claimed[name], ours[name]):
             yield place, claimed[name], f"recomputed: {shown(ours[name])}"
 
 
-def line_of(text: str, path: str) -> int | None:
-    """Return the line of a dotted field in indented JSON; None if it is laid out in another way."""
-    lines = text.split("\n")
-    place, rest = 0, path
-    depth = 0
-    while rest:
-        depth += 1
-        # A name may hold dots itself, so the longest that fits is taken.
-        parts = rest.split(".")
-        for size in range(len(parts), 0, -1):
-            name = ".".join(parts[:size])
-            found = _key_line(lines, place, depth, name)
-            if found is not None:
-                place, rest = found + 1, ".".join(parts[size:])
-                break
-        else:
+def line_of(lines: list[str], path: Sequence[str]) -> int | None:
+    """Return the line of a field, by the keys down to it, in indented JSON; None if it is laid out in another way.
+
+    If only some of the keys are found, it is the line of the last of these.
+    """
+    place = 0
+    for depth, name in enumerate(path, 1):
+        found = _key_line(lines, place, depth, name)
+        if found is None:
             break
+        place = found + 1
     return place or None
 
 
 def _key_line(lines: list[str], start: int, depth: int, name: str) -> int | None:
     indent = "  " * depth
+    wanted = f'{indent}"{name}":'
     for number in range(start, len(lines)):
         line = lines[number]
-        if line.startswith(f'{indent}"{name}":'):
+        if line.startswith(wanted):
             return number
         if depth > 1 and line.strip() and not line.startswith(indent):
             return None
@@ -161,11 +163,19 @@ def _check_schema(claimed: Any) -> None:
                 RESULTS, "method.key must be a short name", "a-z, 0-9, hyphen", value=shown(method["key"])
             )
         )
-    for path, text in _texts({name: claimed[name] for name in UNCHECKED}):
-        if why := plain_text(text, 200):
+    for path, text in _texts({name: claimed[name] for name in (*UNCHECKED, "spec")}):
+        if text and (why := plain_text(text, 200)):
             raise Refused(
                 Problem(RESULTS, f"{path} {why}", "leave it out or write plain text", value=shown(text))
             )
+    if len(canonical_json(claimed["spec"])) > MAX_SPEC:
+        raise Refused(
+            Problem(
+                RESULTS,
+                f"spec has more than {MAX_SPEC // KIB} KiB",
+                "write the folder with `rwbench submit RUN`",
+            )
+        )
     finished = claimed["timing"]["finished"]
     try:
         datetime.fromisoformat(finished)
