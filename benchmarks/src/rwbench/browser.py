@@ -18,7 +18,7 @@ from typing import Any
 from .data import DataSource, Question
 from .errors import ERROR_CLASSES, diagnose
 from .results import Results
-from .samples import Sample, read_samples
+from .samples import SAMPLES_FILE, Sample, read_samples, samples_file
 
 MAX_SAMPLES = 2_000
 SHOWN_RULES = 10
@@ -26,7 +26,6 @@ MAX_TEXT = 4_000
 MAX_BYTES = 20_000_000
 """Compressed bytes of all samples; the page is a third larger, since it holds them as text."""
 
-FILE_NAME = "samples.jsonl"
 _RUN_ID = re.compile("[0-9a-f]{12}")
 
 
@@ -73,7 +72,7 @@ def build_browser(
     for run, label in zip(results, labels, strict=True):
         path = samples_path(folder, run["run_id"])
         if path is None:
-            browser.notes.append(f"{label}: no {FILE_NAME} beside its results")
+            browser.notes.append(f"{label}: no {SAMPLES_FILE} beside its results")
             continue
         samples = read_samples(path)
         rows, errors = packer.rows(run, samples[:MAX_SAMPLES], samples[MAX_SAMPLES:])
@@ -228,10 +227,8 @@ def samples_path(folder: Path, run_id: str) -> Path | None:
     """Return the samples of a run below a folder, None if they are not there."""
     if not _RUN_ID.fullmatch(run_id):
         return None
-    candidates = [folder / run_id / FILE_NAME, folder / FILE_NAME, *folder.glob(f"**/{run_id}/{FILE_NAME}")]
-    return next(
-        (path for path in candidates if path.is_file() and path.parent.resolve().name == run_id), None
-    )
+    places = [place for place in (folder, *folder.glob(f"**/{run_id}")) if place.resolve().name == run_id]
+    return next((path for place in places if (path := samples_file(place)) is not None), None)
 
 
 def _packed(value: Any) -> str:

@@ -24,6 +24,12 @@ def report(
     data: Annotated[
         Path | None, typer.Option(help="The build that the runs used, for questions and proofs.")
     ] = None,
+    pack_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--pack", metavar="FOLDER", help="Only write the runs to FOLDER, small, to be committed."
+        ),
+    ] = None,
 ) -> None:
     """Print the table of all runs below a folder and write DIR/report.html, with a browser of all samples.
 
@@ -40,6 +46,15 @@ def report(
             raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
         if recipe is not None:
             results = _of_recipe(folder, recipe, results)
+        if pack_to is not None:
+            from .packing import pack
+
+            size = pack(results, folder, pack_to, recipe)
+            told = f"{len(results)} runs in {pack_to}, {size:,} bytes; look at it: rwbench report {pack_to}"
+            typer.echo(
+                json.dumps({"runs": len(results), "bytes": size, "folder": str(pack_to)}) if as_json else told
+            )
+            return
         if markdown or latex:
             from .latex import latex_tables
             from .setting import settings

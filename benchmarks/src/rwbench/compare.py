@@ -12,7 +12,7 @@ from ruleworld_data.tasks import check_name
 from .metrics import sample_clusters
 from .paired import Difference, holm, paired_difference
 from .results import Results, read_results
-from .samples import Sample, read_samples
+from .samples import SAMPLES_FILE, Sample, read_samples
 from .setting import ANSWERS, MAIN_METRIC
 
 SAME_QUESTIONS = ("scale", "world_seed", "data", "split", "scorer_version")
@@ -98,7 +98,7 @@ def _load(folder: Path) -> tuple[Results, dict[str, Sample]]:
     results = read_results(folder)
     if results is None:
         raise FileNotFoundError(f"{folder} has no results.json; finish the run first: rwbench run")
-    samples = {sample["id"]: sample for sample in read_samples(folder / "samples.jsonl")}
+    samples = {sample["id"]: sample for sample in read_samples(folder / SAMPLES_FILE)}
     return results, {name: sample for name, sample in samples.items() if sample["error"] is None}
 
 

@@ -23,13 +23,12 @@ from .methods import Method, Output, Work
 from .pools import Pool, build_pools, pools_sha256
 from .progress import Progress
 from .results import Results, read_results, summarise, write_results
-from .samples import Sample, SampleLog, exclusive, read_samples, samples_sha256, write_whole
+from .samples import SAMPLES_FILE, Sample, SampleLog, exclusive, read_samples, samples_sha256, write_whole
 from .scoring import score
 from .spec import RunSpec, canonical_json, first_difference
 
 KEPT_DESIGNS = 8
 SPEC_FILE = "spec.json"
-SAMPLES_FILE = "samples.jsonl"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

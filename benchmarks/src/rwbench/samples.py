@@ -44,7 +44,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -61,6 +61,10 @@ OUTCOMES = {
     "failed": "no answer because of an error (see `error`); not scored, asked again on resume",
 }
 """Every value of ``outcome`` and what it means. Where several fit, the first in this order after ``ok`` counts."""
+
+SAMPLES_FILE = "samples.jsonl"
+PACKED_FILE = "samples.jsonl.zst"
+"""What `rwbench report --pack` leaves of it; read wherever the file itself is missing."""
 
 VOLATILE = ("seconds",)
 VOLATILE_USAGE = ("seconds", "cached_calls")
@@ -86,17 +90,36 @@ def exclusive(folder: Path) -> Iterator[None]:
         yield
 
 
+def samples_file(folder: Path) -> Path | None:
+    """Return the samples of a run's folder, as written or compressed; None if there are none."""
+    return next((path for name in (SAMPLES_FILE, PACKED_FILE) if (path := folder / name).is_file()), None)
+
+
+def compressed(samples: Sequence[Sample]) -> bytes:
+    """Return samples as `PACKED_FILE` holds them."""
+    import pyarrow as pa
+
+    body = "".join(map(_line, samples)).encode()
+    return bytes(pa.Codec("zstd", compression_level=19).compress(body, asbytes=True))
+
+
 def read_samples(path: Path) -> list[Sample]:
     """Return the whole lines of a samples file, without the torn last line of a killed run.
+
+    Parameters
+    ----------
+    path : Path
+        ``samples.jsonl`` of a run, or its compressed form; where the first is missing, the one beside it is read.
 
     Raises
     ------
     ValueError
         If any line but a torn last one is not a sample: the file was changed by something else.
     """
-    if not path.is_file():
+    found = path if path.is_file() else samples_file(path.parent)
+    if found is None:
         return []
-    *lines, _torn = path.read_bytes().split(b"\n")
+    *lines, _torn = _whole(found).split(b"\n")
     samples = []
     for number, line in enumerate(lines, 1):
         try:
@@ -104,7 +127,7 @@ def read_samples(path: Path) -> list[Sample]:
             sample["id"], sample["error"]
         except (ValueError, KeyError, TypeError):
             raise ValueError(
-                f"{path} line {number} is not a sample: {line[:60]!r}; delete the line and run again to redo it"
+                f"{found} line {number} is not a sample: {line[:60]!r}; delete the line and run again to redo it"
             ) from None
         samples.append(sample)
     return samples
@@ -172,6 +195,20 @@ def write_whole(path: Path, body: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
+
+
+def _whole(path: Path) -> bytes:
+    if path.name != PACKED_FILE:
+        return path.read_bytes()
+    import pyarrow as pa
+
+    try:
+        with pa.CompressedInputStream(pa.memory_map(str(path)), "zstd") as stream:
+            return bytes(stream.read())
+    except (OSError, pa.ArrowException) as error:
+        raise ValueError(
+            f"{path} is not whole zstd data ({error}); pack the runs again: rwbench report RUNS --pack FOLDER"
+        ) from None
 
 
 def _line(sample: Sample) -> str:
