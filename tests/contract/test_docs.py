@@ -54,9 +54,49 @@ def test_commands_of_the_page_run(page, tmp_path):
             continue
         words = shlex.split(line)
         assert (BIN / words[0]).exists(), f"{page} names a command that is not ours: {line}"
-        done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True)
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
-        assert "Traceback" not in done.stderr
+        run(words, tmp_path)
+    if page == "dynarule/README.md":
+        check_recall_of_the_example(page, tmp_path / "depot" / "stage2" / "README.md")
+
+
+def run(words: list[str], folder: Path) -> None:
+    done = subprocess.run(
+        words, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+
+
+def check_recall_of_the_example(page: str, card: Path) -> None:
+    """The page's table is that of the card which its commands wrote, but for another torch's rounding."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    rows = [
+        re.findall(r"[\d.]+", line) for line in re.findall(r"^\| (?:step|Recall@1) \|.*$", text, flags=re.M)
+    ]
+    said = dict(zip(rows[0], map(float, rows[1][-len(rows[0]) :]), strict=True))
+    measured = {
+        step: float(recall)
+        for step, recall in re.findall(r"^\| (\d+) \| ([\d.]+) \|.*\|.*\|$", card.read_text(), flags=re.M)
+    }
+    assert len(said) >= 6 and said.keys() <= measured.keys()
+    assert all(abs(measured[step] - recall) < 0.1 for step, recall in said.items()), (said, measured)
+
+
+@pytest.mark.slow
+def test_two_processes_are_started_as_the_page_says(tmp_path):
+    """The command of the text, on the page's example: one adapter of two processes, not two of one."""
+    page = (ROOT / "dynarule/README.md").read_text(encoding="utf-8")
+    launcher = re.search(r"`(python -m torch\.distributed\.run [^`]*) train \.\.\.`", page)[1]
+    run(["dynarule", "example", "depot"], tmp_path)
+    train = (
+        "train --model depot/model --rules depot/rules.txt --encoder layers:1 --questions depot/train.jsonl"
+    )
+    train += (
+        " --out depot/stage1 --set max_steps=2 --set batch_size=4 --set accumulation=1 --set pool_size=36"
+    )
+    run([sys.executable, *shlex.split(launcher)[1:], *train.split(), "--device", "cpu"], tmp_path)
+    card = (tmp_path / "depot/stage1/README.md").read_text(encoding="utf-8")
+    assert "| processes | 2 |" in card and "| steps | 2, 16 questions in all |" in card
 
 
 def check_install_line(line: str) -> None:

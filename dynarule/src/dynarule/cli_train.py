@@ -152,6 +152,8 @@ def run(
         curve=_curve(request, adapter),
         callbacks=[LogLines()],
         report_to=request.report_to,
+        # Without it processes on a CPU do not find each other: each would train, and save, alone.
+        use_cpu=model.device.type == "cpu",
         **measuring,
     )
     _note(f"wrote {request.out}: the adapter, README.md (its model card), log.json")
