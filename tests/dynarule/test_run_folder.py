@@ -86,6 +86,50 @@ def test_a_resumed_run_must_be_the_same_one(case, tmp_path):
         claim(tmp_path, recipe_of(), True)
 
 
+@pytest.mark.parametrize("state", [None, '{"log_history": [{"lo'])
+def test_a_checkpoint_that_was_cut_off_is_passed_over(tiny_model, word_tokenizer, tmp_path, state):
+    """The kill came while the third checkpoint was saved: the run goes on from the second, as if never killed."""
+    from transformers.trainer import TRAINER_STATE_NAME
+
+    wanted = run(make_case(tiny_model, word_tokenizer), tmp_path / "a", recipe_of(max_steps=4), **SAVING)
+    seen = []
+    folder = tmp_path / "b"
+
+    def save_and_die(self, path):
+        seen.append(sorted(p.name for p in (folder / "checkpoint-3").glob("*")))
+        if len(seen) == 3:
+            if state is not None:
+                (folder / "checkpoint-3" / TRAINER_STATE_NAME).write_text(state)
+            raise KeyboardInterrupt
+        whole(self, path)
+
+    from transformers import TrainerState
+
+    whole = TrainerState.save_to_json
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TrainerState, "save_to_json", save_and_die)
+        run(make_case(tiny_model, word_tokenizer), folder, recipe_of(max_steps=4), **SAVING)
+    # All else is there before the state is, so a checkpoint that has it has everything.
+    complete = {p.name for p in (tmp_path / "a" / "checkpoint-4").iterdir()}
+    assert {*seen[2]} == complete - {TRAINER_STATE_NAME}
+    assert claim(folder, recipe_of(max_steps=4), True) == str(folder / "checkpoint-2")
+    found = run(make_case(tiny_model, word_tokenizer), folder, recipe_of(max_steps=4), resume=True, **SAVING)
+    assert [entry["lm_loss"] for entry in found] == [entry["lm_loss"] for entry in wanted]
+
+
+def test_nothing_but_a_cut_off_checkpoint_is_told(tmp_path):
+    (tmp_path / "checkpoint-2").mkdir()
+    (tmp_path / "checkpoint-best").mkdir()  # not the Trainer's
+    with pytest.raises(
+        FileNotFoundError, match="checkpoint-2 was killed while it was saved; delete it and train"
+    ):
+        claim(tmp_path, recipe_of(), True)
+    with pytest.raises(
+        FileExistsError, match="killed while it was saved; delete checkpoint-2, or choose a new"
+    ):
+        claim(tmp_path, recipe_of(), False)
+
+
 def test_the_recipe_is_there_while_the_run_is(case, tmp_path):
     from transformers import TrainerCallback
 

@@ -261,7 +261,7 @@ def train(
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest checkpoint in --out.")
+        bool, typer.Option("--resume", help="Go on from the newest whole checkpoint in --out.")
     ] = False,
     report_to: Annotated[str, typer.Option("--report-to", help="none, tensorboard, wandb, ...")] = "none",
     device: DeviceOption = None,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .recipe import Recipe
 
 RECIPE = "recipe.json"
+STATE = "trainer_state.json"  # the Trainer writes it last
 
 
 def claim(
@@ -29,7 +30,7 @@ def claim(
     recipe : Recipe
         Written to ``recipe.json``, so that a resumed run is known to be the same one.
     resume : bool
-        Go on from the newest checkpoint.
+        Go on from the newest checkpoint that is whole: a kill may come while one is saved.
     write : bool
         Whether this process writes; one of several does.
     more : mapping, optional
@@ -40,26 +41,31 @@ def claim(
     FileExistsError
         If a new run would share the folder with checkpoints of another, which a later resume could take for its own.
     FileNotFoundError
-        If there is nothing to resume.
+        If there is nothing whole to resume.
     ValueError
         If the checkpoints are of another recipe.
     """
-    from transformers.trainer_utils import get_last_checkpoint
-
-    newest = get_last_checkpoint(str(folder)) if folder.is_dir() else None
+    checkpoints = _checkpoints(folder)
+    newest = next((path for path in checkpoints if _whole(path)), None)
     wanted = json.loads(json.dumps(recipe.to_dict() | dict(more or {})))
     if not resume:
         if newest is not None:
             raise FileExistsError(
-                f"{folder} holds checkpoints of an earlier run, the newest {Path(newest).name}; resume it (--resume), "
+                f"{folder} holds checkpoints of an earlier run, the newest {newest.name}; resume it (--resume), "
                 "or choose a new folder"
+            )
+        if checkpoints:
+            raise FileExistsError(
+                f"{folder} holds {checkpoints[0].name} of an earlier run, killed while it was saved; delete "
+                f"{checkpoints[0].name}, or choose a new folder"
             )
         if write:
             folder.mkdir(parents=True, exist_ok=True)
             write_whole(folder / RECIPE, json.dumps(wanted, indent=1) + "\n")
         return None
     if newest is None:
-        raise FileNotFoundError(f"no checkpoint to resume from in {folder}; train without resume first")
+        cut = f"{checkpoints[0].name} was killed while it was saved; delete it and " if checkpoints else ""
+        raise FileNotFoundError(f"no checkpoint to resume from in {folder}; {cut}train without resume first")
     started = _started(folder / RECIPE)
     # A run of an older version wrote down the recipe alone.
     known = {*recipe.to_dict(), *(started or {})}
@@ -72,7 +78,26 @@ def claim(
             f"{folder} was started with {name} {started.get(name)!r}, now it is {wanted[name]!r}; resume with the "
             "recipe of the start, or train in a new folder"
         )
-    return newest
+    return str(newest)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a folder, newest first."""
+    numbered = {
+        int(path.name.removeprefix("checkpoint-")): path
+        for path in folder.glob("checkpoint-*")
+        if path.is_dir() and path.name.removeprefix("checkpoint-").isdecimal()
+    }
+    return [numbered[step] for step in sorted(numbered, reverse=True)]
+
+
+def _whole(checkpoint: Path) -> bool:
+    """Say whether a checkpoint was saved to its end."""
+    try:
+        json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _started(path: Path) -> dict[str, Any] | None:

@@ -198,7 +198,7 @@ def train(
     encoder : Encoder or None
         Rows to tokens, if prompt or target differ from the defaults.
     resume : bool
-        Go on from the newest checkpoint in the folder; the recipe must be the one of the start.
+        Go on from the newest whole checkpoint in the folder; the recipe must be the one of the start.
     curve : dict or None
         The entropies from which the confidence layer was chosen, to be saved with the adapter.
     callbacks : sequence
