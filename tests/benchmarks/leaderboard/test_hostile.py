@@ -122,10 +122,24 @@ def gold_answers_beside_the_own(entry):
     entry.change(3, lambda record: record.update(gold_answers=["8"]))
 
 
-@case(SAMPLES, None, "95% of the searches return exactly the gold rules")
+@case(SAMPLES, None, "95% of the searches return the gold rules and nothing else")
 def gold_rules_copied(entry, judge):
     gold = gold_of(entry, judge)
     entry.change_all(lambda record: record.update(retrieved=[list(gold[record["id"]].gold)]))
+    rescore(entry, judge)
+
+
+@case(SAMPLES, None, "95% of the searches return the gold rules and nothing else")
+def gold_rules_copied_backwards(entry, judge):
+    gold = gold_of(entry, judge)
+    entry.change_all(lambda record: record.update(retrieved=[list(gold[record["id"]].gold)[::-1]]))
+    rescore(entry, judge)
+
+
+@case(SAMPLES, None, "95% of the searches return the gold rules and nothing else")
+def gold_rules_copied_one_per_search(entry, judge):
+    gold = gold_of(entry, judge)
+    entry.change_all(lambda record: record.update(retrieved=[[rule] for rule in gold[record["id"]].gold]))
     rescore(entry, judge)
 
 
@@ -136,16 +150,30 @@ def gold_answers_copied(entry, judge):
     rescore(entry, judge)
 
 
-@case(SAMPLES, None, "95% of the answers are the gold answers letter by letter")
-def gold_answers_in_boxes(entry, judge):
-    gold = gold_of(entry, judge)
+def gold_in(text):
+    """An attack: the gold answers as the output of a model, in a sentence around ``BOX`` (and ``GOLD``)."""
 
-    def boxed(record):
-        answers = list(gold[record["id"]].answers)
-        record.update(answers=answers, output=r"\boxed{" + ", ".join(answers) + "}")
+    def attack(entry, judge):
+        gold = gold_of(entry, judge)
 
-    entry.change_all(boxed)
-    rescore(entry, judge)
+        def write(record):
+            answers = list(gold[record["id"]].answers)
+            said = ", ".join(answers)
+            box = r"\boxed{" + said + "}"
+            record.update(answers=answers, output=text.replace("BOX", box).replace("GOLD", said))
+
+        entry.change_all(write)
+        rescore(entry, judge)
+
+    return attack
+
+
+for name, text in {
+    "gold_answers_in_boxes": "BOX",
+    "gold_answers_behind_words": "The answer is: BOX",
+    "gold_answers_told_twice": "Surely it is GOLD.\n\nThe final answer is BOX, I checked.",
+}.items():
+    CASES[name] = (gold_in(text), SAMPLES, None, "95% of the answers are the gold answers letter by letter")
 
 
 @case(SAMPLES, None, "95% of the answers are the gold answers letter by letter")
@@ -224,8 +252,22 @@ def answers_better_than_the_output(entry):
     entry.change(1, lambda record: record.update(answers=["8"], output=r"so \boxed{9}"))
 
 
-@case(SAMPLES, None, "every output is that of another submission")
+@case(SAMPLES, None, "100.0% of the lines are those of another submission, got 2026-01-31_bm25")
 def copy_of_another_submission(entry):
+    entry.folder = entry.folder.rename(entry.folder.with_name("2026-01-31_better-bm25"))
+
+
+@case(SAMPLES, None, "98.0% of the lines are those of another submission")
+def copy_with_a_line_changed(entry, judge):
+    entry.change(3, lambda record: record["retrieved"][0].pop(0))
+    rescore(entry, judge)
+    entry.folder = entry.folder.rename(entry.folder.with_name("2026-01-31_better-bm25"))
+
+
+@case(SAMPLES, None, "100.0% of the lines are those of another submission")
+def copy_with_the_last_rule_cut_everywhere(entry, judge):
+    entry.change_all(lambda record: record["retrieved"][0].pop())
+    rescore(entry, judge)
     entry.folder = entry.folder.rename(entry.folder.with_name("2026-01-31_better-bm25"))
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ruleworld_data.scoring import parse_boxed
 
 from ..samples import Sample
 from ..spec import canonical_json
@@ -15,19 +19,49 @@ MIN_QUESTIONS = 20
 """Below so many, perfection can be luck."""
 SHARE = 0.95
 """Share of the questions that must look copied: a copier may spoil a few."""
+FIRST = 10
+"""Rules of a search that tell copies: what is cut off behind them changes no rank that counts."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What two submissions of a setting have in common if they are the same work.
+
+    Attributes
+    ----------
+    setting : str
+    records : frozenset of str
+        A hash per question: its id, output, answers and the `FIRST` rules of each search.
+    """
+
+    setting: str
+    records: frozenset[str]
+
+    @classmethod
+    def of(cls, setting: str, records: Iterable[Record]) -> Content:
+        """Return the content of a submission's records."""
+        return cls(setting, frozenset(map(_record_hash, records)))
+
+    def shared(self, other: Content) -> float:
+        """Return the share of the questions on which another says the same."""
+        if self.setting != other.setting or not self.records:
+            return 0.0
+        return len(self.records & other.records) / len(self.records)
 
 
 def copied_gold(samples: Sequence[Sample]) -> list[Problem]:
     """Return what looks like gold handed in as a contender's work.
 
     Two signs, each only if it holds for nearly every question (`SHARE`): answers that are the gold texts letter by
-    letter, with no output that they were read from beyond the box itself; and a search that returned the gold rules in
-    the proof's order and nothing more. A perfect system shows its outputs, and its searches return more than the proof.
+    letter, with nothing around them but the same words every time; and searches that returned the gold rules and
+    nothing more, in whatever order. A perfect system shows its outputs, and its searches return more than the proof.
     """
     if len(samples) < MIN_QUESTIONS:
         return []
     problems = []
-    if _nearly_all(_bare(sample) and sample["answers"] == sample["gold_answers"] for sample in samples):
+    right = [sample for sample in samples if sample["answers"] == sample["gold_answers"]]
+    around = Counter(map(_around, right)).most_common(1)
+    if around and around[0][1] >= SHARE * len(samples):
         problems.append(
             Problem(
                 SAMPLES,
@@ -36,11 +70,11 @@ def copied_gold(samples: Sequence[Sample]) -> list[Problem]:
                 "hand in the model's whole output, or set `kind: ceiling` if the method looks at gold data",
             )
         )
-    if _nearly_all(_proof(sample) for sample in samples):
+    if sum(map(_proof, samples)) >= SHARE * len(samples):
         problems.append(
             Problem(
                 SAMPLES,
-                f"{SHARE:.0%} of the searches return exactly the gold rules in the order of the proof",
+                f"{SHARE:.0%} of the searches return the gold rules and nothing else",
                 "hand in the whole ranking, or set `kind: ceiling` if the method looks at gold data",
             )
         )
@@ -48,7 +82,7 @@ def copied_gold(samples: Sequence[Sample]) -> list[Problem]:
 
 
 def content_sha256(records: Iterable[Record]) -> str:
-    """Return a hash of what is scored, by question: two submissions with equal hashes are the same work."""
+    """Return a hash of what is scored, by question: it names predictions that were made elsewhere."""
     digest = hashlib.sha256()
     for record in sorted(records, key=lambda record: record["id"]):
         kept = {name: record[name] for name in ("id", "output", "answers", "retrieved")}
@@ -56,45 +90,46 @@ def content_sha256(records: Iterable[Record]) -> str:
     return digest.hexdigest()
 
 
-def twin(own: str, content: str, others: Mapping[str, str]) -> list[Problem]:
-    """Return a problem if another submission has the same content.
+def twin(own: str, content: Content, others: Mapping[str, Content]) -> list[Problem]:
+    """Return a problem if another submission says the same on nearly every question (`SHARE`).
 
     Parameters
     ----------
     own : str
         Name of this submission.
-    content : str
-        Its `content_sha256`, with its setting.
-    others : mapping of str to str
-        The same of the others, by name.
+    content : Content
+    others : mapping of str to Content
+        Those of the others, by name.
     """
-    same = sorted(name for name, found in others.items() if found == content and name != own)
+    shares = {name: content.shared(found) for name, found in others.items() if name != own}
+    same = sorted(name for name, share in shares.items() if share >= SHARE)
     if not same:
         return []
     return [
         Problem(
             SAMPLES,
-            "every output is that of another submission",
+            f"{shares[same[0]]:.1%} of the lines are those of another submission",
             "a result is on the board once; hand in a run of your own",
             value=same[0],
         )
     ]
 
 
-def _nearly_all(signs: Iterable[bool]) -> bool:
-    found = list(signs)
-    return sum(found) >= SHARE * len(found)
+def _record_hash(record: Record) -> str:
+    searches = record["retrieved"]
+    first = None if searches is None else [found[:FIRST] for found in searches]
+    said = canonical_json([record["id"], record["output"], record["answers"], first])
+    return hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
 
 
-def _bare(sample: Sample) -> bool:
-    output = sample["output"]
-    return output is None or len(output) <= len(r"\boxed{}") + 2 + sum(
-        len(answer) + 2 for answer in sample["gold_answers"]
-    )
+def _around(sample: Sample) -> str:
+    """Return an output without its answers, wherever they stand in it."""
+    text = sample["output"] or ""
+    for part in (parse_boxed(text) or "", *sorted(sample["answers"], key=len, reverse=True)):
+        text = text.replace(part, "")
+    return " ".join(text.split())
 
 
 def _proof(sample: Sample) -> bool:
-    if not sample["retrieved"]:
-        return False
-    flat = list(dict.fromkeys(rule for found in sample["retrieved"] for rule in found))
-    return flat == list(dict.fromkeys(rule for step in sample["gold_rules"] for rule in step))
+    found = {rule for search in sample["retrieved"] or () for rule in search}
+    return bool(found) and found == {rule for step in sample["gold_rules"] for rule in step}

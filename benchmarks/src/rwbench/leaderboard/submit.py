@@ -12,7 +12,7 @@ from pathlib import Path
 from ..results import read_results
 from ..runner import SAMPLES_FILE, find_specs
 from ..samples import read_samples, write_whole
-from .copies import content_sha256
+from .copies import Content
 from .files import FOLDER_NAME, METADATA, RESULTS, SAMPLES, compress, read_folder
 from .metadata import Metadata
 from .parsing import strict_json
@@ -101,15 +101,15 @@ def folders(root: Path) -> list[Path]:
     return sorted(path for path in root.iterdir() if FOLDER_NAME.fullmatch(path.name))
 
 
-def contents(paths: Iterable[Path]) -> Mapping[str, str]:
+def contents(paths: Iterable[Path]) -> Mapping[str, Content]:
     """Return what submissions that are on the board say, for telling copies; unreadable ones are left out."""
     found = {}
     for path in paths:
         try:
             files = read_folder(path)
             spec = strict_json(files[RESULTS], RESULTS)["spec"]
-            records = read_records(files[SAMPLES]).values()
-            found[path.name] = f"{spec['representation']} {spec['pool_size']} {content_sha256(records)}"
+            setting = f"{spec['representation']} {spec['pool_size']}"
+            found[path.name] = Content.of(setting, read_records(files[SAMPLES]).values())
         except (Refused, KeyError, TypeError):
             continue
     return found

@@ -12,7 +12,7 @@ from typing import Any
 from ..results import Results, results_schema
 from ..samples import Sample
 from ..spec import RunSpec, canonical_json
-from .copies import content_sha256, copied_gold, twin
+from .copies import Content, copied_gold, twin
 from .files import KIB, METADATA, RESULTS, SAMPLES, read_folder
 from .metadata import Metadata
 from .parsing import plain_text, strict_json, utf8
@@ -37,17 +37,17 @@ class Submission:
     spec: RunSpec
     results: Results
     samples: list[Sample]
-    content: str
+    content: Content
 
 
-def validate(folder: Path, judge: Judge, others: Mapping[str, str] | None = None) -> Submission:
+def validate(folder: Path, judge: Judge, others: Mapping[str, Content] | None = None) -> Submission:
     """Check a submission.
 
     Parameters
     ----------
     folder : Path
     judge : Judge
-    others : mapping of str to str, optional
+    others : mapping of str to Content, optional
         Contents of the submissions that are on the board already, by folder name (`Submission.content`).
 
     Raises
@@ -83,7 +83,7 @@ def validate(folder: Path, judge: Judge, others: Mapping[str, str] | None = None
         raise Refused(*problems)
     if metadata.kind != "ceiling" and (problems := copied_gold(samples)):
         raise Refused(*problems)
-    content = f"{spec.representation} {spec.pool_size} {content_sha256(records.values())}"
+    content = Content.of(f"{spec.representation} {spec.pool_size}", records.values())
     if problems := twin(folder.name, content, others or {}):
         raise Refused(*problems)
     kept = {name: claimed[name] for name in UNCHECKED}
