@@ -6,6 +6,7 @@ import shutil
 import pytest
 from rwbench.backends import Decoding, cut, local
 from rwbench.backends.local import Local, load
+from rwbench.methods.conversation import Tally
 from rwbench.prompts import Prompt, read_template, shipped_template
 
 
@@ -110,6 +111,9 @@ def test_a_prompt_that_does_not_fit_is_not_asked(save_model, tmp_path, prompts):
     assert backend.context_length == 300
     long, short = backend.generate([prompts[0], Prompt("Hello")], Decoding(200))
     assert (long.finish, long.text, long.completion_tokens) == ("context", "", 0)
+    tally = Tally()
+    tally.count(long)
+    assert long.seconds > 0 and tally.usage()["seconds"] == {"tokenize": round(long.seconds, 6)}
     assert long.prompt_tokens == backend.count_tokens(prompts[0]) > 100
     assert short.finish in ("stop", "length")
     (edge,) = backend.generate([Prompt("Hello")], Decoding(300 - short.prompt_tokens))

@@ -29,7 +29,7 @@ def test_the_commands_run(options, workspace, tmp_path, monkeypatch):
     lines = [
         line.split("  #")[0] for line in re.search(r"```sh\n(.*?)```", SECTION, flags=re.S)[1].splitlines()
     ]
-    assert [line.split()[1] for line in lines] == ["report", "report", "report", "compare"]
+    assert [line.split()[1] for line in lines] == ["report"] * 4 + ["compare"]
     for line in lines:
         words = shlex.split(line)
         for run_id in ids:

@@ -16,7 +16,7 @@ from rwbench.retrievers.random import Random
 from rwbench.runner import run_spec
 from rwbench.setting import settings
 from rwbench.summary import csv_text, headline, percent, table_rows
-from rwbench.terminal import markdown_table
+from rwbench.terminal import markdown_table, markdown_times
 
 EVIL = '<script>alert("x")</script>&\'"'
 
@@ -194,6 +194,28 @@ def test_markdown_table_has_a_row_per_method(results):
         "| BM25 (naive tokens)",
         "| Random rules (floor)",
     ]
+
+
+def test_the_time_is_summed_by_method_and_stage(results):
+    timed = copy.deepcopy(results)
+    for run in timed:
+        run["timing"] |= {"seconds": 2.0}
+        if run["method"]["label"].startswith("Random"):
+            run["timing"] |= {"seconds": 500.5, "stages": {"tokenize": 400.0, "retrieve": 0.04}}
+    (setting,) = settings(timed)
+    lines = markdown_times(setting).splitlines()
+    assert lines[2:] == [
+        "| method | retrieve | tokenize | in all |",
+        "| --- | ---: | ---: | ---: |",
+        "| Random rules (floor) | 0.2 | 1,600.0 | 2,002.0 |",
+        "| BM25 (split identifiers) | - | - | 8.0 |",
+        "| BM25 (naive tokens) | - | - | 8.0 |",
+    ]
+    page = render_page(timed, "t", "c")
+    assert "What the time went to" in page and ">1,600.0<" in page and ">2,002.0<" in page
+    for run in timed:  # of version 1: no stages, and no sum of a run that was taken up again
+        run["timing"] = {"seconds": None, "finished": ""}
+    assert markdown_times(settings(timed)[0]).splitlines()[2] == "| method | in all |"
 
 
 def test_no_results_is_an_error_with_a_command():

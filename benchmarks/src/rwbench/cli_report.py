@@ -20,6 +20,9 @@ def report(
     as_json: JsonFlag = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown only.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print the table in LaTeX (booktabs) only.")] = False,
+    times: Annotated[
+        bool, typer.Option("--times", help="Print in Markdown what the time went to only.")
+    ] = False,
     recipe: Annotated[str | None, typer.Option(help="Only the runs that this recipe made.")] = None,
     data: Annotated[
         Path | None, typer.Option(help="The build that the runs used, for questions and proofs.")
@@ -55,13 +58,15 @@ def report(
                 json.dumps({"runs": len(results), "bytes": size, "folder": str(pack_to)}) if as_json else told
             )
             return
-        if markdown or latex:
+        if markdown or latex or times:
             from .latex import latex_tables
             from .setting import settings
-            from .terminal import markdown_table
+            from .terminal import markdown_table, markdown_times
 
             grouped = settings(results)
-            texts = [markdown_table(setting) for setting in grouped] if markdown else [latex_tables(grouped)]
+            texts = [markdown_table(setting) for setting in grouped] if markdown else []
+            texts += [latex_tables(grouped)] if latex else []
+            texts += [markdown_times(setting) for setting in grouped] if times else []
             typer.echo("\n\n".join(texts))
             return
         source = DataSource.from_build(data) if data is not None else None

@@ -16,7 +16,7 @@ from .paper import beside, said
 from .results import Results
 from .samples import OUTCOMES
 from .setting import Setting, settings
-from .summary import csv_text, headline, percent, table_metrics, table_rows
+from .summary import TIMES_CAPTION, csv_text, headline, percent, table_metrics, table_rows, times
 from .svg import swatch
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def render_page(
         shown_rules=SHOWN_RULES,
         error_classes=ERROR_CLASSES,
         outcome_words=OUTCOMES,
+        times_caption=TIMES_CAPTION,
         environment=results[0]["environment"],
         style=asset("report.css"),
         script=asset("report.js") + asset("browser.js"),
@@ -108,6 +109,7 @@ def _section(setting: Setting, browser: Browser) -> dict[str, Any]:
         "errors": [name for name in ERROR_CLASSES if any(name in row["errors"] for row in rows)],
         "outcomes": [name for name in OUTCOMES if any(name in row["bad"] for row in rows)],
         "costs": sorted({name for row in rows for name in row["usage"]}),
+        "times": times(setting),
         "steps": steps,
         "step_titles": [f"step {name}" for name in steps],
         "types": sorted({name for row in rows for name in row["by_rule_type"]}),

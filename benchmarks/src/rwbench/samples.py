@@ -29,9 +29,10 @@ A line is one JSON object with these keys, all of them always there:
 ``usage``
     What the question cost: ``calls`` of the model, ``prompt_tokens``, ``completion_tokens``, ``retrievals``,
     ``cost_usd`` where the price is known, ``cached_calls`` answered from disk, and ``seconds``, an object stage ->
-    seconds (``retrieve``, ``generate``). Of iterative methods also ``rounds`` of ``round_budget``, whether the method
-    ``finished`` by itself (0 or 1), and ``bad_actions`` that could not be read. What a method has no number for is not
-    there. Questions that are answered in one batch share its seconds evenly.
+    seconds (``retrieve``, ``generate``; ``tokenize`` of prompts that turn out not to fit). Of iterative methods also
+    ``rounds`` of ``round_budget``, whether the method ``finished`` by itself (0 or 1), and ``bad_actions`` that could
+    not be read. What a method has no number for is not there. Questions that are answered in one batch share its
+    seconds evenly.
 ``seconds``
     Wall time from the sample before to this one; a batch's time falls on its first question.
 ``error``

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any
+from collections import Counter
+from typing import Any, NamedTuple
 
 from .palette import FLOORS
 from .scoring import ANSWER_METRICS, RECALLS
@@ -96,6 +97,29 @@ def table_rows(setting: Setting) -> list[dict[str, Any]]:
 def table_metrics(setting: Setting) -> list[str]:
     """Return the table's metrics that some run of the setting has."""
     return [name for name in TABLE_METRICS if any(macro(run, name) for run in setting.runs)]
+
+
+class Times(NamedTuple):
+    """Seconds of a setting's runs: names of stages, and rows of (method, seconds by stage, seconds in all)."""
+
+    stages: list[str]
+    rows: list[tuple[str, dict[str, float], float]]
+
+
+TIMES_CAPTION = "Seconds of answering, runs of a method together, without loading models and encoding rules"
+
+
+def times(setting: Setting) -> Times:
+    """Return what the time went to by method, the longest first; the rest of a row's sum is in no stage."""
+    rows = []
+    for method, view in setting.methods().items():
+        timings = [run["timing"] for run in setting.runs if setting.method_of(run) == method]
+        stages: Counter[str] = Counter()
+        for timing in timings:
+            stages.update(timing.get("stages", {}))
+        rows.append((view.label, dict(stages), sum(timing["seconds"] or 0.0 for timing in timings)))
+    rows.sort(key=lambda row: -row[2])
+    return Times(sorted({stage for _, stages, _ in rows for stage in stages}), rows)
 
 
 def csv_text(setting: Setting) -> str:

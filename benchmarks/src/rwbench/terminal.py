@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .results import Results
 from .setting import ANSWERS, Setting, macro, settings
-from .summary import headline, percent
+from .summary import TIMES_CAPTION, headline, percent, times
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,6 +72,21 @@ def markdown_table(setting: Setting) -> str:
     for method, view in setting.methods().items():
         cells = [_interval(setting.find(method, name, size), setting.lead) for size, name in columns]
         lines.append(f"| {view.label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def markdown_times(setting: Setting) -> str:
+    """Return what the time of a setting's runs went to in Markdown."""
+    stages, rows = times(setting)
+    lines = [
+        f"{TIMES_CAPTION}; {setting.title()}.",
+        "",
+        "| " + " | ".join(["method", *stages, "in all"]) + " |",
+        "| --- |" + " ---: |" * (len(stages) + 1),
+    ]
+    for label, by_stage, whole in rows:
+        cells = [f"{by_stage[stage]:,.1f}" if stage in by_stage else "-" for stage in stages]
+        lines.append("| " + " | ".join([label, *cells, f"{whole:,.1f}"]) + " |")
     return "\n".join(lines)
 
 

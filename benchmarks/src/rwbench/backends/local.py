@@ -123,16 +123,22 @@ class Local(Backend):
 
     def _complete(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         start = time.perf_counter()
-        encoded = [self._encode(prompt) for prompt in prompts]
+        encoded, reading = [], []
+        for prompt in prompts:
+            began = time.perf_counter()
+            encoded.append(self._encode(prompt))
+            reading.append(time.perf_counter() - began)
         most = self.context_length
         fits = [most is None or len(ids) + decoding.max_new_tokens <= most for ids, _ in encoded]
         rows = [row for row, fit in zip(encoded, fits, strict=True) if fit]
         alike = len({prompt.prefix for prompt in prompts}) == 1
         written = iter([done for part in _parts(rows) for done in self._answers(part, alike, decoding)])
-        share = (time.perf_counter() - start) / max(len(rows), 1)
-        for (ids, _), fit in zip(encoded, fits, strict=True):
+        # Who is not asked cost the others nothing: the time of counting its tokens is its own.
+        idle = sum(spent for spent, fit in zip(reading, fits, strict=True) if not fit)
+        share = (time.perf_counter() - start - idle) / max(len(rows), 1)
+        for (ids, _), fit, spent in zip(encoded, fits, reading, strict=True):
             if not fit:
-                yield Completion(finish="context", prompt_tokens=len(ids))
+                yield Completion(finish="context", prompt_tokens=len(ids), seconds=spent)
                 continue
             text, ended, length = next(written)
             yield Completion(text, "stop" if ended else "length", len(ids), length, share)
