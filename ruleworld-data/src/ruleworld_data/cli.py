@@ -264,11 +264,7 @@ def push(
     if as_json:
         _print_json(plan.to_dict() | {"sent_to": url})
         return
-    for name, size in plan.sizes().items():
-        typer.echo(f"{size:>12,}  {name}")
-    said = f"{len(plan.files)} files, {sum(plan.sizes().values()):,} bytes"
-    there = f"{'private ' if private else ''}{plan.kind} {plan.repo}"
-    typer.echo(f"{said}; nothing sent to {there}" if dry_run else f"{said} sent to {url}")
+    typer.echo(plan.to_text(url))
 
 
 @app.command()

@@ -62,6 +62,14 @@ class Push:
             "bytes": sum(self.sizes().values()),
         }
 
+    def to_text(self, url: str | None) -> str:
+        """Return what a push prints: a line per file, and where they went; ``url`` is None after a dry run."""
+        sizes = self.sizes()
+        said = f"{len(sizes)} files, {sum(sizes.values()):,} bytes"
+        there = f"{'private ' if self.private else ''}{self.kind} {self.repo}"
+        last = f"{said}; nothing sent to {there}" if url is None else f"{said} sent to {url}"
+        return "\n".join([*(f"{size:>12,}  {name}" for name, size in sizes.items()), last])
+
 
 def check_repo(repo: str) -> str:
     """Return a repository's name if it is one.

@@ -217,6 +217,41 @@ def board(
         typer.echo(f"page: {page} ({len(built['rows'])} submissions)")
 
 
+@app.command()
+def push(
+    submissions: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of submissions.")] = SUBMISSIONS,
+    to: Annotated[str, typer.Option(help="Space: OWNER/NAME.")] = "",
+    rounds: Rounds = None,
+    private: Annotated[bool, typer.Option("--private", help="If the Space is made by this.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the files and sizes; send nothing.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check all submissions and send board and submissions to a Space of the Hugging Face Hub, in one commit.
+
+    The token is read from HF_TOKEN.
+
+    Example: rwbench push --to OWNER/ruleworld-leaderboard --dry-run
+    """
+    from tempfile import TemporaryDirectory
+
+    with user_errors(), TemporaryDirectory() as place:
+        from ruleworld_data.hub import check_repo, send
+
+        from .board import build_board
+        from .space import space_push
+
+        check_repo(to)  # before the minute that the checks take
+        built = build_board(submissions, rounds or submissions.parent / "rounds")
+        plan = space_push(built, submissions, Path(place), to, private)
+        try:
+            url = None if dry_run else send(plan, "RuleWorld: leaderboard")
+        except OSError as error:
+            raise ValueError(str(error)) from None
+        typer.echo(json.dumps(plan.to_dict() | {"sent_to": url}) if as_json else plan.to_text(url))
+
+
 def _report(name: str, problems: tuple) -> dict[str, object]:
     listed = [
         {
