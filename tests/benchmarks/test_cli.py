@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -196,3 +197,35 @@ def test_an_edited_build_is_refused(quick, tmp_path):
     result = rwbench("run", quick, "--data", tmp_path / "build", "--out", tmp_path / "runs")
     assert result.exit_code == 2
     assert "was changed since it was built" in result.output
+
+
+@pytest.mark.parametrize("module", ["rwbench.manifests", "rwbench.samples"])
+def test_a_full_disk_after_the_last_sample_says_so(quick, tmp_path, monkeypatch, module):
+    """While the list of runs is written, or the page: by `run`, then by `report`."""
+
+    def full(path, body):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    words = ("run", quick, "--scale", "tiny", "--limit", "1", "--out", tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{module}.write_whole", full)
+        patch.setattr(sys, "argv", ["rwbench", *map(str, words)])
+        result = rwbench(*words)
+        assert result.exit_code == 1
+        told = (
+            f"error: the disk is full; finished samples are kept. To go on: rwbench run {quick} --scale tiny"
+        )
+        assert told in result.stderr
+    assert rwbench(*words).exit_code == 0
+    if module == "rwbench.samples":
+        monkeypatch.setattr(f"{module}.write_whole", full)
+        result = rwbench("report", tmp_path)
+        assert result.exit_code == 1 and "error: the disk is full" in result.stderr
+
+
+def test_a_folder_that_may_not_be_written_is_named(quick, tmp_path):
+    """A file where the page's folder should be; the run folders lie elsewhere."""
+    rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path / "runs")
+    (tmp_path / "file").touch()
+    result = rwbench("report", tmp_path / "runs", "--pack", tmp_path / "file" / "packed")
+    assert result.exit_code == 1 and "error: [Errno" in result.stderr and "file" in result.stderr

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .cli_shared import JsonFlag, user_errors
+from .cli_shared import JsonFlag, disk_errors, user_errors
 
 if TYPE_CHECKING:
     from .data import DataSource
@@ -52,7 +52,8 @@ def report(
         if pack_to is not None:
             from .packing import pack
 
-            size = pack(results, folder, pack_to, recipe)
+            with disk_errors():
+                size = pack(results, folder, pack_to, recipe)
             told = f"{len(results)} runs in {pack_to}, {size:,} bytes; look at it: rwbench report {pack_to}"
             typer.echo(
                 json.dumps({"runs": len(results), "bytes": size, "folder": str(pack_to)}) if as_json else told
@@ -135,14 +136,15 @@ def write_page(
     from .report import render_page
     from .samples import write_whole
 
-    folder.mkdir(parents=True, exist_ok=True)
-    if recipe:
-        write_manifest(folder, Manifest(recipe, command, skipped, [run["run_id"] for run in results]))
-        recipes = [(recipe, results)]
-    else:
-        recipes = [(found.recipe, runs_of(found, results)) for found in read_manifests(folder)]
-    path = folder / (f"{file_stem(recipe)}.html" if recipe else "report.html")
-    title = f"RuleWorld: {recipe or 'all runs'}"
-    page = render_page(results, title, command, skipped, folder, source, recipes)
-    write_whole(path, page.encode())
+    with disk_errors():
+        folder.mkdir(parents=True, exist_ok=True)
+        if recipe:
+            write_manifest(folder, Manifest(recipe, command, skipped, [run["run_id"] for run in results]))
+            recipes = [(recipe, results)]
+        else:
+            recipes = [(found.recipe, runs_of(found, results)) for found in read_manifests(folder)]
+        path = folder / (f"{file_stem(recipe)}.html" if recipe else "report.html")
+        title = f"RuleWorld: {recipe or 'all runs'}"
+        page = render_page(results, title, command, skipped, folder, source, recipes)
+        write_whole(path, page.encode())
     return path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .cli_report import show_results, write_page
-from .cli_shared import JsonFlag, user_errors
+from .cli_shared import JsonFlag, disk_error, stopped, user_errors
 
 if TYPE_CHECKING:
     from .backends import Backend
@@ -162,7 +161,6 @@ def _backend(
 
 
 def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int) -> list[Results]:
-    import errno
     import logging
 
     from .backends import GoneError
@@ -177,14 +175,8 @@ def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int) -> list[R
         with user_errors():
             results = run_all(plans, workspace, jobs, progress)
     except (KeyboardInterrupt, GoneError, OSError) as stop:
-        if isinstance(stop, KeyboardInterrupt):
-            why = "stopped"
-        elif isinstance(stop, OSError):
-            full = stop.errno in (errno.ENOSPC, errno.EDQUOT)
-            why = f"error: {'the disk is full' if full else stop}"
-        else:
-            why = f"error: {stop}"
-        progress.note(f"{why}; finished samples are kept. To go on: {shlex.join(['rwbench', *sys.argv[1:]])}")
+        said = disk_error(stop) if isinstance(stop, OSError) else stop
+        progress.note(stopped("stopped" if isinstance(stop, KeyboardInterrupt) else f"error: {said}"))
         raise typer.Exit(1) from None
     finally:
         log.removeHandler(handler)

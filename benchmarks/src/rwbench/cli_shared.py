@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -19,3 +21,25 @@ def user_errors() -> Iterator[None]:
     except (ValueError, FileNotFoundError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
+
+
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """Turn a disk that is full, or may not be written, into one line on stderr and exit code 1."""
+    try:
+        yield
+    except OSError as error:
+        typer.echo(stopped(f"error: {disk_error(error)}"), err=True)
+        raise typer.Exit(1) from None
+
+
+def disk_error(error: OSError) -> str:
+    """Return what is wrong with the disk in words."""
+    from .samples import DISK_FULL
+
+    return "the disk is full" if error.errno in DISK_FULL else str(error)
+
+
+def stopped(why: str) -> str:
+    """Return why a command stopped, and how to go on."""
+    return f"{why}; finished samples are kept. To go on: {shlex.join(['rwbench', *sys.argv[1:]])}"

@@ -6,7 +6,6 @@ what is missing and ends with the same results.
 
 from __future__ import annotations
 
-import errno
 import json
 import time
 from collections.abc import Container, Iterator, Sequence
@@ -23,13 +22,21 @@ from .methods import Method, Output, Work
 from .pools import Pool, build_pools, pools_sha256
 from .progress import Progress
 from .results import Results, read_results, summarise, write_results
-from .samples import SAMPLES_FILE, Sample, SampleLog, exclusive, read_samples, samples_sha256, write_whole
+from .samples import (
+    DISK_FULL,
+    SAMPLES_FILE,
+    Sample,
+    SampleLog,
+    exclusive,
+    read_samples,
+    samples_sha256,
+    write_whole,
+)
 from .scoring import score
 from .spec import RunSpec, canonical_json, first_difference
 
 KEPT_DESIGNS = 8
 SPEC_FILE = "spec.json"
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Workspace:

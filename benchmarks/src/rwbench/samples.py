@@ -41,6 +41,7 @@ A line is one JSON object with these keys, all of them always there:
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -66,6 +67,8 @@ OUTCOMES = {
 SAMPLES_FILE = "samples.jsonl"
 PACKED_FILE = "samples.jsonl.zst"
 """What `rwbench report --pack` leaves of it; read wherever the file itself is missing."""
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 VOLATILE = ("seconds",)
 VOLATILE_USAGE = ("seconds", "cached_calls")
