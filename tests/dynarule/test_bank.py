@@ -71,6 +71,34 @@ def test_duplicate_rules_are_refused_when_a_bank_is_built():
         RuleBank.from_texts(["a", "b", "a"], None, encode)
 
 
+def test_duplicate_rules_are_refused_in_a_bank_as_well():
+    """Under another id a text would take two of the K places; once it is gone, it may come back."""
+    bank = RuleBank.from_texts(["a", "b", "c"], None, encode, ["1", "2", "3"])
+
+    def of(texts, ids):
+        return RuleBank(encode(texts), encode(texts), ids, texts, bank.encoder)
+
+    def refused(change, texts, ids, said):
+        before = list(zip(bank.ids, bank.texts, strict=True)), bank.version
+        with pytest.raises(ValueError, match=f"rules {said} are the same text"):
+            change(of(texts, ids))
+        assert (list(zip(bank.ids, bank.texts, strict=True)), bank.version) == before
+
+    refused(bank.add, ["x", "b"], ["4", "5"], "'2' and '5'")
+    refused(bank.add, ["x", "x"], ["4", "5"], "'4' and '5'")
+    refused(bank.replace, ["b"], ["1"], "'2' and '1'")
+    refused(bank.replace, ["x", "x"], ["1", "2"], "'1' and '2'")
+    bank.replace(of(["b", "a"], ["1", "2"]))  # what one leaves, another may take
+    bank.replace(of(["b"], ["1"]))
+    assert bank.texts == ["b", "a", "c"]
+    bank.remove(["3"])
+    bank.add(of(["c"], ["6"]))
+    refused(bank.add, ["c"], ["7"], "'6' and '7'")
+    bank.replace(of(["d"], ["6"]))
+    bank.add(of(["c"], ["7"]))
+    refused(bank.add, ["d"], ["8"], "'6' and '8'")
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_any_sequence_of_changes_keeps_rows_with_their_rules(dtype):
     generator = torch.Generator().manual_seed(0)

@@ -179,7 +179,7 @@ def test_an_index_follows_every_change_of_its_bank(kind, pending):
     for _ in range(25):
         some = [bank.ids[i] for i in torch.randperm(len(bank), generator=generator)[:60].tolist()]
         bank.remove(some[:40])
-        new = random_bank(20, seed=number)
+        new = random_bank(20, seed=number, start=number + 50)
         bank.replace(RuleBank(new.keys_MP, new.values_MP, some[40:], new.texts))
         bank.add(random_bank(45, seed=number + 1, start=number))
         number += 100

@@ -7,7 +7,7 @@ thread at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ class RuleBank:
     version : int
         Grows with every change.
     index : SearchIndex
-        How the best rules are found; exact unless set.
+        How the best rules are found; exact unless set, see `dynarule.faiss_index.use_index`.
 
     Raises
     ------
@@ -68,6 +68,7 @@ class RuleBank:
         # Buffers with room to grow; only the first len(ids) rows count. Not ours until the first change.
         self._keys, self._values, self._ours = keys_MP, values_MP, False
         self._row_of: dict[str, int] | None = None
+        self._texts_held: set[str] | None = None
         self._stamps = torch.zeros(len(self.ids), dtype=torch.long)
         self._scales = LayerScales()
         self._check()
@@ -241,13 +242,15 @@ class RuleBank:
         Raises
         ------
         ValueError
-            If the other bank has another encoder or width, or an id is there already; the bank is then unchanged.
+            If the other bank has another encoder or width, or an id or a text is there already; the bank is then
+            unchanged.
         """
         self._fits(other)
         known = self._rows()
         twice = next((name for name in other.ids if name in known), None)
         if twice is not None:
             raise ValueError(f"rule {twice!r} is in the bank already; remove it first, or use replace")
+        self._refuse_twice(other)
         if not len(other):
             return
         start, stop = len(self), len(self) + len(other)
@@ -255,6 +258,7 @@ class RuleBank:
         self._keys[start:stop] = other.keys_MP.detach()
         self._values[start:stop] = other.values_MP.detach()
         known.update(zip(other.ids, range(start, stop), strict=True))
+        self._held().update(other.texts)
         self.texts += other.texts
         self.ids += other.ids
         self._mark(range(start, stop))
@@ -275,6 +279,8 @@ class RuleBank:
         gaps = [row for row in gone if row < stop]
         movers = [row for row in range(stop, len(self)) if row not in dropped]
         self._own(len(self))
+        if self._texts_held is not None:
+            self._texts_held.difference_update([self.texts[row] for row in gone])
         for row in gone:
             del known[self.ids[row]]
         self._keys[gaps] = self._keys[movers]
@@ -291,12 +297,17 @@ class RuleBank:
         Raises
         ------
         KeyError, ValueError
-            If an id is not there, or the other bank has another encoder or width; the bank is then unchanged.
+            If an id or another encoder or width is not the bank's, or another rule has a new text; the bank is then
+            unchanged.
         """
         self._fits(other)
         rows = [self.row(name) for name in other.ids]
         if not rows:
             return
+        leaving = {self.texts[row] for row in rows}
+        self._refuse_twice(other, leaving)
+        self._held().difference_update(leaving)
+        self._held().update(other.texts)
         self._own(len(self))
         self._keys[rows] = other.keys_MP.detach().to(self._keys)
         self._values[rows] = other.values_MP.detach().to(self._values)
@@ -308,6 +319,22 @@ class RuleBank:
         if self._row_of is None:
             self._row_of = {name: row for row, name in enumerate(self.ids)}
         return self._row_of
+
+    def _held(self) -> set[str]:
+        if self._texts_held is None:
+            self._texts_held = set(self.texts)
+        return self._texts_held
+
+    def _refuse_twice(self, other: RuleBank, leaving: Collection[str] = ()) -> None:
+        """Refuse texts that would be in the bank twice: one rule would take two of the K places."""
+        held, seen = self._held(), dict[str, str]()
+        for name, text in zip(other.ids, other.texts, strict=True):
+            if text in seen or (text in held and text not in leaving):
+                there = seen[text] if text in seen else self.ids[self.texts.index(text)]
+                raise ValueError(
+                    f"rules {there!r} and {name!r} are the same text, {text!r}; keep one of them"
+                )
+            seen[text] = name
 
     @torch.inference_mode(False)  # buffers born in inference mode could not be changed outside it
     def _own(self, count: int) -> None:

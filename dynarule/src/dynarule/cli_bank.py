@@ -80,7 +80,8 @@ def add(
 ) -> None:
     """Add the rules of a file, embedded with the encoder the bank has.
 
-    Rules of a text file have their line numbers as ids; --prefix keeps them apart from the ones that are there.
+    Rules of a text file have their line numbers as ids; --prefix keeps them apart from the ones that are there. A rule
+    that is there already, under any id, is refused, and nothing is added.
 
     Example: dynarule bank add bank more.txt --prefix more-
     """
