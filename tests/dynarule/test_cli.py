@@ -86,6 +86,41 @@ def test_generate_prints_what_the_library_answers(cli, files):
 
 
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
+def test_a_bank_beyond_exact_search_is_indexed_where_faiss_is_there(cli, files, monkeypatch, capsys):
+    from dynarule.cli_shared import load_all
+    from dynarule.faiss_index import FaissIndex
+    from dynarule.index import ExactIndex
+
+    folder, *_ = files
+    names = [folder / "adapter", folder / "rules.txt", None, False, "cpu"]
+    asked = ["--model", folder / "model", "--adapter", folder / "adapter", "--rules", folder / "rules.txt"]
+    asked += ["-q", "w11 w12", "--max-new-tokens", 5, "--json", "--trace"]
+
+    def index_and_note(**more):
+        capsys.readouterr()
+        index = load_all(str(folder / "model"), *names, **more)[3].index
+        return type(index), capsys.readouterr().err.strip()
+
+    exact = cli("generate", *asked)
+    assert index_and_note() == (ExactIndex, "")
+    monkeypatch.setattr("dynarule.faiss_index.EXACT_UP_TO", len(RULES) - 1)
+    monkeypatch.setattr("dynarule.faiss_index.installed", lambda: False)
+    told = "12 rules, all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
+    assert index_and_note() == (ExactIndex, f"dynarule: {told}")
+    assert cli("generate", *asked) == exact
+    pytest.importorskip("faiss")
+    monkeypatch.setattr("dynarule.faiss_index.installed", lambda: True)
+    assert index_and_note() == (FaissIndex, "dynarule: 12 rules, building a faiss index of them")
+    assert cli("generate", *asked) == exact
+    # The entropy is over all rules, so nothing would search the index.
+    assert index_and_note(searched=False) == (ExactIndex, "")
+    built = []
+    monkeypatch.setattr(FaissIndex, "_build", lambda *_: built.append(1))
+    cli("confidence", *asked[:6], "--questions", folder / "questions.txt")
+    assert not built
+
+
+@pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
 def test_confidence_is_measured_shown_and_stored(cli, files):
     folder, *_ = files
     common = ["confidence", "--model", folder / "model", "--adapter", folder / "adapter"]
@@ -130,6 +165,8 @@ def test_banks_are_built_extended_and_cut(cli, files):
     (folder / "more.txt").write_text("If A is w50, A will be w51.\n")
     assert "rule '1' is in the bank already" in cli("bank", "add", bank, folder / "more.txt", code=2)
     cli("bank", "add", bank, folder / "more.txt", "--prefix", "more-")
+    same = cli("bank", "add", bank, folder / "more.txt", "--prefix", "again-", code=2)
+    assert "rules 'more-1' and 'again-1' are the same text, 'If A is w50" in same
     cli("bank", "remove", bank, "3", "4")
     held = RuleBank.load(bank)
     assert sorted(held.ids) == sorted([str(i) for i in range(1, 13) if i not in (3, 4)] + ["more-1"])

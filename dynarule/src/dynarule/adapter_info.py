@@ -82,7 +82,7 @@ def weights_hash(model: nn.Module) -> str:
                 return ""
             rows = data[:HASHED_ROWS].to("cpu", torch.bfloat16).contiguous()
             digest.update(f"{name} {tuple(data.shape)}".encode())
-            digest.update(rows.view(torch.uint8).numpy())
+            digest.update(rows.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
 
 

@@ -149,7 +149,7 @@ def confidence(
     if questions is None:
         raise ValueError("no questions; give --questions FILE, 200 questions or more")
     asked = [row["question"] for row in read_rows(questions)]
-    base, tokenizer, adapted, bank = load_all(model, adapter, rules, encoder, fol, device)
+    base, tokenizer, adapted, bank = load_all(model, adapter, rules, encoder, fol, device, searched=False)
     import warnings
     from dataclasses import replace
 

@@ -152,9 +152,18 @@ def _check_encoder(folder: Path, made_with: str, named: str | None) -> None:
 
 
 def load_all(
-    model: str, adapter: Path, rules: Path, encoder: str | None, fol: bool, device: str | None
+    model: str,
+    adapter: Path,
+    rules: Path,
+    encoder: str | None,
+    fol: bool,
+    device: str | None,
+    searched: bool = True,
 ) -> tuple[Any, Any, Any, Any]:
-    """Load a base model, its tokenizer, an adapter and a bank for it; cheap checks first."""
+    """Load a base model, its tokenizer, an adapter and a bank for it; cheap checks first.
+
+    A bank that will be ``searched`` is so exactly up to `dynarule.index.EXACT_UP_TO` rules, and with faiss above.
+    """
     from .adapter_info import read_adapter_info
     from .adapter_io import load_adapter
     from .search import prepare_search
@@ -167,7 +176,25 @@ def load_all(
         prepare_search(base, tokenizer, info.search.token)
     adapted = load_adapter(base, adapter, tokenizer)
     bank = load_rules(rules, encoder, fol, like=info.encoder, model=base, tokenizer=tokenizer)
-    return base, tokenizer, adapted, bank.to(base.device, base.dtype)
+    bank.to(base.device, base.dtype)
+    if searched and info.memory.top_k is not None:  # else every layer reads all rules
+        choose_index(bank)
+    return base, tokenizer, adapted, bank
+
+
+def choose_index(bank: RuleBank) -> None:
+    """Let a bank be searched in the way that fits its size, and say so where that takes long."""
+    from . import faiss_index
+
+    many = len(bank) > faiss_index.EXACT_UP_TO and not bank.keys_MP.is_cuda
+    if many and faiss_index.installed():
+        typer.echo(f"dynarule: {len(bank):,} rules, building a faiss index of them", err=True)
+    elif many:
+        typer.echo(
+            f"dynarule: {len(bank):,} rules, all scored at every search; faster: pip install 'dynarule[faiss-cpu]'",
+            err=True,
+        )
+    faiss_index.use_index(bank)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
