@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -28,6 +29,10 @@ TIMEOUT = "RWBENCH_TIMEOUT"
 TRIES = "RWBENCH_TRIES"
 GIVE_UP_AFTER = 5
 """Questions in a row without an answer, for reasons that the next one shares, after which a run stops."""
+FAILED_IN_A_ROW = 10
+"""Questions in a row without an answer for any reason, each tried `TRIES` times, after which a run stops."""
+_failing: Counter[tuple[str, str]] = Counter()
+"""Such questions by URL and model, over all batches of this process."""
 _TOO_LONG = (
     "context_length",
     "context length",
@@ -109,10 +114,26 @@ class Endpoint(Backend):
                             f"{self.url} gives no answers ({completion.error}); check the URL, the model's name "
                             f"and the key in RULEWORLD_API_KEY"
                         )
+                    self._give_up(completion)
                     yield completion
             finally:
                 client.stop.set()
                 threads.shutdown(cancel_futures=True)
+
+    def _give_up(self, completion: Completion) -> None:
+        """Count failures in a row; a GoneError when they are too many for going on to make sense."""
+        server = (self.url, self.model)
+        if completion.error is None:
+            if not completion.cached:  # a reply from disk says nothing about the server
+                _failing.pop(server, None)
+            return
+        _failing[server] += 1
+        if _failing[server] >= FAILED_IN_A_ROW:
+            del _failing[server]
+            raise GoneError(
+                f"{self.url} failed on {FAILED_IN_A_ROW} questions in a row (the last: {completion.error}); wait until "
+                f"it answers again; for a slow one set {TIMEOUT} to more seconds, or {CONCURRENCY} to fewer at once"
+            )
 
     def _one(self, client: Client, prompt: Prompt, decoding: Decoding) -> tuple[Completion, bool]:
         """Return one completion, and whether the next question will fare no better."""
