@@ -229,3 +229,12 @@ def test_a_folder_that_may_not_be_written_is_named(quick, tmp_path):
     (tmp_path / "file").touch()
     result = rwbench("report", tmp_path / "runs", "--pack", tmp_path / "file" / "packed")
     assert result.exit_code == 1 and "error: [Errno" in result.stderr and "file" in result.stderr
+
+
+def test_a_recipe_without_runs_is_json_too(tmp_path):
+    result = rwbench("run", "paper/figure6b", "--json", "--out", tmp_path)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {"runs": [], "skipped": [], "report": None}
+    assert "rwbench efficiency" in result.stderr
+    dry = rwbench("run", "paper/figure6b", "--json", "--dry-run", "--out", tmp_path)
+    assert json.loads(dry.stdout)["samples_left"] == 0

@@ -83,12 +83,13 @@ def run(
         typer.echo(f"not run here: {note}", err=True)
     if not plans and not skipped:
         typer.echo(f"{made.name} makes no runs. {made.help}", err=True)
-        return
     if dry_run:
         _show_plans(plans, workspace, skipped, as_json)
         return
     if not plans:
-        raise typer.Exit(2)
+        if as_json:
+            typer.echo(json.dumps({"runs": [], "skipped": skipped, "report": None}))
+        raise typer.Exit(2 if skipped else 0)
     results = _run_plans(plans, workspace, jobs)
     command = _command(made.name, source, split, limit, model or [], endpoint)
     page = write_page(results, out, command, skipped, recipe=made.name, source=source)
