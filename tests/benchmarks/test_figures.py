@@ -88,6 +88,20 @@ def test_runs_of_fol_and_nl_with_an_adapter_each_are_one_method(results):
     assert setting.find(method, "nl", 1000) is runs[3]
 
 
+def test_the_one_map_that_is_open_is_dynarule_s_on_the_fewest_rules(results):
+    runs = answering(results)
+    for run in runs[:4]:
+        run["method"] = {"key": "kblam", "label": "KBLaM, tiny"}
+        run["measures"] = {"rule_attention": {"2": {"weights": [[0.0, 0.0], [0.0, 0.0]], "n": [4, 3]}}}
+    for order in (runs, runs[::-1]):
+        (setting,) = settings(order)
+        maps = [figure for figure in figures(setting) if "Rows: retrievals" in figure.caption]
+        (shown,) = [figure for figure in maps if not figure.folded]
+        assert len(maps) == 8
+        assert "DynaRule, tiny" in shown.caption and shown.caption.endswith(" 100 rules.")
+        assert shown.title == "Rule attention by step"
+
+
 def test_heat_map_cells_are_as_dark_as_heavy_and_carry_their_numbers():
     figure = str(heat_maps([HeatMap("two", [[0.8, 0.1], [0.2, 0.7]], [4, 0])], "label"))
     assert re.findall(r"fill-opacity:([\d.]+)", figure) == [

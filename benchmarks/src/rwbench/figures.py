@@ -150,7 +150,9 @@ def _measured(setting: Setting) -> list[Figure]:
     views, drawn = setting.methods(), drawn_styles(setting)
     found: list[Figure] = []
     layers = []
-    for run in setting.runs:
+    # One map opens with the page, those of other runs on demand: the method whose steps search, where it is read best.
+    runs = sorted(setting.runs, key=lambda r: (r["method"]["key"] != "dynarule", r["spec"]["pool_size"]))
+    for run in runs:
         view, measures = views[setting.method_of(run)], run.get("measures", {})
         where = f"{view.label}, {run['spec']['representation'].upper()}, {run['spec']['pool_size']:,} rules"
         if "rule_attention" in measures:
@@ -163,7 +165,6 @@ def _measured(setting: Setting) -> list[Figure]:
                 f"weigh 1 together. {where}."
             )
             label = f"Attention on gold rules by step, {where}"
-            # One map opens with the page; those of other runs open on demand.
             title, folded = ("Rule attention by step", False) if not found else (label, True)
             found.append(Figure(title, caption, heat_maps(maps, label), folded))
         if "rule_entropy" in measures:
