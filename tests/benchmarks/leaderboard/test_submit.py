@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from ruleworld_data.scoring import split_answers
+from rwbench.cli import app
 from rwbench.leaderboard.board import row_of
 from rwbench.leaderboard.files import LIMITS, METADATA, RESULTS
 from rwbench.leaderboard.imports import import_predictions
@@ -15,6 +16,7 @@ from rwbench.methods import Method, Output, component
 from rwbench.results import read_results
 from rwbench.runner import run_spec
 from rwbench.samples import read_samples
+from typer.testing import CliRunner
 
 
 def test_a_submission_is_three_files_of_data_without_gold(entry, runs):
@@ -105,6 +107,43 @@ def test_what_cannot_be_submitted_is_told_and_leaves_nothing(runs, judge, entry,
     assert not [path for path in root.rglob("*") if path.is_file()] if root.exists() else True
     with pytest.raises(ValueError, match="is there already"):
         submit(runs["bm25"], words, entry.folder.parent, judge, "bm25")
+
+
+def test_of_all_that_lies_in_a_folder_the_run_is_submitted(runs, tmp_path):
+    """As the shell gives `runs/*`, with a report and a folder of something else beside the run."""
+    run = shutil.copytree(runs["bm25"], tmp_path / "runs" / runs["bm25"].name)
+    (tmp_path / "runs/report.html").write_text("<p>")
+    (tmp_path / "runs/notes").mkdir()
+    words = [
+        "--name",
+        "BM25",
+        "--submitter",
+        "Me",
+        "--description",
+        "It ranks.",
+        "--to",
+        str(tmp_path / "out"),
+    ]
+
+    def command(*paths):
+        return CliRunner().invoke(app, ["submit", *map(str, paths), *words])
+
+    done = command(*sorted((tmp_path / "runs").iterdir()))
+    assert done.exit_code == 0, done.output
+    assert len(list((tmp_path / "out").iterdir())) == 1
+    done = command(run, runs["random"], runs["naive"], tmp_path / "runs/notes")
+    assert done.exit_code == 2
+    assert "3 of these 4 paths are run folders" in done.stderr and str(run) in done.stderr
+    done = command(tmp_path / "runs/notes", tmp_path / "runs/report.html")
+    assert done.exit_code == 2
+    assert "0 of these 2 paths are run folders; a submission is of one run" in done.stderr
+
+
+def test_what_kit_says_next_is_the_setting_of_the_kit(tmp_path):
+    setting = "--scale tiny --split test --pool-size 100 --subtask multi_hop_2 --subtask single_rule"
+    done = CliRunner().invoke(app, ["kit", str(tmp_path / "kit"), *setting.split()])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-1].endswith(f"--representation nl {setting}")
 
 
 @pytest.mark.parametrize(

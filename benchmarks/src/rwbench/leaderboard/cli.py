@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -46,7 +47,9 @@ def kit(
 
         write_kit(folder, Judge(), scale, split, pool_size, PUBLIC_SEED, subtask or ())
     typer.echo(f"{folder}: questions.jsonl, pools.jsonl, rules.parquet")
-    typer.echo(f"next: rwbench import PREDICTIONS --name NAME --representation nl --pool-size {pool_size}")
+    setting = ["--scale", scale, "--split", split, "--pool-size", str(pool_size)]
+    setting += [word for name in subtask or () for word in ("--subtask", name)]
+    typer.echo(f"next: rwbench import PREDICTIONS --name NAME --representation nl {shlex.join(setting)}")
 
 
 @app.command("import")
@@ -72,12 +75,17 @@ def import_(
             predictions, name, representation, pool_size, out, Judge(), scale, split, subtask or ()
         )
     typer.echo(str(folder))
-    typer.echo(f"next: rwbench report {out}, or rwbench submit {folder} --help")
+    typer.echo(
+        f"next: rwbench report {out}, or rwbench submit {folder} --name NAME --submitter WHO --description WORDS"
+    )
 
 
 @app.command()
 def submit(
-    run: Annotated[Path, typer.Argument(help="Folder of one finished run.")],
+    run: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN", help="Folder of one finished run; what is no run folder is ignored."),
+    ],
     name: Annotated[str, typer.Option(help="The method, as the board shows it.")],
     submitter: Annotated[str, typer.Option(help="Person or team.")],
     description: Annotated[str, typer.Option(help="One or two sentences.")],
@@ -104,8 +112,10 @@ def submit(
     with user_errors():
         from .metadata import Metadata
         from .rescore import Judge
+        from .submit import only_run
         from .submit import submit as write
 
+        chosen = only_run(run)
         words = Metadata(
             name=name,
             submitter=submitter,
@@ -120,7 +130,7 @@ def submit(
             hardware=hardware,
             cost_usd=cost_usd,
         )
-        folder = write(run, words, to, Judge(), slug)
+        folder = write(chosen, words, to, Judge(), slug)
     typer.echo(str(folder))
     typer.echo("accepted here; next: commit this folder, alone, and open a pull request")
 

@@ -6,11 +6,11 @@ import json
 import re
 import shutil
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..results import read_results
-from ..runner import SAMPLES_FILE, find_specs
+from ..runner import SAMPLES_FILE, SPEC_FILE, find_specs
 from ..samples import read_samples, write_whole
 from .copies import Content
 from .files import FOLDER_NAME, METADATA, RESULTS, SAMPLES, compress, read_folder
@@ -86,6 +86,26 @@ def submit(run: Path, metadata: Metadata, root: Path, judge: Judge, slug: str | 
     finally:
         shutil.rmtree(root / HALF_DONE, ignore_errors=True)
     return root / name
+
+
+def only_run(paths: Sequence[Path]) -> Path:
+    """Return the one run folder among paths, as a shell gives them for ``runs/*``: reports lie beside it.
+
+    Raises
+    ------
+    ValueError
+        If there are several, or none among several paths.
+    """
+    if len(paths) == 1:
+        return paths[0]
+    found = [path for path in paths if (path / SPEC_FILE).is_file()]
+    if len(found) != 1:
+        said = ", ".join(map(str, found[:3])) + (", ..." if len(found) > 3 else "")
+        raise ValueError(
+            f"{len(found)} of these {len(paths)} paths are run folders{f' ({said})' if found else ''}; a submission is "
+            "of one run, so give one: rwbench submit RUN"
+        )
+    return found[0]
 
 
 def slug_of(text: str) -> str:
