@@ -6,12 +6,13 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
-from rwbench.backends.script import script
+from rwbench.backends.script import Script, script
 from rwbench.data import Question, RuleTable
 from rwbench.methods.ircot import IRCoT, first_sentence, is_conclusion
 from rwbench.methods.react import ReAct
 from rwbench.methods.rounds import AGGREGATIONS
 from rwbench.pools import Pool
+from rwbench.prompts import read_template, shipped_template
 from rwbench.retrievers import Hits, Retriever, component
 
 RULES = [
@@ -220,3 +221,36 @@ def test_aggregation_rules_differ_as_said():
         "max_score": [1, 4, 2],
         "rrf_rounds": [3, 1, 4],  # 1/63 + 1/62, then 1/61 twice, by id
     }
+
+
+def test_a_model_s_own_template_replaces_those_of_the_rounds(overlap, pool, tmp_path, monkeypatch):
+    """Section by section: a template with `reason` alone leaves ReAct's rounds as they are."""
+    path = tmp_path / "prompt.toml"
+    reader = 'answer = "READ {rules} {question}"\n'
+    both = {"reason": "THINK {rules} | {question} | {thoughts}", "act": "ACT {question} | {history}"}
+
+    def prompts(method, *turns):
+        say, asked = talk(*turns)
+        made = method(model=script("own", say), retriever=overlap)
+        run(made, pool)
+        return made, asked
+
+    for sections in (both, {"reason": both["reason"]}, {}):
+        lines = "".join(f'{name} = "{text}"\n' for name, text in sections.items())
+        path.write_text('name = "own"\nversion = "1"\n' + lines + reader)
+        own = read_template(path)
+        monkeypatch.setattr(Script, "template", own)
+        ircot, asked = prompts(IRCoT, "It enters the bridge.", "So the answer is: \\boxed{7}.", "\\boxed{7}")
+        mine = "reason" in sections
+        assert ircot.prompt == (own.id if mine else shipped_template("ircot").id)
+        assert asked[1].startswith("THINK ") == asked[1].endswith("| It enters the bridge.") == mine
+        assert asked[2].startswith("READ ")
+        react, asked = prompts(
+            ReAct, " So.\nAction 1: search[owl wings]", " I know.\nAction 2: finish[7]", "\\boxed{7}"
+        )
+        mine = "act" in sections
+        assert react.prompt == (own.id if mine else shipped_template("react").id)
+        assert asked[0].startswith(f"ACT {QUESTION} | Thought 1:") == mine
+        assert "Observation 1: " in asked[1]
+    with pytest.raises(ValueError, match="the run was made for prompt template"):
+        dataclasses.replace(ircot, prompt="other").prepare([pool])

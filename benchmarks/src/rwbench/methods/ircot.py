@@ -12,7 +12,6 @@ import re
 from ..backends import Decoding
 from ..data import Question
 from ..pools import Pool
-from ..prompts import shipped_template
 from . import component
 from .conversation import Call, Conversation, Tally
 from .rounds import Iterative, Search
@@ -35,6 +34,7 @@ class IRCoT(Iterative):
     """
 
     name = "ircot"
+    section = "reason"
 
     skip_conclusions: bool = True
 
@@ -54,13 +54,12 @@ class IRCoT(Iterative):
         search = Search(self, pool, top_k, tally)
         query, finished = question.text, 0
         thoughts: list[str] = []
-        template = shipped_template("ircot")
         for turn in range(self.rounds):
             hits = search.find(query)
             if turn == self.rounds - 1 or not len(hits.ids):
                 break
-            prompt = template.render(
-                "reason",
+            prompt = self.template.render(
+                self.section,
                 pool.representation,
                 question.text,
                 search.texts(search.collected()),

@@ -14,7 +14,6 @@ from ruleworld_data.tasks import check_name
 from ..backends import Decoding
 from ..data import Question
 from ..pools import Pool
-from ..prompts import shipped_template
 from . import Output, component
 from .conversation import Call, Conversation, Tally
 from .rounds import Iterative, Search
@@ -35,6 +34,7 @@ class ReAct(Iterative):
     """
 
     name = "react"
+    section = "act"
 
     final: str = "reader"
 
@@ -103,5 +103,5 @@ class ReAct(Iterative):
         )
 
     def _call(self, history: str, pool: Pool, question: Question, stop: str) -> Call:
-        prompt = shipped_template("react").render("act", pool.representation, question.text, history=history)
+        prompt = self.template.render(self.section, pool.representation, question.text, history=history)
         return Call(prompt, Decoding(self.step_tokens, (stop,)))

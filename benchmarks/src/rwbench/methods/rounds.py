@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from ruleworld_data.tasks import check_name
@@ -12,7 +12,7 @@ from ruleworld_data.tasks import check_name
 from ..backends import Completion, Decoding
 from ..data import Ids, Question
 from ..pools import Pool
-from ..prompts import shipped_template
+from ..prompts import Template, shipped_template
 from ..retrievers import Hits, rank
 from ..retrievers.fuse import RRF
 from ..retrievers.random import Random
@@ -96,8 +96,15 @@ class Iterative(Asking):
     step_tokens : int
         Longest thought.
     prompt : str
-        Id of the method's own prompt template.
+        Id of the template that the rounds are asked with.
+
+    Attributes
+    ----------
+    section : str
+        The section of that template; a model's own template that has it replaces the method's.
     """
+
+    section: ClassVar[str] = ""
 
     retriever: Any = None
     rounds: int = 4
@@ -109,12 +116,18 @@ class Iterative(Asking):
         super().__post_init__()
         object.__setattr__(self, "retriever", built_retriever(self.retriever))
         if not self.prompt:
-            object.__setattr__(self, "prompt", shipped_template(self.name).id)
+            object.__setattr__(self, "prompt", self.template.id)
         check_name("aggregation", self.aggregation, AGGREGATIONS)
         if self.rounds < 1 or self.step_tokens < 1:
             raise ValueError(
                 f"rounds and step_tokens must be 1 or more, got {self.rounds} and {self.step_tokens}"
             )
+
+    @property
+    def template(self) -> Template:
+        """The template of the rounds: the model's own if it has the section, else the method's."""
+        own = self.model.template
+        return own if own.has(self.section) else shipped_template(self.name)
 
     @property
     def key(self) -> str:
@@ -131,7 +144,7 @@ class Iterative(Asking):
 
     def prepare(self, pools: Sequence[Pool]) -> None:
         """Load the model and hand the retriever all texts at once."""
-        current = shipped_template(self.name).id
+        current = self.template.id
         if self.prompt != current:
             raise ValueError(
                 f"the run was made for prompt template {self.prompt}, this version has {current}; start a new run"
