@@ -36,9 +36,13 @@ document.body.append(done);
 </script></body>"""
 
 
-def run(rows, script, tmp_path, address="", window="1400,900"):
+def run(rows, script, tmp_path, address="", window="1400,900", media=None):
     page = tmp_path / "index.html"
-    page.write_text(render_board(board_of(rows)).replace("</body>", PROBE % script))
+    html = render_board(board_of(rows)).replace("</body>", PROBE % script)
+    if media:  # rules of that medium hold on the screen, where a script can look at them
+        assert f"@media {media}" in html
+        html = html.replace(f"@media {media}", "@media all")
+    page.write_text(html)
     words = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={window}", "--dump-dom"]
     done = subprocess.run(
         [*words, page.as_uri() + address],
@@ -154,6 +158,55 @@ def test_keyboard_and_phone(tmp_path):
     assert found["order"] != "none"
     assert found["head"] == "none"
     assert found["up"] == sorted(found["up"])
+
+
+def test_print_style(tmp_path):
+    """As wide as a sheet of paper: no controls, black on white, every column on the sheet, no row cut in two."""
+    found = run(
+        [made_up_row(number, name="A method with a long name " * 2) for number in range(12)],
+        """
+        const style = (e) => getComputedStyle(e);
+        out.filters = style(section.querySelector(".filters")).display;
+        out.head = style(table.tHead.rows[0].cells[0]).position;
+        out.ink = style(document.body).color; out.paper = style(document.body).backgroundColor;
+        out.rows = rows().map((r) => style(r).breakInside);
+        out.right = Math.max(...[...table.querySelectorAll("td")].map((c) => c.getBoundingClientRect().right));
+        out.clipped = style(section.querySelector(".scroll")).overflowX; out.window = innerWidth;
+        """,
+        tmp_path,
+        window="816,1056",
+        media="print",
+    )
+    assert found["filters"] == "none"
+    assert found["head"] == "static"
+    assert (found["ink"], found["paper"]) == ("rgb(0, 0, 0)", "rgb(255, 255, 255)")
+    assert found["rows"] == ["avoid"] * 12
+    assert found["right"] <= found["window"]
+    assert found["clipped"] == "visible"
+
+
+@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="needs pdftotext")
+def test_a_printed_board_holds_every_row_and_no_control(tmp_path):
+    page, sheet = tmp_path / "index.html", tmp_path / "board.pdf"
+    page.write_text(render_board(board_of([made_up_row(number) for number in range(60)])))
+    words = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--print-to-pdf={sheet}",
+        page.as_uri(),
+    ]
+    environment = os.environ | {"HOME": str(tmp_path)}
+    subprocess.run(words, capture_output=True, check=True, env=environment, timeout=120)
+    text = subprocess.run(
+        ["pdftotext", "-layout", sheet, "-"], capture_output=True, text=True, check=True
+    ).stdout
+    assert set(re.findall(r"Method \d+", text)) == {f"Method {number}" for number in range(60)}
+    assert text.count("\f") > 1
+    # The column at the right end is not cut off.
+    assert re.search(r"Rank +Method.* Samples", text) and text.count(" samples") == 60
+    assert "Search" not in text and "Sort by" not in text
 
 
 def test_nothing_to_show_raises_nothing(tmp_path):

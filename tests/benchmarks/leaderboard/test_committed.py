@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from rwbench.leaderboard.board import METRICS, build_board
+from rwbench.leaderboard.board import CELL, METRICS, TRACKS, build_board
 from rwbench.leaderboard.files import METADATA, RESULTS, read_folder
 from rwbench.leaderboard.metadata import Metadata
 from rwbench.leaderboard.page import render_board
@@ -32,10 +32,24 @@ def test_the_page_is_that_of_its_numbers():
     assert (PLACE / "site/index.html").read_text(encoding="utf-8") == render_board(BOARD), AGAIN
 
 
-def test_floors_and_ceilings_stand_beside_the_contenders():
-    for form in ("fol", "nl"):
-        kinds = [row["kind"] for row in BOARD["rows"] if row["representation"] == form]
-        assert {"floor", "ceiling", "contender"} <= set(kinds)
+WAITS = pytest.mark.xfail(
+    strict=True,
+    reason="no floor of the answering table is handed in yet; remove this mark with the first one",
+)
+
+
+@pytest.mark.parametrize("track", [pytest.param("answers", marks=WAITS), "retrieval"])
+def test_floors_and_ceilings_stand_beside_the_contenders_of_each_table(track):
+    """In every setting of a table that has a contender."""
+    frames, contenders = {}, set()
+    for row in BOARD["rows"]:
+        setting = tuple(str(row[name]) for name in CELL)
+        if row["kind"] != "contender" and row["metrics"][TRACKS[track]]:
+            frames.setdefault(setting, set()).add(row["kind"])
+        elif row["track"] == track:
+            contenders.add(setting)
+    assert len(contenders) >= 2
+    assert {key: frames.get(key) for key in contenders} == {key: {"floor", "ceiling"} for key in contenders}
 
 
 @pytest.mark.slow
