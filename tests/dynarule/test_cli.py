@@ -232,6 +232,8 @@ def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer
     cli("generate", *stage2, "-q", "w1 w2", "--max-new-tokens", 4)
     card = (folder / "2" / "README.md").read_text()
     assert "| held-out questions | 8 |" in card and "# DynaRule adapter, stage 2, for model" in card
+    assert "| `<search>` | between steps |" in card
+    assert "| `<search>` |" not in (folder / "1" / "README.md").read_text()  # stage 1 writes none
     load = card.split("```python\n")[1].split("```")[0]  # what the card says to type
     names = {"BASE": str(folder / "model"), "ADAPTER": str(folder / "2")}
     load = load.replace('"rules.txt"', repr(str(folder / "rules.txt")))
@@ -296,6 +298,8 @@ def test_the_model_s_own_layers_encode_its_rules(cli, files):
     assert info.encoder.startswith("layers:2@") and info.memory.encoder_dim == info.base.hidden_size
     second = ["--stage", 2, "--confidence-layer", 1, "--opening"]
     cli("train", *run, *second, "--adapter", folder / "own", "--out", folder / "more")
+    card = (folder / "more" / "README.md").read_text()
+    assert "| `<search>` | before every step (`--opening`) |" in card
     cli("generate", *common, "--adapter", folder / "more", "-q", "w1 w2", "--max-new-tokens", 2)
     bank = folder / "bank"
     told = cli("bank", "build", folder / "rules.txt", "--out", bank, "--encoder", "layers:2", code=2)

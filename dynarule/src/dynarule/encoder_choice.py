@@ -56,6 +56,13 @@ def encoder_of(fingerprint: str, model: nn.Module | None = None, tokenizer: Any 
         if fingerprint in ("", encoder.fingerprint):
             return encoder
         seen = seen or encoder.fingerprint
+    if parse_layers(source) and model is not None:
+        dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
+        raise ValueError(
+            f"the rules' encoder is {fingerprint!r}; the first layers of this model, loaded in {dtype}, are {seen!r}: "
+            "load the model of then, in the dtype of then (weights that were rounded are others), or train and embed "
+            "again"
+        )
     raise ValueError(
         f"the rules' encoder is {fingerprint!r}; the one called {source!r} here is {seen!r}: load the model or install "
         "the version that was used then, or train and embed again"

@@ -11,6 +11,7 @@ from typing import Any
 from . import __version__
 from .adapter_info import AdapterInfo
 from .recipe import Recipe
+from .search import SEARCH_TOKEN
 
 CURVE_ROWS = 12  # of the table of held-out measurements
 
@@ -43,6 +44,8 @@ class TrainingFacts:
         Rules of the table.
     dtype : str
         Of the base model.
+    opening : bool
+        Whether answers begin with ``<search>``.
     """
 
     steps: int
@@ -52,6 +55,7 @@ class TrainingFacts:
     families: Mapping[str, int]
     rules: int
     dtype: str
+    opening: bool = False
 
 
 def model_card(
@@ -161,6 +165,9 @@ def _training(recipe: Recipe, facts: TrainingFacts, info: AdapterInfo) -> str:
         ("confidence layer", "none" if layer is None else f"{layer}, counted from 0"),
         ("rules kept per layer", "all" if info.memory.top_k is None else str(info.memory.top_k)),
     ]
+    if recipe.searches:
+        opening = "before every step (`--opening`)" if facts.opening else "between steps"
+        rows.append((f"`{SEARCH_TOKEN}`", opening))
     values = recipe.to_dict()
     rows += [
         (f"`{f.name}`", f"`{json.dumps(values[f.name])}` ({f.metadata['help']})") for f in fields(Recipe)

@@ -282,6 +282,7 @@ def train(
             {} if recipe.mix is None else Counter(families(rows)),
             len(bank),
             str(next(model.parameters()).dtype).removeprefix("torch."),
+            _opens(encoder, rows),
         )
         write_whole(folder / "README.md", model_card(info, recipe, facts, history))
     adapter.encoder = bank.encoder
@@ -291,3 +292,9 @@ def train(
             # A fused optimizer writes without raising the version by which a bank knows that its 1 / sigma are old.
             parameter.mul_(1)
     return history
+
+
+def _opens(encoder: Encoder, rows: Rows) -> bool:
+    """Say whether answers begin with ``<search>``, as a target of the caller's own may have them too."""
+    first = encoder(rows[0])
+    return first.prompt in first.search
