@@ -23,6 +23,7 @@ save_constant_model = runpy.run_path(str(Path(__file__).with_name("constant_mode
     "save_constant_model"
 ]
 OPTIONS = {"scale": "tiny", "split": "mini", "pool_size": 10}
+BASE = Path(__file__).parents[2] / "benchmarks/src/rwbench/models/tiny/base"
 METRICS = ("exact_match", "strict_match", "missing_box")
 
 
@@ -72,7 +73,7 @@ def writer():
     return Writer()
 
 
-def test_a_real_model_gets_our_score_to_the_last_digit(tmp_path):
+def test_a_model_that_always_says_the_same_gets_the_share_of_its_answer(tmp_path):
     asked = {"pretrained": "", "device": "cpu", "dtype": "float32"}
     options = OPTIONS | {"rules": "gold"}
     gold = question_table("multi_hop_2", "mini", "tiny")["answers"].to_pylist()[:30]
@@ -86,6 +87,24 @@ def test_a_real_model_gets_our_score_to_the_last_digit(tmp_path):
     scores = theirs(found["results"]["ruleworld_multi_hop_2"])
     assert scores == ours(samples, "multi_hop_2")
     assert scores["exact_match"] == times / 30 and 0 < times < 30
+
+
+def test_the_model_in_the_box_gets_our_score_to_the_last_digit():
+    """It was trained to answer, with another prompt than the tools': some answers are right, some are not."""
+    asked = {"pretrained": str(BASE), "device": "cpu", "dtype": "float32"}
+    found = evaluate(
+        "hf",
+        ["ruleworld_single_rule"],
+        OPTIONS | {"rules": "gold"},
+        model_args=asked,
+        gen_kwargs="max_gen_toks=64",
+        limit=6,
+    )
+    samples = found["samples"]["ruleworld_single_rule"]
+    scores = theirs(found["results"]["ruleworld_single_rule"])
+    assert scores == ours(samples, "single_rule")
+    assert 0 < scores["exact_match"] < 1
+    assert len({s["resps"][0][0] for s in samples}) == len(samples) == 6
 
 
 def test_the_group_has_every_subtask_and_weighs_them_the_same():
