@@ -226,9 +226,17 @@ def test_no_two_rounds_share_a_secret(tmp_path):
 
 
 def test_a_ceiling_cannot_enter_for_it_needs_gold(folder):
-    done = command("answer", folder, folder.parent.parent / "submissions" / "2026-01-31_solver")
+    solver = folder.parent.parent / "submissions" / "2026-01-31_solver"
+    done = command("answer", folder, solver)
     assert done.exit_code == 2
-    assert "which a kit does not hold" in done.stderr
+    assert "is a ceiling: it looks at gold data" in done.stderr
+    # A method that reads gold and does not say so ends as well.
+    words = solver / "metadata.yaml"
+    words.write_text(words.read_text().replace("kind: ceiling", "kind: contender"))
+    done = command("answer", folder, solver)
+    assert done.exit_code == 2
+    assert "of a question, which a kit does not hold" in done.stderr
+    assert not (folder / "entries" / "2026-01-31_solver.jsonl").exists()
 
 
 def test_a_sealed_world_is_no_setting_of_the_board(folder, entry):

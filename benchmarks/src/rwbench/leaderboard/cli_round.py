@@ -69,13 +69,21 @@ def answer(
     """
     with user_errors():
         from .answer_kit import answer_kit
-        from .files import RESULTS, read_folder
+        from .files import METADATA, RESULTS, read_folder
+        from .metadata import Metadata
         from .parsing import strict_json
         from .rescore import Judge
         from .rounds import ENTRIES, KIT, read_round
 
         read_round(folder)
-        claimed = strict_json(read_folder(submission)[RESULTS], RESULTS)
+        files = read_folder(submission)
+        # Not every ceiling would fail: one that puts the gold rules in the prompt would go on with none.
+        if Metadata.from_yaml(files[METADATA]).kind == "ceiling":
+            raise ValueError(
+                f"{submission.name} is a ceiling: it looks at gold data, which a kit does not hold; enter a contender "
+                "or a floor"
+            )
+        claimed = strict_json(files[RESULTS], RESULTS)
         spec = Judge().check_spec(claimed["spec"])
         out = folder / ENTRIES / f"{submission.name}.jsonl"
         count = answer_kit(folder / KIT, spec, out)
