@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter
 from typing import Any, NamedTuple
 
 from .palette import FLOORS
@@ -111,13 +110,14 @@ TIMES_CAPTION = "Seconds of answering, runs of a method together, without loadin
 
 def times(setting: Setting) -> Times:
     """Return what the time went to by method, the longest first; the rest of a row's sum is in no stage."""
-    rows = []
+    rows: list[tuple[str, dict[str, float], float]] = []
     for method, view in setting.methods().items():
         timings = [run["timing"] for run in setting.runs if setting.method_of(run) == method]
-        stages: Counter[str] = Counter()
+        stages: dict[str, float] = {}
         for timing in timings:
-            stages.update(timing.get("stages", {}))
-        rows.append((view.label, dict(stages), sum(timing["seconds"] or 0.0 for timing in timings)))
+            for stage, seconds in timing.get("stages", {}).items():
+                stages[stage] = stages.get(stage, 0.0) + seconds
+        rows.append((view.label, stages, sum(timing["seconds"] or 0.0 for timing in timings)))
     rows.sort(key=lambda row: -row[2])
     return Times(sorted({stage for _, stages, _ in rows for stage in stages}), rows)
 
