@@ -1,8 +1,9 @@
-"""inspect_ai finds our task by its entry point, runs it on its mock model, and reports what our scorer reports."""
+"""inspect_ai finds our task by its entry point, runs it, and reports what our scorer reports."""
 
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 from ruleworld_data.generate import question_table
@@ -12,6 +13,7 @@ from ruleworld_data.scoring import score_output
 inspect_ai = pytest.importorskip(
     "inspect_ai", reason='inspect_ai is missing: pip install "ruleworld-data[inspect]"'
 )
+BASE = Path(__file__).parents[2] / "benchmarks/src/rwbench/models/tiny/base"
 METRICS = ("exact_match", "strict_match", "missing_box")
 
 
@@ -27,23 +29,18 @@ def outputs(answers: list[list[str]]) -> list[str]:
 
 @pytest.fixture
 def evaluate(tmp_path, monkeypatch):
-    from inspect_ai.model import ModelAPI, ModelOutput, get_model
+    from inspect_ai.model import ModelAPI
 
     async def count(self, text):  # inspect fetches a vocabulary to count tokens, for its mock model too
         return len(text) // 4
 
     monkeypatch.setattr(ModelAPI, "count_text_tokens", count)
 
-    def run(task: str, written: dict[str, str], **options):
-        """Answer each prompt with its text, in whatever order inspect asks."""
-
-        def say(messages, tools, tool_choice, config):
-            return ModelOutput.from_content("mockllm/model", written[messages[-1].text])
-
-        model = get_model("mockllm/model", custom_outputs=say)
+    def run(model, limit=None, **options):
         (log,) = inspect_ai.eval(
-            task,
+            "ruleworld_data/ruleworld",
             model=model,
+            limit=limit,
             task_args=options,
             log_dir=str(tmp_path),
             display="none",
@@ -53,29 +50,66 @@ def evaluate(tmp_path, monkeypatch):
     return run
 
 
+def mock(written: dict[str, str]):
+    """Answer each prompt with its text, in whatever order inspect asks."""
+    from inspect_ai.model import ModelOutput, get_model
+
+    def say(messages, tools, tool_choice, config):
+        return ModelOutput.from_content("mockllm/model", written[messages[-1].text])
+
+    return get_model("mockllm/model", custom_outputs=say)
+
+
+def check(log, subtask: str, count: int) -> dict[str, str]:
+    """Hold what inspect reports against our scores of the outputs it logged; return these by id."""
+    assert log.status == "success", log.error
+    table = question_table(subtask, "mini", "tiny")
+    answers = dict(zip(table["id"].to_pylist(), table["answers"].to_pylist(), strict=True))
+    said = {sample.id: sample.output.completion for sample in log.samples}
+    assert len(said) == len(log.samples) == count
+    # In the order of the table: a sum of floats depends on it, and samples are logged as they end.
+    scores = [score_output(said[name], gold) for name, gold in answers.items() if name in said]
+    reported = {score.name: score.metrics for score in log.results.scores}
+    for metric in METRICS:
+        (mean,) = (m.value for name, m in reported[metric].items() if name.endswith("mean"))
+        assert mean == sum(float(getattr(score, metric)) for score in scores) / count
+        assert any(name.endswith("stderr") for name in reported[metric])
+    assert 0 < sum(score.exact_match for score in scores) < count
+    return said
+
+
 @pytest.mark.parametrize("subtask", ["multi_rule_8", "multi_hop_3"])
 def test_the_task_scores_as_we_do_to_the_last_digit(evaluate, subtask):
     options = {"split": "mini", "scale": "tiny", "pool_size": 20}
     rows = prompt_rows(subtask, Setting(**options))
-    gold = question_table(subtask, "mini", "tiny")["answers"].to_pylist()
-    written = outputs(gold)
+    written = outputs([row["answers"] for row in rows])
     said = {row["prompt"]: text for row, text in zip(rows, written, strict=True)}
-    log = evaluate("ruleworld_data/ruleworld", said, subtask=subtask, **options)
-    assert log.status == "success", log.error
-    assert {s.id: s.output.completion for s in log.samples} == {
+    log = evaluate(mock(said), subtask=subtask, **options)
+    assert check(log, subtask, len(rows)) == {
         row["id"]: text for row, text in zip(rows, written, strict=True)
     }
-    scores = [score_output(text, answers) for text, answers in zip(written, gold, strict=True)]
-    reported = {score.name: score.metrics for score in log.results.scores}
-    for metric in METRICS:
-        expected = sum(float(getattr(score, metric)) for score in scores) / len(scores)
-        (mean,) = (m.value for name, m in reported[metric].items() if name.endswith("mean"))
-        assert mean == expected and 0 < mean < 1
-        assert any(name.endswith("stderr") for name in reported[metric])
-    shown = log.samples[0].metadata["rule_ids"]
-    assert len(shown) == 20
+    assert len(log.samples[0].metadata["rule_ids"]) == 20
+
+
+def test_the_model_in_the_box_gets_our_score_to_the_last_digit(evaluate):
+    """It was trained to answer, with another prompt than the tools': some answers are right, some are not."""
+    for package in ("accelerate", "transformers"):
+        pytest.importorskip(package)
+    from inspect_ai.model import get_model
+
+    # Without a template inspect writes "user: " before the prompt. Its hf models sample unless told not to.
+    model = get_model(
+        f"hf/{BASE}",
+        chat_template="{{ messages[-1]['content'] }}",
+        do_sample=False,
+        device="cpu",
+        dtype="float32",
+    )
+    options = {"split": "mini", "scale": "tiny", "rules": "gold", "max_tokens": 64}
+    log = evaluate(model, 6, subtask="single_rule", **options)
+    assert len(set(check(log, "single_rule", 6).values())) == 6
 
 
 def test_a_wrong_option_is_refused_with_words(evaluate):
     with pytest.raises(Exception, match="unknown option 'pool'; did you mean 'pool_size'"):
-        evaluate("ruleworld_data/ruleworld", {}, pool=20)
+        evaluate("mockllm/model", pool=20)

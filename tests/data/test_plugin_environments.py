@@ -11,7 +11,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 # inspect asks for an older fsspec and lighteval for an older xxhash than constraints.txt holds.
-TOOLS = {"inspect": [], "lm-eval": ["torch", "accelerate"], "lighteval": ["torch"], "mteb": ["torch"]}
+TOOLS = {
+    "inspect": ["torch", "accelerate", "transformers"],
+    "lm-eval": ["torch", "accelerate"],
+    "lighteval": ["torch"],
+    "mteb": ["torch"],
+}
 
 
 @pytest.mark.slow
