@@ -1,6 +1,7 @@
 """The three laws: no rules is the base model, attention is one softmax, generation is the full forward."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -127,7 +128,10 @@ def one_softmax(query, key, value, rules, mask_BTS, scale):
 @pytest.mark.parametrize("visible", [False, True])
 @pytest.mark.parametrize("tokens", [1, 3])
 @pytest.mark.parametrize("way", ["plain", "fused", "merged"])
-def test_attention_is_one_softmax_over_rules_and_text(shift, masked, visible, tokens, way, monkeypatch):
+@pytest.mark.parametrize("shared", [False, True])
+def test_attention_is_one_softmax_over_rules_and_text(
+    shift, masked, visible, tokens, way, shared, monkeypatch
+):
     if way == "fused":
         monkeypatch.setattr("dynarule.attention.FEW_SCORES", 0)
     if way == "merged":
@@ -149,10 +153,13 @@ def test_attention_is_one_softmax_over_rules_and_text(shift, masked, visible, to
     seen = torch.rand(2, tokens, 6, generator=generator) > 0.4 if visible else None
     if seen is not None:
         seen[..., 0] = True
-    rules = AttendedRules(random(2, 4, tokens, 8), random(2, 4, 6, 8), random(2, 4, 6, 8), seen, shift)
+    held = 1 if shared else 2
+    rules = AttendedRules(random(2, 4, tokens, 8), random(held, 4, 6, 8), random(held, 4, 6, 8), seen, shift)
     module = torch.nn.Module()
     module.num_key_value_groups, module.is_causal = 2, True
     out, _ = rule_attention(module, query, key, value, mask, scaling=8**-0.5, attended_rules=rules)
+    own_key, own_value = rules.each_row(2)
+    rules = replace(rules, key_BHRD=own_key, value_BHRD=own_value)
     expected = one_softmax(query, key, value, rules, causal, 8**-0.5)
     assert torch.allclose(out.double(), expected, atol=2e-6)
 

@@ -34,7 +34,7 @@ class AttendedRules:
     query_BHTD : Tensor
         Rule queries of the tokens in this forward.
     key_BHRD, value_BHRD : Tensor
-        The rules; R counts the rules of all segments.
+        The rules; R counts the rules of all segments. B is 1 where all rows share them.
     visible_BTR : Tensor or None
         Which rules each token sees; None: all.
     shift : float
@@ -46,6 +46,10 @@ class AttendedRules:
     value_BHRD: Tensor
     visible_BTR: Tensor | None = None
     shift: float = 0.0
+
+    def each_row(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Return keys and values with a row for each row of the batch."""
+        return self.key_BHRD.expand(rows, -1, -1, -1), self.value_BHRD.expand(rows, -1, -1, -1)
 
 
 def register() -> None:
@@ -118,13 +122,14 @@ def rule_attention(
     # Without a mask, transformers means causal from the first token; a part of a sequence is masked below.
     whole = attention_mask is not None or tokens == length
     seen_BT = None if rules.visible_BTR is None else rules.visible_BTR.any(-1)
-    if query.device.type == "cpu" and tokens >= MERGE_FROM and whole and not dropout:
+    shared = len(rules.key_BHRD) < len(query)
+    merge = tokens >= MERGE_FROM or (shared and tokens > 1)  # a joint tensor would copy the rules for each row
+    if query.device.type == "cpu" and merge and whole and not dropout:
         text_mask = None if attention_mask is None else attention_mask[..., :length]
         rule_mask = None if rules.visible_BTR is None else rules.visible_BTR[:, None]
         text = (query, repeat_kv(key, groups), repeat_kv(value, groups), text_mask)
-        out = merged_attention(
-            *text, rules.query_BHTD, rules.key_BHRD, rules.value_BHRD, rule_mask, scale, rules.shift
-        )
+        block = (rules.query_BHTD, *rules.each_row(len(query)), rule_mask)
+        out = merged_attention(*text, *block, scale, rules.shift)
         if base_attention is _sdpa:
             seen_BT = None  # where no rule is seen, the merge leaves SDPA's own output
     else:
@@ -154,10 +159,15 @@ def _plain(
     def flat(tensor: Tensor, first: int) -> Tensor:
         return tensor.reshape(first, -1, tensor.shape[-1])
 
-    rule_key, rule_value = flat(rules.key_BHRD, batch * heads), flat(rules.value_BHRD, batch * heads)
-    rule_query = flat(rules.query_BHTD, batch * heads)
+    shared = len(rules.key_BHRD) < batch
+    blocks = heads if shared else batch * heads
+    rule_key, rule_value = flat(rules.key_BHRD, blocks), flat(rules.value_BHRD, blocks)
+    rule_query = flat(_turned(rules.query_BHTD, shared), blocks)
     text = torch.bmm(flat(query, groups), flat(key, groups).transpose(1, 2)).view(batch * heads, tokens, -1)
-    scores = torch.cat([torch.bmm(rule_query, rule_key.transpose(1, 2)), text], -1) * scale
+    found = torch.bmm(rule_query, rule_key.transpose(1, 2))
+    if shared:  # what all rows share is read once, by the queries of all rows
+        found = flat(_turned(found.view(heads, batch, tokens, -1), True), batch * heads)
+    scores = torch.cat([found, text], -1) * scale
     if mask is not None:
         scores = scores.view(batch, heads, tokens, -1)
         is_bool = mask.dtype == torch.bool
@@ -165,8 +175,18 @@ def _plain(
         scores = scores.view(batch * heads, tokens, -1)
     weights = scores.softmax(-1)
     read = torch.bmm(flat(weights[..., count:], groups), flat(value, groups))
-    out = torch.baddbmm(read.view(batch * heads, tokens, head_dim), weights[..., :count], rule_value)
+    of_rules = weights[..., :count]
+    if shared:
+        of_rules = flat(_turned(of_rules.view(batch, heads, tokens, -1), True), heads)
+        rules_read = torch.bmm(of_rules, rule_value).view(heads, batch, tokens, head_dim)
+        return read.view(batch, heads, tokens, head_dim) + _turned(rules_read, True)
+    out = torch.baddbmm(read.view(batch * heads, tokens, head_dim), of_rules, rule_value)
     return out.view(batch, heads, tokens, head_dim)
+
+
+def _turned(tensor: Tensor, turn: bool) -> Tensor:
+    """Change the places of rows and heads."""
+    return tensor.transpose(0, 1) if turn else tensor
 
 
 def _fused(
@@ -180,9 +200,10 @@ def _fused(
 ) -> Tensor:
     """Attend with one SDPA call over doubled head dimensions; keys and values have all heads."""
     head_dim = query.shape[-1]
+    rule_key, rule_value = rules.each_row(len(query))
     joint_query = torch.cat([query, rules.query_BHTD], -1)
-    joint_key = torch.cat([_pad(rules.key_BHRD, left=head_dim), _pad(key, right=head_dim)], 2)
-    joint_value = torch.cat([rules.value_BHRD, value], 2)
+    joint_key = torch.cat([_pad(rule_key, left=head_dim), _pad(key, right=head_dim)], 2)
+    joint_value = torch.cat([rule_value, value], 2)
     if query.device.type == "cpu":
         joint_value = _pad(joint_value, right=head_dim)
     return nn.functional.scaled_dot_product_attention(

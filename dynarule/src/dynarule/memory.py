@@ -43,7 +43,7 @@ class Retrieval:
 
 @dataclass
 class _Kept:
-    """The rules one layer keeps: projected keys and values, (B, H, K, D)."""
+    """The rules one layer keeps: projected keys and values, (B, H, K, D); B is 1 where all rows keep all rules."""
 
     key: Tensor
     value: Tensor
@@ -167,7 +167,11 @@ class RuleMemory:
         sizes = torch.tensor([s.key.shape[2] for s in sets], device=search.device)
         owner = torch.repeat_interleave(torch.arange(len(sets), device=search.device), sizes)
         visible_BTR = segment_BT[:, :, None] == owner
-        joined = _Kept(torch.cat([s.key for s in sets], 2), torch.cat([s.value for s in sets], 2))
+        every = len(search)
+        joined = _Kept(
+            torch.cat([s.key.expand(every, -1, -1, -1) for s in sets], 2),
+            torch.cat([s.value.expand(every, -1, -1, -1) for s in sets], 2),
+        )
         return joined, visible_BTR
 
     def _select(
@@ -178,21 +182,27 @@ class RuleMemory:
         number: int = 0,
         step_B: Tensor | None = None,
     ) -> _Kept:
-        """Keep each row's best K rules of the whole bank, and project only those."""
+        """Keep each row's best K rules of the whole bank, and project only those; without a K, all of them once."""
         projection, config = self.adapter[layer], self.adapter.config
         keys_MP, values_MP = self.bank.keys_MP, self.bank.values_MP
+        traced = layer in self._updated or layer == config.confidence_layer
         if config.shares(layer):
             rows_BK = self._chosen[number]
-        else:
+        elif traced or config.top_k is not None:
             with torch.no_grad():
                 scores_BK, rows_BK = self.bank.search(projection, query_BHD, config.top_k)
             if layer == config.confidence_layer:
                 self._chosen[number] = rows_BK
-            if layer in self._updated or layer == config.confidence_layer:
+            if traced:
                 self._record(layer, rows_BK, scores_BK, wanted_B, step_B)
+        keys, values = (
+            (keys_MP[None], values_MP[None])
+            if config.top_k is None
+            else (keys_MP[rows_BK], values_MP[rows_BK])
+        )
         like = projection.k.weight
-        key = projection.heads(projection.keys(keys_MP[rows_BK].to(like.dtype)))
-        value = projection.heads(projection.values(values_MP[rows_BK].to(like.dtype)))
+        key = projection.heads(projection.keys(keys.to(like.dtype)))
+        value = projection.heads(projection.values(values.to(like.dtype)))
         # Contiguous: every token from now on reads them.
         return _Kept(key.contiguous(), value.contiguous())
 
