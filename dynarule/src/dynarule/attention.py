@@ -123,7 +123,8 @@ def rule_attention(
     whole = attention_mask is not None or tokens == length
     seen_BT = None if rules.visible_BTR is None else rules.visible_BTR.any(-1)
     shared = len(rules.key_BHRD) < len(query)
-    merge = tokens >= MERGE_FROM or (shared and tokens > 1)  # a joint tensor would copy the rules for each row
+    # A joint tensor would copy the rules for each row.
+    merge = tokens >= MERGE_FROM or (shared and tokens > 1)
     if query.device.type == "cpu" and merge and whole and not dropout:
         text_mask = None if attention_mask is None else attention_mask[..., :length]
         rule_mask = None if rules.visible_BTR is None else rules.visible_BTR[:, None]

@@ -16,7 +16,9 @@ from .search import SEARCH_TOKEN
 CURVE_ROWS = 12  # of the table of held-out measurements
 
 _LOAD = """```python
-from dynarule import {names}
+from dynarule import (
+{names}
+)
 from transformers import AutoModelForCausalLM
 
 model = AutoModelForCausalLM.from_pretrained(BASE, dtype="auto").eval()
@@ -139,7 +141,7 @@ def _load(info: AdapterInfo, recipe: Recipe) -> str:
         f"`BASE` is {base if recipe.embedding == 'full' else f'the base model ({_base(info)}, unchanged)'}, "
         f"`ADAPTER` this folder, and the prompt is the one of training. `encoder_of` loads the encoder it was trained "
         "with (see Data). `dynarule inspect ADAPTER` prints shapes and layers.\n\n"
-        + _LOAD.format(tokenizer=tokenizer, names=", ".join(names))
+        + _LOAD.format(tokenizer=tokenizer, names="\n".join(f"    {name}," for name in names))
     )
 
 
