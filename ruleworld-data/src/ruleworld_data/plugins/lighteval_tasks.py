@@ -29,7 +29,16 @@ VARIABLE = "RULEWORLD_LIGHTEVAL"
 
 
 class RuleWorldScores(SampleLevelComputation):
-    """The paper's exact match, strict match, and outputs without a box."""
+    """The paper's exact match, strict match, and outputs without a box.
+
+    Parameters
+    ----------
+    setting : Setting
+        lighteval prints what a metric holds into the key of its cache of outputs: no two settings share theirs.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
 
     def compute(self, doc: Doc, model_response: ModelResponse, **kwargs: Any) -> dict[str, float]:
         """Score one output."""
@@ -79,7 +88,7 @@ SCORES = SampleLevelMetricGrouping(
     metric_name=list(METRICS),
     higher_is_better=dict(METRICS),
     category=SamplingMethod.GENERATIVE,
-    sample_level_fn=RuleWorldScores(),
+    sample_level_fn=RuleWorldScores(SETTING),
     corpus_level_fn=dict.fromkeys(METRICS, mean),
 )
 TASKS_TABLE = [
