@@ -113,6 +113,9 @@ def test_targets_are_judged_on_the_medians():
     table = {"settings": Settings().to_dict(), "cells": [cell(0, 1.0, 1.0), cell(10_000, 1.3, 1.1)]}
     verdicts = [(target["value"], target["met"]) for target in targets(table)]
     assert verdicts == [(1.3, True), (None, None), (1.1, False), (3168.0, True)]
+    table["cells"].append(cell(1_000_000, 2.2, 1.0))
+    table["cells"][-1]["bytes_per_rule"]["index codes and ids"] = 408.0
+    assert [target["met"] for target in targets(table)] == [True, True, False, False]
 
 
 def test_floors_are_bytes_over_bandwidth():

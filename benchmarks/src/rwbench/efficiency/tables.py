@@ -20,7 +20,7 @@ def targets(table: Table) -> list[dict[str, Any]]:
 
     decode = [cell["decode_ratio"]["median"] for cell in cells.values()]
     sizes = [c["bytes_per_rule"] for c in cells.values() if c.get("bytes_per_rule")]
-    held = [size["embeddings"] + size["1/sigma"] for size in sizes]
+    held = [sum(size.values()) for size in sizes]  # an index counts too
     layers = shape_of(settings["shape"]).layers
     room = 2 * settings["encoder_dim"] * DTYPES[settings["embeddings"]] + 4 * layers
     rows: list[tuple[str, float, float | None]] = [
