@@ -32,13 +32,7 @@ def test_the_page_is_that_of_its_numbers():
     assert (PLACE / "site/index.html").read_text(encoding="utf-8") == render_board(BOARD), AGAIN
 
 
-WAITS = pytest.mark.xfail(
-    strict=True,
-    reason="no floor of the answering table is handed in yet; remove this mark with the first one",
-)
-
-
-@pytest.mark.parametrize("track", [pytest.param("answers", marks=WAITS), "retrieval"])
+@pytest.mark.parametrize("track", ["answers", "retrieval"])
 def test_floors_and_ceilings_stand_beside_the_contenders_of_each_table(track):
     """In every setting of a table that has a contender."""
     frames, contenders = {}, set()
