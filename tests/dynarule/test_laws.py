@@ -377,6 +377,29 @@ def test_keeping_all_rules_is_not_pruning(bank, tiny_model):
     assert torch.allclose(results[0], results[2], atol=1e-5)
 
 
+@torch.no_grad()
+def test_rows_that_keep_all_rules_may_search_at_different_times(bank, tiny_model):
+    """All rows share one copy until one of them searches alone; what is read stays all the rules."""
+    model = tiny_model("qwen2")
+    full, mask, question = answers(*batch())
+    positions = (mask.cumsum(-1) - 1).clamp_min(0)
+    results = []
+    for top_k in (None, len(bank)):
+        torch.manual_seed(0)
+        adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=top_k))
+        for stepwise in (False, True):
+            memory = RuleMemory(adapter, bank, SEARCH)
+            memory.question_mask_BT = None if stepwise else question
+            with attach(model, memory):
+                results.append(
+                    step_by_step(model, full, mask, 9)
+                    if stepwise
+                    else model(full, attention_mask=mask, position_ids=positions).logits
+                )
+    for other in results[1:]:
+        assert torch.allclose(results[0][mask.bool()], other[mask.bool()], atol=1e-5)
+
+
 @pytest.mark.parametrize("key_norm", [True, False])
 @torch.no_grad()
 def test_scores_in_encoder_space_are_the_scores_of_projected_keys(key_norm, bank, tiny_model):

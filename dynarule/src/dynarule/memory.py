@@ -227,7 +227,7 @@ class RuleMemory:
 
 
 def _where(has_B: Tensor, new: _Kept, old: _Kept) -> _Kept:
-    if new.key.shape != old.key.shape:  # the bank grew or shrank below K in between
+    if new.key.shape[1:] != old.key.shape[1:]:  # the bank grew or shrank below K in between
         if bool(has_B.all()):
             return new
         raise ValueError(
