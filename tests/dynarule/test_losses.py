@@ -12,6 +12,7 @@ from dynarule.losses import (
     step_queries,
     step_recall,
     step_scores,
+    token_loss,
 )
 
 BATCH, HEADS, TOKENS, DIM, KEPT = 4, 3, 9, 5, 7
@@ -147,6 +148,24 @@ def test_language_model_loss_counts_tokens_or_instances(per_instance):
         from transformers.loss.loss_utils import ForCausalLMLoss
 
         assert torch.allclose(lm_loss(logits, labels).float(), ForCausalLMLoss(logits, labels, 11).float())
+
+
+@pytest.mark.parametrize("per_instance", (False, True))
+def test_new_words_may_weigh_more(per_instance):
+    """As if each token occurred as often as it weighs."""
+    generator = torch.Generator().manual_seed(5)
+    logits = torch.randn(2, 5, 7, generator=generator, dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([[-100, 2, 3, 4, 5], [-100, -100, 6, 1, -100]])
+    weights = torch.tensor(
+        [[3.0, 1, 1, 2, 9], [9, 1, 4, 9, 9]]
+    )  # at the token before; the nines predict nothing
+    rows = []
+    for b, times in enumerate([[3, 1, 1, 2], [0, 1, 4, 0]]):
+        log = logits[b].log_softmax(-1)
+        rows.append([-log[n, labels[b, n + 1]] for n, often in enumerate(times) for _ in range(often)])
+    slow = sum(sum(row) / len(row) for row in rows) / 2 if per_instance else sum(map(sum, rows)) / 12
+    predicting = labels[:, 1:] != -100
+    compare(token_loss(logits[:, :-1][predicting], labels, per_instance, weights), slow, (logits,))
 
 
 def test_step_recall_takes_as_many_rules_as_a_step_has_gold():

@@ -147,6 +147,17 @@ def test_the_loss_is_the_two_losses_of_the_full_logits(case):
         found["retrieval"], stacked_step_loss(side.scores_BSK, side.positives_BSK), atol=1e-5
     )
     assert int(found["steps"]) == 5 + 2  # of five questions two have a second step
+    whole.recipe = quick(word_weight=4.0)
+    ids, labels = batch["input_ids"], batch["labels"]
+    loss, weight = 0.0, 0.0
+    for b, t in (labels[:, 1:] != -100).nonzero().tolist():
+        each = 1.0 if ids[b, t + 1] in ids[b, : t + 1] else 4.0
+        loss, weight = loss - each * logits[b, t].log_softmax(-1)[ids[b, t + 1]], weight + each
+    with whole.attached():
+        assert torch.allclose(whole(**batch)["lm"], loss / weight, atol=1e-5)
+        measured = whole.eval()(**batch)["lm"]
+        whole.recipe = quick()
+        assert torch.equal(measured, whole(**batch)["lm"])  # held-out losses stay comparable
 
 
 def test_search_row_hooks_are_the_written_row(case):
@@ -176,7 +187,8 @@ def test_resuming_after_a_kill_gives_the_same_losses(tiny_model, word_tokenizer,
             if state.global_step == 5:
                 raise KeyboardInterrupt
 
-    recipe = quick(max_steps=8, optimizer=optimizer, value_rate=2.0, vector_rate=0.5)
+    muon = {"whiten": True} if optimizer == "muon" else {}
+    recipe = quick(max_steps=8, optimizer=optimizer, value_rate=2.0, vector_rate=0.5, word_weight=3.0, **muon)
     saving = {"save_strategy": "steps", "save_steps": 2}
     through = make_case(tiny_model, word_tokenizer)
     wanted = run(through, tmp_path / "through", recipe, **saving)
@@ -219,6 +231,55 @@ def test_muon_steps_matrices_alike_in_all_directions_and_vectors_as_adamw(case):
             rate = 0.03 if name.endswith(".v.weight") else 0.01
             sizes = torch.linalg.svdvals(moved) / (rate * 0.2 * max(each.shape) ** 0.5)
             assert float(sizes.min()) > 0.5 and float(sizes.max()) < 1.4, name
+
+
+def test_whitened_embeddings_vary_alike_in_all_directions_but_those_of_noise():
+    from dynarule.optimizers import FLOOR, whitening
+
+    generator = torch.Generator().manual_seed(0)
+    spread = torch.tensor([10.0, 3.0, 1.0, 1e-4])
+    turn = torch.linalg.qr(torch.randn(4, 4, generator=generator)).Q
+    embeddings = torch.randn(5000, 4, generator=generator) * spread @ turn
+    white = whitening(embeddings, block=1000)
+    assert torch.allclose(white, white.T, atol=1e-5)
+    after = embeddings.double() @ white.double() @ turn.T.double()
+    moment = after.T @ after / len(after)
+    variance = (embeddings.double() @ turn.T.double()).square().mean(0)
+    wanted = variance / (variance + FLOOR * variance.mean()) / 4
+    assert torch.allclose(moment.diag(), wanted, rtol=0.05, atol=1e-6)
+    assert float((moment - moment.diag().diag()).abs().max()) < 0.01
+    assert float(moment.diag()[3]) < 1e-6  # not blown up
+
+
+def test_a_whitened_step_is_a_step_of_the_matrix_that_reads_white_embeddings(case):
+    """Beside a module that is given the whitened embeddings themselves, over steps that use momentum and decay."""
+    from dynarule.optimizers import rule_optimizer, whitening
+
+    model, _, adapter, _, bank = case
+    generator = torch.Generator().manual_seed(0)
+    bank.keys_MP.mul_(torch.linspace(0.1, 3, WIDTH))
+    recipe = quick(optimizer="muon", whiten=True, value_rate=3.0, weight_decay=0.1, embedding="none")
+    whole = RuleModel(model, adapter, bank, recipe)
+    optimizer = rule_optimizer(whole, recipe)
+    linear = adapter[1].k
+    white = whitening(bank.keys_MP)
+    other = torch.nn.Linear(WIDTH, linear.out_features)
+    with torch.no_grad():
+        other.weight.copy_(linear.weight @ torch.linalg.inv(white))
+    muon = torch.optim.Muon([other.weight], lr=1e-2, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    start = linear.weight.detach().clone()
+    wanted_MF = torch.randn(RULES, linear.out_features, generator=generator)
+    for _ in range(3):
+        (bank.keys_MP @ linear.weight.T - wanted_MF).square().mean().backward()
+        (bank.keys_MP @ white @ other.weight.T - wanted_MF).square().mean().backward()
+        optimizer.step()
+        muon.step()
+        optimizer.zero_grad()
+        muon.zero_grad()
+    assert torch.allclose(linear.weight, other.weight @ white, atol=1e-4)
+    assert float((linear.weight - start).detach().abs().max()) > 1e-2
+    with pytest.raises(ValueError, match='whiten is for optimizer "muon"'):
+        quick(whiten=True)
 
 
 @pytest.mark.parametrize("method", ("srki", "kblam"))

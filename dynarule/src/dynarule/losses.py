@@ -115,18 +115,25 @@ def lm_loss(logits_BTV: Tensor, labels_BT: Tensor, per_instance: bool = False) -
     return token_loss(logits_BTV[:, :-1][wanted_BT], labels_BT, per_instance)
 
 
-def token_loss(logits_NV: Tensor, labels_BT: Tensor, per_instance: bool = False) -> Tensor:
-    """Do as `lm_loss` does, for logits of the labelled tokens alone, row after row."""
+def token_loss(
+    logits_NV: Tensor, labels_BT: Tensor, per_instance: bool = False, weight_BT: Tensor | None = None
+) -> Tensor:
+    """Do as `lm_loss` does, for logits of the labelled tokens alone, row after row.
+
+    With ``weight_BT``, means are weighted: by the weight of the token that predicts.
+    """
     targets_BT = labels_BT[:, 1:]
     wanted_BT = targets_BT != IGNORE
     dtype = torch.promote_types(logits_NV.dtype, torch.float32)
     loss_N = nn.functional.cross_entropy(logits_NV.to(dtype), targets_BT[wanted_BT], reduction="none")
+    weight_N = torch.ones_like(loss_N) if weight_BT is None else weight_BT[:, :-1][wanted_BT].to(dtype)
     if not per_instance:
-        return loss_N.sum() / wanted_BT.sum().clamp_min(1)
-    count_B = wanted_BT.sum(-1)
+        return (loss_N * weight_N).sum() / weight_N.sum().clamp_min(1)
     row_N = wanted_BT.nonzero()[:, 0]
-    loss_B = loss_N.new_zeros(len(count_B)).index_add(0, row_N, loss_N / count_B[row_N])
-    return loss_B.sum() / (count_B > 0).sum().clamp_min(1)
+    none_B = loss_N.new_zeros(len(labels_BT))
+    weight_B = none_B.index_add(0, row_N, weight_N)
+    loss_B = none_B.index_add(0, row_N, loss_N * weight_N / weight_B[row_N])
+    return loss_B.sum() / (weight_B > 0).sum().clamp_min(1)
 
 
 @torch.no_grad()

@@ -40,6 +40,10 @@ class Recipe:
             "help": "weight of a loss by which tokens before new words find the rules of their step (ours; DynaRule's)"
         },
     )
+    word_weight: float = field(
+        default=1.0,
+        metadata={"help": "weight of new words in the language model's loss: a rule has said them (ours)"},
+    )
     pool_queries: PoolQueries = field(default="full", metadata={"help": "tokens that choose candidates"})
     visibility: Visibility = field(
         default="all", metadata={"help": "when tokens see gold rules of later steps"}
@@ -56,6 +60,10 @@ class Recipe:
     )
     vector_rate: float = field(
         default=1.0, metadata={"help": "rate of biases and rows, of the learning rate (Muon)"}
+    )
+    whiten: bool = field(
+        default=False,
+        metadata={"help": "step projections of rules as if embeddings varied alike in all directions (Muon)"},
     )
     schedule: str = field(default="cosine", metadata={"help": "a scheduler of transformers"})
     warmup_ratio: float = field(default=0.01, metadata={"help": "of the steps"})
@@ -90,6 +98,7 @@ class Recipe:
         for name in (
             "temperature",
             "learning_rate",
+            "word_weight",
             "value_rate",
             "vector_rate",
             "batch_size",
@@ -98,6 +107,8 @@ class Recipe:
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+        if self.whiten and self.optimizer != "muon":
+            raise ValueError(f'whiten is for optimizer "muon", got {self.optimizer!r}; leave whiten out')
         sizes = (self.pool_size,) if isinstance(self.pool_size, int) else self.pool_size
         if min(sizes) < 1 or list(sizes) != sorted(sizes):
             raise ValueError(

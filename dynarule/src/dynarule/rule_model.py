@@ -107,7 +107,7 @@ class RuleModel(nn.Module):
             )
         self.base = base.requires_grad_(False)
         self.adapter = adapter.float().requires_grad_(True)
-        self.recipe, self._bank = recipe, bank
+        self.recipe, self.bank = recipe, bank
         self.search = (
             SearchRows(base, search_row) if recipe.embedding == "row" and search_row is not None else None
         )
@@ -166,23 +166,25 @@ class RuleModel(nn.Module):
         """Return ``loss``, its parts ``lm``, ``retrieval``, ``reading``, and ``hits`` of ``steps`` for Recall@1."""
         device = input_ids.device
         self.memory.measure = not self.training
-        rows = pool_M.to(self._bank.keys_MP.device)
+        rows = pool_M.to(self.bank.keys_MP.device)
+        new_BT = new_words(input_ids, labels) if self.training and self._tells else None
         self.memory.load(
             RuleBatch(
-                self._bank.keys_MP[rows].to(device),
-                self._bank.values_MP[rows].to(device),
+                self.bank.keys_MP[rows].to(device),
+                self.bank.values_MP[rows].to(device),
                 question_BT,
                 search_BS,
                 gold_BSG,
                 answer_BT,
-                new_words(input_ids, labels) if self.training and self._reads else None,
+                new_BT if self._reads else None,
             )
         )
         decoder, head = self.base.get_decoder(), self.base.get_output_embeddings()  # type: ignore[operator]
         hidden_BTC = decoder(input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
         # Logits of the answer's tokens alone: with 150,000 words they are most of a batch's memory.
         logits_NV = head(hidden_BTC[:, :-1][labels[:, 1:] != IGNORE])
-        lm = token_loss(logits_NV, labels, per_instance=self.recipe.method == "kblam")
+        weight_BT = None if new_BT is None else torch.where(new_BT, self.recipe.word_weight, 1.0)
+        lm = token_loss(logits_NV, labels, self.recipe.method == "kblam", weight_BT)
         out = {"lm": lm} | {name: lm.new_zeros(()) for name in ("retrieval", "reading", "hits", "steps")}
         side = self.memory.scores.get(
             -1
@@ -208,3 +210,7 @@ class RuleModel(nn.Module):
     @property
     def _reads(self) -> bool:
         return self.recipe.reading_weight > 0 and self.recipe.searches
+
+    @property
+    def _tells(self) -> bool:
+        return self._reads or self.recipe.word_weight != 1
