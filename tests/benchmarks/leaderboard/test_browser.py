@@ -203,7 +203,9 @@ def test_a_printed_board_holds_every_row_and_no_control(tmp_path):
         ["pdftotext", "-layout", sheet, "-"], capture_output=True, text=True, check=True
     ).stdout
     assert set(re.findall(r"Method \d+", text)) == {f"Method {number}" for number in range(60)}
-    assert text.count("\f") > 1
+    sheets = text.split("\f")[:-1]
+    assert len(sheets) > 1
+    assert all(re.search(r"\bDate\b.*\bSamples\b", each) for each in sheets if "Method " in each)
     # The column at the right end is not cut off.
     assert re.search(r"Rank +Method.* Samples", text)
     assert len(re.findall(r"2026-\S* +samples$", text, flags=re.M)) == 60
