@@ -172,6 +172,38 @@ def test_unknown_names_are_refused(model, tmp_path):
         train_adapter(quick_recipe(), str(model), "kblam", "both", tmp_path)
 
 
+def test_stages_may_be_of_other_worlds_and_of_one_representation(model, tmp_path, monkeypatch):
+    """Rules and questions of the world that a stage names; killed in the second world, the same adapter."""
+    import rwbench.adapters.train as module
+
+    stage = {"stage": 1, "pool_size": (20, 40)} | QUICK
+    recipe = quick_recipe(stages=(stage, stage | {"only": "nl"}, stage | {"world": 5}))
+    assert len(recipe.stages_of("fol")) == 2 and "only" not in recipe.stages_of("nl")[1]
+    seen, made = [], module.train
+
+    def watched(model, tokenizer, adapter, rows, bank, plan, folder, **more):
+        worlds = {row["world_id"] for row in [*rows, *more["held_out"]]}
+        seen.append((folder.name, worlds, bank.texts[:50]))
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        return made(model, tokenizer, adapter, rows, bank, plan, folder, **more)
+
+    monkeypatch.setattr(module, "train", watched)
+    with pytest.raises(KeyboardInterrupt):
+        train_adapter(recipe, str(model), "kblam", "fol", tmp_path / "a")
+    folder = train_adapter(recipe, str(model), "kblam", "fol", tmp_path / "a", resume=True)
+    assert [name for name, *_ in seen] == ["1", "2", "2"]
+    assert [worlds for _, worlds, _ in seen] == [{"rw-0"}, {"rw-5"}, {"rw-5"}]
+    assert seen[0][2] != seen[1][2]
+    card = (folder / "README.md").read_text()
+    assert "1. 2 steps of 4 questions, 20 to 40 rules\n" in card
+    assert "2. 2 steps of 4 questions, 20 to 40 rules of world 5\n" in card
+    through = train_adapter(recipe, str(model), "kblam", "fol", tmp_path / "b")
+    assert read_adapter_info(through).weights == read_adapter_info(folder).weights  # named by their hash
+    with pytest.raises(ValueError, match="only"):
+        quick_recipe(stages=(stage | {"only": "logic"},))
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "benchmarks/adapters").glob("*.toml")), ids=lambda path: path.stem
 )
@@ -180,7 +212,11 @@ def test_recipes_in_the_repository_can_be_read(path):
 
     recipe = read_recipe(path)
     for method in METHODS:
-        plans = [paper_recipe(method, **stage) for stage in recipe.stages]
+        plans = [
+            paper_recipe(method, **{name: value for name, value in stage.items() if name != "world"})
+            for representation in ("fol", "nl")
+            for stage in recipe.stages_of(representation)
+        ]
         assert plans[-1].retrieves == (method != "kblam") and plans[-1].searches == (method == "dynarule")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from ruleworld_data.tasks import SCALES, SUBTASKS, check_name
 
 METHODS = ("dynarule", "srki", "kblam")
+REPRESENTATIONS = ("fol", "nl")
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,10 @@ class AdapterRecipe:
 
     name: str = field(metadata={"help": "name of the recipe"})
     stages: tuple[dict[str, Any], ...] = field(
-        metadata={"help": "trainings one after the other: `stage`, the paper's 1 or 2, and changes of it"}
+        metadata={
+            "help": "trainings one after the other: `stage`, the paper's 1 or 2, and changes of it; `world`: seed of "
+            "another world than `seed`'s; `only`: for fol or nl alone"
+        }
     )
     scale: str = field(default="paper", metadata={"help": "world of the training questions"})
     seed: int = field(default=0, metadata={"help": "world seed"})
@@ -54,6 +58,8 @@ class AdapterRecipe:
         check_name("scale", self.scale, SCALES)
         for subtask in self.subtasks:
             check_name("sub-task", subtask, SUBTASKS)
+        for stage in self.stages:
+            check_name("only", stage.get("only", "fol"), REPRESENTATIONS)
         numbers = [stage.get("stage") for stage in self.stages]
         if not numbers or numbers != sorted(numbers, key=str) or not {*numbers} <= {1, 2}:
             raise ValueError(f"stages must be 1 ... 1, 2 ... 2, got {numbers}")
@@ -61,6 +67,14 @@ class AdapterRecipe:
             raise ValueError(
                 "without a stage 1 the confidence layer cannot be measured; set confidence_layer"
             )
+
+    def stages_of(self, representation: str) -> list[dict[str, Any]]:
+        """Return the stages of a representation, without `only`."""
+        return [
+            {name: value for name, value in stage.items() if name != "only"}
+            for stage in self.stages
+            if stage.get("only", representation) == representation
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""

@@ -40,7 +40,7 @@ from ..base.tokenizer import STEP
 from ..data import DataSource, select
 from ..models import base_folder
 from ..retrievers.embeddings import cache_root
-from .recipe import METHODS, AdapterRecipe
+from .recipe import METHODS, REPRESENTATIONS, AdapterRecipe
 
 MAKE = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}
 EVALUATIONS = 8
@@ -49,9 +49,11 @@ FINISHED = "README.md"
 """What a stage's training writes last."""
 
 
-def training_rows(recipe: AdapterRecipe, split: str, most: int | None) -> list[dict[str, Any]]:
+def training_rows(
+    recipe: AdapterRecipe, split: str, most: int | None, world: int | None = None
+) -> list[dict[str, Any]]:
     """Return question rows of a split as `dynarule.train` takes them: rule ids as text."""
-    source = DataSource(recipe.scale, recipe.seed)
+    source = DataSource(recipe.scale, recipe.seed if world is None else world)
     rows = []
     for subtask in recipe.subtasks:
         for question in select(source.questions(subtask, split), most):
@@ -60,9 +62,11 @@ def training_rows(recipe: AdapterRecipe, split: str, most: int | None) -> list[d
     return rows
 
 
-def rule_bank(recipe: AdapterRecipe, representation: str, model: Any, tokenizer: Any) -> RuleBank:
-    """Return all rules of the recipe's world: the whole rule is the key, its conclusion the value."""
-    table = DataSource(recipe.scale, recipe.seed).rules("train")
+def rule_bank(
+    recipe: AdapterRecipe, representation: str, model: Any, tokenizer: Any, world: int | None = None
+) -> RuleBank:
+    """Return all rules of a world, the recipe's by default: the whole rule is the key, its conclusion the value."""
+    table = DataSource(recipe.scale, recipe.seed if world is None else world).rules("train")
     encoder = open_encoder(recipe.encoder, representation == "fol", model, tokenizer)
     encode = EmbeddingCache(encoder, cache_root() / "rules")
     return RuleBank.from_texts(
@@ -87,7 +91,7 @@ def train_adapter(
         For an unknown method or representation, or a folder of another recipe.
     """
     check_name("method", method, METHODS)
-    check_name("representation", representation, ("fol", "nl"))
+    check_name("representation", representation, REPRESENTATIONS)
     model, tokenizer = load_fresh(base_folder(model_name))
     model.float()
     # No card names a folder of this machine, nor takes it for a name on a hub.
@@ -103,9 +107,11 @@ def train_adapter(
         changes = recipe.memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
     adapter = RuleAdapter(model, MAKE[method](bank.encoder_dim, **changes))
     curve, searching = None, False
-    premises = [premise_of(text) for text in bank.texts]
-    folders = [out / str(number) for number in range(1, len(recipe.stages) + 1)]
-    for folder, settings in zip(folders, recipe.stages, strict=True):
+    stages = recipe.stages_of(representation)
+    folders = [out / str(number) for number in range(1, len(stages) + 1)]
+    here = recipe.seed
+    for folder, settings in zip(folders, stages, strict=True):
+        world = settings.pop("world", recipe.seed)
         # KBLaM has all rules and no retrieval in every stage; it gets the others' pools and steps.
         plan = paper_recipe(method, **{"seed": recipe.seed} | settings)  # type: ignore[arg-type]
         if method != "kblam" and adapter.config.confidence_layer is None and plan.retrieves:
@@ -117,6 +123,11 @@ def train_adapter(
         if resume and (folder / FINISHED).is_file():
             _take(folder, plan, model, adapter, bank.encoder)
             continue
+        if world != here:
+            bank = rule_bank(recipe, representation, model, tokenizer, world)
+            rows = training_rows(recipe, "train", recipe.per_subtask, world)
+            held_out = training_rows(recipe, "validation", recipe.held_out, world)
+            here = world
         between = SEARCH_TOKEN if plan.searches else STEP
         encoder = Encoder(
             tokenizer,
@@ -135,7 +146,7 @@ def train_adapter(
             plan,
             folder,
             held_out=held_out,
-            premises=premises,
+            premises=[premise_of(text) for text in bank.texts],
             encoder=encoder,
             resume=resume and any(folder.glob("checkpoint-*")),
             curve=curve,
@@ -145,7 +156,7 @@ def train_adapter(
             eval_steps=max(1, -(-steps // EVALUATIONS)),
             save_steps=max(1, -(-steps // EVALUATIONS)),
         )
-    return _publish(out, folders[-1], recipe, method)
+    return _publish(out, folders[-1], recipe, method, representation)
 
 
 def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, resume: bool) -> None:
@@ -229,23 +240,25 @@ def _part(bank: RuleBank, rows: Sequence[int]) -> RuleBank:
     return RuleBank(bank.keys_MP[rows], bank.values_MP[rows], ids, texts, bank.encoder)
 
 
-def _earlier(recipe: AdapterRecipe, method: str) -> str:
+def _earlier(recipe: AdapterRecipe, method: str, stages: Sequence[dict[str, Any]]) -> str:
     """Return the trainings that came before the last one, which the table of the card is about."""
-    count = len(recipe.stages)
-    lines = [f"The last of {count} trainings (recipe `{recipe.name}`), each from what the one before left:"]
-    for number, changes in enumerate(recipe.stages, 1):
+    lines = [
+        f"The last of {len(stages)} trainings (recipe `{recipe.name}`), each from what the one before left:"
+    ]
+    for number, changes in enumerate(stages, 1):
+        world = changes.pop("world", recipe.seed)
         plan = paper_recipe(method, **changes)  # type: ignore[arg-type]
         steps = f"{plan.max_steps:,} steps" if plan.max_steps else f"{plan.epochs} epochs"
         name = "" if method == "kblam" else f"stage {plan.stage}: "  # KBLaM has one stage
         low, high = (plan.pool_size, plan.pool_size) if isinstance(plan.pool_size, int) else plan.pool_size
         lines.append(
             f"{number}. {name}{steps} of {plan.batch_size * plan.accumulation} questions, "
-            f"{low:,} to {high:,} rules"
+            f"{low:,} to {high:,} rules" + (f" of world {world}" if world != recipe.seed else "")
         )
     return "\n\n".join([lines[0], "\n".join(lines[1:])])
 
 
-def _publish(out: Path, trained: Path, recipe: AdapterRecipe, method: str) -> Path:
+def _publish(out: Path, trained: Path, recipe: AdapterRecipe, method: str, representation: str) -> Path:
     """Copy what serving needs, and nothing of the checkpoints; say what the last stage's card cannot know."""
     new, final = out / "adapter.new", out / "adapter"
     shutil.rmtree(new, ignore_errors=True)
@@ -254,7 +267,7 @@ def _publish(out: Path, trained: Path, recipe: AdapterRecipe, method: str) -> Pa
         if path.is_file():
             shutil.copy2(path, new / path.name)
     info = json.loads((new / "adapter.json").read_text(encoding="utf-8"))
-    lead = _earlier(recipe, method)
+    lead = _earlier(recipe, method, recipe.stages_of(representation))
     if recipe.serve_top_k is not None and info["memory"]["top_k"] is not None:
         info["memory"]["top_k"] = recipe.serve_top_k
         lead += f"\n\nAnswers read {recipe.serve_top_k} rules per layer, training {recipe.top_k}."
