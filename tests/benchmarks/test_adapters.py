@@ -1,6 +1,7 @@
 """Adapters for a base: every method through both stages, into a folder that the benchmark's methods load."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -228,19 +229,42 @@ def test_a_recipe_with_an_unknown_field_names_its_file(tmp_path):
 
 def test_committed_results_are_of_the_shipped_model():
     """Every run of `make demo`'s recipe in the repository names the base, and the adapter, that are in the box."""
-    from rwbench.models import base_folder, fingerprint
+    from rwbench.models import base_folder, fingerprint, shipped
 
     seen = set()
     for path in sorted((ROOT / "benchmarks/results").glob("*/*/results.json")):
         spec = json.loads(path.read_text())["spec"]
         method = spec["method"]
         if isinstance(method.get("model"), dict):
-            assert method["model"]["weights"] == fingerprint(base_folder("tiny")), path
+            assert method["model"]["weights"] == fingerprint(base_folder(method["model"]["model"])), path
         if method["name"] in METHODS:
-            folder = adapter_folder("tiny", method["name"], spec["representation"])
+            name = method["model"]["model"]
+            folder = adapter_folder(name, method["name"], spec["representation"])
             assert method["adapter"] == fingerprint(folder), path
-            seen.add((method["name"], spec["representation"]))
-    shipped = {
-        (method, form) for method in METHODS for form in ("fol", "nl") if adapter_folder("tiny", method, form)
+            seen.add((name, method["name"], spec["representation"]))
+    there = {
+        (name, method, form)
+        for name in shipped()
+        for method in METHODS
+        for form in ("fol", "nl")
+        if adapter_folder(name, method, form)
     }
-    assert seen == shipped
+    assert seen == there
+
+
+def test_a_set_of_adapters_may_share_the_base_of_another_model(model, tmp_path):
+    from rwbench.models import base_folder, resolve
+
+    other = tmp_path / "other"
+    (other / "srki").mkdir(parents=True)
+    (other / "srki/adapter.json").write_text("{}")
+    with pytest.raises(FileNotFoundError, match=r"base\.txt"):
+        resolve(str(other))
+    (other / "base.txt").write_text(os.path.relpath(model, other) + "\n")
+    assert base_folder(str(other)).samefile(model / "base")
+    assert adapter_folder(str(other), "srki", "nl") == other / "srki"
+    assert adapter_folder(str(other), "kblam", "nl") is None
+    for words in ("", "../nowhere", "."):
+        (other / "base.txt").write_text(words)
+        with pytest.raises(FileNotFoundError, match=r"base.txt says .* but .* holds no base model; write"):
+            base_folder(str(other))

@@ -2,8 +2,9 @@
 
 A model folder holds ``base/`` (a causal model and its tokenizer, as transformers saves them) and, where trained, one
 adapter folder per method: ``dynarule/``, ``srki/``, ``kblam/``, or ``dynarule-fol/`` and ``dynarule-nl/`` for one per
-representation. A plain transformers folder is a model without adapters. ``prompt.toml`` in the base folder replaces
-the prompt template of this package (see `rwbench.prompts`).
+representation. In place of ``base/`` a file ``base.txt`` may name the model folder whose base it is, relative to its
+own: another set of adapters of the same base. A plain transformers folder is a model without adapters. ``prompt.toml``
+in the base folder replaces the prompt template of this package (see `rwbench.prompts`).
 """
 
 from __future__ import annotations
@@ -18,13 +19,18 @@ from ..prompts import Template, read_template, shipped_template
 
 SHIPPED = Path(__file__).parent
 PROMPT_FILE = "prompt.toml"
+BASE_FILE = "base.txt"
 WHOLE_FILE = 1 << 26
 """Files up to this size are hashed whole; of larger ones the size and both ends, which hold the tensors' names."""
 
 
 def shipped() -> list[str]:
     """Return the names of the models that come with this package."""
-    return sorted(path.parent.parent.name for path in SHIPPED.glob("*/base/config.json"))
+    return sorted(path.name for path in SHIPPED.iterdir() if _is_model(path))
+
+
+def _is_model(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("base/config.json", "config.json", BASE_FILE))
 
 
 def resolve(name: str) -> Path:
@@ -41,17 +47,32 @@ def resolve(name: str) -> Path:
         If there is no such model; the message says what there is.
     """
     folder = SHIPPED / name if name in shipped() else Path(name)
-    if (folder / "base" / "config.json").is_file() or (folder / "config.json").is_file():
+    if _is_model(folder):
         return folder
     raise FileNotFoundError(
         f"no model {name!r}: it is neither a shipped model ({', '.join(shipped()) or 'none here'}) nor a folder with "
-        "config.json in it or in base/; for one behind an endpoint add --endpoint http://host:port/v1"
+        f"config.json in it or in base/, or {BASE_FILE}; for one behind an endpoint add --endpoint http://host:port/v1"
     )
 
 
 def base_folder(name: str) -> Path:
-    """Return the folder of a model's base, which transformers loads."""
+    """Return the folder of a model's base, which transformers loads.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such model, or ``base.txt`` names a folder without a base of its own.
+    """
     folder = resolve(name)
+    if (folder / BASE_FILE).is_file():
+        words = (folder / BASE_FILE).read_text(encoding="utf-8").strip()
+        other = folder / words
+        if not words or not (other / "base" / "config.json").is_file():
+            raise FileNotFoundError(
+                f"{folder / BASE_FILE} says {words!r}, but {other / 'base'} holds no base model; write the folder of a "
+                "model that has one, relative to this folder"
+            )
+        return other / "base"
     return folder / "base" if (folder / "base").is_dir() else folder
 
 
