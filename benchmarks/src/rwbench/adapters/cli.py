@@ -37,5 +37,8 @@ def train(
         from .train import train_adapter
 
         torch.set_num_threads(threads)
-        folder = train_adapter(read_recipe(recipe), model, method, representation, out, resume)
+        try:
+            folder = train_adapter(read_recipe(recipe), model, method, representation, out, resume)
+        except FileExistsError as error:
+            raise ValueError(str(error)) from None
     typer.echo(f"wrote {folder}")

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ruleworld_data.tasks import SCALES, SUBTASKS, check_name
+from ruleworld_data.tasks import SCALES, SUBTASKS, check_name, check_seed
 
 METHODS = ("dynarule", "srki", "kblam")
 REPRESENTATIONS = ("fol", "nl")
@@ -60,13 +60,16 @@ class AdapterRecipe:
             check_name("sub-task", subtask, SUBTASKS)
         for stage in self.stages:
             check_name("only", stage.get("only", "fol"), REPRESENTATIONS)
-        numbers = [stage.get("stage") for stage in self.stages]
-        if not numbers or numbers != sorted(numbers, key=str) or not {*numbers} <= {1, 2}:
-            raise ValueError(f"stages must be 1 ... 1, 2 ... 2, got {numbers}")
-        if self.confidence_layer is None and 2 in numbers and numbers[0] != 1:
-            raise ValueError(
-                "without a stage 1 the confidence layer cannot be measured; set confidence_layer"
-            )
+            check_seed(stage.get("world", self.seed))
+        for representation in REPRESENTATIONS:
+            numbers = [stage.get("stage") for stage in self.stages_of(representation)]
+            if not self.stages or numbers != sorted(numbers, key=str) or not {*numbers} <= {1, 2}:
+                raise ValueError(f"stages of {representation} must be 1 ... 1, 2 ... 2, got {numbers}")
+            if self.confidence_layer is None and 2 in numbers and numbers[0] != 1:
+                raise ValueError(
+                    f"without a stage 1 of {representation} the confidence layer cannot be measured; set "
+                    "confidence_layer"
+                )
 
     def stages_of(self, representation: str) -> list[dict[str, Any]]:
         """Return the stages of a representation, without `only`."""

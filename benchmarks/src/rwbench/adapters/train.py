@@ -92,15 +92,25 @@ def train_adapter(
     """
     check_name("method", method, METHODS)
     check_name("representation", representation, REPRESENTATIONS)
+    if not recipe.stages_of(representation):
+        raise ValueError(
+            f"recipe {recipe.name!r} has no stage for {representation}; all its stages are of the other"
+        )
     model, tokenizer = load_fresh(base_folder(model_name))
     model.float()
     # No card names a folder of this machine, nor takes it for a name on a hub.
     model.name_or_path = model.config.name_or_path = f"./{Path(model_name).name}"
     _claim(out, recipe, method, representation, resume)
     language: Representation = "fol" if representation == "fol" else "nl"
-    bank = rule_bank(recipe, representation, model, tokenizer)
-    rows = training_rows(recipe, "train", recipe.per_subtask)
-    held_out = training_rows(recipe, "validation", recipe.held_out)
+
+    def read(world: int) -> tuple[RuleBank, list[dict[str, Any]], list[dict[str, Any]]]:
+        return (
+            rule_bank(recipe, representation, model, tokenizer, world),
+            training_rows(recipe, "train", recipe.per_subtask, world),
+            training_rows(recipe, "validation", recipe.held_out, world),
+        )
+
+    bank, rows, held_out = read(recipe.seed)
     torch.manual_seed(recipe.seed)
     changes: dict[str, Any] = {}
     if method != "kblam":
@@ -109,25 +119,25 @@ def train_adapter(
     curve, searching = None, False
     stages = recipe.stages_of(representation)
     folders = [out / str(number) for number in range(1, len(stages) + 1)]
-    here = recipe.seed
+    here = before = recipe.seed
     for folder, settings in zip(folders, stages, strict=True):
         world = settings.pop("world", recipe.seed)
         # KBLaM has all rules and no retrieval in every stage; it gets the others' pools and steps.
         plan = paper_recipe(method, **{"seed": recipe.seed} | settings)  # type: ignore[arg-type]
         if method != "kblam" and adapter.config.confidence_layer is None and plan.retrieves:
+            if before != here:  # resumed: by the rules of the stage before, as without a break
+                (bank, rows, held_out), here = read(before), before
             curve = _confidence(recipe, model, tokenizer, adapter, bank, held_out)
             adapter.config = replace(adapter.config, confidence_layer=curve["confidence_layer"])
         if plan.searches and not searching:
             inherit_step(model, tokenizer)
             searching = True
+        before = world
         if resume and (folder / FINISHED).is_file():
             _take(folder, plan, model, adapter, bank.encoder)
             continue
         if world != here:
-            bank = rule_bank(recipe, representation, model, tokenizer, world)
-            rows = training_rows(recipe, "train", recipe.per_subtask, world)
-            held_out = training_rows(recipe, "validation", recipe.held_out, world)
-            here = world
+            (bank, rows, held_out), here = read(world), world
         between = SEARCH_TOKEN if plan.searches else STEP
         encoder = Encoder(
             tokenizer,
@@ -160,9 +170,10 @@ def train_adapter(
 
 
 def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, resume: bool) -> None:
-    """Write down what a folder is for, once; on resuming, refuse another recipe than that of the start.
+    """Write down what a folder is for; on resuming, refuse another recipe than that of the start.
 
-    Stages are compared one by one where they are (`_take`, `dynarule.train`): one that has not begun may change.
+    Stages are compared one by one where they are (`_take`, `dynarule.train`), and their worlds here: one that has not
+    begun may change.
     """
     path, begun = out / STARTED, any(out.glob("*/checkpoint-*"))
     if begun and not resume:
@@ -176,9 +187,21 @@ def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, r
                     f"{out} was started with {name} {theirs.get(name)!r}, now it is {wanted[name]!r}; give another "
                     f"--out, or delete {out} to begin anew"
                 )
-        return
+        worlds = [_worlds(each["stages"], recipe.seed, representation) for each in (theirs, wanted)]
+        for number, (was, now) in enumerate(zip(*worlds, strict=False), 1):
+            folder = out / str(number)
+            if was != now and (any(folder.glob("checkpoint-*")) or (folder / FINISHED).is_file()):
+                raise ValueError(
+                    f"{folder} was trained in world {was}, the recipe says {now}; give another --out, or delete {out} "
+                    "to begin anew"
+                )
     out.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(wanted, indent=1) + "\n")
+
+
+def _worlds(stages: Sequence[dict[str, Any]], seed: int, representation: str) -> list[int]:
+    mine = (stage for stage in stages if stage.get("only", representation) == representation)
+    return [stage.get("world", seed) for stage in mine]
 
 
 def _take(folder: Path, plan: Recipe, model: Any, adapter: RuleAdapter, encoder: str) -> None:

@@ -1,0 +1,123 @@
+"""Stages of an adapter's training: whose they are, and which world's rules each of them sees."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import rwbench.adapters.train as module
+from rwbench.adapters.recipe import AdapterRecipe
+from rwbench.cli import app
+from typer.testing import CliRunner
+
+ONE, TWO = {"stage": 1}, {"stage": 2}
+
+
+def test_the_stages_of_each_representation_are_in_order():
+    for stages, message in (
+        ((ONE | {"only": "fol"}, TWO), "without a stage 1 of nl the confidence layer"),
+        ((TWO | {"only": "nl"}, ONE, TWO), r"stages of nl must be 1 ... 1, 2 ... 2, got \[2, 1, 2\]"),
+        ((ONE | {"world": "1"},), "seed must be an integer"),
+        ((), "stages of fol must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            AdapterRecipe("odd", stages)
+    assert AdapterRecipe("nl", (ONE | {"only": "nl"},)).stages_of("fol") == []
+
+
+def test_a_representation_without_stages_is_refused_before_the_model_is_read(tmp_path):
+    recipe = AdapterRecipe("nl", (ONE | {"only": "nl"},))
+    with pytest.raises(ValueError, match="'nl' has no stage for fol"):
+        module.train_adapter(recipe, str(tmp_path / "none"), "kblam", "fol", tmp_path)
+
+
+@pytest.mark.parametrize("mark", ["checkpoint-2", "README.md"])
+def test_a_stage_that_has_begun_stays_in_its_world(tmp_path, mark):
+    """It would go on, or be kept, with rules of one world, and the card would name another."""
+
+    def claim(*worlds):
+        recipe = AdapterRecipe("quick", tuple(ONE | {"world": world} for world in worlds))
+        module._claim(tmp_path, recipe, "kblam", "nl", resume=True)
+
+    claim(0, 5)
+    (tmp_path / "1" / "checkpoint-2").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"1 was trained in world 0, the recipe says 3; give another --out"):
+        claim(3, 5)
+    claim(0, 6)  # the second one has not begun
+    (tmp_path / "2").mkdir()
+    (tmp_path / "2" / mark).touch()
+    with pytest.raises(ValueError, match=r"2 was trained in world 6, the recipe says 5"):
+        claim(0, 5)
+    claim(0, 6, 7)
+
+
+def test_a_folder_is_of_one_method_and_representation(tmp_path):
+    recipe = AdapterRecipe("quick", (ONE,))
+    module._claim(tmp_path, recipe, "srki", "nl", resume=False)
+    (tmp_path / "1" / "checkpoint-2").mkdir(parents=True)
+    module._claim(tmp_path, recipe, "srki", "nl", resume=True)
+    with pytest.raises(ValueError, match="started with method 'srki', now it is 'kblam'"):
+        module._claim(tmp_path, recipe, "kblam", "nl", resume=True)
+    with pytest.raises(ValueError, match="started with representation 'nl', now it is 'fol'"):
+        module._claim(tmp_path, recipe, "srki", "fol", resume=True)
+
+
+def test_resumed_the_confidence_layer_is_measured_in_the_same_world(tmp_path, monkeypatch):
+    """On rules of the last stage without retrieval, whether that was trained just now or read."""
+    measured, trained = [], []
+
+    def confidence(recipe, model, tokenizer, adapter, bank, held_out):
+        measured.append((bank.world, held_out))
+        return {"confidence_layer": 2}
+
+    def train(model, tokenizer, adapter, rows, bank, plan, folder, **more):
+        trained.append((folder.name, bank.world, rows, more["held_out"]))
+        folder.mkdir(parents=True)
+        (folder / module.FINISHED).touch()
+
+    base = SimpleNamespace(
+        config=SimpleNamespace(), float=lambda: None, device=SimpleNamespace(type="cpu"), encoder_dim=4
+    )
+    for name, stub in {
+        "base_folder": str,
+        "load_fresh": lambda folder: (base, None),
+        "rule_bank": lambda recipe, form, model, tokenizer, world=0: SimpleNamespace(
+            world=world, encoder_dim=4, encoder="", ids=[], texts=[]
+        ),
+        "training_rows": lambda recipe, split, most, world=0: [(split, world)],
+        "RuleAdapter": lambda model, config: SimpleNamespace(config=config),
+        "inherit_step": lambda model, tokenizer: None,
+        "Encoder": lambda *given, **more: None,
+        "train": train,
+        "_take": lambda *given: None,
+        "_confidence": confidence,
+        "_publish": lambda out, *given: out,
+    }.items():
+        monkeypatch.setattr(module, name, stub)
+    recipe = AdapterRecipe("quick", (ONE | {"world": 5}, TWO | {"world": 6}))
+    module.train_adapter(recipe, "base", "dynarule", "nl", tmp_path / "a")
+    (tmp_path / "a" / "2" / module.FINISHED).unlink()
+    (tmp_path / "a" / "2").rmdir()
+    module.train_adapter(recipe, "base", "dynarule", "nl", tmp_path / "a", resume=True)
+    assert measured == [(5, [("validation", 5)])] * 2
+    second = ("2", 6, [("train", 6)], [("validation", 6)])
+    assert trained == [("1", 5, [("train", 5)], [("validation", 5)]), second, second]
+
+
+def test_a_second_start_in_a_folder_is_one_line(tmp_path, monkeypatch):
+    def begun(*given):
+        raise FileExistsError("it holds a training already; go on with --resume")
+
+    monkeypatch.setattr(module, "train_adapter", begun)
+    (tmp_path / "quick.toml").write_text("confidence_layer = 2\n[[stages]]\nstage = 1\n")
+    words = ["adapters", "train", str(tmp_path / "quick.toml"), "--method", "kblam", "--representation", "nl"]
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
+    assert done.exit_code == 2 and done.stderr == "error: it holds a training already; go on with --resume\n"
+
+
+def test_another_stage_may_follow_where_older_versions_wrote_fewer(tmp_path):
+    recipe = AdapterRecipe("quick", (ONE,))
+    module._claim(tmp_path, recipe, "kblam", "nl", resume=False)
+    (tmp_path / "1" / "checkpoint-2").mkdir(parents=True)
+    (tmp_path / "2" / "checkpoint-2").mkdir(parents=True)
+    longer = replace(recipe, stages=(ONE, ONE | {"world": 5}))
+    module._claim(tmp_path, longer, "kblam", "nl", resume=True)
