@@ -35,10 +35,14 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path, monkeypatch):
     def full(*_args, **_more):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shutil, "copytree", full)
-    done = CliRunner().invoke(app, ["book", str(tmp_path / "book")])
-    assert done.exit_code == 2 and "No space left on device; choose another folder" in done.stderr
-    assert not (tmp_path / "book").exists()
+    def full_later(*_args, **_more):  # as copytree says it of the files of a folder
+        raise shutil.Error([("from", "to", "[Errno 28] No space left on device")])
+
+    for fails in (full, full_later):
+        monkeypatch.setattr(shutil, "copytree", fails)
+        done = CliRunner().invoke(app, ["book", str(tmp_path / "book")])
+        assert done.exit_code == 2 and "No space left on device; choose another folder" in done.stderr
+        assert not (tmp_path / "book").exists()
 
 
 def test_a_model_without_an_adapter_says_so(model_folder, tmp_path):

@@ -107,6 +107,14 @@ def test_samples_that_are_not_the_results_are_refused(made, tmp_path):
     assert not (tmp_path / "packed").exists()
 
 
+def test_a_place_among_the_runs_is_refused(made):
+    """A report of the folder would find every run twice."""
+    out = made[1]
+    result = rwbench("report", out, "--pack", out / "deep" / "packed")
+    assert result.exit_code == 2 and "count every run twice; choose a folder outside" in result.stderr
+    assert not (out / "deep").exists()
+
+
 def test_other_runs_in_the_folder_and_torn_bytes_are_named(made, packed):
     result = rwbench("report", made[1], "--recipe", "mine", "--pack", packed)
     assert result.exit_code == 2

@@ -27,7 +27,10 @@ def book(
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise ValueError(f"cannot write {folder}: {error.strerror}; choose another folder") from None
+            why = error.strerror or str(error)
+            if isinstance(error, shutil.Error):  # of a whole folder: (from, to, why) per file
+                why = error.args[0][0][2]
+            raise ValueError(f"cannot write {folder}: {why}; choose another folder") from None
     typer.echo(f"wrote {folder}: rules.txt, base, adapter; next:", err=True)
     typer.echo(
         f"dynarule chat --model {folder}/base --adapter {folder}/adapter --rules {folder}/rules.txt", err=True

@@ -29,8 +29,13 @@ def pack(results: Sequence[Results], folder: Path, to: Path, recipe: str | None 
     Raises
     ------
     ValueError
-        If the samples of a run are missing or are not those of its results, or ``to`` holds other runs.
+        If the samples of a run are missing or are not those of its results, or ``to`` holds other runs or lies in
+        ``folder``.
     """
+    if folder.resolve() in to.resolve().parents:
+        raise ValueError(
+            f"{to} lies in {folder}, so a later report of {folder} would count every run twice; choose a folder outside"
+        )
     ids = {run["run_id"] for run in results}
     if others := sorted({run["run_id"] for run in find_results(to)} - ids):
         raise ValueError(
