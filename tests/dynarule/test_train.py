@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from dynarule.losses import lm_loss, stacked_step_loss
-from dynarule.pools import RulePools
+from dynarule.pools import RulePools, TrainingStream
 from dynarule.recipe import Recipe, paper_recipe, recipe_file
 from dynarule.rule_model import RuleModel, SearchRows
 from dynarule.search import search_id, search_rows
@@ -367,6 +367,24 @@ def test_the_reading_loss_is_logged_and_is_of_training_only(case, tmp_path):
         parts = entry["lm_loss"] + entry["retrieval_loss"] + 0.5 * entry["reading_loss"]
         assert entry["reading_loss"] > 0 and entry["loss"] == pytest.approx(parts, rel=1e-3)
     assert "eval_reading_loss" not in log[-1] and "eval_lm_loss" in log[-1]
+
+
+@pytest.mark.parametrize("by_length", [True, False])
+def test_all_questions_of_a_step_are_sorted_if_the_recipe_says_so(case, tmp_path, monkeypatch, by_length):
+    """Two batches of four a step: in order through both, not within each."""
+    import importlib
+
+    module, made = importlib.import_module("dynarule.train"), []
+
+    def stream(*given):
+        made.append(TrainingStream(*given))
+        return made[-1]
+
+    monkeypatch.setattr(module, "TrainingStream", stream)
+    run(case, tmp_path, quick(by_length=by_length, max_steps=2))
+    lengths = [(len(row["steps"]), len(row["question"])) for _, row in (made[0][i] for i in range(16))]
+    assert len(made[0]) == 16
+    assert all((lengths[i : i + 8] == sorted(lengths[i : i + 8])) == by_length for i in (0, 8))
 
 
 def test_muon_under_deepspeed_is_refused(case, tmp_path, monkeypatch):
