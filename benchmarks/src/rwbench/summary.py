@@ -105,11 +105,18 @@ class Times(NamedTuple):
     rows: list[tuple[str, dict[str, float], float]]
 
 
-TIMES_CAPTION = "Seconds of answering, runs of a method together, without loading models and encoding rules"
+TIMES_CAPTION = (
+    "Seconds of answering, runs of a method together, without loading models and encoding rules; an answer that an "
+    "earlier run of the process gave counts in its stage, not in all"
+)
 
 
 def times(setting: Setting) -> Times:
-    """Return what the time went to by method, the longest first; the rest of a row's sum is in no stage."""
+    """Return what the time went to by method, the longest first.
+
+    A row's stages need not sum to its whole: some time is in no stage, and what the model in a folder had answered
+    before (`rwbench.backends.local`) comes with the seconds that it took then.
+    """
     rows: list[tuple[str, dict[str, float], float]] = []
     for method, view in setting.methods().items():
         timings = [run["timing"] for run in setting.runs if setting.method_of(run) == method]
