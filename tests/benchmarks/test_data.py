@@ -59,6 +59,9 @@ def test_runs_of_the_first_questions_are_neither_resumed_nor_mixed_in(workspace,
         find_specs(tmp_path)
     before = run | {"spec": values}
     assert len(settings([run, before])) == 2
+    held_out = run | {"spec": run["spec"] | {"split": "heldout"}}
+    for runs in ([run, held_out], [held_out, run]):  # whatever the folders' names
+        assert [setting.spec["split"] for setting in settings(runs)] == ["mini", "heldout"]
     assert "first 5 per sub-task" in settings([before])[0].title()
     # Elsewhere nothing changed, so nothing is to be run again.
     assert (

@@ -149,7 +149,7 @@ class Setting:
 
 
 def settings(results: Sequence[Results]) -> list[Setting]:
-    """Group results by setting, largest group first."""
+    """Group results by setting, largest group first; of groups as large, held-out rules after the others."""
     groups: dict[str, list[Setting]] = {}
     for run in results:
         found = groups.setdefault(
@@ -160,7 +160,10 @@ def settings(results: Sequence[Results]) -> list[Setting]:
             found.append(Setting((run,)))
         else:
             found[place] = Setting((*found[place].runs, run))
-    return sorted((setting for found in groups.values() for setting in found), key=lambda s: -len(s.runs))
+    return sorted(
+        (setting for found in groups.values() for setting in found),
+        key=lambda setting: (-len(setting.runs), setting.spec["split"] == "heldout"),
+    )
 
 
 def identity(run: Results) -> str:
