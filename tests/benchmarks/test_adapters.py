@@ -178,7 +178,7 @@ def test_stages_may_be_of_other_worlds_and_of_one_representation(model, tmp_path
     import rwbench.adapters.train as module
 
     stage = {"stage": 1, "pool_size": (20, 40)} | QUICK
-    recipe = quick_recipe(stages=(stage, stage | {"only": "nl"}, stage | {"world": 5}))
+    recipe = quick_recipe(stages=(stage, stage | {"only": "nl"}, stage | {"world": 5}), encoder="layers:1")
     assert len(recipe.stages_of("fol")) == 2 and "only" not in recipe.stages_of("nl")[1]
     seen, made = [], module.train
 
