@@ -134,6 +134,25 @@ def test_ircot_stops_at_its_budget_and_skips_conclusions(overlap, pool):
         assert out.outcome == "refused_format"
 
 
+@pytest.mark.parametrize("kind", [IRCoT, ReAct])
+def test_prompts_may_hold_fewer_rules_than_are_kept(overlap, pool, kind):
+    """Two rules a search and in the result, one of them in every prompt; without it, the run id of older versions."""
+    turn = f"x\nAction 1: search[{QUESTION}]"
+    for few in (None, 1):
+        say, asked = talk(*(["It enters the bridge."] if kind is IRCoT else [turn]), "no box")
+        method = kind(model=script(f"few{few}", say), retriever=overlap, rounds=2, in_prompt=few)
+        if kind is ReAct:
+            method = dataclasses.replace(method, rounds=1)
+        out = run(method, pool)
+        assert [len(ids) for ids in out.retrieved] == [2]
+        assert sum(rule in asked[-1] for rule in RULES) == (few or 2)
+        assert ("in_prompt" in method.to_dict()) == (few is not None)
+        assert kind.from_dict(method.to_dict()) == method
+        assert (", 1 in prompt" in method.label) == (few is not None)
+    with pytest.raises(ValueError, match="in_prompt must be 1 or more, got 0"):
+        kind(model=script("none", say), retriever=overlap, in_prompt=0)
+
+
 def test_sentences_and_conclusions_are_told_apart():
     assert first_sentence("[Step 2] It drops 3.5 fins. Then more.") == "It drops 3.5 fins."
     assert first_sentence("\n  One line\nanother") == "One line"

@@ -91,9 +91,16 @@ class Component:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return name and all fields as JSON values; nested components become dicts too."""
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return {"name": self.name, **{field.name: _plain(getattr(self, field.name)) for field in fields}}
+        """Return name and all fields as JSON values; nested components become dicts too.
+
+        A field that came later (metadata ``later``) is left out at its default, so that older runs keep their ids.
+        """
+        values = {}
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if not (field.metadata.get("later") and value == field.default):
+                values[field.name] = _plain(value)
+        return {"name": self.name, **values}
 
     @classmethod
     def from_dict(cls, params: dict[str, Any]) -> Any:

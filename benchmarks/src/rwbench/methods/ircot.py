@@ -42,7 +42,7 @@ class IRCoT(Iterative):
     def label(self) -> str:
         """Name in reports."""
         every = "" if self.skip_conclusions else ", every sentence a query"
-        return f"IRCoT ({self.retriever.label}, {self.aggregation}{every}), {self.model.label}"
+        return f"IRCoT ({self.retriever.label}, {self.aggregation}{every}){self.few}, {self.model.label}"
 
     @property
     def calls(self) -> int:

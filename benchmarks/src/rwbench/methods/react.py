@@ -46,7 +46,7 @@ class ReAct(Iterative):
     def label(self) -> str:
         """Name in reports."""
         own = "" if self.final == "reader" else ", the agent's answer"
-        return f"ReAct ({self.retriever.label}, {self.aggregation}{own}), {self.model.label}"
+        return f"ReAct ({self.retriever.label}, {self.aggregation}{own}){self.few}, {self.model.label}"
 
     @property
     def calls(self) -> int:

@@ -77,8 +77,8 @@ class Search:
         return AGGREGATIONS[self.method.aggregation](self.rounds, self.top_k)
 
     def texts(self, ids: Ids) -> list[str]:
-        """Return rules as the model reads them."""
-        return self.pool.rules.texts(ids, self.pool.representation)
+        """Return rules as the model reads them, at most the method's ``in_prompt``."""
+        return self.pool.rules.texts(ids[: self.method.in_prompt], self.pool.representation)
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,8 @@ class Iterative(Asking):
         Longest thought.
     prompt : str
         Id of the template that the rounds are asked with.
+    in_prompt : int or None
+        Rules in each prompt or observation, the best ones; None: all that are kept. See `RAG`.
 
     Attributes
     ----------
@@ -111,6 +113,7 @@ class Iterative(Asking):
     aggregation: str = "rrf_rounds"
     step_tokens: int = 100
     prompt: str = ""
+    in_prompt: int | None = field(default=None, metadata={"later": True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,6 +121,8 @@ class Iterative(Asking):
         if not self.prompt:
             object.__setattr__(self, "prompt", self.template.id)
         check_name("aggregation", self.aggregation, AGGREGATIONS)
+        if self.in_prompt is not None and self.in_prompt < 1:
+            raise ValueError(f"in_prompt must be 1 or more, got {self.in_prompt}")
         if self.rounds < 1 or self.step_tokens < 1:
             raise ValueError(
                 f"rounds and step_tokens must be 1 or more, got {self.rounds} and {self.step_tokens}"
@@ -133,6 +138,11 @@ class Iterative(Asking):
     def key(self) -> str:
         """Name of the style; see `Component.key`."""
         return self.name
+
+    @property
+    def few(self) -> str:
+        """How many rules a prompt holds, as part of a label."""
+        return "" if self.in_prompt is None else f", {self.in_prompt} in prompt"
 
     def missing(self) -> str | None:
         """What to install, if anything."""

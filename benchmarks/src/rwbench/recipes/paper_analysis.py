@@ -15,7 +15,7 @@ from ..methods.react import ReAct
 from ..models import adapter_folder
 from ..spec import RunSpec
 from . import Options, recipe
-from .settings import ALL_SIZES, MAIN_SIZES, hybrid, memory_methods, runs
+from .settings import ALL_SIZES, IN_SMALL_PROMPT, MAIN_SIZES, hybrid, memory_methods, runs
 
 STEPWISE = ("single_rule", "multi_rule_2", "multi_hop_2", "multi_hop_3", "multi_hop_4")
 
@@ -52,12 +52,16 @@ def _own_and_held_out(options: Options) -> list[Options]:
 
 @recipe("paper/figure5b")
 def figure5b(options: Options) -> list[RunSpec]:
-    """Iterative RAG: IRCoT and ReAct, four rounds of 100 rules, beside DynaRule."""
+    """Iterative RAG: IRCoT and ReAct, four rounds of 100 rules, and with 16 in a prompt, beside DynaRule."""
 
     def rows(form: str, size: int) -> list[Method]:
         asked: list[Method] = []
         for model in options.asked:
-            asked += [kind(model=model, retriever=hybrid(options)) for kind in (IRCoT, ReAct)]
+            asked += [
+                kind(model=model, retriever=hybrid(options), in_prompt=most)
+                for most in (None, IN_SMALL_PROMPT)
+                for kind in (IRCoT, ReAct)
+            ]
         return asked + _dynarule(options, form)
 
     return runs(options, MAIN_SIZES, rows)

@@ -9,10 +9,7 @@ from ..methods.solver import Solver
 from ..retrievers.random import Random
 from ..spec import RunSpec
 from . import Options, recipe
-from .settings import ALL_SIZES, MAIN_SIZES, memory_methods, qa_methods, retrievers, runs
-
-IN_SMALL_PROMPT = 16
-"""Rules of a list in which the shipped base still finds nine of ten."""
+from .settings import ALL_SIZES, IN_SMALL_PROMPT, MAIN_SIZES, memory_methods, qa_methods, retrievers, runs
 
 
 @recipe("paper/table2")

@@ -30,6 +30,8 @@ MAIN_SIZES = (100, 1_000, 10_000)
 ALL_SIZES = tuple(SCOPES)
 PROMPTING_UP_TO = 2_000
 """Rules in a prompt at most ("Baselines": memory limits a 7B model to 2,000)."""
+IN_SMALL_PROMPT = 16
+"""Rules of a list in which the shipped base still finds nine of ten."""
 
 MethodsOf = Callable[[str], Sequence[Method]]
 
