@@ -24,7 +24,7 @@ ROWS = {
     "paper/table13": {"prompting": 3 * 2, "dynarule": 3 * 2},
     "paper/figure4": {"dynarule": 6},
     "paper/figure5a": {"dynarule": 2 * 6 * 2},
-    "paper/figure5b": {"ircot": 3 * 2, "react": 3 * 2, "dynarule": 3 * 2},
+    "paper/figure5b": {"ircot": 2 * 3 * 2, "react": 2 * 3 * 2, "dynarule": 3 * 2},
     "paper/figure5c": {"prompting": 2 * 2 + 2},
     "paper/figure6a": {"dynarule": 2 * 2},
     "paper/figure6b": {},
