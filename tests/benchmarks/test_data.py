@@ -13,7 +13,7 @@ from rwbench.recipes import Options
 from rwbench.results import results_schema
 from rwbench.retrievers.bm25 import BM25
 from rwbench.runner import find_specs, run_spec
-from rwbench.setting import settings
+from rwbench.setting import Setting, settings
 
 
 @pytest.mark.parametrize("limit", [1, 3, 5, 7, 10, 50])
@@ -70,3 +70,28 @@ def test_runs_of_the_first_questions_are_neither_resumed_nor_mixed_in(workspace,
         .spec(Retrieve(BM25()), "nl", size=100, scope="question")
         .to_dict()
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "lead"),
+    [
+        # Key, whether it answers, whether it retrieves.
+        ((("dynarule", 1, 1), ("prompting", 1, 0)), "exact_match"),
+        ((("dynarule", 1, 1), ("bm25", 0, 1)), "recall@1"),  # as table 4
+        ((("dynarule", 1, 1),), "exact_match"),
+        ((("bm25", 0, 1), ("solver", 1, 1)), "recall@1"),  # the solver is a ceiling
+        ((("solver", 1, 1), ("prompting-none", 1, 0)), "exact_match"),  # nothing but frames
+    ],
+)
+def test_a_table_leads_with_what_most_of_its_rows_have(rows, lead):
+    estimate = {"macro": {"value": 0.5, "ci_low": 0.4, "ci_high": 0.6, "n": 5, "method": "bootstrap"}}
+    runs = [
+        {
+            "spec": {"method": {"name": key}, "pool_size": 100, "representation": "nl"},
+            "method": {"key": key, "label": key},
+            "metrics": ({"exact_match": estimate} if answers else {})
+            | ({"recall@1": estimate} if searches else {}),
+        }
+        for key, answers, searches in rows
+    ]
+    assert Setting(tuple(runs)).lead == lead

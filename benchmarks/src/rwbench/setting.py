@@ -67,11 +67,14 @@ class Setting:
 
     @cached_property
     def lead(self) -> str:
-        """The metric that the setting is about: exact match if any method but a floor or ceiling answers."""
+        """The metric that the setting is about: the one that most rows have, exact match if both as many.
+
+        Floors and ceilings count only where there is nothing else: the solver answers in a table of retrieval too.
+        """
         frames = (*CEILINGS, *FLOORS)
-        answering = [run for run in self.runs if run["method"]["key"] not in frames and macro(run, ANSWERS)]
-        searching = any(macro(run, MAIN_METRIC) for run in self.runs)
-        return ANSWERS if answering or not searching else MAIN_METRIC
+        rows = [run for run in self.runs if run["method"]["key"] not in frames] or self.runs
+        answering, searching = (sum(1 for run in rows if macro(run, name)) for name in (ANSWERS, MAIN_METRIC))
+        return ANSWERS if answering >= searching else MAIN_METRIC
 
     def methods(self) -> dict[str, MethodView]:
         """Return method -> view, best first: by the lead metric, then by the other, on the largest pools."""
