@@ -166,7 +166,7 @@ def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, wor
     trace = tuple(Retrieval(0, step, 3, [str(step)], ["rule"], [1.0]) for step in range(3))
     reader = SimpleNamespace(search_text="<search>", prompt_tokens=len)
 
-    def output(text):
+    def output(text, trace=trace):
         answer = Generation(text, trace, (1, 2))
         return method._output(question, answer, reader, 3, 10, {"retrieve": 0.0, "generate": 0.0})
 
@@ -174,6 +174,8 @@ def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, wor
     assert plain.retrieved == [[0], [1], [2]] and opened.retrieved == [[1], [2]]
     assert [(step.retrieved, step.text) for step in opened.trace] == [([1], "a "), ([2], "b")]
     assert (plain.text, opened.text) == ("a b c", "a b")
+    once = output("<search>a <search>b", trace[:1])  # a memory that keeps what the prompt found
+    assert (once.retrieved, once.text) == ([[0]], "a b")
 
 
 def test_a_shared_pool_gives_what_small_batches_give(folder, workspace, options, tmp_path):

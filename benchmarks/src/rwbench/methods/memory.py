@@ -204,8 +204,9 @@ class Memory(Method):
         tally.count(Completion("", "stop", prompt, len(answer.token_ids), share["generate"]))
         parts = answer.text.split(reader.search_text) if reader.search_text else [answer.text]
         if len(parts) > 1 and not parts[0].strip():
-            # An answer that opens with <search> looked for its first step there; what the prompt found is not read.
-            steps, parts = steps[1:], parts[1:]
+            # An answer that opens with <search> looked for its first step there; what the prompt found is not read,
+            # unless the memory never searches again.
+            steps, parts = steps[1:] or steps, parts[1:]
         found = [[int(rule) for rule in step.ids[:top_k]] for step in steps]
         trace = [
             Step(retrieved=ids, text=part)
