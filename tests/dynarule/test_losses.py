@@ -72,7 +72,7 @@ def loop_stacked(query, key, temperature, full_dot=False):
     return sum(losses) / len(losses)
 
 
-def compare(fast, slow, tensors):
+def assert_agree(fast, slow, tensors):
     """Values and gradients agree, and the gradients are not zero."""
     assert torch.allclose(fast, slow, rtol=1e-10)
     for one, other in zip(
@@ -88,7 +88,7 @@ def test_the_stacked_step_loss_is_equation_5(full_dot, temperature):
     query, key = inputs()
     scores = step_scores(step_queries(query, QUESTION, SEARCH), key, full_dot)
     fast = stacked_step_loss(scores, positives(), temperature)
-    compare(fast, loop_stacked(query, key, temperature, full_dot), (query, key))
+    assert_agree(fast, loop_stacked(query, key, temperature, full_dot), (query, key))
     assert not torch.allclose(fast, stacked_step_loss(scores, positives(), temperature * 1.1))
 
 
@@ -128,7 +128,7 @@ def test_srki_takes_the_gold_of_all_steps_at_once():
             each.append(torch.nn.functional.cross_entropy(logits[None], torch.tensor([0])))
         if each:
             losses.append(sum(each) / len(each))
-    compare(srki_loss(scores, positives().any(1)), sum(losses) / len(losses), (scores,))
+    assert_agree(srki_loss(scores, positives().any(1)), sum(losses) / len(losses), (scores,))
 
 
 @pytest.mark.parametrize("per_instance", (False, True))
@@ -143,7 +143,7 @@ def test_language_model_loss_counts_tokens_or_instances(per_instance):
             [-torch.log(probabilities[n - 1, labels[b, n]]) for n in range(1, 6) if labels[b, n] >= 0]
         )
     slow = (sum(rows[0]) / 4 + rows[1][0]) / 2 if per_instance else sum(sum(row) for row in rows) / 5
-    compare(lm_loss(logits, labels, per_instance), slow, (logits,))
+    assert_agree(lm_loss(logits, labels, per_instance), slow, (logits,))
     if not per_instance:  # and what transformers computes
         from transformers.loss.loss_utils import ForCausalLMLoss
 
@@ -159,13 +159,15 @@ def test_new_words_may_weigh_more(per_instance):
     weights = torch.tensor(
         [[3.0, 1, 1, 2, 9], [9, 1, 4, 9, 9]]
     )  # at the token before; the nines predict nothing
-    rows = []
-    for b, times in enumerate([[3, 1, 1, 2], [0, 1, 4, 0]]):
-        log = logits[b].log_softmax(-1)
-        rows.append([-log[n, labels[b, n + 1]] for n, often in enumerate(times) for _ in range(often)])
-    slow = sum(sum(row) / len(row) for row in rows) / 2 if per_instance else sum(map(sum, rows)) / 12
     predicting = labels[:, 1:] != -100
-    compare(token_loss(logits[:, :-1][predicting], labels, per_instance, weights), slow, (logits,))
+    for scale in (1, 0.01):  # only what tokens weigh beside each other counts
+        rows = []
+        for b, times in enumerate([[3, 1, 1, 2], [0, 1, 4, 0]]):
+            log = logits[b].log_softmax(-1)
+            rows.append([-log[n, labels[b, n + 1]] for n, often in enumerate(times) for _ in range(often)])
+        slow = sum(sum(row) / len(row) for row in rows) / 2 if per_instance else sum(map(sum, rows)) / 12
+        found = token_loss(logits[:, :-1][predicting], labels, per_instance, weights * scale)
+        assert_agree(found, slow, (logits,))
 
 
 def test_step_recall_takes_as_many_rules_as_a_step_has_gold():

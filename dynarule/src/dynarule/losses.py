@@ -128,7 +128,7 @@ def token_loss(
     loss_N = nn.functional.cross_entropy(logits_NV.to(dtype), targets_BT[wanted_BT], reduction="none")
     weight_N = torch.ones_like(loss_N) if weight_BT is None else weight_BT[:, :-1][wanted_BT].to(dtype)
     if not per_instance:
-        return (loss_N * weight_N).sum() / weight_N.sum().clamp_min(1)
+        return (loss_N * weight_N).sum() / weight_N.sum().clamp_min(torch.finfo(dtype).tiny)
     row_N = wanted_BT.nonzero()[:, 0]
     none_B = loss_N.new_zeros(len(labels_BT))
     weight_B = none_B.index_add(0, row_N, weight_N)
