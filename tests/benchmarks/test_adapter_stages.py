@@ -1,4 +1,4 @@
-"""Stages of an adapter's training: whose they are, and which world's rules each of them sees."""
+"""Stages of an adapter's training: their order, and which world's rules each of them sees."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,22 +12,15 @@ from typer.testing import CliRunner
 ONE, TWO = {"stage": 1}, {"stage": 2}
 
 
-def test_the_stages_of_each_representation_are_in_order():
+def test_stages_are_in_order_and_their_worlds_seeds():
     for stages, message in (
-        ((ONE | {"only": "fol"}, TWO), "without a stage 1 of nl the confidence layer"),
-        ((TWO | {"only": "nl"}, ONE, TWO), r"stages of nl must be 1 ... 1, 2 ... 2, got \[2, 1, 2\]"),
+        ((TWO,), "without a stage 1 the confidence layer"),
+        ((TWO, ONE, TWO), r"stages must be 1 ... 1, 2 ... 2, got \[2, 1, 2\]"),
         ((ONE | {"world": "1"},), "seed must be an integer"),
-        ((), "stages of fol must be"),
+        ((), "stages must be"),
     ):
         with pytest.raises(ValueError, match=message):
             AdapterRecipe("odd", stages)
-    assert AdapterRecipe("nl", (ONE | {"only": "nl"},)).stages_of("fol") == []
-
-
-def test_a_representation_without_stages_is_refused_before_the_model_is_read(tmp_path):
-    recipe = AdapterRecipe("nl", (ONE | {"only": "nl"},))
-    with pytest.raises(ValueError, match="'nl' has no stage for fol"):
-        module.train_adapter(recipe, str(tmp_path / "none"), "kblam", "fol", tmp_path)
 
 
 @pytest.mark.parametrize("mark", ["checkpoint-2", "README.md"])

@@ -173,13 +173,12 @@ def test_unknown_names_are_refused(model, tmp_path):
         train_adapter(quick_recipe(), str(model), "kblam", "both", tmp_path)
 
 
-def test_stages_may_be_of_other_worlds_and_of_one_representation(model, tmp_path, monkeypatch):
+def test_stages_may_be_of_other_worlds(model, tmp_path, monkeypatch):
     """Rules and questions of the world that a stage names; killed in the second world, the same adapter."""
     import rwbench.adapters.train as module
 
     stage = {"stage": 1, "pool_size": (20, 40)} | QUICK
-    recipe = quick_recipe(stages=(stage, stage | {"only": "nl"}, stage | {"world": 5}), encoder="layers:1")
-    assert len(recipe.stages_of("fol")) == 2 and "only" not in recipe.stages_of("nl")[1]
+    recipe = quick_recipe(stages=(stage, stage | {"world": 5}), encoder="layers:1")
     seen, made = [], module.train
 
     def watched(model, tokenizer, adapter, rows, bank, plan, folder, **more):
@@ -199,10 +198,9 @@ def test_stages_may_be_of_other_worlds_and_of_one_representation(model, tmp_path
     card = (folder / "README.md").read_text()
     assert "1. 2 steps of 4 questions, 20 to 40 rules\n" in card
     assert "2. 2 steps of 4 questions, 20 to 40 rules of world 5\n" in card
+    assert "results on this card are those of world 5. The last of 2 trainings" in card
     through = train_adapter(recipe, str(model), "kblam", "fol", tmp_path / "b")
     assert read_adapter_info(through).weights == read_adapter_info(folder).weights  # named by their hash
-    with pytest.raises(ValueError, match="only"):
-        quick_recipe(stages=(stage | {"only": "logic"},))
 
 
 @pytest.mark.parametrize(
@@ -213,11 +211,7 @@ def test_recipes_in_the_repository_can_be_read(path):
 
     recipe = read_recipe(path)
     for method in METHODS:
-        plans = [
-            paper_recipe(method, **{name: value for name, value in stage.items() if name != "world"})
-            for representation in ("fol", "nl")
-            for stage in recipe.stages_of(representation)
-        ]
+        plans = [paper_recipe(method, **changes) for _, changes in recipe.plans()]
         assert plans[-1].retrieves == (method != "kblam") and plans[-1].searches == (method == "dynarule")
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from ruleworld_data.tasks import SCALES, SUBTASKS, check_name, check_seed
 
 METHODS = ("dynarule", "srki", "kblam")
-REPRESENTATIONS = ("fol", "nl")
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class AdapterRecipe:
     stages: tuple[dict[str, Any], ...] = field(
         metadata={
             "help": "trainings one after the other: `stage`, the paper's 1 or 2, and changes of it; `world`: seed of "
-            "another world than `seed`'s; `only`: for fol or nl alone"
+            "another world than `seed`'s"
         }
     )
     scale: str = field(default="paper", metadata={"help": "world of the training questions"})
@@ -59,24 +58,23 @@ class AdapterRecipe:
         for subtask in self.subtasks:
             check_name("sub-task", subtask, SUBTASKS)
         for stage in self.stages:
-            check_name("only", stage.get("only", "fol"), REPRESENTATIONS)
             check_seed(stage.get("world", self.seed))
-        for representation in REPRESENTATIONS:
-            numbers = [stage.get("stage") for stage in self.stages_of(representation)]
-            if not self.stages or numbers != sorted(numbers, key=str) or not {*numbers} <= {1, 2}:
-                raise ValueError(f"stages of {representation} must be 1 ... 1, 2 ... 2, got {numbers}")
-            if self.confidence_layer is None and 2 in numbers and numbers[0] != 1:
-                raise ValueError(
-                    f"without a stage 1 of {representation} the confidence layer cannot be measured; set "
-                    "confidence_layer"
-                )
+        numbers = [stage.get("stage") for stage in self.stages]
+        if not numbers or numbers != sorted(numbers, key=str) or not {*numbers} <= {1, 2}:
+            raise ValueError(f"stages must be 1 ... 1, 2 ... 2, got {numbers}")
+        if self.confidence_layer is None and 2 in numbers and numbers[0] != 1:
+            raise ValueError(
+                "without a stage 1 the confidence layer cannot be measured; set confidence_layer"
+            )
 
-    def stages_of(self, representation: str) -> list[dict[str, Any]]:
-        """Return the stages of a representation, without `only`."""
+    def plans(self) -> list[tuple[int, dict[str, Any]]]:
+        """Return each stage's world and its changes of the paper's recipe."""
         return [
-            {name: value for name, value in stage.items() if name != "only"}
+            (
+                stage.get("world", self.seed),
+                {name: value for name, value in stage.items() if name != "world"},
+            )
             for stage in self.stages
-            if stage.get("only", representation) == representation
         ]
 
     def to_dict(self) -> dict[str, Any]:

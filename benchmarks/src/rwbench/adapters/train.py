@@ -40,7 +40,7 @@ from ..base.tokenizer import STEP
 from ..data import DataSource, select
 from ..models import base_folder
 from ..retrievers.embeddings import cache_root
-from .recipe import METHODS, REPRESENTATIONS, AdapterRecipe
+from .recipe import METHODS, AdapterRecipe
 
 MAKE = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}
 EVALUATIONS = 8
@@ -91,11 +91,7 @@ def train_adapter(
         For an unknown method or representation, or a folder of another recipe.
     """
     check_name("method", method, METHODS)
-    check_name("representation", representation, REPRESENTATIONS)
-    if not recipe.stages_of(representation):
-        raise ValueError(
-            f"recipe {recipe.name!r} has no stage for {representation}; all its stages are of the other"
-        )
+    check_name("representation", representation, ("fol", "nl"))
     model, tokenizer = load_fresh(base_folder(model_name))
     model.float()
     # No card names a folder of this machine, nor takes it for a name on a hub.
@@ -117,11 +113,9 @@ def train_adapter(
         changes = recipe.memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
     adapter = RuleAdapter(model, MAKE[method](bank.encoder_dim, **changes))
     curve, searching = None, False
-    stages = recipe.stages_of(representation)
-    folders = [out / str(number) for number in range(1, len(stages) + 1)]
+    folders = [out / str(number) for number in range(1, len(recipe.stages) + 1)]
     here = before = recipe.seed
-    for folder, settings in zip(folders, stages, strict=True):
-        world = settings.pop("world", recipe.seed)
+    for folder, (world, settings) in zip(folders, recipe.plans(), strict=True):
         # KBLaM has all rules and no retrieval in every stage; it gets the others' pools and steps.
         plan = paper_recipe(method, **{"seed": recipe.seed} | settings)  # type: ignore[arg-type]
         if method != "kblam" and adapter.config.confidence_layer is None and plan.retrieves:
@@ -166,7 +160,7 @@ def train_adapter(
             eval_steps=max(1, -(-steps // EVALUATIONS)),
             save_steps=max(1, -(-steps // EVALUATIONS)),
         )
-    return _publish(out, folders[-1], recipe, method, representation)
+    return _publish(out, folders[-1], recipe, method)
 
 
 def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, resume: bool) -> None:
@@ -187,7 +181,7 @@ def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, r
                     f"{out} was started with {name} {theirs.get(name)!r}, now it is {wanted[name]!r}; give another "
                     f"--out, or delete {out} to begin anew"
                 )
-        worlds = [_worlds(each["stages"], recipe.seed, representation) for each in (theirs, wanted)]
+        worlds = [[stage.get("world", recipe.seed) for stage in each["stages"]] for each in (theirs, wanted)]
         for number, (was, now) in enumerate(zip(*worlds, strict=False), 1):
             folder = out / str(number)
             if was != now and (any(folder.glob("checkpoint-*")) or (folder / FINISHED).is_file()):
@@ -197,11 +191,6 @@ def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, r
                 )
     out.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(wanted, indent=1) + "\n")
-
-
-def _worlds(stages: Sequence[dict[str, Any]], seed: int, representation: str) -> list[int]:
-    mine = (stage for stage in stages if stage.get("only", representation) == representation)
-    return [stage.get("world", seed) for stage in mine]
 
 
 def _take(folder: Path, plan: Recipe, model: Any, adapter: RuleAdapter, encoder: str) -> None:
@@ -263,13 +252,11 @@ def _part(bank: RuleBank, rows: Sequence[int]) -> RuleBank:
     return RuleBank(bank.keys_MP[rows], bank.values_MP[rows], ids, texts, bank.encoder)
 
 
-def _earlier(recipe: AdapterRecipe, method: str, stages: Sequence[dict[str, Any]]) -> str:
-    """Return the trainings that came before the last one, which the table of the card is about."""
-    lines = [
-        f"The last of {len(stages)} trainings (recipe `{recipe.name}`), each from what the one before left:"
-    ]
-    for number, changes in enumerate(stages, 1):
-        world = changes.pop("world", recipe.seed)
+def _earlier(recipe: AdapterRecipe, method: str) -> str:
+    """Return the trainings that came before the last one, which the tables of the card are about."""
+    count = len(recipe.stages)
+    lines = [f"The last of {count} trainings (recipe `{recipe.name}`), each from what the one before left:"]
+    for number, (world, changes) in enumerate(recipe.plans(), 1):
         plan = paper_recipe(method, **changes)  # type: ignore[arg-type]
         steps = f"{plan.max_steps:,} steps" if plan.max_steps else f"{plan.epochs} epochs"
         name = "" if method == "kblam" else f"stage {plan.stage}: "  # KBLaM has one stage
@@ -278,10 +265,12 @@ def _earlier(recipe: AdapterRecipe, method: str, stages: Sequence[dict[str, Any]
             f"{number}. {name}{steps} of {plan.batch_size * plan.accumulation} questions, "
             f"{low:,} to {high:,} rules" + (f" of world {world}" if world != recipe.seed else "")
         )
+    if world != recipe.seed:
+        lines[0] = f"Questions, rules and results on this card are those of world {world}. {lines[0]}"
     return "\n\n".join([lines[0], "\n".join(lines[1:])])
 
 
-def _publish(out: Path, trained: Path, recipe: AdapterRecipe, method: str, representation: str) -> Path:
+def _publish(out: Path, trained: Path, recipe: AdapterRecipe, method: str) -> Path:
     """Copy what serving needs, and nothing of the checkpoints; say what the last stage's card cannot know."""
     new, final = out / "adapter.new", out / "adapter"
     shutil.rmtree(new, ignore_errors=True)
@@ -290,7 +279,7 @@ def _publish(out: Path, trained: Path, recipe: AdapterRecipe, method: str, repre
         if path.is_file():
             shutil.copy2(path, new / path.name)
     info = json.loads((new / "adapter.json").read_text(encoding="utf-8"))
-    lead = _earlier(recipe, method, recipe.stages_of(representation))
+    lead = _earlier(recipe, method)
     if recipe.serve_top_k is not None and info["memory"]["top_k"] is not None:
         info["memory"]["top_k"] = recipe.serve_top_k
         lead += f"\n\nAnswers read {recipe.serve_top_k} rules per layer, training {recipe.top_k}."
