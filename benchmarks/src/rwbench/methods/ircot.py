@@ -14,6 +14,7 @@ from ..data import Question
 from ..pools import Pool
 from . import component
 from .conversation import Call, Conversation, Tally
+from .rag import few_words
 from .rounds import Iterative, Search
 
 ANSWER = re.compile(r"answer is:?|\\boxed|^\[Answer\]", re.IGNORECASE)
@@ -42,7 +43,8 @@ class IRCoT(Iterative):
     def label(self) -> str:
         """Name in reports."""
         every = "" if self.skip_conclusions else ", every sentence a query"
-        return f"IRCoT ({self.retriever.label}, {self.aggregation}{every}){self.few}, {self.model.label}"
+        few = few_words(self.in_prompt)
+        return f"IRCoT ({self.retriever.label}, {self.aggregation}{every}){few}, {self.model.label}"
 
     @property
     def calls(self) -> int:

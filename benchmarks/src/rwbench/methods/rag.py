@@ -34,8 +34,7 @@ class RAG(Asking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.in_prompt is not None and self.in_prompt < 1:
-            raise ValueError(f"in_prompt must be 1 or more, got {self.in_prompt}")
+        few_words(self.in_prompt)  # refuses less than one
         object.__setattr__(self, "retriever", built_retriever(self.retriever))
 
     @property
@@ -46,8 +45,7 @@ class RAG(Asking):
     @property
     def label(self) -> str:
         """Name in reports."""
-        few = "" if self.in_prompt is None else f", {self.in_prompt} in prompt"
-        return f"RAG {self.retriever.label}{few}, {self.model.label}"
+        return f"RAG {self.retriever.label}{few_words(self.in_prompt)}, {self.model.label}"
 
     def missing(self) -> str | None:
         """What to install, if anything."""
@@ -73,6 +71,15 @@ class RAG(Asking):
             Decoding(self.max_new_tokens),
         )
         return read_answer(template, question, done, retrieved=[found.tolist()])
+
+
+def few_words(in_prompt: int | None) -> str:
+    """Return how many rules a prompt holds, as part of a label; a ValueError below one."""
+    if in_prompt is None:
+        return ""
+    if in_prompt < 1:
+        raise ValueError(f"in_prompt must be 1 or more, got {in_prompt}")
+    return f", {in_prompt} in prompt"
 
 
 def built_retriever(value: Any) -> Retriever:

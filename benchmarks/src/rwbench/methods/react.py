@@ -16,6 +16,7 @@ from ..data import Question
 from ..pools import Pool
 from . import Output, component
 from .conversation import Call, Conversation, Tally
+from .rag import few_words
 from .rounds import Iterative, Search
 
 ACTION = re.compile(r"^(search|finish)\[(.*)\]$", re.IGNORECASE | re.DOTALL)
@@ -46,7 +47,8 @@ class ReAct(Iterative):
     def label(self) -> str:
         """Name in reports."""
         own = "" if self.final == "reader" else ", the agent's answer"
-        return f"ReAct ({self.retriever.label}, {self.aggregation}{own}){self.few}, {self.model.label}"
+        few = few_words(self.in_prompt)
+        return f"ReAct ({self.retriever.label}, {self.aggregation}{own}){few}, {self.model.label}"
 
     @property
     def calls(self) -> int:

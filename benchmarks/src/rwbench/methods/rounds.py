@@ -18,7 +18,7 @@ from ..retrievers.fuse import RRF
 from ..retrievers.random import Random
 from . import Output, Preview, Step
 from .conversation import Asking, Call, Tally, read_answer
-from .rag import built_retriever, index_of, prepare_retriever
+from .rag import built_retriever, few_words, index_of, prepare_retriever
 
 
 def first_come(rounds: Sequence[Hits], k: int) -> Ids:
@@ -121,8 +121,7 @@ class Iterative(Asking):
         if not self.prompt:
             object.__setattr__(self, "prompt", self.template.id)
         check_name("aggregation", self.aggregation, AGGREGATIONS)
-        if self.in_prompt is not None and self.in_prompt < 1:
-            raise ValueError(f"in_prompt must be 1 or more, got {self.in_prompt}")
+        few_words(self.in_prompt)  # refuses less than one
         if self.rounds < 1 or self.step_tokens < 1:
             raise ValueError(
                 f"rounds and step_tokens must be 1 or more, got {self.rounds} and {self.step_tokens}"
@@ -138,11 +137,6 @@ class Iterative(Asking):
     def key(self) -> str:
         """Name of the style; see `Component.key`."""
         return self.name
-
-    @property
-    def few(self) -> str:
-        """How many rules a prompt holds, as part of a label."""
-        return "" if self.in_prompt is None else f", {self.in_prompt} in prompt"
 
     def missing(self) -> str | None:
         """What to install, if anything."""
