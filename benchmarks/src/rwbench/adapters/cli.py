@@ -26,13 +26,14 @@ def train(
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
 ) -> None:
-    """Train one adapter, stage by stage; killed, it goes on with --resume.
+    """Train one adapter, stage by stage; killed, it goes on with --resume. Then say how far it is from the shipped one.
 
     Example: rwbench adapters train benchmarks/adapters/cpu.toml --method dynarule --representation nl --out runs/nl
     """
     with user_errors():
         import torch
 
+        from ..models.against import against_shipped_adapter
         from .recipe import read_recipe
         from .train import train_adapter
 
@@ -41,4 +42,4 @@ def train(
             folder = train_adapter(read_recipe(recipe), model, method, representation, out, resume)
         except FileExistsError as error:
             raise ValueError(str(error)) from None
-    typer.echo(f"wrote {folder}")
+    typer.echo("\n".join([f"wrote {folder}", *against_shipped_adapter(folder, method, representation)]))

@@ -106,12 +106,13 @@ def ship(
     lists: Annotated[int, typer.Option(min=1, help="Lists per rule type and length for the card.")] = 16,
     threads: Threads = 1,
 ) -> None:
-    """Write a trained base as transformers loads it, in bfloat16, with a card of what it can do.
+    """Write a trained base as transformers loads it, with a card of what it can do; say how far it is from the shipped.
 
     Example: rwbench base ship benchmarks/base/cpu.toml --out runs/base --to models/mine/base
     """
     import torch
 
+    from ..models.against import against_shipped_base
     from .recipe import read_recipe
     from .ship import write_base
     from .tokenizer import build_vocabulary, corpus
@@ -122,3 +123,4 @@ def ship(
         written: dict[str, Any] = write_base(plan, build_vocabulary(corpus()), out, to, questions, lists)
     for name, size in written.items():
         typer.echo(f"{to / name}  {size / 2**20:.1f} MiB")
+    typer.echo("\n".join(against_shipped_base(to)))
