@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 import rwbench.adapters.train as module
-from rwbench.adapters.recipe import AdapterRecipe
+from rwbench.adapters.plans import training_plans
+from rwbench.adapters.recipe import AdapterRecipe, read_recipe
 from rwbench.cli import app
 from typer.testing import CliRunner
 
@@ -17,10 +18,41 @@ def test_stages_are_in_order_and_their_worlds_seeds():
         ((TWO,), "without a stage 1 the confidence layer"),
         ((TWO, ONE, TWO), r"stages must be 1 ... 1, 2 ... 2, got \[2, 1, 2\]"),
         ((ONE | {"world": "1"},), "seed must be an integer"),
+        ((ONE, ONE | {"world": (1, "2")}), "seed must be an integer"),
+        ((ONE, ONE | {"world": ()}), "world must be a seed or several, got none"),
         ((), "stages must be"),
     ):
         with pytest.raises(ValueError, match=message):
             AdapterRecipe("odd", stages)
+
+
+def test_a_stage_in_several_worlds_is_a_training_in_each(tmp_path):
+    """As if each were written out; a file's lists come as tuples."""
+    written = AdapterRecipe("long", (ONE, *(TWO | {"max_steps": 9, "world": world} for world in (4, 7))))
+    path = tmp_path / "short.toml"
+    path.write_text("[[stages]]\nstage = 1\n[[stages]]\nstage = 2\nmax_steps = 9\nworld = [4, 7]\n")
+    assert read_recipe(path).plans() == written.plans()
+    assert [(world, plan.stage, plan.max_steps) for world, plan in training_plans(written, "dynarule")] == [
+        (0, 1, None),
+        (4, 2, 9),
+        (7, 2, 9),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        (
+            {"warmp_ratio": 0.1},
+            "training 2 of recipe 'odd': no setting 'warmp_ratio'; there are world, accumulation,",
+        ),
+        ({"batch_size": 0}, "training 2 of recipe 'odd': batch_size must be positive, got 0"),
+    ],
+)
+def test_a_late_stage_that_cannot_be_is_refused_before_the_first_begins(odd, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        module.train_adapter(AdapterRecipe("odd", (ONE, TWO | odd)), "tiny", "srki", "nl", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("mark", ["checkpoint-2", "README.md"])
@@ -83,7 +115,7 @@ def test_resumed_the_confidence_layer_is_measured_in_the_same_world(tmp_path, mo
         "train": train,
         "_take": lambda *given: None,
         "_confidence": confidence,
-        "_publish": lambda out, *given: out,
+        "publish": lambda out, *given: out,
     }.items():
         monkeypatch.setattr(module, name, stub)
     recipe = AdapterRecipe("quick", (ONE | {"world": 5}, TWO | {"world": 6}))

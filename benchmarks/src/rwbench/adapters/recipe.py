@@ -20,7 +20,7 @@ class AdapterRecipe:
     stages: tuple[dict[str, Any], ...] = field(
         metadata={
             "help": "trainings one after the other: `stage`, the paper's 1 or 2, and changes of it; `world`: seed of "
-            "another world than `seed`'s"
+            "another world than `seed`'s, or several: a training in each, one after the other"
         }
     )
     scale: str = field(default="paper", metadata={"help": "world of the training questions"})
@@ -57,8 +57,8 @@ class AdapterRecipe:
         check_name("scale", self.scale, SCALES)
         for subtask in self.subtasks:
             check_name("sub-task", subtask, SUBTASKS)
-        for stage in self.stages:
-            check_seed(stage.get("world", self.seed))
+        for world, _ in self.plans():
+            check_seed(world)
         numbers = [stage.get("stage") for stage in self.stages]
         if not numbers or numbers != sorted(numbers, key=str) or not {*numbers} <= {1, 2}:
             raise ValueError(f"stages must be 1 ... 1, 2 ... 2, got {numbers}")
@@ -68,14 +68,16 @@ class AdapterRecipe:
             )
 
     def plans(self) -> list[tuple[int, dict[str, Any]]]:
-        """Return each stage's world and its changes of the paper's recipe."""
-        return [
-            (
-                stage.get("world", self.seed),
-                {name: value for name, value in stage.items() if name != "world"},
-            )
-            for stage in self.stages
-        ]
+        """Return the world of each training and its changes of the paper's recipe."""
+        plans = []
+        for stage in self.stages:
+            named = stage.get("world", self.seed)
+            worlds = named if isinstance(named, tuple) else (named,)
+            if not worlds:
+                raise ValueError(f"world must be a seed or several, got none in {stage}")
+            changes = {name: value for name, value in stage.items() if name != "world"}
+            plans += [(world, changes) for world in worlds]
+        return plans
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""

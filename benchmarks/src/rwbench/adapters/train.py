@@ -7,7 +7,6 @@ is differs (layers, number of retrievals, losses).
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -23,7 +22,7 @@ from dynarule.data import Encoder
 from dynarule.embedding_cache import EmbeddingCache
 from dynarule.encoder_choice import open_encoder
 from dynarule.generation import question_prompts
-from dynarule.recipe import Recipe, paper_recipe, recipe_steps
+from dynarule.recipe import Recipe, recipe_steps
 from dynarule.rule_sources import premise_of
 from dynarule.run_folder import write_whole
 from dynarule.search import SEARCH_TOKEN, search_rows, set_search_rows
@@ -40,6 +39,8 @@ from ..base.tokenizer import STEP
 from ..data import DataSource, select
 from ..models import base_folder
 from ..retrievers.embeddings import cache_root
+from .plans import training_plans
+from .publish import publish
 from .recipe import METHODS, AdapterRecipe
 
 MAKE = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}
@@ -92,6 +93,7 @@ def train_adapter(
     """
     check_name("method", method, METHODS)
     check_name("representation", representation, ("fol", "nl"))
+    plans = training_plans(recipe, method)
     model, tokenizer = load_fresh(base_folder(model_name))
     model.float()
     # No card names a folder of this machine, nor takes it for a name on a hub.
@@ -113,11 +115,9 @@ def train_adapter(
         changes = recipe.memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
     adapter = RuleAdapter(model, MAKE[method](bank.encoder_dim, **changes))
     curve, searching = None, False
-    folders = [out / str(number) for number in range(1, len(recipe.stages) + 1)]
+    folders = [out / str(number) for number in range(1, len(plans) + 1)]
     here = before = recipe.seed
-    for folder, (world, settings) in zip(folders, recipe.plans(), strict=True):
-        # KBLaM has all rules and no retrieval in every stage; it gets the others' pools and steps.
-        plan = paper_recipe(method, **{"seed": recipe.seed} | settings)  # type: ignore[arg-type]
+    for folder, (world, plan) in zip(folders, plans, strict=True):
         if method != "kblam" and adapter.config.confidence_layer is None and plan.retrieves:
             if before != here:  # resumed: by the rules of the stage before, as without a break
                 (bank, rows, held_out), here = read(before), before
@@ -160,7 +160,7 @@ def train_adapter(
             eval_steps=max(1, -(-steps // EVALUATIONS)),
             save_steps=max(1, -(-steps // EVALUATIONS)),
         )
-    return _publish(out, folders[-1], recipe, method)
+    return publish(out, folders[-1], recipe, method)
 
 
 def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, resume: bool) -> None:
@@ -172,17 +172,21 @@ def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, r
     path, begun = out / STARTED, any(out.glob("*/checkpoint-*"))
     if begun and not resume:
         raise FileExistsError(f"{out} holds a training already; go on with --resume, or give another --out")
-    wanted = json.loads(json.dumps(asdict(recipe))) | {"method": method, "representation": representation}
+    named = {
+        "method": method,
+        "representation": representation,
+        "worlds": [world for world, _ in recipe.plans()],
+    }
+    wanted = json.loads(json.dumps(asdict(recipe))) | named
     if begun and path.is_file():
         theirs = json.loads(path.read_text(encoding="utf-8"))
-        for name in sorted(wanted.keys() - {"name", "stages", "serve_top_k", "held_out"}):
+        for name in sorted(wanted.keys() - {"name", "stages", "worlds", "serve_top_k", "held_out"}):
             if theirs.get(name) != wanted[name]:
                 raise ValueError(
                     f"{out} was started with {name} {theirs.get(name)!r}, now it is {wanted[name]!r}; give another "
                     f"--out, or delete {out} to begin anew"
                 )
-        worlds = [[stage.get("world", recipe.seed) for stage in each["stages"]] for each in (theirs, wanted)]
-        for number, (was, now) in enumerate(zip(*worlds, strict=False), 1):
+        for number, (was, now) in enumerate(zip(theirs["worlds"], wanted["worlds"], strict=False), 1):
             folder = out / str(number)
             if was != now and (any(folder.glob("checkpoint-*")) or (folder / FINISHED).is_file()):
                 raise ValueError(
@@ -250,49 +254,3 @@ def _confidence(
 def _part(bank: RuleBank, rows: Sequence[int]) -> RuleBank:
     ids, texts = ([column[row] for row in rows] for column in (bank.ids, bank.texts))
     return RuleBank(bank.keys_MP[rows], bank.values_MP[rows], ids, texts, bank.encoder)
-
-
-def _earlier(recipe: AdapterRecipe, method: str) -> str:
-    """Return the trainings that came before the last one, which the tables of the card are about."""
-    count = len(recipe.stages)
-    lines = [f"The last of {count} trainings (recipe `{recipe.name}`), each from what the one before left:"]
-    for number, (world, changes) in enumerate(recipe.plans(), 1):
-        plan = paper_recipe(method, **changes)  # type: ignore[arg-type]
-        steps = f"{plan.max_steps:,} steps" if plan.max_steps else f"{plan.epochs} epochs"
-        name = "" if method == "kblam" else f"stage {plan.stage}: "  # KBLaM has one stage
-        low, high = (plan.pool_size, plan.pool_size) if isinstance(plan.pool_size, int) else plan.pool_size
-        lines.append(
-            f"{number}. {name}{steps} of {plan.batch_size * plan.accumulation} questions, "
-            f"{low:,} to {high:,} rules" + (f" of world {world}" if world != recipe.seed else "")
-        )
-    if world != recipe.seed:
-        lines[0] = f"Questions, rules and results on this card are those of world {world}. {lines[0]}"
-    return "\n\n".join([lines[0], "\n".join(lines[1:])])
-
-
-def _publish(out: Path, trained: Path, recipe: AdapterRecipe, method: str) -> Path:
-    """Copy what serving needs, and nothing of the checkpoints; say what the last stage's card cannot know."""
-    new, final = out / "adapter.new", out / "adapter"
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    for path in sorted(trained.iterdir()):
-        if path.is_file():
-            shutil.copy2(path, new / path.name)
-    info = json.loads((new / "adapter.json").read_text(encoding="utf-8"))
-    lead = _earlier(recipe, method)
-    if recipe.serve_top_k is not None and info["memory"]["top_k"] is not None:
-        info["memory"]["top_k"] = recipe.serve_top_k
-        lead += f"\n\nAnswers read {recipe.serve_top_k} rules per layer, training {recipe.top_k}."
-    if recipe.opening and method == "dynarule":
-        lead += (
-            "\n\nAn opening `<search>` looks for the first step's rules; the prompt before it looks for those of all "
-            "steps, and counts in the Recall@1 below as one step more, which no answer depends on."
-        )
-    (new / "adapter.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
-    card = (new / "README.md").read_text(encoding="utf-8")
-    said = card.replace("## Training\n", f"## Training\n\n{lead}\n", 1)
-    (new / "README.md").write_text(said, encoding="utf-8")
-    (new / "adapters.json").write_text(json.dumps(asdict(recipe), indent=2) + "\n", encoding="utf-8")
-    shutil.rmtree(final, ignore_errors=True)
-    new.rename(final)
-    return final

@@ -1,0 +1,44 @@
+"""The README's limit of methods that cannot look ahead, counted anew from the pools and proofs."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from rwbench.data import DataSource, select
+from rwbench.methods.solver import Solver
+from rwbench.pools import build_pools
+from rwbench.recipes import Options
+from rwbench.recipes.settings import runs
+
+README = Path(__file__).parents[2] / "benchmarks/README.md"
+CHAINS = ("multi_hop_2", "multi_hop_3", "multi_hop_4")
+OVER_OTHERS = ("state2attr", "action2attr")
+"""Types of the step before the last of a chain that goes by way of another thing."""
+
+
+def test_the_limit_without_looking_ahead_is_that_of_the_pools():
+    """One over the number of a pool's rules with the premise of the step before the last, mean over chains."""
+    said = re.search(
+        r"([\d.]+), ([\d.]+) and ([\d.]+) of the cases at most among 100, 1,000 and 10,000 rules \(one over the "
+        r"number of rules with its premise, mean of (\d+) chains",
+        " ".join(README.read_text().split()),
+    )
+    source = DataSource("paper", 0)
+    rules = source.rules("test")
+    columns = rules.table.select(["id", "premise_fol", "type"]).to_pydict().values()
+    premise, kind = {}, {}
+    for rule, words, name in zip(*columns, strict=True):
+        premise[rule], kind[rule] = words, name
+    questions = {name: select(source.questions(name, "test"), 100) for name in CHAINS}
+    options = Options(source=source, split="test", limit=100)
+    found = []
+    for spec in runs(options, [100, 1000, 10000], lambda *_: [Solver()], ("fol",), subtasks=CHAINS):
+        shares = []
+        for pool in build_pools(spec, questions, rules):
+            alike = Counter(premise[rule] for rule in pool.ids.tolist())
+            golds = [question.row["steps"][-2]["rule_ids"][0] for question in pool.questions]
+            shares += [1 / alike[premise[gold]] for gold in golds if kind[gold] in OVER_OTHERS]
+        found.append((f"{sum(shares) / len(shares):.2f}", str(len(shares))))
+    assert said is not None, "benchmarks/README.md no longer gives the limit"
+    *values, chains = said.groups()
+    assert found == [(value, chains) for value in values]
