@@ -14,6 +14,7 @@ from ruleworld_data.training_text import training_text
 from rwbench import browser as browser_module
 from rwbench.browser import build_browser
 from rwbench.cli import app
+from rwbench.manifests import read_manifests
 from rwbench.methods import Method, Output, component
 from rwbench.methods.retrieve import Retrieve
 from rwbench.report import render_page
@@ -197,3 +198,21 @@ def test_report_command_writes_the_browser_and_keeps_to_a_recipe(runs, tmp_path)
     wrong = CliRunner().invoke(app, ["report", str(tmp_path / "runs"), "--recipe", "paper/table5"])
     assert wrong.exit_code == 2
     assert "did you mean 'paper/table4'?" in wrong.stderr
+
+
+def test_a_recipe_that_was_run_in_several_folders_is_one(runs, tmp_path):
+    """Folders of folders, as in benchmarks/results: the page of the upper one has the paper's numbers too."""
+    results, out = runs
+    halves = [[run["run_id"] for run in results[:1]], [run["run_id"] for run in results]]
+    for name, ids in zip(("a", "b"), halves, strict=True):
+        for run in ids[-1:]:
+            shutil.copytree(out / run, tmp_path / name / run)
+        made = {"recipe": "paper/table4", "command": f"run {name}", "skipped": ["a note"], "runs": ids}
+        (tmp_path / name / "paper-table4.recipe.json").write_text(json.dumps(made))
+    (found,) = read_manifests(tmp_path)
+    assert found == ("paper/table4", "run a; run b", ["a note"], halves[1])
+    run = CliRunner().invoke(app, ["report", str(tmp_path), "--json", "--recipe", "paper/table4"])
+    assert sorted(r["run_id"] for r in json.loads(run.stdout)["runs"]) == sorted(
+        {halves[0][-1], halves[1][-1]}
+    )
+    assert "Beside the paper: table4" in (tmp_path / "report.html").read_text()

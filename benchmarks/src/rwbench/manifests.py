@@ -29,23 +29,36 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifests(folder: Path) -> list[Manifest]:
-    """Return the manifests in a folder, by file name.
+    """Return the manifests in and below a folder, by file name; a recipe that was run in several folders is one.
 
     Raises
     ------
     ValueError
         If a file is not a manifest.
     """
-    found = []
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
+    found: dict[str, Manifest] = {}
+    for path in sorted(folder.rglob(f"*{SUFFIX}"), key=lambda path: (path.name, path)):
         try:
             values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            found.append(Manifest(**values))
+            new = Manifest(**values)
         except (ValueError, TypeError):
             raise ValueError(
                 f"{path} is not a recipe's list of runs; delete it, `rwbench run` writes it anew"
             ) from None
-    return found
+        found[new.recipe] = _merged(found[new.recipe], new) if new.recipe in found else new
+    return list(found.values())
+
+
+def _merged(one: Manifest, other: Manifest) -> Manifest:
+    commands, skipped, runs = (
+        list(dict.fromkeys([*here, *there]))
+        for here, there in (
+            ([one.command], [other.command]),
+            (one.skipped, other.skipped),
+            (one.runs, other.runs),
+        )
+    )
+    return Manifest(one.recipe, "; ".join(commands), skipped, runs)
 
 
 def runs_of(manifest: Manifest, results: Sequence[Results]) -> list[Results]:
