@@ -209,7 +209,9 @@ def test_a_recipe_that_was_run_in_several_folders_is_one(runs, tmp_path):
             shutil.copytree(out / run, tmp_path / name / run)
         made = {"recipe": "paper/table4", "command": f"run {name}", "skipped": ["a note"], "runs": ids}
         (tmp_path / name / "paper-table4.recipe.json").write_text(json.dumps(made))
-    (found,) = read_manifests(tmp_path)
+    (tmp_path / "a" / "paper-table10.recipe.json").write_text(json.dumps(made | {"recipe": "paper/table10"}))
+    found, last = read_manifests(tmp_path)
+    assert last.recipe == "paper/table10"
     assert found == ("paper/table4", "run a; run b", ["a note"], halves[1])
     run = CliRunner().invoke(app, ["report", str(tmp_path), "--json", "--recipe", "paper/table4"])
     assert sorted(r["run_id"] for r in json.loads(run.stdout)["runs"]) == sorted(

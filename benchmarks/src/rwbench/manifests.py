@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifests(folder: Path) -> list[Manifest]:
-    """Return the manifests in and below a folder, by file name; a recipe that was run in several folders is one.
+    """Return the manifests in and below a folder, table 2 before table 10; a recipe run in several folders is one.
 
     Raises
     ------
@@ -37,7 +38,7 @@ def read_manifests(folder: Path) -> list[Manifest]:
         If a file is not a manifest.
     """
     found: dict[str, Manifest] = {}
-    for path in sorted(folder.rglob(f"*{SUFFIX}"), key=lambda path: (path.name, path)):
+    for path in sorted(folder.rglob(f"*{SUFFIX}"), key=_order):
         try:
             values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             new = Manifest(**values)
@@ -47,6 +48,11 @@ def read_manifests(folder: Path) -> list[Manifest]:
             ) from None
         found[new.recipe] = _merged(found[new.recipe], new) if new.recipe in found else new
     return list(found.values())
+
+
+def _order(path: Path) -> tuple[list[tuple[str, int]], Path]:
+    parts = re.findall(r"(\D*)(\d*)", path.name)
+    return [(words, int(number or 0)) for words, number in parts], path
 
 
 def _merged(one: Manifest, other: Manifest) -> Manifest:
