@@ -7,8 +7,10 @@ and only the questions are read anew. The texts are those of reading every promp
 from __future__ import annotations
 
 import copy
+import ctypes
 import hashlib
 import importlib.util
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -136,6 +138,7 @@ class Local(Backend):
         # Who is not asked cost the others nothing: the time of counting its tokens is its own.
         idle = sum(spent for spent, fit in zip(reading, fits, strict=True) if not fit)
         share = (time.perf_counter() - start - idle) / max(len(rows), 1)
+        _give_back_memory()
         for (ids, _), fit, spent in zip(encoded, fits, reading, strict=True):
             if not fit:
                 yield Completion(finish="context", prompt_tokens=len(ids), seconds=spent)
@@ -213,6 +216,18 @@ class Local(Backend):
         text = tokenizer.decode(tokens[:length], skip_special_tokens=True, clean_up_tokenization_spaces=False)
         short = cut(text, decoding.stop)
         return short, bool(ended or short != text), length
+
+
+def _give_back_memory() -> None:
+    """Return freed memory to the system where the allocator keeps it (glibc).
+
+    A cache that grows by a token at a time leaves gaps of all sizes behind; over thousands of prompts they became seven
+    gigabytes.
+    """
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 def _name(backend: Local, prompts: Sequence[Prompt], decoding: Decoding) -> bytes:
