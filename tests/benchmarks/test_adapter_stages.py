@@ -19,7 +19,7 @@ def test_stages_are_in_order_and_their_worlds_seeds():
         ((TWO, ONE, TWO), r"stages must be 1 ... 1, 2 ... 2, got \[2, 1, 2\]"),
         ((ONE | {"world": "1"},), "seed must be an integer"),
         ((ONE, ONE | {"world": (1, "2")}), "seed must be an integer"),
-        ((ONE, ONE | {"world": ()}), "world must be a seed or several, got none"),
+        ((ONE, ONE | {"world": ()}), "world of stage table 2 must be a seed or several, got none"),
         ((), "stages must be"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -37,6 +37,10 @@ def test_a_stage_in_several_worlds_is_a_training_in_each(tmp_path):
         (4, 2, 9),
         (7, 2, 9),
     ]
+    # As the list in a shipped adapter's adapters.json; and order, pools and initial weights are of the recipe's seed.
+    listed = AdapterRecipe("listed", (ONE, TWO | {"max_steps": 9, "world": [4, 7]}), seed=3)
+    assert [world for world, _ in listed.plans()] == [3, 4, 7]
+    assert {plan.seed for _, plan in training_plans(listed, "srki")} == {3}
 
 
 @pytest.mark.parametrize(
@@ -44,9 +48,23 @@ def test_a_stage_in_several_worlds_is_a_training_in_each(tmp_path):
     [
         (
             {"warmp_ratio": 0.1},
-            "training 2 of recipe 'odd': no setting 'warmp_ratio'; there are world, accumulation,",
+            "training 2 of recipe 'odd': unknown setting 'warmp_ratio'; did you mean 'warmup_ratio'",
         ),
         ({"batch_size": 0}, "training 2 of recipe 'odd': batch_size must be positive, got 0"),
+        ({"batch_size": "8"}, "training 2 of recipe 'odd': batch_size must be positive, got '8'"),
+        (
+            {"schedule": "cosin"},
+            "training 2 of recipe 'odd': unknown schedule 'cosin'; did you mean 'cosine'",
+        ),
+        (
+            {"pool_size": (1, 2, 3)},
+            "training 2 of recipe 'odd': pool_size must be a positive number or a range",
+        ),
+        ({"pool_size": ()}, "training 2 of recipe 'odd': pool_size must be a positive number or a range"),
+        (
+            {"pool_size": (9, "12")},
+            "training 2 of recipe 'odd': pool_size must be a positive number or a range",
+        ),
     ],
 )
 def test_a_late_stage_that_cannot_be_is_refused_before_the_first_begins(odd, message, tmp_path):
@@ -73,6 +91,8 @@ def test_a_stage_that_has_begun_stays_in_its_world(tmp_path, mark):
     with pytest.raises(ValueError, match=r"2 was trained in world 6, the recipe says 5"):
         claim(0, 5)
     claim(0, 6, 7)
+    with pytest.raises(ValueError, match=r"2 was trained in world 6, the recipe says 8"):
+        claim((0, 8))
 
 
 def test_a_folder_is_of_one_method_and_representation(tmp_path):

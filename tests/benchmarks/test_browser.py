@@ -203,18 +203,20 @@ def test_report_command_writes_the_browser_and_keeps_to_a_recipe(runs, tmp_path)
 def test_a_recipe_that_was_run_in_several_folders_is_one(runs, tmp_path):
     """Folders of folders, as in benchmarks/results: the page of the upper one has the paper's numbers too."""
     results, out = runs
-    halves = [[run["run_id"] for run in results[:1]], [run["run_id"] for run in results]]
-    for name, ids in zip(("a", "b"), halves, strict=True):
-        for run in ids[-1:]:
-            shutil.copytree(out / run, tmp_path / name / run)
-        made = {"recipe": "paper/table4", "command": f"run {name}", "skipped": ["a note"], "runs": ids}
+    one, other = results[0]["run_id"], results[1]["run_id"]
+    for name, run in (("a", one), ("b", other)):
+        shutil.copytree(out / run, tmp_path / name / run)
+        made = {
+            "recipe": "paper/table4",
+            "command": f"run {name}",
+            "skipped": [f"a note on {name}"],
+            "runs": [run],
+        }
         (tmp_path / name / "paper-table4.recipe.json").write_text(json.dumps(made))
     (tmp_path / "a" / "paper-table10.recipe.json").write_text(json.dumps(made | {"recipe": "paper/table10"}))
     found, last = read_manifests(tmp_path)
     assert last.recipe == "paper/table10"
-    assert found == ("paper/table4", "run a; run b", ["a note"], halves[1])
+    assert found == ("paper/table4", "run a; run b", ["a note on a", "a note on b"], [one, other])
     run = CliRunner().invoke(app, ["report", str(tmp_path), "--json", "--recipe", "paper/table4"])
-    assert sorted(r["run_id"] for r in json.loads(run.stdout)["runs"]) == sorted(
-        {halves[0][-1], halves[1][-1]}
-    )
+    assert [r["run_id"] for r in json.loads(run.stdout)["runs"]] == [one, other]
     assert "Beside the paper: table4" in (tmp_path / "report.html").read_text()

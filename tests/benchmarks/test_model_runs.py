@@ -41,6 +41,11 @@ def cut_spec(options, method, top_k=5, scope="question", size=100):
     )
 
 
+def test_a_prompt_of_no_rules_is_refused(model_folder):
+    with pytest.raises(ValueError, match="in_prompt must be 1 or more, got 0"):
+        RAG(model=Local.of(str(model_folder)), retriever=Random(), in_prompt=0)
+
+
 @pytest.mark.parametrize("scope", ["question", "batch"])
 def test_a_cut_run_makes_the_same_batches(scope, model_folder, options, workspace, tmp_path, monkeypatch):
     """Nine questions, batches of four: what is left after a cut is asked in the company that it had before."""

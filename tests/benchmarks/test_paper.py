@@ -1,11 +1,12 @@
 """The paper's numbers agree among themselves, and stand beside the right ones of ours."""
 
 import copy
+import itertools
 from statistics import fmean
 
 import pytest
 from rwbench.metrics import GROUPS
-from rwbench.paper import beside, numbers, said
+from rwbench.paper import beside, beside_all, numbers, said
 from rwbench.recipes import recipes
 
 TABLES = numbers()["tables"]
@@ -83,7 +84,8 @@ def estimate(value):
 
 def made_up(key, label, form, size, metrics):
     spec = {"representation": form, "pool_size": size, "method": {"name": key}}
-    return {"run_id": "0" * 12, "method": {"key": key, "label": label}, "spec": spec, "metrics": metrics}
+    method = {"key": key, "label": label}
+    return {"run_id": "0" * 12, "method": method, "spec": spec, "metrics": metrics, "n": {"scheduled": 550}}
 
 
 def answers(by_subtask, **groups):
@@ -115,6 +117,19 @@ def test_ours_stand_in_the_paper_s_columns():
     one = beside(runs[:1], "paper/table2")
     assert one.rows[0].cells[6].ours is None
     assert one.rows[0].cells[-1].ours is None  # no average over half of the columns
+
+
+def test_runs_on_few_questions_and_on_many_are_two_tables():
+    """The same recipe with and without --limit, as a folder of folders may hold: the larger one first."""
+    runs = []
+    for form, limit in itertools.product(("fol", "nl"), (5, None)):
+        metrics = answers({"single_rule": 0.9 if limit else 0.3})
+        runs.append(made_up("dynarule", "DynaRule, tiny", form, 1000, metrics))
+        runs[-1]["spec"]["limit"], runs[-1]["n"]["scheduled"] = limit, 55 if limit else 550
+    tables = beside_all(runs, "paper/table2")
+    assert [(table.questions, table.rows[0].cells[0].ours) for table in tables] == [(550, 0.3), (55, 0.9)]
+    assert [table.rows[0].cells[6].ours for table in tables] == [0.3, 0.9]
+    assert beside_all(runs, "mine") == []
 
 
 def test_retrieval_strong_models_and_seed_spread_have_their_rows():

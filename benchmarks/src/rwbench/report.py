@@ -12,7 +12,7 @@ from .browser import SHOWN_RULES, Browser, build_browser
 from .data import DataSource
 from .errors import ERROR_CLASSES
 from .figures import drawn_styles, figures
-from .paper import beside, said
+from .paper import beside_all, said
 from .results import Results
 from .samples import OUTCOMES
 from .setting import Setting, settings
@@ -72,7 +72,7 @@ def render_page(
     environment.filters["percent"] = percent
     grouped = settings(results)
     browser = _browser(grouped, folder, source)
-    tables = [table for name, runs in recipes if (table := beside(runs, name)) is not None]
+    tables = [table for name, runs in recipes for table in beside_all(runs, name)]
     return environment.get_template("report.html.j2").render(
         title=title,
         command=command,

@@ -105,12 +105,14 @@ class Recipe:
             "accumulation",
             "epochs",
         ):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or value <= 0:
+                raise ValueError(f"{name} must be positive, got {value!r}")
         if self.whiten and self.optimizer != "muon":
             raise ValueError(f'whiten is for optimizer "muon", got {self.optimizer!r}; leave whiten out')
-        sizes = (self.pool_size,) if isinstance(self.pool_size, int) else self.pool_size
-        if min(sizes) < 1 or list(sizes) != sorted(sizes):
+        sizes = (self.pool_size,) * 2 if isinstance(self.pool_size, int) else tuple(self.pool_size)
+        numbers = len(sizes) == 2 and all(isinstance(size, int) for size in sizes)
+        if not numbers or not 1 <= sizes[0] <= sizes[1]:
             raise ValueError(
                 f"pool_size must be a positive number or a range (low, high), got {self.pool_size!r}"
             )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 
 from dynarule.recipe import Recipe, paper_recipe
+from ruleworld_data.tasks import check_name
+from transformers import SchedulerType
 
 from .recipe import AdapterRecipe
 
@@ -20,14 +22,14 @@ def training_plans(recipe: AdapterRecipe, method: str) -> list[tuple[int, Recipe
         For a setting that is unknown or impossible, of whichever training, before the first one begins.
     """
     plans = []
-    known = sorted({field.name for field in fields(Recipe)} - {"method"})
+    known = ["world", *sorted({field.name for field in fields(Recipe)} - {"method"})]
     for number, (world, changes) in enumerate(recipe.plans(), 1):
-        where = f"training {number} of recipe {recipe.name!r}"
-        for name in changes.keys() - {*known}:
-            raise ValueError(f"{where}: no setting {name!r}; there are world, {', '.join(known)}")
         try:
+            for name in changes:
+                check_name("setting", name, known)
             plan = paper_recipe(method, **{"seed": recipe.seed} | changes)  # type: ignore[arg-type]
+            check_name("schedule", plan.schedule, [each.value for each in SchedulerType])
         except ValueError as error:
-            raise ValueError(f"{where}: {error}") from None
+            raise ValueError(f"training {number} of recipe {recipe.name!r}: {error}") from None
         plans.append((world, plan))
     return plans

@@ -70,11 +70,13 @@ class AdapterRecipe:
     def plans(self) -> list[tuple[int, dict[str, Any]]]:
         """Return the world of each training and its changes of the paper's recipe."""
         plans = []
-        for stage in self.stages:
+        for number, stage in enumerate(self.stages, 1):
             named = stage.get("world", self.seed)
-            worlds = named if isinstance(named, tuple) else (named,)
+            worlds = list(named) if isinstance(named, tuple | list) else [named]
             if not worlds:
-                raise ValueError(f"world must be a seed or several, got none in {stage}")
+                raise ValueError(
+                    f"world of stage table {number} must be a seed or several, got none; leave it out"
+                )
             changes = {name: value for name, value in stage.items() if name != "world"}
             plans += [(world, changes) for world in worlds]
         return plans

@@ -186,7 +186,8 @@ def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, r
                     f"{out} was started with {name} {theirs.get(name)!r}, now it is {wanted[name]!r}; give another "
                     f"--out, or delete {out} to begin anew"
                 )
-        for number, (was, now) in enumerate(zip(theirs["worlds"], wanted["worlds"], strict=False), 1):
+        begun_in = theirs.get("worlds") or [stage.get("world", recipe.seed) for stage in theirs["stages"]]
+        for number, (was, now) in enumerate(zip(begun_in, wanted["worlds"], strict=False), 1):
             folder = out / str(number)
             if was != now and (any(folder.glob("checkpoint-*")) or (folder / FINISHED).is_file()):
                 raise ValueError(

@@ -34,7 +34,7 @@ class RAG(Asking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        few_words(self.in_prompt)  # refuses less than one
+        check_in_prompt(self.in_prompt)
         object.__setattr__(self, "retriever", built_retriever(self.retriever))
 
     @property
@@ -73,13 +73,15 @@ class RAG(Asking):
         return read_answer(template, question, done, retrieved=[found.tolist()])
 
 
-def few_words(in_prompt: int | None) -> str:
-    """Return how many rules a prompt holds, as part of a label; a ValueError below one."""
-    if in_prompt is None:
-        return ""
-    if in_prompt < 1:
+def check_in_prompt(in_prompt: int | None) -> None:
+    """Raise a ValueError for a number of rules in a prompt below one."""
+    if in_prompt is not None and in_prompt < 1:
         raise ValueError(f"in_prompt must be 1 or more, got {in_prompt}")
-    return f", {in_prompt} in prompt"
+
+
+def few_words(in_prompt: int | None) -> str:
+    """Return how many rules a prompt holds, as part of a label."""
+    return "" if in_prompt is None else f", {in_prompt} in prompt"
 
 
 def built_retriever(value: Any) -> Retriever:

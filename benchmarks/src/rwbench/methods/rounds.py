@@ -18,7 +18,7 @@ from ..retrievers.fuse import RRF
 from ..retrievers.random import Random
 from . import Output, Preview, Step
 from .conversation import Asking, Call, Tally, read_answer
-from .rag import built_retriever, few_words, index_of, prepare_retriever
+from .rag import built_retriever, check_in_prompt, index_of, prepare_retriever
 
 
 def first_come(rounds: Sequence[Hits], k: int) -> Ids:
@@ -121,7 +121,7 @@ class Iterative(Asking):
         if not self.prompt:
             object.__setattr__(self, "prompt", self.template.id)
         check_name("aggregation", self.aggregation, AGGREGATIONS)
-        few_words(self.in_prompt)  # refuses less than one
+        check_in_prompt(self.in_prompt)
         if self.rounds < 1 or self.step_tokens < 1:
             raise ValueError(
                 f"rounds and step_tokens must be 1 or more, got {self.rounds} and {self.step_tokens}"

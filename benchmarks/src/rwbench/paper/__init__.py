@@ -33,13 +33,14 @@ class Table(NamedTuple):
     """One of the paper's tables beside our runs.
 
     ``name`` is the last part of the recipe's name; ``model`` is the paper's (None: the rows name it); ``unit`` is
-    ``"%"`` (cells are shares) or ``"points"``.
+    ``"%"`` (cells are shares) or ``"points"``; ``questions`` are those of each of our runs.
     """
 
     name: str
     title: str
     model: str | None
     unit: str
+    questions: int
     columns: list[str]
     rows: list[Row]
 
@@ -50,13 +51,26 @@ def numbers() -> dict[str, Any]:
     return json.loads(files(__package__).joinpath("numbers.json").read_text(encoding="utf-8"))
 
 
+def beside_all(results: Sequence[Results], recipe: str) -> list[Table]:
+    """Return what `beside` does for the runs on each set of questions, the largest first.
+
+    A recipe may have been run on few questions and on many, and a table of both would compare what cannot be.
+    """
+    groups: dict[tuple[Any, ...], list[Results]] = {}
+    for run in results:
+        asked = tuple(run["spec"].get(name) for name in ("split", "scale", "limit", "limit_by"))
+        groups.setdefault(asked, []).append(run)
+    tables = [table for runs in groups.values() if (table := beside(runs, recipe)) is not None]
+    return sorted(tables, key=lambda table: -table.questions)
+
+
 def beside(results: Sequence[Results], recipe: str) -> Table | None:
     """Return the paper's table of a recipe's name with our numbers beside it.
 
     Parameters
     ----------
     results : sequence of dict
-        Runs of the recipe.
+        Runs of the recipe, on the same questions.
     recipe : str
         For example ``"paper/table2"``.
 
@@ -88,7 +102,8 @@ def beside(results: Sequence[Results], recipe: str) -> Table | None:
     if not rows:
         return None
     columns = [_title(column) for column in table["columns"]] + ["average"] * table["has_average"]
-    return Table(name, table["title"], table["model"], "points" if spread else "%", columns, rows)
+    unit, questions = "points" if spread else "%", max(run["n"]["scheduled"] for run in results)
+    return Table(name, table["title"], table["model"], unit, questions, columns, rows)
 
 
 def said(recipe: str) -> list[str]:
