@@ -67,7 +67,7 @@ def base_folder(name: str) -> Path:
     if (folder / BASE_FILE).is_file():
         words = (folder / BASE_FILE).read_text(encoding="utf-8").strip()
         other = folder / words
-        if not words or not (other / "base" / "config.json").is_file():
+        if not (other / "base" / "config.json").is_file():
             raise FileNotFoundError(
                 f"{folder / BASE_FILE} says {words!r}, but {other / 'base'} holds no base model; write the folder of a "
                 "model that has one, relative to this folder"
