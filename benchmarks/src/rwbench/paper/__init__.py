@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -168,5 +169,5 @@ def _spread(runs: Sequence[Results], metric: str) -> list[float | None]:
 
 def _title(column: Mapping[str, str]) -> str:
     words = {"std": "standard deviation", "t_half": "± t interval"}.get(column["column"], column["column"])
-    words = words.replace("_", " ")
+    words = re.sub(r"(\d)_(\d)", r"\1 to \2", words).replace("_", " ")
     return f"{words}, {column['representation'].upper()}" if "representation" in column else words
