@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from rwbench.retrievers.random import Random
 from rwbench.runner import run_spec
 from rwbench.samples import read_samples
 from typer.testing import CliRunner
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +111,17 @@ def test_user_errors_say_what_to_type(runs, words, message):
     result = compare(*[word.format(*ids) for word in words], "--out", out)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_a_submission_is_not_a_run(runs):
+    """Its samples hold answers alone; the advice to mend a broken line would be wrong."""
+    out, ids = runs
+    submission = next((ROOT / "benchmarks/leaderboard/submissions").iterdir())
+    result = compare(str(submission), ids[0], "--out", out)
+    assert result.exit_code == 2
+    assert (
+        "is a submission to the board, which holds answers and no scores; compare the runs" in result.stderr
+    )
 
 
 def test_the_start_of_an_id_must_name_one_run(tmp_path):

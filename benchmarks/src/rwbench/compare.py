@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from ruleworld_data.tasks import check_name
 
+from .leaderboard.files import METADATA
 from .metrics import sample_clusters
 from .paired import Difference, holm, paired_difference
 from .results import Results, read_results
@@ -98,6 +99,11 @@ def _load(folder: Path) -> tuple[Results, dict[str, Sample]]:
     results = read_results(folder)
     if results is None:
         raise FileNotFoundError(f"{folder} has no results.json; finish the run first: rwbench run")
+    if (folder / METADATA).is_file():
+        raise ValueError(
+            f"{folder} is a submission to the board, which holds answers and no scores; compare the runs that it was "
+            "made of, or see the board: rwbench board"
+        )
     samples = {sample["id"]: sample for sample in read_samples(folder / SAMPLES_FILE)}
     return results, {name: sample for name, sample in samples.items() if sample["error"] is None}
 
