@@ -60,6 +60,7 @@ def test_a_stage_in_several_worlds_is_a_training_in_each(tmp_path):
             {"pool_size": (1, 2, 3)},
             "training 2 of recipe 'odd': pool_size must be a positive number or a range",
         ),
+        ({"pool_size": 2.5}, "training 2 of recipe 'odd': pool_size must be a positive number or a range"),
         ({"pool_size": ()}, "training 2 of recipe 'odd': pool_size must be a positive number or a range"),
         (
             {"pool_size": (9, "12")},
@@ -67,7 +68,8 @@ def test_a_stage_in_several_worlds_is_a_training_in_each(tmp_path):
         ),
     ],
 )
-def test_a_late_stage_that_cannot_be_is_refused_before_the_first_begins(odd, message, tmp_path):
+def test_a_late_stage_that_cannot_be_is_refused_before_the_first_begins(odd, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "load_fresh", lambda *_: pytest.fail("it began"))
     with pytest.raises(ValueError, match=message):
         module.train_adapter(AdapterRecipe("odd", (ONE, TWO | odd)), "tiny", "srki", "nl", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -110,7 +110,8 @@ class Recipe:
                 raise ValueError(f"{name} must be positive, got {value!r}")
         if self.whiten and self.optimizer != "muon":
             raise ValueError(f'whiten is for optimizer "muon", got {self.optimizer!r}; leave whiten out')
-        sizes = (self.pool_size,) * 2 if isinstance(self.pool_size, int) else tuple(self.pool_size)
+        given: Any = self.pool_size
+        sizes = given if isinstance(given, tuple | list) else (given, given)
         numbers = len(sizes) == 2 and all(isinstance(size, int) for size in sizes)
         if not numbers or not 1 <= sizes[0] <= sizes[1]:
             raise ValueError(
