@@ -2,7 +2,7 @@
 
 ``ruleworld_data.pth`` imports this file when Python starts. Neither library lets a package announce a dataset
 or a metric, so this waits until `datasets.load` or `evaluate.loading` is imported and then lets
-`ruleworld_data.register` wrap their look-up functions. Until then it costs one entry in `sys.meta_path` and
+`ruleworld_data.io.register` wrap their look-up functions. Until then it costs one entry in `sys.meta_path` and
 imports nothing but `sys`.
 
 Set the environment variable ``RULEWORLD_NO_HOOK=1`` to switch it off. Whatever goes wrong here ends in a
@@ -39,7 +39,7 @@ def _extend(loader):
     def exec_module(module):
         execute(module)
         try:
-            from ruleworld_data.register import patch
+            from ruleworld_data.io.register import patch
 
             patch(module)
         except Exception as error:

@@ -4,11 +4,11 @@ import runpy
 from pathlib import Path
 
 import pytest
-from rwbench.data import DataSource
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
 from rwbench.retrievers.bm25 import BM25
-from rwbench.runner import Workspace
+from rwbench.run.data import DataSource
+from rwbench.run.runner import Workspace
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ def model_folder(save_model, workspace, tmp_path_factory):
 @pytest.fixture
 def serve(monkeypatch):
     """A function that starts a chat server: ``serve(play)``; retries are quick."""
-    import ruleworld_data.llm_client as client
+    import ruleworld_data.merge.client as client
 
     monkeypatch.setattr(client.Settings, "__init__", _quick(client.Settings.__init__))
     made = []

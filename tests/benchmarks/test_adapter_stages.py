@@ -4,10 +4,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-import rwbench.adapters.train as module
-from rwbench.adapters.plans import training_plans
-from rwbench.adapters.recipe import AdapterRecipe, read_recipe
-from rwbench.cli import app
+import rwbench.zoo.adapters.train as module
+from rwbench.cli.app import app
+from rwbench.zoo.adapters.plans import training_plans
+from rwbench.zoo.adapters.recipe import AdapterRecipe, read_recipe
 from typer.testing import CliRunner
 
 ONE, TWO = {"stage": 1}, {"stage": 2}

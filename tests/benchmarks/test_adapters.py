@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from dynarule.adapter_info import read_adapter_info
-from rwbench.adapters.recipe import METHODS, AdapterRecipe, read_recipe
-from rwbench.adapters.train import train_adapter, training_rows
-from rwbench.base.model import new_base
-from rwbench.base.recipe import Shape
-from rwbench.base.tokenizer import STEP, build_tokenizer, build_vocabulary, corpus
-from rwbench.models import adapter_folder
+from rwbench.zoo.adapters.recipe import METHODS, AdapterRecipe, read_recipe
+from rwbench.zoo.adapters.train import train_adapter, training_rows
+from rwbench.zoo.base.model import new_base
+from rwbench.zoo.base.recipe import Shape
+from rwbench.zoo.base.tokenizer import STEP, build_tokenizer, build_vocabulary, corpus
+from rwbench.zoo.models import adapter_folder
 
 ROOT = Path(__file__).parents[2]
 QUICK = {"max_steps": 2, "batch_size": 4, "accumulation": 1}
@@ -131,7 +131,7 @@ def test_a_folder_belongs_to_the_training_that_began_it(model, tmp_path):
 
 def test_the_memory_methods_run_in_fp32_on_a_cpu(model, tmp_path):
     from rwbench.backends.local import load_fresh
-    from rwbench.rule_memory import load_reader
+    from rwbench.methods.rule_memory import load_reader
 
     own = tmp_path / "half"
     base, tokenizer = load_fresh(model / "base")
@@ -150,8 +150,8 @@ def test_the_memory_methods_run_in_fp32_on_a_cpu(model, tmp_path):
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
 def test_search_inherits_the_end_of_a_step(model, tmp_path):
     """Before training moves it, the row of <search> is the row of the base's <step>."""
-    from rwbench.adapters.train import inherit_step
     from rwbench.backends.local import load_fresh
+    from rwbench.zoo.adapters.train import inherit_step
 
     base, tokenizer = load_fresh(model / "base")
     inherit_step(base, tokenizer)
@@ -175,7 +175,7 @@ def test_unknown_names_are_refused(model, tmp_path):
 
 def test_stages_may_be_of_other_worlds(model, tmp_path, monkeypatch):
     """Rules and questions of the world that a stage names; killed in the second world, the same adapter."""
-    import rwbench.adapters.train as module
+    import rwbench.zoo.adapters.train as module
 
     stage = {"stage": 1, "pool_size": (20, 40)} | QUICK
     recipe = quick_recipe(stages=(stage, stage | {"world": 5}), encoder="layers:1")
@@ -207,7 +207,7 @@ def test_stages_may_be_of_other_worlds(model, tmp_path, monkeypatch):
     "path", sorted((ROOT / "benchmarks/adapters").glob("*.toml")), ids=lambda path: path.stem
 )
 def test_recipes_in_the_repository_can_be_read(path):
-    from dynarule.recipe import paper_recipe
+    from dynarule.training.recipe import paper_recipe
 
     recipe = read_recipe(path)
     for method in METHODS:
@@ -223,7 +223,7 @@ def test_a_recipe_with_an_unknown_field_names_its_file(tmp_path):
 
 def test_committed_results_are_of_the_shipped_model():
     """Every run of `make demo`'s recipe in the repository names the base, and the adapter, that are in the box."""
-    from rwbench.models import base_folder, fingerprint, shipped
+    from rwbench.zoo.models import base_folder, fingerprint, shipped
 
     seen = set()
     for path in sorted((ROOT / "benchmarks/results").glob("*/*/results.json")):
@@ -247,7 +247,7 @@ def test_committed_results_are_of_the_shipped_model():
 
 
 def test_a_set_of_adapters_may_share_the_base_of_another_model(model, tmp_path):
-    from rwbench.models import base_folder, resolve
+    from rwbench.zoo.models import base_folder, resolve
 
     other = tmp_path / "other"
     (other / "srki").mkdir(parents=True)

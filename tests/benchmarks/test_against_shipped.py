@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from rwbench.cli import app
-from rwbench.models import SHIPPED
-from rwbench.models.against import against_shipped_adapter, against_shipped_base
+from rwbench.cli.app import app
+from rwbench.zoo.models import SHIPPED
+from rwbench.zoo.models.against import against_shipped_adapter, against_shipped_base
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
@@ -128,14 +128,14 @@ def test_a_base_is_compared_gate_by_gate(tmp_path):
 
 def test_the_commands_say_it(monkeypatch, tmp_path):
     """Beside what they wrote; the training itself is not what is tried here."""
-    import rwbench.adapters.train
-    import rwbench.base.ship
+    import rwbench.zoo.adapters.train
+    import rwbench.zoo.base.ship
 
-    monkeypatch.setattr(rwbench.adapters.train, "train_adapter", lambda *_: SHIPPED / "tiny/dynarule-nl")
+    monkeypatch.setattr(rwbench.zoo.adapters.train, "train_adapter", lambda *_: SHIPPED / "tiny/dynarule-nl")
     words = ["--method", "dynarule", "--representation", "nl", "--out", str(tmp_path)]
     done = CliRunner().invoke(app, ["adapters", "train", str(ADAPTERS / "cpu.toml"), *words])
     assert done.stdout.splitlines()[1:3] == ["against the shipped tiny/dynarule-nl:", "  recipe   the same"]
-    monkeypatch.setattr(rwbench.base.ship, "write_base", lambda *_: {"model.safetensors": 1 << 20})
+    monkeypatch.setattr(rwbench.zoo.base.ship, "write_base", lambda *_: {"model.safetensors": 1 << 20})
     words = ["--out", str(tmp_path), "--to", str(SHIPPED / "tiny/base")]
     done = CliRunner().invoke(app, ["base", "ship", str(ADAPTERS.parent / "base/cpu.toml"), *words])
     assert done.stdout.splitlines()[1] == "against the shipped tiny/base:"

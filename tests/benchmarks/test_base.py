@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruleworld_data.fresh import fresh_worlds
 from ruleworld_data.generate import question_table, rule_table
-from ruleworld_data.tasks import SUBTASKS
-from ruleworld_data.training_text import training_text
-from rwbench.base import gates
-from rwbench.base.batches import batches, collate
-from rwbench.base.curriculum import ENOUGH, Curriculum
-from rwbench.base.documents import Document, Writer, key_value_pairs, key_value_words, term_words
-from rwbench.base.model import hidden_states, new_base
-from rwbench.base.recipe import GATE_SEED, BaseRecipe, Phase, Shape, read_recipe
-from rwbench.base.stream import LADDERS, Mixture, Stream, small_sizes
-from rwbench.base.tokenizer import END, PAD, STEP, build_tokenizer, build_vocabulary, corpus
-from rwbench.base.train import Trainer, trained_base
+from ruleworld_data.questions.training_text import training_text
+from ruleworld_data.spec import SUBTASKS
+from rwbench.zoo.base import gates
+from rwbench.zoo.base.batches import batches, collate
+from rwbench.zoo.base.curriculum import ENOUGH, Curriculum
+from rwbench.zoo.base.documents import Document, Writer, key_value_pairs, key_value_words, term_words
+from rwbench.zoo.base.model import hidden_states, new_base
+from rwbench.zoo.base.recipe import GATE_SEED, BaseRecipe, Phase, Shape, read_recipe
+from rwbench.zoo.base.stream import LADDERS, Mixture, Stream, small_sizes
+from rwbench.zoo.base.tokenizer import END, PAD, STEP, build_tokenizer, build_vocabulary, corpus
+from rwbench.zoo.base.train import Trainer, trained_base
 
 SHAPE = Shape(hidden=32, layers=3, heads=4, kv_heads=2, feed_forward=48, positions=2048)
 EVERYTHING = Mixture(terse=0.2, recital=0.3, questions=0.4, guess=0.1)
@@ -371,8 +371,8 @@ class TestTraining:
 
     def test_a_base_is_shipped_and_trained_on(self, vocabulary, tmp_path):
         """What is shipped loads with transformers' own classes, answers, and can begin another training."""
-        from rwbench.base.ship import write_base
-        from rwbench.models import base_folder, model_template
+        from rwbench.zoo.base.ship import write_base
+        from rwbench.zoo.models import base_folder, model_template
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         trainer = Trainer(small_recipe(), vocabulary, tmp_path / "run", compiled=False)
@@ -477,7 +477,7 @@ class TestGates:
 
 
 def test_the_commands_train_and_go_on(tmp_path):
-    from rwbench.cli import app
+    from rwbench.cli.app import app
     from typer.testing import CliRunner
 
     recipe, out = tmp_path / "quick.toml", tmp_path / "run"

@@ -1,15 +1,15 @@
 """`rwbench book`: the model in the box with a rule book that can be asked at once."""
 
 import pytest
-from rwbench.cli import app
-from rwbench.cli_book import QUESTION, write_book
-from rwbench.models import adapter_folder, base_folder, fingerprint
+from rwbench.cli.app import app
+from rwbench.cli.book import QUESTION, write_book
+from rwbench.zoo.models import adapter_folder, base_folder, fingerprint
 from typer.testing import CliRunner
 
 
 def test_the_book_is_the_shipped_model_and_rules_of_its_language(tmp_path):
-    from rwbench.base.documents import Writer
-    from rwbench.base.tokenizer import build_vocabulary, corpus
+    from rwbench.zoo.base.documents import Writer
+    from rwbench.zoo.base.tokenizer import build_vocabulary, corpus
 
     done = CliRunner().invoke(app, ["book", str(tmp_path / "book")])
     assert done.exit_code == 0 and f"dynarule chat --model {tmp_path}/book/base" in done.stderr
@@ -53,7 +53,7 @@ def test_a_model_without_an_adapter_says_so(model_folder, tmp_path):
 
 def test_the_chat_answers_from_the_rules_as_they_are(tmp_path):
     """Three rules are found one after the other; with another third rule the answer is another."""
-    from dynarule.cli import app as dynarule
+    from dynarule.cli.app import app as dynarule
 
     write_book(tmp_path / "book")
     lines = [QUESTION, "- 8", "+ If A is suddenly famous, A will lose 2 rubbery hips.", QUESTION]

@@ -10,17 +10,17 @@ import subprocess
 import zlib
 
 import pytest
-from ruleworld_data.training_text import training_text
-from rwbench import browser as browser_module
-from rwbench.browser import build_browser
-from rwbench.cli import app
-from rwbench.manifests import read_manifests
+from ruleworld_data.questions.training_text import training_text
+from rwbench.cli.app import app
 from rwbench.methods import Method, Output, component
 from rwbench.methods.retrieve import Retrieve
-from rwbench.report import render_page
+from rwbench.report import browser as browser_module
+from rwbench.report.browser import build_browser
+from rwbench.report.page import render_page
 from rwbench.retrievers.bm25 import BM25
-from rwbench.runner import run_spec
-from rwbench.samples import read_samples
+from rwbench.run.manifests import read_manifests
+from rwbench.run.runner import run_spec
+from rwbench.run.samples import read_samples
 from typer.testing import CliRunner
 
 EVIL = "</script><img src=x onerror=alert(1)><!-- &amp; '\""

@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from rwbench.cli import app
+from rwbench.cli.app import app
 from rwbench.recipes import Recipe, recipes
 from typer.testing import CliRunner
 
@@ -82,7 +82,7 @@ def test_several_processes_give_the_same_results(quick, tmp_path):
         words = ["run", "smoke", "--scale", "tiny", "--limit", "1", "--jobs", jobs, "--json"]
         code = (
             "import rwbench.retrievers.dense as d; d.Dense.missing = lambda self: 'nothing';"
-            "import sys; from rwbench.cli import main\n"
+            "import sys; from rwbench.cli.app import main\n"
             "if __name__ == '__main__': main()"
         )
         script = tmp_path / f"jobs{jobs}.py"
@@ -174,7 +174,7 @@ def test_an_interrupt_keeps_samples_and_says_how_to_go_on(quick, tmp_path, monke
 
 def test_a_build_folder_gives_the_same_run(quick, tmp_path):
     """Rows read from parquet and rows generated here: same ids, same samples."""
-    from ruleworld_data.build import build as make
+    from ruleworld_data.io.build import build as make
 
     build = tmp_path / "build"
     make(build, "tiny")
@@ -187,7 +187,7 @@ def test_a_build_folder_gives_the_same_run(quick, tmp_path):
 
 def test_an_edited_build_is_refused(quick, tmp_path):
     """A changed gold answer must not reach a run."""
-    from ruleworld_data.build import build as make
+    from ruleworld_data.io.build import build as make
 
     make(tmp_path / "build", "tiny")
     shard = tmp_path / "build" / "single_rule" / "mini-00000-of-00001.parquet"
@@ -199,7 +199,7 @@ def test_an_edited_build_is_refused(quick, tmp_path):
     assert "was changed since it was built" in result.output
 
 
-@pytest.mark.parametrize("module", ["rwbench.manifests", "rwbench.samples"])
+@pytest.mark.parametrize("module", ["rwbench.run.manifests", "rwbench.run.samples"])
 def test_a_full_disk_after_the_last_sample_says_so(quick, tmp_path, monkeypatch, module):
     """While the list of runs is written, or the page: by `run`, then by `report`."""
 
@@ -217,7 +217,7 @@ def test_a_full_disk_after_the_last_sample_says_so(quick, tmp_path, monkeypatch,
         )
         assert told in result.stderr
     assert rwbench(*words).exit_code == 0
-    if module == "rwbench.samples":
+    if module == "rwbench.run.samples":
         monkeypatch.setattr(f"{module}.write_whole", full)
         result = rwbench("report", tmp_path)
         assert result.exit_code == 1 and "error: the disk is full" in result.stderr

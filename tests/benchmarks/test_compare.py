@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rwbench.cli import app
-from rwbench.compare import compare_runs, find_run, spec_differences
+from rwbench.cli.app import app
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
-from rwbench.runner import run_spec
-from rwbench.samples import read_samples
+from rwbench.run.runner import run_spec
+from rwbench.run.samples import read_samples
+from rwbench.score.compare import compare_runs, find_run, spec_differences
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]

@@ -5,15 +5,15 @@ from collections import Counter
 
 import jsonschema
 import pytest
-from ruleworld_data.tasks import SUBTASKS
-from rwbench.data import select
+from ruleworld_data.spec import SUBTASKS
 from rwbench.methods.retrieve import Retrieve
-from rwbench.paper import beside
 from rwbench.recipes import Options
-from rwbench.results import results_schema
+from rwbench.report.paper import beside
+from rwbench.report.setting import Setting, settings
 from rwbench.retrievers.bm25 import BM25
-from rwbench.runner import find_specs, run_spec
-from rwbench.setting import Setting, settings
+from rwbench.run.data import select
+from rwbench.run.runner import find_specs, run_spec
+from rwbench.score.results import results_schema
 
 
 @pytest.mark.parametrize("limit", [1, 3, 5, 7, 10, 50])

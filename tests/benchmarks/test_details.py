@@ -1,7 +1,7 @@
 """Recall by step and type, outcomes, costs and attention, each worked out by hand."""
 
 import pytest
-from rwbench.details import measure_means, outcome_counts, recall_details, stage_seconds, usage_totals
+from rwbench.score.details import measure_means, outcome_counts, recall_details, stage_seconds, usage_totals
 
 TYPES = {1: "action2env", 2: "env2state", 3: "state2attr", 4: "entity2attr"}
 

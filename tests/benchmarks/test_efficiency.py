@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from rwbench.cli import app
+from rwbench.cli.app import app
 from rwbench.efficiency.baselines import InjectedRules
 from rwbench.efficiency.embeddings import random_rows
 from rwbench.efficiency.plan import Cell, Settings, grid
@@ -14,7 +14,7 @@ from rwbench.efficiency.shapes import SHAPES, random_model
 from rwbench.efficiency.statistics import ratios, spread
 from rwbench.efficiency.tables import serving_markdown, targets
 from rwbench.efficiency.training import TrainingSettings, make_batch, training_cost
-from rwbench.progress import Progress
+from rwbench.run.progress import Progress
 from typer.testing import CliRunner
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, kblam_config

@@ -4,17 +4,17 @@ import copy
 import re
 
 import pytest
-from rwbench.figures import figures
-from rwbench.measure_charts import CostPoint, HeatMap, LayerCurve, cost_points, heat_maps, layer_lines
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
-from rwbench.palette import STYLES
-from rwbench.report import render_page
+from rwbench.report.figures import figures
+from rwbench.report.measure_charts import CostPoint, HeatMap, LayerCurve, cost_points, heat_maps, layer_lines
+from rwbench.report.page import render_page
+from rwbench.report.palette import STYLES
+from rwbench.report.setting import settings
+from rwbench.report.terminal import markdown_table
 from rwbench.retrievers.bm25 import BM25
-from rwbench.runner import run_spec
-from rwbench.setting import settings
-from rwbench.summary import headline
-from rwbench.terminal import markdown_table
+from rwbench.run.runner import run_spec
+from rwbench.score.summary import headline
 
 STYLE = STYLES["dynarule"]
 

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from rwbench.backends.script import Script, script
-from rwbench.data import Question, RuleTable
 from rwbench.methods.ircot import IRCoT, first_sentence, is_conclusion
 from rwbench.methods.react import ReAct
 from rwbench.methods.rounds import AGGREGATIONS
-from rwbench.pools import Pool
 from rwbench.prompts import read_template, shipped_template
 from rwbench.retrievers import Hits, Retriever, component
+from rwbench.run.data import Question, RuleTable
+from rwbench.run.pools import Pool
 
 RULES = [
     "If A chases B, B will enter the bridge.",

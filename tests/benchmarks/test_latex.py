@@ -6,13 +6,13 @@ import shutil
 import subprocess
 
 import pytest
-from rwbench.latex import escape, latex_table, latex_tables
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
+from rwbench.report.latex import escape, latex_table, latex_tables
+from rwbench.report.setting import settings
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
-from rwbench.runner import run_spec
-from rwbench.setting import settings
+from rwbench.run.runner import run_spec
 
 EVIL = r"50% of_{x} & #1 $y$ ~ ^ \input{z} <a|b> " + '"q"'
 

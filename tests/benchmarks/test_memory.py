@@ -8,13 +8,13 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from rwbench import rule_memory
 from rwbench.backends.local import Local
+from rwbench.methods import rule_memory
 from rwbench.methods.dynarule import DynaRule
 from rwbench.methods.kblam import KBLaM
 from rwbench.methods.srki import SRKI
-from rwbench.runner import run_spec
-from rwbench.samples import read_samples
+from rwbench.run.runner import run_spec
+from rwbench.run.samples import read_samples
 
 WIDTH = 24
 METHODS = (KBLaM, SRKI, DynaRule)
@@ -157,7 +157,7 @@ def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, wor
     """Nothing is read between the prompt and an opening <search>, so what the prompt found is no step's."""
     from types import SimpleNamespace
 
-    from dynarule.memory import Retrieval
+    from dynarule.memory.serving import Retrieval
 
     from dynarule import Generation
 

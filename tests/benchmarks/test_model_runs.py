@@ -14,15 +14,15 @@ import pytest
 from rwbench.backends.endpoint import Endpoint
 from rwbench.backends.local import Local
 from rwbench.backends.script import script
-from rwbench.cli import app
+from rwbench.cli.app import app
 from rwbench.methods.prompting import Prompting
 from rwbench.methods.rag import RAG
 from rwbench.methods.solver import Solver
 from rwbench.recipes import Recipe, recipes
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
-from rwbench.runner import run_spec
-from rwbench.samples import SampleLog, read_samples
+from rwbench.run.runner import run_spec
+from rwbench.run.samples import SampleLog, read_samples
 from typer.testing import CliRunner
 
 

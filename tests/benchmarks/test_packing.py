@@ -4,14 +4,14 @@ import json
 import shutil
 
 import pytest
-from rwbench.cli import app
-from rwbench.manifests import Manifest, write_manifest
+from rwbench.cli.app import app
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
-from rwbench.runner import make_plan, run_spec
-from rwbench.samples import PACKED_FILE, SAMPLES_FILE
+from rwbench.run.manifests import Manifest, write_manifest
+from rwbench.run.runner import make_plan, run_spec
+from rwbench.run.samples import PACKED_FILE, SAMPLES_FILE
 from typer.testing import CliRunner
 
 RECIPE = "paper/table4"

@@ -5,9 +5,9 @@ import itertools
 from statistics import fmean
 
 import pytest
-from rwbench.metrics import GROUPS
-from rwbench.paper import beside, beside_all, numbers, said
 from rwbench.recipes import recipes
+from rwbench.report.paper import beside, beside_all, numbers, said
+from rwbench.score.metrics import GROUPS
 
 TABLES = numbers()["tables"]
 SIZES = {

@@ -7,8 +7,8 @@ from importlib.resources import files
 import numpy as np
 import pytest
 from ruleworld_data.plugins.prompts import Setting, prompt_rows
-from rwbench.data import DataSource
 from rwbench.prompts import shipped_template
+from rwbench.run.data import DataSource
 
 
 def test_the_template_files_are_the_same():

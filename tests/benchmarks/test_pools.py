@@ -2,8 +2,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from ruleworld_data.tasks import SUBTASKS
-from rwbench.pools import build_pools, pools_sha256
+from ruleworld_data.spec import SUBTASKS
+from rwbench.run.pools import build_pools, pools_sha256
 from rwbench.spec import RunSpec
 
 

@@ -1,6 +1,6 @@
 import io
 
-from rwbench.progress import Progress, clock_text
+from rwbench.run.progress import Progress, clock_text
 
 
 class Clock:

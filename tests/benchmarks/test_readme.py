@@ -9,11 +9,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from rwbench.cli import app
+from rwbench.cli.app import app
 from rwbench.methods import Method
 from rwbench.recipes import recipes
 from rwbench.retrievers import Retriever
-from rwbench.samples import read_samples
+from rwbench.run.samples import read_samples
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]

@@ -4,11 +4,11 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from rwbench.data import DataSource, select
 from rwbench.methods.solver import Solver
-from rwbench.pools import build_pools
 from rwbench.recipes import Options
 from rwbench.recipes.settings import runs
+from rwbench.run.data import DataSource, select
+from rwbench.run.pools import build_pools
 
 README = Path(__file__).parents[2] / "benchmarks/README.md"
 CHAINS = ("multi_hop_2", "multi_hop_3", "multi_hop_4")

@@ -4,14 +4,14 @@ import re
 import shlex
 from pathlib import Path
 
-from rwbench import browser
-from rwbench.cli import app
-from rwbench.errors import ERROR_CLASSES
-from rwbench.manifests import Manifest, write_manifest
+from rwbench.cli.app import app
 from rwbench.methods.retrieve import Retrieve
+from rwbench.report import browser
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
-from rwbench.runner import run_spec
+from rwbench.run.manifests import Manifest, write_manifest
+from rwbench.run.runner import run_spec
+from rwbench.score.errors import ERROR_CLASSES
 from typer.testing import CliRunner
 
 README = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text(encoding="utf-8")

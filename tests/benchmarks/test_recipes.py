@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 from rwbench.backends.local import Local
-from rwbench.cli import app
-from rwbench.data import DataSource
+from rwbench.cli.app import app
 from rwbench.methods import Method
 from rwbench.recipes import Options, recipes
+from rwbench.run.data import DataSource
 from typer.testing import CliRunner
 
 PAPER = sorted(name for name in recipes.items() if name.startswith("paper/"))

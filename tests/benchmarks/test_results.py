@@ -3,9 +3,9 @@ import json
 import jsonschema
 import numpy as np
 import pytest
-from rwbench.results import FILE_NAME, find_results, read_results, results_schema
-from rwbench.runner import run_spec
-from rwbench.samples import read_samples
+from rwbench.run.runner import run_spec
+from rwbench.run.samples import read_samples
+from rwbench.score.results import FILE_NAME, find_results, read_results, results_schema
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_the_folds_of_mini_give_the_paper_s_interval(workspace, tmp_path):
 
 def test_results_of_version_1_stay_readable(run):
     """What the first release wrote: no groups, details, outcomes, usage or measures."""
-    from rwbench.report import render_page
+    from rwbench.report.page import render_page
 
     results, folder = json.loads(json.dumps(run[0])), run[1]
     results["schema_version"] = 1

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rwbench.methods import Method, Output, component
 from rwbench.methods.solver import Solver
-from rwbench.runner import make_plan, run_spec
-from rwbench.samples import SampleLog, exclusive, read_samples
+from rwbench.run.runner import make_plan, run_spec
+from rwbench.run.samples import SampleLog, exclusive, read_samples
 
 
 def without_times(results):
@@ -135,8 +135,8 @@ def test_a_real_kill_resumes(tmp_path):
     process.wait()
     (path,) = tmp_path.glob("runs/*/samples.jsonl")
     assert not (path.parent / "results.json").exists()
-    from rwbench.data import DataSource
-    from rwbench.runner import Workspace
+    from rwbench.run.data import DataSource
+    from rwbench.run.runner import Workspace
     from rwbench.spec import RunSpec
 
     spec = RunSpec.from_dict(json.loads((path.parent / "spec.json").read_text()))

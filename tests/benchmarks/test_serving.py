@@ -13,10 +13,10 @@ from rwbench.backends import Decoding, GoneError
 from rwbench.backends.endpoint import Endpoint
 from rwbench.backends.local import Local
 from rwbench.methods.prompting import Prompting
-from rwbench.models import base_folder, shipped
 from rwbench.prompts import Prompt
-from rwbench.runner import run_spec
-from rwbench.samples import read_samples
+from rwbench.run.runner import run_spec
+from rwbench.run.samples import read_samples
+from rwbench.zoo.models import base_folder, shipped
 
 pytestmark = [
     pytest.mark.slow,

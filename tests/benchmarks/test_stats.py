@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import scipy.stats
-from rwbench.stats import cluster_keys, fold_interval, macro_estimates, wilson
+from rwbench.score.stats import cluster_keys, fold_interval, macro_estimates, wilson
 
 
 def test_clusters_are_the_most_shared_gold_rule_within_a_world():

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rwbench.methods import Output
 from rwbench.retrievers import rank
-from rwbench.scoring import score
-from rwbench.ties import Ties, expected_recall
+from rwbench.score.scoring import score
+from rwbench.score.ties import Ties, expected_recall
 
 
 def over_all_orders(scores, gold, k):

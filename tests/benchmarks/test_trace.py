@@ -3,17 +3,17 @@
 import json
 
 import pytest
-from ruleworld_data.training_text import training_text
-from rwbench.browser import World, samples_path
-from rwbench.cli import app
-from rwbench.cli_trace import describe
+from ruleworld_data.questions.training_text import training_text
+from rwbench.cli.app import app
+from rwbench.cli.trace import describe
 from rwbench.methods import Method, Output, Step, component
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
-from rwbench.results import find_results
+from rwbench.report.browser import World, samples_path
 from rwbench.retrievers.bm25 import BM25
-from rwbench.runner import run_spec
-from rwbench.samples import read_samples
+from rwbench.run.runner import run_spec
+from rwbench.run.samples import read_samples
+from rwbench.score.results import find_results
 from typer.testing import CliRunner
 
 

@@ -133,7 +133,7 @@ def test_links_inside_the_repository_lead_somewhere(page):
 
 
 def test_the_data_card_counts_what_the_scales_hold():
-    from ruleworld_data.tasks import SCALES, SUBTASKS
+    from ruleworld_data.spec import SCALES, SUBTASKS
 
     full, paper = SCALES["full"], SCALES["paper"]
     rules = full.sizes.rule_counts()

@@ -88,9 +88,11 @@ def test_importing_a_package_loads_nothing_heavy(package):
 
 @pytest.mark.parametrize("command", ["ruleworld", "rwbench", "dynarule"])
 def test_help_loads_nothing_heavy(command):
-    module = {"ruleworld": "ruleworld_data.cli", "rwbench": "rwbench.cli", "dynarule": "dynarule.cli"}[
-        command
-    ]
+    module = {
+        "ruleworld": "ruleworld_data.cli",
+        "rwbench": "rwbench.cli.app",
+        "dynarule": "dynarule.cli.app",
+    }[command]
     heavy = ("numpy", "pyarrow", "datasets", "evaluate", "torch", "transformers", "matplotlib", "clingo")
     code = (
         f"import sys\nsys.argv = [{command!r}, '--help']\nfrom {module} import main\n"

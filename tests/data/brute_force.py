@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-VOCAB = Path(__file__).parents[2] / "ruleworld-data" / "src" / "ruleworld_data" / "vocab"
+VOCAB = Path(__file__).parents[2] / "ruleworld-data" / "src" / "ruleworld_data" / "world" / "vocab"
 MINUS, PLUS = ("Lose", "Drop"), ("Gain", "Get", "Receive")
 ATOM = re.compile(r"(\w+)\(([^()]*)\)")
 CHANGE = re.compile(rf"({'|'.join(MINUS + PLUS)})_(\w+)")

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.cli import app
 from ruleworld_data.generate import question_table
-from ruleworld_data.tasks import SUBTASKS
+from ruleworld_data.spec import SUBTASKS
 from typer.testing import CliRunner
 
 

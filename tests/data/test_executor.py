@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ruleworld_data.executor import execute, lowest_counts, solve
-from ruleworld_data.parser import parse_facts, parse_query, parse_rule_fol
-from ruleworld_data.rule_index import RuleIndex
-from ruleworld_data.rule_reader import parse_rule_table
-from ruleworld_data.solve_asp import AspSolver, chain_depth
+from ruleworld_data.text.parser import parse_facts, parse_query, parse_rule_fol
+from ruleworld_data.text.reader import parse_rule_table
+from ruleworld_data.verify.asp import AspSolver, chain_depth
+from ruleworld_data.verify.executor import execute, lowest_counts, solve
+from ruleworld_data.verify.rule_index import RuleIndex
 
 RULES = """
 Tiny_cat(A) => Has(A, Strong_horn, 14)
@@ -180,7 +180,7 @@ def test_an_unknown_rule_id_is_an_error(base):
 def test_a_missing_clingo_says_what_to_type():
     code = (
         "import sys; sys.modules['clingo'] = None\n"
-        "from ruleworld_data.solve_asp import import_clingo\n"
+        "from ruleworld_data.verify.asp import import_clingo\n"
         "try: import_clingo()\n"
         "except ImportError as error: print(error)"
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from ruleworld_data.fresh import WORLDS_PER_CONTINENT, fresh_worlds
 from ruleworld_data.generate import rule_table
-from ruleworld_data.schema import QUESTION_SCHEMA, RULE_SCHEMA
-from ruleworld_data.tasks import WorldSizes
+from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
+from ruleworld_data.spec import WorldSizes
 
 BruteForce = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))["BruteForce"]
 ASKED = {"single_rule": 3, "multi_rule_4": 2, "multi_hop_2": 2, "multi_hop_4": 1}

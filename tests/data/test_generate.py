@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruleworld_data import GENERATOR_VERSION
 from ruleworld_data.generate import num_rows, question_table, rule_table, world_of
-from ruleworld_data.schema import QUESTION_SCHEMA, RULE_SCHEMA
-from ruleworld_data.tasks import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS
+from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
+from ruleworld_data.spec import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS
 
 GOLDEN = Path(__file__).parent / "golden"
 

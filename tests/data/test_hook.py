@@ -42,9 +42,9 @@ from datasets.load import dataset_module_factory
 assert datasets.inspect.dataset_module_factory is dataset_module_factory
 print(datasets.get_dataset_config_names("ruleworld")[8], datasets.get_dataset_split_names("ruleworld", "rules"))
 
-import ruleworld_data, ruleworld_data.register, _ruleworld_hook
-ruleworld_data.register.patch(datasets.load)
-ruleworld_data.register.activate()
+import ruleworld_data, ruleworld_data.io.register, _ruleworld_hook
+ruleworld_data.io.register.patch(datasets.load)
+ruleworld_data.io.register.activate()
 _ruleworld_hook.install()
 assert datasets.load.dataset_module_factory is dataset_module_factory
 assert not hasattr(dataset_module_factory.__wrapped__, "_ruleworld"), "wrapped twice"
@@ -146,7 +146,7 @@ def test_what_means_something_else_goes_to_the_library(
     """data_files, data_dir, revision, positional arguments, other names and a folder of the name: not ours."""
     import types
 
-    from ruleworld_data import register
+    from ruleworld_data.io import register
 
     asked: list[tuple] = []
     load = types.ModuleType("datasets.load")
@@ -156,7 +156,7 @@ def test_what_means_something_else_goes_to_the_library(
     monkeypatch.chdir(tmp_path)
     factory = load.dataset_module_factory
     path, code_hash, fields = factory("ruleworld", revision=None, data_files=None)
-    assert (path, fields) == ("ruleworld_data.hf_builder", {"dataset_name": "ruleworld"})
+    assert (path, fields) == ("ruleworld_data.io.builder", {"dataset_name": "ruleworld"})
     assert code_hash == register.module_hash()
     assert asked == []
     calls = [
@@ -181,7 +181,7 @@ def test_hash_covers_every_file_of_the_package(tmp_path: Path) -> None:
     shutil.copytree(SOURCE / "ruleworld_data", package)
 
     def code_hash() -> str:
-        code = "from ruleworld_data.register import module_hash; print(module_hash())"
+        code = "from ruleworld_data.io.register import module_hash; print(module_hash())"
         environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
         return subprocess.run(
             [sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True, check=True

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import ruleworld_data
-from ruleworld_data.build import build
 from ruleworld_data.cli import app
-from ruleworld_data.export import export
-from ruleworld_data.hub import METRIC_FILES, check_repo, dataset_push
+from ruleworld_data.io.build import build
+from ruleworld_data.io.export import export
+from ruleworld_data.io.hub import METRIC_FILES, check_repo, dataset_push
 from typer.testing import CliRunner
 
 fake_hub = runpy.run_path(str(Path(__file__).with_name("fake_hub.py")))

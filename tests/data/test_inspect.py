@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from ruleworld_data.generate import question_table
 from ruleworld_data.plugins.prompts import Setting, prompt_rows
-from ruleworld_data.scoring import score_output
+from ruleworld_data.scoring.answers import score_output
 
 inspect_ai = pytest.importorskip(
     "inspect_ai", reason='inspect_ai is missing: pip install "ruleworld-data[inspect]"'
 )
-BASE = Path(__file__).parents[2] / "benchmarks/src/rwbench/models/tiny/base"
+BASE = Path(__file__).parents[2] / "benchmarks/src/rwbench/zoo/models/tiny/base"
 METRICS = ("exact_match", "strict_match", "missing_box")
 
 

@@ -9,8 +9,8 @@ from itertools import product
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ruleworld_data.build import build
-from ruleworld_data.leaks import leak_report, render_leaks
+from ruleworld_data.io.build import build
+from ruleworld_data.verify.leaks import leak_report, render_leaks
 
 
 @pytest.fixture(scope="module")

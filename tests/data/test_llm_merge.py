@@ -19,12 +19,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from ruleworld_data.build import FORMAT, MANIFEST
 from ruleworld_data.generate import question_table
-from ruleworld_data.llm_check import sub_questions
-from ruleworld_data.llm_client import Settings, _retry_after
-from ruleworld_data.llm_merge import MergeResult, load_prompt, merge_split
-from ruleworld_data.schema import QUESTION_SCHEMA
+from ruleworld_data.io.build import FORMAT, MANIFEST
+from ruleworld_data.io.schema import QUESTION_SCHEMA
+from ruleworld_data.merge.check import sub_questions
+from ruleworld_data.merge.client import Settings, _retry_after
+from ruleworld_data.merge.merge import MergeResult, load_prompt, merge_split
 from typer.testing import CliRunner
 
 QUICK = Settings(timeout=0.5, tries=3, backoff=0.01, threads=4)
@@ -204,7 +204,7 @@ def test_a_killed_run_asks_no_question_twice(
     model = serve(play)
     out, cache = tmp_path / "out.parquet", tmp_path / "out.parquet.cache.jsonl"
     code = (
-        "import sys; from ruleworld_data.llm_merge import merge_split; "
+        "import sys; from ruleworld_data.merge.merge import merge_split; "
         "merge_split(sys.argv[1], 'multi_rule_3', 'validation', sys.argv[2], 'qwen', sys.argv[3])"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(build), model.url, str(out)])

@@ -15,15 +15,15 @@ import pytest
 from ruleworld_data.generate import question_table
 from ruleworld_data.plugins import plugin_path
 from ruleworld_data.plugins.prompts import Setting, prompt_rows
-from ruleworld_data.scoring import score_output
-from ruleworld_data.tasks import SUBTASKS
+from ruleworld_data.scoring.answers import score_output
+from ruleworld_data.spec import SUBTASKS
 
 lm_eval = pytest.importorskip("lm_eval", reason='lm-eval is missing: pip install "ruleworld-data[lm-eval]"')
 save_constant_model = runpy.run_path(str(Path(__file__).with_name("constant_model.py")))[
     "save_constant_model"
 ]
 OPTIONS = {"scale": "tiny", "split": "mini", "pool_size": 10}
-BASE = Path(__file__).parents[2] / "benchmarks/src/rwbench/models/tiny/base"
+BASE = Path(__file__).parents[2] / "benchmarks/src/rwbench/zoo/models/tiny/base"
 METRICS = ("exact_match", "strict_match", "missing_box")
 
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ruleworld_data.generate import question_table, rule_table
-from ruleworld_data.hf_builder import MAX_SHARD_ROWS, RuleWorld, shard_ranges
-from ruleworld_data.register import patch
-from ruleworld_data.schema import QUESTION_SCHEMA, RULE_SCHEMA
+from ruleworld_data.io.builder import MAX_SHARD_ROWS, RuleWorld, shard_ranges
+from ruleworld_data.io.register import patch
+from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
 
 SOURCE = Path(__file__).parents[2] / "ruleworld-data" / "src"
 ROWS = {"train": 100, "validation": 20, "test": 50, "mini": 50, "heldout": 20}

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ruleworld_data.generate import question_table, rule_table
-from ruleworld_data.recall import union_recall
-from ruleworld_data.tasks import SUBTASKS
+from ruleworld_data.scoring.recall import union_recall
+from ruleworld_data.spec import SUBTASKS
 
 mteb = pytest.importorskip("mteb", reason='mteb is missing: pip install "ruleworld-data[mteb]"')
-BASE = Path(__file__).parents[2] / "benchmarks/src/rwbench/models/tiny/base"
+BASE = Path(__file__).parents[2] / "benchmarks/src/rwbench/zoo/models/tiny/base"
 OPTIONS = {"scale": "tiny", "split": "mini", "pool_size": 300}
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ruleworld_data.predictions import read_predictions, score_predictions
-from ruleworld_data.tasks import SUBTASKS
+from ruleworld_data.scoring.predictions import read_predictions, score_predictions
+from ruleworld_data.spec import SUBTASKS
 
 
 def write(path: Path, *lines: object) -> Path:

@@ -8,10 +8,10 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from ruleworld_data import vocabulary
-from ruleworld_data.vocabulary import article, load_vocabulary, symbol, term
+from ruleworld_data.world import vocabulary
+from ruleworld_data.world.vocabulary import article, load_vocabulary, symbol, term
 
-FOLDER = Path(str(resources.files("ruleworld_data"))) / "vocab"
+FOLDER = Path(str(resources.files("ruleworld_data.world"))) / "vocab"
 
 WORD_LISTS = (
     "entity_adjectives",
@@ -306,7 +306,7 @@ def test_a_malformed_file_names_file_and_line(tmp_path, name, line, text):
 
 
 def test_import_pulls_in_nothing_heavy():
-    code = "import sys, ruleworld_data.vocabulary as v; v.load_vocabulary(); print('pyarrow' in sys.modules)"
+    code = "import sys, ruleworld_data.world.vocabulary as v; v.load_vocabulary(); print('pyarrow' in sys.modules)"
     environment = {"PYTHONPATH": str(FOLDER.parents[1])}
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment

@@ -9,7 +9,7 @@ from importlib import resources
 
 import pytest
 from ruleworld_data.generate import question_table
-from ruleworld_data.wording import clause_templates, merge_templates, question_templates
+from ruleworld_data.questions.wording import clause_templates, merge_templates, question_templates
 
 # Who starts what, and what may be asked then: typed from the seven rule types.
 PAIRS = [
@@ -73,7 +73,7 @@ def test_merges_hold_the_parts_once():
 
 
 def test_no_template_of_the_file_is_unused():
-    data = tomllib.loads(resources.files("ruleworld_data").joinpath("templates.toml").read_text())
+    data = tomllib.loads(resources.files("ruleworld_data.questions").joinpath("templates.toml").read_text())
     used = defaultdict(set)
     for start, ask in PAIRS:
         used["frames"] |= (

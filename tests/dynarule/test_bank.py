@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from dynarule.rule_sources import conclusion_of
+from dynarule.bank.sources import conclusion_of
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config
 
@@ -265,7 +265,7 @@ def test_an_empty_bank_and_odd_texts_survive_a_round_trip(tmp_path):
 
 
 def test_banks_without_pyarrow_hold_json_lines(tmp_path, monkeypatch):
-    from dynarule import bank_io
+    from dynarule.bank import files as bank_io
 
     bank = RuleBank.from_texts(["line\nbreak", "caf\u00e9 \u2028"], ["a", "b"], encode)
     monkeypatch.setattr(bank_io, "find_spec", lambda name: None)
@@ -336,7 +336,7 @@ def test_a_damaged_bank_is_a_clear_error(tmp_path, damage, verify, complaint):
 
 
 def test_saving_is_whole_or_not_at_all(tmp_path, monkeypatch):
-    from dynarule import bank_io
+    from dynarule.bank import files as bank_io
 
     folder = tmp_path / "bank"
     make(5).save(folder)
@@ -362,7 +362,7 @@ def test_saving_is_whole_or_not_at_all(tmp_path, monkeypatch):
 
 def test_importing_the_bank_loads_neither_encoders_nor_faiss_nor_arrow():
     heavy = ["faiss", "sentence_transformers", "pyarrow", "transformers"]
-    code = f"import sys, dynarule.bank; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, dynarule.bank.bank; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
     )

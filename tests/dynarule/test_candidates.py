@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from dynarule.candidates import gold_mask, keep_top, mean_query, pool_scores, pool_tokens, positives
+from dynarule.memory.selection import gold_mask, keep_top, mean_query, pool_scores, pool_tokens, positives
 
 from dynarule import RuleAdapter, dynarule_config, kblam_config
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 from dynarule.adapter_info import read_adapter_info
-from dynarule.cli import app
+from dynarule.cli.app import app
 from typer.testing import CliRunner
 
 from dynarule import RuleAdapter, RuleBank, dynarule_config, generate, prepare_search, save_adapter
@@ -32,7 +32,7 @@ class FakeEncoder:
 
 @pytest.fixture
 def cli(monkeypatch):
-    monkeypatch.setattr("dynarule.encoders.SentenceEncoder", FakeEncoder)
+    monkeypatch.setattr("dynarule.bank.encoders.SentenceEncoder", FakeEncoder)
 
     def run(*arguments, code=0):
         result = CliRunner().invoke(app, [str(a) for a in arguments])
@@ -87,9 +87,9 @@ def test_generate_prints_what_the_library_answers(cli, files):
 
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
 def test_a_bank_beyond_exact_search_is_indexed_where_faiss_is_there(cli, files, monkeypatch, capsys):
-    from dynarule.cli_shared import load_all
-    from dynarule.faiss_index import FaissIndex
-    from dynarule.index import ExactIndex
+    from dynarule.bank.faiss_index import FaissIndex
+    from dynarule.bank.index import ExactIndex
+    from dynarule.cli.shared import load_all
 
     folder, *_ = files
     names = [folder / "adapter", folder / "rules.txt", None, False, "cpu"]
@@ -103,13 +103,13 @@ def test_a_bank_beyond_exact_search_is_indexed_where_faiss_is_there(cli, files, 
 
     exact = cli("generate", *asked)
     assert index_and_note() == (ExactIndex, "")
-    monkeypatch.setattr("dynarule.faiss_index.EXACT_UP_TO", len(RULES) - 1)
-    monkeypatch.setattr("dynarule.faiss_index.installed", lambda: False)
+    monkeypatch.setattr("dynarule.bank.faiss_index.EXACT_UP_TO", len(RULES) - 1)
+    monkeypatch.setattr("dynarule.bank.faiss_index.installed", lambda: False)
     told = "12 rules, all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
     assert index_and_note() == (ExactIndex, f"dynarule: {told}")
     assert cli("generate", *asked) == exact
     pytest.importorskip("faiss")
-    monkeypatch.setattr("dynarule.faiss_index.installed", lambda: True)
+    monkeypatch.setattr("dynarule.bank.faiss_index.installed", lambda: True)
     assert index_and_note() == (FaissIndex, "dynarule: 12 rules, building a faiss index of them")
     assert cli("generate", *asked) == exact
     # The entropy is over all rules, so nothing would search the index.
@@ -337,7 +337,7 @@ def test_training_says_what_is_wrong(cli, files):
 
 
 def test_ruleworld_s_steps_are_read_as_they_are():
-    from dynarule.cli_train import _step_text
+    from dynarule.cli.train import _step_text
 
     row = {"steps": [{"rule_ids": [1], "nl": "a", "fol": "b"}]}
     assert (_step_text(row, False), _step_text(row, True)) == ("nl", "fol")
@@ -379,7 +379,7 @@ def test_it_runs_as_a_module_for_launchers():
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys\nfrom dynarule.cli import app\n"
+        "import sys\nfrom dynarule.cli.app import app\n"
         "try:\n    app(['--help'])\nexcept SystemExit as e:\n    assert not e.code\n"
         "heavy = {'torch', 'transformers', 'numpy', 'pyarrow', 'peft'} & set(sys.modules)\nassert not heavy, heavy"
     )

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 import torch
-from dynarule.confidence import ConfidenceCurve, rule_entropy
+from dynarule.memory.confidence import ConfidenceCurve, rule_entropy
 
 from dynarule import (
     RuleAdapter,

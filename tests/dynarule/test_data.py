@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from dynarule.data import Collator, Encoder, target_text
-from dynarule.pools import PAPER_MIX, RulePools, TrainingStream, families
+from dynarule.training.data import Collator, Encoder, target_text
+from dynarule.training.pools import PAPER_MIX, RulePools, TrainingStream, families
 
 ROWS = [
     {

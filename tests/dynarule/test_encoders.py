@@ -9,8 +9,8 @@ import time
 
 import pytest
 import torch
-from dynarule.embedding_cache import EmbeddingCache, encode_unique
-from dynarule.encoders import SentenceEncoder, verbalise, weights_hash
+from dynarule.bank.embedding_cache import EmbeddingCache, encode_unique
+from dynarule.bank.encoders import SentenceEncoder, verbalise, weights_hash
 
 from dynarule import RuleBank
 
@@ -121,7 +121,7 @@ def test_a_killed_build_keeps_whole_shards(tmp_path):
     script = textwrap.dedent(
         """
         import sys, time, torch
-        from dynarule import embedding_cache
+        from dynarule.bank import embedding_cache
         embedding_cache.FLUSH = 10
         def encode(texts):
             time.sleep(0.01)

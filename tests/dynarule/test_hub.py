@@ -34,7 +34,7 @@ def adapter(tiny_model, tmp_path) -> Path:
 
 def push(folder: Path, hub, *arguments: str) -> subprocess.CompletedProcess:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
-    code = "from dynarule.cli import main; main()"
+    code = "from dynarule.cli.app import main; main()"
     words = [sys.executable, "-c", code, "push", str(folder), *arguments]
     return subprocess.run(
         words,

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from dynarule.faiss_index import FaissConfig, FaissIndex, use_index
-from dynarule.index import ExactIndex, QueryBatch, dot_rows, encoder_query, record_queries
-from dynarule.recall import measure_recall, tune_nprobe
+from dynarule.bank.faiss_index import FaissConfig, FaissIndex, use_index
+from dynarule.bank.index import ExactIndex, QueryBatch, dot_rows, encoder_query, record_queries
+from dynarule.bank.recall import measure_recall, tune_nprobe
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config
 
@@ -281,7 +281,7 @@ def test_a_model_reads_the_bank_through_its_index_and_its_queries_can_be_replaye
 
 
 def test_the_choice_of_index(monkeypatch):
-    from dynarule import faiss_index as module
+    from dynarule.bank import faiss_index as module
 
     bank = random_bank(300)
     assert isinstance(use_index(bank, "auto"), ExactIndex)
@@ -317,7 +317,7 @@ def test_bad_settings_and_a_missing_faiss_say_what_to_do(monkeypatch):
 
 
 def test_a_gpu_is_used_only_where_faiss_has_one():
-    from dynarule.faiss_index import gpus
+    from dynarule.bank.faiss_index import gpus
 
     class Cpu:
         def get_num_gpus(self):

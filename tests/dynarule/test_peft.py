@@ -225,7 +225,7 @@ def test_registering_twice_changes_nothing():
 
 def test_the_plain_path_never_imports_peft():
     code = (
-        "import sys, dynarule, dynarule.adapter_io, dynarule.generation, dynarule.confidence, dynarule.search\n"
+        "import sys, dynarule, dynarule.adapter_io, dynarule.generation, dynarule.memory.confidence\n"
         "assert 'peft' not in sys.modules and 'dynarule.peft_method' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from dynarule.rule_sources import conclusion_of, premise_of, read_rules
+from dynarule.bank.sources import conclusion_of, premise_of, read_rules
 
 from dynarule import RuleBank
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 import torch
-from dynarule.recipe import paper_recipe
-from dynarule.run_folder import claim, write_whole
+from dynarule.training.recipe import paper_recipe
+from dynarule.training.run_folder import claim, write_whole
 
 from dynarule import RuleAdapter, RuleBank, dynarule_config
 
@@ -14,7 +14,7 @@ SAVING = {"save_strategy": "steps", "save_steps": 1}
 
 
 def make_case(tiny_model, word_tokenizer, **changes):
-    from dynarule.data import target_text
+    from dynarule.training.data import target_text
 
     rows = [
         {
@@ -54,7 +54,7 @@ def recipe_of(**changes):
 
 
 def run(case, folder, recipe, **arguments):
-    from dynarule.train import train
+    from dynarule.training.trainer import train
 
     model, tokenizer, adapter, rows, bank = case
     settings = {"use_cpu": True, "save_strategy": "no", "logging_steps": 1}
@@ -199,7 +199,7 @@ def test_a_peft_adapter_is_refused(case, tmp_path):
 
 
 def test_training_leaves_stdout_alone_and_tells_stderr(case, tmp_path, capsys):
-    from dynarule.training_log import LogLines
+    from dynarule.training.log import LogLines
 
     run(
         case,

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from dynarule.search import search_id, search_rows, set_search_rows
+from dynarule.memory.search import search_id, search_rows, set_search_rows
 from transformers import AutoTokenizer
 
 from dynarule import prepare_search

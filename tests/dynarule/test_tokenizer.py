@@ -22,8 +22,8 @@ def test_a_word_tokenizer_comes_back_whatever_the_family(family, tiny_model, tin
 
 
 def test_the_example_is_whole_and_readable(tmp_path):
-    from dynarule.data import Encoder, target_text
-    from dynarule.rule_sources import read_rules
+    from dynarule.bank.sources import read_rules
+    from dynarule.training.data import Encoder, target_text
 
     folder = write_example(tmp_path / "depot")
     with pytest.raises(FileExistsError, match="choose a new folder"):

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dynarule.losses import lm_loss, stacked_step_loss
-from dynarule.pools import RulePools, TrainingStream
-from dynarule.recipe import Recipe, paper_recipe, recipe_file
-from dynarule.rule_model import RuleModel, SearchRows
-from dynarule.search import search_id, search_rows
+from dynarule.memory.search import search_id, search_rows
+from dynarule.training.losses import lm_loss, stacked_step_loss
+from dynarule.training.pools import RulePools, TrainingStream
+from dynarule.training.recipe import Recipe, paper_recipe, recipe_file
+from dynarule.training.rule_model import RuleModel, SearchRows
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config, srki_config
 
@@ -36,7 +36,7 @@ def make_rows(count=60):
 
 
 def make_case(tiny_model, word_tokenizer, family="qwen2", config=None, **changes):
-    from dynarule.data import target_text
+    from dynarule.training.data import target_text
 
     rows = make_rows()
     tokenizer = word_tokenizer([target_text(row) + row["question"] for row in rows])
@@ -62,7 +62,7 @@ def quick(stage=2, **changes):
 
 
 def run(case, folder, recipe, **arguments):
-    from dynarule.train import train
+    from dynarule.training.trainer import train
 
     model, tokenizer, adapter, rows, bank = case
     settings = {"use_cpu": True, "save_strategy": "no", "logging_steps": 1, "disable_tqdm": True}
@@ -70,7 +70,7 @@ def run(case, folder, recipe, **arguments):
 
 
 def test_the_paper_s_hyper_parameters():
-    from dynarule.train import training_arguments
+    from dynarule.training.trainer import training_arguments
 
     two, one = paper_recipe(), paper_recipe(stage=1)
     assert (two.pool_size, one.pool_size, two.temperature) == (1000, 100, 0.05)
@@ -127,8 +127,8 @@ def test_the_whole_matrix_is_a_switch(case, tmp_path):
 
 def test_the_loss_is_the_two_losses_of_the_full_logits(case):
     """Against transformers' own logits and the adapter's scores, without `RuleModel`'s shortcuts."""
-    from dynarule.data import Collator, Encoder
-    from dynarule.training_memory import RuleBatch, TrainingMemory
+    from dynarule.memory.training import RuleBatch, TrainingMemory
+    from dynarule.training.data import Collator, Encoder
 
     model, tokenizer, adapter, rows, bank = case
     encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
@@ -212,7 +212,7 @@ def test_resuming_after_a_kill_gives_the_same_losses(tiny_model, word_tokenizer,
 
 def test_muon_steps_matrices_alike_in_all_directions_and_vectors_as_adamw(case):
     """Each first step of a matrix has all its singular values at 0.2 sqrt(longest side) times the rate, about."""
-    from dynarule.optimizers import rule_optimizer
+    from dynarule.training.optimizers import rule_optimizer
 
     model, _, adapter, _, bank = case
     recipe = quick(optimizer="muon", value_rate=3.0, vector_rate=0.5, weight_decay=0.0)
@@ -234,7 +234,7 @@ def test_muon_steps_matrices_alike_in_all_directions_and_vectors_as_adamw(case):
 
 
 def test_whitened_embeddings_vary_alike_in_all_directions_but_those_of_noise():
-    from dynarule.optimizers import FLOOR, whitening
+    from dynarule.training.optimizers import FLOOR, whitening
 
     generator = torch.Generator().manual_seed(0)
     spread = torch.tensor([10.0, 3.0, 1.0, 1e-4])
@@ -254,7 +254,7 @@ def test_whitened_embeddings_vary_alike_in_all_directions_but_those_of_noise():
 @pytest.mark.parametrize("reads", ("keys", "values"))
 def test_a_whitened_step_is_a_step_of_the_matrix_that_reads_white_embeddings(case, reads):
     """Beside a module that is given the whitened embeddings themselves, over steps that use momentum and decay."""
-    from dynarule.optimizers import rule_optimizer, whitening
+    from dynarule.training.optimizers import rule_optimizer, whitening
 
     model, _, adapter, _, bank = case
     generator = torch.Generator().manual_seed(0)
@@ -379,7 +379,7 @@ def test_all_questions_of_a_step_are_sorted_if_the_recipe_says_so(case, tmp_path
     """Two batches of four a step: in order through both, not within each."""
     import importlib
 
-    module, made = importlib.import_module("dynarule.train"), []
+    module, made = importlib.import_module("dynarule.training.trainer"), []
 
     def stream(*given):
         made.append(TrainingStream(*given))
@@ -393,7 +393,7 @@ def test_all_questions_of_a_step_are_sorted_if_the_recipe_says_so(case, tmp_path
 
 
 def test_muon_under_deepspeed_is_refused(case, tmp_path, monkeypatch):
-    from dynarule.train import RuleTrainer
+    from dynarule.training.trainer import RuleTrainer
 
     made = RuleTrainer.create_optimizer
 

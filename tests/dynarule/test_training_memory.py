@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dynarule.losses import lm_loss, stacked_step_loss
-from dynarule.training_memory import RuleBatch, TrainingMemory
+from dynarule.memory.training import RuleBatch, TrainingMemory
+from dynarule.training.losses import lm_loss, stacked_step_loss
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
 

@@ -1,5 +1,5 @@
 """`python -m rwbench`."""
 
-from .cli import main
+from .cli.app import main
 
 main()

@@ -12,7 +12,7 @@ import importlib
 import pkgutil
 from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
 
-from ruleworld_data.tasks import check_name
+from ruleworld_data.spec import check_name
 
 T = TypeVar("T")
 

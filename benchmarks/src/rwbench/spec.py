@@ -8,8 +8,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from ruleworld_data.scoring import SCORER_VERSION
-from ruleworld_data.tasks import QUESTION_SPLITS, SCALES, SUBTASKS, check_name, check_seed
+from ruleworld_data.scoring.answers import SCORER_VERSION
+from ruleworld_data.spec import QUESTION_SPLITS, SCALES, SUBTASKS, check_name, check_seed
 
 REPRESENTATIONS = ("fol", "nl")
 POOL_SCOPES = ("question", "fold", "batch")

@@ -1,5 +1,5 @@
 """``python -m dynarule``, and so ``accelerate launch -m dynarule``."""
 
-from .cli import main
+from .cli.app import main
 
 main()

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from . import __version__
-from .adapter import attention_blocks
 from .config import RuleMemoryConfig
-from .search import SEARCH_TOKEN
+from .memory.search import SEARCH_TOKEN
+from .projection import attention_blocks
 
 FILE = "adapter.json"
 FORMAT = 1
@@ -109,7 +109,7 @@ class AdapterInfo:
     search : SearchInfo or None
         The token whose trained rows are stored with the adapter.
     curve : dict or None
-        The measured entropies behind the confidence layer (`dynarule.confidence.ConfidenceCurve.to_dict`).
+        The measured entropies behind the confidence layer (`dynarule.memory.confidence.ConfidenceCurve.to_dict`).
     weights : str
         Name of the safetensors file.
     """

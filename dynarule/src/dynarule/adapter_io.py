@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .adapter import RuleAdapter
 from .adapter_info import (
     FILE,
     AdapterInfo,
@@ -23,7 +22,8 @@ from .adapter_info import (
     read_adapter_info,
     write_adapter_info,
 )
-from .search import search_id, search_rows, set_search_rows
+from .memory.search import search_id, search_rows, set_search_rows
+from .projection import RuleAdapter
 
 
 def save_adapter(

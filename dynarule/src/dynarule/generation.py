@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .adapter import RuleAdapter
-from .bank import RuleBank
+from .bank.bank import RuleBank
 from .decoding import SINGLE_PASS, check_decoding
-from .hooks import attach
-from .memory import Retrieval, RuleMemory
-from .search import search_id
+from .memory.hooks import attach
+from .memory.search import search_id
+from .memory.serving import Retrieval, RuleMemory
+from .projection import RuleAdapter
 
 Prompt = str | Sequence[Mapping[str, Any]]
 """Text as it is, or chat messages for the tokenizer's template."""
@@ -151,7 +151,7 @@ def _check_options(model: nn.Module, options: dict[str, Any], **positive: int) -
 
 
 def question_prompts(tokenizer: Any, questions: Sequence[str]) -> list[Prompt]:
-    """Return questions as training asks them (`dynarule.data.chat_prompt`).
+    """Return questions as training asks them (`dynarule.training.data.chat_prompt`).
 
     Chat messages where the tokenizer has a template, else a line of its own for each.
 

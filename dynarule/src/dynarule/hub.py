@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .adapter_info import FILE, read_adapter_info
-from .run_folder import RECIPE
+from .training.run_folder import RECIPE
 
 CARD = "README.md"
 # Beside adapter.json, its weights and the card: the tokenizer that knows <search>, how it was trained, and a base model

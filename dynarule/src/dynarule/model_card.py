@@ -10,8 +10,8 @@ from typing import Any
 
 from . import __version__
 from .adapter_info import AdapterInfo
-from .recipe import Recipe
-from .search import SEARCH_TOKEN
+from .memory.search import SEARCH_TOKEN
+from .training.recipe import Recipe
 
 CURVE_ROWS = 12  # of the table of held-out measurements
 
@@ -74,7 +74,7 @@ def model_card(
     facts : TrainingFacts
         On what.
     history : sequence of mapping
-        The log, as `dynarule.train.train` returns it.
+        The log, as `dynarule.training.trainer.train` returns it.
     """
     base = _base(info)
     return (

@@ -18,8 +18,8 @@ from typing import Any, cast
 
 from torch import nn
 
-from .adapter import RuleAdapter, RuleProjection, check_family
 from .config import RuleMemoryConfig, UpdateScope
+from .projection import RuleAdapter, RuleProjection, check_family
 
 try:
     from peft import PeftConfig, PeftType

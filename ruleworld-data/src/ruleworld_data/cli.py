@@ -77,9 +77,9 @@ def build(
 
     Example: ruleworld build --scale paper --out data
     """
-    from .build import ShardDone
-    from .build import build as run
-    from .progress import Progress
+    from .io.build import ShardDone
+    from .io.build import build as run
+    from .io.progress import Progress
 
     bar = Progress("shards", quiet=quiet)
 
@@ -134,7 +134,7 @@ def stats(folder: BuildFolder, as_json: Json = False) -> None:
 
     Example: ruleworld stats data
     """
-    from .stats import build_stats
+    from .io.stats import build_stats
     from .tables import print_stats
 
     counted = build_stats(folder)
@@ -162,10 +162,10 @@ def verify(
 
     Example: ruleworld verify data --solver clingo --leaks
     """
-    from .leaks import leak_report, render_leaks
-    from .progress import Progress
+    from .io.progress import Progress
     from .verify import render_text
     from .verify import verify as run
+    from .verify.leaks import leak_report, render_leaks
 
     bar = Progress("steps", quiet=quiet)
     solvers = ("executor", "clingo") if solver is Solver.both else (solver.value,)
@@ -207,7 +207,7 @@ def score(
 
     Example: ruleworld score outputs.jsonl --split test
     """
-    from .score_file import score_file
+    from .scoring.score_file import score_file
     from .tables import print_scores
 
     result = score_file(predictions, split, subtask, scale, seed, allow_missing)
@@ -228,7 +228,7 @@ def export(
 
     Example: ruleworld export data --out hub
     """
-    from .export import export as run
+    from .io.export import export as run
 
     written = run(folder, out)
     if as_json:
@@ -255,7 +255,7 @@ def push(
 
     Example: ruleworld push hub --to OWNER/ruleworld --dry-run
     """
-    from .hub import dataset_push, metric_push, send
+    from .io.hub import dataset_push, metric_push, send
 
     if (folder is None) != metric:
         raise ValueError("give either a folder made by `ruleworld export`, or --metric")
@@ -286,8 +286,8 @@ def merge(
 
     Example: ruleworld merge data --endpoint http://localhost:8000/v1 --model qwen --out reworded.parquet
     """
-    from .llm_merge import merge_split
-    from .progress import Progress
+    from .io.progress import Progress
+    from .merge.merge import merge_split
 
     bar = Progress("questions")
     result = merge_split(folder, subtask, split, endpoint, model, out, limit, bar.update)

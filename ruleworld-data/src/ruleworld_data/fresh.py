@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from .names import Names
-from .questions import Origin, ParallelBlock, chain_table
-from .rule_text import block_table
-from .schema import QUESTION_SCHEMA, RULE_SCHEMA, decode
-from .streams import Stream
-from .tasks import SCALES, SUBTASKS, WorldSizes, check_name, check_seed
-from .world import build_world
+from .io.schema import QUESTION_SCHEMA, RULE_SCHEMA, decode
+from .questions.tables import Origin, ParallelBlock, chain_table
+from .spec import SCALES, SUBTASKS, WorldSizes, check_name, check_seed
+from .text.render import block_table
+from .world.arrays import build_world
+from .world.names import Names
+from .world.streams import Stream
 
 WORLDS_PER_CONTINENT = 64
 

@@ -11,14 +11,14 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from . import tasks
-from .names import Names
-from .questions import Origin, ParallelBlock, block_bounds, chain_table
-from .rule_text import block_table
-from .schema import QUESTION_SCHEMA, RULE_SCHEMA, decode
-from .streams import Stream
-from .tasks import SCALES, check_name, check_seed, heldout_scale
-from .world import World, build_world
+from . import spec as tasks
+from .io.schema import QUESTION_SCHEMA, RULE_SCHEMA, decode
+from .questions.tables import Origin, ParallelBlock, block_bounds, chain_table
+from .spec import SCALES, check_name, check_seed, heldout_scale
+from .text.render import block_table
+from .world.arrays import World, build_world
+from .world.names import Names
+from .world.streams import Stream
 
 
 def num_rows(config: str, split: str, scale: str = "paper", seed: int = 0) -> int:
@@ -97,7 +97,7 @@ def question_table(
     Parameters
     ----------
     subtask, split, scale : str
-        Names from `ruleworld_data.tasks`.
+        Names from `ruleworld_data.spec`.
     seed : int
         World seed.
     start, stop : int

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .streams import Key, Stream
+from .world.streams import Key, Stream
 
 Ids = NDArray[np.int32]
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .generate import num_rows, question_table, rule_table
-from .tasks import CONFIGS, check_name
-from .training_text import training_text
+from .questions.training_text import training_text
+from .spec import CONFIGS, check_name
 
 
 def shown(config: str, split: str, scale: str, seed: int, start: int, n: int) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .stats import BuildStats
-from .tasks import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS
+from .io.stats import BuildStats
+from .spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS
 
 
 def print_stats(stats: BuildStats) -> None:
@@ -48,7 +48,7 @@ def print_stats(stats: BuildStats) -> None:
 
 
 def print_scores(result: dict[str, Any]) -> None:
-    """Print the result of `ruleworld_data.predictions.score_predictions`."""
+    """Print the result of `ruleworld_data.scoring.predictions.score_predictions`."""
     metrics = ("exact_match", "strict_match", "length_mismatch", "missing_box")
     table = _table("sub-task", "n", "missing", *metrics)
     for name, scores in result["subtasks"].items():

@@ -12,7 +12,7 @@ from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
-from rwbench.runner import run_spec
+from rwbench.run.runner import run_spec
 from rwbench.spec import RunSpec, canonical_json
 
 DATE = "2026-01-31"

@@ -9,9 +9,9 @@ import pytest
 from rwbench.leaderboard.board import build_board
 from rwbench.leaderboard.page import render_board, write_board
 from rwbench.leaderboard.ranks import draws_of, interval, ranks
-from rwbench.metrics import sample_clusters
-from rwbench.paired import paired_difference
-from rwbench.samples import read_samples
+from rwbench.run.samples import read_samples
+from rwbench.score.metrics import sample_clusters
+from rwbench.score.paired import paired_difference
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`&amp;{{7*7}}"
 

@@ -10,7 +10,7 @@ from rwbench.leaderboard.metadata import Metadata
 from rwbench.leaderboard.page import render_board
 from rwbench.leaderboard.rounds import verify_round
 from rwbench.leaderboard.submit import folders
-from rwbench.setting import macro
+from rwbench.report.setting import macro
 
 PLACE = Path(__file__).parents[3] / "benchmarks/leaderboard"
 BOARD = json.loads((PLACE / "site/board.json").read_text(encoding="utf-8"))

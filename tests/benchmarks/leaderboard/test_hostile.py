@@ -5,7 +5,7 @@ import os
 import time
 
 import pytest
-from rwbench.cli import app
+from rwbench.cli.app import app
 from rwbench.leaderboard import files, records
 from rwbench.leaderboard.files import METADATA, RESULTS, SAMPLES, compress
 from rwbench.leaderboard.refusals import Refused

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rwbench.cli import app
+from rwbench.cli.app import app
 from rwbench.leaderboard.files import LIMITS
 from typer.testing import CliRunner
 
@@ -29,7 +29,7 @@ def push(hub, submissions, tmp_path):
     def run(*arguments, **variables):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
         environment |= {"HF_HOME": str(tmp_path)} | hub.environment() | variables
-        code = "from rwbench.cli import main; main()"
+        code = "from rwbench.cli.app import main; main()"
         words = [sys.executable, "-c", code, "push", str(submissions), "--to", REPO, *arguments]
         return subprocess.run(words, env=environment, capture_output=True, text=True)
 

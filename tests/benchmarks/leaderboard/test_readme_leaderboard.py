@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from ruleworld_data.cli import app as ruleworld
-from rwbench.cli import app
-from rwbench.data import DataSource
+from rwbench.cli.app import app
 from rwbench.leaderboard import files, rescore
 from rwbench.leaderboard.parsing import MAX_DIGITS
 from rwbench.leaderboard.records import MAX_FOUND
@@ -20,6 +19,7 @@ from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import smoke
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
+from rwbench.run.data import DataSource
 from typer.testing import CliRunner
 
 README = Path(__file__).parents[3] / "benchmarks/leaderboard/README.md"

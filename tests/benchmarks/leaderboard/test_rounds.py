@@ -6,13 +6,13 @@ import shutil
 import stat
 
 import pytest
-from rwbench.cli import app
-from rwbench.data import DataSource
+from rwbench.cli.app import app
 from rwbench.leaderboard.board import build_board
 from rwbench.leaderboard.page import render_board
 from rwbench.leaderboard.rescore import Judge
 from rwbench.leaderboard.round_scores import drop, score_round
 from rwbench.leaderboard.rounds import new_round, read_round, reveal_round, seal_round, verify_round
+from rwbench.run.data import DataSource
 from typer.testing import CliRunner
 
 BM25 = "2026-01-31_bm25"
@@ -96,7 +96,7 @@ def test_scores_are_those_of_the_method_on_the_revealed_world(played, submission
 
     from rwbench.methods.retrieve import Retrieve
     from rwbench.retrievers.bm25 import BM25 as Searcher
-    from rwbench.runner import Workspace, run_spec
+    from rwbench.run.runner import Workspace, run_spec
 
     folder, secret, _, _ = played
     (score,) = json.loads((folder / "scores.json").read_text())["scores"]
@@ -116,7 +116,7 @@ def test_scores_are_those_of_the_method_on_the_revealed_world(played, submission
 
 def test_the_interval_of_a_drop_is_newcombe_s():
     """His example: 56/70 and 48/80 with their Wilson intervals give 0.2 (0.0524 to 0.3339)."""
-    from rwbench.stats import wilson
+    from rwbench.score.stats import wilson
 
     estimates = []
     for right, n in ((56, 70), (48, 80)):

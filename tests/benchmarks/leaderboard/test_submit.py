@@ -4,8 +4,8 @@ import json
 import shutil
 
 import pytest
-from ruleworld_data.scoring import split_answers
-from rwbench.cli import app
+from ruleworld_data.scoring.answers import split_answers
+from rwbench.cli.app import app
 from rwbench.leaderboard.board import row_of
 from rwbench.leaderboard.files import LIMITS, METADATA, RESULTS
 from rwbench.leaderboard.imports import import_predictions
@@ -13,9 +13,9 @@ from rwbench.leaderboard.metadata import Metadata
 from rwbench.leaderboard.submit import slug_of, submit
 from rwbench.leaderboard.validate import validate
 from rwbench.methods import Method, Output, component
-from rwbench.results import read_results
-from rwbench.runner import run_spec
-from rwbench.samples import read_samples
+from rwbench.run.runner import run_spec
+from rwbench.run.samples import read_samples
+from rwbench.score.results import read_results
 from typer.testing import CliRunner
 
 
@@ -187,7 +187,7 @@ def test_validation_runs_no_method(entry, judge, monkeypatch):
 
 def test_results_meet_the_published_schema(entry):
     import jsonschema
-    from rwbench.results import results_schema
+    from rwbench.score.results import results_schema
 
     checker = jsonschema.validators.validator_for(results_schema())(results_schema())
     assert not list(checker.iter_errors(json.loads(entry.path(RESULTS).read_text())))

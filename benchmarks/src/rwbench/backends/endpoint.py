@@ -14,12 +14,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ruleworld_data.llm_client import Endpoint as Client
-from ruleworld_data.llm_client import NoAnswerError, Settings, UnreadableError
+from ruleworld_data.merge.client import Endpoint as Client
+from ruleworld_data.merge.client import NoAnswerError, Settings, UnreadableError
 
 from ..prompts import Prompt, shipped_template
 from ..retrievers.embeddings import cache_root
-from ..samples import write_whole
+from ..run.samples import write_whole
 from ..spec import canonical_json
 from . import Backend, Completion, Decoding, GoneError, component, cut
 

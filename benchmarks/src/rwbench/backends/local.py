@@ -18,8 +18,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from ..models import base_folder, fingerprint, model_template
 from ..prompts import Prompt, Template
+from ..zoo.models import base_folder, fingerprint, model_template
 from . import Backend, Completion, Decoding, component, cut
 
 BATCH_TOKENS = 1 << 17
@@ -38,7 +38,7 @@ class Local(Backend):
     Parameters
     ----------
     model : str
-        A shipped model's name or a folder; see `rwbench.models`.
+        A shipped model's name or a folder; see `rwbench.zoo.models`.
     weights, prompt : str
         Fingerprint of the folder and id of its prompt template, from `of`: other files are another run.
     batch_size : int

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dynarule.attention import AttendedRules
 
 if TYPE_CHECKING:
-    from dynarule.adapter import RuleAdapter
+    from dynarule.projection import RuleAdapter
     from torch import Tensor, nn
 
 

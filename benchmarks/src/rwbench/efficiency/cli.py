@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..cli_shared import JsonFlag, user_errors
+from ..cli.shared import JsonFlag, user_errors
 from .plan import METHODS, RULES, Settings
 
 DEFAULT: dict[str, Any] = {f.name: f.default for f in fields(Settings)}
@@ -50,8 +50,8 @@ def serving(
 
     Running it again takes up where it stopped. Example: rwbench efficiency serving --rules 0,1000
     """
-    from ..progress import Progress
     from ..retrievers.embeddings import cache_root
+    from ..run.progress import Progress
     from .figure import draw
     from .plan import grid
     from .session import measure, write_table
@@ -168,7 +168,7 @@ def _check_device(device: str) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    from ..samples import write_whole
+    from ..run.samples import write_whole
 
     write_whole(path, (text + "\n").encode())
 

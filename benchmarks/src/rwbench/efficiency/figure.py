@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..palette import BLUE, ORANGE, PURPLE, VERMILION
+from ..report.palette import BLUE, ORANGE, PURPLE, VERMILION
 from .plan import METHODS
 
 COLOURS = {

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from dynarule.adapter import RuleProjection
-    from dynarule.index import QueryBatch
+    from dynarule.bank.index import QueryBatch
+    from dynarule.projection import RuleProjection
     from torch import Tensor
 
 Encode = Callable[[Sequence[str]], np.ndarray]
@@ -68,9 +68,9 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
         Numbers of real and drawn rules, Recall@1 of the gold rules by exact search, and a cell per index.
     """
     import torch
-    from dynarule.bank import RuleBank
-    from dynarule.faiss_index import FaissConfig, FaissIndex, installed
-    from dynarule.recall import measure_recall
+    from dynarule.bank.bank import RuleBank
+    from dynarule.bank.faiss_index import FaissConfig, FaissIndex, installed
+    from dynarule.bank.recall import measure_recall
 
     from .sides import set_faiss_threads
 
@@ -113,10 +113,10 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
 def _ask(settings: RecallSettings, encode: Encode) -> tuple[Tensor, int, list[QueryBatch], float]:
     """Return keys, the number of real rules, one query per held-out question, and how often gold comes first."""
     import torch
-    from dynarule.index import ExactIndex, QueryBatch, encoder_query
-    from ruleworld_data.tasks import SUBTASKS
+    from dynarule.bank.index import ExactIndex, QueryBatch, encoder_query
+    from ruleworld_data.spec import SUBTASKS
 
-    from ..data import DataSource
+    from ..run.data import DataSource
 
     source = DataSource(settings.scale, settings.seed)
     table = source.rules("train")
@@ -144,7 +144,7 @@ def _ask(settings: RecallSettings, encode: Encode) -> tuple[Tensor, int, list[Qu
         for text_P in texts_QP[split:]:
             query_BHD = projection.query(text_P[None, None])[:, :, 0]
             asked.append(QueryBatch(*encoder_query(projection, query_BHD), scale_M, 100))
-    from dynarule.bank import RuleBank
+    from dynarule.bank.bank import RuleBank
 
     real = RuleBank(rules_MP, rules_MP, [str(i) for i in range(len(rules_MP))], ["-"] * len(rules_MP))
     exact, count = ExactIndex(), len(rules_MP)
@@ -156,8 +156,8 @@ def _ask(settings: RecallSettings, encode: Encode) -> tuple[Tensor, int, list[Qu
 def _train(settings: RecallSettings, texts_QP: Tensor, gold_Q: Tensor, rules_MP: Tensor) -> RuleProjection:
     """Train a projection to score a question's gold rule above those of others and random ones (equation 5)."""
     import torch
-    from dynarule.adapter import RuleProjection
-    from dynarule.losses import stacked_step_loss, step_scores
+    from dynarule.projection import RuleProjection
+    from dynarule.training.losses import stacked_step_loss, step_scores
 
     width = rules_MP.shape[1]
     torch.manual_seed(settings.seed)

@@ -11,15 +11,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ruleworld_data.workers import start_worker
+from ruleworld_data.io.workers import start_worker
 
-from ..environment import environment
-from ..samples import exclusive, write_whole
+from ..run.environment import environment
+from ..run.samples import exclusive, write_whole
 from .plan import DTYPES, Cell, Settings
 from .shapes import shape_of
 
 if TYPE_CHECKING:
-    from ..progress import Progress
+    from ..run.progress import Progress
 
 SCHEMA_VERSION = 1
 Table = dict[str, Any]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynarule.adapter import RuleAdapter
-from dynarule.bank import RuleBank
+from dynarule.bank.bank import RuleBank
+from dynarule.bank.faiss_index import FaissIndex, use_index
 from dynarule.config import dynarule_config, kblam_config
-from dynarule.faiss_index import FaissIndex, use_index
-from dynarule.hooks import attach
-from dynarule.memory import RuleMemory
+from dynarule.memory.hooks import attach
+from dynarule.memory.serving import RuleMemory
+from dynarule.projection import RuleAdapter
 
 from .baselines import InjectedRules
 from .embeddings import random_rows
@@ -141,7 +141,7 @@ def _selection(settings: Settings, lane: Lane, adapter: RuleAdapter, bank: RuleB
 
 def set_faiss_threads(threads: int) -> None:
     """Let faiss, where it is installed, use so many threads."""
-    from dynarule.faiss_index import installed
+    from dynarule.bank.faiss_index import installed
 
     if installed():
         import faiss

@@ -67,7 +67,7 @@ class TrainingSettings:
 
 
 def make_batch(settings: TrainingSettings, shape: ModelShape, rules: int) -> dict[str, Tensor]:
-    """Return a batch as `dynarule.data.Collator` makes it: half question, half answer, two gold rules per step."""
+    """Return a batch as `dynarule.training.data.Collator` makes it, with two gold rules per step."""
     import torch
 
     stream = np.random.Generator(np.random.Philox(np.random.SeedSequence((settings.seed, 7))))
@@ -135,11 +135,11 @@ def training_cost(settings: TrainingSettings, profiled: bool = True) -> dict[str
 def _trainer(settings: TrainingSettings, rules: int) -> dict[str, Callable[[], Any]]:
     """Return the three parts of a step as functions."""
     import torch
-    from dynarule.adapter import RuleAdapter
-    from dynarule.bank import RuleBank
+    from dynarule.bank.bank import RuleBank
     from dynarule.config import dynarule_config
-    from dynarule.recipe import paper_recipe
-    from dynarule.rule_model import RuleModel
+    from dynarule.projection import RuleAdapter
+    from dynarule.training.recipe import paper_recipe
+    from dynarule.training.rule_model import RuleModel
 
     shape, device = shape_of(settings.shape), settings.device
     model = random_model(shape, device, getattr(torch, _NAMES[settings.dtype]), settings.seed)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ruleworld_data.parser import halves_fol, halves_nl
+from ruleworld_data.text.parser import halves_fol, halves_nl
 
-from ..data import Question, RuleTable
 from ..methods import Method
-from ..pools import Pool
-from ..samples import write_whole
+from ..run.data import Question, RuleTable
+from ..run.pools import Pool
+from ..run.samples import write_whole
 from ..spec import RunSpec, canonical_json
 from .kit import POOLS, QUESTIONS, RULES
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..scoring import ANSWER_METRICS, RECALLS
-from ..setting import macro
+from ..report.setting import macro
+from ..score.scoring import ANSWER_METRICS, RECALLS
 from ..spec import canonical_json
 from .ranks import draws_of, ranks
 from .rescore import Judge

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ..cli_shared import JsonFlag, user_errors
+from ..cli.shared import JsonFlag, user_errors
 from .cli_round import app as rounds
 
 app = typer.Typer()
@@ -247,7 +247,7 @@ def push(
     from tempfile import TemporaryDirectory
 
     with user_errors(), TemporaryDirectory() as place:
-        from ruleworld_data.hub import check_repo, send
+        from ruleworld_data.io.hub import check_repo, send
 
         from .board import build_board
         from .space import space_push

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..cli_shared import JsonFlag, user_errors
+from ..cli.shared import JsonFlag, user_errors
 
 app = typer.Typer(
     help="Sealed rounds: worlds whose seed is secret until all answers are in.",

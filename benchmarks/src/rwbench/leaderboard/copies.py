@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ruleworld_data.scoring import parse_boxed
+from ruleworld_data.scoring.answers import parse_boxed
 
-from ..samples import Sample
+from ..run.samples import Sample
 from ..spec import canonical_json
 from .files import SAMPLES
 from .records import Record

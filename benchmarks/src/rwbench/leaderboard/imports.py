@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ruleworld_data.predictions import PARQUET_SUFFIXES, read_predictions
+from ruleworld_data.scoring.predictions import PARQUET_SUFFIXES, read_predictions
 
-from ..environment import environment
-from ..runner import SAMPLES_FILE, SPEC_FILE
-from ..samples import exclusive, write_whole
+from ..run.environment import environment
+from ..run.runner import SAMPLES_FILE, SPEC_FILE
+from ..run.samples import exclusive, write_whole
 from ..spec import RunSpec, canonical_json
 from .copies import content_sha256
 from .files import MAX_LINE

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..report import asset
-from ..samples import write_whole
-from ..scoring import ANSWER_METRICS
-from ..summary import percent
+from ..report.page import asset
+from ..run.samples import write_whole
+from ..score.scoring import ANSWER_METRICS
+from ..score.summary import percent
 from .board import CELL, TRACKS, Row, order
 from .files import SAMPLES
 
@@ -71,7 +71,7 @@ def render_board(board: dict[str, Any], samples_base: str = "../submissions") ->
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=jinja2.PackageLoader("rwbench", "templates"),
+        loader=jinja2.PackageLoader("rwbench.report", "templates"),
     )
     environment.filters["percent"] = percent
     return environment.get_template("board.html.j2").render(

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..metrics import sample_clusters
-from ..samples import Sample
-from ..stats import DRAWS, LEVEL, Floats, codes, resamples
+from ..run.samples import Sample
+from ..score.metrics import sample_clusters
+from ..score.stats import DRAWS, LEVEL, Floats, codes, resamples
 
 
 def draws_of(samples: Sequence[Sample], metric: str) -> Floats:
     """Return the macro average of a metric in every bootstrap draw, shape (draws,).
 
     Two submissions on the same questions get the same draws, so the difference of their arrays is the paired
-    bootstrap of `rwbench.paired.paired_difference`.
+    bootstrap of `rwbench.score.paired.paired_difference`.
 
     Parameters
     ----------

@@ -2,8 +2,8 @@
 
 A line is one JSON object with exactly these keys: ``id``; ``output``, the raw text that the answers were read from, or
 null if the method writes none; ``answers``, a list of texts or null; ``retrieved``, lists of rule ids, one per search,
-best first, or null; ``outcome`` (`rwbench.samples.OUTCOMES`); ``usage``, name -> number; ``seconds``. Questions, gold
-and scores are joined when it is read.
+best first, or null; ``outcome`` (`rwbench.run.samples.OUTCOMES`); ``usage``, name -> number; ``seconds``. Questions,
+gold and scores are joined when it is read.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ruleworld_data.scoring import parse_boxed, split_answers
+from ruleworld_data.scoring.answers import parse_boxed, split_answers
 
-from ..data import Question
 from ..methods import Output
-from ..samples import OUTCOMES, VOLATILE_USAGE, Sample
-from ..scoring import score
+from ..run.data import Question
+from ..run.samples import OUTCOMES, VOLATILE_USAGE, Sample
+from ..score.scoring import score
 from ..spec import RunSpec, canonical_json
 from .files import SAMPLES, sample_lines
 from .parsing import strict_json

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ruleworld_data.scoring import SCORER_VERSION
-from ruleworld_data.tasks import num_rows
+from ruleworld_data.scoring.answers import SCORER_VERSION
+from ruleworld_data.spec import num_rows
 
-from ..data import DataSource
-from ..pools import pools_sha256
 from ..recipes.settings import SCOPES
-from ..results import Results, summarise
-from ..runner import Workspace
-from ..samples import Sample
+from ..run.data import DataSource
+from ..run.pools import pools_sha256
+from ..run.runner import Workspace
+from ..run.samples import Sample
+from ..score.results import Results, summarise
 from ..spec import RunSpec
 from .files import RESULTS, SAMPLES
 from .records import Record, join

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..samples import write_whole
-from ..setting import macro
+from ..report.setting import macro
+from ..run.samples import write_whole
 from ..spec import RunSpec
 from .board import TRACKS, track_of
 from .imports import read_rows

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ruleworld_data.hub import CARD, Push, check_repo, find_files
+from ruleworld_data.io.hub import CARD, Push, check_repo, find_files
 
-from ..report import asset
-from ..samples import write_whole
+from ..report.page import asset
+from ..run.samples import write_whole
 from .files import LIMITS, read_folder
 from .page import write_board
 
@@ -18,7 +18,7 @@ FOLDER = "submissions"
 def space_push(
     board: dict[str, Any], submissions: Path, folder: Path, repo: str, private: bool = False
 ) -> Push:
-    """Write the Space's files and return what `ruleworld_data.hub.send` takes.
+    """Write the Space's files and return what `ruleworld_data.io.hub.send` takes.
 
     Parameters
     ----------

@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..results import Results, results_schema
-from ..samples import Sample
+from ..run.samples import Sample
+from ..score.results import Results, results_schema
 from ..spec import RunSpec, canonical_json
 from .copies import Content, copied_gold, twin
 from .files import KIB, METADATA, RESULTS, SAMPLES, read_folder

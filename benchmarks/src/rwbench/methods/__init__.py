@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ruleworld_data.tasks import check_name
+from ruleworld_data.spec import check_name
 
-from ..data import Question
-from ..pools import Pool
 from ..registry import Component, Registry, component
-from ..samples import OUTCOMES
-from ..ties import Ties
+from ..run.data import Question
+from ..run.pools import Pool
+from ..run.samples import OUTCOMES
+from ..score.ties import Ties
 
 __all__ = ["Method", "Output", "Preview", "Step", "Work", "component"]
 
@@ -65,13 +65,13 @@ class Output:
     text : str, or None
         The raw output that the answers were read from.
     usage : mapping
-        Costs worth logging; the names are in `rwbench.samples`.
+        Costs worth logging; the names are in `rwbench.run.samples`.
     outcome : str
-        How it ended, one of `rwbench.samples.OUTCOMES`.
+        How it ended, one of `rwbench.run.samples.OUTCOMES`.
     trace : sequence of Step
         What was searched and written on the way, for a method that does so more than once.
     measures : mapping
-        What an analysis measured, name -> numbers; the names are in `rwbench.samples`.
+        What an analysis measured, name -> numbers; the names are in `rwbench.run.samples`.
     ties : Ties, or None
         Scores of a single search, from which the expected recall under ties is computed; never logged.
     error : str, or None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 
-from ..data import Question
-from ..pools import Pool
+from ..run.data import Question
+from ..run.pools import Pool
 from . import Output, Work, component
 from .memory import Memory
 
@@ -30,8 +30,8 @@ class Confidence(Memory):
 
     def run(self, pool: Pool, questions: Sequence[Question], top_k: int) -> Iterator[Output]:
         """Yield the measures on one pool."""
-        from dynarule.confidence import measure_confidence
         from dynarule.generation import question_prompts
+        from dynarule.memory.confidence import measure_confidence
 
         reader = self.reader(pool.representation)
         reader.adapter.config = reader.config

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ruleworld_data.scoring import parse_boxed, split_answers
+from ruleworld_data.scoring.answers import parse_boxed, split_answers
 
 from ..backends import Backend, Completion, Decoding, GoneError
-from ..data import Question
-from ..pools import Pool
 from ..prompts import Prompt, Template
+from ..run.data import Question
+from ..run.pools import Pool
 from . import Method, Output, Preview, Step, Work
 
 Chunk = list[tuple[Pool, Question]]
@@ -70,7 +70,7 @@ class Tally:
         self.seconds["retrieve"] = self.seconds.get("retrieve", 0.0) + time.perf_counter() - start
 
     def usage(self) -> dict[str, Any]:
-        """Return the numbers under the names of `rwbench.samples`."""
+        """Return the numbers under the names of `rwbench.run.samples`."""
         names = ("calls", "prompt_tokens", "completion_tokens", "cached_calls", "retrievals")
         values: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.cost_usd is not None:

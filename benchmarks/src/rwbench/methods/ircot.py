@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from ..backends import Decoding
-from ..data import Question
-from ..pools import Pool
+from ..run.data import Question
+from ..run.pools import Pool
 from . import component
 from .conversation import Call, Conversation, Tally
 from .rag import few_words

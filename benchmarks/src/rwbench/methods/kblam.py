@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..backends.local import Local
-from ..models import adapter_folder
+from ..zoo.models import adapter_folder
 from . import component
 from .memory import Memory
 

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from ruleworld_data.streams import mix
-from ruleworld_data.tasks import check_name
+from ruleworld_data.spec import check_name
+from ruleworld_data.world.streams import mix
 
 from ..backends import Backend, Completion
 from ..backends.local import Local
-from ..data import Ids, Question
-from ..models import adapter_folder, fingerprint
-from ..pools import Pool
+from ..run.data import Ids, Question
+from ..run.pools import Pool
+from ..zoo.models import adapter_folder, fingerprint
 from . import Method, Output, Preview, Step, Work
 from .conversation import Chunk, Tally, chunks, read_answer
 
 if TYPE_CHECKING:
     from dynarule.generation import Generation
 
-    from ..rule_memory import PoolMask, RuleReader
+    from .rule_memory import PoolMask, RuleReader
 
 RULES = ("pool", "without_gold", "gold")
 
@@ -134,7 +134,7 @@ class Memory(Method):
 
     def reader(self, representation: str) -> RuleReader:
         """Return the model with its adapter; a ValueError if it is not the one that the spec names."""
-        from ..rule_memory import load_reader
+        from .rule_memory import load_reader
 
         name = self.adapter_name or self.name
         folder = adapter_folder(self.model.model, name, representation)
@@ -146,7 +146,7 @@ class Memory(Method):
         return load_reader(self.model.model, name, representation)
 
     def _answer(self, chunk: Chunk, top_k: int) -> list[Output]:
-        from ..rule_memory import open_memory
+        from .rule_memory import open_memory
 
         reader = self.reader(chunk[0][0].representation)
         start = time.perf_counter()
@@ -171,7 +171,7 @@ class Memory(Method):
         """Return the rules of the batch's bank, and who may see which of them; None: everyone everything."""
         import torch
 
-        from ..rule_memory import PoolMask
+        from .rule_memory import PoolMask
 
         if self.rules == "gold":
             ((_, question),) = chunk

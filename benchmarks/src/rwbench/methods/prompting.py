@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ruleworld_data.tasks import check_name
+from ruleworld_data.spec import check_name
 
 from ..backends import Decoding
-from ..data import Question
-from ..pools import Pool
+from ..run.data import Question
+from ..run.pools import Pool
 from . import component
 from .conversation import Asking, Call, Conversation, Tally, read_answer
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..backends import Decoding
-from ..data import Question
-from ..pools import Pool
 from ..retrievers import Index, Retriever
 from ..retrievers.random import Random
+from ..run.data import Question
+from ..run.pools import Pool
 from . import Preview, component
 from .conversation import Asking, Call, Conversation, Tally, read_answer
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
-from ruleworld_data.scoring import split_answers
-from ruleworld_data.tasks import check_name
+from ruleworld_data.scoring.answers import split_answers
+from ruleworld_data.spec import check_name
 
 from ..backends import Decoding
-from ..data import Question
-from ..pools import Pool
+from ..run.data import Question
+from ..run.pools import Pool
 from . import Output, component
 from .conversation import Call, Conversation, Tally
 from .rag import few_words

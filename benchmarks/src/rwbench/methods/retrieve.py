@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..data import Question
-from ..pools import Pool
 from ..retrievers import Retriever
-from ..ties import Ties
+from ..run.data import Question
+from ..run.pools import Pool
+from ..score.ties import Ties
 from . import Method, Output, component
 
 

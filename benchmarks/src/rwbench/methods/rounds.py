@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from ruleworld_data.tasks import check_name
+from ruleworld_data.spec import check_name
 
 from ..backends import Completion, Decoding
-from ..data import Ids, Question
-from ..pools import Pool
 from ..prompts import Template, shipped_template
 from ..retrievers import Hits, rank
 from ..retrievers.fuse import RRF
 from ..retrievers.random import Random
+from ..run.data import Ids, Question
+from ..run.pools import Pool
 from . import Output, Preview, Step
 from .conversation import Asking, Call, Tally, read_answer
 from .rag import built_retriever, check_in_prompt, index_of, prepare_retriever

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..data import Question
-from ..pools import Pool
+from ..run.data import Question
+from ..run.pools import Pool
 from . import Method, Output, component
 
 
@@ -26,7 +26,7 @@ class Solver(Method):
 
     def run(self, pool: Pool, questions: Sequence[Question], top_k: int) -> Iterator[Output]:
         """Yield the answers and the proof of every question."""
-        from ruleworld_data.executor import RuleIndex, execute
+        from ruleworld_data.verify.executor import RuleIndex, execute
 
         index = RuleIndex.from_table(pool.rules.take(pool.ids).select(["id", "fol"]))
         for question in questions:

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import update_wrapper
 
-from ruleworld_data.tasks import num_rows
+from ruleworld_data.spec import num_rows
 
 from ..backends import Backend
 from ..backends.local import Local
-from ..data import DataSource
 from ..methods import Method
-from ..models import shipped
 from ..registry import Registry
+from ..run.data import DataSource
 from ..spec import RunSpec
+from ..zoo.models import shipped
 
 DEFAULT_MODEL = "tiny"
 

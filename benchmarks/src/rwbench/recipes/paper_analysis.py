@@ -12,8 +12,8 @@ from ..methods.ircot import IRCoT
 from ..methods.kblam import KBLaM
 from ..methods.prompting import Prompting
 from ..methods.react import ReAct
-from ..models import adapter_folder
 from ..spec import RunSpec
+from ..zoo.models import adapter_folder
 from . import Options, recipe
 from .settings import ALL_SIZES, IN_SMALL_PROMPT, MAIN_SIZES, hybrid, memory_methods, runs
 

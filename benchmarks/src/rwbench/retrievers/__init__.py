@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import Ids
 from ..registry import Component, Registry, component
+from ..run.data import Ids
 
 Scores = NDArray[np.float64]
 Scorer = Callable[[Sequence[str]], Scores]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..data import Ids
+from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component
 from .tokenize import tokenizer
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import Ids
+from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component
 from .embeddings import EmbeddingCache, Vectors, cache_root
 

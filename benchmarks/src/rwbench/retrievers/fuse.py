@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import Ids
+from ..run.data import Ids
 from . import Hits, Retriever, Scorer, Scores, component, rank
 
 

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
-from ruleworld_data.streams import mix
+from ruleworld_data.world.streams import mix
 
-from ..data import Ids
+from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component
 
 

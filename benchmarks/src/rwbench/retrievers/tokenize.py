@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from ruleworld_data.tasks import check_name
+from ruleworld_data.spec import check_name
 
 WORD = re.compile(r"[^\W\d_]+|\d+")
 """A run of letters or a run of digits: underscores and brackets separate, and ``x2`` is two terms."""

@@ -1,7 +1,7 @@
 """RuleWorld inside evaluation tools: thin task definitions over the generator, the pools and the scorer.
 
-Every tool asks the same prompts (`ruleworld_data.plugins.prompts`) and scores with `ruleworld_data.scoring`. The tools
-are optional: nothing here imports one before it is used.
+Every tool asks the same prompts (`ruleworld_data.plugins.prompts`) and scores with
+`ruleworld_data.scoring.answers`. The tools are optional: nothing here imports one before it is used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def plugin_path(name: str) -> Path:
     ValueError
         For an unknown name.
     """
-    from ..tasks import check_name
+    from ..spec import check_name
 
     check_name("plug-in", name, PLUGINS)
     return Path(__file__).parent / PLUGINS[name]

@@ -12,7 +12,7 @@ from typing import Any
 
 from ruleworld_data.plugins.prompts import Setting, ask
 from ruleworld_data.plugins.scores import METRICS, mean, output_scores
-from ruleworld_data.tasks import QUESTION_SPLITS, SUBTASKS
+from ruleworld_data.spec import QUESTION_SPLITS, SUBTASKS
 
 try:
     from lighteval.metrics.metrics_sample import SampleLevelComputation

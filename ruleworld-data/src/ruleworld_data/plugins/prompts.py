@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ..generate import question_table, rule_table
-from ..hf_builder import REPRESENTATIONS
+from ..io.builder import REPRESENTATIONS
 from ..pools import pool_rules, question_pool
-from ..tasks import QUESTION_SPLITS, SCALES, check_name, check_seed
-from ..training_text import boxed
+from ..questions.training_text import boxed
+from ..spec import QUESTION_SPLITS, SCALES, check_name, check_seed
 
 RULES = ("pool", "gold", "none")
 
@@ -77,7 +77,7 @@ def prompt_rows(subtask: str, setting: Setting | None = None) -> list[dict[str, 
     Parameters
     ----------
     subtask : str
-        A name of `ruleworld_data.tasks.SUBTASKS`.
+        A name of `ruleworld_data.spec.SUBTASKS`.
     setting : Setting, optional
 
     Returns

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..parser import Fact, Query
-from ..rulebase import TYPE_CODE, Ints, RuleBase
+from ..text.parser import Fact, Query
+from ..text.rulebase import TYPE_CODE, Ints, RuleBase
 from .unit import Unit
 
 POOL_SIZE = 10_000

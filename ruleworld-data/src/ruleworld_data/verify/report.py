@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..rulebase import Ints
+from ..text.rulebase import Ints
 
 CHECKS: dict[str, str] = {
     "manifest": "build.json names a scale and lists every shard of it once",

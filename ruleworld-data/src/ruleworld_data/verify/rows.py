@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..rulebase import Terms
-from ..tasks import RULE_TYPES
+from ..spec import RULE_TYPES
+from ..text.rulebase import Terms
 from .report import Check, Findings
 from .rules import World
 from .scan import Rows

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..rule_reader import RuleReader
-from ..rulebase import TYPE_CODE, Ints, RuleBase
-from ..solve_asp import chain_depth
-from ..tasks import RULE_TYPES
-from ..vocabulary import load_vocabulary
+from ..spec import RULE_TYPES
+from ..text.reader import RuleReader
+from ..text.rulebase import TYPE_CODE, Ints, RuleBase
+from ..world.vocabulary import load_vocabulary
+from .asp import chain_depth
 from .report import Findings
 from .shards import Shard
 

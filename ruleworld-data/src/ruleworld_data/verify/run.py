@@ -10,9 +10,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from ..rule_reader import RuleReader
-from ..rulebase import Ints, RuleBase
-from ..solve_asp import BATCH, import_clingo
+from ..text.reader import RuleReader
+from ..text.rulebase import Ints, RuleBase
+from .asp import BATCH, import_clingo
 from .report import CHECKS, Findings, Report
 from .rows import RowChecker
 from .rules import World, check_constraints, check_heldout, read_world
@@ -88,7 +88,7 @@ def verify(
         raise ValueError(f"jobs must be a positive integer, got {jobs!r}")
     if "clingo" in solvers:
         import_clingo()
-    from ..build import read_manifest
+    from ..io.build import read_manifest
 
     folder = Path(build_dir)
     manifest = read_manifest(folder)

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..rulebase import Ints
-from ..tasks import MINI_FOLD_SIZE, MINI_FOLDS
+from ..spec import MINI_FOLD_SIZE, MINI_FOLDS
+from ..text.rulebase import Ints
 from .report import Findings
 from .shards import Shard
 from .unit import Step, Unit, UnitList

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..schema import QUESTION_SCHEMA, RULE_SCHEMA
-from ..tasks import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS, num_rows
+from ..io.schema import QUESTION_SCHEMA, RULE_SCHEMA
+from ..spec import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS, num_rows
 from .report import Findings
 
 _FIELDS = {"path": str, "config": str, "split": str, "rows": int, "sha256": str, "bytes": int}

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from ..parser import Fact, Query, parse_facts, parse_query
-from ..vocabulary import Verb, load_vocabulary
+from ..text.parser import Fact, Query, parse_facts, parse_query
+from ..world.vocabulary import Verb, load_vocabulary
 from .report import Findings
 from .unit import Unit, UnitList
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..executor import Derivation, execute, lowest_counts
-from ..parser import Fact, parse_facts, parse_query
-from ..rule_index import RuleIndex
-from ..rulebase import NAMED_CODES, Ints, RuleBase
-from ..solve_asp import AspSolver
+from ..text.parser import Fact, parse_facts, parse_query
+from ..text.rulebase import NAMED_CODES, Ints, RuleBase
+from .asp import AspSolver
 from .cones import Cones, Parsed, Pools
+from .executor import Derivation, execute, lowest_counts
 from .report import Findings
+from .rule_index import RuleIndex
 from .text import names_things
 from .unit import Unit
 

@@ -1,0 +1,1 @@
+"""The command ``rwbench``, one file a subcommand."""

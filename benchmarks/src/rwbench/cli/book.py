@@ -1,0 +1,63 @@
+"""`rwbench book`: a small rule book with the model in the box, for `dynarule chat` and `dynarule generate`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .shared import user_errors
+
+QUESTION = "After a feral cow haunted a rustic raccoon, how many rubbery hips does the rustic raccoon have?"
+
+
+def book(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder.", show_default=False)],
+    model: Annotated[str, typer.Option(help="A shipped model.")] = "tiny",
+) -> None:
+    """Write rules.txt, a base model and its DynaRule adapter for rules in English; rules of your own take its place.
+
+    Example: rwbench book my-book
+    """
+    with user_errors():
+        try:
+            write_book(folder, model)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            why = error.strerror or str(error)
+            if isinstance(error, shutil.Error):  # of a whole folder: (from, to, why) per file
+                why = error.args[0][0][2]
+            raise ValueError(f"cannot write {folder}: {why}; choose another folder") from None
+    typer.echo(f"wrote {folder}: rules.txt, base, adapter; next:", err=True)
+    typer.echo(
+        f"dynarule chat --model {folder}/base --adapter {folder}/adapter --rules {folder}/rules.txt", err=True
+    )
+
+
+def write_book(folder: Path, model: str = "tiny") -> None:
+    """Write the folder, whole or not at all.
+
+    Raises
+    ------
+    ValueError
+        If the folder is there already.
+    FileNotFoundError
+        If there is no such model, or it has no adapter for rules in English.
+    """
+    from ..zoo.models import SHIPPED, adapter_folder, base_folder
+
+    if folder.exists():
+        raise ValueError(f"{folder} exists already; choose a new folder")
+    adapter = adapter_folder(model, "dynarule", "nl")
+    if adapter is None:
+        raise FileNotFoundError(f"model {model!r} has no DynaRule adapter for English; type --model tiny")
+    partial = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    shutil.copytree(base_folder(model), partial / "base")
+    shutil.copytree(adapter, partial / "adapter")
+    shutil.copyfile(SHIPPED / "book.txt", partial / "rules.txt")
+    partial.replace(folder)

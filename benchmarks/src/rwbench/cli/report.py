@@ -1,0 +1,150 @@
+"""`rwbench report`: from finished runs to a table and a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .shared import JsonFlag, disk_errors, user_errors
+
+if TYPE_CHECKING:
+    from ..run.data import DataSource
+    from ..score.results import Results
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")],
+    as_json: JsonFlag = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown only.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print the table in LaTeX (booktabs) only.")] = False,
+    times: Annotated[
+        bool, typer.Option("--times", help="Print in Markdown what the time went to only.")
+    ] = False,
+    recipe: Annotated[str | None, typer.Option(help="Only the runs that this recipe made.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The build that the runs used, for questions and proofs.")
+    ] = None,
+    pack_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--pack", metavar="FOLDER", help="Only write the runs to FOLDER, small, to be committed."
+        ),
+    ] = None,
+) -> None:
+    """Print the table of all runs below a folder and write DIR/report.html, with a browser of all samples.
+
+    Example: rwbench report runs
+    """
+    with user_errors():
+        from ..run.data import DataSource
+        from ..score.results import find_results
+
+        if not folder.is_dir():
+            raise FileNotFoundError(f"there is no folder {folder}; give the --out folder of `rwbench run`")
+        results = find_results(folder)
+        if not results:
+            raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
+        if recipe is not None:
+            results = _of_recipe(folder, recipe, results)
+        if pack_to is not None:
+            from ..report.packing import pack
+
+            with disk_errors():
+                size = pack(results, folder, pack_to, recipe)
+            told = f"{len(results)} runs in {pack_to}, {size:,} bytes; look at it: rwbench report {pack_to}"
+            typer.echo(
+                json.dumps({"runs": len(results), "bytes": size, "folder": str(pack_to)}) if as_json else told
+            )
+            return
+        if markdown or latex or times:
+            from ..report.latex import latex_tables
+            from ..report.setting import settings
+            from ..report.terminal import markdown_table, markdown_times
+
+            grouped = settings(results)
+            texts = [markdown_table(setting) for setting in grouped] if markdown else []
+            texts += [latex_tables(grouped)] if latex else []
+            texts += [markdown_times(setting) for setting in grouped] if times else []
+            typer.echo("\n\n".join(texts))
+            return
+        source = DataSource.from_build(data) if data is not None else None
+        page = write_page(results, folder, f"rwbench report {folder.name}", [], source=source)
+    show_results(results, page, as_json, [])
+
+
+def _of_recipe(folder: Path, recipe: str, results: list[Results]) -> list[Results]:
+    """Return the runs that a recipe made in a folder; a ValueError names the recipes that were run there."""
+    from ruleworld_data.spec import check_name
+
+    from ..run.manifests import read_manifests, runs_of
+
+    made = {found.recipe: found for found in read_manifests(folder)}
+    if not made:
+        raise ValueError(
+            f"no recipe's list of runs is in {folder}; `rwbench run {recipe} --out {folder}` writes it"
+        )
+    return runs_of(made[check_name("recipe in this folder", recipe, made)], results)
+
+
+def show_results(results: list[Results], page: Path, as_json: bool, skipped: list[str]) -> None:
+    """Print results and leave with 1 if any question failed."""
+    failed = sum(run["n"]["failed"] for run in results)
+    if as_json:
+        typer.echo(json.dumps({"runs": results, "skipped": skipped, "report": str(page)}))
+    else:
+        from rich.console import Console
+
+        from ..report.terminal import print_report
+
+        print_report(results, Console())
+        typer.echo(f"page: {page}")
+    if failed:
+        typer.echo(
+            f"{failed} questions failed (see 'error' in samples.jsonl); run again to retry them", err=True
+        )
+        raise typer.Exit(1)
+
+
+def write_page(
+    results: list[Results],
+    folder: Path,
+    command: str,
+    skipped: list[str],
+    recipe: str | None = None,
+    source: DataSource | None = None,
+) -> Path:
+    """Write the page of some runs and return its path.
+
+    Parameters
+    ----------
+    results : list of dict
+    folder : Path
+        Folder of run folders; the page is written into it.
+    command : str
+        What makes these numbers again.
+    skipped : list of str
+        What did not run here, and what to type to have it run.
+    recipe : str, optional
+        Names the page; without it the page is called report.html.
+    source : DataSource, optional
+        Where questions and rules come from; without it the world that the runs name is generated.
+    """
+    from ..report.page import render_page
+    from ..run.manifests import Manifest, file_stem, read_manifests, runs_of, write_manifest
+    from ..run.samples import write_whole
+
+    with disk_errors():
+        folder.mkdir(parents=True, exist_ok=True)
+        if recipe:
+            write_manifest(folder, Manifest(recipe, command, skipped, [run["run_id"] for run in results]))
+            recipes = [(recipe, results)]
+        else:
+            recipes = [(found.recipe, runs_of(found, results)) for found in read_manifests(folder)]
+        path = folder / (f"{file_stem(recipe)}.html" if recipe else "report.html")
+        title = f"RuleWorld: {recipe or 'all runs'}"
+        page = render_page(results, title, command, skipped, folder, source, recipes)
+        write_whole(path, page.encode())
+    return path

@@ -1,0 +1,233 @@
+"""`rwbench run` and `rwbench resume`: from a recipe, or from folders that it left, to samples and results."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .report import show_results, write_page
+from .shared import JsonFlag, disk_error, stopped, user_errors
+
+if TYPE_CHECKING:
+    from ..backends import Backend
+    from ..run.data import DataSource
+    from ..run.runner import Plan, Workspace
+    from ..score.results import Results
+
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show samples, tokens, calls and the first prompt; run nothing.")
+]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time, one process each.")]
+Build = Annotated[
+    Path | None, typer.Option("--data", help="A folder made by `ruleworld build`; its scale and seed count.")
+]
+
+
+def run(
+    recipe: Annotated[str, typer.Argument(help="Name of a recipe; `rwbench list` shows all.")],
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="N questions per sub-task only, from all folds.")
+    ] = None,
+    split: Annotated[
+        str, typer.Option(help="Questions to ask: mini, test, validation, heldout, train.")
+    ] = "mini",
+    scale: Annotated[str, typer.Option(help="Size of the world: tiny, paper, full.")] = "paper",
+    seed: Annotated[int, typer.Option(min=0, help="World seed.")] = 0,
+    data: Build = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A shipped model, a model folder, or with --endpoint a name there; may be given several times."
+        ),
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Base URL of an OpenAI-compatible server.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(min=0.0, help="Default: 0, but what the paper sets for a model.")
+    ] = None,
+    price: Annotated[
+        str | None, typer.Option(metavar="IN,OUT", help="US dollars per million tokens, to log the cost.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Prompts per forward of a local model.")] = 16,
+    encoder: Annotated[str, typer.Option(help="Of dense retrieval: minilm, a folder or a name.")] = "minilm",
+    out: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("runs"),
+    jobs: Jobs = 1,
+    dry_run: DryRun = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run a recipe; running it again takes up where it stopped.
+
+    Example: rwbench run smoke --limit 5
+    """
+    with user_errors():
+        from ..recipes import Options, recipes
+        from ..run.data import DataSource
+        from ..run.runner import Workspace, make_plan
+        from ..run.session import usable
+
+        made = recipes.get(recipe)
+        source = DataSource(scale, seed) if data is None else DataSource.from_build(data)
+        models = [_backend(name, endpoint, temperature, price, batch_size) for name in model or []]
+        if endpoint is not None and not models:
+            raise ValueError("--endpoint needs the name of a model there; add --model NAME")
+        specs, skipped = usable(made(Options(source, split, limit, tuple(models), encoder)))
+        workspace = Workspace(source)
+        plans = [make_plan(spec, workspace, out) for spec in specs]
+    for note in skipped:
+        typer.echo(f"not run here: {note}", err=True)
+    if not plans and not skipped:
+        typer.echo(f"{made.name} makes no runs. {made.help}", err=True)
+    if dry_run:
+        _show_plans(plans, workspace, skipped, as_json)
+        return
+    if not plans:
+        if as_json:
+            typer.echo(json.dumps({"runs": [], "skipped": skipped, "report": None}))
+        raise typer.Exit(2 if skipped else 0)
+    results = _run_plans(plans, workspace, jobs)
+    command = _command(made.name, source, split, limit, model or [], endpoint)
+    page = write_page(results, out, command, skipped, recipe=made.name, source=source)
+    show_results(results, page, as_json, skipped)
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")],
+    data: Build = None,
+    jobs: Jobs = 1,
+    dry_run: DryRun = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Finish every run below a folder that is not finished; the recipe need not be known.
+
+    Example: rwbench resume runs
+    """
+    with user_errors():
+        from ..run.data import DataSource
+        from ..run.runner import Workspace, find_specs, make_plan
+
+        found = find_specs(folder)
+        workspaces: dict[tuple[str, int], Workspace] = {}
+        plans: list[tuple[Workspace, Plan]] = []
+        for spec, out in found:
+            key = (spec.scale, spec.world_seed)
+            if key not in workspaces:
+                source = DataSource(*key) if data is None else DataSource.from_build(data)
+                workspaces[key] = Workspace(source)
+            plans.append((workspaces[key], make_plan(spec, workspaces[key], out)))
+    left = [(workspace, plan) for workspace, plan in plans if not plan.finished]
+    if not left:
+        typer.echo(f"all {len(plans)} runs below {folder} are finished", err=True)
+    results = []
+    for workspace in workspaces.values():
+        mine = [plan for owner, plan in left if owner is workspace]
+        if mine and dry_run:
+            _show_plans(mine, workspace, [], as_json)
+        elif mine:
+            results += _run_plans(mine, workspace, jobs)
+    if results:
+        page = write_page(results, folder, f"rwbench resume {folder.name}", [])
+        show_results(results, page, as_json, [])
+
+
+def _backend(
+    name: str, endpoint: str | None, temperature: float | None, price: str | None, batch_size: int
+) -> Backend:
+    from ..zoo.models import usual_temperature
+
+    heat = usual_temperature(name) if temperature is None else temperature
+    if endpoint is None:
+        from ..backends.local import Local
+
+        if price is not None:
+            raise ValueError("--price is for a model behind --endpoint; a local model costs time only")
+        return Local.of(name, temperature=heat, batch_size=batch_size)
+    from ..backends.endpoint import Endpoint
+
+    prices: dict[str, float] = {}
+    if price is not None:
+        try:
+            prices["price_in"], prices["price_out"] = (float(part) for part in price.split(","))
+        except ValueError:
+            raise ValueError(
+                f"--price must be two numbers, dollars per million tokens in and out, got {price!r}; type for example "
+                "--price 0.15,0.60"
+            ) from None
+    return Endpoint.of(name, endpoint, temperature=heat, **prices)
+
+
+def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int) -> list[Results]:
+    import logging
+
+    from ..backends import GoneError
+    from ..run.progress import NoteHandler, Progress
+    from ..run.session import run_all
+
+    progress = Progress(sum(plan.scheduled - plan.done for plan in plans))
+    log, handler = logging.getLogger("rwbench"), NoteHandler(progress)
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    try:
+        with user_errors():
+            results = run_all(plans, workspace, jobs, progress)
+    except (KeyboardInterrupt, GoneError, OSError) as stop:
+        said = disk_error(stop) if isinstance(stop, OSError) else stop
+        progress.note(stopped("stopped" if isinstance(stop, KeyboardInterrupt) else f"error: {said}"))
+        raise typer.Exit(1) from None
+    finally:
+        log.removeHandler(handler)
+    progress.close()
+    return results
+
+
+def _show_plans(plans: Sequence[Plan], workspace: Workspace, skipped: list[str], as_json: bool) -> None:
+    from ..run.dry_run import foresee
+
+    with user_errors():
+        seen = [foresee(plan, workspace) for plan in plans]
+    left = sum(item.samples_left for item in seen)
+    calls = sum(item.calls for item in seen)
+    tokens = sum(item.prompt_tokens for item in seen)
+    first = next((item.prompt for item in seen if item.prompt is not None), None)
+    if as_json:
+        rows: list[dict[str, Any]] = [item.to_dict() for item in seen]
+        whole = {
+            "runs": rows,
+            "skipped": skipped,
+            "samples_left": left,
+            "calls": calls,
+            "prompt_tokens": tokens,
+        }
+        typer.echo(json.dumps({**whole, "first_prompt": first}))
+        return
+    for item in seen:
+        typer.echo(item.line())
+    cost = f"at most {calls:,} model calls, about {tokens:,} prompt tokens" if calls else "no model calls"
+    typer.echo(f"{len(plans)} runs, {left:,} samples to do, {cost}")
+    if first is not None:
+        typer.echo(f"\nThe first prompt:\n\n{first}")
+
+
+def _command(
+    recipe: str,
+    source: DataSource,
+    split: str,
+    limit: int | None,
+    models: Sequence[str],
+    endpoint: str | None,
+) -> str:
+    """Return the command that makes the same numbers on any machine."""
+    words = ["rwbench run", recipe]
+    words += [f"--scale {source.scale}"] if source.scale != "paper" else []
+    words += [f"--seed {source.seed}"] if source.seed else []
+    words += [f"--split {split}"] if split != "mini" else []
+    words += [f"--limit {limit}"] if limit else []
+    # Of a folder only its name: where it lies on this machine is nobody's business.
+    words += [f"--model {shlex.quote(name if endpoint else Path(name).name)}" for name in models]
+    words += [f"--endpoint {shlex.quote(endpoint)}"] if endpoint else []
+    return " ".join(words)

@@ -1,0 +1,185 @@
+"""The `dynarule` package as the benchmark uses it: a base with an adapter, and banks with one pool per question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+from dynarule.adapter_info import read_adapter_info
+from dynarule.attention import AttendedRules
+from dynarule.bank.embedding_cache import EmbeddingCache
+from dynarule.bank.encoder_choice import encoder_of
+from dynarule.bank.index import ExactIndex
+from dynarule.config import RuleMemoryConfig
+from dynarule.generation import Generation, encode_prompt, question_prompts
+from torch import Tensor, nn
+
+from dynarule import RuleAdapter, RuleBank, RuleMemory, generate, load_adapter, prepare_search
+
+from ..backends.local import load_fresh
+from ..retrievers.embeddings import cache_root
+from ..run.data import Ids, RuleTable
+from ..zoo.models import adapter_folder, base_folder
+
+
+@dataclass(frozen=True)
+class RuleReader:
+    """A base model, its tokenizer, an adapter and the encoder of its rules.
+
+    Attributes
+    ----------
+    config : RuleMemoryConfig
+        The adapter's own, from its file.
+    search_id : int or None
+        Id of ``<search>``, if the adapter has one.
+    encode : EmbeddingCache
+        Texts to embeddings, kept on disk.
+    banks : dict
+        The bank in use.
+    """
+
+    model: Any
+    tokenizer: Any
+    adapter: RuleAdapter
+    config: RuleMemoryConfig
+    search_id: int | None
+    encode: EmbeddingCache
+    banks: dict[tuple[int, bytes, str], RuleBank] = field(default_factory=dict, repr=False)
+
+    @property
+    def search_text(self) -> str | None:
+        """Text of ``<search>``."""
+        return None if self.search_id is None else self.tokenizer.convert_ids_to_tokens(self.search_id)
+
+    def bank(self, rules: RuleTable, ids: Ids, representation: str) -> RuleBank:
+        """Return the bank of some rules: the whole rule is the key, its conclusion the value.
+
+        The last one is kept: the batches of a shared pool read the same bank.
+        """
+        name = (id(rules), ids.tobytes(), representation)
+        if name not in self.banks:
+            self.banks.clear()
+            self.banks[name] = self._bank(rules, ids, representation)
+        return self.banks[name]
+
+    def _bank(self, rules: RuleTable, ids: Ids, representation: str) -> RuleBank:
+        return RuleBank.from_texts(
+            rules.texts(ids, representation),
+            rules.texts(ids, f"conclusion_{representation}"),
+            self.encode,
+            [str(rule) for rule in ids],
+        )
+
+    def prompt_tokens(self, question: str) -> int:
+        """Return the length of a question as it is asked."""
+        return len(encode_prompt(self.tokenizer, question_prompts(self.tokenizer, [question])[0]))
+
+    def answer(self, memory: RuleMemory, questions: Sequence[str], max_new_tokens: int) -> list[Generation]:
+        """Answer questions in one batch; ``<search>`` stays in the texts."""
+        prompts = question_prompts(self.tokenizer, questions)
+        return generate(
+            self.model,
+            self.tokenizer,
+            memory,
+            prompts,
+            max_new_tokens=max_new_tokens,
+            batch_size=len(prompts),
+            keep_search=True,
+        )
+
+
+@lru_cache(maxsize=1)
+def load_reader(name: str, method: str, representation: str) -> RuleReader:
+    """Load a model with its adapter of a method.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If the adapter is missing, does not fit the base, or its encoder is not at hand.
+    """
+    folder = adapter_folder(name, method, representation)
+    if folder is None:
+        raise FileNotFoundError(f"model {name!r} has no adapter of {method}; train one with: dynarule train")
+    # A model of its own: the adapter writes the row of <search> into it.
+    own = (folder / "tokenizer_config.json").is_file()
+    model, tokenizer = load_fresh(base_folder(name), folder if own else None)
+    if model.device.type == "cpu":
+        # Many CPUs have no arithmetic in bfloat16, and attention reads rules without a copy in fp32 only.
+        model.float()
+    info = read_adapter_info(folder)
+    if info.search is not None:
+        prepare_search(model, tokenizer, info.search.token)
+    adapter = load_adapter(model, folder, tokenizer).eval()
+    encode = EmbeddingCache(encoder_of(adapter.encoder, model, tokenizer), cache_root() / "rules")
+    search = None if info.search is None else info.search.id
+    return RuleReader(model, tokenizer, adapter, adapter.config, search, encode)
+
+
+class PoolMask:
+    """A search index that shows each row of a batch its own rules only, in each layer.
+
+    Parameters
+    ----------
+    allowed_BM : Tensor of bool
+        What each row may find.
+    by_layer : mapping of int to Tensor
+        Layers with another mask.
+    """
+
+    def __init__(self, allowed_BM: Tensor, by_layer: Mapping[int, Tensor]) -> None:
+        self.allowed_BM, self.by_layer = allowed_BM, by_layer
+        self.layer = -1
+
+    def search(
+        self, bank: RuleBank, direction_BP: Tensor, offset_B: Tensor, inverse_scale_M: Tensor, k: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return the best K scores and their rows; see `dynarule.bank.index.SearchIndex`."""
+        scores_BM = (direction_BP @ bank.keys_MP.float().T + offset_B[:, None]) * inverse_scale_M
+        allowed = self.by_layer.get(self.layer, self.allowed_BM)
+        best = scores_BM.masked_fill(~allowed.to(scores_BM.device), -torch.inf).topk(k, dim=-1)
+        return best.values, best.indices
+
+
+class MaskedMemory(RuleMemory):
+    """A rule memory that tells a `PoolMask` which layer is being read."""
+
+    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
+        """Return what a layer's attention reads besides the text."""
+        if isinstance(self.bank.index, PoolMask):
+            self.bank.index.layer = layer
+        return super().attended(layer, hidden_BTC, block)
+
+
+def open_memory(
+    reader: RuleReader,
+    bank: RuleBank,
+    mask: PoolMask | None,
+    top_k: int | None,
+    trace_layer: int | None,
+    changes: Mapping[str, Any] | None = None,
+) -> MaskedMemory:
+    """Return a memory over a bank.
+
+    Parameters
+    ----------
+    reader : RuleReader
+    bank : RuleBank
+    mask : PoolMask or None
+        None: every row sees the whole bank.
+    top_k : int or None
+        Rules kept per layer; None: all, as the adapter may have it.
+    trace_layer : int or None
+        Layer whose selections are traced, for an adapter that names no confidence layer; it changes no answer.
+    changes : mapping, optional
+        Other settings than the adapter's own.
+    """
+    config = replace(reader.config, top_k=top_k, **changes or {})
+    if config.confidence_layer is None and trace_layer is not None:
+        config = replace(config, confidence_layer=trace_layer, update_scope="none")
+    reader.adapter.config = config
+    bank.index = ExactIndex() if mask is None else mask
+    searches = bool(config.updated_layers(reader.adapter.num_layers))
+    return MaskedMemory(reader.adapter, bank, reader.search_id if searches else None)

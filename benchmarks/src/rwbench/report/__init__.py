@@ -1,0 +1,1 @@
+"""Results as pages, figures and tables."""

@@ -1,0 +1,173 @@
+"""The paper's own numbers, and which of ours stand beside them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from ...score.results import Results
+from ...score.stats import fold_interval
+
+
+class Cell(NamedTuple):
+    """One number of the paper and ours; None where there is none. Shares, or percentage points of a spread."""
+
+    paper: float | None
+    ours: float | None
+
+
+class Row(NamedTuple):
+    """A row of one of the paper's tables: pool size, the paper's name of the method, our label, a cell per column."""
+
+    pool_size: int
+    method: str
+    ours: str
+    cells: list[Cell]
+
+
+class Table(NamedTuple):
+    """One of the paper's tables beside our runs.
+
+    ``name`` is the last part of the recipe's name; ``model`` is the paper's (None: the rows name it); ``unit`` is
+    ``"%"`` (cells are shares) or ``"points"``; ``questions`` are those of each of our runs.
+    """
+
+    name: str
+    title: str
+    model: str | None
+    unit: str
+    questions: int
+    columns: list[str]
+    rows: list[Row]
+
+
+@lru_cache(maxsize=1)
+def numbers() -> dict[str, Any]:
+    """Return the data file: ``tables`` by name, ``methods`` (paper's name -> our keys), ``figures`` (in words)."""
+    return json.loads(files(__package__).joinpath("numbers.json").read_text(encoding="utf-8"))
+
+
+def beside_all(results: Sequence[Results], recipe: str) -> list[Table]:
+    """Return what `beside` does for the runs on each set of questions, the largest first.
+
+    A recipe may have been run on few questions and on many, and a table of both would compare what cannot be.
+    """
+    groups: dict[tuple[Any, ...], list[Results]] = {}
+    for run in results:
+        asked = tuple(run["spec"].get(name) for name in ("split", "scale", "limit", "limit_by"))
+        groups.setdefault(asked, []).append(run)
+    tables = [table for runs in groups.values() if (table := beside(runs, recipe)) is not None]
+    return sorted(tables, key=lambda table: -table.questions)
+
+
+def beside(results: Sequence[Results], recipe: str) -> Table | None:
+    """Return the paper's table of a recipe's name with our numbers beside it.
+
+    Parameters
+    ----------
+    results : sequence of dict
+        Runs of the recipe, on the same questions.
+    recipe : str
+        For example ``"paper/table2"``.
+
+    Returns
+    -------
+    Table, or None
+        None if the paper has no table of that name, or none of its rows has a number of ours.
+    """
+    folder, _, name = recipe.rpartition("/")
+    table = numbers()["tables"].get(name)
+    if folder != "paper" or table is None:
+        return None
+    spread = table.get("kind") == "spread"
+    rows = []
+    for row in table["rows"]:
+        for label, runs in _runs(results, row["method"], row["pool_size"]).items():
+            if spread:
+                ours = _spread(runs, table["metric"])
+            else:
+                form = {"representation": row["representation"]} if "representation" in row else {}
+                ours = [_ours(runs, table["metric"], {**column, **form}) for column in table["columns"]]
+            if table["has_average"]:
+                known = [value for value in ours if value is not None]
+                ours.append(fmean(known) if len(known) == len(ours) else None)
+            if any(value is not None for value in ours):
+                form_words = f" ({row['representation'].upper()})" if "representation" in row else ""
+                cells = [Cell(theirs, value) for theirs, value in zip(row["values"], ours, strict=True)]
+                rows.append(Row(row["pool_size"], row["method"] + form_words, label, cells))
+    if not rows:
+        return None
+    columns = [_title(column) for column in table["columns"]] + ["average"] * table["has_average"]
+    unit, questions = "points" if spread else "%", max(run["n"]["scheduled"] for run in results)
+    return Table(name, table["title"], table["model"], unit, questions, columns, rows)
+
+
+def said(recipe: str) -> list[str]:
+    """Return what the paper's text says of a figure that has no table, for a recipe of its name."""
+    folder, _, name = recipe.rpartition("/")
+    return [
+        f"{found['says']}: " + "; ".join(f"{who} {what}" for who, what in found["values"].items()) + "."
+        for found in numbers()["figures"]
+        if folder == "paper" and name in found["recipes"]
+    ]
+
+
+def _runs(results: Sequence[Results], method: str, size: int) -> dict[str, list[Results]]:
+    """Return label -> runs, for the methods of ours that the paper's name stands for.
+
+    Rows named after a model are prompting rows: they are ours where the label names the same model.
+    """
+    keys = numbers()["methods"].get(method)
+    found: dict[str, list[Results]] = {}
+    for run in results:
+        key, label = run["method"]["key"], run["method"]["label"]
+        same = key in keys if keys is not None else key == "prompting" and method in label
+        if same and run["spec"]["pool_size"] == size:
+            found.setdefault(label, []).append(run)
+    return found
+
+
+def _ours(runs: Sequence[Results], metric: str, column: Mapping[str, str]) -> float | None:
+    name = column["column"] if metric == "recall" else metric
+    for run in runs:
+        if run["spec"]["representation"] == column.get("representation"):
+            # Step by step, as the paper scores methods that search more than once.
+            found = run["metrics"].get(f"step_{name}") or run["metrics"].get(name)
+            if found is None:
+                return None
+            if metric == "recall":
+                return found["macro"]["value"]
+            estimates = found["by_subtask"] | found.get("by_group", {})
+            return estimates[column["column"]]["value"] if column["column"] in estimates else None
+    return None
+
+
+def _spread(runs: Sequence[Results], metric: str) -> list[float | None]:
+    """Return the paper's standard deviation and t half width over folds, FOL and NL together, in points."""
+    by_form = {run["spec"]["representation"]: run["metrics"] for run in runs}
+    lists = []
+    for form in ("fol", "nl"):
+        metrics = by_form.get(form, {})
+        if metric == "recall":
+            names = [name for name in metrics if name.startswith("recall@")]
+            folds = [(metrics.get(f"step_{name}") or metrics[name]).get("folds") for name in names]
+            values = [fold["values"] for fold in folds if fold]
+        else:
+            fold = metrics.get(metric, {}).get("folds") or {}
+            values = [fold["displayed"]] if fold.get("displayed") else []
+        if not values:
+            return [None, None]
+        lists += values
+    overall = [fmean(column) for column in zip(*lists, strict=True)]
+    return [100 * value for value in fold_interval(overall)]
+
+
+def _title(column: Mapping[str, str]) -> str:
+    words = {"std": "standard deviation", "t_half": "± t interval"}.get(column["column"], column["column"])
+    words = re.sub(r"(\d)_(\d)", r"\1 to \2", words).replace("_", " ")
+    return f"{words}, {column['representation'].upper()}" if "representation" in column else words

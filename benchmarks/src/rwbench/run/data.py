@@ -1,0 +1,211 @@
+"""Questions and rules, from the generator or from a build folder, as methods see them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Ids = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question with its gold data.
+
+    Attributes
+    ----------
+    id, subtask, world_id, text : str
+        ``text`` is what a method is asked.
+    index : int
+        Position in the sub-task's split.
+    fold : int
+        One of the paper's five seeds in split mini, else 0.
+    answers : tuple of str
+        One answer per sub-question.
+    gold_steps : tuple of tuple of int
+        Rule ids per step, in step order.
+    row : dict
+        The whole row of the question table (facts, queries, steps, ...).
+    """
+
+    id: str
+    subtask: str
+    world_id: str
+    text: str
+    index: int
+    fold: int
+    answers: tuple[str, ...]
+    gold_steps: tuple[tuple[int, ...], ...]
+    row: dict[str, Any] = field(repr=False, compare=False)
+
+    @property
+    def gold(self) -> tuple[int, ...]:
+        """Gold rule ids, each once, in step order."""
+        return tuple(dict.fromkeys(rule for step in self.gold_steps for rule in step))
+
+    @classmethod
+    def from_row(cls, row: dict[str, Any], index: int) -> Question:
+        """Read one row of the question table."""
+        return cls(
+            id=row["id"],
+            subtask=row["subtask"],
+            world_id=row["world_id"],
+            text=row["question"],
+            index=index,
+            fold=int(row["fold"]),
+            answers=tuple(row["answers"]),
+            gold_steps=tuple(tuple(int(rule) for rule in step["rule_ids"]) for step in row["steps"]),
+            row=row,
+        )
+
+
+class RuleTable:
+    """The rules of one world, looked up by id.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Rows with the columns of ``ruleworld_data.io.schema.RULE_SCHEMA``, ids distinct, in any order.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self._texts: dict[str, NDArray[np.object_]] = {}
+
+    @cached_property
+    def ids(self) -> Ids:
+        """All rule ids, ascending, shape (M,), int32."""
+        return self._raw_ids[self._order]
+
+    @cached_property
+    def _raw_ids(self) -> Ids:
+        return np.asarray(self.table["id"].to_numpy(), dtype=np.int32)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        return np.argsort(self._raw_ids, kind="stable")
+
+    def positions(self, ids: Ids) -> NDArray[np.int64]:
+        """Return the row of each id; a ValueError names ids that are not in the table."""
+        wanted = np.asarray(ids, dtype=np.int32)
+        found = np.searchsorted(self.ids, wanted)
+        known = np.take(self.ids, np.minimum(found, len(self.ids) - 1)) == wanted
+        if not known.all():
+            raise ValueError(
+                f"rule ids {wanted[~known][:5].tolist()} are not among the {len(self.ids):,} rules of this "
+                "world; questions and rules must come from the same scale, seed and generator version"
+            )
+        return self._order[found]
+
+    def texts(self, ids: Ids, representation: str) -> list[str]:
+        """Return the rules' texts in representation ``"fol"`` or ``"nl"``, in the order of ``ids``."""
+        if representation not in self._texts:
+            column = self.table[representation].to_numpy(zero_copy_only=False)
+            self._texts[representation] = np.asarray(column, dtype=object)
+        return self._texts[representation][self.positions(ids)].tolist()
+
+    def types(self, ids: Iterable[int]) -> dict[int, str]:
+        """Return the relation type of each rule id."""
+        wanted = np.array(sorted(set(ids)), dtype=np.int32)
+        kinds = self.table["type"].take(self.positions(wanted)).to_pylist()
+        return dict(zip(wanted.tolist(), kinds, strict=True))
+
+    def take(self, ids: Ids) -> pa.Table:
+        """Return the rows of ``ids`` in that order, as a table."""
+        return self.table.take(self.positions(ids))
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where a run's questions and rules come from.
+
+    Parameters
+    ----------
+    scale, seed
+        Name of the world. Ignored in favour of the build's own when ``folder`` is given.
+    folder : Path, optional
+        A folder made by ``ruleworld build``; without it rows are generated in this process.
+    """
+
+    scale: str = "paper"
+    seed: int = 0
+    folder: Path | None = None
+
+    @classmethod
+    def from_build(cls, folder: Path) -> DataSource:
+        """Read scale and seed from a build's manifest."""
+        manifest = _manifest(folder)
+        return cls(scale=manifest["scale"], seed=manifest["seed"], folder=folder)
+
+    @property
+    def version(self) -> str:
+        """The generator version that made the rows."""
+        if self.folder is not None:
+            return str(_manifest(self.folder)["generator_version"])
+        import ruleworld_data
+
+        return str(ruleworld_data.GENERATOR_VERSION)
+
+    def rules(self, split: str) -> RuleTable:
+        """Return the rules that questions of a split ask about: the held-out world's for ``heldout``."""
+        rule_split = "heldout" if split == "heldout" else "train"
+        return RuleTable(self._table("rules", rule_split))
+
+    def questions(self, subtask: str, split: str) -> list[Question]:
+        """Return all questions of one sub-task and split, in table order."""
+        rows = self._table(subtask, split).to_pylist()
+        return [Question.from_row(row, index) for index, row in enumerate(rows)]
+
+    def _table(self, config: str, split: str) -> pa.Table:
+        if self.folder is not None:
+            return _read_shards(self.folder, config, split)
+        from ruleworld_data import generate
+
+        if config == "rules":
+            return generate.rule_table(split, scale=self.scale, seed=self.seed)
+        return generate.question_table(config, split, scale=self.scale, seed=self.seed)
+
+
+def select(questions: Sequence[Question], limit: int | None) -> list[Question]:
+    """Return ``limit`` questions (all if None) in table order: the first of every fold, then the second, ...
+
+    In split mini, whose table is ordered by fold, a few questions then lie in all five folds, so that the spread
+    over seeds can be told from them. Other splits are one fold: there these are the first questions.
+    """
+    turns: list[int] = []
+    asked: Counter[int] = Counter()
+    for question in questions:
+        turns.append(asked[question.fold])
+        asked[question.fold] += 1
+    chosen = sorted(range(len(questions)), key=turns.__getitem__)[:limit]
+    return [questions[place] for place in sorted(chosen)]
+
+
+@lru_cache(maxsize=4)
+def _manifest(folder: Path) -> dict[str, Any]:
+    """Read a build's manifest, its shards checked byte for byte once per process."""
+    from ruleworld_data.io.build import read_build
+
+    return read_build(folder)
+
+
+def _read_shards(folder: Path, config: str, split: str) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    shards = [s["path"] for s in _manifest(folder)["shards"] if (s["config"], s["split"]) == (config, split)]
+    if not shards:
+        raise FileNotFoundError(
+            f"the build in {folder} has no {config}/{split}; build that split too, or leave out --data"
+        )
+    return pa.concat_tables([pq.read_table(folder / path) for path in sorted(shards)])

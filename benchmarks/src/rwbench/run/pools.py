@@ -1,0 +1,126 @@
+"""Which rules a question's retriever sees.
+
+A pool is computed, never stored: a pure function of the spec and the data. Three scopes:
+
+``question``  one pool per question: its gold rules and distractors;
+``fold``      one pool shared by a fold, ten questions of every sub-task (110 in all);
+``batch``     one pool shared by fifty questions of every sub-task (split mini is one batch, test is ten).
+
+Pools are drawn for the whole split, so neither ``limit`` nor a choice of sub-tasks changes what a question
+sees. With ``pool_within`` the distractors come from the batch's larger pool: sizes are then nested, a curve
+over pool sizes is not blurred by other distractors, and an encoder reads only the rules of the largest pool.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from ruleworld_data.pools import shared_pool
+from ruleworld_data.spec import MINI_FOLD_SIZE, MINI_FOLDS
+
+from ..spec import RunSpec
+from .data import Ids, Question, RuleTable, select
+
+FOLD_SIZE = MINI_FOLD_SIZE
+BATCH_SIZE = MINI_FOLD_SIZE * MINI_FOLDS
+
+Key = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The rules of one pool, in shuffled order, and the questions asked on it.
+
+    Attributes
+    ----------
+    ids : ndarray of int32, shape (M,)
+    rules : RuleTable
+        The world's rules, for typed parts and other representations.
+    representation : str
+        ``"fol"`` or ``"nl"``.
+    questions : tuple of Question
+        Those the spec selects.
+    """
+
+    ids: Ids
+    rules: RuleTable
+    representation: str
+    questions: tuple[Question, ...]
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """Rule texts in the pool's representation, in the order of ``ids``."""
+        return self.rules.texts(self.ids, self.representation)
+
+
+def build_pools(spec: RunSpec, split: Mapping[str, Sequence[Question]], rules: RuleTable) -> Iterator[Pool]:
+    """Yield the pools of a run in a fixed order.
+
+    Parameters
+    ----------
+    spec : RunSpec
+    split : mapping of str to sequence of Question
+        All questions of the spec's split, by sub-task: also those that the spec does not ask.
+    rules : RuleTable
+
+    Raises
+    ------
+    ValueError
+        If a pool cannot hold its questions' gold rules.
+    """
+    asked = {q.id for name in spec.subtasks for q in select(split[name], spec.limit)}
+    everything = [question for questions in split.values() for question in questions]
+    parents: dict[Key, Ids] = {}
+    if spec.pool_within is not None:
+        for key, members in _groups(everything, "batch", spec.split):
+            parents[key] = np.sort(_draw(rules.ids, members, spec.pool_within, spec, "batch", *key))
+    for key, members in _groups(everything, spec.pool_scope, spec.split):
+        wanted = tuple(question for question in members if question.id in asked)
+        if wanted:
+            universe = parents[_key(members[0], "batch", spec.split)] if parents else rules.ids
+            ids = _draw(universe, members, spec.pool_size, spec, spec.pool_scope, *key)
+            yield Pool(ids, rules, spec.representation, wanted)
+
+
+def pools_sha256(pools: Iterable[Pool]) -> str:
+    """Return a hash of the pools' rule ids in order: equal hashes, equal pools."""
+    digest = hashlib.sha256()
+    for pool in pools:
+        digest.update(len(pool.ids).to_bytes(8, "little") + pool.ids.astype("<i4").tobytes())
+    return digest.hexdigest()
+
+
+def _groups(questions: Sequence[Question], scope: str, split: str) -> Iterator[tuple[Key, list[Question]]]:
+    """Yield (key, questions) in order of first appearance."""
+    groups: dict[Key, list[Question]] = defaultdict(list)
+    for question in questions:
+        groups[_key(question, scope, split)].append(question)
+    yield from groups.items()
+
+
+def _key(question: Question, scope: str, split: str) -> Key:
+    if scope == "question":
+        return (question.id,)
+    if scope == "batch":
+        return (question.index // BATCH_SIZE,)
+    # Only mini names its folds; elsewhere ten questions in table order make one.
+    return (question.fold if split == "mini" else question.index // FOLD_SIZE,)
+
+
+def _draw(
+    universe: Ids, members: Sequence[Question], size: int, spec: RunSpec, scope: str, *key: int | str
+) -> Ids:
+    gold = np.unique(np.asarray([rule for question in members for rule in question.gold], dtype=np.int32))
+    seed = _seed(spec, scope, size, *key)
+    return shared_pool(universe, gold, size, seed)
+
+
+def _seed(spec: RunSpec, *key: int | str) -> int:
+    """Return a 63-bit seed that is a hash of the draw's name: no two draws share a stream by accident."""
+    name = "\x1f".join(str(part) for part in (spec.pool_seed, spec.world_seed, spec.split, *key))
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") >> 1

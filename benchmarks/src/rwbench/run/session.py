@@ -1,0 +1,78 @@
+"""A command's work: all runs of a recipe, one after another or in several processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+
+from ruleworld_data.io.workers import start_worker
+
+from ..methods import Method
+from ..score.results import Results
+from ..spec import RunSpec
+from .data import DataSource
+from .progress import Progress
+from .runner import Plan, Workspace, run_spec
+
+
+def usable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], list[str]]:
+    """Split runs into those that can run here and notes about the others, each with what to type."""
+    ready: list[RunSpec] = []
+    notes: dict[str, None] = {}
+    for spec in specs:
+        method: Method = Method.from_dict(spec.method)
+        need = method.missing()
+        if need is None:
+            ready.append(spec)
+        else:
+            notes[f"{method.label} (needs: {need})"] = None
+    return ready, list(notes)
+
+
+def run_all(plans: Sequence[Plan], workspace: Workspace, jobs: int, progress: Progress) -> list[Results]:
+    """Run every plan and return the results in the order of the plans.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+    workspace : Workspace
+    jobs : int
+        Processes; 1 runs in this one.
+    progress : Progress
+    """
+    if jobs == 1 or len(plans) < 2:
+        return [run_spec(plan.spec, workspace, plan.folder.parent, progress) for plan in plans]
+    done = dict(_in_processes(plans, workspace.source, jobs, progress))
+    return [done[plan.spec.run_id] for plan in plans]
+
+
+def _in_processes(
+    plans: Sequence[Plan], source: DataSource, jobs: int, progress: Progress
+) -> Iterator[tuple[str, Results]]:
+    # Spawned, not forked: a forked child inherits the locks of numerical libraries' threads.
+    context = get_context("spawn")
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=start_worker, initargs=(threads,)) as pool:
+        futures = {pool.submit(_work, plan.spec, source, plan.folder.parent): plan for plan in plans}
+        try:
+            for future in as_completed(futures):
+                plan, results = futures[future], future.result()
+                for number in range(plan.scheduled - plan.done):
+                    progress.step(failed=number < results["n"]["failed"])
+                yield plan.spec.run_id, results
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+@lru_cache(maxsize=1)
+def _workspace(source: DataSource) -> Workspace:
+    return Workspace(source)
+
+
+def _work(spec: RunSpec, source: DataSource, out: Path) -> Results:
+    return run_spec(spec, _workspace(source), out)

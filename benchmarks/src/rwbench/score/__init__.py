@@ -1,0 +1,1 @@
+"""From samples to numbers: metrics, intervals, paired tests, comparisons, and classes of errors."""

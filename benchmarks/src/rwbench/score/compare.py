@@ -1,0 +1,179 @@
+"""Runs against a first one: paired differences on the questions that both answered, and what differs in their specs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ruleworld_data.spec import check_name
+
+from ..leaderboard.files import METADATA
+from ..report.setting import ANSWERS, MAIN_METRIC
+from ..run.samples import SAMPLES_FILE, Sample, read_samples
+from .metrics import sample_clusters
+from .paired import Difference, holm, paired_difference
+from .results import Results, read_results
+
+SAME_QUESTIONS = ("scale", "world_seed", "data", "split", "scorer_version")
+"""Fields of the spec that must agree: otherwise equal ids are not equal questions, or scores not one measure."""
+
+Comparison = dict[str, Any]
+
+
+def compare_runs(folders: Sequence[Path], metrics: Sequence[str] = ()) -> Comparison:
+    """Compare every run with the first.
+
+    Parameters
+    ----------
+    folders : sequence of Path
+        Folders of finished runs; the first is the baseline.
+    metrics : sequence of str
+        Names as in results.json; by default exact match if all runs answer, else Recall@1.
+
+    Returns
+    -------
+    dict
+        ``baseline``, ``comparisons`` (per run: ``spec_differences`` and per metric the paired ``difference`` with
+        ``p_holm``, over all sub-tasks and by sub-task), ``tests``: over how many p values Holm's correction goes.
+        The differences by sub-task are described, not tested.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two runs, they asked different questions or share none, or a metric is missing.
+    """
+    if len(folders) < 2:
+        raise ValueError(
+            f"compare needs at least two runs, got {len(folders)}; rwbench report DIR shows their ids"
+        )
+    loaded = [_load(folder) for folder in folders]
+    shared = [name for name in loaded[0][0]["metrics"] if all(name in run["metrics"] for run, _ in loaded)]
+    if not shared:
+        raise ValueError("these runs share no metric: some only search and some only answer")
+    chosen = [check_name("metric that all runs have", name, shared) for name in metrics]
+    chosen = chosen or [ANSWERS if ANSWERS in shared else MAIN_METRIC if MAIN_METRIC in shared else shared[0]]
+    (first, first_samples), others = loaded[0], loaded[1:]
+    comparisons = [_against(first, first_samples, run, samples, chosen) for run, samples in others]
+    tested = [entry for found in comparisons for entry in found["metrics"].values()]
+    for entry, p_value in zip(
+        tested, holm([entry["difference"]["p_value"] for entry in tested]), strict=True
+    ):
+        entry["p_holm"] = p_value
+    return {"baseline": _head(first), "comparisons": comparisons, "metrics": chosen, "tests": len(tested)}
+
+
+def find_run(name: str, out: Path) -> Path:
+    """Return the folder of a run, given as a path or as the start of a run id below ``out``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such run, or more than one.
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    found = [path for path in sorted(out.glob("*")) if path.is_dir() and path.name.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    what = "no run" if not found else f"{len(found)} runs"
+    raise FileNotFoundError(
+        f"{what} named {name!r} in {out}; give a run folder, or the start of one id (rwbench report {out})"
+    )
+
+
+def spec_differences(first: dict[str, Any], second: dict[str, Any], path: str = "") -> dict[str, list[Any]]:
+    """Return dotted field -> [first, second] for every field in which two specs differ."""
+    found: dict[str, list[Any]] = {}
+    for name in sorted({*first, *second}):
+        a, b = first.get(name), second.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found |= spec_differences(a, b, f"{path}{name}.")
+        elif a != b:
+            found[f"{path}{name}"] = [a, b]
+    return found
+
+
+def _load(folder: Path) -> tuple[Results, dict[str, Sample]]:
+    results = read_results(folder)
+    if results is None:
+        raise FileNotFoundError(f"{folder} has no results.json; finish the run first: rwbench run")
+    if (folder / METADATA).is_file():
+        raise ValueError(
+            f"{folder} is a submission to the board, which holds answers and no scores; compare the runs that it was "
+            "made of, or see the board: rwbench board"
+        )
+    samples = {sample["id"]: sample for sample in read_samples(folder / SAMPLES_FILE)}
+    return results, {name: sample for name, sample in samples.items() if sample["error"] is None}
+
+
+def _against(
+    first: Results,
+    first_samples: dict[str, Sample],
+    second: Results,
+    second_samples: dict[str, Sample],
+    metrics: Sequence[str],
+) -> Comparison:
+    differences = spec_differences(first["spec"], second["spec"])
+    for name in SAME_QUESTIONS:
+        if name in differences:
+            ours, theirs = differences[name]
+            raise ValueError(
+                f"runs {first['run_id']} and {second['run_id']} cannot be paired: {name} is {ours!r} in one and "
+                f"{theirs!r} in the other; compare runs on the same questions"
+            )
+    found: dict[str, Any] = {}
+    for metric in metrics:
+        ids = [
+            name
+            for name, sample in first_samples.items()
+            if metric in sample["scores"] and metric in second_samples.get(name, {"scores": ()})["scores"]
+        ]
+        if not ids:
+            raise ValueError(
+                f"runs {first['run_id']} and {second['run_id']} share no question scored by {metric}"
+            )
+        mine = [first_samples[name] for name in ids]
+        scores = [
+            np.array([found[name]["scores"][metric] for name in ids])
+            for found in (first_samples, second_samples)
+        ]
+        subtasks, clusters = [sample["subtask"] for sample in mine], sample_clusters(mine)
+        whole = paired_difference(scores[0], scores[1], subtasks, clusters)
+        by_subtask = {}
+        for subtask in dict.fromkeys(subtasks):
+            rows = [row for row, name in enumerate(subtasks) if name == subtask]
+            part = paired_difference(
+                scores[0][rows], scores[1][rows], [subtask] * len(rows), [clusters[row] for row in rows]
+            )
+            by_subtask[subtask] = _plain(part, tested=False)
+        means = [_macro(values, subtasks) for values in scores]
+        found[metric] = {
+            "first": means[0],
+            "second": means[1],
+            "difference": _plain(whole),
+            "by_subtask": by_subtask,
+        }
+    return {**_head(second), "spec_differences": differences, "metrics": found}
+
+
+def _macro(values: np.ndarray, subtasks: Sequence[str]) -> float:
+    names = np.array(subtasks)
+    return round(float(np.mean([values[names == name].mean() for name in dict.fromkeys(subtasks)])), 6)
+
+
+def _plain(found: Difference, tested: bool = True) -> dict[str, Any]:
+    values = {
+        name: round(value, 6) if isinstance(value, float) else value
+        for name, value in found._asdict().items()
+    }
+    if not tested:
+        del values["p_value"]
+    return values
+
+
+def _head(run: Results) -> dict[str, Any]:
+    spec = run["spec"]
+    where = f"{spec['representation'].upper()}, {spec['pool_size']:,} rules"
+    return {"run_id": run["run_id"], "label": f"{run['method']['label']}, {where}"}

@@ -1,0 +1,237 @@
+"""Why an answer is wrong: its steps compared with the gold proof, as in the paper's case study.
+
+`diagnose` walks the proof of the first wrong sub-question rule by rule and stops at the first rule that the answer
+did not apply. It reads first-order logic and English alike, follows fixed rules and asks no model:
+
+1. No answer at all: ``no_answer`` (the sample's outcome says why). No box, or another number of answers: ``format``.
+2. The rule was not among those retrieved: ``retrieval_miss``.
+3. The text concludes the opposite change, or passes over a rule whose trigger is another verb of the same operator
+   ("get" where the rule says "gain"): ``operator_misalignment``.
+4. The text concludes a change of the right attribute by another amount: ``incorrect_use``.
+5. The text concludes nothing of the kind: ``rule_omission``.
+6. Every rule was applied and the answer is wrong all the same: ``incorrect_use``.
+
+An answer without steps leaves only its number to compare: the count without the effect is an omission (or, where the
+verbs differ, a misalignment), the effect with the other sign a misalignment, the effect of one unit an incorrect use;
+anything else is ``unexplained``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ruleworld_data.scoring.answers import normalise
+from ruleworld_data.world.vocabulary import load_vocabulary, term
+
+ERROR_CLASSES = {
+    "correct": "every sub-question is answered rightly",
+    "no_answer": "nothing to compare: the outcome says why",
+    "format": "no box, or another number of answers than asked",
+    "retrieval_miss": "the first rule that is not applied was not retrieved",
+    "rule_omission": "a rule at hand is not applied; the chain stops early",
+    "incorrect_use": "a rule is applied with a wrong amount, or the steps are right and the result is not",
+    "operator_misalignment": "plus for minus, or a trigger not recognised under another verb of its operator",
+    "unexplained": "a wrong answer without steps that no single mistake explains",
+}
+"""Every class and what it means, in the order of the legend."""
+
+_BOX = re.compile(r"\[?answer\]?:?|\\boxed\s*\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}", re.IGNORECASE)
+_STEP = re.compile(r"\[step\s*\d+\]", re.IGNORECASE)
+_EFFECT = re.compile(r"(?:([A-Z][a-z]+)_\w+\(\w+, \d+\)|\S[^=;]*) => ([A-Z][a-z]+)_(\w+)\(\w+, (\d+)\)")
+_INITIAL = re.compile(r"Has\(\w+, \w+, (\d+) [-+] \d+ = \d+\)")
+
+
+class Diagnosis(NamedTuple):
+    """What is wrong with an answer.
+
+    Attributes
+    ----------
+    error : str
+        One of `ERROR_CLASSES`.
+    answer : int or None
+        Position of the first wrong sub-question.
+    rule : int or None
+        Id of the first gold rule that was not applied.
+    """
+
+    error: str
+    answer: int | None = None
+    rule: int | None = None
+
+
+def diagnose(
+    sample: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], rules: Mapping[int, Mapping[str, Any]]
+) -> Diagnosis | None:
+    """Classify one sample.
+
+    Parameters
+    ----------
+    sample : mapping
+        A line of samples.jsonl.
+    steps : sequence of mapping
+        The question's gold steps: ``rule_ids`` and ``fol``.
+    rules : mapping of int to mapping
+        Rows of the rule table for the gold rules.
+
+    Returns
+    -------
+    Diagnosis, or None
+        None if the sample failed or its method does not answer.
+    """
+    if sample["error"] is not None or (sample["answers"] is None and sample.get("outcome", "ok") == "ok"):
+        return None
+    answers, gold = sample["answers"] or [], sample["gold_answers"]
+    if not answers and sample.get("outcome", "ok") not in ("ok", "refused_format"):
+        return Diagnosis("no_answer")
+    if len(answers) != len(gold):
+        return Diagnosis("format")
+    wrong = [
+        i for i, pair in enumerate(zip(answers, gold, strict=True)) if len(set(map(normalise, pair))) > 1
+    ]
+    if not wrong:
+        return Diagnosis("correct")
+    first = wrong[0]
+    proof = list(steps) if len(gold) == 1 else [steps[first]]
+    text = _steps_text(sample["output"] or "", first if len(gold) > 1 else None, len(steps))
+    found = sample["retrieved"]
+    seen = None if found is None else {rule for ranked in found for rule in ranked}
+    if not re.search(r"[a-z]{2,}", text):
+        return _without_steps(normalise(answers[first]), proof, rules, seen)._replace(answer=first)
+    for step in proof:
+        for rule in step["rule_ids"]:
+            error = _first_fault(text, step["fol"], rules[rule])
+            if error is not None:
+                missed = seen is not None and rule not in seen
+                return Diagnosis("retrieval_miss" if missed else error, first, rule)
+    return Diagnosis("incorrect_use", first)
+
+
+def _first_fault(text: str, step: str, rule: Mapping[str, Any]) -> str | None:
+    """Return the error class of one gold rule, None if the text applies it."""
+    kind = rule["type"]
+    if kind == "entity2attr":
+        return None if _states_count(text, rule["attribute"], rule["amount"]) else "rule_omission"
+    if rule["operator"] is None:
+        concluded = rule["environment"] if kind == "action2env" else rule["state"]
+        return None if re.search(rf"\b{re.escape(concluded)}\b", text) else "rule_omission"
+    effect = _effect(step, rule["attribute"])
+    claims = _changes(text, rule["attribute"])
+    if (rule["operator"], effect.amount) in claims:
+        return None
+    if any(operator == rule["operator"] for operator, _ in claims):
+        return "incorrect_use"
+    if claims or _another_verb(effect, rule):
+        return "operator_misalignment"
+    return "rule_omission"
+
+
+class _Effect(NamedTuple):
+    """A change as a gold step writes it: the verb that triggered it (lower case, or ""), and its amount."""
+
+    trigger: str
+    amount: int
+
+
+def _effect(step: str, attribute: str) -> _Effect:
+    for trigger, _, symbol, amount in _EFFECT.findall(step):
+        if term(symbol) == attribute:
+            return _Effect(trigger.lower(), int(amount))
+    raise ValueError(f"the gold step {step!r} has no change of {attribute!r}; the rule is of another step")
+
+
+def _another_verb(effect: _Effect, rule: Mapping[str, Any]) -> bool:
+    """Say whether the event's verb differs from the one in the rule's premise."""
+    return (
+        rule["type"] == "attrchange2attr" and effect.trigger != rule["premise_fol"].partition("_")[0].lower()
+    )
+
+
+def _without_steps(
+    answer: str,
+    proof: Sequence[Mapping[str, Any]],
+    rules: Mapping[int, Mapping[str, Any]],
+    seen: set[int] | None,
+) -> Diagnosis:
+    """Classify by the number alone."""
+    for step in proof:
+        for rule in step["rule_ids"]:
+            if seen is not None and rule not in seen:
+                return Diagnosis("retrieval_miss", rule=rule)
+    last = proof[-1]
+    start = _INITIAL.search(last["fol"])
+    changing = next((rule for rule in last["rule_ids"] if rules[rule]["operator"] is not None), None)
+    if start is None or changing is None or not answer.isdecimal():
+        return Diagnosis("unexplained")
+    rule = rules[changing]
+    effect = _effect(last["fol"], rule["attribute"])
+    initial, sign = int(start[1]), 1 if rule["operator"] == "plus" else -1
+    by_count = {
+        initial: "operator_misalignment" if _another_verb(effect, rule) else "rule_omission",
+        initial - sign * effect.amount: "operator_misalignment",
+        initial + sign * rule["amount"]: "incorrect_use",
+    }
+    error = by_count.get(int(answer), "unexplained")
+    return Diagnosis(error, rule=changing if error != "unexplained" else None)
+
+
+def _steps_text(output: str, part: int | None, num_steps: int) -> str:
+    """Return what the answer says before its box, in plain lower-case words; one step of it if steps are marked."""
+    marked = _STEP.split(output)
+    if part is not None and len(marked) == num_steps + 1:
+        output = marked[part + 1]
+    text = _BOX.sub(" ", _STEP.sub(" ", output)).replace("_", " ").lower()
+    return " ".join(re.sub(r"[*`$×]", lambda m: " x " if m[0] == "×" else " ", text).split())
+
+
+def _changes(text: str, attribute: str) -> set[tuple[str, int | None]]:
+    """Return the changes of an attribute that a text concludes: operator and amount (None: not said).
+
+    An amount may be a product, "3 x 3 = 9": its last number counts.
+    """
+    verbs = _operators()
+    found = set()
+    pattern = (
+        rf"\b({'|'.join(verbs)})\s+(?:([\dx=+. -]*\d)\s+)?(?:{'|'.join(_forms(attribute))})\b"
+        r"(?:\s*\(\s*\w+\s*,([^)]*)\))?"
+    )
+    for verb, before, after in re.findall(pattern, text):
+        numbers = re.findall(r"\d+", before or after)
+        found.add((verbs[verb], int(numbers[-1]) if numbers else None))
+    return found
+
+
+def _states_count(text: str, attribute: str, count: int) -> bool:
+    """Say whether a text states how many of an attribute there are at first, or calculates with that number."""
+    forms = "|".join(_forms(attribute))
+    patterns = (
+        rf"\b{count}\s+(?:{forms})\b",
+        rf"\b(?:{forms})\s*(?:,|:|=|is)\s*{count}\b",
+        rf"\b{count}\s*[-+−]\s*\d",
+    )
+    return any(re.search(pattern, text) for pattern in patterns)
+
+
+@lru_cache(maxsize=1)
+def _operators() -> dict[str, str]:
+    """Every form of every change verb -> its operator."""
+    words = load_vocabulary()
+    pairs = [("plus", verb) for verb in words.plus] + [("minus", verb) for verb in words.minus]
+    return {
+        form: operator
+        for operator, verb in pairs
+        for form in (verb.base, verb.third, verb.past, verb.gerund, verb.participle)
+    }
+
+
+@lru_cache(maxsize=4096)
+def _forms(attribute: str) -> tuple[str, str]:
+    return attribute, _plurals()[attribute]
+
+
+@lru_cache(maxsize=1)
+def _plurals() -> dict[str, str]:
+    words = load_vocabulary()
+    return dict(zip(words.attributes, words.attribute_plurals, strict=True))

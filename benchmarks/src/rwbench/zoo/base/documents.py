@@ -1,0 +1,189 @@
+"""Training documents: lists of rules with lookups, and lists of rules with questions and their answers.
+
+A document is one sequence of tokens in which every token has a weight in the loss. Two kinds teach the same skill:
+
+- *recital*: N rules, then the same rules in another order; the conclusions of the second pass are N lookups by content.
+- *questions*: rules that hold the gold rules of some questions and others, then each question and its answer in steps.
+
+Nothing here knows of rule memory, adapters or ``<search>``: `STEP` stands before every step, and the base is taught
+that the words of that step that are known by then follow from there (`Document.plan`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ruleworld_data.questions.training_text import training_text
+from ruleworld_data.world.vocabulary import load_vocabulary
+
+from .tokenizer import END, STEP, Vocabulary, pieces
+
+Representation = Literal["nl", "fol"]
+
+
+@dataclass
+class Document:
+    """Tokens, their weights, and what is measured on them.
+
+    Attributes
+    ----------
+    ids : list of int
+    weights : list of float
+        Weight in the loss of predicting each token; the first is never predicted.
+    spans : list of (int, int, str)
+        First and last + 1 token of what must be right, and its kind: a rule type or a sub-task.
+    plan : list of (int, tuple of int)
+        Position of a `STEP`, and the tokens of its step whose word was mentioned before.
+    """
+
+    ids: list[int] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    spans: list[tuple[int, int, str]] = field(default_factory=list)
+    plan: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def add(self, ids: Sequence[int], weight: float, kind: str | None = None) -> None:
+        """Append tokens; with a kind they are measured."""
+        if kind is not None:
+            self.spans.append((len(self.ids), len(self.ids) + len(ids), kind))
+        self.ids.extend(ids)
+        self.weights.extend([weight] * len(ids))
+
+
+class Writer:
+    """Turns rules and questions into documents.
+
+    Parameters
+    ----------
+    vocabulary : Vocabulary
+    context_weight : float
+        Weight of tokens that no lookup decides: rules, questions, premises.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, context_weight: float) -> None:
+        self.ids = {token: i for i, token in enumerate(vocabulary.tokens)}
+        self.stems = vocabulary.stems
+        terms = term_words()
+        self.words = {i for i, stem in enumerate(self.stems) if stem in terms}
+        self.context_weight = context_weight
+        self.line, self.end, self.step = self.ids["\n"], self.ids[END], self.ids[STEP]
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text of the vocabulary's words; a KeyError names another word."""
+        return [self.ids[piece] for piece in pieces(text)]
+
+    def terse(self, pairs: Sequence[tuple[str, str]], order: Sequence[int]) -> Document:
+        """Write key-value pairs and ask for some of them again: the value stands next to the key."""
+        document, colon = Document(), self.ids[":"]
+        for key, value in pairs:
+            document.add(
+                [*self.encode(" " + key), colon, *self.encode(" " + value), self.line], self.context_weight
+            )
+        document.add([self.line], self.context_weight)
+        for i in order:
+            key, value = pairs[i]
+            document.add([*self.encode(" " + key), colon], self.context_weight)
+            document.add(self.encode(" " + value), 1.0, "terse")
+            document.add([self.line], self.context_weight)
+        return document
+
+    def recital(
+        self, rules: Sequence[dict[str, Any]], order: Sequence[int], representation: Representation
+    ) -> Document:
+        """Write rules and recite them in another order, but those whose premise has several conclusions here."""
+        document = self._rules([rule[representation] for rule in rules])
+        rules_of = Counter(rule["premise_" + representation] for rule in rules)
+        for i in order:
+            rule = rules[i]
+            premise, conclusion = rule["premise_" + representation], rule["conclusion_" + representation]
+            if rules_of[premise] > 1:
+                continue
+            if representation == "nl":
+                premise, conclusion = f"If {premise},", f" {conclusion}."
+            else:
+                premise, conclusion = f"{premise} =>", f" {conclusion}"
+            document.add(self.encode(premise), self.context_weight)
+            document.add(self.encode(conclusion), 1.0, rule["type"])
+            document.add([self.line], self.context_weight)
+        return document
+
+    def questions(
+        self, rules: Sequence[str], rows: Sequence[dict[str, Any]], representation: Representation
+    ) -> Document:
+        """Write rules (none: the answers can only be guessed), then each question with its answer."""
+        document = self._rules(rules)
+        for row in rows:
+            question = self.encode(row["question"])
+            document.add([*question, self.line], self.context_weight)
+            _, *steps = training_text(row, representation, STEP, opening=True).split(STEP)
+            answer: list[int] = []
+            first, known = len(document), {self.stems[i] for i in question}
+            for step in steps:
+                ids = self.encode(step)
+                said = ids[: ids.index(self.line)]
+                wanted = dict.fromkeys(i for i in said if i in self.words and self.stems[i] in known)
+                if wanted:
+                    document.plan.append((first + len(answer), tuple(wanted)))
+                answer.extend([self.step, *ids])
+                known.update(self.stems[i] for i in ids)
+            answer.append(self.end)
+            # No base can know an answer without rules, so it is trained on (the form of answers) and not measured.
+            document.add(answer, 1.0, row["subtask"] if rules else None)
+        return document
+
+    def _rules(self, texts: Sequence[str]) -> Document:
+        document = Document()
+        for text in texts:
+            document.add([*self.encode(text), self.line], self.context_weight)
+        if texts:
+            document.add([self.line], self.context_weight)
+        return document
+
+
+SLOTS = ("entity_adjective", "entity_noun", "attribute_adjective", "attribute_noun")
+
+
+def key_value_pairs(
+    generator: random.Random, words: dict[str, list[str]], count: int, length: int, shared: bool
+) -> list[tuple[str, str]]:
+    """Draw different keys of one, two or four words, and a value of one word for each.
+
+    Keys of four words are made of three words a slot if ``shared``, so that only all four together tell them apart.
+    """
+    slots = SLOTS if length == 4 else generator.sample(SLOTS, length)
+    choices = [generator.sample(words[name], 3) if shared and length == 4 else words[name] for name in slots]
+    if length == 1:
+        choices = [sorted({word for name in SLOTS for word in words[name]})]
+    keys: dict[str, None] = {}
+    for _ in range(20 * count):
+        keys[" ".join(generator.choice(each) for each in choices)] = None
+        if len(keys) == count:
+            break
+    return [(key, generator.choice(words["value"])) for key in keys]
+
+
+def key_value_words() -> dict[str, list[str]]:
+    """Return the words of `key_value_pairs`, from the terms of the vocabulary."""
+    terms = load_vocabulary()
+    words = {
+        "entity_adjective": {entity.split()[0] for entity in terms.entities},
+        "entity_noun": {entity.split()[1] for entity in terms.entities},
+        "attribute_adjective": {attribute.split()[0] for attribute in terms.attributes},
+        "attribute_noun": {attribute.split()[1] for attribute in terms.attributes},
+        "value": {state.split()[1] for state in terms.states},
+    }
+    return {name: sorted(each) for name, each in words.items()}
+
+
+def term_words() -> set[str]:
+    """Return the stems of all words that name something: creatures, things, actions, places, states, changes."""
+    terms = load_vocabulary()
+    names = (*terms.entities, *terms.attributes, *terms.states, *(place.name for place in terms.environments))
+    verbs = (*terms.actions, *terms.minus, *terms.plus)
+    return {word for name in names for word in name.split()} | {verb.base for verb in verbs}

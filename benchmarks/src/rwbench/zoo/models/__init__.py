@@ -1,0 +1,131 @@
+"""Models by name: a shipped one, a folder, or one that an endpoint serves.
+
+A model folder holds ``base/`` (a causal model and its tokenizer, as transformers saves them) and, where trained, one
+adapter folder per method: ``dynarule/``, ``srki/``, ``kblam/``, or ``dynarule-fol/`` and ``dynarule-nl/`` for one per
+representation. In place of ``base/`` a file ``base.txt`` may name the model folder whose base it is, relative to its
+own: another set of adapters of the same base. A plain transformers folder is a model without adapters. ``prompt.toml``
+in the base folder replaces the prompt template of this package (see `rwbench.prompts`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from ...prompts import Template, read_template, shipped_template
+
+SHIPPED = Path(__file__).parent
+PROMPT_FILE = "prompt.toml"
+BASE_FILE = "base.txt"
+WHOLE_FILE = 1 << 26
+"""Files up to this size are hashed whole; of larger ones the size and both ends, which hold the tensors' names."""
+
+
+def shipped() -> list[str]:
+    """Return the names of the models that come with this package."""
+    return sorted(path.name for path in SHIPPED.iterdir() if _is_model(path))
+
+
+def _is_model(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("base/config.json", "config.json", BASE_FILE))
+
+
+def resolve(name: str) -> Path:
+    """Return the folder of a model.
+
+    Parameters
+    ----------
+    name : str
+        A shipped model's name, or a path.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such model; the message says what there is.
+    """
+    folder = SHIPPED / name if name in shipped() else Path(name)
+    if _is_model(folder):
+        return folder
+    raise FileNotFoundError(
+        f"no model {name!r}: it is neither a shipped model ({', '.join(shipped()) or 'none here'}) nor a folder with "
+        f"config.json in it or in base/, or {BASE_FILE}; for one behind an endpoint add --endpoint http://host:port/v1"
+    )
+
+
+def base_folder(name: str) -> Path:
+    """Return the folder of a model's base, which transformers loads.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such model, or ``base.txt`` names a folder without a base of its own.
+    """
+    folder = resolve(name)
+    if (folder / BASE_FILE).is_file():
+        words = (folder / BASE_FILE).read_text(encoding="utf-8").strip()
+        other = folder / words
+        if not (other / "base" / "config.json").is_file():
+            raise FileNotFoundError(
+                f"{folder / BASE_FILE} says {words!r}, but {other / 'base'} holds no base model; write the folder of a "
+                "model that has one, relative to this folder"
+            )
+        return other / "base"
+    return folder / "base" if (folder / "base").is_dir() else folder
+
+
+def adapter_folder(name: str, method: str, representation: str) -> Path | None:
+    """Return the folder of a model's adapter for a method, or None if it has none."""
+    for candidate in (f"{method}-{representation}", method):
+        folder = resolve(name) / candidate
+        if (folder / "adapter.json").is_file():
+            return folder
+    return None
+
+
+def model_template(name: str) -> Template:
+    """Return the prompt template that a model's folder brings, else this package's."""
+    path = base_folder(name) / PROMPT_FILE
+    return read_template(path) if path.is_file() else shipped_template()
+
+
+@lru_cache(maxsize=1)
+def _temperatures() -> dict[str, float]:
+    return tomllib.loads((SHIPPED / "temperatures.toml").read_text(encoding="utf-8"))
+
+
+def usual_temperature(name: str) -> float:
+    """Return the temperature that a model is asked at by default: 0 but for the exceptions of the paper."""
+    return _temperatures().get(name.rstrip("/").split("/")[-1], 0.0)
+
+
+def fingerprint(folder: Path) -> str:
+    """Return 12 hexadecimal digits that change when a model's or an adapter's files change."""
+    files = tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in _files(folder))
+    return _fingerprint(files)
+
+
+@lru_cache(maxsize=64)
+def _fingerprint(files: tuple[tuple[str, int, int], ...]) -> str:
+    digest = hashlib.sha256()
+    for name, size, _ in files:
+        digest.update(f"{Path(name).name} {size}\n".encode())
+        with Path(name).open("rb") as file:
+            if size <= WHOLE_FILE:
+                digest.update(file.read())
+                continue
+            digest.update(file.read(1 << 20))
+            file.seek(-(1 << 20), 2)
+            digest.update(file.read())
+    return digest.hexdigest()[:12]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    # The prompt has a hash of its own in the spec; what else lies in the folder (a model card) decides nothing.
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".json", ".safetensors", ".jinja", ".model", ".txt") and not path.name.startswith(
+            "."
+        ):
+            yield path

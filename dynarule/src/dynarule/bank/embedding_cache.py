@@ -1,0 +1,155 @@
+"""Embeddings on disk by encoder and text, so that no text is encoded twice, in this build or the next."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+FLUSH = 4_096
+"""Texts encoded between two writes: what a kill loses at most."""
+
+
+def encode_unique(encode: Callable[[Sequence[str]], Tensor], texts: Sequence[str]) -> Tensor:
+    """Encode every different text once; return embeddings (N, P) of all.
+
+    Raises
+    ------
+    ValueError
+        If the encoder returns another number of rows.
+    """
+    places: dict[str, int] = {}
+    at = [places.setdefault(text, len(places)) for text in texts]
+    unique = encode(list(places))
+    if unique.ndim != 2 or len(unique) != len(places):
+        raise ValueError(
+            f"the encoder must return ({len(places)}, width) for {len(places)} texts, got {tuple(unique.shape)}"
+        )
+    return unique[torch.tensor(at, dtype=torch.long, device=unique.device)]
+
+
+class EmbeddingCache:
+    """An encoder that remembers on disk.
+
+    One folder per encoder fingerprint holds shards, safetensors files of text hashes and embeddings (fp32). A shard is
+    written under a temporary name, synced and renamed, so a killed build leaves whole shards only; several processes
+    may write at once. A shard that cannot be read is ignored with a warning and its texts are encoded again.
+
+    Parameters
+    ----------
+    encode : callable
+        Texts to embeddings, such as `dynarule.bank.encoders.SentenceEncoder`.
+    folder : path
+        The cache; made if it is not there.
+    fingerprint : str, optional
+        None: ``encode.fingerprint``.
+
+    Raises
+    ------
+    ValueError
+        If there is no fingerprint: embeddings of two encoders would mix.
+
+    Examples
+    --------
+    >>> encode = EmbeddingCache(SentenceEncoder("minilm"), "cache")  # doctest: +SKIP
+    >>> bank = RuleBank.from_file("rules.txt", encode)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[Sequence[str]], Tensor],
+        folder: str | PathLike[str],
+        fingerprint: str | None = None,
+    ) -> None:
+        name = getattr(encode, "fingerprint", None) if fingerprint is None else fingerprint
+        if not name:
+            raise ValueError(
+                "the encoder has no fingerprint, so its embeddings could mix with another's; give fingerprint="
+            )
+        self.encode, self.fingerprint = encode, name
+        self.folder = Path(folder) / hashlib.sha256(name.encode()).hexdigest()[:16]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._places: dict[bytes, tuple[Tensor, int]] = {}
+        self._read: set[str] = set()
+
+    def __call__(self, texts: Sequence[str]) -> Tensor:
+        """Return embeddings, fp32 (N, P), on the CPU; new texts are encoded and written."""
+        self.refresh()
+        hashes = [hashlib.sha256(text.encode()).digest() for text in texts]
+        new = {h: text for h, text in zip(hashes, texts, strict=True) if h not in self._places}
+        todo = list(new.items())
+        for start in range(0, len(todo), FLUSH):
+            part = todo[start : start + FLUSH]
+            self._write([h for h, _ in part], self.encode([text for _, text in part]))
+        if not hashes:
+            return self.encode([])
+        first, _ = self._places[hashes[0]]
+        out = torch.empty(len(hashes), first.shape[1])
+        for row, h in enumerate(hashes):
+            shard, place = self._places[h]
+            out[row] = shard[place]
+        return out
+
+    def __len__(self) -> int:
+        """Return how many texts are known."""
+        return len(self._places)
+
+    def refresh(self) -> None:
+        """Take in shards that other processes wrote."""
+        from safetensors import SafetensorError, safe_open
+
+        for path in sorted(self.folder.glob("*.safetensors")):
+            if path.name in self._read:
+                continue
+            try:
+                with safe_open(path, "pt") as file:
+                    hashes, rows = file.get_tensor("hashes"), file.get_tensor("embeddings")
+                    if (file.metadata() or {}).get("fingerprint") != self.fingerprint or len(hashes) != len(
+                        rows
+                    ):
+                        raise ValueError("it belongs to another encoder")
+            except (SafetensorError, OSError, ValueError) as error:
+                warnings.warn(f"ignoring the embedding shard {path}: {error}; delete it", stacklevel=2)
+                continue
+            self._take(path.name, hashes, rows)
+
+    def _take(self, name: str, hashes: Tensor, rows: Tensor) -> None:
+        self._read.add(name)
+        for place, row in enumerate(hashes.numpy()):
+            self._places[row.tobytes()] = (rows, place)
+
+    def _write(self, hashes: list[bytes], rows: Tensor) -> None:
+        from safetensors.torch import save_file
+
+        if rows.ndim != 2 or len(rows) != len(hashes):
+            raise ValueError(
+                f"the encoder must return ({len(hashes)}, width) for {len(hashes)} texts, got {tuple(rows.shape)}"
+            )
+        rows = rows.detach().float().cpu().contiguous()
+        bad = (~torch.isfinite(rows).all(-1)).nonzero()
+        if len(bad):  # never remembered
+            raise ValueError(f"the encoder returned {len(bad)} embeddings that are not finite")
+        codes = torch.frombuffer(bytearray(b"".join(hashes)), dtype=torch.uint8).view(len(hashes), 32)
+        name = hashlib.sha256(b"".join(hashes)).hexdigest()[:32] + ".safetensors"
+        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=self.folder)
+        os.close(handle)
+        try:
+            save_file({"hashes": codes, "embeddings": rows}, temporary, {"fingerprint": self.fingerprint})
+            sync(Path(temporary))
+            Path(temporary).replace(self.folder / name)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+        self._take(name, codes, rows)
+
+
+def sync(path: Path) -> None:
+    """Have the system write a file to its disk before we rename it."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

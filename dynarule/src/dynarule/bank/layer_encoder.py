@@ -1,0 +1,166 @@
+"""The first layers of the answering model itself as the encoder of its rules.
+
+A sentence encoder writes rules in a language of its own, which an adapter has to learn from nothing. What the model's
+own first layers make of a rule's words is already what its queries and its later layers are made of, so adapters learn
+to find and to read several times sooner, and no second model is needed. Measured on a small base, the same training
+otherwise: Recall@1 of a step among 1,000 rules 0.75 after 300 steps, where all-MiniLM-L6-v2 reached 0.59.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import attention
+from ..projection import attention_blocks
+
+PREFIX = "layers:"
+
+
+class LayerEncoder:
+    """Mean over a text's tokens of what a model's first layers make of them, to unit length.
+
+    The state of a token is taken as the next layer reads it, after that layer's norm: in the residual stream itself a
+    few channels, and the first token, can be hundreds of times as large as the rest.
+
+    The layers are copied and run in fp32 whatever the model's dtype, so that rules encoded in training and in serving
+    agree.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        The model that will answer; not under `dynarule.attach`. It is not changed.
+    tokenizer : PreTrainedTokenizerBase
+        Its tokenizer.
+    layers : int
+        How many of the first layers, 1 or more.
+    batch_size : int
+        Texts at once.
+
+    Attributes
+    ----------
+    fingerprint : str
+        Number of layers and hash of their weights: equal fingerprints, equal embeddings up to rounding.
+    dim : int
+        P, the width of the model.
+
+    Raises
+    ------
+    ValueError
+        If the model has fewer layers, or a rule memory is attached to it.
+
+    Examples
+    --------
+    >>> bank = RuleBank.from_file("rules.txt", LayerEncoder(model, tokenizer))  # doctest: +SKIP
+    """
+
+    def __init__(self, model: nn.Module, tokenizer: Any, layers: int = 1, batch_size: int = 128) -> None:
+        blocks = attention_blocks(model)
+        if not 1 <= layers <= len(blocks):
+            raise ValueError(f"layers must be 1 to {len(blocks)}, the model's, got {layers}")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be positive, got {batch_size}")
+        if attention.is_attached(model):
+            raise ValueError(
+                "rules are encoded by the model without rules; leave the block of `attach` first"
+            )
+        self.tokenizer, self.layers, self.batch_size = tokenizer, layers, batch_size
+        self.dim = int(model.config.hidden_size)  # type: ignore[union-attr,arg-type]
+        self._embedding: nn.Embedding = model.get_input_embeddings()  # type: ignore[operator]
+        self._decoder = _first_layers(model, layers)
+        weights = _weights_hash(self._embedding, self._decoder, tokenizer)
+        self.fingerprint = f"{PREFIX}{layers}@{weights} mean norm=l2"
+
+    def __call__(self, texts: Sequence[str]) -> Tensor:
+        """Return unit vectors, fp32 (N, P), on the CPU.
+
+        Raises
+        ------
+        ValueError
+            If a text has no tokens.
+        """
+        tokens = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"] if len(texts) else []
+        empty = next((i for i, ids in enumerate(tokens) if not ids), None)
+        if empty is not None:
+            raise ValueError(f"text {empty} has no tokens: {texts[empty]!r}; expected a rule")
+        found = torch.zeros(len(texts), self.dim)
+        order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))  # alike in length: little padding
+        for start in range(0, len(order), self.batch_size):
+            part = order[start : start + self.batch_size]
+            found[part] = self._encode([tokens[i] for i in part]).cpu()
+        return found
+
+    @torch.no_grad()
+    def _encode(self, tokens: Sequence[Sequence[int]]) -> Tensor:
+        """Return unit vectors (B, P)."""
+        mask_BT = torch.zeros(len(tokens), max(map(len, tokens)), dtype=torch.long)
+        ids_BT = torch.zeros_like(mask_BT)
+        for row, ids in enumerate(tokens):
+            ids_BT[row, : len(ids)], mask_BT[row, : len(ids)] = torch.tensor(ids), 1
+        device = self._embedding.weight.device
+        mask_BT, embedded_BTC = mask_BT.to(device), self._embedding(ids_BT.to(device)).float()
+        read = self._decoder(inputs_embeds=embedded_BTC, attention_mask=mask_BT, use_cache=False)
+        return nn.functional.normalize((read.last_hidden_state * mask_BT[..., None]).sum(1), dim=-1)
+
+
+def _first_layers(model: nn.Module, count: int) -> nn.Module:
+    """Return a decoder of the first layers alone in fp32, ending in the norm with which the next layer begins."""
+    decoder: Any = model.get_decoder()  # type: ignore[operator]
+    config = copy.deepcopy(decoder.config)
+    config.num_hidden_layers = count
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:count]
+    with torch.device("meta"):  # a shell: everything in it is replaced
+        first = type(decoder)(config)
+    config._attn_implementation = "sdpa"  # flash attention has no fp32
+    following = decoder.layers[count].input_layernorm if count < len(decoder.layers) else decoder.norm
+    first.embed_tokens, first.rotary_emb = nn.Identity(), copy.deepcopy(decoder.rotary_emb)
+    first.layers = copy.deepcopy(decoder.layers[:count]).float()
+    for block in attention_blocks(first):
+        block.config = config
+    first.norm = copy.deepcopy(following).float()
+    return first.eval().requires_grad_(False)
+
+
+def _weights_hash(embedding: nn.Embedding, decoder: nn.Module, tokenizer: Any) -> str:
+    """Hash the layers, adapters in them included, and what they are given for printable characters.
+
+    Not the whole embedding matrix: it has a row that training changes, that of ``<search>``.
+    """
+    ids = tokenizer(string.printable, add_special_tokens=False)["input_ids"]
+    probe = torch.tensor(ids, dtype=torch.long)
+    rows = embedding(probe.to(embedding.weight.device))
+    digest = hashlib.sha256()
+    for name, value in [("probe", rows), *sorted(decoder.state_dict().items())]:
+        digest.update(name.encode())
+        digest.update(value.detach().float().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def parse_layers(encoder: str) -> int | None:
+    """Return N of an encoder called ``layers:N``, None for any other.
+
+    Raises
+    ------
+    ValueError
+        If N is no positive whole number.
+
+    Examples
+    --------
+    >>> parse_layers("layers:2"), parse_layers("minilm")
+    (2, None)
+    """
+    if not encoder.startswith(PREFIX):
+        return None
+    count = encoder.removeprefix(PREFIX)
+    if not count.isdecimal() or int(count) < 1:
+        raise ValueError(
+            f"encoder {encoder!r}: expected layers:N, the first N layers of the model, such as layers:1"
+        )
+    return int(count)

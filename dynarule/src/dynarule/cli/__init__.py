@@ -1,0 +1,1 @@
+"""The command ``dynarule``, one file a group of subcommands."""

@@ -1,0 +1,93 @@
+"""Something to try the commands on: 36 rules of a depot, questions on them, and a small random model.
+
+The model has never read a text, so its answers are noise; what its adapter learns is which rules a question and each
+of its steps need, and a trace shows that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).parent
+FILES = ("rules.txt", "train.jsonl", "held_out.jsonl")
+
+
+def write_example(folder: str | Path, seed: int = 0) -> Path:
+    """Write ``rules.txt``, ``train.jsonl``, ``held_out.jsonl`` and ``model`` into a new folder.
+
+    Parameters
+    ----------
+    folder : path
+        Where; must not exist.
+    seed : int
+        Of the model's weights.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    FileExistsError
+        If the folder is there already.
+    """
+    folder = Path(folder)
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists already; choose a new folder")
+    partial = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    for name in FILES:
+        shutil.copy(DATA / name, partial / name)
+    _write_model(partial / "model", seed)
+    partial.replace(folder)
+    return folder
+
+
+def _write_model(folder: Path, seed: int) -> None:
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    tokenizer = _tokenizer()
+    torch.manual_seed(seed)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer) + 1,  # a row for <search>
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        tie_word_embeddings=True,
+    )
+    Qwen2ForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _tokenizer() -> Any:
+    """Return a tokenizer of the example's own words."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    from ..training.data import target_text
+
+    texts = (DATA / "rules.txt").read_text(encoding="utf-8").splitlines()
+    for name in FILES[1:]:
+        for line in (DATA / name).read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            texts += [row["question"] + "\n", target_text(row, search_token="")]
+    # A word keeps the space before it, so that decoding gives the text back.
+    pieces = sorted({piece for text in texts for piece in re.findall(r" ?\w+|[^\w ]| ", text)})
+    names = dict.fromkeys(["<pad>", "<eos>", "<unk>", *pieces])
+    tokenizer = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r" ?\w+|[^\w ]| "), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
+    )

@@ -1,0 +1,1 @@
+"""Which rules a text sees and when: selection and visibility, the ``<search>`` token, and the hooks that attach it."""

@@ -1,0 +1,87 @@
+"""Attach a rule memory to a model for the length of a ``with`` block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from .. import attention
+from ..decoding import single_pass
+from ..projection import check_fit
+from .serving import RuleMemory
+
+
+@contextmanager
+def attach(model: nn.Module, memory: RuleMemory) -> Iterator[RuleMemory]:
+    """Let a model read a rule memory, in ``model(...)`` and ``model.generate(...)``, inside the block.
+
+    Two kinds of hooks do it: one on the decoder sees each forward's tokens, one on every attention block computes the
+    rule query from the hidden states. The model's code and weights stay as they are, and leaving the block restores
+    the attention implementation it had: SDPA or eager, which also computes whatever reads no rules. Greedy and sampled
+    decoding are supported. Beam search and the like reorder rows, or read other tokens in between, behind the memory's
+    back: inside the block ``model.generate`` refuses them.
+
+    Raises
+    ------
+    ValueError
+        If the model is of no supported family, of another shape than the adapter's, attends by anything but SDPA or
+        eager attention, or has a memory already.
+
+    Examples
+    --------
+    >>> with attach(model, RuleMemory(adapter, bank, search_id)) as memory:  # doctest: +SKIP
+    ...     model.generate(**inputs)
+    ...     memory.trace
+    """
+    config: Any = model.config
+    before: str = config._attn_implementation
+    if attention.is_attached(model):
+        raise ValueError("a rule memory is attached to this model already; leave its block first")
+    blocks = check_fit(memory.adapter, model)
+    if before not in attention.NAMES:
+        raise ValueError(
+            f"the model attends with {before!r}, and a rule memory stands in for {' or '.join(attention.NAMES)}; call "
+            'model.set_attn_implementation("sdpa") first'
+        )
+    decoder = model.get_decoder()  # type: ignore[operator]
+    attention.register()
+    handles = [decoder.register_forward_pre_hook(_note_tokens(memory), with_kwargs=True)]
+    for layer, block in enumerate(blocks):
+        handles.append(block.register_forward_pre_hook(_read_rules(memory, layer), with_kwargs=True))
+    try:
+        model.set_attn_implementation(attention.NAMES[before])  # type: ignore[operator]
+        with single_pass(model):
+            yield memory
+    finally:
+        for handle in handles:
+            handle.remove()
+        model.set_attn_implementation(before)  # type: ignore[operator]
+
+
+def _note_tokens(memory: RuleMemory) -> Any:
+    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        input_ids = args[0] if args else kwargs.get("input_ids")
+        if input_ids is None:
+            raise ValueError("a rule memory needs input_ids: <search> cannot be seen in inputs_embeds")
+        past = kwargs.get("past_key_values")
+        if getattr(past, "is_compileable", False):
+            raise ValueError(
+                f"a {type(past).__name__} is not supported with rules, which follow a cache that grows with the text; "
+                "leave out cache_implementation, or pass a DynamicCache"
+            )
+        length = past.get_seq_length() if past is not None else 0
+        memory.begin(input_ids, kwargs.get("attention_mask"), int(length))
+
+    return hook
+
+
+def _read_rules(memory: RuleMemory, layer: int) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        hidden = args[0] if args else kwargs["hidden_states"]
+        rules = memory.attended(layer, hidden, module)
+        return (args, kwargs | {"attended_rules": rules}) if rules is not None else None
+
+    return hook

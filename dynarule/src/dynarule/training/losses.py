@@ -1,0 +1,149 @@
+r"""Equations 4 and 5, SR-KI's retrieval loss and the language-model losses.
+
+Scores are :math:`a = mean_h(\tilde q_h \cdot \tilde k_h) / \sqrt{D}` with D the head dimension, as in SR-KI. Reading
+the paper's dot product over the full width instead (``full_dot``) multiplies them by :math:`\sqrt H`: the same
+ranking, a sharper temperature.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ..memory.selection import mean_query
+
+IGNORE = -100
+
+
+def step_queries(query_BHTD: Tensor, question_BT: Tensor, search_BS: Tensor) -> Tensor:
+    """Return each step's query: the question's mean for the first, its ``<search>`` token's for a later one.
+
+    Parameters
+    ----------
+    query_BHTD : Tensor
+        Rule queries of all tokens at the confidence layer.
+    question_BT : Tensor
+        True for question tokens.
+    search_BS : Tensor
+        Positions of the ``<search>`` tokens before steps 2, 3, ...; -1 where a row has fewer.
+
+    Returns
+    -------
+    Tensor, (B, 1 + S, H, D)
+        Rows of missing steps hold another token's query; their steps have no positives, so nothing reads them.
+    """
+    first_BHD = mean_query(query_BHTD, question_BT)
+    rows = torch.arange(len(search_BS), device=search_BS.device)[:, None]
+    later_BSHD = query_BHTD.transpose(1, 2)[rows, search_BS.clamp_min(0)].to(first_BHD.dtype)
+    return torch.cat([first_BHD[:, None], later_BSHD], 1)
+
+
+def step_scores(query_BSHD: Tensor, key_BKF: Tensor, full_dot: bool = False) -> Tensor:
+    """Score the kept rules for each step (equation 4): (B, S, K), in at least fp32.
+
+    Parameters
+    ----------
+    query_BSHD : Tensor
+        `step_queries`.
+    key_BKF : Tensor
+        Projected keys of the kept rules, F = H D.
+    full_dot : bool
+        Divide the dot product over the full width by its square root, instead of the mean over heads by that of a head.
+    """
+    heads, head_dim = query_BSHD.shape[-2:]
+    scale = math.sqrt(heads * head_dim) if full_dot else heads * math.sqrt(head_dim)
+    dtype = torch.promote_types(query_BSHD.dtype, torch.float32)
+    with torch.autocast(query_BSHD.device.type, enabled=False):
+        return query_BSHD.flatten(2).to(dtype) @ key_BKF.to(dtype).transpose(1, 2) / scale
+
+
+def stacked_step_loss(scores_BSK: Tensor, positives_BSK: Tensor, temperature: float = 0.05) -> Tensor:
+    """Return the Stacked Step-Level Attention Loss (second term of equation 5).
+
+    For every positive a cross-entropy against all kept rules but the other positives of its step; gold rules of other
+    steps are negatives. Mean over the positives of an instance, then over the instances that have any.
+    """
+    logits = scores_BSK / temperature
+    lowest = torch.finfo(logits.dtype).min
+    # Finite, so that a step in which every candidate is positive has a gradient.
+    negatives_BS1 = logits.masked_fill(positives_BSK, lowest).logsumexp(-1, keepdim=True)
+    loss_BSK = torch.logaddexp(logits, negatives_BS1) - logits
+    loss_BSK = torch.where(positives_BSK, loss_BSK, 0.0)
+    count_B = positives_BSK.flatten(1).sum(-1)
+    loss_B = loss_BSK.flatten(1).sum(-1) / count_B.clamp_min(1)
+    return loss_B.sum() / (count_B > 0).sum().clamp_min(1)
+
+
+def srki_loss(scores_BK: Tensor, positives_BK: Tensor, temperature: float = 0.05) -> Tensor:
+    """Return SR-KI's retrieval loss: one step, the gold rules of the whole question, each against the rest.
+
+    The scores come from the mean query of the whole sequence. SR-KI's code averages over padding too; here padding is
+    left out.
+    """
+    return stacked_step_loss(scores_BK[:, None], positives_BK[:, None], temperature)
+
+
+def new_words(input_ids_BT: Tensor, labels_BT: Tensor) -> Tensor:
+    """Return the tokens before an answer's token that is nowhere before it: (B, T) bool.
+
+    What neither the question nor the answer so far has said comes from a rule, or from the form of answers.
+    """
+    next_B1T = input_ids_BT[:, None, 1:]
+    before_TT = torch.ones(input_ids_BT.shape[1], input_ids_BT.shape[1] - 1, dtype=torch.bool).triu()
+    said_BT = ((input_ids_BT[:, :, None] == next_B1T) & before_TT.to(input_ids_BT.device)).any(1)
+    return nn.functional.pad((labels_BT[:, 1:] != IGNORE) & ~said_BT, (0, 1))
+
+
+def reading_loss(scores_NK: Tensor, positives_NK: Tensor, temperature: float) -> Tensor:
+    """Return the loss of tokens that read a rule (not the paper's): their step's gold rules, each against the rest."""
+    return stacked_step_loss(scores_NK[:, None], positives_NK[:, None], temperature)
+
+
+def lm_loss(logits_BTV: Tensor, labels_BT: Tensor, per_instance: bool = False) -> Tensor:
+    """Return the next-token loss of the labelled tokens (prompt and padding are labelled -100).
+
+    Parameters
+    ----------
+    logits_BTV, labels_BT : Tensor
+        Unshifted, as models return and take them.
+    per_instance : bool
+        KBLaM's weighting: each instance counts the same whatever its length. Else each token does.
+    """
+    wanted_BT = labels_BT[:, 1:] != IGNORE
+    return token_loss(logits_BTV[:, :-1][wanted_BT], labels_BT, per_instance)
+
+
+def token_loss(
+    logits_NV: Tensor, labels_BT: Tensor, per_instance: bool = False, weight_BT: Tensor | None = None
+) -> Tensor:
+    """Do as `lm_loss` does, for logits of the labelled tokens alone, row after row.
+
+    With ``weight_BT``, means are weighted: by the weight of the token that predicts.
+    """
+    targets_BT = labels_BT[:, 1:]
+    wanted_BT = targets_BT != IGNORE
+    dtype = torch.promote_types(logits_NV.dtype, torch.float32)
+    loss_N = nn.functional.cross_entropy(logits_NV.to(dtype), targets_BT[wanted_BT], reduction="none")
+    weight_N = torch.ones_like(loss_N) if weight_BT is None else weight_BT[:, :-1][wanted_BT].to(dtype)
+    if not per_instance:
+        return (loss_N * weight_N).sum() / weight_N.sum().clamp_min(torch.finfo(dtype).tiny)
+    row_N = wanted_BT.nonzero()[:, 0]
+    none_B = loss_N.new_zeros(len(labels_BT))
+    weight_B = none_B.index_add(0, row_N, weight_N)
+    loss_B = none_B.index_add(0, row_N, loss_N * weight_N / weight_B[row_N])
+    return loss_B.sum() / (weight_B > 0).sum().clamp_min(1)
+
+
+@torch.no_grad()
+def step_recall(scores_BSK: Tensor, positives_BSK: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sum over steps of Recall@1, with as many rules as a step has gold, and the number of steps.
+
+    A step without positives does not count.
+    """
+    count_BS = positives_BSK.sum(-1)
+    ranked = positives_BSK.gather(-1, scores_BSK.argsort(-1, descending=True))
+    place_K = torch.arange(ranked.shape[-1], device=ranked.device)
+    hits_BS = (ranked & (place_K < count_BS[..., None])).sum(-1)
+    return (hits_BS / count_BS.clamp_min(1)).sum(), (count_BS > 0).sum()

@@ -1,0 +1,216 @@
+"""A frozen model, its adapter and the row of ``<search>`` as one module that returns the training loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..bank.bank import RuleBank
+from ..memory.hooks import attach
+from ..memory.search import search_rows, set_search_rows
+from ..memory.training import RuleBatch, TrainingMemory
+from ..projection import RuleAdapter
+from .losses import IGNORE, new_words, reading_loss, srki_loss, stacked_step_loss, step_recall, token_loss
+from .recipe import Recipe
+
+
+class SearchRows(nn.Module):
+    """The trained row of one token, in fp32 beside the frozen matrices: input, and output where it is untied.
+
+    Only this row moves, so without rules the model stays the base model for every other token.
+    """
+
+    def __init__(self, model: nn.Module, row: int) -> None:
+        super().__init__()
+        self.row = row
+        self.rows = nn.ParameterDict(
+            {name: nn.Parameter(value.float()) for name, value in search_rows(model, row).items()}
+        )
+
+    @contextmanager
+    def attached(self, model: nn.Module) -> Iterator[None]:
+        """Let a model use the row in place of its own, inside the block."""
+
+        def embed(_module: nn.Module, args: tuple[Any, ...], out: Tensor) -> Tensor:
+            return torch.where((args[0] == self.row)[..., None], self.rows["input"].to(out.dtype), out)
+
+        def emit(_module: nn.Module, args: tuple[Any, ...], out: Tensor) -> Tensor:
+            row = self.rows["output"] if "output" in self.rows else self.rows["input"]
+            out = out.clone() if out.is_leaf and out.requires_grad else out
+            out[..., self.row] = (args[0] @ row.to(args[0].dtype)).to(out.dtype)
+            return out
+
+        handles = [
+            model.get_input_embeddings().register_forward_hook(embed),  # type: ignore[operator]
+            model.get_output_embeddings().register_forward_hook(emit),  # type: ignore[operator]
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def write(self, model: nn.Module) -> None:
+        """Copy the row into the model's matrices."""
+        set_search_rows(model, self.row, {name: value.detach() for name, value in self.rows.items()})
+
+
+class RuleModel(nn.Module):
+    """What the trainer trains. Parameters of the base are frozen, and left out of checkpoints.
+
+    Parameters
+    ----------
+    base : PreTrainedModel
+        The language model.
+    adapter : RuleAdapter
+        Its adapter; turned to fp32, which small learning rates need.
+    bank : RuleBank
+        The rule table; rows of it come with every batch.
+    recipe : Recipe
+        Method, stage and losses.
+    search_row : int or None
+        Id of ``<search>``, if it is trained.
+    """
+
+    def __init__(
+        self,
+        base: nn.Module,
+        adapter: RuleAdapter,
+        bank: RuleBank,
+        recipe: Recipe,
+        search_row: int | None = None,
+    ) -> None:
+        super().__init__()
+        if bank.encoder_dim != adapter.config.encoder_dim:
+            raise ValueError(
+                f"the rules' embeddings have width {bank.encoder_dim}, the adapter reads {adapter.config.encoder_dim}; "
+                "encode the rules with the adapter's encoder"
+            )
+        if adapter.encoder and bank.encoder and adapter.encoder != bank.encoder:
+            raise ValueError(
+                f"the rules were encoded with {bank.encoder!r}, the adapter was trained with {adapter.encoder!r}; "
+                "encode the rules with the adapter's encoder, or start from a new adapter"
+            )
+        if not any(True for _ in adapter.parameters()):
+            raise ValueError(
+                f"the {type(adapter).__name__} has no parameters of its own to train; train a RuleAdapter(model, "
+                "config), and a PEFT model with your own loop"
+            )
+        if recipe.retrieves and adapter.config.confidence_layer is None:
+            raise ValueError(
+                "stage 2 trains the confidence layer, and the adapter's configuration names none; measure it after "
+                "stage 1 (`dynarule confidence`) and set confidence_layer"
+            )
+        self.base = base.requires_grad_(False)
+        self.adapter = adapter.float().requires_grad_(True)
+        self.recipe, self.bank = recipe, bank
+        self.search = (
+            SearchRows(base, search_row) if recipe.embedding == "row" and search_row is not None else None
+        )
+        if recipe.embedding == "full":
+            for matrix in (base.get_input_embeddings(), base.get_output_embeddings()):  # type: ignore[operator]
+                matrix.weight.requires_grad_(True)
+        self.memory = TrainingMemory(
+            adapter,
+            pool_queries=recipe.pool_queries,
+            visibility=recipe.visibility,
+            full_dot=recipe.full_dot,
+            all_rules=recipe.stage == 1,
+        )
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """Keep hooks on the base through forward and backward, which recomputes layers under checkpointing."""
+        with attach(self.base, self.memory):  # type: ignore[arg-type]
+            if self.search is None:
+                yield
+            else:
+                with self.search.attached(self.base):
+                    yield
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what is trained, without the frozen base."""
+        trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
+        prefix = kwargs.get("prefix", "")
+        state = super().state_dict(*args, **kwargs)
+        return {name: value for name, value in state.items() if name.removeprefix(prefix) in trained}
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Load what `state_dict` returned."""
+        expected, found = set(self.state_dict()), set(state_dict)
+        if strict and expected != found:
+            raise ValueError(
+                f"the checkpoint lacks {sorted(expected - found)} and has unknown {sorted(found - expected)}"
+            )
+        result = super().load_state_dict(state_dict, strict=False, assign=assign)
+        result.missing_keys.clear()  # the frozen base
+        return result
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        labels: Tensor,
+        question_BT: Tensor,
+        answer_BT: Tensor,
+        search_BS: Tensor,
+        gold_BSG: Tensor,
+        pool_M: Tensor,
+    ) -> dict[str, Tensor]:
+        """Return ``loss``, its parts ``lm``, ``retrieval``, ``reading``, and ``hits`` of ``steps`` for Recall@1."""
+        device = input_ids.device
+        self.memory.measure = not self.training
+        rows = pool_M.to(self.bank.keys_MP.device)
+        new_BT = new_words(input_ids, labels) if self.training and self._tells else None
+        self.memory.load(
+            RuleBatch(
+                self.bank.keys_MP[rows].to(device),
+                self.bank.values_MP[rows].to(device),
+                question_BT,
+                search_BS,
+                gold_BSG,
+                answer_BT,
+                new_BT if self._reads else None,
+            )
+        )
+        decoder, head = self.base.get_decoder(), self.base.get_output_embeddings()  # type: ignore[operator]
+        hidden_BTC = decoder(input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
+        # Logits of the answer's tokens alone: with 150,000 words they are most of a batch's memory.
+        logits_NV = head(hidden_BTC[:, :-1][labels[:, 1:] != IGNORE])
+        weight_BT = None if new_BT is None else torch.where(new_BT, self.recipe.word_weight, 1.0)
+        lm = token_loss(logits_NV, labels, self.recipe.method == "kblam", weight_BT)
+        out = {"lm": lm} | {name: lm.new_zeros(()) for name in ("retrieval", "reading", "hits", "steps")}
+        side = self.memory.scores.get(
+            -1
+            if self.memory.adapter.config.confidence_layer is None
+            else self.memory.adapter.config.confidence_layer
+        )
+        if side is not None:
+            scores, positive = side.scores_BSK, side.positives_BSK
+            if self.recipe.retrieves:
+                if self.recipe.method == "srki":
+                    out["retrieval"] = srki_loss(side.sequence_BK, side.gold_BK, self.recipe.temperature)
+                else:
+                    out["retrieval"] = stacked_step_loss(scores, positive, self.recipe.temperature)
+            hits, steps = step_recall(scores, positive)
+            out["hits"], out["steps"] = hits.to(lm), steps.to(lm)
+        out["loss"] = lm + self.recipe.retrieval_weight * out["retrieval"]
+        if self.memory.reading:
+            each = [reading_loss(*read, self.recipe.temperature) for read in self.memory.reading.values()]
+            out["reading"] = torch.stack(each).mean()
+            out["loss"] = out["loss"] + self.recipe.reading_weight * out["reading"]
+        return out
+
+    @property
+    def _reads(self) -> bool:
+        return self.recipe.reading_weight > 0 and self.recipe.searches
+
+    @property
+    def _tells(self) -> bool:
+        return self._reads or self.recipe.word_weight != 1

@@ -1,0 +1,300 @@
+"""Two-stage training on transformers' Trainer.
+
+>>> adapter = RuleAdapter(model, dynarule_config(bank.encoder_dim))  # doctest: +SKIP
+>>> train(model, tokenizer, adapter, rows, bank, paper_recipe(stage=1), "stage1")  # doctest: +SKIP
+>>> adapter.config = replace(adapter.config, confidence_layer=measured)  # doctest: +SKIP
+>>> train(model, tokenizer, adapter, rows, bank, paper_recipe(stage=2), "stage2")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, Sampler, SequentialSampler
+from transformers import PrinterCallback, Trainer, TrainingArguments
+from transformers.trainer_utils import speed_metrics
+
+from ..adapter_io import save_adapter
+from ..bank.bank import RuleBank
+from ..memory.search import SEARCH_TOKEN, search_id
+from ..model_card import TrainingFacts, model_card
+from ..projection import RuleAdapter
+from .data import Collator, Encoder, Rows
+from .optimizers import rule_optimizer
+from .pools import RulePools, TrainingStream, families
+from .recipe import Recipe, recipe_steps
+from .rule_model import RuleModel
+from .run_folder import claim, write_whole
+
+PARTS = ("lm", "retrieval", "reading", "hits", "steps")
+
+
+class RuleTrainer(Trainer):
+    """A Trainer that keeps the stream's order and logs each part of the loss.
+
+    Logs have ``lm_loss``, ``retrieval_loss``, ``reading_loss`` where there is one, and ``recall_at_1`` (among the
+    batch's kept rules, as many of them as a step has gold) beside the Trainer's own.
+    """
+
+    # Losses are means of a batch, and divided by the number of accumulated batches.
+    loss_is_scaled_for_ga = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.model_accepts_loss_kwargs = False
+        self._parts: dict[str, list[Tensor]] = {name: [] for name in PARTS}
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler:
+        return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)  # type: ignore[arg-type]
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """Return the loss, and note its parts."""
+        out = model(**inputs)
+        if model.training:
+            for name in PARTS:
+                self._parts[name].append(out[name].detach())
+        return (out["loss"], out) if return_outputs else out["loss"]
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Add the parts of the loss since the last log."""
+        if "loss" in logs and self._parts["lm"]:
+            logs = logs | self._summary(self._parts, "")
+            self._parts = {name: [] for name in PARTS}
+        super().log(logs, start_time)
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Measure losses and Recall@1 among all rules of each batch's pool, gold rules not forced."""
+        start = time.time()
+        loader = self.get_eval_dataloader(eval_dataset)
+        assert self.model is not None
+        model: nn.Module = self._wrap_model(self.model, training=False)
+        model.eval()
+        parts: dict[str, list[Tensor]] = {name: [] for name in PARTS}
+        for inputs in loader:
+            with torch.no_grad():
+                out = self.compute_loss(model, self._prepare_inputs(inputs), return_outputs=True)[1]
+            for name in PARTS:
+                parts[name].append(out[name])
+        model.train()
+        metrics = self._summary(parts, f"{metric_key_prefix}_")
+        metrics |= speed_metrics(metric_key_prefix, start, num_samples=len(loader.dataset))  # type: ignore[arg-type]
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _summary(self, parts: Mapping[str, Sequence[Tensor]], prefix: str) -> dict[str, float]:
+        own = torch.stack([torch.stack([each.float() for each in parts[name]]).mean() for name in PARTS])
+        lm, retrieval, reading, hits, steps = self.accelerator.gather(own[None]).mean(0).tolist()
+        found = {f"{prefix}lm_loss": lm, f"{prefix}retrieval_loss": retrieval}
+        if reading:
+            found[f"{prefix}reading_loss"] = reading
+        return found | ({f"{prefix}recall_at_1": hits / steps} if steps else {})
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the recipe's optimizer.
+
+        Raises
+        ------
+        ValueError
+            For Muon under DeepSpeed, whose ZeRO shards one flat optimizer.
+        """
+        assert isinstance(self.model, RuleModel)
+        recipe = self.model.recipe
+        if self.optimizer is None and recipe.optimizer == "muon":
+            if self.is_deepspeed_enabled:
+                raise ValueError('optimizer "muon" does not run under DeepSpeed; set optimizer to "adamw"')
+            self.optimizer = rule_optimizer(self.model, recipe)
+        return super().create_optimizer(*args, **kwargs)
+
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """Decay the adapter's matrices, never an embedding row."""
+        return [name for name in super().get_decay_parameter_names(model) if "adapter." in name]
+
+
+def training_arguments(recipe: Recipe, folder: str | Path, steps: int, **more: Any) -> TrainingArguments:
+    """Return the Trainer's arguments for a recipe; anything of ``TrainingArguments`` may be given or changed.
+
+    Reports go nowhere unless ``report_to`` says so.
+    """
+    settings: dict[str, Any] = {
+        "output_dir": str(folder),
+        "max_steps": steps,
+        "per_device_train_batch_size": recipe.batch_size,
+        "per_device_eval_batch_size": recipe.batch_size,
+        "gradient_accumulation_steps": recipe.accumulation,
+        "learning_rate": recipe.learning_rate,
+        "lr_scheduler_type": recipe.schedule,
+        # Below one the Trainer reads it as a ratio.
+        "warmup_steps": recipe.warmup_ratio,
+        "weight_decay": recipe.weight_decay,
+        "max_grad_norm": recipe.max_grad_norm,
+        "seed": recipe.seed,
+        "save_steps": 150,
+        "save_total_limit": 2,
+        "logging_steps": 10,
+        "remove_unused_columns": False,
+        "report_to": "none",
+        "label_names": ["labels"],
+        "disable_tqdm": True,
+        "dataloader_pin_memory": torch.cuda.is_available(),
+    }
+    return TrainingArguments(**(settings | more))
+
+
+def train(
+    model: nn.Module,
+    tokenizer: Any,
+    adapter: RuleAdapter,
+    rows: Rows,
+    bank: RuleBank,
+    recipe: Recipe,
+    folder: str | Path,
+    *,
+    held_out: Rows | None = None,
+    premises: Sequence[Any] | None = None,
+    encoder: Encoder | None = None,
+    resume: bool = False,
+    curve: dict[str, Any] | None = None,
+    callbacks: Sequence[Any] = (),
+    **arguments: Any,
+) -> list[dict[str, float]]:
+    """Train one stage; the adapter and the row of ``<search>`` in the model are changed in place, and saved.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        The base model. Its parameters are frozen, also afterwards.
+    tokenizer : PreTrainedTokenizerBase
+        Knows ``<search>`` (`dynarule.prepare_search`) unless the recipe does without.
+    adapter : RuleAdapter
+        Starts from what it is: pass stage 1's to stage 2.
+    rows, held_out : datasets.Dataset or sequence of dict
+        Questions, see `dynarule.training.data`. Held-out ones are measured as ``eval_strategy`` says.
+    bank : RuleBank
+        The rule table that the questions' rule ids name.
+    recipe : Recipe
+        Hyper-parameters.
+    folder : path
+        Checkpoints, ``recipe.json``, and at the end ``log.json``, the adapter with its model card ``README.md``, and
+        the model as ``base`` where the recipe trains its whole embedding matrix.
+    premises : sequence or None
+        One premise per rule of the bank, for hard negatives.
+    encoder : Encoder or None
+        Rows to tokens, if prompt or target differ from the defaults.
+    resume : bool
+        Go on from the newest whole checkpoint in the folder; the recipe must be the one of the start.
+    curve : dict or None
+        The entropies from which the confidence layer was chosen, to be saved with the adapter.
+    callbacks : sequence
+        Of transformers; `dynarule.training.log.LogLines` writes logs to stderr.
+    **arguments
+        Of ``TrainingArguments``, such as ``report_to``, ``bf16``, ``deepspeed``, ``gradient_checkpointing``.
+
+    Returns
+    -------
+    list of dict
+        The log.
+
+    Raises
+    ------
+    FileExistsError, FileNotFoundError
+        If the folder has checkpoints of another run; if there are none to resume.
+    ValueError
+        If rows, rules, adapter and recipe do not fit each other.
+    """
+    folder = Path(folder)
+    row = search_id(tokenizer) if recipe.searches else None
+    if encoder is None:
+        encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
+    encoder = replace(encoder, search=recipe.searches)
+    checkpointing = bool(arguments.pop("gradient_checkpointing", False))
+    if next(model.parameters()).dtype == torch.bfloat16:
+        arguments.setdefault("bf16", True)  # the adapter stays fp32 and is used in bf16
+    once = training_arguments(recipe, folder, 1, **arguments)
+    per_step = recipe.batch_size * recipe.accumulation * once.world_size
+    steps = recipe_steps(recipe, len(rows), once.world_size)
+    settings = training_arguments(recipe, folder, steps, **arguments)
+    whole = RuleModel(model, adapter, bank, recipe, row)
+    pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
+    block = per_step if recipe.by_length else recipe.batch_size
+    stream = TrainingStream(rows, steps * per_step, recipe.mix, block, recipe.seed, recipe.by_length)
+    held = (
+        None
+        if held_out is None
+        else TrainingStream(held_out, len(held_out), None, len(held_out), recipe.seed, recipe.by_length)
+    )
+    if checkpointing:
+        # The older name goes with transformers 6.
+        newer = getattr(model, "activation_checkpointing_enable", None)
+        (newer or model.gradient_checkpointing_enable)()  # type: ignore[operator]
+    fixed = {"encoder": bank.encoder, "opening": encoder.opening, "step_text": encoder.step_text}
+    checkpoint = claim(folder, recipe, resume, write=settings.process_index == 0, more=fixed)
+    trainer = RuleTrainer(
+        whole,
+        settings,
+        data_collator=Collator(encoder, pools, recipe.pool_size),
+        train_dataset=stream,
+        eval_dataset=held,
+        callbacks=list(callbacks),
+    )
+    trainer.remove_callback(PrinterCallback)  # stdout is not the library's
+    with whole.attached():
+        trainer.train(resume_from_checkpoint=checkpoint)
+    model.requires_grad_(False)
+    if whole.search is not None:
+        whole.search.write(model)
+    history = [entry for entry in trainer.state.log_history if "lm_loss" in entry or "eval_lm_loss" in entry]
+    if trainer.is_world_process_zero():
+        write_whole(folder / "log.json", json.dumps(history, indent=1) + "\n")
+        if recipe.embedding == "full":
+            model.save_pretrained(folder / "base")  # type: ignore[operator]
+            tokenizer.save_pretrained(folder / "base")
+        info = save_adapter(
+            folder,
+            adapter,
+            model,
+            encoder=bank.encoder,
+            search_token=SEARCH_TOKEN if recipe.searches else None,
+            tokenizer=tokenizer if recipe.searches else None,
+            curve=curve,
+        )
+        facts = TrainingFacts(
+            steps,
+            settings.world_size,
+            len(rows),
+            0 if held_out is None else len(held_out),
+            {} if recipe.mix is None else Counter(families(rows)),
+            len(bank),
+            str(next(model.parameters()).dtype).removeprefix("torch."),
+            _opens(encoder, rows),
+        )
+        write_whole(folder / "README.md", model_card(info, recipe, facts, history))
+    adapter.encoder = bank.encoder
+    adapter.to(next(model.parameters()).dtype)  # as serving reads it; the file keeps fp32
+    with torch.no_grad():
+        for parameter in adapter.parameters():
+            # A fused optimizer writes without raising the version by which a bank knows that its 1 / sigma are old.
+            parameter.mul_(1)
+    return history
+
+
+def _opens(encoder: Encoder, rows: Rows) -> bool:
+    """Say whether answers begin with ``<search>``, as a target of the caller's own may have them too."""
+    first = encoder(rows[0])
+    return first.prompt in first.search

@@ -1,0 +1,114 @@
+"""What is in a build, counted from its shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ..spec import CONFIGS, RULE_TYPES, SUBTASKS
+from .build import read_build
+
+
+@dataclass(frozen=True)
+class BuildStats:
+    """Counts of a build.
+
+    Attributes
+    ----------
+    generator_version, scale, seed : str, str, int
+        What was built.
+    rows : dict
+        Rows by configuration and split.
+    rules : dict
+        Rules by split and type.
+    skeletons : dict
+        Questions of the single-chain sub-tasks by split and skeleton.
+    answer_types : dict
+        Answers by sub-task and type, over all splits.
+    mean_characters : dict
+        Mean question length by sub-task, over all splits.
+    bytes : int
+        Size of the shards.
+    """
+
+    generator_version: str
+    scale: str
+    seed: int
+    rows: dict[str, dict[str, int]]
+    rules: dict[str, dict[str, int]]
+    skeletons: dict[str, dict[str, dict[str, int]]]
+    answer_types: dict[str, dict[str, int]]
+    mean_characters: dict[str, float]
+    bytes: int = field(default=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts as JSON values."""
+        return asdict(self)
+
+
+def build_stats(folder: str | Path) -> BuildStats:
+    """Count what a build holds.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If the folder is no complete build, or a shard cannot be read.
+    """
+    folder = Path(folder)
+    manifest = read_build(folder)
+    rows: dict[str, Counter[str]] = {config: Counter() for config in CONFIGS}
+    rules: dict[str, Counter[str]] = {}
+    skeletons: dict[str, dict[str, Counter[str]]] = {}
+    types: dict[str, Counter[str]] = {subtask: Counter() for subtask in SUBTASKS}
+    characters: Counter[str] = Counter()
+    for shard in manifest["shards"]:
+        config, split = shard["config"], shard["split"]
+        rows[config][split] += shard["rows"]
+        if config == "rules":
+            table = read_shard(folder / shard["path"], ["type"])
+            rules.setdefault(split, Counter()).update(_counts(table.column("type")))
+            continue
+        table = read_shard(folder / shard["path"], ["question", "answer_types", "skeleton"])
+        types[config].update(_counts(pc.list_flatten(table.column("answer_types"))))
+        characters[config] += pc.sum(pc.utf8_length(table.column("question"))).as_py() or 0
+        if not config.startswith("multi_rule"):
+            per_split = skeletons.setdefault(config, {}).setdefault(split, Counter())
+            per_split.update(_counts(table.column("skeleton")))
+    return BuildStats(
+        manifest["generator_version"],
+        manifest["scale"],
+        manifest["seed"],
+        {config: dict(count) for config, count in rows.items()},
+        {split: {t: count[t] for t in RULE_TYPES} for split, count in rules.items()},
+        {c: {s: dict(sorted(n.items())) for s, n in splits.items()} for c, splits in skeletons.items()},
+        {config: dict(sorted(count.items())) for config, count in types.items()},
+        {config: round(characters[config] / max(1, sum(rows[config].values())), 1) for config in SUBTASKS},
+        sum(shard["bytes"] for shard in manifest["shards"]),
+    )
+
+
+def read_shard(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """Read a shard.
+
+    Raises
+    ------
+    ValueError
+        If it is missing or damaged.
+    """
+    try:
+        return pq.ParquetFile(path).read(columns=columns)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"cannot read shard {path} ({reason}); run ruleworld build on the folder again: it makes what is damaged"
+        ) from None
+
+
+def _counts(column: pa.ChunkedArray) -> dict[str, int]:
+    return {row["values"]: row["counts"] for row in pc.value_counts(column).to_pylist()}

@@ -1,0 +1,1 @@
+"""Parallel questions reworded by a language model: asked once, cached, and checked against the templates' wording."""

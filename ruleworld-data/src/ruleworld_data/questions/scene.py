@@ -1,0 +1,194 @@
+"""One unit written down: what its question states, and what follows from it, rule by rule.
+
+A scene has a subject ``x`` and, where the question starts with an action, another creature ``y``. `Scene.fire` applies
+one rule and records a step: rule ids, English, FOL, and what holds after it.
+"""
+
+from __future__ import annotations
+
+from ..world.arrays import PLUS
+from ..world.names import Names
+
+Step = tuple[list[int], str, str, str]
+"""Rule ids, English, FOL, and the state after the step."""
+Hop = dict[str, int]
+"""The id and typed parts of one rule."""
+
+
+class Scene:
+    """A unit being written.
+
+    Attributes
+    ----------
+    facts : list of str
+        What the question states, in FOL; the first is the subject's kind or its stated initial value.
+    slots : dict
+        Fillers of the question templates.
+    steps : list of Step
+        The proof so far.
+    start, ask : str
+        Which templates word the question.
+    query, answer : str
+        The query in FOL and its answer, once the last step is taken.
+    """
+
+    __slots__ = (
+        "answer",
+        "ask",
+        "facts",
+        "names",
+        "premise",
+        "query",
+        "slots",
+        "start",
+        "steps",
+        "symbols",
+        "units",
+        "who",
+    )
+
+    def __init__(self, names: Names, start: str, subject: int, stated: tuple[int, int] | None) -> None:
+        self.names, self.symbols = names, names.symbols
+        if stated is None:
+            self.who, a_who = names.entity[subject], names.an_entity[subject]
+            fact = f"{self.symbols['entity'][subject]}(x)"
+        else:
+            attribute, count = stated
+            self.who, a_who = "creature", f"a creature with {count} {names.plural[attribute]}"
+            fact = self._has(attribute, count)
+        self.facts = [fact]
+        self.slots = {"X": a_who, "X_capital": _capital(a_who), "S": f"the {self.who}"}
+        self.start = start
+        self.steps: list[Step] = []
+        self.premise = ("", "")
+        self.ask, self.query, self.answer, self.units = "count", "", "", 1
+
+    # What the question starts with.
+
+    def start_change(self, hop: Hop, units: int, verb: int) -> None:
+        """The subject loses or gains some units."""
+        operator, attribute = hop["trigger_operator"], hop["trigger_attribute"]
+        lexicon = self.names.lexicon[operator]
+        form = lexicon[verb % len(lexicon)]
+        things = self.names.things(attribute, units)
+        self.slots |= {"loses": form.third, "lost": form.past, "things": things}
+        self.units = units
+        event = self.names.event(operator, verb % len(lexicon), attribute, units, "x")
+        self._state_fact(f"the {self.who} {form.third} {things}", event)
+
+    def start_environment(self, hop: Hop) -> None:
+        """The subject is in an environment."""
+        place = hop["environment"]
+        self.slots |= {"at_place": self.names.at_place[place], "place": self.names.the_place[place]}
+        self._state_fact(f"the {self.who} is {self.names.at_place[place]}", self._in(place))
+
+    def start_state(self, hop: Hop) -> None:
+        """The subject is in a state."""
+        state = self.names.state[hop["state"]]
+        self.slots["state"] = state
+        self._state_fact(f"the {self.who} is {state}", f"{self.symbols['state'][hop['state']]}(x)")
+
+    def start_action(self, hop: Hop, role: str, other: int) -> None:
+        """The subject does something to the other creature, or suffers it."""
+        form, name, a_name = (
+            self.names.verbs[hop["action"]],
+            self.names.entity[other],
+            self.names.an_entity[other],
+        )
+        self.slots |= {"Y": a_name, "Y_capital": _capital(a_name)}
+        self.slots |= {"does": form.third, "did": form.past, "done": form.participle}
+        self.start = role
+        self.facts.append(f"{self.symbols['entity'][other]}(y)")
+        act = self.symbols["action"][hop["action"]]
+        if role == "actor":
+            self._state_fact(f"the {self.who} {form.third} the {name}", f"{act}(x, y)")
+        else:
+            self._state_fact(f"the {name} {form.third} the {self.who}", f"{act}(y, x)")
+
+    def _state_fact(self, nl: str, fol: str) -> None:
+        self.facts.append(fol)
+        self.premise = (nl, fol)
+
+    # What follows, rule by rule.
+
+    def fire(self, kind: str, hop: Hop) -> None:
+        """Apply one rule of the given type."""
+        getattr(self, f"_fire_{kind}")(hop)
+
+    def _fire_entity2attr(self, hop: Hop) -> None:
+        attribute, count = hop["attribute"], hop["amount"]
+        has = self._has(attribute, count)
+        nl = f"{self.slots['X_capital']} has {self.names.things(attribute, count)}."
+        self.steps.append(([hop["id"]], nl, f"{self.facts[0]} => {has}", has))
+        self._ask_count(attribute, count)
+
+    def _fire_action2env(self, hop: Hop) -> None:
+        place = hop["environment"]
+        arrival = f"the {self.who} enters {self.names.the_place[place]}"
+        self._step(hop, arrival, f"the {self.who} is {self.names.at_place[place]}", self._in(place))
+        self.ask, self.query, self.answer = "environment", "In(x, ?)", self.names.environment[place]
+
+    def _fire_action2state(self, hop: Hop) -> None:
+        self._feel(hop, f"State(x, ?, {self.symbols['action'][hop['action']]})", "state_of_action")
+
+    def _fire_env2state(self, hop: Hop) -> None:
+        self._feel(hop, "State(x, ?, In)", "state_of_arrival" if self.steps else "state_of_environment")
+
+    def _feel(self, hop: Hop, query: str, ask: str) -> None:
+        state = self.names.state[hop["state"]]
+        feeling = f"the {self.who} is {state}"
+        self._step(hop, feeling, feeling, f"{self.symbols['state'][hop['state']]}(x)")
+        self.ask, self.query, self.answer = ask, query, state
+
+    def _fire_action2attr(self, hop: Hop) -> None:
+        self._change(hop, hop["amount"], None)
+
+    def _fire_state2attr(self, hop: Hop) -> None:
+        self._change(hop, hop["amount"], None)
+
+    def _fire_attrchange2attr(self, hop: Hop) -> None:
+        """A trigger is linear: each unit of the change that fires it has the rule's effect."""
+        self._change(hop, self.units * hop["amount"], f"{self.units} x {hop['amount']} = ")
+
+    def _change(self, hop: Hop, total: int, sum_: str | None) -> None:
+        form = self.names.lexicon[hop["operator"]][hop["verb"]].third
+        things = self.names.things(hop["attribute"], total)
+        change = f"the {self.who} {form} {things}"
+        event = self.names.event(hop["operator"], hop["verb"], hop["attribute"], total, "x")
+        self._step(hop, change if sum_ is None else f"it {form} {sum_}{things}", change, event)
+        self.units = total
+
+    def _step(self, hop: Hop, effect: str, premise: str, state: str) -> None:
+        nl, fol = self.premise
+        self.steps.append(([hop["id"]], f"{_capital(nl)}, so {effect}.", f"{fol} => {state}", state))
+        self.premise = (premise, state)
+
+    def conclude(self, last: Hop, initial: int, giver: int | None) -> None:
+        """Close the last step with the arithmetic of the final value; ``giver`` is the rule of the initial value."""
+        attribute, sign = last["attribute"], "+" if last["operator"] == PLUS else "-"
+        final = initial + self.units if last["operator"] == PLUS else initial - self.units
+        sum_ = f"{initial} {sign} {self.units} = {final}"
+        ids, nl, fol, _ = self.steps[-1]
+        if giver is None:
+            nl += f" It had {initial}: {sum_}."
+        else:
+            ids = [*ids, giver]
+            nl += f" {self.slots['X_capital']} has {self.names.things(attribute, initial)}: {sum_}."
+            fol += f"; {self.facts[0]} => {self._has(attribute, initial)}"
+        fol += f"; {self._has(attribute, sum_)}"
+        self.steps[-1] = (ids, nl, fol, self._has(attribute, final))
+        self._ask_count(attribute, final)
+
+    def _ask_count(self, attribute: int, answer: int) -> None:
+        self.slots["plural"] = self.names.plural[attribute]
+        self.ask, self.query, self.answer = "count", self._has(attribute, "?"), str(answer)
+
+    def _has(self, attribute: int, value: int | str) -> str:
+        return f"Has(x, {self.symbols['attribute'][attribute]}, {value})"
+
+    def _in(self, place: int) -> str:
+        return f"In(x, {self.symbols['environment'][place]})"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]

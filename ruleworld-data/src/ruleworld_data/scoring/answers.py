@@ -1,0 +1,230 @@
+r"""The scorer: pure functions from the text of an answer to numbers.
+
+Standard library only, so that a leaderboard can re-score a submission without installing anything else. The
+definition is the paper's ("Answer evaluation"); what the paper leaves open is decided here, in the
+docstrings, and pinned by tests. Retrieval is scored by the functions of `ruleworld_data.scoring.recall`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ruleworld_data.scoring.recall import step_recall, step_recalls, union_recall
+
+__all__ = [
+    "SCORER_VERSION",
+    "Score",
+    "exact_match",
+    "normalise",
+    "parse_boxed",
+    "score_output",
+    "split_answers",
+    "step_recall",
+    "step_recalls",
+    "strict_match",
+    "union_recall",
+]
+
+SCORER_VERSION = "1"
+"""Raised whenever any output can score differently than before; stored beside every result."""
+
+_BOX_OPENS = re.compile(r"\s*\{")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+
+# Signs that chat models write for their ASCII twins: full-width forms, ideographic space and comma, zero
+# widths.
+_PLAIN: dict[int, int | str | None] = {0xFF01 + i: 0x21 + i for i in range(94)}
+_PLAIN |= {0x3000: " ", 0x3001: ",", 0x200B: None, 0x200C: None, 0x200D: None, 0x2060: None, 0xFEFF: None}
+# 1{,}000 and 1\,000: only between digits may a separator vanish, elsewhere it is a space.
+_THOUSANDS = re.compile(r"(?<=\d)(?:\\[,!]|\{,\})+(?=\d)")
+_COMMANDS = re.compile(
+    r"\\(?:text(?:bf|it|rm|sf|tt|sc|sl|up|md|normal)?|math(?:rm|bf|it|sf|tt|bb|cal|normal)?|operatorname|boldsymbol"
+    r"|boxed|fbox|mbox|hbox|bm|emph|underline|displaystyle|textstyle|left|right|qquad|quad|enspace|thinspace|space"
+    r"|rm|bf|it)(?![a-z])\*?"
+)
+# Escaped signs and spacing (\_ \, \( ...), a dangling backslash, and the marks of LaTeX, Markdown and FOL
+# symbols.
+_MARKS = re.compile(r"\\(?:[^a-z]|$)|[${}*`~_]", re.DOTALL)
+_OPENING = " \"'“”‘’«([<"
+_CLOSING = " \"'“”‘’»)]>."
+
+
+@dataclass(frozen=True)
+class Score:
+    r"""The score of one output.
+
+    Attributes
+    ----------
+    exact_match : float
+        The paper's metric: the fraction of positions that match, 0.0 if the lists differ in length.
+    strict_match : float
+        1.0 if every position matches, else 0.0.
+    parsed : tuple of str
+        The normalised answers found in the box; empty without a box.
+    missing_box : bool
+        No complete ``\boxed{...}`` was found.
+    length_mismatch : bool
+        A box was found but holds another number of answers than the gold list.
+    """
+
+    exact_match: float
+    strict_match: float
+    parsed: tuple[str, ...]
+    missing_box: bool
+    length_mismatch: bool
+
+
+def parse_boxed(text: str) -> str | None:
+    r"""Return the content of the last complete ``\boxed{...}``, or None if there is none.
+
+    White space may stand before the brace; braces nest; ``\{`` and ``\}`` are text. Of two boxes the one that
+    starts later wins, so the inner of two nested ones, and a box that is never closed is passed over. Only
+    ``\boxed{`` counts, which is what the prompt asks for; ``\fbox`` and a bare ``\boxed 5`` do not. Linear in
+    the length of the text.
+
+    Examples
+    --------
+    >>> parse_boxed(r"First \boxed{3}, no: \boxed{\text{12}, bridge} and \boxed{4")
+    '\\text{12}, bridge'
+    """
+    end = len(text)
+    start = text.rfind(r"\boxed", 0, end)
+    while start >= 0:
+        opening = _BOX_OPENS.match(text, start + len(r"\boxed"))
+        if opening is not None:
+            close = _closing_brace(text, opening.end(), end)
+            if close is not None:
+                return text[opening.end() : close]
+            # This box never closes, so one around it cannot close behind it: what follows is done with.
+            end = start
+        start = text.rfind(r"\boxed", 0, start)
+    return None
+
+
+def _closing_brace(text: str, start: int, end: int) -> int | None:
+    depth = 1
+    for token in _BRACE.finditer(text, start, end):
+        sign = token.group()
+        if sign == "{":
+            depth += 1
+        elif sign == "}":
+            depth -= 1
+            if depth == 0:
+                return token.start()
+    return None
+
+
+def _clean(text: str) -> str:
+    """Lower-case and remove artefacts; every artefact becomes a space, so that no new one can form."""
+    text = text.translate(_PLAIN).lower()
+    text = _THOUSANDS.sub("", text)
+    text = _COMMANDS.sub(" ", text)
+    return _MARKS.sub(" ", text)
+
+
+def _trim(text: str) -> str:
+    return " ".join(text.split()).lstrip(_OPENING).rstrip(_CLOSING)
+
+
+def normalise(text: str) -> str:
+    r"""Normalise one answer as the paper does: lower case, no LaTeX or string artefacts, single spaces.
+
+    Removed: formatting and spacing commands (``\text{..}``, ``\mathrm``, ``\,``, ``\!``, ``\left`` ...),
+    ``$``, braces, Markdown marks, quotes and brackets around the answer, a final period. Underscores become
+    spaces, so that the FOL symbol ``Celestial_garden`` equals ``celestial garden``. Commands with a meaning
+    (``\frac``) stay, and so do not match.
+
+    Examples
+    --------
+    >>> normalise(r"$\text{Celestial\_Garden}$.")
+    'celestial garden'
+    """
+    return _trim(_clean(text))
+
+
+def split_answers(text: str) -> list[str]:
+    r"""Split a comma-separated list and normalise its parts.
+
+    An empty part in the middle keeps its place (it is an answer left out); one after a final comma is
+    dropped. An empty text has no answers.
+
+    Examples
+    --------
+    >>> split_answers(r"[12, \mathrm{Stony\ Bridge}, 1{,}000]")
+    ['12', 'stony bridge', '1000']
+    """
+    parts = [_trim(part) for part in _clean(text).split(",")]
+    if not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def exact_match(prediction: Sequence[str], gold: Sequence[str]) -> float:
+    """Return the paper's score: the fraction of positions that match, 0.0 if the lists differ in length.
+
+    Both lists are normalised first.
+
+    Raises
+    ------
+    ValueError
+        If the gold list is empty or either argument is one string instead of a list.
+    """
+    matches = _matches(prediction, gold)
+    return sum(matches) / len(matches) if matches else 0.0
+
+
+def strict_match(prediction: Sequence[str], gold: Sequence[str]) -> float:
+    """Return 1.0 if the lists have the same length and every position matches, else 0.0.
+
+    Raises
+    ------
+    ValueError
+        As `exact_match`.
+    """
+    matches = _matches(prediction, gold)
+    return float(bool(matches) and all(matches))
+
+
+def _matches(prediction: Sequence[str], gold: Sequence[str]) -> list[bool]:
+    """Compare position by position; an empty list stands for lists of different lengths."""
+    for name, answers in (("prediction", prediction), ("gold", gold)):
+        if isinstance(answers, str):
+            raise ValueError(
+                f"{name} must be a list of answers, got the string {answers!r}; use split_answers on it"
+            )
+    if len(gold) == 0:
+        raise ValueError("gold has no answers; every question has at least one")
+    if len(prediction) != len(gold):
+        return []
+    return [normalise(ours) == normalise(theirs) for ours, theirs in zip(prediction, gold, strict=True)]
+
+
+def score_output(output: str, gold: Sequence[str] | str) -> Score:
+    r"""Score one model output against its gold answers.
+
+    Parameters
+    ----------
+    output : str
+        The whole text that the model wrote. Any text is allowed: one without a box scores 0.
+    gold : sequence of str or str
+        The ``answers`` of the question, or the same as one comma-separated string.
+
+    Raises
+    ------
+    ValueError
+        If the output is not a string or there are no gold answers.
+    """
+    if not isinstance(output, str):
+        raise ValueError(f"output must be a string, got {type(output).__name__}; pass '' for no answer")
+    answers = split_answers(gold) if isinstance(gold, str) else list(gold)
+    content = parse_boxed(output)
+    parsed = [] if content is None else split_answers(content)
+    return Score(
+        exact_match=exact_match(parsed, answers),
+        strict_match=strict_match(parsed, answers),
+        parsed=tuple(parsed),
+        missing_box=content is None,
+        length_mismatch=content is not None and len(parsed) != len(answers),
+    )

@@ -1,0 +1,74 @@
+"""The `evaluate` metric of RuleWorld: a thin wrapper over `ruleworld_data.scoring.answers`."""
+
+# evaluate reads the import lines of this file with a regular expression: one module per line.
+import datasets
+import evaluate
+from ruleworld_data.scoring.answers import score_output
+
+_DESCRIPTION = """
+Exact match on the comma-separated answer list in the last complete box of a model's output, as in the
+RuleWorld paper: after normalisation, an output scores the fraction of positions that equal the gold answers,
+and 0 if the lists differ in length.
+"""
+
+_KWARGS_DESCRIPTION = """
+Args:
+    predictions (list of str): whole model outputs, each with its answers in \\\\boxed{...}.
+    references (list of list of str, or list of str): the gold answers of each question, as a list or as one
+        comma-separated string.
+Returns:
+    exact_match (float): mean position-wise score, 0 to 1.
+    strict_match (float): share of outputs with every position right.
+    length_mismatch (float): share of outputs whose box holds another number of answers than the gold list.
+    missing_box (float): share of outputs without a complete box.
+Examples:
+    >>> metric = evaluate.load("ruleworld_em")
+    >>> metric.compute(predictions=["\\\\boxed{12, stone bridge}"], references=[["12", "desert"]])
+    {'exact_match': 0.5, 'strict_match': 0.0, 'length_mismatch': 0.0, 'missing_box': 0.0}
+"""
+
+_CITATION = """
+@misc{ruleworld,
+  title = {Beyond Factual Knowledge: Benchmarking and Learning Step-Level Procedural Rule Reasoning in Large
+           Language Models},
+  author = {Yu, Bohan and Cao, Pengfei and Han, Chen and Zhou, Chenxi and Zhang, Zhiheng and Xie, Zhiyang and
+            Teng, Wenhao and Liao, Xiangwen and Zhao, Jun and Liu, Kang},
+}
+"""
+
+
+@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _KWARGS_DESCRIPTION)
+class RuleWorldEM(evaluate.Metric):
+    """Mean scores of a batch of outputs."""
+
+    def _info(self):
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_KWARGS_DESCRIPTION,
+            # The list comes first: a list would also pass as one string, by str().
+            features=[
+                datasets.Features(
+                    {
+                        "predictions": datasets.Value("string"),
+                        "references": datasets.Sequence(datasets.Value("string")),
+                    }
+                ),
+                datasets.Features(
+                    {"predictions": datasets.Value("string"), "references": datasets.Value("string")}
+                ),
+            ],
+        )
+
+    def add_batch(self, *, predictions=None, references=None, **kwargs):
+        """Add a batch after two checks: `evaluate` fails on empty batches and writes mixed ones as str()."""
+        if predictions is not None and len(predictions) == 0:
+            raise ValueError("there are no predictions to score; give one output per question")
+        if references is not None and len({isinstance(gold, str) for gold in references}) > 1:
+            raise ValueError("references mix lists and strings; give all as lists or all as strings")
+        super().add_batch(predictions=predictions, references=references, **kwargs)
+
+    def _compute(self, predictions, references):
+        scores = [score_output(output, gold) for output, gold in zip(predictions, references, strict=True)]
+        names = ("exact_match", "strict_match", "length_mismatch", "missing_box")
+        return {name: sum(getattr(score, name) for score in scores) / len(scores) for name in names}

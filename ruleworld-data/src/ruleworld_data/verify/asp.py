@@ -1,0 +1,231 @@
+"""The second solver: clingo, on rules, facts and queries parsed from the shipped rows.
+
+`world.lp` states the semantics; this module writes parsed parts as facts and reads the answers. It shares the
+parser with `executor` and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from ..text.parser import Fact, Query, parse_facts, parse_query
+from ..text.rulebase import Ints, RuleBase, Terms
+
+BATCH = 1000
+"""Scopes per program: the measured best."""
+_LIMIT = 2**31
+_RULE_COLUMNS = {
+    "entity2attr": ("premise", "conclusion", "delta"),
+    "attrchange2attr": ("premise", "sign", "conclusion", "delta"),
+    "action2env": ("premise", "conclusion"),
+    "action2attr": ("premise", "mark", "conclusion", "delta"),
+    "action2state": ("premise", "mark", "conclusion"),
+    "env2state": ("premise", "conclusion"),
+    "state2attr": ("premise", "conclusion", "delta"),
+}
+"""Arguments of each rule predicate, after pool and rule id."""
+
+
+class AspSolver:
+    """Answers scopes with clingo.
+
+    Parameters
+    ----------
+    base : RuleBase
+        Parsed rules.
+
+    Raises
+    ------
+    ImportError
+        If clingo is not installed; the message says what to type.
+    ValueError
+        If attribute changes are circular: the program would not end.
+    """
+
+    def __init__(self, base: RuleBase) -> None:
+        import_clingo()
+        self.base = base
+        self._row_of_id = np.argsort(base.id, kind="stable")
+        self._sorted_ids = base.id[self._row_of_id].astype(np.int64)
+        changes = base.take(base.rows_of("attrchange2attr"))
+        depth = chain_depth(changes.premise, changes.conclusion)
+        if depth is None:
+            raise ValueError("attribute changes are circular; clingo would not end (see check C3)")
+        self._growth = int(changes.amount.max(initial=1)) ** depth
+
+    def rows(self, ids: Iterable[int]) -> Ints:
+        """Return the row numbers of rule ids.
+
+        Raises
+        ------
+        ValueError
+            If an id is not in the rule base.
+        """
+        wanted = np.fromiter(ids, dtype=np.int64)
+        found = self._row_of_id[np.minimum(np.searchsorted(self._sorted_ids, wanted), len(self.base) - 1)]
+        if missing := wanted[self.base.id[found] != wanted].tolist():
+            raise ValueError(f"no rule has the id {missing[0]}; the rule base holds {len(self.base)} rules")
+        return found
+
+    def answers(
+        self,
+        scopes: Sequence[tuple[str, str]],
+        rows: Ints | None = None,
+        own_rows: Sequence[Ints] | None = None,
+    ) -> list[tuple[str, ...]]:
+        """Answer scopes in one program.
+
+        Parameters
+        ----------
+        scopes : sequence of (facts, query)
+            Texts as shipped.
+        rows : ndarray, optional
+            Rows of the rule base that all scopes may use.
+        own_rows : sequence of ndarray, optional
+            Instead: the rows that each scope may use, one entry per scope.
+
+        Returns
+        -------
+        list of tuple of str
+            Every value the query has, per scope: one for a sound question.
+
+        Raises
+        ------
+        ValueError
+            If a text does not parse or a number could exceed clingo's 32 bits.
+        """
+        if not scopes:
+            return []
+        writer = _Writer(self.base.terms, self._growth)
+        if own_rows is None:
+            pools = [0] * len(scopes)
+            lines = list(writer.rules(self.base, np.arange(len(self.base)) if rows is None else rows, 0))
+        else:
+            pools = list(range(len(scopes)))
+            owner = np.repeat(np.arange(len(scopes)), [len(part) for part in own_rows])
+            lines = list(writer.rules(self.base, np.concatenate([*own_rows, np.empty(0, np.int64)]), owner))
+        for number, (facts, query) in enumerate(scopes):
+            lines.extend(writer.scope(number, pools[number], parse_facts(facts), parse_query(query)))
+        found: list[set[str]] = [set() for _ in scopes]
+        for name, (scope, value) in _run(lines):
+            found[scope].add(str(value) if name == "count" else writer.names[value])
+        return [tuple(sorted(values)) for values in found]
+
+
+def chain_depth(triggers: Ints, targets: Ints) -> int | None:
+    """Length of the longest chain of attribute changes; None if they are circular."""
+    depth = 0
+    edges = np.stack([triggers, targets])
+    while edges.shape[1]:
+        # Peel off the edges that no other edge leads to.
+        inner = np.isin(edges[0], edges[1])
+        if inner.all():
+            return None
+        edges = edges[:, inner]
+        depth += 1
+    return depth
+
+
+def import_clingo() -> Any:
+    """Import clingo, or say how to get it."""
+    try:
+        import clingo
+    except ImportError:
+        raise ImportError(
+            'the clingo check needs the package clingo; type: pip install "ruleworld-data[solver]" '
+            "(or verify with the executor alone)"
+        ) from None
+    return clingo
+
+
+class _Writer:
+    """Writes parsed parts as facts; terms of scopes that no rule knows get numbers of their own."""
+
+    def __init__(self, terms: Terms, growth: int) -> None:
+        self._growth = growth
+        self._numbers: dict[str, int] = dict(terms)
+        self.names = list(terms.names)
+        self._largest = 1
+        self._rules = 0
+
+    def rules(self, base: RuleBase, rows: Ints, pool: Ints | int) -> Iterator[str]:
+        """Yield one fact per rule."""
+        part = base.take(rows)
+        pools = np.broadcast_to(pool, len(rows))
+        self._rules += len(rows)
+        self._largest = max(self._largest, int(part.amount.max(initial=1)))
+        columns = {
+            "premise": part.premise,
+            "mark": part.mark,
+            "sign": np.where(part.mark == 0, -1, 1),
+            "conclusion": part.conclusion,
+            "delta": np.where(part.operator == 0, -part.amount, part.amount),
+        }
+        for rule_type, names in _RULE_COLUMNS.items():
+            own = part.rows_of(rule_type)
+            arguments = [pools, part.id, *(columns[name] for name in names)]
+            template = f"{rule_type}({','.join(['%d'] * len(arguments))})."
+            yield from map(
+                template.__mod__, zip(*(column[own].tolist() for column in arguments), strict=True)
+            )
+
+    def scope(self, number: int, pool: int, facts: tuple[Fact, ...], query: Query) -> Iterator[str]:
+        """Yield the facts of one scope."""
+        yield f"scope({number},{pool})."
+        for fact in facts:
+            yield self._fact(number, fact)
+        who = "xy".index(query.who)
+        if query.kind == "has":
+            yield f"ask_count({number},{who},{self._code(query.term)})."
+        elif query.kind == "in":
+            yield f"ask_place({number},{who})."
+        else:
+            cause = "place" if query.term == "in" else f"action({self._code(query.term)})"
+            yield f"ask_state({number},{who},{cause})."
+
+    def _fact(self, scope: int, fact: Fact) -> str:
+        who, term = "xy".index(fact.who), self._code(fact.term)
+        if fact.kind == "act":
+            return f"act({scope},{term},{who},{'xy'.index(fact.other or '')})."
+        if fact.number is None:
+            return f"{'at' if fact.kind == 'in' else 'is'}({scope},{who},{term})."
+        # Changes multiply along a chain, and clingo's integers wrap silently at 32 bits.
+        self._largest = max(self._largest, fact.number)
+        if self._largest * self._growth * (self._rules + 10) >= _LIMIT:
+            raise ValueError(
+                f"the number {fact.number} may overflow clingo's 32-bit integers; use the executor alone"
+            )
+        if fact.kind == "has":
+            return f"has({scope},{who},{term},{fact.number})."
+        return f"change({scope},{who},{term},{-fact.number if fact.operator == 'minus' else fact.number})."
+
+    def _code(self, term: str) -> int:
+        code = self._numbers.get(term)
+        if code is None:
+            code = self._numbers[term] = len(self.names)
+            self.names.append(term)
+        return code
+
+
+@lru_cache(maxsize=1)
+def _program() -> str:
+    return resources.files(__package__).joinpath("world.lp").read_text(encoding="utf-8")
+
+
+def _run(lines: list[str]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Run the program with the facts and yield every shown atom."""
+    clingo = import_clingo()
+    control = clingo.Control(["--warn=none"])
+    control.add("base", [], _program())
+    control.add("base", [], "\n".join(lines))
+    control.ground([("base", [])])
+    with control.solve(yield_=True) as handle:
+        for model in handle:
+            for atom in model.symbols(shown=True):
+                scope, value = atom.arguments
+                yield atom.name, (scope.number, value.number)

@@ -1,0 +1,255 @@
+"""The symbolic solver: closed-world forward chaining over parsed rules.
+
+Every rule fires once per triggering event and effects add up. Only rules that can bear on the query are tried
+(those about the queried individual, the queried attribute and what can change it); the others conclude about other
+things, so leaving them out leaves every answer as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ..text.parser import Fact, Query, parse_facts, parse_query
+from ..text.rulebase import OPERATORS
+from .rule_index import Effect, RuleIndex
+
+
+class Firing(NamedTuple):
+    """One rule that fired and the fact it concluded."""
+
+    rule_id: int
+    fact: Fact
+
+
+Path = tuple[Firing, ...]
+
+
+class Event(NamedTuple):
+    """A change of an attribute by ``delta``, with the firings that led to it (none if it was given)."""
+
+    attribute: int
+    delta: int
+    path: Path
+
+
+class Derivation(NamedTuple):
+    """An answer and what it rests on.
+
+    Attributes
+    ----------
+    answer : str or None
+        Count, environment or state as text; None if the rules and facts do not give one.
+    firings : tuple of Firing
+        The rules used, in firing order; the rule that gives the initial count is read off last.
+    """
+
+    answer: str | None
+    firings: Path
+
+    @property
+    def rule_ids(self) -> tuple[int, ...]:
+        """Ids of the rules used, each once, in firing order."""
+        return tuple(dict.fromkeys(firing.rule_id for firing in self.firings))
+
+
+def solve(row: Mapping[str, Any], rules: RuleIndex | pa.Table) -> list[str | None]:
+    """Answer one question of the benchmark from a pool of rules.
+
+    Parameters
+    ----------
+    row : mapping
+        A row with ``facts`` and ``queries``, one entry per sub-question.
+    rules : RuleIndex or pyarrow.Table
+        The pool. Index a table once (`RuleIndex.from_table`) to ask it many questions.
+
+    Returns
+    -------
+    list of str or None
+        One answer per sub-question, None where the pool does not determine one.
+
+    Raises
+    ------
+    ValueError
+        If a text does not parse, or a query has two values.
+
+    Examples
+    --------
+    >>> solve({"facts": ["Tiny_cat(x)"], "queries": ["Has(x, Strong_horn, ?)"]}, pool)  # doctest: +SKIP
+    ['14']
+    """
+    index = rules if isinstance(rules, RuleIndex) else RuleIndex.from_table(rules)
+    scopes = zip(row["facts"], row["queries"], strict=True)
+    return [execute(facts, query, index).answer for facts, query in scopes]
+
+
+def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -> Derivation:
+    """Answer one query.
+
+    Parameters
+    ----------
+    facts : str or iterable of Fact
+        Everything that is known, for example ``"Chase(y, x) & Tiny_cat(x)"``.
+    query : str or Query
+        For example ``"Has(x, Mineral_fur, ?)"``.
+    rules : RuleIndex
+        The rules in force.
+
+    Returns
+    -------
+    Derivation
+
+    Raises
+    ------
+    ValueError
+        If a text does not parse, the query has two values, or an attribute's change triggers itself.
+    """
+    asked = parse_query(query) if isinstance(query, str) else query
+    scope = _Scope(parse_facts(facts) if isinstance(facts, str) else tuple(facts), asked.who, rules)
+    if asked.kind == "in":
+        return _one(scope.places(), query)
+    if asked.kind == "state":
+        caused = scope.states_by_place() if asked.term == "in" else scope.states_by_action(asked.term)
+        return _one(caused, query)
+    attribute = rules.terms.get(asked.term, -1)
+    start = _one(scope.counts(attribute, asked.term), query)
+    if start.answer is None:
+        return start
+    events = [event for event in scope.events(attribute, asked.term) if event.attribute == attribute]
+    total = int(start.answer) + sum(event.delta for event in events)
+    return Derivation(str(total), (*(firing for event in events for firing in event.path), *start.firings))
+
+
+def lowest_counts(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -> dict[str, int]:
+    """Return how low each attribute that bears on the query could fall: initial count less all losses.
+
+    Attributes whose initial count is not known are left out.
+    """
+    asked = parse_query(query) if isinstance(query, str) else query
+    if asked.kind != "has":
+        return {}
+    scope = _Scope(parse_facts(facts) if isinstance(facts, str) else tuple(facts), asked.who, rules)
+    attribute = rules.terms.get(asked.term, -1)
+    lowest: dict[int, int] = {}
+    for code in rules.reaching(attribute):
+        name = rules.terms.names[code] if code >= 0 else asked.term
+        for value, _ in scope.counts(code, name):
+            lowest[code] = min(lowest.get(code, value), value)
+    for event in scope.events(attribute, asked.term):
+        if event.attribute in lowest:
+            lowest[event.attribute] += min(event.delta, 0)
+    return {rules.terms.names[code] if code >= 0 else asked.term: value for code, value in lowest.items()}
+
+
+def _one(found: Iterable[tuple[str | int, Path]], query: object) -> Derivation:
+    """Return the single value found, or none."""
+    values = dict(found)
+    if not values:
+        return Derivation(None, ())
+    if len(values) > 1:
+        raise ValueError(
+            f"the query {query!s} has {len(values)} values: {', '.join(map(str, values))}; expected one"
+        )
+    value, path = values.popitem()
+    return Derivation(str(value), path)
+
+
+class _Scope:
+    """What holds for one individual, given facts and rules."""
+
+    def __init__(self, facts: tuple[Fact, ...], who: str, rules: RuleIndex) -> None:
+        self.facts, self.who, self.rules = tuple(dict.fromkeys(facts)), who, rules
+        self.code = rules.terms.get
+        self.names = rules.terms.names
+
+    def _roles(self) -> Iterable[tuple[str, int]]:
+        """Actions the individual takes part in, as actor (0) or target (1)."""
+        for fact in self.facts:
+            if fact.kind == "act" and self.who in (fact.who, fact.other):
+                yield fact.term, int(fact.other == self.who)
+
+    def places(self) -> list[tuple[str, Path]]:
+        """Environments the individual is in."""
+        found: list[tuple[str, Path]] = [
+            (fact.term, ()) for fact in self.facts if fact.kind == "in" and fact.who == self.who
+        ]
+        for action, role in self._roles():
+            for effect in self.rules.fire("action2env", self.code(action, -1), role):
+                name = self.names[effect.term]
+                found.append((name, (Firing(effect.rule_id, Fact("in", self.who, name)),)))
+        return found
+
+    def states_by_place(self) -> list[tuple[str, Path]]:
+        """States that the individual's environments cause."""
+        return [
+            self._felt(effect, path)
+            for place, path in self.places()
+            for effect in self.rules.fire("env2state", self.code(place, -1))
+        ]
+
+    def states_by_action(self, only: str | None = None) -> list[tuple[str, Path]]:
+        """States that actions (or one of them) cause themselves."""
+        return [
+            self._felt(effect, ())
+            for action, role in self._roles()
+            if only in (None, action)
+            for effect in self.rules.fire("action2state", self.code(action, -1), role)
+        ]
+
+    def _felt(self, effect: Effect, path: Path) -> tuple[str, Path]:
+        name = self.names[effect.term]
+        return name, (*path, Firing(effect.rule_id, Fact("is", self.who, name)))
+
+    def counts(self, attribute: int, name: str) -> list[tuple[int, Path]]:
+        """Initial counts of an attribute: given, or by the individual's kind."""
+        found: list[tuple[int, Path]] = []
+        for fact in self.facts:
+            if fact.who != self.who:
+                continue
+            if fact.kind == "has" and fact.term == name:
+                found.append((fact.number or 0, ()))
+            elif fact.kind == "is":
+                for effect in self.rules.lookup("entity2attr", self.code(fact.term, -1), attribute):
+                    has = Fact("has", self.who, name, None, None, effect.amount)
+                    found.append((effect.amount, (Firing(effect.rule_id, has),)))
+        return found
+
+    def events(self, attribute: int, name: str) -> list[Event]:
+        """All changes of the attribute and of those that can change it, causes before effects."""
+        reaching = self.rules.reaching(attribute)
+        events = [event for event in self._first_events(reaching, name) if event.attribute in reaching]
+        for event in events:  # grows while it is walked
+            for effect in self.rules.fire("attrchange2attr", event.attribute, int(event.delta > 0)):
+                if effect.term in reaching:
+                    if any(firing.rule_id == effect.rule_id for firing in event.path):
+                        raise ValueError(
+                            f"rule {effect.rule_id} triggers itself; attribute changes must not be circular"
+                        )
+                    events.append(self._changed(effect, effect.delta * abs(event.delta), event.path))
+        return events
+
+    def _first_events(self, reaching: frozenset[int], name: str) -> Iterable[Event]:
+        for fact in self.facts:
+            if fact.kind == "change" and fact.who == self.who and fact.number:
+                sign = 1 if fact.operator == OPERATORS[1] else -1
+                # No rule may know the term; -1 is the queried one's code then, and no other's.
+                yield Event(self.code(fact.term, -1 if fact.term == name else -2), sign * fact.number, ())
+        for action, role in self._roles():
+            for effect in self.rules.fire("action2attr", self.code(action, -1), role):
+                yield self._changed(effect, effect.delta, ())
+        held: dict[str, Path] = {
+            fact.term: () for fact in self.facts if fact.kind == "is" and fact.who == self.who
+        }
+        for state, path in (*self.states_by_action(), *self.states_by_place()):
+            held.setdefault(state, path)
+        for state, path in held.items():
+            for code in reaching:
+                for effect in self.rules.lookup("state2attr", self.code(state, -1), code):
+                    yield self._changed(effect, effect.delta, path)
+
+    def _changed(self, effect: Effect, delta: int, path: Path) -> Event:
+        operator = OPERATORS[int(delta > 0)]
+        fact = Fact("change", self.who, self.names[effect.term], None, operator, abs(delta))
+        return Event(effect.term, delta, (*path, Firing(effect.rule_id, fact)))

@@ -1,0 +1,56 @@
+"""The names of one world's terms, ready to be looked up by index."""
+
+from __future__ import annotations
+
+from .arrays import World
+from .vocabulary import Verb, article, load_vocabulary, symbol
+
+
+class Names:
+    """Term names of a world by index: plain, plural, FOL symbol, verb forms, places.
+
+    Attributes
+    ----------
+    entity, attribute, action, environment, state : list of str
+        Plain names; ``action`` is the base form.
+    plural : list of str
+        Attribute plurals.
+    symbols : dict
+        FOL symbols by kind.
+    verbs : list of Verb
+        Forms of the actions.
+    an_entity : list of str
+        ``"a tiny cat"``.
+    the_place, at_place : list of str
+        ``"the bridge"`` and ``"on the bridge"``.
+    lexicon : tuple of tuple of Verb
+        Change verbs by operator (0 minus, 1 plus).
+    """
+
+    def __init__(self, world: World) -> None:
+        words = load_vocabulary()
+        terms = {kind: indices.tolist() for kind, indices in world.terms.items()}
+        places = [words.environments[i] for i in terms["environment"]]
+        self.verbs: list[Verb] = [words.actions[i] for i in terms["action"]]
+        self.entity = [words.entities[i] for i in terms["entity"]]
+        self.attribute = [words.attributes[i] for i in terms["attribute"]]
+        self.plural = [words.attribute_plurals[i] for i in terms["attribute"]]
+        self.action = [verb.base for verb in self.verbs]
+        self.environment = [place.name for place in places]
+        self.state = [words.states[i] for i in terms["state"]]
+        self.symbols = {
+            kind: [symbol(name) for name in getattr(self, kind)]
+            for kind in ("entity", "attribute", "action", "environment", "state")
+        }
+        self.an_entity = [f"{article(name)} {name}" for name in self.entity]
+        self.the_place = [f"{place.article} {place.name}" for place in places]
+        self.at_place = [f"{place.preposition} {place.article} {place.name}" for place in places]
+        self.lexicon = (words.minus, words.plus)
+
+    def things(self, attribute: int, amount: int) -> str:
+        """``"1 strong horn"``, ``"2 strong horns"``."""
+        return f"{amount} {self.attribute[attribute] if amount == 1 else self.plural[attribute]}"
+
+    def event(self, operator: int, verb: int, attribute: int, amount: int, who: str) -> str:
+        """``"Lose_Strong_fin(A, 1)"``."""
+        return f"{symbol(self.lexicon[operator][verb].base)}_{self.symbols['attribute'][attribute]}({who}, {amount})"
