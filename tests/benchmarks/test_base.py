@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruleworld_data.fresh import fresh_worlds
 from ruleworld_data.generate import question_table, rule_table
-from ruleworld_data.questions.training_text import training_text
+from ruleworld_data.questions import training_text
 from ruleworld_data.spec import SUBTASKS
 from rwbench.zoo.base import gates
 from rwbench.zoo.base.batches import batches, collate

@@ -10,7 +10,7 @@ import subprocess
 import zlib
 
 import pytest
-from ruleworld_data.questions.training_text import training_text
+from ruleworld_data.questions import training_text
 from rwbench.cli.app import app
 from rwbench.methods import Method, Output, component
 from rwbench.methods.retrieve import Retrieve

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from ruleworld_data.questions.training_text import training_text
+from ruleworld_data.questions import training_text
 from rwbench.score.errors import ERROR_CLASSES, diagnose
 
 # A tiny fox is bound (B), enters the deck, starves, gets 2 fins; gaining a fin gives 3 essences: 8 + 6 = 14.

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from ruleworld_data.questions.training_text import training_text
+from ruleworld_data.questions import training_text
 from rwbench.cli.app import app
 from rwbench.cli.trace import describe
 from rwbench.methods import Method, Output, Step, component

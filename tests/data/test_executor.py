@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ruleworld_data.text.parser import parse_facts, parse_query, parse_rule_fol
+from ruleworld_data.text import parse_facts, parse_query, parse_rule_fol
 from ruleworld_data.text.reader import parse_rule_table
+from ruleworld_data.verify import execute, lowest_counts, solve
 from ruleworld_data.verify.asp import AspSolver, chain_depth
-from ruleworld_data.verify.executor import execute, lowest_counts, solve
 from ruleworld_data.verify.rule_index import RuleIndex
 
 RULES = """

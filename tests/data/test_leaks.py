@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.io.build import build
-from ruleworld_data.verify.leaks import leak_report, render_leaks
+from ruleworld_data.verify import leak_report, render_leaks
 
 
 @pytest.fixture(scope="module")

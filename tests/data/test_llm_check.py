@@ -7,9 +7,9 @@ import re
 import pytest
 from ruleworld_data.generate import question_table
 from ruleworld_data.merge.check import small_words, sub_questions, why_refused
-from ruleworld_data.questions.wording import clause_templates, merge_templates
+from ruleworld_data.questions import clause_templates, merge_templates
 from ruleworld_data.spec import SUBTASKS
-from ruleworld_data.world.vocabulary import load_vocabulary
+from ruleworld_data.world import load_vocabulary
 
 QUESTION = (
     "Taking each case on its own, say how many golden ears a creature with 13 golden ears has once it gets 2 ancient "

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ruleworld_data.text.parser import (
+from ruleworld_data.text import (
     Fact,
     ParsedRule,
     Query,
@@ -15,7 +15,7 @@ from ruleworld_data.text.parser import (
 )
 from ruleworld_data.text.reader import RuleReader, parse_rule_table
 from ruleworld_data.text.rulebase import typed_codes
-from ruleworld_data.world.vocabulary import load_vocabulary
+from ruleworld_data.world import load_vocabulary
 
 WORDS = load_vocabulary()
 PLURAL = dict(zip(WORDS.attributes, WORDS.attribute_plurals, strict=True))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.spec import SUBTASKS
-from ruleworld_data.world.streams import Stream
+from ruleworld_data.world import Stream
 
 brute = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))
 BruteForce, misread, blemish, parse, plain = (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ruleworld_data.world.streams import Stream, keyed_integers, mix
+from ruleworld_data.world import Stream, keyed_integers, mix
 
 # The first words of three streams. Every benchmark ever built depends on them: they never change.
 GOLDEN = {

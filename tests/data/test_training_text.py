@@ -6,7 +6,7 @@ import re
 
 import pytest
 from ruleworld_data.generate import question_table
-from ruleworld_data.questions.training_text import SEARCH_TOKEN, boxed, training_text
+from ruleworld_data.questions import SEARCH_TOKEN, boxed, training_text
 
 ROW = {
     "steps": [

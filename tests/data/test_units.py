@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ruleworld_data.generate import rule_table, world_of
 from ruleworld_data.questions.skeletons import DOUBLE, MULTI_HOP, SINGLE, Skeleton, chains
 from ruleworld_data.questions.units import UnitSource, draw_units
-from ruleworld_data.world.streams import Stream
+from ruleworld_data.world import Stream
 
 SKELETONS = [*SINGLE, *DOUBLE, *(skeleton for shares in MULTI_HOP.values() for skeleton in shares)]
 SPLITS = ("train", "validation", "test")

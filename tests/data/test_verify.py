@@ -76,7 +76,7 @@ def rule(rows, **parts):
 
 def rewrite(row, **parts):
     """Give a rule other parts, consistently in all its columns and texts."""
-    from ruleworld_data.world.vocabulary import article, load_vocabulary, symbol
+    from ruleworld_data.world import article, load_vocabulary, symbol
 
     words = load_vocabulary()
     plural = dict(zip(words.attributes, words.attribute_plurals, strict=True))
@@ -366,7 +366,7 @@ def test_terms_that_contain_each_other(copy):
 
 
 def test_a_commonsense_rule(copy):
-    from ruleworld_data.world.vocabulary import load_vocabulary
+    from ruleworld_data.world import load_vocabulary
 
     rows = copy.rows("rules", "train")
     denied = {(left, right) for kind, left, right in load_vocabulary().denied if kind == "action_state"}

@@ -8,8 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from ruleworld_data.world import vocabulary
-from ruleworld_data.world.vocabulary import article, load_vocabulary, symbol, term
+from ruleworld_data.world import article, load_vocabulary, symbol, term, vocabulary
 
 FOLDER = Path(str(resources.files("ruleworld_data.world"))) / "vocab"
 

@@ -9,7 +9,7 @@ from importlib import resources
 
 import pytest
 from ruleworld_data.generate import question_table
-from ruleworld_data.questions.wording import clause_templates, merge_templates, question_templates
+from ruleworld_data.questions import clause_templates, merge_templates, question_templates
 
 # Who starts what, and what may be asked then: typed from the seven rule types.
 PAIRS = [

@@ -163,9 +163,8 @@ def verify(
     Example: ruleworld verify data --solver clingo --leaks
     """
     from .io.progress import Progress
-    from .verify import render_text
+    from .verify import leak_report, render_leaks, render_text
     from .verify import verify as run
-    from .verify.leaks import leak_report, render_leaks
 
     bar = Progress("steps", quiet=quiet)
     solvers = ("executor", "clingo") if solver is Solver.both else (solver.value,)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .generate import num_rows, question_table, rule_table
-from .questions.training_text import training_text
+from .questions import training_text
 from .spec import CONFIGS, check_name
 
 

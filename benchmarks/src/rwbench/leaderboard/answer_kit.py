@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ruleworld_data.text.parser import halves_fol, halves_nl
+from ruleworld_data.text import halves_fol, halves_nl
 
 from ..methods import Method
 from ..run.data import Question, RuleTable

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from ruleworld_data.spec import check_name
-from ruleworld_data.world.streams import mix
+from ruleworld_data.world import mix
 
 from ..backends import Backend, Completion
 from ..backends.local import Local

@@ -26,7 +26,7 @@ class Solver(Method):
 
     def run(self, pool: Pool, questions: Sequence[Question], top_k: int) -> Iterator[Output]:
         """Yield the answers and the proof of every question."""
-        from ruleworld_data.verify.executor import RuleIndex, execute
+        from ruleworld_data.verify import RuleIndex, execute
 
         index = RuleIndex.from_table(pool.rules.take(pool.ids).select(["id", "fol"]))
         for question in questions:

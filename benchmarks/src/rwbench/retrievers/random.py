@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
-from ruleworld_data.world.streams import mix
+from ruleworld_data.world import mix
 
 from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ruleworld_data.scoring.answers import normalise
-from ruleworld_data.world.vocabulary import load_vocabulary, term
+from ruleworld_data.world import load_vocabulary, term
 
 ERROR_CLASSES = {
     "correct": "every sub-question is answered rightly",

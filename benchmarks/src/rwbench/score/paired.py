@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from ruleworld_data.world.streams import Stream
+from ruleworld_data.world import Stream
 
 from .stats import DRAWS, LEVEL, Floats, codes, resamples
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from ruleworld_data.world.streams import Stream
+from ruleworld_data.world import Stream
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from ..questions.training_text import training_text
+from ..questions import training_text
 from ..show import shown
 from ..spec import CONFIGS, QUESTION_SPLITS, RULE_SPLITS, SUBTASKS
 from .build import read_build
@@ -151,7 +151,7 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats, here: s
 def majority_baseline(folder: Path, manifest: dict[str, Any], subtask: str) -> tuple[float, float]:
     """Score of the most frequent answer per position of ``train``, given to every ``test`` question.
 
-    The number of positions is taken as known; `ruleworld_data.verify.leaks` has the guess that knows answer types, too.
+    The number of positions is taken as known; `ruleworld_data.verify` has the guess that knows answer types, too.
 
     Returns
     -------

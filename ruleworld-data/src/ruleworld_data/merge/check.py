@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 
-from ..questions.wording import merge_templates
-from ..world.vocabulary import load_vocabulary
+from ..questions import merge_templates
+from ..world import load_vocabulary
 
 SHORTEST, LONGEST = 0.5, 2.0
 """Bounds of a rewording's length, relative to the question."""

@@ -15,7 +15,7 @@ import numpy as np
 from ..generate import question_table, rule_table
 from ..io.builder import REPRESENTATIONS
 from ..pools import pool_rules, question_pool
-from ..questions.training_text import boxed
+from ..questions import boxed
 from ..spec import QUESTION_SPLITS, SCALES, check_name, check_seed
 
 RULES = ("pool", "gold", "none")

@@ -1,1 +1,18 @@
-"""What is asked: reasoning skeletons, the units drawn from them, and the words that a question is put in."""
+"""What is asked: reasoning skeletons, the units drawn from them, and the words that a question is put in.
+
+A unit is one chain of rules with the numbers and creatures of its question; it is worded as a question of its own or as
+a clause of a parallel question. `training_text` writes a question's proof as a model is trained to write it.
+"""
+
+from .target import SEARCH_TOKEN, boxed, training_text
+from .wording import Template, clause_templates, merge_templates, question_templates
+
+__all__ = [
+    "SEARCH_TOKEN",
+    "Template",
+    "boxed",
+    "clause_templates",
+    "merge_templates",
+    "question_templates",
+    "training_text",
+]

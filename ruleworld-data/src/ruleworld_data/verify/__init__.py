@@ -1,6 +1,28 @@
-"""The verifier: a second opinion on a build, from its parquet files alone."""
+"""The verifier: a second opinion on a build, from its parquet files alone.
 
+Nothing of the generator is used: rules, facts and queries are parsed back from the shipped texts, and two solvers that
+share only the parser answer every sub-question again. `solve` and `execute` answer questions from any pool of rules.
+"""
+
+from .executor import Derivation, Firing, execute, lowest_counts, solve
+from .leaks import LeakReport, leak_report, render_leaks
 from .report import CHECKS, Check, Report, render_text
+from .rule_index import RuleIndex
 from .run import verify
 
-__all__ = ["CHECKS", "Check", "Report", "render_text", "verify"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Derivation",
+    "Firing",
+    "LeakReport",
+    "Report",
+    "RuleIndex",
+    "execute",
+    "leak_report",
+    "lowest_counts",
+    "render_leaks",
+    "render_text",
+    "solve",
+    "verify",
+]

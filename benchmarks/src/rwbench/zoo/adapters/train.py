@@ -28,7 +28,7 @@ from dynarule.training.log import LogLines
 from dynarule.training.recipe import Recipe, recipe_steps
 from dynarule.training.run_folder import write_whole
 from dynarule.training.trainer import train
-from ruleworld_data.questions.training_text import training_text
+from ruleworld_data.questions import training_text
 from ruleworld_data.spec import check_name
 
 from dynarule import RuleAdapter, RuleBank, prepare_search

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ruleworld_data.questions.training_text import training_text
-from ruleworld_data.world.vocabulary import load_vocabulary
+from ruleworld_data.questions import training_text
+from ruleworld_data.world import load_vocabulary
 
 from .tokenizer import END, STEP, Vocabulary, pieces
 

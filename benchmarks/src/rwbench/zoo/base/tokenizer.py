@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ruleworld_data.fresh import fresh_worlds
-from ruleworld_data.questions.training_text import training_text
+from ruleworld_data.questions import training_text
 from ruleworld_data.spec import SCALES, SUBTASKS, WorldSizes
-from ruleworld_data.world.vocabulary import load_vocabulary
+from ruleworld_data.world import load_vocabulary
 
 PAD, END, STEP = "<pad>", "<end>", "<step>"
 """Padding, end of the answer, boundary before a step (whose row ``<search>`` inherits)."""
