@@ -81,14 +81,14 @@ def build(
     from .io.build import build as run
     from .io.progress import Progress
 
-    bar = Progress("shards", quiet=quiet)
-
-    def report(done: ShardDone, count: int, total: int) -> None:
-        verb = "kept" if done.resumed else "wrote"
-        bar.update(count, total, f"{verb} {done.shard.path}")
-
     try:
-        manifest = run(out, scale, seed, os.cpu_count() or 1 if jobs is None else jobs, report)
+        with Progress("shards", quiet=quiet) as progress:
+
+            def report(done: ShardDone, count: int, total: int) -> None:
+                verb = "kept" if done.resumed else "wrote"
+                progress.update(count, total, f"{verb} {done.shard.path}")
+
+            manifest = run(out, scale, seed, os.cpu_count() or 1 if jobs is None else jobs, report)
     except KeyboardInterrupt:
         again = f"ruleworld build --out {out} --scale {scale} --seed {seed}"
         typer.echo(f"\nruleworld: stopped; finished shards are kept. Go on with: {again}", err=True)
@@ -166,13 +166,11 @@ def verify(
     from .verify import leak_report, render_leaks, render_text
     from .verify import verify as run
 
-    bar = Progress("steps", quiet=quiet)
     solvers = ("executor", "clingo") if solver is Solver.both else (solver.value,)
-    report = run(
-        folder, solvers=solvers, jobs=os.cpu_count() or 1 if jobs is None else jobs, progress=bar.stage
-    )
-    found = leak_report(folder, bar.stage) if leaks and report.ok else None
-    bar.close()
+    jobs = os.cpu_count() or 1 if jobs is None else jobs
+    with Progress("", quiet=quiet) as progress:
+        report = run(folder, solvers=solvers, jobs=jobs, progress=progress.stage)
+        found = leak_report(folder, progress.stage) if leaks and report.ok else None
     if as_json:
         _print_json(report.to_dict() | ({"leaks": found.to_dict() if found else None} if leaks else {}))
     else:
@@ -288,9 +286,8 @@ def merge(
     from .io.progress import Progress
     from .merge.merge import merge_split
 
-    bar = Progress("questions")
-    result = merge_split(folder, subtask, split, endpoint, model, out, limit, bar.update)
-    bar.close()
+    with Progress("questions") as progress:
+        result = merge_split(folder, subtask, split, endpoint, model, out, limit, progress.update)
     typer.echo(
         f"{out}: {result.reworded:,} reworded, {result.kept:,} kept as they were "
         f"({result.refused:,} refused, {result.failed:,} without an answer)"

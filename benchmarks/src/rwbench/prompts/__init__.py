@@ -1,148 +1,20 @@
-"""Prompt templates: versioned text in TOML files, hashed into the spec of every run that uses them.
-
-A template has sections (``answer``, ``answer_without_rules``, ...), each one text for both representations or a table
-with ``fol`` and ``nl``. ``{rules}``, ``{question}`` and other names in braces are filled in; every other brace is text.
-The rules come first and the question last, so that questions on one pool share a prefix.
-"""
+"""Prompt templates of the methods: that for answers is `ruleworld_data.prompts`'s, here are IRCoT and ReAct."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
-from pathlib import Path
-from typing import Any
+
+from ruleworld_data.prompts import Prompt, Template, answer_template, parse_template, read_template
+
+__all__ = ["DEFAULT", "Prompt", "Template", "read_template", "shipped_template"]
 
 DEFAULT = "answer"
-SETTINGS = ("name", "version", "chat", "separator", "remove")
-FIELD = re.compile(r"\{(rules|question|thoughts|history)\}")
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """One prompt: the whole text, and the beginning of it that other questions on the same pool share."""
-
-    text: str
-    prefix: str = ""
-
-
-@dataclass(frozen=True)
-class Template:
-    """A prompt template.
-
-    Attributes
-    ----------
-    name, version : str
-        What reports call it.
-    sha256 : str
-        Of the file's bytes.
-    chat : bool
-        Goes through the model's chat template where it has one; else it is plain text to continue.
-    separator : str
-        Between two rules.
-    remove : tuple of str
-        Marks of the model's own format that are taken out of its output.
-    sections : mapping
-        Section -> text, or section -> representation -> text.
-    """
-
-    name: str
-    version: str
-    sha256: str
-    chat: bool = True
-    separator: str = "\n"
-    remove: tuple[str, ...] = ()
-    sections: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-    @property
-    def id(self) -> str:
-        """Name, version and hash: what a spec holds."""
-        return f"{self.name}-{self.version}@{self.sha256[:12]}"
-
-    def has(self, section: str) -> bool:
-        """Say whether the template has a section."""
-        return section in self.sections
-
-    def render(
-        self, section: str, representation: str, question: str, rules: Sequence[str] = (), **fields: str
-    ) -> Prompt:
-        """Fill a section in.
-
-        Parameters
-        ----------
-        section : str
-        representation : {"fol", "nl"}
-        question : str
-        rules : sequence of str
-            Written one after another with the template's separator.
-        **fields
-            What the section names besides.
-
-        Raises
-        ------
-        ValueError
-            If the template has no such section.
-        """
-        found = self.sections.get(section)
-        text = found.get(representation) if isinstance(found, Mapping) else found
-        if not isinstance(text, str):
-            raise ValueError(
-                f"prompt template {self.name!r} has no section {section!r} for {representation!r}; it has: "
-                f"{', '.join(self.sections)}"
-            )
-        values = {"question": question, "rules": self.separator.join(rules), **fields}
-        # The prefix ends where the first thing that differs between questions begins.
-        head = re.split(r"\{(?:question|thoughts|history)\}", text, maxsplit=1)[0]
-        return Prompt(_fill(text, values), _fill(head, values))
-
-    def clean(self, output: str) -> str:
-        """Return a model's output without the marks of its own format."""
-        for mark in self.remove:
-            output = output.replace(mark, "")
-        return output
-
-
-def _fill(text: str, values: Mapping[str, str]) -> str:
-    # In one pass: what is filled in is never looked at again.
-    return FIELD.sub(lambda match: values.get(match[1], match[0]), text)
-
-
-def read_template(path: Path) -> Template:
-    """Read a template file.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If the file is missing, is no TOML, or lacks name, version or the section ``answer``.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"no prompt template at {path}")
-    return _parse(path.read_bytes(), str(path))
 
 
 @lru_cache(maxsize=8)
 def shipped_template(name: str = DEFAULT) -> Template:
-    """Return a template of this package: ``answer``, ``ircot`` or ``react``."""
-    return _parse(files(__name__).joinpath(f"{name}.toml").read_bytes(), f"{name}.toml")
-
-
-def _parse(body: bytes, where: str) -> Template:
-    try:
-        values = tomllib.loads(body.decode())
-        known = {name: values.pop(name) for name in SETTINGS if name in values}
-        known["remove"] = tuple(known.get("remove", ()))
-        template = Template(sha256=hashlib.sha256(body).hexdigest(), sections=values, **known)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
-        raise ValueError(
-            f"{where} is no prompt template ({error}); it needs name, version and a section such as [answer] with "
-            "fol and nl, as in rwbench/prompts/answer.toml"
-        ) from None
-    for section, texts in values.items():
-        for text in texts.values() if isinstance(texts, Mapping) else (texts,):
-            if not isinstance(text, str):
-                raise ValueError(f"{where}: section {section!r} must hold text, got {text!r}")
-    return template
+    """Return a template of the packages: ``answer``, ``ircot`` or ``react``; its id is part of every spec that asks."""
+    if name == DEFAULT:
+        return answer_template()
+    return parse_template(files(__name__).joinpath(f"{name}.toml").read_bytes(), f"{name}.toml")

@@ -1,1 +1,20 @@
-"""In and out: parquet builds, the `datasets` loader and its hook, exports and the Hub."""
+"""In and out: parquet builds, the `datasets` loader and its hook, exports and the Hub, files and progress."""
+
+from typing import TYPE_CHECKING
+
+from .._lazy import attach
+
+if TYPE_CHECKING:
+    from .files import file_digest as file_digest
+    from .files import whole_file as whole_file
+    from .files import write_whole as write_whole
+    from .progress import Progress as Progress
+    from .progress import clock_text as clock_text
+    from .workers import start_worker as start_worker
+
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    files="file_digest whole_file write_whole",
+    progress="Progress clock_text",
+    workers="start_worker",
+)

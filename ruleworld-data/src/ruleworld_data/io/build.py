@@ -7,11 +7,9 @@ temporary name and renamed, so a shard that is there is whole; a build that was 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from .. import GENERATOR_VERSION
 from ..generate import num_rows, question_table, rule_table
 from ..questions.tables import BLOCK_ROWS
 from ..spec import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS, check_name, check_seed
+from .files import file_digest, whole_file, write_whole
 from .workers import start_worker
 
 FORMAT = 1
@@ -153,7 +152,7 @@ def build(
             for r in done
         ]
     }
-    write_json(out / MANIFEST, manifest)
+    write_whole(out / MANIFEST, _json(manifest))
     (out / STARTED).unlink(missing_ok=True)
     return manifest
 
@@ -234,13 +233,6 @@ def _command(folder: Path) -> str:
         return f"ruleworld build --out {folder}"
 
 
-def write_json(path: Path, value: object) -> None:
-    """Write JSON under a temporary name, then rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
-
-
 def _claim(out: Path, spec: dict[str, Any]) -> None:
     """Make sure that the folder is ours to write: new, empty, or a build of the same thing."""
     if out.exists() and not out.is_dir():
@@ -267,7 +259,7 @@ def _claim(out: Path, spec: dict[str, Any]) -> None:
     for leftover in [*out.glob("*/.*.tmp"), *out.glob(".build*.tmp")]:
         leftover.unlink()
     if not (out / MANIFEST).is_file():
-        write_json(out / STARTED, spec)
+        write_whole(out / STARTED, _json(spec))
 
 
 def _known_digests(out: Path) -> dict[str, str]:
@@ -304,23 +296,24 @@ def make_shard(shard: Shard, out: Path, known: str | None = None) -> ShardDone:
         if known in (None, digest):
             return ShardDone(shard, digest, path.stat().st_size, True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     table = shard.table()
-    with pq.ParquetWriter(
-        temporary,
-        table.schema,
-        compression="zstd",
-        compression_level=3,
-        use_dictionary=[name for name in _DICTIONARY if name.split(".")[0] in table.column_names],
-        column_encoding=_RULE_ENCODING if shard.config == "rules" else {"id": "DELTA_BYTE_ARRAY"},
-        dictionary_pagesize_limit=1 << 29,
-        data_page_size=8 << 20,  # long pages: clauses recur, and zstd sees one page at a time
-        write_statistics=False,
-        store_schema=False,
-    ) as writer:
+    with (
+        whole_file(path) as part,
+        pq.ParquetWriter(
+            part,
+            table.schema,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=[name for name in _DICTIONARY if name.split(".")[0] in table.column_names],
+            column_encoding=_RULE_ENCODING if shard.config == "rules" else {"id": "DELTA_BYTE_ARRAY"},
+            dictionary_pagesize_limit=1 << 29,
+            data_page_size=8 << 20,  # long pages: clauses recur, and zstd sees one page at a time
+            write_statistics=False,
+            store_schema=False,
+        ) as writer,
+    ):
         writer.write_table(table, row_group_size=ROWS_PER_SHARD)
         writer.add_key_value_metadata({METADATA_KEY: shard.fingerprint})
-    temporary.replace(path)
     return ShardDone(shard, file_digest(path), path.stat().st_size, False)
 
 
@@ -335,10 +328,5 @@ def _is_whole(path: Path, shard: Shard) -> bool:
     return saved == shard.fingerprint and metadata.num_rows == shard.stop - shard.start
 
 
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
-    digest = sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1) + "\n"

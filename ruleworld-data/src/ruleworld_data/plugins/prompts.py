@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ import numpy as np
 from ..generate import question_table, rule_table
 from ..io.builder import REPRESENTATIONS
 from ..pools import pool_rules, question_pool
+from ..prompts import answer_template
 from ..questions import boxed
 from ..spec import QUESTION_SPLITS, SCALES, check_name, check_seed
 
@@ -105,11 +104,9 @@ def ask(row: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     if len(ids):
         texts = pool_rules(_rules(setting), ids).column(setting.representation).to_pylist()
     section = "answer" if setting.rules != "none" else "answer_without_rules"
-    text = _template()[section][setting.representation]
-    # The question goes in last and is not looked at again, whatever it holds.
-    before, _, after = text.replace("{rules}", "\n".join(texts)).rpartition("{question}")
+    prompt = answer_template().render(section, setting.representation, row["question"], texts)
     return {
-        "prompt": before + row["question"] + after,
+        "prompt": prompt.text,
         "target": boxed(row["answers"]),
         "rule_ids": [int(rule) for rule in ids],
     }
@@ -134,9 +131,3 @@ def _rules(setting: Setting) -> Any:
 @lru_cache(maxsize=2)
 def _rule_table(split: str, scale: str, seed: int) -> Any:
     return rule_table(split, scale, seed)
-
-
-@lru_cache(maxsize=1)
-def _template() -> dict[str, Any]:
-    """Read the prompt that rwbench's prompting rows use, too; a test holds the two files equal."""
-    return tomllib.loads(files(__package__).joinpath("answer.toml").read_text(encoding="utf-8"))

@@ -1,0 +1,86 @@
+"""Progress on stderr, and files that are whole or not there."""
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from ruleworld_data.io import Progress, clock_text, whole_file, write_whole
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_plain_lines_now_and_then_when_not_on_a_terminal():
+    stream, clock = io.StringIO(), Clock()
+    with Progress("samples", 1000, stream=stream, clock=clock) as progress:
+        for i in range(100):
+            clock.now += 1.0
+            progress.step(failed=i % 50 == 0, text="BM25")
+    assert stream.getvalue().splitlines() == [
+        "30/1,000 samples, 1 failed, 1.0/s, 16 min 10 s left  BM25",
+        "60/1,000 samples, 2 failed, 1.0/s, 15 min 40 s left  BM25",
+        "90/1,000 samples, 2 failed, 1.0/s, 15 min 10 s left  BM25",
+        "100 samples, 2 failed in 1 min 40 s (1.0/s)",
+    ]
+
+
+def test_a_bar_in_a_terminal_and_notes_above_it(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream, clock = Terminal(), Clock()
+    with Progress("samples", 10, stream=stream, clock=clock) as progress:
+        for _ in range(9):
+            clock.now += 0.5
+            progress.step()
+        progress.note("[3] encoding")
+        progress.step(text="[red] BM25")
+        progress._bar.refresh()
+    text = stream.getvalue()
+    assert "[3] encoding" in text and "10/10 samples, 2.2/s, 0 s left  [red] BM25" in text
+    assert text.rstrip().endswith("10 samples in 4 s (2.2/s)")
+    assert "\x1b[?25h" in text  # the cursor is back
+
+
+def test_quiet_and_stages():
+    stream, clock = io.StringIO(), Clock()
+    for quiet in (True, False):
+        with Progress("", quiet=quiet, stream=stream, clock=clock) as progress:
+            clock.now += 31
+            progress.stage("leaks", 3, 12)
+    assert stream.getvalue() == "leaks 3/12, 31 s\n"
+
+
+def test_a_failure_ends_the_bar_without_a_summary():
+    stream = io.StringIO()
+    with pytest.raises(KeyError), Progress("samples", 3, stream=stream) as progress:
+        progress.step()
+        raise KeyError
+    assert stream.getvalue() == ""
+
+
+def test_durations_read_well():
+    assert [clock_text(s) for s in (0.4, 42, 185, 7830)] == ["0 s", "42 s", "3 min 05 s", "2 h 10 min"]
+
+
+def test_files_are_whole_or_as_they_were(tmp_path: Path):
+    path = tmp_path / "file"
+    write_whole(path, "häufig\n")
+    assert path.read_bytes() == "häufig\n".encode()
+    with pytest.raises(KeyError), whole_file(path) as part:
+        part.write_text("half")
+        raise KeyError
+    assert path.read_text(encoding="utf-8") == "häufig\n"
+    bodies = [bytes([i]) * 100_000 for i in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda body: write_whole(path, body), bodies))
+    assert path.read_bytes() in bodies
+    assert list(tmp_path.iterdir()) == [path]
