@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rwbench.methods.solver import Solver
 from rwbench.recipes import Options
-from rwbench.recipes.settings import runs
+from rwbench.recipes.grid import runs
 from rwbench.run.data import DataSource, select
 from rwbench.run.pools import build_pools
 

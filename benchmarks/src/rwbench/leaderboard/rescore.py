@@ -8,7 +8,7 @@ from typing import Any
 from ruleworld_data.scoring.answers import SCORER_VERSION
 from ruleworld_data.spec import num_rows
 
-from ..recipes.settings import SCOPES
+from ..recipes.grid import SCOPES
 from ..run.data import DataSource
 from ..run.pools import pools_sha256
 from ..run.runner import Workspace

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..backends.local import Local
+from ..zoo.models import adapter_folder
 from . import component
 from .memory import Memory
 
@@ -13,3 +15,17 @@ class DynaRule(Memory):
     name = "dynarule"
     title = "DynaRule"
     stepwise = True
+
+    @classmethod
+    def choosing_layers(cls, model: Local, representation: str) -> list[int]:
+        """Return the 0-based layers that choose rules; without an adapter layer 0, whose run says what is missing.
+
+        A layer that reads what the confidence layer keeps has nothing of its own to compare.
+        """
+        from dynarule.adapter_info import read_adapter_info
+
+        folder = adapter_folder(model.model, cls.name, representation)
+        if folder is None:
+            return [0]
+        info = read_adapter_info(folder)
+        return [layer for layer in info.memory.layers(info.base.num_layers) if not info.memory.shares(layer)]

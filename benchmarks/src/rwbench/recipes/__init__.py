@@ -1,8 +1,8 @@
 """Recipes: functions that return lists of runs. Every table of a paper is one name.
 
-A recipe is a Python function from `Options` to `RunSpec`s, registered by name with ``@recipe``. A new file in
-this folder is all that a new recipe needs; derive one by calling another and changing fields with
-`dataclasses.replace`.
+A recipe is a Python function from `Options` to `RunSpec`s, registered by name with ``@recipe``, or a row of a table
+crossed with pool sizes (`rwbench.recipes.grid`). A new file in this folder is all that a new recipe needs; derive one
+by calling another and changing fields with `dataclasses.replace`.
 """
 
 from __future__ import annotations
@@ -97,25 +97,23 @@ class Options:
 
 
 class Recipe:
-    """A named function from options to runs.
+    """A named function from options to runs; the first line of its docstring is the recipe's help.
 
     Parameters
     ----------
     name : str
         What users type; a slash groups names ("paper/table2").
     function : callable
-        Its docstring's first line is the recipe's help.
+    help : str, optional
+        In place of the docstring.
     """
 
-    def __init__(self, name: str, function: Callable[[Options], list[RunSpec]]) -> None:
+    def __init__(
+        self, name: str, function: Callable[[Options], list[RunSpec]], help: str | None = None
+    ) -> None:
         update_wrapper(self, function)
-        self.name = name
-        self.function = function
-
-    @property
-    def help(self) -> str:
-        """First line of the function's docstring."""
-        return (self.function.__doc__ or "").strip().split("\n")[0]
+        self.name, self.function = name, function
+        self.help = (help or function.__doc__ or "").strip().split("\n")[0]
 
     def __call__(self, options: Options) -> list[RunSpec]:
         """Return the runs of the recipe."""
@@ -125,11 +123,11 @@ class Recipe:
 recipes = Registry[Recipe]("recipe", __name__)
 
 
-def recipe(name: str) -> Callable[[Callable[[Options], list[RunSpec]]], Recipe]:
+def recipe(name: str, help: str | None = None) -> Callable[[Callable[[Options], list[RunSpec]]], Recipe]:
     """Register the decorated function as the recipe ``name``."""
 
     def register(function: Callable[[Options], list[RunSpec]]) -> Recipe:
-        made = Recipe(name, function)
+        made = Recipe(name, function, help)
         recipes.add(name, made)
         return made
 

@@ -1,0 +1,78 @@
+"""Recipes beyond the paper: a first run without a model, the main job of a laptop, floors, ablations."""
+
+from __future__ import annotations
+
+from ..methods import Method
+from ..methods.ircot import IRCoT
+from ..methods.kblam import KBLaM
+from ..methods.prompting import Prompting
+from ..methods.rag import RAG
+from ..methods.retrieve import Retrieve
+from ..methods.solver import Solver
+from ..retrievers.bm25 import BM25
+from ..retrievers.dense import Dense
+from ..retrievers.fuse import RRF
+from ..retrievers.random import Random
+from . import Options
+from .grid import grid
+from .rows import IN_SMALL_PROMPT, retrievers, rule_memory
+
+grid(
+    "memory",
+    held_out=True,
+    help="KBLaM, SR-KI and DynaRule on their own rules and on held-out ones; 100, 1,000 and 10,000 rules.",
+)(rule_memory)
+
+
+@grid("smoke")
+def smoke(options: Options, form: str, size: int) -> list[Method]:
+    """Retrieval and symbolic rows on pools of 100, 1,000 and 10,000 rules, FOL and NL; minutes on a CPU."""
+    bm25, dense = BM25(), Dense()
+    found = (RRF((bm25, dense)), dense, bm25, BM25(tokenizer="naive"), Random())
+    return [Solver(), *map(Retrieve, found)]  # ceiling first, floor last
+
+
+@grid("main")
+def main(options: Options, form: str, size: int) -> list[Method]:
+    """The main job on a laptop: all methods on 100, 1,000 and 10,000 rules, RAG with 16 of them in the prompt."""
+    rows: list[Method] = [Solver()]
+    for model in options.asked:
+        rows += [Prompting(model=model, rules="gold"), Prompting(model=model, rules="none")]
+        rows += [Prompting(model=model)] if size <= 100 else []
+        rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in retrievers(options)]
+    return rows + [each for each in rule_memory(options, form, size) if each.missing() is None]
+
+
+@grid("floors")
+def floors(options: Options, form: str, size: int) -> list[Method]:
+    """Floors and ceilings of table 2: no rules, random rules, gold rules only, and the symbolic solver."""
+    rows: list[Method] = [Solver()]
+    for model in options.asked:
+        rows += [Prompting(model=model, rules="gold"), RAG(model=model, retriever=Random())]
+        rows += [Prompting(model=model, rules="none")]
+    return rows
+
+
+@grid("ablation/aggregation", (10_000,))
+def aggregation(options: Options, form: str, size: int) -> list[Method]:
+    """IRCoT by how rounds become one list, and with every sentence as a query; 10,000 rules."""
+    settings = (("rrf_rounds", True), ("first_come", True), ("max_score", True), ("rrf_rounds", False))
+    return [
+        IRCoT(model=model, retriever=retrievers(options)[2], aggregation=rule, skip_conclusions=skip)
+        for model in options.asked
+        for rule, skip in settings
+    ]
+
+
+@grid("ablation/reading", (100,))
+def reading(options: Options, form: str, size: int) -> list[Method]:
+    """KBLaM, SR-KI and DynaRule with the gold rules alone in memory: what is read when nothing has to be found."""
+    return rule_memory(options, form, size, rules="gold")
+
+
+@grid("ablation/length_shift")
+def length_shift(options: Options, form: str, size: int) -> list[Method]:
+    """KBLaM as it was trained, and with the length shift of its paper (C = 100); 100 to 10,000 rules."""
+    return [
+        KBLaM.of(model, form, length_shift=shift) for model in options.local_models for shift in (None, 100)
+    ]
