@@ -25,7 +25,7 @@ $(INSTALLED): constraints.txt $(PROJECTS)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-	  -e "ruleworld-data[evaluate,lm-eval,solver]" -e "dynarule[encoders,faiss-cpu,peft,train]" -e "benchmarks[dense,efficiency]" \
+	  -e "ruleworld-data[evaluate,lm-eval,merge,solver]" -e "dynarule[encoders,faiss-cpu,peft,train]" -e "benchmarks[dense,efficiency]" \
 	  hypothesis jsonschema mypy pytest pytest-cov pytest-xdist ranx ruff types-PyYAML
 	@touch $@
 

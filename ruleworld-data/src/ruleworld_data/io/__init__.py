@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING
 from .._lazy import attach
 
 if TYPE_CHECKING:
+    from .chat import ChatClient as ChatClient
+    from .chat import NoAnswerError as NoAnswerError
+    from .chat import Reply as Reply
+    from .chat import check_endpoint as check_endpoint
     from .files import file_digest as file_digest
     from .files import whole_file as whole_file
     from .files import write_whole as write_whole
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
+    chat="ChatClient NoAnswerError Reply check_endpoint",
     files="file_digest whole_file write_whole",
     progress="Progress clock_text",
     workers="start_worker",
