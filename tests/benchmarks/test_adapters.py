@@ -207,7 +207,7 @@ def test_stages_may_be_of_other_worlds(model, tmp_path, monkeypatch):
     "path", sorted((ROOT / "benchmarks/adapters").glob("*.toml")), ids=lambda path: path.stem
 )
 def test_recipes_in_the_repository_can_be_read(path):
-    from dynarule.training.recipe import paper_recipe
+    from dynarule.training import paper_recipe
 
     recipe = read_recipe(path)
     for method in METHODS:

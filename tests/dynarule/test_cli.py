@@ -258,7 +258,7 @@ def test_resuming_with_an_opening_that_was_not_there_is_refused(cli, files):
     run += ["--adapter", folder / "adapter", "--stage", 2, *sets(max_steps=2, mix="null", pool_size="8")]
     cli(*run, "--out", folder / "run")
     told = cli(*run, "--out", folder / "run", "--resume", "--opening", code=2)
-    assert "was started with opening False, now it is True" in told
+    assert "was started with additions {}, now it is {'opening_search': {}}" in told
 
 
 def test_chat_reads_the_rules_as_they_are_now(cli, files):
@@ -325,6 +325,8 @@ def test_training_says_what_is_wrong(cli, files):
     assert "expected name=value" in cli(*common, "--set", "colour=red", code=2)
     assert "must be dynarule, srki or kblam, got 'rag'" in cli(*common, "--method", "rag", code=2)
     assert "temperature must be positive, got -1" in cli(*common, "--set", "temperature=-1", code=2)
+    assert "unknown addition 'moun'; there are ['muon'" in cli(*common, "--add", "moun", code=2)
+    assert "value_rate of muon must be positive" in cli(*common, "--add", "muon:value_rate=0", code=2)
     assert not (folder / "x").exists()
     assert "no checkpoint to resume from" in cli(*common, *sets(mix="null"), "--resume", code=2)
     write_questions(questions, family="mine", key="said")

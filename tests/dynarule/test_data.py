@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from dynarule.training.data import Collator, Encoder, target_text
-from dynarule.training.pools import PAPER_MIX, RulePools, TrainingStream, families
+from dynarule.training.pools import RulePools, TrainingStream, families
+from dynarule.training.recipe import PAPER_MIX
 
 ROWS = [
     {

@@ -5,14 +5,13 @@ import math
 import pytest
 import torch
 from dynarule.training.losses import (
+    IGNORE,
     lm_loss,
     new_words,
-    srki_loss,
     stacked_step_loss,
     step_queries,
     step_recall,
     step_scores,
-    token_loss,
 )
 
 BATCH, HEADS, TOKENS, DIM, KEPT = 4, 3, 9, 5, 7
@@ -128,7 +127,9 @@ def test_srki_takes_the_gold_of_all_steps_at_once():
             each.append(torch.nn.functional.cross_entropy(logits[None], torch.tensor([0])))
         if each:
             losses.append(sum(each) / len(each))
-    assert_agree(srki_loss(scores, positives().any(1)), sum(losses) / len(losses), (scores,))
+    assert_agree(
+        stacked_step_loss(scores[:, None], positives().any(1)[:, None]), sum(losses) / len(losses), (scores,)
+    )
 
 
 @pytest.mark.parametrize("per_instance", (False, True))
@@ -143,11 +144,14 @@ def test_language_model_loss_counts_tokens_or_instances(per_instance):
             [-torch.log(probabilities[n - 1, labels[b, n]]) for n in range(1, 6) if labels[b, n] >= 0]
         )
     slow = (sum(rows[0]) / 4 + rows[1][0]) / 2 if per_instance else sum(sum(row) for row in rows) / 5
-    assert_agree(lm_loss(logits, labels, per_instance), slow, (logits,))
+    predicting = logits[:, :-1][labels[:, 1:] != IGNORE]
+    assert_agree(lm_loss(predicting, labels, per_instance), slow, (logits,))
     if not per_instance:  # and what transformers computes
         from transformers.loss.loss_utils import ForCausalLMLoss
 
-        assert torch.allclose(lm_loss(logits, labels).float(), ForCausalLMLoss(logits, labels, 11).float())
+        assert torch.allclose(
+            lm_loss(predicting, labels).float(), ForCausalLMLoss(logits, labels, 11).float()
+        )
 
 
 @pytest.mark.parametrize("per_instance", (False, True))
@@ -166,7 +170,7 @@ def test_new_words_may_weigh_more(per_instance):
             log = logits[b].log_softmax(-1)
             rows.append([-log[n, labels[b, n + 1]] for n, often in enumerate(times) for _ in range(often)])
         slow = sum(sum(row) / len(row) for row in rows) / 2 if per_instance else sum(map(sum, rows)) / 12
-        found = token_loss(logits[:, :-1][predicting], labels, per_instance, weights * scale)
+        found = lm_loss(logits[:, :-1][predicting], labels, per_instance, weights * scale)
         assert_agree(found, slow, (logits,))
 
 

@@ -144,7 +144,7 @@ def test_retrieval_rises_from_chance_on_the_example(tmp_path):
 @pytest.mark.slow
 def test_training_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
     """Over a small RuleWorld, on the base in the box, which never saw rule memory (`rwbench` is here for it only)."""
-    from dynarule.training.data import Encoder
+    from dynarule.training.additions import Muon, OpeningSearch, SortedBatches, StepSets
     from dynarule.training.log import LogLines
     from dynarule.training.recipe import paper_recipe
     from dynarule.training.trainer import train
@@ -178,12 +178,10 @@ def test_training_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
             pool_size=size,
             batch_size=8,
             accumulation=2,
-            by_length=True,
-            optimizer="muon",
             learning_rate=1.2e-2,  # a tiny model's
-            value_rate=5.0,
             temperature=0.5,
-            pool_queries="step",  # what is kept when serving
+            # Step sets: what is kept when serving.
+            additions=(Muon(value_rate=5.0), StepSets(), OpeningSearch(), SortedBatches()),
         )
         log = train(
             model,
@@ -195,7 +193,6 @@ def test_training_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
             tmp_path / str(stage),
             held_out=held_out,
             premises=[rule["premise_nl"] for rule in rules],
-            encoder=Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)}, opening=True),
             callbacks=[LogLines()],
             use_cpu=True,
             save_strategy="no",

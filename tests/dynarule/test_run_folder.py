@@ -139,7 +139,7 @@ def test_the_recipe_is_there_while_the_run_is(case, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         run(case, tmp_path, recipe_of(), callbacks=[Kill()])
-    fixed = {"encoder": "test@1", "opening": False, "step_text": "text"}
+    fixed = {"encoder": "test@1", "step_text": "text"}
     written = json.loads((tmp_path / "recipe.json").read_text())
     assert written == json.loads(json.dumps(recipe_of().to_dict() | fixed))
     assert not (tmp_path / "README.md").exists()  # the card of a finished run

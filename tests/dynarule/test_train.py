@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 from dynarule.memory.search import search_id, search_rows
-from dynarule.training.losses import lm_loss, stacked_step_loss
+from dynarule.training.additions import Muon, NewWordWeight, ReadingLoss, SortedBatches
+from dynarule.training.losses import IGNORE, lm_loss, stacked_step_loss
 from dynarule.training.pools import RulePools, TrainingStream
 from dynarule.training.recipe import Recipe, paper_recipe, recipe_file
 from dynarule.training.rule_model import RuleModel, SearchRows
@@ -88,6 +89,17 @@ def test_the_paper_s_hyper_parameters():
     assert arguments.report_to == []
 
 
+def test_additions_are_objects_in_python_and_tables_in_files():
+    recipe = quick(pool_size=(8, 20), additions=(SortedBatches(), Muon(value_rate=6.0)))
+    values = json.loads(json.dumps(recipe.to_dict()))
+    assert values["additions"] == {
+        "muon": {"value_rate": 6.0, "vector_rate": 1.0, "whiten": False},
+        "sorted_batches": {},
+    }
+    assert Recipe(**values) == recipe and recipe.added(Muon).value_rate == 6.0
+    assert paper_recipe().additions == () and paper_recipe().added(Muon) is None
+
+
 def test_two_stages_move_the_adapter_and_one_row_and_nothing_else(case, tmp_path):
     model, tokenizer, adapter, *_ = case
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -142,12 +154,13 @@ def test_the_loss_is_the_two_losses_of_the_full_logits(case):
     with attach(model, memory):
         logits = model(batch["input_ids"], attention_mask=batch["attention_mask"]).logits
     side = memory.scores[1]
-    assert torch.allclose(found["lm"], lm_loss(logits, batch["labels"]), atol=1e-5)
+    predicting = logits[:, :-1][batch["labels"][:, 1:] != IGNORE]
+    assert torch.allclose(found["lm"], lm_loss(predicting, batch["labels"]), atol=1e-5)
     assert torch.allclose(
         found["retrieval"], stacked_step_loss(side.scores_BSK, side.positives_BSK), atol=1e-5
     )
     assert int(found["steps"]) == 5 + 2  # of five questions two have a second step
-    whole.recipe = quick(word_weight=4.0)
+    whole.recipe = quick(additions=(NewWordWeight(4.0),))
     ids, labels = batch["input_ids"], batch["labels"]
     loss, weight = 0.0, 0.0
     for b, t in (labels[:, 1:] != -100).nonzero().tolist():
@@ -178,8 +191,8 @@ def test_search_row_hooks_are_the_written_row(case):
     assert not torch.allclose(hooked, base, atol=1e-2)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_resuming_after_a_kill_gives_the_same_losses(tiny_model, word_tokenizer, tmp_path, optimizer):
+@pytest.mark.parametrize("muon", [(), (Muon(2.0, 0.5, whiten=True),)], ids=["adamw", "muon"])
+def test_resuming_after_a_kill_gives_the_same_losses(tiny_model, word_tokenizer, tmp_path, muon):
     from transformers import TrainerCallback
 
     class Kill(TrainerCallback):
@@ -187,8 +200,7 @@ def test_resuming_after_a_kill_gives_the_same_losses(tiny_model, word_tokenizer,
             if state.global_step == 5:
                 raise KeyboardInterrupt
 
-    muon = {"whiten": True} if optimizer == "muon" else {}
-    recipe = quick(max_steps=8, optimizer=optimizer, value_rate=2.0, vector_rate=0.5, word_weight=3.0, **muon)
+    recipe = quick(max_steps=8, additions=(*muon, NewWordWeight(3.0)))
     saving = {"save_strategy": "steps", "save_steps": 2}
     through = make_case(tiny_model, word_tokenizer)
     wanted = run(through, tmp_path / "through", recipe, **saving)
@@ -212,12 +224,11 @@ def test_resuming_after_a_kill_gives_the_same_losses(tiny_model, word_tokenizer,
 
 def test_muon_steps_matrices_alike_in_all_directions_and_vectors_as_adamw(case):
     """Each first step of a matrix has all its singular values at 0.2 sqrt(longest side) times the rate, about."""
-    from dynarule.training.optimizers import rule_optimizer
+    from dynarule.training.optimizers import muon_optimizer
 
     model, _, adapter, _, bank = case
-    recipe = quick(optimizer="muon", value_rate=3.0, vector_rate=0.5, weight_decay=0.0)
-    whole = RuleModel(model, adapter, bank, replace(recipe, embedding="none"))
-    optimizer = rule_optimizer(whole, recipe)
+    whole = RuleModel(model, adapter, bank, quick(weight_decay=0.0, embedding="none"))
+    optimizer = muon_optimizer(whole, Muon(value_rate=3.0, vector_rate=0.5))
     before = {name: each.detach().clone() for name, each in adapter.named_parameters()}
     for each in adapter.parameters():
         each.grad = torch.randn(each.shape, generator=torch.Generator().manual_seed(0))
@@ -254,15 +265,14 @@ def test_whitened_embeddings_vary_alike_in_all_directions_but_those_of_noise():
 @pytest.mark.parametrize("reads", ("keys", "values"))
 def test_a_whitened_step_is_a_step_of_the_matrix_that_reads_white_embeddings(case, reads):
     """Beside a module that is given the whitened embeddings themselves, over steps that use momentum and decay."""
-    from dynarule.training.optimizers import rule_optimizer, whitening
+    from dynarule.training.optimizers import muon_optimizer, whitening
 
     model, _, adapter, _, bank = case
     generator = torch.Generator().manual_seed(0)
     bank.keys_MP.mul_(torch.linspace(0.1, 3, WIDTH))
     bank.values_MP.mul_(torch.linspace(2, 0.2, WIDTH))
-    recipe = quick(optimizer="muon", whiten=True, value_rate=3.0, weight_decay=0.1, embedding="none")
-    whole = RuleModel(model, adapter, bank, recipe)
-    optimizer = rule_optimizer(whole, recipe)
+    whole = RuleModel(model, adapter, bank, quick(weight_decay=0.1, embedding="none"))
+    optimizer = muon_optimizer(whole, Muon(value_rate=3.0, whiten=True))
     linear, table_MP, rate = {
         "keys": (adapter[1].k, bank.keys_MP, 1e-2),
         "values": (adapter[1].v, bank.values_MP, 3e-2),
@@ -283,8 +293,6 @@ def test_a_whitened_step_is_a_step_of_the_matrix_that_reads_white_embeddings(cas
         muon.zero_grad()
     assert torch.allclose(linear.weight, other.weight @ white, atol=1e-3)  # Muon steps in bfloat16
     assert float((linear.weight - start).detach().abs().max()) > 1e-2
-    with pytest.raises(ValueError, match='whiten is for optimizer "muon"'):
-        quick(whiten=True)
 
 
 @pytest.mark.parametrize("method", ("srki", "kblam"))
@@ -365,7 +373,12 @@ def test_evaluation_measures_held_out_questions_among_the_whole_pool(case, tmp_p
 
 def test_the_reading_loss_is_logged_and_is_of_training_only(case, tmp_path):
     log = run(
-        case, tmp_path, quick(reading_weight=0.5), held_out=case[3][:10], eval_strategy="steps", eval_steps=4
+        case,
+        tmp_path,
+        quick(additions=(ReadingLoss(0.5),)),
+        held_out=case[3][:10],
+        eval_strategy="steps",
+        eval_steps=4,
     )
     trained = [entry for entry in log if "lm_loss" in entry]
     for entry in trained:
@@ -386,7 +399,7 @@ def test_all_questions_of_a_step_are_sorted_if_the_recipe_says_so(case, tmp_path
         return made[-1]
 
     monkeypatch.setattr(module, "TrainingStream", stream)
-    run(case, tmp_path, quick(by_length=by_length, max_steps=2))
+    run(case, tmp_path, quick(additions=(SortedBatches(),) * by_length, max_steps=2))
     lengths = [(len(row["steps"]), len(row["question"])) for _, row in (made[0][i] for i in range(16))]
     assert len(made[0]) == 16
     assert all((lengths[i : i + 8] == sorted(lengths[i : i + 8])) == by_length for i in (0, 8))
@@ -402,8 +415,8 @@ def test_muon_under_deepspeed_is_refused(case, tmp_path, monkeypatch):
         return made(self, *args, **kwargs)
 
     monkeypatch.setattr(RuleTrainer, "create_optimizer", sharded)
-    with pytest.raises(ValueError, match='"muon" does not run under DeepSpeed; set optimizer to "adamw"'):
-        run(case, tmp_path, quick(optimizer="muon"))
+    with pytest.raises(ValueError, match="Muon does not run under DeepSpeed; leave the addition muon out"):
+        run(case, tmp_path, quick(additions=(Muon(),)))
 
 
 def test_mistakes_say_what_to_do(case, tmp_path):
@@ -418,6 +431,16 @@ def test_mistakes_say_what_to_do(case, tmp_path):
         Recipe(method="rag")
     with pytest.raises(ValueError, match="pool_size"):
         Recipe(pool_size=(9, 3))
+    with pytest.raises(ValueError, match=r"unknown addition 'moun'; there are .*'muon'"):
+        Recipe(additions={"moun": {}})
+    with pytest.raises(ValueError, match=r"muon has no setting 'rate'; it has \['value_rate'"):
+        Recipe(additions={"muon": {"rate": 1}})
+    with pytest.raises(ValueError, match="weight of reading_loss must be positive, got 0"):
+        Recipe(additions={"reading_loss": {"weight": 0}})
+    with pytest.raises(ValueError, match="whiten of muon must be true or false, got 1"):
+        Recipe(additions={"muon": {"whiten": 1}})
+    with pytest.raises(ValueError, match=r"once, got \['muon', 'muon'\]"):
+        Recipe(additions=(Muon(), Muon(2.0)))
     with pytest.raises(FileNotFoundError, match=r"accelerate_zero2_offload\.yaml"):
         recipe_file("zero3.json")
 

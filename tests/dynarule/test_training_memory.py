@@ -32,7 +32,8 @@ def batch(bank):
 def loss_of(model, memory, ids, mask, labels):
     logits = model(ids, attention_mask=mask).logits
     side = memory.scores[memory.adapter.config.confidence_layer]
-    return lm_loss(logits, labels) + stacked_step_loss(side.scores_BSK, side.positives_BSK, 0.5)
+    predicting = logits[:, :-1][labels[:, 1:] != -100]
+    return lm_loss(predicting, labels) + stacked_step_loss(side.scores_BSK, side.positives_BSK, 0.5)
 
 
 @pytest.fixture

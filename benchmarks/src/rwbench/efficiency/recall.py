@@ -157,7 +157,7 @@ def _train(settings: RecallSettings, texts_QP: Tensor, gold_Q: Tensor, rules_MP:
     """Train a projection to score a question's gold rule above those of others and random ones (equation 5)."""
     import torch
     from dynarule.projection import RuleProjection
-    from dynarule.training.losses import stacked_step_loss, step_scores
+    from dynarule.training import stacked_step_loss, step_scores
 
     width = rules_MP.shape[1]
     torch.manual_seed(settings.seed)

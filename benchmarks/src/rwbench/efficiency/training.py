@@ -67,7 +67,7 @@ class TrainingSettings:
 
 
 def make_batch(settings: TrainingSettings, shape: ModelShape, rules: int) -> dict[str, Tensor]:
-    """Return a batch as `dynarule.training.data.Collator` makes it, with two gold rules per step."""
+    """Return a batch as `dynarule.training.Collator` makes it, with two gold rules per step."""
     import torch
 
     stream = np.random.Generator(np.random.Philox(np.random.SeedSequence((settings.seed, 7))))
@@ -138,8 +138,7 @@ def _trainer(settings: TrainingSettings, rules: int) -> dict[str, Callable[[], A
     from dynarule.bank.bank import RuleBank
     from dynarule.config import dynarule_config
     from dynarule.projection import RuleAdapter
-    from dynarule.training.recipe import paper_recipe
-    from dynarule.training.rule_model import RuleModel
+    from dynarule.training import RuleModel, paper_recipe
 
     shape, device = shape_of(settings.shape), settings.device
     model = random_model(shape, device, getattr(torch, _NAMES[settings.dtype]), settings.seed)

@@ -260,6 +260,12 @@ def train(
             "--set", help="name=value of the recipe, e.g. --set batch_size=4; a wrong name lists them."
         ),
     ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add", help="What the paper has not, e.g. --add muon:value_rate=6; a wrong name lists them."
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest whole checkpoint in --out.")
     ] = False,
@@ -287,6 +293,7 @@ def train(
         adapter,
         confidence_layer,
         tuple(setting or ()),
+        tuple(add or ()),
         resume,
         report_to,
         step_text,

@@ -32,6 +32,8 @@ class Request:
         None: the adapter's.
     pairs : tuple of str
         ``name=value`` changes of the recipe.
+    additions : tuple of str
+        Additions to the recipe.
     resume : bool
         Go on from the newest checkpoint.
     report_to : str
@@ -50,6 +52,7 @@ class Request:
     adapter: Path | None
     confidence_layer: int | None
     pairs: tuple[str, ...]
+    additions: tuple[str, ...]
     resume: bool
     report_to: str
     step_text: str | None
@@ -57,8 +60,16 @@ class Request:
     opening: bool
 
 
+def _value(text: str) -> Any:
+    """Read a value: JSON, or text."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
 def settings_of(pairs: Sequence[str]) -> dict[str, Any]:
-    """Read ``name=value`` pairs of a recipe; values are JSON, or text.
+    """Read ``name=value`` pairs of a recipe.
 
     Raises
     ------
@@ -67,18 +78,23 @@ def settings_of(pairs: Sequence[str]) -> dict[str, Any]:
     """
     from ..training.recipe import Recipe
 
-    known = [f.name for f in fields(Recipe)]
+    known = [f.name for f in fields(Recipe) if f.name != "additions"]
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or name not in known:
             raise ValueError(f"--set {pair}: expected name=value with a name of {known}")
-        try:
-            found[name] = json.loads(value)
-        except json.JSONDecodeError:
-            found[name] = value
-        if isinstance(found[name], list):
-            found[name] = tuple(found[name])
+        found[name] = _value(value)
+    return found
+
+
+def additions_of(words: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Read ``name`` or ``name:setting=value,setting=value``."""
+    found = {}
+    for word in words:
+        name, _, settings = word.partition(":")
+        pairs = (pair.partition("=") for pair in settings.split(",") if pair)
+        found[name] = {setting: _value(value) for setting, _, value in pairs}
     return found
 
 
@@ -90,15 +106,16 @@ def plan(request: Request, rows: Sequence[Any]) -> Recipe:
     ValueError
         If a setting is wrong, or stage 2 has nothing to start from.
     """
-    from ..training.pools import PAPER_MIX, families
-    from ..training.recipe import paper_recipe
+    from ..training.pools import families
+    from ..training.recipe import PAPER_MIX, paper_recipe
 
     changes = settings_of(request.pairs)
+    added = additions_of(request.additions) | ({"opening_search": {}} if request.opening else {})
     if request.method not in ("dynarule", "srki", "kblam"):
         raise ValueError(f"--method must be dynarule, srki or kblam, got {request.method!r}")
     if request.stage == 2 and request.method != "kblam" and request.adapter is None:
         raise ValueError("stage 2 starts from stage 1; give --adapter with the folder that stage 1 wrote")
-    recipe = paper_recipe(request.method, request.stage, **changes)  # type: ignore[arg-type]
+    recipe = paper_recipe(request.method, request.stage, additions=added, **changes)  # type: ignore[arg-type]
     if "mix" not in changes:
         columns = rows[0].keys() & {"family", "subtask"}
         if not columns or set(families(rows)) != set(PAPER_MIX):
@@ -131,7 +148,6 @@ def run(
         tokenizer,
         {name: row for row, name in enumerate(bank.ids)},
         step_text=request.step_text or _step_text(rows[0], request.fol),
-        opening=request.opening,
     )
     measuring: dict[str, Any] = {}
     if held_out is not None:

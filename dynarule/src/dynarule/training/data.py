@@ -1,7 +1,6 @@
 """Training data: questions with stepwise answers and gold rules, as batches with one pool of rules each.
 
-Everything random is a function of a seed and a place in the run, so a resumed run sees the batches that it would have
-seen. Rows come from anywhere (a ``datasets.Dataset``, a list of dicts): ``question``, ``steps`` (each ``text`` and
+Rows come from anywhere (a ``datasets.Dataset``, a list of dicts): ``question``, ``steps`` (each ``text`` and
 ``rule_ids``), ``answers``, and ``family`` or ``subtask`` if families are to be mixed.
 """
 
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,14 +18,6 @@ from .losses import IGNORE
 from .pools import RulePools
 
 Row = Mapping[str, Any]
-
-
-class Rows(Protocol):
-    """A sequence of rows: ``datasets.Dataset`` and ``list[dict]`` are."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Any: ...
 
 
 def target_text(
@@ -92,10 +83,10 @@ class Encoder:
     step_text : str
         Key of a step's text.
     search : bool
-        Write ``<search>`` between steps. False (stage 1, SR-KI, KBLaM): no such token, all gold rules are of one step.
+        Write ``<search>`` between steps; `train` sets it. False (stage 1, SR-KI, KBLaM): no such token, all gold rules
+        are of one step.
     opening : bool
-        Write ``<search>`` before the first step too, which is then looked for with that token's state and not with the
-        mean of the question's. For the default target.
+        Write ``<search>`` before the first step too, in the default target; `train` sets it.
     question_span : bool
         Retrieve the first step with the question's own tokens; else with the whole prompt, as serving does.
     max_length : int or None
@@ -120,56 +111,21 @@ class Encoder:
         ValueError
             If columns are missing, a rule id is unknown, ``<search>`` is not between steps, or the row is too long.
         """
-        missing = [name for name in ("question", "steps", "answers") if name not in row]
-        if missing or not row["steps"]:
-            raise ValueError(
-                f"a training row needs question, steps and answers, and one step at least; missing or empty: "
-                f"{missing or ['steps']} (columns: {sorted(row)})"
-            )
-        unsaid = [
-            i for i, step in enumerate(row["steps"], 1) if not {self.step_text, "rule_ids"} <= set(step)
-        ]
-        if unsaid and self.target is None:
-            raise ValueError(
-                f"every step needs {self.step_text!r} and 'rule_ids', step {unsaid[0]} of {row['question']!r} has "
-                f"{sorted(row['steps'][unsaid[0] - 1])}; name the key of the text with step_text"
-            )
+        self._check_columns(row)
         text = self.prompt(self.tokenizer, row["question"])
-        special = not getattr(
-            self.tokenizer, "chat_template", None
-        )  # a template writes special tokens itself
+        # A template writes special tokens itself.
+        special = not getattr(self.tokenizer, "chat_template", None)
         prompt = self.tokenizer(text, add_special_tokens=special)["input_ids"]
-        between = SEARCH_TOKEN if self.search else ""
-        answer = (
-            target_text(row, self.step_text, between, self.opening)
-            if self.target is None
-            else self.target(row)
-        )
+        token = SEARCH_TOKEN if self.search else ""
+        write = self.target or (lambda row: target_text(row, self.step_text, token, self.opening))
+        answer = write(row)
         ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
         if not prompt or not ids:
             raise ValueError(
                 f"the {type(self.tokenizer).__name__} reads no token in {(text if not prompt else answer)!r}; load the "
                 "tokenizer that belongs to the model (dynarule.load_tokenizer)"
             )
-        gold = [self._gold(step) for step in row["steps"]]
-        together = list(dict.fromkeys(rule for step in gold for rule in step))
-        search: list[int] = []
-        if self.search:
-            token = search_id(self.tokenizer)
-            search = [len(prompt) + i for i, each in enumerate(ids) if each == token]
-            if ids[0] == token and len(search) == len(gold):
-                gold = [
-                    together,
-                    *gold,
-                ]  # the opening <search> looks for the first step, the prompt for anything
-            if len(search) != len(gold) - 1:
-                raise ValueError(
-                    f"{len(gold)} steps need {len(gold) - 1} {SEARCH_TOKEN} tokens between them (and may have one "
-                    f"before the first), the answer has {len(search)}: {answer!r}; steps must not contain "
-                    f"{SEARCH_TOKEN}"
-                )
-        else:
-            gold = [together]
+        search, gold = self._retrievals(row, ids, answer)
         end = [] if self.tokenizer.eos_token_id is None else [self.tokenizer.eos_token_id]
         whole = [*prompt, *ids, *end]
         if self.max_length is not None and len(whole) > self.max_length:
@@ -178,26 +134,56 @@ class Encoder:
                 f"{row['question']!r}"
             )
         span = self._span(text, row["question"], special) if self.question_span else (0, len(prompt))
-        return Encoded(whole, len(prompt), span, search, gold)
+        return Encoded(whole, len(prompt), span, [len(prompt) + place for place in search], gold)
 
-    def _gold(self, step: Row) -> list[int]:
+    def _check_columns(self, row: Row) -> None:
+        missing = [name for name in ("question", "steps", "answers") if name not in row]
+        if missing or not row["steps"]:
+            raise ValueError(
+                f"a training row needs question, steps and answers, and one step at least; missing or empty: "
+                f"{missing or ['steps']} (columns: {sorted(row)})"
+            )
+        for number, step in enumerate(row["steps"], 1):
+            if self.target is None and not {self.step_text, "rule_ids"} <= set(step):
+                raise ValueError(
+                    f"every step needs {self.step_text!r} and 'rule_ids', step {number} of {row['question']!r} has "
+                    f"{sorted(step)}; name the key of the text with step_text"
+                )
+
+    def _retrievals(self, row: Row, ids: list[int], answer: str) -> tuple[list[int], list[list[int]]]:
+        """Return the places of ``<search>`` in the answer, and the gold rules at the prompt and at each of them."""
         try:
-            return [self.rule_rows[str(i)] for i in dict.fromkeys(step["rule_ids"])]
+            gold = [
+                [self.rule_rows[str(i)] for i in dict.fromkeys(step["rule_ids"])] for step in row["steps"]
+            ]
         except KeyError as error:
             raise ValueError(
                 f"rule {error.args[0]!r} is not in the rule table of {len(self.rule_rows)} rules; "
                 "pass the table (or bank) whose ids the questions use"
             ) from None
+        together = list(dict.fromkeys(rule for step in gold for rule in step))
+        if not self.search:
+            return [], [together]
+        token = search_id(self.tokenizer)
+        search = [place for place, each in enumerate(ids) if each == token]
+        if ids[0] == token and len(search) == len(gold):
+            # The opening <search> looks for the first step, the prompt for anything.
+            return search, [together, *gold]
+        if len(search) != len(gold) - 1:
+            raise ValueError(
+                f"{len(gold)} steps need {len(gold) - 1} {SEARCH_TOKEN} tokens between them (and may have one "
+                f"before the first), the answer has {len(search)}: {answer!r}; steps must not contain "
+                f"{SEARCH_TOKEN}"
+            )
+        return search, gold
 
     def _span(self, text: str, question: str, special: bool) -> tuple[int, int]:
         start = text.find(question)
         if start < 0:
             raise ValueError("question_span needs a prompt that contains the question as it is")
         stop = start + len(question)
-        offsets = self.tokenizer(text, add_special_tokens=special, return_offsets_mapping=True)[
-            "offset_mapping"
-        ]
-        inside = [i for i, (a, b) in enumerate(offsets) if a < stop and b > start]
+        encoded = self.tokenizer(text, add_special_tokens=special, return_offsets_mapping=True)
+        inside = [i for i, (a, b) in enumerate(encoded["offset_mapping"]) if a < stop and b > start]
         return inside[0], inside[-1] + 1
 
 
@@ -213,14 +199,11 @@ class Collator:
         Rules to choose from.
     pool_size : int or (int, int)
         M, or its smallest and largest value, drawn per batch.
-    pad_to : int
-        Lengths are rounded up to a multiple of it.
     """
 
     encoder: Encoder
     pools: RulePools
     pool_size: int | tuple[int, int]
-    pad_to: int = 1
 
     def __call__(self, draws: Sequence[tuple[int, Row]]) -> dict[str, Tensor]:
         """Return input_ids, attention_mask, labels, question_BT, answer_BT, search_BS, gold_BSG and pool_M.
@@ -228,22 +211,21 @@ class Collator:
         ``pool_M`` holds rows of the rule table, ``gold_BSG`` places in the pool.
         """
         rows = [self.encoder(row) for _, row in draws]
-        everything = [rule for row in rows for step in row.gold for rule in step]
-        pool = self.pools.draw(everything, self.pool_size, draws[0][0])
+        gold = [rule for row in rows for step in row.gold for rule in step]
+        pool = self.pools.draw(gold, self.pool_size, draws[0][0])
         place = {int(rule): i for i, rule in enumerate(pool)}
-        length = -(-max(len(row.ids) for row in rows) // self.pad_to) * self.pad_to
         steps = max(len(row.gold) for row in rows)
         most = max(len(step) for row in rows for step in row.gold)
         pad = self.encoder.tokenizer.pad_token_id
         if pad is None:
             pad = self.encoder.tokenizer.eos_token_id or 0
-        shape = (len(rows), length)
+        shape_BT = (len(rows), max(len(row.ids) for row in rows))
         batch = {
-            "input_ids": torch.full(shape, pad),
-            "attention_mask": torch.zeros(shape, dtype=torch.long),
-            "labels": torch.full(shape, IGNORE),
-            "question_BT": torch.zeros(shape, dtype=torch.bool),
-            "answer_BT": torch.zeros(shape, dtype=torch.bool),
+            "input_ids": torch.full(shape_BT, pad),
+            "attention_mask": torch.zeros(shape_BT, dtype=torch.long),
+            "labels": torch.full(shape_BT, IGNORE),
+            "question_BT": torch.zeros(shape_BT, dtype=torch.bool),
+            "answer_BT": torch.zeros(shape_BT, dtype=torch.bool),
             "search_BS": torch.full((len(rows), steps - 1), -1),
             "gold_BSG": torch.full((len(rows), steps, most), -1),
             "pool_M": torch.from_numpy(pool),
@@ -256,6 +238,6 @@ class Collator:
             batch["question_BT"][b, row.question[0] : row.question[1]] = True
             batch["answer_BT"][b, row.prompt : stop] = True
             batch["search_BS"][b, : len(row.search)] = torch.tensor(row.search, dtype=torch.long)
-            for t, step in enumerate(row.gold):
-                batch["gold_BSG"][b, t, : len(step)] = torch.tensor([place[rule] for rule in step])
+            for s, step in enumerate(row.gold):
+                batch["gold_BSG"][b, s, : len(step)] = torch.tensor([place[rule] for rule in step])
         return batch

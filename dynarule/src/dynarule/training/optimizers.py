@@ -1,37 +1,35 @@
-"""Optimizers of rule adapters: AdamW as in the paper, or Muon for matrices with AdamW for the rest.
+"""Muon for a rule adapter's matrices with AdamW for its vectors; the paper's AdamW is the Trainer's own.
 
-Muon steps along an orthogonal matrix near to the gradient, so all directions of a projection move alike. On a base of
-a few million parameters it finds rules in a third of AdamW's steps; the paper's recipe stays AdamW.
+Muon steps along an orthogonal matrix near to the gradient, so all directions of a projection move alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from .additions import Muon
+
 if TYPE_CHECKING:
-    from .recipe import Recipe
     from .rule_model import RuleModel
 
+FLOOR = 0.01
+"""Part of the mean variance that every direction of the embeddings is taken to have at least."""
 
-class Parts(Optimizer):
-    """Several optimizers of different parameters as one: one scheduler, one state.
 
-    Parameters
-    ----------
-    parts : iterable of torch.optim.Optimizer
-    """
+class CombinedOptimizer(Optimizer):
+    """Several optimizers of different parameters as one: one scheduler, one state."""
 
-    def __init__(self, parts: Iterable[Optimizer]) -> None:
+    def __init__(self, parts: Sequence[Optimizer]) -> None:
         self.parts = list(parts)
         super().__init__([group for part in self.parts for group in part.param_groups], {})
-        self._share()
+        self._share_groups()
 
-    def _share(self) -> None:
+    def _share_groups(self) -> None:
         # The same dicts, so that a scheduler's rates reach the parts.
         self.param_groups = [group for part in self.parts for group in part.param_groups]
 
@@ -53,11 +51,7 @@ class Parts(Optimizer):
         """Load what `state_dict` returned."""
         for i, part in enumerate(self.parts):
             part.load_state_dict(state_dict["state"][str(i)])
-        self._share()
-
-
-FLOOR = 0.01
-"""Part of the mean variance that every direction of the embeddings is taken to have at least."""
+        self._share_groups()
 
 
 def whitening(embeddings_MP: Tensor, block: int = 65_536) -> Tensor:
@@ -77,17 +71,16 @@ def whitening(embeddings_MP: Tensor, block: int = 65_536) -> Tensor:
 def step_whitened(optimizer: Optimizer, inputs: Mapping[Tensor, Tensor]) -> None:
     """Let an optimizer step some matrices W (F, P) as if their inputs were white, which Muon cannot see for itself.
 
-    A noun is a tenth of what an embedding varies by and would be learned last. With the inputs' whitening T, the matrix
-    that is stepped is W T^-1, whose gradient is G T.
+    With the `whitening` T of its inputs, the matrix that is stepped is W T^-1, whose gradient is G T.
 
     Parameters
     ----------
     optimizer : torch.optim.Optimizer
         Steps the matrices, and maybe others.
     inputs : mapping
-        `whitening` of each matrix's inputs.
+        T of each matrix.
     """
-    inverses = {whole: torch.linalg.inv(whole) for whole in set(inputs.values())}
+    inverses = {white_PP: torch.linalg.inv(white_PP) for white_PP in set(inputs.values())}
 
     def before(*_: Any) -> None:
         for weight, white_PP in inputs.items():
@@ -104,35 +97,32 @@ def step_whitened(optimizer: Optimizer, inputs: Mapping[Tensor, Tensor]) -> None
     optimizer.register_step_post_hook(torch.no_grad()(after))
 
 
-def rule_optimizer(module: RuleModel, recipe: Recipe) -> Optimizer:
-    """Return Muon for a module's trained matrices and AdamW for its vectors, at the recipe's rates.
-
-    Matrices of values step at ``value_rate`` times the learning rate, vectors at ``vector_rate`` times; with ``whiten``
-    the projections of rules step as if the rule table's embeddings were white.
-    """
-    trained = [(name, each) for name, each in module.named_parameters() if each.requires_grad]
+def muon_optimizer(module: RuleModel, settings: Muon) -> Optimizer:
+    """Return Muon for a module's trained matrices and AdamW for its vectors, at the rates of recipe and addition."""
+    recipe = module.recipe
     rate = recipe.learning_rate
-
-    def group(chosen: Callable[[str, Tensor], bool], factor: float) -> list[dict[str, Any]]:
-        found = [each for name, each in trained if chosen(name, each)]
-        return [{"params": found, "lr": rate * factor}] if found else []
-
-    matrices = [
-        *group(lambda name, each: each.ndim == 2 and not name.endswith(".v.weight"), 1.0),
-        *group(lambda name, each: each.ndim == 2 and name.endswith(".v.weight"), recipe.value_rate),
-    ]
-    vectors = group(lambda _, each: each.ndim != 2, recipe.vector_rate)
+    trained = [(name, each) for name, each in module.named_parameters() if each.requires_grad]
+    values = [each for name, each in trained if each.ndim == 2 and name.endswith(".v.weight")]
+    others = [each for name, each in trained if each.ndim == 2 and not name.endswith(".v.weight")]
+    vectors = [each for _, each in trained if each.ndim != 2]
+    groups = [{"params": others, "lr": rate}, {"params": values, "lr": rate * settings.value_rate}]
     muon = torch.optim.Muon(
-        matrices, lr=rate, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw"
+        [group for group in groups if group["params"]],
+        lr=rate,
+        weight_decay=recipe.weight_decay,
+        adjust_lr_fn="match_rms_adamw",
     )
-    if recipe.whiten:
-        device = next(module.adapter.parameters()).device
+    if settings.whiten:
         keys_PP, values_PP = (
-            whitening(table_MP).to(device) for table_MP in (module.bank.keys_MP, module.bank.values_MP)
+            whitening(table_MP).to(others[0].device)
+            for table_MP in (module.bank.keys_MP, module.bank.values_MP)
         )
         inputs: dict[Tensor, Tensor] = {}
         for name in module.adapter.layers:
             layer = module.adapter[int(name)]
             inputs |= {layer.k.weight: keys_PP, layer.v.weight: values_PP}
         step_whitened(muon, inputs)
-    return Parts([muon, torch.optim.AdamW(vectors, lr=rate, weight_decay=0.0)] if vectors else [muon])
+    if not vectors:
+        return muon
+    adamw = torch.optim.AdamW(vectors, lr=rate * settings.vector_rate, weight_decay=0.0)
+    return CombinedOptimizer([muon, adamw])

@@ -1,19 +1,25 @@
-"""What a training batch draws: questions by family, and a pool of rules around the gold ones."""
+"""What a training batch draws: questions by family, and a pool of rules around the gold ones.
+
+Everything random is a function of a seed and a place in the run, so a resumed run sees the batches that it would have
+seen.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-if TYPE_CHECKING:
-    from .data import Row, Rows
 
-PAPER_MIX = {"single_rule": 0.3, "multi_rule": 0.4, "multi_hop": 0.3}
-"""Share of each family in every batch."""
+class Rows(Protocol):
+    """A sequence of rows: ``datasets.Dataset`` and ``list[dict]`` are."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
 
 
 def keyed(*key: int) -> np.random.Generator:
@@ -67,10 +73,12 @@ class RulePools:
             If the batch has more gold rules than the pool has places.
         """
         random = keyed(self.seed, 1, key)
-        wanted = size if isinstance(size, int) else int(random.integers(size[0], size[1], endpoint=True))
         chosen = list(dict.fromkeys(int(rule) for rule in gold))
-        if not isinstance(size, int):  # a drawn size gives way to the gold rules
-            wanted = min(max(wanted, len(chosen)), size[1])
+        if isinstance(size, int):
+            wanted = size
+        else:  # a drawn size gives way to the gold rules
+            drawn = int(random.integers(size[0], size[1], endpoint=True))
+            wanted = min(max(drawn, len(chosen)), size[1])
         wanted = min(wanted, self.count)
         if len(chosen) > wanted:
             raise ValueError(
@@ -79,19 +87,13 @@ class RulePools:
             )
         taken = np.zeros(self.count, dtype=bool)
         taken[chosen] = True
-        hard = self._hard(chosen, taken)
+        premises = () if self._premises is None else dict.fromkeys(self._premises[rule] for rule in chosen)
+        hard = [row for premise in premises for row in self._same[premise] if not taken[row]]
         some = min(len(hard), round(self.hard_share * (wanted - len(chosen))))
         picked = random.permutation(np.array(hard, dtype=np.int64))[:some]
         taken[picked] = True
-        rest = np.flatnonzero(~taken)
-        others = random.choice(rest, wanted - len(chosen) - some, replace=False)
+        others = random.choice(np.flatnonzero(~taken), wanted - len(chosen) - some, replace=False)
         return random.permutation(np.concatenate([np.array(chosen, dtype=np.int64), picked, others]))
-
-    def _hard(self, chosen: list[int], taken: NDArray[np.bool_]) -> list[int]:
-        if self._premises is None:
-            return []
-        premises = dict.fromkeys(self._premises[rule] for rule in chosen)
-        return [row for premise in premises for row in self._same[premise] if not taken[row]]
 
 
 class TrainingStream(Dataset):
@@ -114,6 +116,11 @@ class TrainingStream(Dataset):
         Seed.
     by_length : bool
         Put each block's rows in the order of their steps and words, so that batches of alike ones pad little.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, or families of the rows and of the mix differ.
     """
 
     def __init__(
@@ -125,10 +132,17 @@ class TrainingStream(Dataset):
         seed: int = 0,
         by_length: bool = False,
     ) -> None:
+        if not len(rows):
+            raise ValueError("there are no questions to train on")
         self.rows = rows
-        self.order = draw_order(
-            families(rows) if mix is not None else None, len(rows), draws, mix, block, seed
-        )
+        shares, family = ({"": 1.0}, [""] * len(rows)) if mix is None else (mix, families(rows))
+        if set(shares) != set(family) or min(shares.values()) <= 0:
+            raise ValueError(
+                f"the mix must give a positive share to each family of the questions and to no other: it has "
+                f"{sorted(shares.items())}, the questions are of {sorted(set(family))}; pass a mix of these, or "
+                "mix=None"
+            )
+        self.order = _draw_order(family, shares, draws, block, seed)
         if by_length:
             for start in range(0, draws, block):
                 part = self.order[start : start + block]
@@ -141,7 +155,7 @@ class TrainingStream(Dataset):
     def __len__(self) -> int:
         return len(self.order)
 
-    def __getitem__(self, number: int) -> tuple[int, Row]:
+    def __getitem__(self, number: int) -> tuple[int, Any]:
         return number, self.rows[int(self.order[number])]
 
 
@@ -153,39 +167,19 @@ def families(rows: Rows) -> list[str]:
         raise ValueError(
             f"to mix families, rows need a column family or subtask, got {sorted(columns)}; or pass mix=None"
         )
-    values: Iterable[Any] = (
-        rows[name] if hasattr(rows, "column_names") else (rows[i][name] for i in range(len(rows)))  # type: ignore[index]
-    )
+    # A dataset's column is read at once, without the other columns of its rows.
+    whole = hasattr(rows, "column_names")
+    values = rows[name] if whole else [row[name] for row in rows]  # type: ignore[index,attr-defined]
     return [
         str(value) if name == "family" else str(value).rstrip("0123456789").rstrip("_") for value in values
     ]
 
 
-def draw_order(
-    family: Sequence[str] | None,
-    count: int,
-    draws: int,
-    mix: Mapping[str, float] | None,
-    block: int,
-    seed: int,
+def _draw_order(
+    family: Sequence[str], mix: Mapping[str, float], draws: int, block: int, seed: int
 ) -> NDArray[np.int64]:
-    """Return row numbers in the order of training; a longer run starts with a shorter one's.
-
-    Raises
-    ------
-    ValueError
-        If there are no rows, or families of the rows and of the mix differ.
-    """
-    if not count:
-        raise ValueError("there are no questions to train on")
-    if family is None or mix is None:
-        mix, family = {"": 1.0}, [""] * count
+    """Return row numbers in the order of training; a longer run starts with a shorter one's."""
     names = list(mix)
-    if set(names) != set(family) or min(mix.values()) <= 0:
-        raise ValueError(
-            f"the mix must give a positive share to each family of the questions and to no other: it has "
-            f"{sorted(mix.items())}, the questions are of {sorted(set(family))}; pass a mix of these, or mix=None"
-        )
     edges = np.cumsum([mix[name] for name in names]) / sum(mix.values())
     blocks = -(-draws // block)
     # Systematic sampling: one point in each of ``block`` equal slices, all shifted alike.
@@ -194,11 +188,11 @@ def draw_order(
     which = np.searchsorted(edges - 1e-9, points, side="right").clip(max=len(names) - 1)
     for i in range(blocks):
         which[i] = keyed(seed, 3, i).permutation(which[i])
-    flat = which.reshape(-1)[:draws]
+    which = which.reshape(-1)[:draws]
     labels = np.array([names.index(name) for name in family])
     order = np.empty(draws, dtype=np.int64)
     for f in range(len(names)):
-        members, places = np.flatnonzero(labels == f), np.flatnonzero(flat == f)
+        members, places = np.flatnonzero(labels == f), np.flatnonzero(which == f)
         passes = -(-len(places) // len(members))
         shuffled = [keyed(seed, 4, f, i).permutation(members) for i in range(passes)]
         order[places] = np.concatenate([*shuffled, members[:0]])[: len(places)]

@@ -14,7 +14,8 @@ from ..memory.hooks import attach
 from ..memory.search import search_rows, set_search_rows
 from ..memory.training import RuleBatch, TrainingMemory
 from ..projection import RuleAdapter
-from .losses import IGNORE, new_words, reading_loss, srki_loss, stacked_step_loss, step_recall, token_loss
+from .additions import NewWordWeight, ReadingLoss, StepSets, StepVisibility
+from .losses import IGNORE, lm_loss, new_words, stacked_step_loss, step_recall
 from .recipe import Recipe
 
 
@@ -116,8 +117,8 @@ class RuleModel(nn.Module):
                 matrix.weight.requires_grad_(True)
         self.memory = TrainingMemory(
             adapter,
-            pool_queries=recipe.pool_queries,
-            visibility=recipe.visibility,
+            pool_queries="step" if recipe.added(StepSets) else recipe.pool_queries,
+            visibility="step" if recipe.added(StepVisibility) else "all",
             full_dot=recipe.full_dot,
             all_rules=recipe.stage == 1,
         )
@@ -167,7 +168,9 @@ class RuleModel(nn.Module):
         device = input_ids.device
         self.memory.measure = not self.training
         rows = pool_M.to(self.bank.keys_MP.device)
-        new_BT = new_words(input_ids, labels) if self.training and self._tells else None
+        reading = self.recipe.added(ReadingLoss) if self.recipe.searches else None
+        weight = self.recipe.added(NewWordWeight)
+        new_BT = new_words(input_ids, labels) if self.training and (reading or weight) else None
         self.memory.load(
             RuleBatch(
                 self.bank.keys_MP[rows].to(device),
@@ -176,41 +179,33 @@ class RuleModel(nn.Module):
                 search_BS,
                 gold_BSG,
                 answer_BT,
-                new_BT if self._reads else None,
+                new_BT if reading else None,
             )
         )
         decoder, head = self.base.get_decoder(), self.base.get_output_embeddings()  # type: ignore[operator]
         hidden_BTC = decoder(input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
         # Logits of the answer's tokens alone: with 150,000 words they are most of a batch's memory.
         logits_NV = head(hidden_BTC[:, :-1][labels[:, 1:] != IGNORE])
-        weight_BT = None if new_BT is None else torch.where(new_BT, self.recipe.word_weight, 1.0)
-        lm = token_loss(logits_NV, labels, self.recipe.method == "kblam", weight_BT)
+        weight_BT = None if new_BT is None or weight is None else torch.where(new_BT, weight.weight, 1.0)
+        lm = lm_loss(logits_NV, labels, self.recipe.method == "kblam", weight_BT)
         out = {"lm": lm} | {name: lm.new_zeros(()) for name in ("retrieval", "reading", "hits", "steps")}
-        side = self.memory.scores.get(
-            -1
-            if self.memory.adapter.config.confidence_layer is None
-            else self.memory.adapter.config.confidence_layer
-        )
-        if side is not None:
-            scores, positive = side.scores_BSK, side.positives_BSK
-            if self.recipe.retrieves:
-                if self.recipe.method == "srki":
-                    out["retrieval"] = srki_loss(side.sequence_BK, side.gold_BK, self.recipe.temperature)
-                else:
-                    out["retrieval"] = stacked_step_loss(scores, positive, self.recipe.temperature)
-            hits, steps = step_recall(scores, positive)
+        temperature = self.recipe.temperature
+        layer = self.memory.adapter.config.confidence_layer
+        found = None if layer is None else self.memory.scores.get(layer)
+        if found is not None:
+            scores_BSK, gold_BSK = found.scores_BSK, found.positives_BSK
+            hits, steps = step_recall(scores_BSK, gold_BSK)
             out["hits"], out["steps"] = hits.to(lm), steps.to(lm)
+            if self.recipe.method == "srki":
+                scores_BSK, gold_BSK = found.sequence_BK[:, None], found.gold_BK[:, None]
+            if self.recipe.retrieves:
+                out["retrieval"] = stacked_step_loss(scores_BSK, gold_BSK, temperature)
         out["loss"] = lm + self.recipe.retrieval_weight * out["retrieval"]
-        if self.memory.reading:
-            each = [reading_loss(*read, self.recipe.temperature) for read in self.memory.reading.values()]
+        if reading and self.memory.reading:
+            each = [
+                stacked_step_loss(scores_NK[:, None], gold_NK[:, None], temperature)
+                for scores_NK, gold_NK in self.memory.reading.values()
+            ]
             out["reading"] = torch.stack(each).mean()
-            out["loss"] = out["loss"] + self.recipe.reading_weight * out["reading"]
+            out["loss"] = out["loss"] + reading.weight * out["reading"]
         return out
-
-    @property
-    def _reads(self) -> bool:
-        return self.recipe.reading_weight > 0 and self.recipe.searches
-
-    @property
-    def _tells(self) -> bool:
-        return self._reads or self.recipe.word_weight != 1

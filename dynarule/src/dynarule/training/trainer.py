@@ -27,9 +27,10 @@ from ..bank.bank import RuleBank
 from ..memory.search import SEARCH_TOKEN, search_id
 from ..model_card import TrainingFacts, model_card
 from ..projection import RuleAdapter
-from .data import Collator, Encoder, Rows
-from .optimizers import rule_optimizer
-from .pools import RulePools, TrainingStream, families
+from .additions import Muon, OpeningSearch, SortedBatches
+from .data import Collator, Encoder
+from .optimizers import muon_optimizer
+from .pools import Rows, RulePools, TrainingStream, families
 from .recipe import Recipe, recipe_steps
 from .rule_model import RuleModel
 from .run_folder import claim, write_whole
@@ -115,11 +116,11 @@ class RuleTrainer(Trainer):
             For Muon under DeepSpeed, whose ZeRO shards one flat optimizer.
         """
         assert isinstance(self.model, RuleModel)
-        recipe = self.model.recipe
-        if self.optimizer is None and recipe.optimizer == "muon":
+        muon = self.model.recipe.added(Muon)
+        if self.optimizer is None and muon:
             if self.is_deepspeed_enabled:
-                raise ValueError('optimizer "muon" does not run under DeepSpeed; set optimizer to "adamw"')
-            self.optimizer = rule_optimizer(self.model, recipe)
+                raise ValueError("Muon does not run under DeepSpeed; leave the addition muon out")
+            self.optimizer = muon_optimizer(self.model, muon)
         return super().create_optimizer(*args, **kwargs)
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
@@ -222,7 +223,8 @@ def train(
     row = search_id(tokenizer) if recipe.searches else None
     if encoder is None:
         encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
-    encoder = replace(encoder, search=recipe.searches)
+    encoder = replace(encoder, search=recipe.searches, opening=recipe.added(OpeningSearch) is not None)
+    by_length = recipe.added(SortedBatches) is not None
     checkpointing = bool(arguments.pop("gradient_checkpointing", False))
     if next(model.parameters()).dtype == torch.bfloat16:
         arguments.setdefault("bf16", True)  # the adapter stays fp32 and is used in bf16
@@ -232,18 +234,18 @@ def train(
     settings = training_arguments(recipe, folder, steps, **arguments)
     whole = RuleModel(model, adapter, bank, recipe, row)
     pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
-    block = per_step if recipe.by_length else recipe.batch_size
-    stream = TrainingStream(rows, steps * per_step, recipe.mix, block, recipe.seed, recipe.by_length)
+    block = per_step if by_length else recipe.batch_size
+    stream = TrainingStream(rows, steps * per_step, recipe.mix, block, recipe.seed, by_length)
     held = (
         None
         if held_out is None
-        else TrainingStream(held_out, len(held_out), None, len(held_out), recipe.seed, recipe.by_length)
+        else TrainingStream(held_out, len(held_out), None, len(held_out), recipe.seed, by_length)
     )
     if checkpointing:
         # The older name goes with transformers 6.
         newer = getattr(model, "activation_checkpointing_enable", None)
         (newer or model.gradient_checkpointing_enable)()  # type: ignore[operator]
-    fixed = {"encoder": bank.encoder, "opening": encoder.opening, "step_text": encoder.step_text}
+    fixed = {"encoder": bank.encoder, "step_text": encoder.step_text}
     checkpoint = claim(folder, recipe, resume, write=settings.process_index == 0, more=fixed)
     trainer = RuleTrainer(
         whole,

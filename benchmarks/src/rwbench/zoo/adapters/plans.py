@@ -1,10 +1,10 @@
-"""The trainings of a recipe, one after the other, as `dynarule.training.trainer` takes them."""
+"""The trainings of a recipe, one after the other, as `dynarule.training.train` takes them."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 
-from dynarule.training.recipe import Recipe, paper_recipe
+from dynarule.training import Recipe, paper_recipe
 from ruleworld_data.spec import check_name
 from transformers import SchedulerType
 
@@ -27,7 +27,7 @@ def training_plans(recipe: AdapterRecipe, method: str) -> list[tuple[int, Recipe
         try:
             for name in changes:
                 check_name("setting", name, known)
-            plan = paper_recipe(method, **{"seed": recipe.seed} | changes)  # type: ignore[arg-type]
+            plan = paper_recipe(method, **{"seed": recipe.seed} | changes)
             check_name("schedule", plan.schedule, [each.value for each in SchedulerType])
         except ValueError as error:
             raise ValueError(f"training {number} of recipe {recipe.name!r}: {error}") from None

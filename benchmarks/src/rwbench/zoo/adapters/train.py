@@ -23,11 +23,7 @@ from dynarule.config import dynarule_config, kblam_config, srki_config
 from dynarule.generation import question_prompts
 from dynarule.memory.confidence import measure_confidence
 from dynarule.memory.search import SEARCH_TOKEN, search_rows, set_search_rows
-from dynarule.training.data import Encoder
-from dynarule.training.log import LogLines
-from dynarule.training.recipe import Recipe, recipe_steps
-from dynarule.training.run_folder import write_whole
-from dynarule.training.trainer import train
+from dynarule.training import Encoder, LogLines, Recipe, RulePools, recipe_steps, train, write_whole
 from ruleworld_data.questions import training_text
 from ruleworld_data.spec import check_name
 
@@ -53,7 +49,7 @@ FINISHED = "README.md"
 def training_rows(
     recipe: AdapterRecipe, split: str, most: int | None, world: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return question rows of a split as `dynarule.training.trainer` takes them: rule ids as text."""
+    """Return question rows of a split as `dynarule.training.train` takes them: rule ids as text."""
     source = DataSource(recipe.scale, recipe.seed if world is None else world)
     rows = []
     for subtask in recipe.subtasks:
@@ -166,7 +162,7 @@ def train_adapter(
 def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, resume: bool) -> None:
     """Write down what a folder is for; on resuming, refuse another recipe than that of the start.
 
-    Stages are compared one by one where they are (`_take`, `dynarule.training.trainer`), and their worlds here:
+    Stages are compared one by one where they are (`_take`, `dynarule.training.train`), and their worlds here:
     one that has not begun may change.
     """
     path, begun = out / STARTED, any(out.glob("*/checkpoint-*"))
@@ -237,8 +233,6 @@ def _confidence(
     held_out: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     """Measure the confidence layer on validation questions, each with 100 rules that hold its gold."""
-    from dynarule.training.pools import RulePools
-
     rows = {name: row for row, name in enumerate(bank.ids)}
     chosen = held_out[:: max(1, len(held_out) // recipe.entropy_questions)]
     pools = RulePools(len(bank), seed=recipe.seed)

@@ -1,0 +1,123 @@
+"""What goes beyond the paper: small objects that are added to a `Recipe`, each off unless it is there.
+
+Why each was tried: ``docs/method-card.md``. A new one is a class here, its name in `ADDITIONS`, and
+the line that asks for it (`Recipe.added`) where it acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Something that the paper does not do."""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.type == "bool":
+                if not isinstance(value, bool):
+                    raise ValueError(f"{f.name} of {name_of(self)} must be true or false, got {value!r}")
+            elif isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+                raise ValueError(f"{f.name} of {name_of(self)} must be positive, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Muon(Addition):
+    """Muon for matrices, AdamW for vectors: on a small base, rules are found in a third of AdamW's steps."""
+
+    value_rate: float = field(
+        default=1.0, metadata={"help": "rate of value projections, as a factor of the learning rate"}
+    )
+    vector_rate: float = field(
+        default=1.0, metadata={"help": "rate of biases and rows, as a factor of the learning rate"}
+    )
+    whiten: bool = field(
+        default=False,
+        metadata={"help": "step projections of rules as if embeddings varied alike in all directions"},
+    )
+
+
+@dataclass(frozen=True)
+class ReadingLoss(Addition):
+    """A retrieval loss for the tokens before new words: they find the rules of their step (DynaRule only)."""
+
+    weight: float = field(default=1.0, metadata={"help": "of this loss"})
+
+
+@dataclass(frozen=True)
+class NewWordWeight(Addition):
+    """New words, which a rule must have said, weigh more in the language model's loss."""
+
+    weight: float = field(default=3.0, metadata={"help": "of a new word; other words weigh 1"})
+
+
+@dataclass(frozen=True)
+class StepSets(Addition):
+    """Each step has a candidate set of its own, as when answering; the paper has one for all steps."""
+
+
+@dataclass(frozen=True)
+class StepVisibility(Addition):
+    """Gold rules of later steps are seen only from their ``<search>`` on."""
+
+
+@dataclass(frozen=True)
+class OpeningSearch(Addition):
+    """``<search>`` stands before the first step too."""
+
+
+@dataclass(frozen=True)
+class SortedBatches(Addition):
+    """Batches of an optimizer step hold questions of like length, which saves padding."""
+
+
+ADDITIONS: dict[str, type[Addition]] = {
+    "muon": Muon,
+    "reading_loss": ReadingLoss,
+    "new_word_weight": NewWordWeight,
+    "step_sets": StepSets,
+    "step_visibility": StepVisibility,
+    "opening_search": OpeningSearch,
+    "sorted_batches": SortedBatches,
+}
+
+
+def name_of(addition: Addition) -> str:
+    """Return the name of an addition in files."""
+    return next(name for name, kind in ADDITIONS.items() if kind is type(addition))
+
+
+def read_additions(given: Sequence[Addition] | Mapping[str, Mapping[str, Any]]) -> tuple[Addition, ...]:
+    """Return additions in the order of `ADDITIONS`, from objects or from what `additions_dict` returned.
+
+    Raises
+    ------
+    ValueError
+        If a name or a setting is unknown, or one comes twice.
+    """
+    if not isinstance(given, Mapping):
+        found = {name_of(each): each for each in given}
+        if len(found) != len(given):
+            raise ValueError(f"every addition can be there once, got {[name_of(each) for each in given]}")
+    else:
+        found = {name: _read(name, settings) for name, settings in given.items()}
+    return tuple(found[name] for name in ADDITIONS if name in found)
+
+
+def _read(name: str, settings: Mapping[str, Any]) -> Addition:
+    if name not in ADDITIONS:
+        raise ValueError(f"unknown addition {name!r}; there are {list(ADDITIONS)}")
+    known = [f.name for f in fields(ADDITIONS[name])]
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise ValueError(f"the addition {name} has no setting {unknown[0]!r}; it has {known}")
+    return ADDITIONS[name](**settings)
+
+
+def additions_dict(additions: Sequence[Addition]) -> dict[str, dict[str, Any]]:
+    """Return JSON values: the settings of each addition by its name."""
+    return {name_of(each): asdict(each) for each in additions}
