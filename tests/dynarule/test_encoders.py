@@ -1,5 +1,6 @@
 """Encoders: unit vectors of the document side, fingerprints that tell them apart, logic in words, a lasting cache."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -34,14 +35,19 @@ class Counting:
 @pytest.mark.parametrize(
     ("logic", "words"),
     [
-        ("Chase(A, B) => Drop_Floral_paw(B, 1)", "if chase A B then drop floral paw B 1"),
+        ("Chase(A, B) => Drop_Floral_paw(B, 1)", "if chase A B, then drop floral paw B 1"),
         ("Has(A, Strong_horn, 14)", "has A strong horn 14"),
-        ("In(x, Desert) & ¬DeeplyHungry(x) → Numb(x)", "if in x desert and not deeply hungry x then numb x"),
+        ("Tiny_cat(A) => Has(A, Strong_horn, 14)", "if tiny cat A, then has A strong horn 14"),
+        (
+            "Lose_Strong_fin(A, 1) => Drop_Mineral_fur(A, 2)",
+            "if lose strong fin A 1, then drop mineral fur A 2",
+        ),
+        ("In(x, Desert) & ¬DeeplyHungry(x) → Numb(x)", "if in x desert and not deeply hungry x, then numb x"),
         ("If A chases B, B will drop 1 floral paw.", "If A chases B, B will drop 1 floral paw."),
         ("plain_name => other", "plain_name => other"),
         ("Wet(x) <=> Rain(x)", "wet x if and only if rain x"),
         ("Wet(x) <-> Rain(x)", "wet x if and only if rain x"),
-        ("Wet(x) -> Cold(x)", "if wet x then cold x"),
+        ("Wet(x) -> Cold(x)", "if wet x, then cold x"),
     ],
 )
 def test_logic_becomes_words_and_sentences_stay(logic, words):
@@ -95,6 +101,58 @@ def test_two_writers_share_a_cache(tmp_path):
     one(["a"])
     two(["a", "b"])
     assert second.seen == ["b"]
+
+
+def test_two_processes_share_the_work(tmp_path):
+    """What another process encodes while one waits for its turn is not encoded again."""
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert sum(pool.map(_count, [tmp_path, tmp_path])) == 50
+
+
+def _count(folder):
+    counter = Counting()
+    EmbeddingCache(counter, folder)([f"text {i}" for i in range(50)])
+    return len(counter.seen)
+
+
+def test_what_another_process_encoded_meanwhile_is_not_encoded_again(tmp_path, monkeypatch):
+    late = Counting()
+    cache = EmbeddingCache(late, tmp_path)
+    turn = EmbeddingCache._turn
+
+    def other_was_first(self):
+        monkeypatch.setattr(EmbeddingCache, "_turn", turn)
+        EmbeddingCache(Counting(), tmp_path)(["a", "b"])
+        return turn(self)
+
+    monkeypatch.setattr(EmbeddingCache, "_turn", other_was_first)
+    assert torch.equal(cache(["a", "b", "c"]), Counting()(["a", "b", "c"]))
+    assert late.seen == ["c"]
+
+
+def test_a_crash_while_encoding_keeps_the_finished_shards(tmp_path):
+    texts = [f"text {i}" for i in range(40)]
+
+    def fail_on_the_second_shard(part):
+        if len(part) < 30:
+            raise RuntimeError("out of power")
+        return Counting()(part)
+
+    with pytest.raises(RuntimeError):
+        EmbeddingCache(fail_on_the_second_shard, tmp_path, "counting", shard_size=30)(texts)
+    rest = Counting()
+    assert torch.equal(EmbeddingCache(rest, tmp_path)(texts), Counting()(texts))
+    assert len(rest.seen) == 10
+
+
+def test_queries_that_are_not_stored_stay_in_this_process(tmp_path):
+    encode = Counting()
+    cache = EmbeddingCache(encode, tmp_path)
+    kept = cache(["a rule"])
+    found = cache(["a thought", "a rule"], store=False)
+    assert torch.equal(found[1], kept[0]) and encode.seen == ["a rule", "a thought"]
+    assert torch.equal(cache(["a thought"], store=False), found[:1]) and len(encode.seen) == 2
+    assert len(list(tmp_path.rglob("*.safetensors"))) == 1
 
 
 def test_a_truncated_shard_is_encoded_again(tmp_path):
@@ -187,7 +245,7 @@ def test_the_fingerprint_names_weights_pooling_and_text_treatment(minilm):
         "fol=as-is",
     ):
         assert part in told
-    assert SentenceEncoder("minilm", device="cpu", fol=True).fingerprint == told.replace("as-is", "words-2")
+    assert SentenceEncoder("minilm", device="cpu", fol=True).fingerprint == told.replace("as-is", "words-3")
 
 
 def test_logic_in_words_finds_its_own_sentence(minilm):

@@ -17,8 +17,8 @@ from typing import Any
 from ruleworld_data.merge.client import Endpoint as Client
 from ruleworld_data.merge.client import NoAnswerError, Settings, UnreadableError
 
+from ..cache import cache_root
 from ..prompts import Prompt, shipped_template
-from ..retrievers.embeddings import cache_root
 from ..run.samples import write_whole
 from ..spec import canonical_json
 from . import Backend, Completion, Decoding, GoneError, component, cut

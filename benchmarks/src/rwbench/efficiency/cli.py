@@ -50,7 +50,7 @@ def serving(
 
     Running it again takes up where it stopped. Example: rwbench efficiency serving --rules 0,1000
     """
-    from ..retrievers.embeddings import cache_root
+    from ..cache import cache_root
     from ..run.progress import Progress
     from .figure import draw
     from .plan import grid
@@ -130,7 +130,7 @@ def recall(
     """
     values = locals()
     with user_errors():
-        from ..retrievers.dense import Dense, encoder_cache
+        from ..retrievers.dense import Dense, embeddings
         from .recall import RecallSettings, index_recall
         from .session import save
         from .tables import recall_markdown
@@ -140,7 +140,8 @@ def recall(
             raise ValueError(f"this needs the encoder: {missing}")
         names = {f.name for f in fields(RecallSettings)}
         settings = RecallSettings(**{name: value for name, value in values.items() if name in names})
-        found = index_recall(settings, encoder_cache("minilm", "document").get)
+        encode = embeddings("minilm", "document")
+        found = index_recall(settings, lambda texts: encode(texts).numpy())
     name = f"recall-{rules}"
     table = save(out, name, settings.to_dict(), found)
     text = recall_markdown(table)

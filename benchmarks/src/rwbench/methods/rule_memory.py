@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from dynarule import RuleAdapter, RuleBank, RuleMemory, generate, load_adapter, prepare_search
 
 from ..backends.local import load_fresh
-from ..retrievers.embeddings import cache_root
+from ..cache import cache_root
 from ..run.data import Ids, RuleTable
 from ..zoo.models import adapter_folder, base_folder
 

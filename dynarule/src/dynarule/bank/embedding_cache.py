@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
@@ -39,8 +41,9 @@ class EmbeddingCache:
     """An encoder that remembers on disk.
 
     One folder per encoder fingerprint holds shards, safetensors files of text hashes and embeddings (fp32). A shard is
-    written under a temporary name, synced and renamed, so a killed build leaves whole shards only; several processes
-    may write at once. A shard that cannot be read is ignored with a warning and its texts are encoded again.
+    written under a temporary name, synced and renamed, so a killed build leaves whole shards only. Processes that share
+    a cache take turns encoding, so no text is encoded by two of them. A shard that cannot be read is ignored with a
+    warning and its texts are encoded again.
 
     Parameters
     ----------
@@ -50,6 +53,8 @@ class EmbeddingCache:
         The cache; made if it is not there.
     fingerprint : str, optional
         None: ``encode.fingerprint``.
+    shard_size : int, optional
+        Texts encoded between two writes: what a kill loses at most. None: `FLUSH`.
 
     Raises
     ------
@@ -67,27 +72,38 @@ class EmbeddingCache:
         encode: Callable[[Sequence[str]], Tensor],
         folder: str | PathLike[str],
         fingerprint: str | None = None,
+        shard_size: int | None = None,
     ) -> None:
         name = getattr(encode, "fingerprint", None) if fingerprint is None else fingerprint
         if not name:
             raise ValueError(
                 "the encoder has no fingerprint, so its embeddings could mix with another's; give fingerprint="
             )
-        self.encode, self.fingerprint = encode, name
+        self.encode, self.fingerprint, self.shard_size = encode, name, shard_size
         self.folder = Path(folder) / hashlib.sha256(name.encode()).hexdigest()[:16]
         self.folder.mkdir(parents=True, exist_ok=True)
         self._places: dict[bytes, tuple[Tensor, int]] = {}
         self._read: set[str] = set()
 
-    def __call__(self, texts: Sequence[str]) -> Tensor:
-        """Return embeddings, fp32 (N, P), on the CPU; new texts are encoded and written."""
-        self.refresh()
+    def __call__(self, texts: Sequence[str], store: bool = True) -> Tensor:
+        """Return embeddings, fp32 (N, P), on the CPU; new texts are encoded and written.
+
+        With ``store=False`` new embeddings stay in this process, as for queries that come one by one and never again.
+        """
         hashes = [hashlib.sha256(text.encode()).digest() for text in texts]
-        new = {h: text for h, text in zip(hashes, texts, strict=True) if h not in self._places}
-        todo = list(new.items())
-        for start in range(0, len(todo), FLUSH):
-            part = todo[start : start + FLUSH]
-            self._write([h for h, _ in part], self.encode([text for _, text in part]))
+        wanted = dict(zip(hashes, texts, strict=True))
+        if self._missing(wanted):
+            self.refresh()
+        if store and self._missing(wanted):
+            with self._turn():
+                self.refresh()  # another process may have encoded them while this one waited
+                todo, size = list(self._missing(wanted).items()), self.shard_size or FLUSH
+                for start in range(0, len(todo), size):
+                    part = todo[start : start + size]
+                    self._write([h for h, _ in part], self.encode([text for _, text in part]))
+        elif new := self._missing(wanted):
+            rows = self._checked(self.encode(list(new.values())), len(new))
+            self._places |= {h: (rows, place) for place, h in enumerate(new)}
         if not hashes:
             return self.encode([])
         first, _ = self._places[hashes[0]]
@@ -96,6 +112,15 @@ class EmbeddingCache:
             shard, place = self._places[h]
             out[row] = shard[place]
         return out
+
+    def _missing(self, wanted: dict[bytes, str]) -> dict[bytes, str]:
+        return {h: text for h, text in wanted.items() if h not in self._places}
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        with (self.folder / "lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def __len__(self) -> int:
         """Return how many texts are known."""
@@ -128,14 +153,7 @@ class EmbeddingCache:
     def _write(self, hashes: list[bytes], rows: Tensor) -> None:
         from safetensors.torch import save_file
 
-        if rows.ndim != 2 or len(rows) != len(hashes):
-            raise ValueError(
-                f"the encoder must return ({len(hashes)}, width) for {len(hashes)} texts, got {tuple(rows.shape)}"
-            )
-        rows = rows.detach().float().cpu().contiguous()
-        bad = (~torch.isfinite(rows).all(-1)).nonzero()
-        if len(bad):  # never remembered
-            raise ValueError(f"the encoder returned {len(bad)} embeddings that are not finite")
+        rows = self._checked(rows, len(hashes))
         codes = torch.frombuffer(bytearray(b"".join(hashes)), dtype=torch.uint8).view(len(hashes), 32)
         name = hashlib.sha256(b"".join(hashes)).hexdigest()[:32] + ".safetensors"
         handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=self.folder)
@@ -147,6 +165,18 @@ class EmbeddingCache:
         finally:
             Path(temporary).unlink(missing_ok=True)
         self._take(name, codes, rows)
+
+    @staticmethod
+    def _checked(rows: Tensor, count: int) -> Tensor:
+        if rows.ndim != 2 or len(rows) != count:
+            raise ValueError(
+                f"the encoder must return ({count}, width) for {count} texts, got {tuple(rows.shape)}"
+            )
+        rows = rows.detach().float().cpu().contiguous()
+        bad = (~torch.isfinite(rows).all(-1)).nonzero()
+        if len(bad):  # never remembered
+            raise ValueError(f"the encoder returned {len(bad)} embeddings that are not finite")
+        return rows
 
 
 def sync(path: Path) -> None:

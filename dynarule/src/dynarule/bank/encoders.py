@@ -13,12 +13,12 @@ from torch import Tensor
 
 MINILM = "minilm"
 MINILM_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-WORDS_VERSION = "words-2"  # change it when `verbalise` changes what it writes
+WORDS_VERSION = "words-3"  # change it when `verbalise` changes what it writes
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 _APPLIED = re.compile(r"\b[^\W\d]\w*\(")
 _SYMBOLS = (
     (r"\s*(?:<=>|<->|⇔|↔)\s*", " if and only if "),
-    (r"\s*(?:=>|->|⇒|→)\s*", " then "),
+    (r"\s*(?:=>|->|⇒|→)\s*", " => "),
     (r"\s*(?:&|∧)\s*", " and "),
     (r"\s*(?:\||∨)\s*", " or "),
     (r"[¬~]", " not "),
@@ -39,7 +39,7 @@ def verbalise(text: str) -> str:
     Examples
     --------
     >>> verbalise("Chase(A, B) => Drop_Floral_paw(B, 1)")
-    'if chase A B then drop floral paw B 1'
+    'if chase A B, then drop floral paw B 1'
     """
     if not _APPLIED.search(text):
         return text
@@ -48,7 +48,7 @@ def verbalise(text: str) -> str:
         text = re.sub(pattern, spoken, text)
     # A word of several letters is part of a name; a single capital is a variable.
     words = [word.lower() if len(word) > 1 else word for word in text.split()]
-    return " ".join(["if", *words] if rule else words)
+    return " ".join(["if", *words] if rule else words).replace(" =>", ", then")
 
 
 class SentenceEncoder:

@@ -30,7 +30,7 @@ from ruleworld_data.spec import check_name
 from dynarule import RuleAdapter, RuleBank, prepare_search
 
 from ...backends.local import load_fresh
-from ...retrievers.embeddings import cache_root
+from ...cache import cache_root
 from ...run.data import DataSource, select
 from ..base.documents import Representation
 from ..base.tokenizer import STEP
