@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruleworld_data import GENERATOR_VERSION
-from ruleworld_data.generate import num_rows, question_table, rule_table, world_of
+from ruleworld_data.generate import num_rows, question_table, rule_table
 from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
-from ruleworld_data.spec import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS
+from ruleworld_data.spec import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS, WorldSpec
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -250,7 +250,7 @@ def test_full_train_questions_share_nothing_with_test_and_repeat_nothing():
             "unknown configuration 'single-rule'; did you mean 'single_rule'",
         ),
         (lambda: num_rows("rules", "test"), "unknown split of rules 'test'"),
-        (lambda: world_of("rules"), "unknown split 'rules'"),
+        (lambda: WorldSpec(split="rules"), "unknown split 'rules'"),
     ],
 )
 def test_user_errors_say_what_was_expected(call, message):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ruleworld_data.generate import rule_table, world_of
 from ruleworld_data.questions.skeletons import DOUBLE, MULTI_HOP, SINGLE, Skeleton, chains
 from ruleworld_data.questions.units import UnitSource, draw_units
+from ruleworld_data.spec import WorldSpec
 from ruleworld_data.world import Stream
 
 SKELETONS = [*SINGLE, *DOUBLE, *(skeleton for shares in MULTI_HOP.values() for skeleton in shares)]
@@ -18,7 +19,7 @@ SPLITS = ("train", "validation", "test")
 
 @pytest.fixture(scope="module")
 def world():
-    return world_of("train", "tiny")
+    return world_of(WorldSpec("tiny"))
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def asked(world, units):
     columns = [
         world.blocks[t].ids[rows].tolist() for t, rows in zip(units.skeleton.path, units.rows, strict=True)
     ]
-    columns.append(units.units.tolist())
+    columns.append(units.amount.tolist())
     for part in (units.initial_row, units.initial, units.subject, units.other):
         columns.append([None] * len(units) if part is None else part.tolist())
     return list(zip(*columns, strict=True))
@@ -146,13 +147,13 @@ def test_initial_values_come_from_rules_of_the_subjects_kind(world, followers):
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 700), st.sampled_from(["train", "validation", "test"]))
 def test_draws_add_up_to_exactly_what_is_wanted(count, split):
-    units = draw_units(world_of("train", "tiny"), split, SINGLE, count, ("exact", count))
+    units = draw_units(world_of(WorldSpec("tiny")), split, SINGLE, count, ("exact", count))
     assert sum(map(len, units)) == count
     assert [u.skeleton for u in units] == list(SINGLE)
 
 
 def test_draws_keep_to_their_shares():
-    world = world_of("train", "paper")
+    world = world_of(WorldSpec())
     for shares in (SINGLE, DOUBLE, MULTI_HOP[2], MULTI_HOP[3]):
         for units in draw_units(world, "train", shares, 3_000, ("shares",)):
             assert len(units) == pytest.approx(3_000 * shares[units.skeleton], abs=8)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from ruleworld_data.generate import rule_table
 from ruleworld_data.spec import RULE_TYPES, SCALES, WorldSizes
-from ruleworld_data.world.arrays import build_world
+from ruleworld_data.world import build_world
 
 brute = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))
 

@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from .io.schema import QUESTION_SCHEMA, RULE_SCHEMA, decode
-from .questions.tables import Origin, ParallelBlock, chain_table
+from .questions.parallel import ParallelBlock
+from .questions.tables import Origin, chain_table
 from .spec import SCALES, SUBTASKS, WorldSizes, check_name, check_seed
 from .text.render import block_table
-from .world.arrays import build_world
-from .world.names import Names
-from .world.streams import Stream
+from .world import Stream, build_world
+
+__all__ = ["WORLDS_PER_CONTINENT", "FreshWorld", "fresh_worlds"]
 
 WORLDS_PER_CONTINENT = 64
 
@@ -87,51 +88,46 @@ def fresh_worlds(
     while number < first + count:
         continent, start = divmod(number, WORLDS_PER_CONTINENT)
         stop = min(WORLDS_PER_CONTINENT, start + first + count - number)
-        yield from _cut(seed, continent, start, stop, dict(questions), n_rules, sizes)
+        yield from _Continent(seed, continent, questions, sizes).worlds(start, stop, n_rules)
         number += stop - start
 
 
-def _cut(
-    seed: int,
-    continent: int,
-    start: int,
-    stop: int,
-    questions: dict[str, int],
-    n_rules: int,
-    sizes: WorldSizes,
-) -> Iterator[FreshWorld]:
-    world = build_world(int(Stream("fresh", seed, continent).words(1)[0] >> np.uint64(1)), sizes)
-    names = Names(world)
-    everything = pa.concat_tables(
-        decode(block_table(block, names, world.world_id, pa.array(np.ones(len(block), bool))), RULE_SCHEMA)
-        for block in world.blocks.values()
-    ).combine_chunks()
-    tables = []
-    for subtask, each in questions.items():
-        if not each:
-            continue
-        origin, rows = Origin(world, "heldout", subtask), WORLDS_PER_CONTINENT * each
+class _Continent:
+    """A drawn world whose rules and questions small worlds share."""
+
+    def __init__(self, seed: int, number: int, questions: Mapping[str, int], sizes: WorldSizes) -> None:
+        self.key = ("fresh", seed, number)
+        self.world = build_world(int(Stream(*self.key).words(1)[0] >> np.uint64(1)), sizes)
+        blocks = [
+            block_table(block, self.world.names, self.world.world_id) for block in self.world.blocks.values()
+        ]
+        self.rules = pa.concat_tables(decode(block, RULE_SCHEMA) for block in blocks).combine_chunks()
+        self.questions = [self._questions(subtask, each) for subtask, each in questions.items() if each]
+
+    def _questions(self, subtask: str, each: int) -> tuple[int, pa.Table]:
+        """Return the number of questions per small world, and those of all of them."""
+        origin, rows = Origin(self.world, "heldout", subtask), WORLDS_PER_CONTINENT * each
         if subtask.startswith("multi_rule"):
-            tables.append((each, ParallelBlock(origin, names, 0, 0, rows, limit=rows).table(0, rows)))
+            table = ParallelBlock(origin, 0, 0, rows, limit=rows).table(0, rows)
         else:
-            tables.append((each, chain_table(origin, names, rows)))
-    plain = [(each, decode(table, QUESTION_SCHEMA)) for each, table in tables]
-    size = len(everything)
-    chance = Stream("fresh", seed, continent, "members").words(WORLDS_PER_CONTINENT * size).reshape(-1, size)
-    order = (
-        Stream("fresh", seed, continent, "order").words(WORLDS_PER_CONTINENT * n_rules).reshape(-1, n_rules)
-    )
-    for i in range(start, stop):
-        asked = pa.concat_tables(
-            [table.slice(i * each, each) for each, table in plain] or [QUESTION_SCHEMA.empty_table()]
-        )
-        gold = np.unique(asked.column("gold_rule_ids").combine_chunks().flatten().to_numpy())
-        if not len(gold) <= n_rules <= size:
-            raise ValueError(
-                f"n_rules must be between {len(gold)}, the gold rules of a world's questions, and {size}, the rules "
-                f"there are, got {n_rules}; ask fewer questions or give larger sizes"
-            )
-        chance[i, gold] = 0  # ids are row numbers here
-        members = np.sort(np.argpartition(chance[i], n_rules - 1)[:n_rules])
-        members = members[np.argsort(order[i], kind="stable")]
-        yield FreshWorld(world.world_id, everything.take(pa.array(members)), asked)
+            table = chain_table(origin, rows)
+        return each, decode(table, QUESTION_SCHEMA)
+
+    def worlds(self, start: int, stop: int, n_rules: int) -> Iterator[FreshWorld]:
+        """Cut out worlds ``[start, stop)``."""
+        size = len(self.rules)
+        chance = Stream(*self.key, "members").words(WORLDS_PER_CONTINENT * size).reshape(-1, size)
+        order = Stream(*self.key, "order").words(WORLDS_PER_CONTINENT * n_rules).reshape(-1, n_rules)
+        for i in range(start, stop):
+            parts = [table.slice(i * each, each) for each, table in self.questions]
+            asked = pa.concat_tables(parts or [QUESTION_SCHEMA.empty_table()])
+            gold = np.unique(asked.column("gold_rule_ids").combine_chunks().flatten().to_numpy())
+            if not len(gold) <= n_rules <= size:
+                raise ValueError(
+                    f"n_rules must be between {len(gold)}, the gold rules of a world's questions, and {size}, the "
+                    f"rules there are, got {n_rules}; ask fewer questions or give larger sizes"
+                )
+            chance[i, gold] = 0  # ids are row numbers here
+            members = np.sort(np.argpartition(chance[i], n_rules - 1)[:n_rules])
+            members = members[np.argsort(order[i], kind="stable")]
+            yield FreshWorld(self.world.world_id, self.rules.take(pa.array(members)), asked)

@@ -1,7 +1,7 @@
 """The tables of the benchmark, any slice of any split, in memory.
 
-Everything is a function of (configuration, split, scale, seed): any slicing gives the same rows. Worlds and
-sub-question pools are kept per process, so many slices cost little more than one.
+Everything is a function of a configuration and a `WorldSpec`: any slicing gives the same rows. Worlds and sub-question
+pools are kept per process, so many slices cost little more than one.
 """
 
 from __future__ import annotations
@@ -11,39 +11,23 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from . import spec as tasks
 from .io.schema import QUESTION_SCHEMA, RULE_SCHEMA, decode
-from .questions.tables import Origin, ParallelBlock, block_bounds, chain_table
-from .spec import SCALES, check_name, check_seed, heldout_scale
+from .questions.parallel import ParallelBlock, block_bounds
+from .questions.tables import Origin, chain_table
+from .spec import MINI_FOLD_SIZE, MINI_FOLDS, RULE_SPLITS, SCALES, SUBTASKS, WorldSpec, check_name, num_rows
 from .text.render import block_table
-from .world.arrays import World, build_world
-from .world.names import Names
-from .world.streams import Stream
+from .world import Stream, World, build_world
+
+__all__ = ["num_rows", "question_table", "rule_table", "world_of"]
 
 
-def num_rows(config: str, split: str, scale: str = "paper", seed: int = 0) -> int:
-    """Number of rows of one split; ``config`` is a sub-task name or ``"rules"``."""
-    check_seed(seed)
-    return tasks.num_rows(config, split, scale)
-
-
-def world_of(split: str, scale: str = "paper", seed: int = 0) -> World:
+def world_of(spec: WorldSpec) -> World:
     """Return the world whose rules a split's questions use.
 
     ``validation``, ``test`` and ``mini`` are the same questions at scales ``paper`` and ``full``, so they use the
     paper's subset of the world; ``heldout`` has a world of its own.
     """
-    check_name("split", split, tasks.QUESTION_SPLITS)
-    check_name("scale", scale, SCALES)
-    check_seed(seed)
-    if split != "train":
-        scale = heldout_scale(scale)
-    return _world(scale, seed, split == "heldout")
-
-
-@lru_cache(maxsize=4)
-def _whole_world(scale: str, seed: int, heldout: bool) -> World:
-    return build_world(seed, SCALES[scale].sizes, SCALES[scale].subset, heldout=heldout)
+    return _world(spec.drawn.scale, spec.seed, spec.split == "heldout")
 
 
 @lru_cache(maxsize=4)
@@ -54,32 +38,39 @@ def _world(scale: str, seed: int, heldout: bool) -> World:
 
 
 @lru_cache(maxsize=4)
-def _names(scale: str, seed: int) -> Names:
-    return Names(_whole_world("paper" if scale == "full" else scale, seed, False))
+def _whole_world(scale: str, seed: int, heldout: bool) -> World:
+    return build_world(seed, SCALES[scale].sizes, SCALES[scale].subset, heldout=heldout)
 
 
 @lru_cache(maxsize=2)
-def _block(subtask: str, split: str, scale: str, seed: int, block: int) -> ParallelBlock:
-    start, stop = block_bounds(num_rows(subtask, split, scale))[block]
-    origin = Origin(world_of(split, scale, seed), split, subtask)
-    return ParallelBlock(origin, _names(scale, seed), block, start, stop - start, SCALES[scale].unit_pool)
+def _block(spec: WorldSpec, subtask: str, block: int) -> ParallelBlock:
+    start, stop = block_bounds(spec.num_rows(subtask))[block]
+    origin = Origin(world_of(spec), spec.split, subtask)
+    return ParallelBlock(origin, block, start, stop - start, SCALES[spec.scale].unit_pool)
 
 
-def _parallel(subtask: str, split: str, scale: str, seed: int, start: int, stop: int) -> pa.Table:
+def _parallel(spec: WorldSpec, subtask: str, start: int, stop: int) -> pa.Table:
     tables = []
-    for block, (first, end) in enumerate(block_bounds(num_rows(subtask, split, scale))):
+    for block, (first, end) in enumerate(block_bounds(spec.num_rows(subtask))):
         low, high = max(start, first), min(stop, end)
         if low < high or (start == stop and not block):
-            tables.append(
-                _block(subtask, split, scale, seed, block).table(low - first, max(high, low) - first)
-            )
+            tables.append(_block(spec, subtask, block).table(low - first, max(high, low) - first))
     return tables[0] if len(tables) == 1 else pa.concat_tables([decode(t, QUESTION_SCHEMA) for t in tables])
 
 
 @lru_cache(maxsize=2)
-def _chains(subtask: str, split: str, scale: str, seed: int) -> pa.Table:
-    origin = Origin(world_of(split, scale, seed), split, subtask)
-    return chain_table(origin, _names(scale, seed), num_rows(subtask, split, scale))
+def _chains(spec: WorldSpec, subtask: str) -> pa.Table:
+    return chain_table(Origin(world_of(spec), spec.split, subtask), spec.num_rows(subtask))
+
+
+def _mini(spec: WorldSpec, subtask: str) -> pa.Table:
+    """Return the paper's protocol: 5 seeds x 10 of the test questions; ``fold`` tells the seed."""
+    test = question_table(subtask, "test", spec.scale, spec.seed)
+    size = MINI_FOLDS * MINI_FOLD_SIZE
+    picked = Stream("mini", spec.seed, subtask).permutation(len(test))[:size]
+    fold = np.arange(size, dtype=np.int8) // MINI_FOLD_SIZE
+    table = test.take(pa.array(picked))
+    return table.set_column(table.schema.get_field_index("fold"), "fold", pa.array(fold))
 
 
 def question_table(
@@ -115,28 +106,16 @@ def question_table(
     ValueError
         For an unknown name, a bad seed, or a range outside the split.
     """
-    check_name("sub-task", subtask, tasks.SUBTASKS)
-    rows = num_rows(subtask, split, scale, seed)
-    start, stop = _range(start, stop, rows)
+    check_name("sub-task", subtask, SUBTASKS)
+    spec = WorldSpec(scale, split, seed).drawn
+    start, stop = _range(start, stop, spec.num_rows(subtask))
     if split == "mini":
-        table = _mini(subtask, scale, seed).slice(start, stop - start)
+        table = _mini(spec, subtask).slice(start, stop - start)
+    elif subtask.startswith("multi_rule"):
+        table = _parallel(spec, subtask, start, stop)
     else:
-        source = scale if split == "train" else heldout_scale(scale)
-        if subtask.startswith("multi_rule"):
-            table = _parallel(subtask, split, source, seed, start, stop)
-        else:
-            table = _chains(subtask, split, source, seed).slice(start, stop - start)
+        table = _chains(spec, subtask).slice(start, stop - start)
     return table if encoded else decode(table, QUESTION_SCHEMA)
-
-
-def _mini(subtask: str, scale: str, seed: int) -> pa.Table:
-    """Return the paper's protocol: 5 seeds x 10 of the test questions; ``fold`` tells the seed."""
-    test = question_table(subtask, "test", scale, seed)
-    size = tasks.MINI_FOLDS * tasks.MINI_FOLD_SIZE
-    picked = Stream("mini", seed, subtask).permutation(len(test))[:size]
-    fold = np.arange(size, dtype=np.int8) // tasks.MINI_FOLD_SIZE
-    table = test.take(pa.array(picked))
-    return table.set_column(table.schema.get_field_index("fold"), "fold", pa.array(fold))
 
 
 def rule_table(
@@ -162,19 +141,17 @@ def rule_table(
     pyarrow.Table
         With `RULE_SCHEMA`.
     """
-    check_name("split of rules", split, tasks.RULE_SPLITS)
-    start, stop = _range(start, stop, num_rows("rules", split, scale, seed))
-    world = world_of("heldout" if split == "heldout" else "train", scale, seed)
-    names = _names(heldout_scale(scale) if split == "heldout" else scale, seed)
+    check_name("split of rules", split, RULE_SPLITS)
+    spec = WorldSpec(scale, split, seed)
+    start, stop = _range(start, stop, spec.num_rows("rules"))
+    world = world_of(spec)
     tables, first = [], 0
     for block in world.blocks.values():
         low, high = max(start - first, 0), min(stop - first, len(block))
         if low < high:
             rows = np.arange(low, high)
-            inside = np.ones(high - low, dtype=bool)
-            if block.type in world.subset_rows:
-                inside = np.isin(rows, world.subset_rows[block.type])
-            tables.append(block_table(block.take(slice(low, high)), names, world.world_id, pa.array(inside)))
+            in_paper = np.isin(rows, world.subset_rows.get(block.type, rows))
+            tables.append(block_table(block.take(slice(low, high)), world.names, world.world_id, in_paper))
         first += len(block)
     plain = [table if encoded else decode(table, RULE_SCHEMA) for table in tables]
     if not plain:

@@ -10,20 +10,19 @@ from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from .world.streams import Key, Stream
+from .world import Ints, Key, Stream
 
-Ids = NDArray[np.int32]
+__all__ = ["pool_rules", "question_pool", "shared_pool"]
 
 
-def shared_pool(universe: Ids, gold: Iterable[int], size: int, *key: Key) -> Ids:
+def shared_pool(universe: Ints, gold: Iterable[int], size: int, *key: Key) -> Ints:
     """Return one pool for several questions.
 
     Parameters
     ----------
     universe : int32 array
-        Ids of all rules of the world, e.g. ``rule_table()["id"].to_numpy()``.
+        Ints of all rules of the world, e.g. ``rule_table()["id"].to_numpy()``.
     gold : iterable of int
         Gold rule ids of all the questions.
     size : int
@@ -72,12 +71,12 @@ def shared_pool(universe: Ids, gold: Iterable[int], size: int, *key: Key) -> Ids
     return members[stream.permutation(size)]
 
 
-def question_pool(universe: Ids, question_id: str, gold: Iterable[int], size: int, seed: int = 0) -> Ids:
+def question_pool(universe: Ints, question_id: str, gold: Iterable[int], size: int, seed: int = 0) -> Ints:
     """Return the pool of one question; see `shared_pool`."""
     return shared_pool(universe, gold, size, "question", question_id, seed)
 
 
-def pool_rules(rules: pa.Table, pool: Ids) -> pa.Table:
+def pool_rules(rules: pa.Table, pool: Ints) -> pa.Table:
     """Return the pool's rows of a rule table sorted by id, in pool order.
 
     Raises

@@ -4,7 +4,26 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+__all__ = [
+    "CONFIGS",
+    "MINI_FOLDS",
+    "MINI_FOLD_SIZE",
+    "OPERATORS",
+    "QUESTION_SPLITS",
+    "ROLES",
+    "RULE_SPLITS",
+    "RULE_TYPES",
+    "SCALES",
+    "SUBTASKS",
+    "Scale",
+    "WorldSizes",
+    "WorldSpec",
+    "check_name",
+    "check_seed",
+    "num_rows",
+]
 
 RULE_TYPES = (
     "entity2attr",
@@ -21,6 +40,8 @@ SUBTASKS = (
     *(f"multi_hop_{hops}" for hops in range(2, 5)),
 )
 CONFIGS = (*SUBTASKS, "rules")
+OPERATORS = ("minus", "plus")
+ROLES = ("actor", "target")
 QUESTION_SPLITS = ("train", "validation", "test", "mini", "heldout")
 RULE_SPLITS = ("train", "heldout")
 MINI_FOLDS = 5
@@ -133,8 +154,6 @@ class Scale:
         return sum((self.sizes.rule_counts() | (self.subset or {})).values())
 
 
-PAPER_SUBSET = {"entity2attr": 74_888, "attrchange2attr": 3_772, "state2attr": 20_975}
-
 SCALES: dict[str, Scale] = {
     "tiny": Scale(
         sizes=WorldSizes(
@@ -154,7 +173,7 @@ SCALES: dict[str, Scale] = {
     ),
     "paper": Scale(
         sizes=WorldSizes(),
-        subset=PAPER_SUBSET,
+        subset={"entity2attr": 74_888, "attrchange2attr": 3_772, "state2attr": 20_975},
         train=_by_subtask(25_000, 6_702, 8_696, 12_384, 10_924, 6_824, 2_863, 807, 19_500, 12_500, 5_000),
     ),
     "full": Scale(
@@ -165,6 +184,54 @@ SCALES: dict[str, Scale] = {
         ),
     ),
 }
+
+
+@dataclass(frozen=True)
+class WorldSpec:
+    """One split of one world: all that the tables of the benchmark depend on, validated once.
+
+    Attributes
+    ----------
+    scale : str
+        A name of `SCALES`.
+    split : str
+        A name of `QUESTION_SPLITS`; ``heldout`` has a world of its own, the other splits share one.
+    seed : int
+        World seed, from 0 to 2**63 - 1. The published benchmark is seed 0.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name or a bad seed.
+    """
+
+    scale: str = "paper"
+    split: str = "train"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_name("scale", self.scale, SCALES)
+        check_name("split", self.split, QUESTION_SPLITS)
+        check_seed(self.seed)
+
+    @property
+    def drawn(self) -> WorldSpec:
+        """The spec whose tables these are: all splits of ``full`` but train are those of ``paper``."""
+        return replace(self, scale="paper") if self.scale == "full" and self.split != "train" else self
+
+    def num_rows(self, config: str) -> int:
+        """Return the number of rows of one configuration, a sub-task or ``"rules"``."""
+        check_name("configuration", config, CONFIGS)
+        scale = SCALES[self.drawn.scale]
+        if config == "rules":
+            check_name("split of rules", self.split, RULE_SPLITS)
+            return scale.rule_count()
+        return scale.train[config] if self.split == "train" else scale.evaluation[self.split]
+
+
+def num_rows(config: str, split: str, scale: str = "paper", seed: int = 0) -> int:
+    """Return the number of rows of one split of one configuration (a sub-task name or ``"rules"``)."""
+    return WorldSpec(scale, split, seed).num_rows(config)
 
 
 def check_name(kind: str, value: object, known: Iterable[str]) -> str:
@@ -194,19 +261,3 @@ def check_seed(seed: object) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise ValueError(f"seed must be an integer from 0 to 2**63 - 1, got {seed!r} ({type(seed).__name__})")
     return seed
-
-
-def num_rows(config: str, split: str, scale: str = "paper") -> int:
-    """Number of rows of one split of one configuration (a sub-task name or ``"rules"``)."""
-    check_name("configuration", config, CONFIGS)
-    spec = SCALES[check_name("scale", scale, SCALES)]
-    if config == "rules":
-        check_name("split of rules", split, RULE_SPLITS)
-        return SCALES[heldout_scale(scale)].rule_count() if split == "heldout" else spec.rule_count()
-    check_name("split", split, QUESTION_SPLITS)
-    return spec.train[config] if split == "train" else spec.evaluation[split]
-
-
-def heldout_scale(scale: str) -> str:
-    """Return the scale of the held-out world: ``paper`` also beside the full world."""
-    return "paper" if scale == "full" else scale

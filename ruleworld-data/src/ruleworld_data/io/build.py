@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from .. import GENERATOR_VERSION
 from ..generate import num_rows, question_table, rule_table
-from ..questions.tables import BLOCK_ROWS
+from ..questions.parallel import BLOCK_ROWS
 from ..spec import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS, check_name, check_seed
 from .files import file_digest, whole_file, write_whole
 from .workers import start_worker

@@ -6,13 +6,22 @@ one rule and records a step: rule ids, English, FOL, and what holds after it.
 
 from __future__ import annotations
 
-from ..world.arrays import PLUS
-from ..world.names import Names
+from typing import NamedTuple
 
-Step = tuple[list[int], str, str, str]
-"""Rule ids, English, FOL, and the state after the step."""
+from ..world import Names
+from ..world.arrays import PLUS
+
 Hop = dict[str, int]
 """The id and typed parts of one rule."""
+
+
+class Step(NamedTuple):
+    """One step of a proof: the rules that fire, in English and in FOL, and what holds after it."""
+
+    rule_ids: list[int]
+    nl: str
+    fol: str
+    state: str
 
 
 class Scene:
@@ -32,48 +41,30 @@ class Scene:
         The query in FOL and its answer, once the last step is taken.
     """
 
-    __slots__ = (
-        "answer",
-        "ask",
-        "facts",
-        "names",
-        "premise",
-        "query",
-        "slots",
-        "start",
-        "steps",
-        "symbols",
-        "units",
-        "who",
-    )
-
     def __init__(self, names: Names, start: str, subject: int, stated: tuple[int, int] | None) -> None:
-        self.names, self.symbols = names, names.symbols
+        self.names, self.symbols, self.start = names, names.symbols, start
         if stated is None:
             self.who, a_who = names.entity[subject], names.an_entity[subject]
-            fact = f"{self.symbols['entity'][subject]}(x)"
+            self.facts = [f"{self.symbols['entity'][subject]}(x)"]
         else:
             attribute, count = stated
             self.who, a_who = "creature", f"a creature with {count} {names.plural[attribute]}"
-            fact = self._has(attribute, count)
-        self.facts = [fact]
+            self.facts = [self._has(attribute, count)]
         self.slots = {"X": a_who, "X_capital": _capital(a_who), "S": f"the {self.who}"}
-        self.start = start
         self.steps: list[Step] = []
         self.premise = ("", "")
-        self.ask, self.query, self.answer, self.units = "count", "", "", 1
+        self.ask, self.query, self.answer, self.amount = "count", "", "", 1
 
     # What the question starts with.
 
-    def start_change(self, hop: Hop, units: int, verb: int) -> None:
-        """The subject loses or gains some units."""
+    def start_change(self, hop: Hop, amount: int, pick: int) -> None:
+        """The subject loses or gains some units; ``pick`` chooses the verb."""
         operator, attribute = hop["trigger_operator"], hop["trigger_attribute"]
-        lexicon = self.names.lexicon[operator]
-        form = lexicon[verb % len(lexicon)]
-        things = self.names.things(attribute, units)
+        verb = pick % len(self.names.lexicon[operator])
+        form, things = self.names.lexicon[operator][verb], self.names.things(attribute, amount)
         self.slots |= {"loses": form.third, "lost": form.past, "things": things}
-        self.units = units
-        event = self.names.event(operator, verb % len(lexicon), attribute, units, "x")
+        self.amount = amount
+        event = self.names.event(operator, verb, attribute, amount, "x")
         self._state_fact(f"the {self.who} {form.third} {things}", event)
 
     def start_environment(self, hop: Hop) -> None:
@@ -84,8 +75,7 @@ class Scene:
 
     def start_state(self, hop: Hop) -> None:
         """The subject is in a state."""
-        state = self.names.state[hop["state"]]
-        self.slots["state"] = state
+        state = self.slots["state"] = self.names.state[hop["state"]]
         self._state_fact(f"the {self.who} is {state}", f"{self.symbols['state'][hop['state']]}(x)")
 
     def start_action(self, hop: Hop, role: str, other: int) -> None:
@@ -111,28 +101,31 @@ class Scene:
 
     # What follows, rule by rule.
 
-    def fire(self, kind: str, hop: Hop) -> None:
+    def fire(self, rule_type: str, hop: Hop) -> None:
         """Apply one rule of the given type."""
-        getattr(self, f"_fire_{kind}")(hop)
+        if rule_type == "entity2attr":
+            self._read_count(hop)
+        elif rule_type == "action2env":
+            self._enter(hop)
+        elif rule_type == "action2state":
+            self._feel(hop, f"State(x, ?, {self.symbols['action'][hop['action']]})", "state_of_action")
+        elif rule_type == "env2state":
+            self._feel(hop, "State(x, ?, In)", "state_of_arrival" if self.steps else "state_of_environment")
+        else:
+            self._change(hop, per_unit=rule_type == "attrchange2attr")
 
-    def _fire_entity2attr(self, hop: Hop) -> None:
+    def _read_count(self, hop: Hop) -> None:
         attribute, count = hop["attribute"], hop["amount"]
         has = self._has(attribute, count)
         nl = f"{self.slots['X_capital']} has {self.names.things(attribute, count)}."
-        self.steps.append(([hop["id"]], nl, f"{self.facts[0]} => {has}", has))
+        self.steps.append(Step([hop["id"]], nl, f"{self.facts[0]} => {has}", has))
         self._ask_count(attribute, count)
 
-    def _fire_action2env(self, hop: Hop) -> None:
+    def _enter(self, hop: Hop) -> None:
         place = hop["environment"]
         arrival = f"the {self.who} enters {self.names.the_place[place]}"
         self._step(hop, arrival, f"the {self.who} is {self.names.at_place[place]}", self._in(place))
         self.ask, self.query, self.answer = "environment", "In(x, ?)", self.names.environment[place]
-
-    def _fire_action2state(self, hop: Hop) -> None:
-        self._feel(hop, f"State(x, ?, {self.symbols['action'][hop['action']]})", "state_of_action")
-
-    def _fire_env2state(self, hop: Hop) -> None:
-        self._feel(hop, "State(x, ?, In)", "state_of_arrival" if self.steps else "state_of_environment")
 
     def _feel(self, hop: Hop, query: str, ask: str) -> None:
         state = self.names.state[hop["state"]]
@@ -140,34 +133,27 @@ class Scene:
         self._step(hop, feeling, feeling, f"{self.symbols['state'][hop['state']]}(x)")
         self.ask, self.query, self.answer = ask, query, state
 
-    def _fire_action2attr(self, hop: Hop) -> None:
-        self._change(hop, hop["amount"], None)
-
-    def _fire_state2attr(self, hop: Hop) -> None:
-        self._change(hop, hop["amount"], None)
-
-    def _fire_attrchange2attr(self, hop: Hop) -> None:
-        """A trigger is linear: each unit of the change that fires it has the rule's effect."""
-        self._change(hop, self.units * hop["amount"], f"{self.units} x {hop['amount']} = ")
-
-    def _change(self, hop: Hop, total: int, sum_: str | None) -> None:
+    def _change(self, hop: Hop, *, per_unit: bool) -> None:
+        """Change an attribute; a trigger is linear, each unit of the change that fires it has the rule's effect."""
+        total = hop["amount"] * (self.amount if per_unit else 1)
         form = self.names.lexicon[hop["operator"]][hop["verb"]].third
         things = self.names.things(hop["attribute"], total)
         change = f"the {self.who} {form} {things}"
+        effect = f"it {form} {self.amount} x {hop['amount']} = {things}" if per_unit else change
         event = self.names.event(hop["operator"], hop["verb"], hop["attribute"], total, "x")
-        self._step(hop, change if sum_ is None else f"it {form} {sum_}{things}", change, event)
-        self.units = total
+        self._step(hop, effect, change, event)
+        self.amount = total
 
     def _step(self, hop: Hop, effect: str, premise: str, state: str) -> None:
         nl, fol = self.premise
-        self.steps.append(([hop["id"]], f"{_capital(nl)}, so {effect}.", f"{fol} => {state}", state))
+        self.steps.append(Step([hop["id"]], f"{_capital(nl)}, so {effect}.", f"{fol} => {state}", state))
         self.premise = (premise, state)
 
     def conclude(self, last: Hop, initial: int, giver: int | None) -> None:
         """Close the last step with the arithmetic of the final value; ``giver`` is the rule of the initial value."""
-        attribute, sign = last["attribute"], "+" if last["operator"] == PLUS else "-"
-        final = initial + self.units if last["operator"] == PLUS else initial - self.units
-        sum_ = f"{initial} {sign} {self.units} = {final}"
+        attribute, plus = last["attribute"], last["operator"] == PLUS
+        final = initial + self.amount if plus else initial - self.amount
+        sum_ = f"{initial} {'+' if plus else '-'} {self.amount} = {final}"
         ids, nl, fol, _ = self.steps[-1]
         if giver is None:
             nl += f" It had {initial}: {sum_}."
@@ -176,7 +162,7 @@ class Scene:
             nl += f" {self.slots['X_capital']} has {self.names.things(attribute, initial)}: {sum_}."
             fol += f"; {self.facts[0]} => {self._has(attribute, initial)}"
         fol += f"; {self._has(attribute, sum_)}"
-        self.steps[-1] = (ids, nl, fol, self._has(attribute, final))
+        self.steps[-1] = Step(ids, nl, fol, self._has(attribute, final))
         self._ask_count(attribute, final)
 
     def _ask_count(self, attribute: int, answer: int) -> None:

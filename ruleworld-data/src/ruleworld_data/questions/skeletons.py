@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..world.arrays import ROLES, Ints, World
+from ..world import Ints, World
 
 Initial = Literal["rule", "stated"] | None
 
@@ -131,10 +131,3 @@ def group(key: Ints, size: int) -> tuple[Ints, Ints, Ints]:
     """Group rows by key: row order, first position and count per key."""
     count = np.bincount(key, minlength=size)
     return np.argsort(key, kind="stable").astype(np.int32), np.cumsum(count) - count, count
-
-
-def subject_role(world: World, skeleton: Skeleton, first_rows: Ints) -> list[str]:
-    """Return who the subject of each chain is in the action that starts it: actor or target."""
-    if skeleton.path[0] == "action2env":
-        return ["target"] * len(first_rows)
-    return [ROLES[role] for role in world.blocks[skeleton.path[0]]["role"][first_rows].tolist()]

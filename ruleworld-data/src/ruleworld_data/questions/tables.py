@@ -1,30 +1,19 @@
-"""Question tables: units worded one by one, or merged into parallel questions column-wise."""
+"""Tables of questions that are one chain of rules each, and what they share with parallel questions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import comb
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..io.schema import QUESTION_SCHEMA, STEP_TYPE
-from ..world.arrays import Ints, World
-from ..world.names import Names
-from ..world.streams import Stream
-from .skeletons import DOUBLE, MULTI_HOP, SINGLE, Skeleton
-from .unit_text import Proof, unit_texts
+from ..io.schema import QUESTION_SCHEMA
+from ..world import Key, Stream, World
+from .proofs import Proof, prove
+from .skeletons import MULTI_HOP, SINGLE, Skeleton
 from .units import draw_units
-from .wording import merge_templates
-
-MAX_PARTS = 4
-"""A parallel question merges two to four sub-questions of one or two rules."""
-BLOCK_ROWS = 300_000
-"""Parallel questions are made in blocks; each block merges sub-questions of its own."""
-POOL_PER_QUESTION = 4
-"""Sub-questions of each width drawn per question of a block, up to the scale's limit."""
 
 
 @dataclass(frozen=True)
@@ -35,225 +24,66 @@ class Origin:
     split: str
     subtask: str
 
-    def stream(self, *name: str | int) -> Stream:
-        """Return the stream of one step of the drawing."""
-        return Stream("questions", self.world.world_id, len(self.world), self.split, self.subtask, *name)
-
     @property
-    def key(self) -> tuple[str | int, ...]:
+    def key(self) -> tuple[Key, ...]:
         """The name of the drawing."""
         return (self.world.world_id, len(self.world), self.split, self.subtask)
 
+    @property
+    def size(self) -> int:
+        """The number in the sub-task's name: rules of a parallel question, hops of a chain; 1 for single_rule."""
+        return 1 if self.subtask == "single_rule" else int(self.subtask.rsplit("_", 1)[1])
 
-def chain_table(origin: Origin, names: Names, count: int) -> pa.Table:
+    def part(self, name: str) -> Origin:
+        """Return the origin of one part of the table."""
+        return replace(self, subtask=f"{self.subtask} {name}")
+
+    def stream(self, *name: Key) -> Stream:
+        """Return the stream of one step of the drawing."""
+        return Stream("questions", *self.key, *name)
+
+    def proofs(self, shares: dict[Skeleton, float], count: int, *, clauses: bool) -> list[Proof]:
+        """Draw, word and shuffle units of several skeletons."""
+        proofs: list[Proof] = []
+        for units in draw_units(self.world, self.split, shares, count, self.key):
+            proofs += prove(self.world, units, self.stream("wording", units.skeleton.name), clauses=clauses)
+        order = self.stream("order", *[skeleton.name for skeleton in shares]).permutation(count)
+        return [proofs[i] for i in order.tolist()]
+
+    def identity(self, start: int, stop: int) -> dict[str, pa.Array]:
+        """Return the columns that name rows ``[start, stop)``."""
+        index = pc.utf8_lpad(pa.array(np.arange(start, stop)).cast(pa.string()), 7, "0")
+        constant = pa.array(np.zeros(stop - start, dtype=np.int32))
+        return {
+            "id": pc.binary_join_element_wise(f"{self.subtask}-{self.split}-", index, ""),
+            "subtask": pa.DictionaryArray.from_arrays(constant, [self.subtask]),
+            "world_id": pa.DictionaryArray.from_arrays(constant, [self.world.world_id]),
+        }
+
+
+def chain_table(origin: Origin, count: int) -> pa.Table:
     """Draw and word ``count`` questions of one chain each: single_rule or multi_hop."""
-    hops = int(origin.subtask.rsplit("_", 1)[1]) if origin.subtask.startswith("multi_hop") else 1
-    proofs, skeletons = _draw(origin, names, MULTI_HOP[hops] if hops > 1 else SINGLE, count, clauses=False)
-    n_rules = [sum(len(step[0]) for step in proof.steps) for proof in proofs]
+    hops = origin.size
+    proofs = origin.proofs(MULTI_HOP[hops] if hops > 1 else SINGLE, count, clauses=False)
+    gold = [[rule for step in proof.steps for rule in step.rule_ids] for proof in proofs]
     columns: dict[str, Any] = {
-        **_identity(origin, 0, count),
+        **origin.identity(0, count),
         "question": [proof.question for proof in proofs],
         "answers": [[proof.answer] for proof in proofs],
         "answer_types": [[proof.answer_type] for proof in proofs],
-        "steps": [
-            [dict(zip(("rule_ids", "nl", "fol", "state"), step, strict=True)) for step in proof.steps]
-            for proof in proofs
-        ],
-        "gold_rule_ids": [[rule for step in proof.steps for rule in step[0]] for proof in proofs],
+        "steps": [[step._asdict() for step in proof.steps] for proof in proofs],
+        "gold_rule_ids": gold,
         "facts": [[proof.facts] for proof in proofs],
         "queries": [[proof.query] for proof in proofs],
-        "skeleton": [skeleton.name for skeleton in skeletons],
+        "skeleton": [proof.skeleton for proof in proofs],
         "template_id": [proof.template_id for proof in proofs],
-        "n_rules": n_rules,
+        "n_rules": [len(rules) for rules in gold],
         "n_hops": [hops] * count,
         "fold": [0] * count,
     }
-    return pa.table(
-        [
-            values if isinstance(values, pa.Array) else pa.array(values, field.type)
-            for field in QUESTION_SCHEMA
-            for values in [columns[field.name]]
-        ],
-        names=QUESTION_SCHEMA.names,
-    )
-
-
-def _draw(
-    origin: Origin, names: Names, shares: dict[Skeleton, float], count: int, *, clauses: bool
-) -> tuple[list[Proof], list[Skeleton]]:
-    """Draw, word and shuffle units."""
-    proofs: list[Proof] = []
-    skeletons: list[Skeleton] = []
-    for units in draw_units(origin.world, origin.split, shares, count, origin.key):
-        stream = origin.stream("wording", units.skeleton.name)
-        proofs += unit_texts(origin.world, names, units, stream, clauses=clauses)
-        skeletons += [units.skeleton] * len(units)
-    order = origin.stream("order", *[s.name for s in shares]).permutation(count).tolist()
-    return [proofs[i] for i in order], [skeletons[i] for i in order]
-
-
-def block_bounds(rows: int) -> list[tuple[int, int]]:
-    """Cut a sub-task's rows into blocks of nearly equal size."""
-    count = max(1, -(-rows // BLOCK_ROWS))
-    return [(rows * i // count, rows * (i + 1) // count) for i in range(count)]
-
-
-def _identity(origin: Origin, start: int, stop: int) -> dict[str, pa.Array]:
-    index = pc.utf8_lpad(pa.array(np.arange(start, stop)).cast(pa.string()), 7, "0")
-    constant = pa.array(np.zeros(stop - start, dtype=np.int32))
-    return {
-        "id": pc.binary_join_element_wise(f"{origin.subtask}-{origin.split}-", index, ""),
-        "subtask": pa.DictionaryArray.from_arrays(constant, [origin.subtask]),
-        "world_id": pa.DictionaryArray.from_arrays(constant, [origin.world.world_id]),
+    arrays = {
+        field.name: values if isinstance(values, pa.Array) else pa.array(values, field.type)
+        for field in QUESTION_SCHEMA
+        for values in [columns[field.name]]
     }
-
-
-class UnitPool:
-    """The sub-questions that a block of parallel questions combines: ``size`` of one rule, ``size`` of two.
-
-    Every text is kept once; a question row points at it.
-    """
-
-    def __init__(self, origin: Origin, names: Names, size: int) -> None:
-        self.size = size
-        proofs: list[Proof] = []
-        skeletons: list[Skeleton] = []
-        for label, shares in (("one rule", SINGLE), ("two rules", DOUBLE)):
-            part = Origin(origin.world, origin.split, f"{origin.subtask} {label}")
-            drawn = _draw(part, names, shares, size, clauses=True)
-            proofs += drawn[0]
-            skeletons += drawn[1]
-        steps = [proof.steps[0] for proof in proofs]
-        self.rule_ids = pa.array([step[0] for step in steps], pa.list_(pa.int32()))
-        self.id_matrix = np.array([(step[0] + [-1])[:2] for step in steps], dtype=np.int32)
-        clauses = [proof.question for proof in proofs]
-        self.clauses = pa.array(clauses + [f"and {clause}" for clause in clauses])
-        texts = {
-            "nl": [step[1] for step in steps],
-            "fol": [step[2] for step in steps],
-            "state": [step[3] for step in steps],
-            "facts": [proof.facts for proof in proofs],
-            "queries": [proof.query for proof in proofs],
-            "answers": [proof.answer for proof in proofs],
-            "answer_types": [proof.answer_type for proof in proofs],
-            "skeleton": [skeleton.name for skeleton in skeletons],
-        }
-        # Parquet writes a dictionary as it is only if its values are all different.
-        self.texts = {name: pa.array(values).dictionary_encode() for name, values in texts.items()}
-
-
-class ParallelBlock:
-    """One block of a parallel sub-task: which sub-questions each question merges, drawn at once.
-
-    Parameters
-    ----------
-    origin : Origin
-        World, split and sub-task.
-    block, first, count : int
-        Number of the block, its first row and its rows.
-    limit : int
-        Most sub-questions of each width.
-    """
-
-    def __init__(self, origin: Origin, names: Names, block: int, first: int, count: int, limit: int) -> None:
-        self.origin, self.first = origin, first
-        self.width = int(origin.subtask.rsplit("_", 1)[1])
-        self.key = Origin(origin.world, origin.split, f"{origin.subtask} block {block}")
-        self.pool = UnitPool(self.key, names, min(limit, POOL_PER_QUESTION * count))
-        parts, units = self._compose(int(count * 1.05) + 64)
-        keep = self._distinct(parts, units)[:count]
-        if len(keep) < count:
-            raise ValueError(
-                f"{count} different {origin.subtask} questions wanted, only {len(keep)} can be merged"
-            )
-        self.parts, self.units = parts[keep], units[keep]
-        self.merge = self.key.stream("merge").integers(len(merge_templates()), count)
-
-    def __len__(self) -> int:
-        return len(self.parts)
-
-    def _compose(self, count: int) -> tuple[Ints, Ints]:
-        """Draw the number of parts and the parts of each question; unused places hold -1."""
-        width, size, stream = self.width, self.pool.size, self.key.stream("parts")
-        # Parts are one or two rules with equal chance: a question of `width` rules then has `parts` parts in
-        # proportion to the binomial coefficient.
-        possible = np.arange(max(2, -(-width // 2)), min(MAX_PARTS, width) + 1)
-        chance = np.array([comb(p, width - p) / 2.0**p for p in possible])
-        cuts = (np.cumsum(chance / chance.sum()) * 2**32).astype(np.int64)
-        parts = possible[np.searchsorted(cuts[:-1], stream.integers(2**32 - 1, count), side="right")]
-        place = np.arange(MAX_PARTS)
-        used = place < parts[:, None]
-        # Which parts have two rules: the first of a random order of the used places.
-        order = stream.words(count * MAX_PARTS).reshape(count, MAX_PARTS) >> np.uint64(1)
-        order[~used] = np.uint64(2**63)
-        rank = np.argsort(np.argsort(order, axis=1, kind="stable"), axis=1, kind="stable")
-        double = rank < (width - parts)[:, None]
-        units = stream.integers(size, count * MAX_PARTS).reshape(count, MAX_PARTS) + size * double
-        units[~used] = -1
-        return parts, units
-
-    def _distinct(self, parts: Ints, units: Ints) -> Ints:
-        """Return rows that use no rule twice, and each set of sub-questions once."""
-        ids = self.pool.id_matrix[units].reshape(len(units), -1)
-        ids[np.repeat(units < 0, 2, axis=1)] = -1
-        ids.sort(axis=1)
-        unique_rules = ~((ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] >= 0)).any(axis=1)
-        members = np.sort(units, axis=1)
-        order = np.lexsort(members.T)
-        repeat = np.zeros(len(units), dtype=bool)
-        repeat[order[1:]] = (members[order[1:]] == members[order[:-1]]).all(axis=1)
-        return np.flatnonzero(unique_rules & ~repeat)
-
-    def table(self, start: int, stop: int) -> pa.Table:
-        """Render the block's rows ``[start, stop)``; strings of the pool are dictionary-encoded."""
-        pool, rows = self.pool, stop - start
-        parts, units = self.parts[start:stop], self.units[start:stop]
-        flat = units[units >= 0].astype(np.int32)
-        ends = np.cumsum(parts)
-        offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
-        indices = pa.array(flat)
-        short = len(flat) < 2 * pool.size
-
-        def encoded(name: str) -> pa.Array:
-            column = pool.texts[name].take(indices)
-            # A short slice does not carry the whole pool along.
-            return column.dictionary_decode().dictionary_encode() if short else column
-
-        def joined(texts: pa.Array, where: pa.Array, separator: str) -> pa.Array:
-            flat_texts = texts.take(where)
-            if pa.types.is_dictionary(flat_texts.type):
-                flat_texts = flat_texts.dictionary_decode()
-            return pc.binary_join(pa.ListArray.from_arrays(offsets, flat_texts), separator)
-
-        last = flat.copy()
-        last[ends - 1] += 2 * pool.size  # "and ..."
-        merges = merge_templates()
-        before, after = zip(*(merge.text.split("{parts}") for merge in merges), strict=True)
-        merge = pa.array(self.merge[start:stop].astype(np.int32))
-        rule_ids = pool.rule_ids.take(indices)
-        steps = pa.StructArray.from_arrays(
-            [rule_ids, encoded("nl"), encoded("fol"), encoded("state")], names=[f.name for f in STEP_TYPE]
-        )
-        columns = {
-            **_identity(self.origin, self.first + start, self.first + stop),
-            "question": pc.binary_join_element_wise(
-                pa.array(before).take(merge),
-                joined(pool.clauses, pa.array(last), "; "),
-                pa.array(after).take(merge),
-                "",
-            ),
-            "answers": pa.ListArray.from_arrays(offsets, encoded("answers")),
-            "answer_types": pa.ListArray.from_arrays(offsets, encoded("answer_types")),
-            "steps": pa.ListArray.from_arrays(offsets, steps),
-            "gold_rule_ids": pa.ListArray.from_arrays(
-                pa.array(np.arange(0, rows * self.width + 1, self.width, dtype=np.int32)), rule_ids.flatten()
-            ),
-            "facts": pa.ListArray.from_arrays(offsets, encoded("facts")),
-            "queries": pa.ListArray.from_arrays(offsets, encoded("queries")),
-            "skeleton": joined(pool.texts["skeleton"], indices, " & "),
-            "template_id": pa.DictionaryArray.from_arrays(merge, [template.id for template in merges]),
-            "n_rules": pa.array(np.full(rows, self.width, dtype=np.int8)),
-            "n_hops": pa.array(np.ones(rows, dtype=np.int8)),
-            "fold": pa.array(np.zeros(rows, dtype=np.int8)),
-        }
-        return pa.table({name: columns[name] for name in QUESTION_SCHEMA.names})
+    return pa.table(arrays)

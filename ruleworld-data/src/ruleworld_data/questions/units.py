@@ -10,12 +10,13 @@ the chain alone, so that no test chain is trained on, whoever it happens to).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..world.arrays import MAX_COUNT, MAX_UNITS, MIN_COUNT, Ints, World
-from ..world.streams import Stream, mix
+from ..world import Ints, Stream, World, mix
+from ..world.arrays import MAX_COUNT, MAX_UNITS, MIN_COUNT
 from .skeletons import Skeleton, chains, group
 
 SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0), "heldout": (0.0, 1.0)}
@@ -34,8 +35,8 @@ class Units:
         Row of the ``entity2attr`` rule that gives the initial value.
     initial : int array or None
         Initial value, from the rule or stated in the question.
-    units : int array
-        Size of the change that starts the chain (1 where none does).
+    amount : int array
+        Units of the change that starts the chain (1 where none does).
     subject, other : int array or None
         Kinds of the two creatures; None where the question names none.
     """
@@ -44,12 +45,18 @@ class Units:
     rows: list[Ints]
     initial_row: Ints | None
     initial: Ints | None
-    units: Ints
+    amount: Ints
     subject: Ints | None
     other: Ints | None
 
     def __len__(self) -> int:
-        return len(self.units)
+        return len(self.amount)
+
+    def take(self, keep: Ints) -> Units:
+        """Return only some units."""
+        parts = (self.initial_row, self.initial, self.amount, self.subject, self.other)
+        kept = [None if part is None else part[keep] for part in parts]
+        return Units(self.skeleton, [column[keep] for column in self.rows], *kept)  # type: ignore[arg-type]
 
 
 class UnitSource:
@@ -67,27 +74,28 @@ class UnitSource:
 
     def __init__(self, world: World, skeleton: Skeleton, split: str) -> None:
         self.world, self.skeleton, self.split = world, skeleton, split
-        rows = chains(world, skeleton.path)
+        self._rows = chains(world, skeleton.path)
         self._by_chain = skeleton.initial is None or len(skeleton.path) > 1
         if self._by_chain:
-            keep = self._allowed(*self._ids(rows))
-            rows = [column[keep] for column in rows]
-        self.rows = rows
+            keep = self._allowed(*self._ids(self._rows))
+            self._rows = [column[keep] for column in self._rows]
         entities = len(world.terms["entity"])
-        self._n_units = MAX_UNITS if skeleton.start == "change" else 1
-        self._n_subjects = entities if skeleton.initial is None and skeleton.start != "kind" else 1
         kind_known = skeleton.initial != "stated"
-        self._n_others = (entities - kind_known) if skeleton.start == "action" else 1
-        self._initial_order, first, count = (np.zeros(0, np.int32), None, None)
+        # A unit's number counts, fastest first: other creature, subject, size of the change, initial value, chain.
+        self._radix = (
+            entities - kind_known if skeleton.start == "action" else 1,
+            entities if skeleton.initial is None and skeleton.start != "kind" else 1,
+            MAX_UNITS if skeleton.start == "change" else 1,
+        )
+        choices = np.full(
+            len(self._rows[0]), MAX_COUNT - MIN_COUNT + 1 if skeleton.initial == "stated" else 1
+        )
         if skeleton.initial == "rule":
             givers = world.blocks["entity2attr"]["attribute"]
-            self._initial_order, first, count = group(givers, len(world.terms["attribute"]))
-            queried = world.blocks[skeleton.path[-1]]["attribute"][rows[-1]]
-            self._first, choices = first[queried], count[queried]
-        else:
-            stated = MAX_COUNT - MIN_COUNT + 1 if skeleton.initial == "stated" else 1
-            choices = np.full(len(rows[0]), stated)
-        self._ends = np.cumsum(choices * (self._n_units * self._n_subjects * self._n_others))
+            self._givers, first, count = group(givers, len(world.terms["attribute"]))
+            queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]]
+            self._first_giver, choices = first[queried], count[queried]
+        self._ends = np.cumsum(choices * prod(self._radix))
 
     @property
     def numbered(self) -> int:
@@ -96,51 +104,43 @@ class UnitSource:
 
     def draw(self, stream: Stream, count: int) -> Units:
         """Draw up to ``count`` different units at random; fewer only if the split has no more."""
-        numbered = self.numbered
-        wanted = count
-        if not self._by_chain:
-            low, high = SHARES[self.split]
-            wanted = int((1.2 * count + 40) / (high - low))  # at least six standard deviations to spare
-        return self._decode(stream.distinct(numbered, min(wanted, numbered)), count)
+        if self._by_chain:
+            return self._decode(stream.distinct(self.numbered, min(count, self.numbered)))
+        low, high = SHARES[self.split]
+        wanted = int((1.2 * count + 40) / (high - low))  # at least six standard deviations to spare
+        units = self._decode(stream.distinct(self.numbered, min(wanted, self.numbered)))
+        giver = units.initial
+        if units.initial_row is not None:
+            giver = self.world.blocks["entity2attr"].ids[units.initial_row]
+        assert giver is not None
+        return units.take(
+            np.flatnonzero(self._allowed(*self._ids(units.rows), giver, units.amount - 1))[:count]
+        )
 
-    def _decode(self, numbers: NDArray[np.int64], count: int) -> Units:
-        world, skeleton = self.world, self.skeleton
+    def _decode(self, numbers: Ints) -> Units:
+        skeleton, entity2attr = self.skeleton, self.world.blocks["entity2attr"]
         chain = np.searchsorted(self._ends, numbers, side="right")
         rest = numbers - np.concatenate([[0], self._ends])[chain]
-        rest, other = np.divmod(rest, self._n_others)
-        rest, subject = np.divmod(rest, self._n_subjects)
-        rest, units = np.divmod(rest, self._n_units)
-        rows = [column[chain] for column in self.rows]
-        initial_row = initial = None
+        parts = []
+        for size in self._radix:
+            rest, part = np.divmod(rest, size)
+            parts.append(part)
+        other, subject, amount = parts
+        rows = [column[chain] for column in self._rows]
+        initial_row: Ints | None = None
+        initial: Ints | None = None
+        kind: Ints | None = None
         if skeleton.initial == "rule":
-            initial_row = self._initial_order[self._first[chain] + rest]
-            initial = world.blocks["entity2attr"]["amount"][initial_row]
+            initial_row = self._givers[self._first_giver[chain] + rest]
+            initial, kind = entity2attr["amount"][initial_row], entity2attr["entity"][initial_row]
         elif skeleton.initial == "stated":
             initial = MIN_COUNT + rest
-        if not self._by_chain:
-            giver = world.blocks["entity2attr"].ids[initial_row] if initial_row is not None else initial
-            assert giver is not None
-            keep = np.flatnonzero(self._allowed(*self._ids(rows), giver, units))[:count]
         else:
-            keep = np.arange(min(count, len(numbers)))
-        kind: Ints | None = None
-        if skeleton.start == "kind":
-            kind = world.blocks["entity2attr"]["entity"][rows[0]]
-        elif initial_row is not None:
-            kind = world.blocks["entity2attr"]["entity"][initial_row]
-        elif skeleton.initial is None:
-            kind = subject
-        if skeleton.start == "action" and kind is not None:
+            kind = entity2attr["entity"][rows[0]] if skeleton.start == "kind" else subject
+        if kind is not None:
             other = other + (other >= kind)  # two different kinds
-        return Units(
-            skeleton,
-            [column[keep] for column in rows],
-            None if initial_row is None else initial_row[keep],
-            None if initial is None else initial[keep].astype(np.int64),
-            units[keep] + 1,
-            None if kind is None else kind[keep],
-            other[keep] if skeleton.start == "action" else None,
-        )
+        named = other if skeleton.start == "action" else None
+        return Units(skeleton, rows, initial_row, initial, amount + 1, kind, named)
 
     def _ids(self, rows: list[Ints]) -> list[Ints]:
         return [self.world.blocks[kind].ids[row] for kind, row in zip(self.skeleton.path, rows, strict=True)]

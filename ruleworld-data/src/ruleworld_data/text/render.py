@@ -13,15 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..io.schema import RULE_SCHEMA
-from ..world.arrays import OPERATORS, ROLES, Ints, RuleBlock
-from ..world.names import Names
+from ..spec import OPERATORS, ROLES
+from ..world import Ints, Names, RuleBlock
 
 Text = tuple[str, str]
 """English and FOL."""
 
 
-def block_table(block: RuleBlock, names: Names, world_id: str, in_paper: pa.Array) -> pa.Table:
-    """Render a block's rows with the columns of `RULE_SCHEMA`, strings dictionary-encoded where they repeat."""
+def block_table(block: RuleBlock, names: Names, world_id: str, in_paper: Ints | None = None) -> pa.Table:
+    """Render a block's rows with the columns of `RULE_SCHEMA`, strings dictionary-encoded where they repeat.
+
+    ``in_paper`` says which rows are in the paper's subset; all of them where it is not given.
+    """
     premise_key, premise, conclusion_key, conclusion = _HALVES[block.type]
     premise_nl, premise_fol = _half(block, premise_key, lambda *key: premise(names, *key))
     conclusion_nl, conclusion_fol = _half(block, conclusion_key, lambda *key: conclusion(names, *key))
@@ -36,7 +39,7 @@ def block_table(block: RuleBlock, names: Names, world_id: str, in_paper: pa.Arra
         "conclusion_nl": conclusion_nl,
         "premise_fol": premise_fol,
         "conclusion_fol": conclusion_fol,
-        "in_paper": in_paper,
+        "in_paper": pa.array(np.ones(len(block), bool) if in_paper is None else in_paper),
         "world_id": _constant(world_id, len(block)),
     }
     lists = {

@@ -3,12 +3,14 @@
 Everything here is numpy and plain Python; a world is a pure function of its seed and sizes.
 """
 
-from .arrays import RuleBlock, World, build_world
+from .arrays import RuleBlock, World
+from .drawing import build_world
 from .names import Names
-from .streams import Key, Stream, keyed_integers, mix
+from .streams import Ints, Key, Stream, keyed_integers, mix
 from .vocabulary import Place, Verb, Vocabulary, article, load_vocabulary, symbol, term
 
 __all__ = [
+    "Ints",
     "Key",
     "Names",
     "Place",

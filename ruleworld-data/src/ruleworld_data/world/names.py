@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from .arrays import World
+from collections.abc import Mapping
+
+from .streams import Ints
 from .vocabulary import Verb, article, load_vocabulary, symbol
 
 
 class Names:
     """Term names of a world by index: plain, plural, FOL symbol, verb forms, places.
+
+    Parameters
+    ----------
+    terms : mapping
+        For each of entity, attribute, action, environment, state: the vocabulary index of every term.
 
     Attributes
     ----------
@@ -27,17 +34,16 @@ class Names:
         Change verbs by operator (0 minus, 1 plus).
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, terms: Mapping[str, Ints]) -> None:
         words = load_vocabulary()
-        terms = {kind: indices.tolist() for kind, indices in world.terms.items()}
-        places = [words.environments[i] for i in terms["environment"]]
-        self.verbs: list[Verb] = [words.actions[i] for i in terms["action"]]
-        self.entity = [words.entities[i] for i in terms["entity"]]
-        self.attribute = [words.attributes[i] for i in terms["attribute"]]
-        self.plural = [words.attribute_plurals[i] for i in terms["attribute"]]
+        places = [words.environments[i] for i in terms["environment"].tolist()]
+        self.verbs: list[Verb] = [words.actions[i] for i in terms["action"].tolist()]
+        self.entity = [words.entities[i] for i in terms["entity"].tolist()]
+        self.attribute = [words.attributes[i] for i in terms["attribute"].tolist()]
+        self.plural = [words.attribute_plurals[i] for i in terms["attribute"].tolist()]
         self.action = [verb.base for verb in self.verbs]
         self.environment = [place.name for place in places]
-        self.state = [words.states[i] for i in terms["state"]]
+        self.state = [words.states[i] for i in terms["state"].tolist()]
         self.symbols = {
             kind: [symbol(name) for name in getattr(self, kind)]
             for kind in ("entity", "attribute", "action", "environment", "state")

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import hashlib
 from operator import index
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Key = str | int
+Ints = NDArray[Any]
+"""Integers of any width."""
 
 
 class Stream:
@@ -55,15 +58,13 @@ class Stream:
         ``subset(n, 10, 100)`` gives ten members and a hundred members, the ten being among the hundred.
         """
         words = self.words(n)
-        return [self._smallest(words, count) for count in counts]
 
-    @staticmethod
-    def _smallest(words: NDArray[np.uint64], count: int) -> NDArray[np.int64]:
-        if count >= len(words):
-            return np.arange(len(words))
-        if count <= 0:
-            return np.empty(0, dtype=np.int64)
-        return np.flatnonzero(words <= np.partition(words, count - 1)[count - 1])
+        def smallest(count: int) -> NDArray[np.int64]:
+            if not 0 < count < n:
+                return np.arange(n if count else 0)
+            return np.flatnonzero(words <= np.partition(words, count - 1)[count - 1])
+
+        return [smallest(count) for count in counts]
 
     def distinct(self, n: int, count: int) -> NDArray[np.int64]:
         """Draw ``count`` different integers from ``range(n)`` in random order, for ``n`` up to 2**62.
