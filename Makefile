@@ -8,12 +8,13 @@ PROJECTS := ruleworld-data/pyproject.toml dynarule/pyproject.toml benchmarks/pyp
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help demo test test-slow lint coverage clean
+.PHONY: help demo test test-slow lint docs coverage clean
 
 help:
-	@echo "make demo       every method on the model in the box, with an HTML report (QUICK=1: one question a task)"
+	@echo "make demo       every method on the bundled model, with an HTML report (QUICK=1: one question a task)"
 	@echo "make test       all tests but the slow ones, and the linters"
 	@echo "make test-slow  the tests that take minutes or an environment of their own"
+	@echo "make docs       the documentation with its reference, in build/site"
 	@echo "make coverage   tests of ruleworld-data with line coverage"
 	@echo "make clean      remove .venv, caches and runs"
 
@@ -26,7 +27,8 @@ $(INSTALLED): constraints.txt $(PROJECTS)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
 	  -e "ruleworld-data[evaluate,lm-eval,merge,solver]" -e "dynarule[encoders,faiss-cpu,peft,train]" -e "benchmarks[dense,efficiency]" \
-	  hypothesis jsonschema mypy pytest pytest-cov pytest-xdist ranx ruff types-PyYAML
+	  hypothesis jsonschema mkdocs-material "mkdocstrings[python]" mypy pandas-stubs pytest pytest-cov pytest-xdist \
+	  ranx ruff types-PyYAML
 	@touch $@
 
 demo: $(INSTALLED)
@@ -43,6 +45,9 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(INSTALLED)
+	$(BIN)/mkdocs build --quiet --config-file .docs/mkdocs.yml
 
 coverage: $(INSTALLED)
 	$(BIN)/python -m pytest tests/data --cov=ruleworld_data --cov-report=term-missing:skip-covered

@@ -11,8 +11,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-READMES = ("README.md", "ruleworld-data/README.md", "benchmarks/README.md", "dynarule/README.md")
-PAGES = (*READMES, *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/docs/*.md")))
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/README.md")),
+    *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/docs/*.md")),
+)
 
 # Run by tests of their own, or only described here: with the test that stands for each.
 ELSEWHERE = {
@@ -55,7 +59,7 @@ def test_commands_of_the_page_run(page, tmp_path):
         words = shlex.split(line)
         assert (BIN / words[0]).exists(), f"{page} names a command that is not ours: {line}"
         run(words, tmp_path)
-    if page == "dynarule/README.md":
+    if page == "dynarule/docs/training.md":
         check_recall_of_the_example(page, tmp_path / "depot" / "stage2" / "README.md")
 
 
@@ -85,7 +89,7 @@ def check_recall_of_the_example(page: str, card: Path) -> None:
 @pytest.mark.slow
 def test_two_processes_are_started_as_the_page_says(tmp_path):
     """The command of the text, on the page's example: one adapter of two processes, not two of one."""
-    page = (ROOT / "dynarule/README.md").read_text(encoding="utf-8")
+    page = (ROOT / "dynarule/docs/training.md").read_text(encoding="utf-8")
     launcher = re.search(r"`(python -m torch\.distributed\.run [^`]*) train \.\.\.`", page)[1]
     run(["dynarule", "example", "depot"], tmp_path)
     train = (
@@ -100,19 +104,66 @@ def test_two_processes_are_started_as_the_page_says(tmp_path):
 
 
 def check_install_line(line: str) -> None:
-    """What the line installs is a project here, with the extras it names."""
+    """What the line installs are folders of a clone, with extras that they have, and all that they need beside them."""
     import tomllib
 
-    projects = {}
-    for folder in ("ruleworld-data", "dynarule", "benchmarks"):
-        project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
-        projects[project["name"]] = set(project.get("optional-dependencies", {}))
+    folders = {}
     for word in shlex.split(line)[2:]:
         if word.startswith("-"):
             continue
         name, _, extras = word.rstrip("]").partition("[")
-        assert name in projects, line
-        assert set(filter(None, extras.split(","))) <= projects[name], line
+        assert name.startswith("./"), f"{line}: no package of ours is on an index; install it from the clone"
+        project = tomllib.loads((ROOT / name / "pyproject.toml").read_text())["project"]
+        known = project.get("optional-dependencies", {})
+        chosen = list(filter(None, extras.split(",")))
+        assert set(chosen) <= set(known), line
+        folders[project["name"]] = project["dependencies"] + [
+            need for extra in chosen for need in known[extra]
+        ]
+    ours = {"ruleworld-data", "dynarule", "rwbench"}
+    for needs in folders.values():
+        named = {re.split(r"[\[<>=!~ ;]", need)[0] for need in needs}
+        assert named & ours <= set(folders), (
+            f"{line}: {named & ours - set(folders)} is needed and on no index"
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(line.startswith("pip install") for line in commands(page))]
+)
+def test_install_lines_make_an_environment_in_which_the_page_runs(page, tmp_path):
+    """A fresh virtual environment, the page's own install lines, then its commands and its Python."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
+    bin = tmp_path / "env/bin"
+    place = tmp_path / "place"
+    place.mkdir()
+    env = environment() | {
+        "PATH": f"{bin}{os.pathsep}/usr/bin:/bin",
+        "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
+    }
+    env.pop("PYTHONPATH", None)
+
+    def do(words: list[str], folder: Path) -> None:
+        done = subprocess.run(
+            words, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+        assert done.returncode == 0, (
+            f"{shlex.join(map(str, words))}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        )
+
+    # The CPU build, as the pages say for a machine without a GPU.
+    torch = next(
+        line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")
+    )
+    do([bin / "python", "-m", "pip", "install", "--quiet", torch], ROOT)
+    for line in commands(page):
+        if line.startswith("pip install"):
+            do([bin / "python", "-m", *shlex.split(line)], ROOT)
+        elif not line.startswith(tuple(ELSEWHERE)):
+            do([bin / shlex.split(line)[0], *shlex.split(line)[1:]], place)
+    for block in blocks(page, "python"):
+        do([bin / "python", "-c", block], place)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -148,13 +199,32 @@ def test_the_data_card_counts_what_the_scales_hold():
     assert [row for row in card.splitlines() if re.search(r"\| [\d,]+ \|$", row)] == rows
 
 
-def test_the_headline_table_is_the_benchmark_table():
-    """The slow test of the smoke recipe checks the benchmark's table against a run; this one must be the same."""
-    tables = [
-        re.search(
-            r"<!-- table:.*?-->\n(.*?)<!-- end -->", (ROOT / page).read_text(encoding="utf-8"), flags=re.S
-        )
-        for page in ("README.md", "benchmarks/README.md")
-    ]
-    assert all(tables)
-    assert tables[0].group(1).strip() == tables[1].group(1).strip() != ""
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_the_page_names_exist(page):
+    """`src/...` is of the page's package, other folders are the repository's."""
+    package = ROOT / page.split("/")[0]
+    for name in re.findall(
+        r"`((?:src|tests|benchmarks|dynarule|ruleworld-data)/[\w./-]+)`", (ROOT / page).read_text()
+    ):
+        assert (package / name).exists() or (ROOT / name).exists(), f"{page} names {name}"
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    """`make docs`: strict, so a link to nowhere or a docstring that cannot be read fails."""
+    config = ROOT / ".docs" / "mkdocs.yml"
+    words = [BIN / "mkdocs", "build", "--quiet", "--config-file", config, "--site-dir", tmp_path / "site"]
+    done = subprocess.run(
+        words, capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
+    reference = (tmp_path / "site/reference/dynarule/bank/index.html").read_text(encoding="utf-8")
+    assert "RuleBank" in reference
+
+
+def test_the_citation_names_the_version_that_is_here():
+    import yaml
+    from ruleworld_data import __version__
+
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == __version__
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

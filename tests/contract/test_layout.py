@@ -27,6 +27,9 @@ TOP_LEVEL = {
     "README.md",
     "Makefile",
     "LICENSE",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "CONTRIBUTING.md",
     "constraints.txt",
 }
 MAX_LINES = 400

@@ -1,4 +1,4 @@
-"""What benchmarks/README.md says to do, done: the three files it shows, dropped in, and run."""
+"""What the pages of benchmarks/ say to do, done; and their tables, as the commands print them."""
 
 import importlib
 import json
@@ -16,16 +16,18 @@ from rwbench.retrievers import Retriever
 from rwbench.run.samples import read_samples
 from typer.testing import CliRunner
 
-ROOT = Path(__file__).parents[2]
-
-README = Path(__file__).parents[2] / "benchmarks" / "README.md"
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "benchmarks/docs"
+FILES = (ROOT / "README.md", *ROOT.glob("*/README.md"), *DOCS.glob("*.md"))
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in FILES)
 FAMILIES = {"retrievers": Retriever.registry, "methods": Method.registry, "recipes": recipes}
 
 
 @pytest.fixture
 def dropped_in(tmp_path):
-    """The README's files lie in folders that are part of the packages, as if they had been added there."""
-    blocks = re.findall(r"^```python (\w+)/(\w+)\.py\n(.*?)^```", README.read_text(), flags=re.M | re.S)
+    """The files of extending.md lie in folders that are part of the packages, as if they had been added there."""
+    text = (DOCS / "extending.md").read_text()
+    blocks = re.findall(r"^```python (\w+)/(\w+)\.py\n(.*?)^```", text, flags=re.M | re.S)
     assert {family for family, _, _ in blocks} == set(FAMILIES)
     for family, name, code in blocks:
         folder = tmp_path / family
@@ -73,7 +75,7 @@ def test_what_the_page_says_about_models_is_so(serve, save_model, workspace, tmp
     save_model(tmp_path / "my-model", positions=1_200, words=words)
     config = tmp_path / "my-model" / "base" / "generation_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"eos_token_id": list(range(0, 300, 2))}))
-    blocks = re.findall(r"^```(sh|toml)\n(.*?)^```", README.read_text(), flags=re.M | re.S)
+    blocks = re.findall(r"^```(sh|toml)\n(.*?)^```", (DOCS / "running.md").read_text(), flags=re.M | re.S)
     (template,) = (body for language, body in blocks if language == "toml")
     (tmp_path / "my-model" / "base" / "prompt.toml").write_text(template)
     server = serve(lambda prompt, nth: "\\boxed{1}")
@@ -98,8 +100,9 @@ def test_what_the_page_says_about_models_is_so(serve, save_model, workspace, tmp
 
 
 def test_the_page_names_every_recipe_of_the_paper():
-    said = set(re.findall(r"`(?:paper/)?((?:table|figure)\d+[a-c]?)`", README.read_text()))
-    assert {f"paper/{name}" for name in said} == {
+    text = (DOCS / "paper-recipes.md").read_text()
+    named = set(re.findall(r"`(?:paper/)?((?:table|figure)\d+[a-c]?)`", text))
+    assert {f"paper/{name}" for name in named} == {
         name for name in recipes.items() if name.startswith("paper/")
     }
 
@@ -121,25 +124,33 @@ def test_the_table_is_what_the_recipe_gives(tmp_path):
     assert result.exit_code == 0, result.output
     skipped = [note.split(" (needs")[0] for note in json.loads(result.stdout)["skipped"]]
     table = CliRunner().invoke(app, ["report", str(tmp_path), "--markdown"]).stdout
-    shown = re.search(r"<!-- table: .*?-->\n(.*?)<!-- end -->", README.read_text(), flags=re.S)[1]
+    page = (ROOT / "benchmarks/README.md").read_text()
+    shown = re.search(r"<!-- table: .*?-->\n(.*?)<!-- end -->", page, flags=re.S)[1]
     for line in table.strip().splitlines():
         assert line in shown, line
     assert len(shown.strip().splitlines()) == len(table.strip().splitlines()) + len(skipped)
 
 
-@pytest.mark.parametrize("page", ["README.md", "benchmarks/README.md"])
-def test_tables_of_committed_results_are_what_the_command_prints(page):
+def test_tables_of_committed_results_are_what_the_command_prints():
     pattern = r"<!-- table: rwbench (report benchmarks/results/\w+ --markdown) -->\n(.*?)<!-- end -->"
-    shown = re.findall(pattern, (ROOT / page).read_text(encoding="utf-8"), flags=re.S)
-    assert shown
-    for command, table in shown:
-        _, folder, *rest = shlex.split(command)
-        done = CliRunner().invoke(app, ["report", str(ROOT / folder), *rest])
+    found = [
+        (page, *match)
+        for page in PAGES
+        for match in re.findall(pattern, (ROOT / page).read_text(encoding="utf-8"), flags=re.S)
+    ]
+    assert len(found) >= 4
+    printed = {}
+    for page, command, table in found:
+        if command not in printed:
+            _, folder, *rest = shlex.split(command)
+            printed[command] = CliRunner().invoke(app, ["report", str(ROOT / folder), *rest])
+        done = printed[command]
         assert done.exit_code == 0 and done.stdout.strip() == table.strip(), (page, command)
 
 
 def test_the_means_of_both_sets_of_adapters_are_those_of_the_results():
     """Exact match over FOL and NL, by method, set and number of rules."""
+    text = (DOCS / "bundled-models.md").read_text()
     found = defaultdict(list)
     for path in (ROOT / "benchmarks/results/memory").glob("*/results.json"):
         run = json.loads(path.read_text())
@@ -153,4 +164,4 @@ def test_the_means_of_both_sets_of_adapters_are_those_of_the_results():
             for model in ("tiny", "tiny-worlds")
         ]
         means = [[f"{50 * sum(found[*which, size]):.1f}" for size in (100, 1000, 10000)] for which in sets]
-        assert f"| {method} | {' | '.join(' / '.join(cell) for cell in means)} |" in README.read_text()
+        assert f"| {method} | {' | '.join(' / '.join(cell) for cell in means)} |" in text

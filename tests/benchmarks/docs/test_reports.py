@@ -1,4 +1,4 @@
-"""The commands under "Look at it" of benchmarks/README.md, on quick runs in place of the recipe's."""
+"""The commands of benchmarks/docs/reports.md, on quick runs in place of the recipe's."""
 
 import re
 import shlex
@@ -14,8 +14,7 @@ from rwbench.run.runner import run_spec
 from rwbench.score.errors import ERROR_CLASSES
 from typer.testing import CliRunner
 
-README = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text(encoding="utf-8")
-SECTION = re.search(r"^## Look at it\n(.*?)^## ", README, flags=re.M | re.S)[1]
+PAGE = (Path(__file__).parents[3] / "benchmarks/docs/reports.md").read_text(encoding="utf-8")
 
 
 def test_the_commands_run(options, workspace, tmp_path, monkeypatch):
@@ -26,9 +25,7 @@ def test_the_commands_run(options, workspace, tmp_path, monkeypatch):
         run_spec(spec, workspace, out)
     ids = [spec.run_id for spec in specs]
     write_manifest(out, Manifest("smoke", "rwbench run smoke", [], ids))
-    lines = [
-        line.split("  #")[0] for line in re.search(r"```sh\n(.*?)```", SECTION, flags=re.S)[1].splitlines()
-    ]
+    lines = [line.split("  #")[0] for line in re.search(r"```sh\n(.*?)```", PAGE, flags=re.S)[1].splitlines()]
     assert [line.split()[1] for line in lines] == ["report"] * 4 + ["compare"]
     for line in lines:
         words = shlex.split(line)
@@ -41,10 +38,10 @@ def test_the_commands_run(options, workspace, tmp_path, monkeypatch):
 
 
 def test_the_limits_and_classes_are_the_code_s():
-    words = " ".join(SECTION.split())
+    words = " ".join(PAGE.split())
     assert f"Up to {browser.MAX_SAMPLES:,} samples per run and {browser.MAX_BYTES // 10**6} MB" in words
     assert f"the first {browser.SHOWN_RULES} rules per search and {browser.MAX_TEXT:,} characters" in words
-    named = set(re.findall(r"^\| (.*?) \|", SECTION, flags=re.M))
+    named = set(re.findall(r"^\| (.*?) \|", PAGE, flags=re.M))
     assert {name for cell in named for name in re.findall(r"`(\w+)`", cell)} == set(ERROR_CLASSES) - {
         "correct"
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from ruleworld_data.generate import question_table
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "notebooks"
+FOLDER = Path(__file__).parents[3] / "benchmarks" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 

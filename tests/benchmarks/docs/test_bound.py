@@ -1,4 +1,4 @@
-"""The README's limit of methods that cannot look ahead, counted anew from the pools and proofs."""
+"""The documented limit of methods that cannot look ahead, counted anew from the pools and proofs."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ from rwbench.recipes.grid import runs
 from rwbench.run.data import DataSource, select
 from rwbench.run.pools import build_pools
 
-README = Path(__file__).parents[2] / "benchmarks/README.md"
+PAGE = Path(__file__).parents[3] / "benchmarks/docs/bundled-models.md"
 CHAINS = ("multi_hop_2", "multi_hop_3", "multi_hop_4")
 OVER_OTHERS = ("state2attr", "action2attr")
 """Types of the step before the last of a chain that goes by way of another thing."""
@@ -21,7 +21,7 @@ def test_the_limit_without_looking_ahead_is_that_of_the_pools():
     said = re.search(
         r"([\d.]+), ([\d.]+) and ([\d.]+) of the cases at most among 100, 1,000 and 10,000 rules \(one over the "
         r"number of rules with its premise, mean of (\d+) chains",
-        " ".join(README.read_text().split()),
+        " ".join(PAGE.read_text().split()),
     )
     source = DataSource("paper", 0)
     rules = source.rules("test")
@@ -39,6 +39,6 @@ def test_the_limit_without_looking_ahead_is_that_of_the_pools():
             golds = [question.row["steps"][-2]["rule_ids"][0] for question in pool.questions]
             shares += [1 / alike[premise[gold]] for gold in golds if kind[gold] in OVER_OTHERS]
         found[spec.pool_size] = f"{sum(shares) / len(shares):.2f}", str(len(shares))
-    assert said is not None, "benchmarks/README.md no longer gives the limit"
+    assert said is not None, f"{PAGE.name} no longer gives the limit"
     *values, chains = said.groups()
     assert found == {size: (value, chains) for size, value in zip((100, 1000, 10000), values, strict=True)}
