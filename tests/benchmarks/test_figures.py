@@ -11,10 +11,10 @@ from rwbench.report.measure_charts import CostPoint, HeatMap, LayerCurve, cost_p
 from rwbench.report.page import render_page
 from rwbench.report.palette import STYLES
 from rwbench.report.setting import settings
+from rwbench.report.summary import headline
 from rwbench.report.terminal import markdown_table
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.runner import run_spec
-from rwbench.score.summary import headline
 
 STYLE = STYLES["dynarule"]
 

@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 from rwbench.recipes import recipes
 from rwbench.report.paper import beside, beside_all, numbers, said
-from rwbench.score.metrics import GROUPS
+from rwbench.score.summarise import GROUPS
 
 TABLES = numbers()["tables"]
 SIZES = {

@@ -12,11 +12,11 @@ from rwbench.report.charts import Panel, Point, Series, recall_curves
 from rwbench.report.page import render_page
 from rwbench.report.palette import STYLES, styles
 from rwbench.report.setting import settings
+from rwbench.report.summary import csv_text, headline, percent, table_rows
 from rwbench.report.terminal import markdown_table, markdown_times
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
-from rwbench.score.summary import csv_text, headline, percent, table_rows
 
 EVIL = '<script>alert("x")</script>&\'"'
 

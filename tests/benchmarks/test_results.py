@@ -1,11 +1,16 @@
 import json
+from importlib.resources import files
+from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from rwbench.run.runner import run_spec
 from rwbench.run.samples import read_samples
-from rwbench.score.results import FILE_NAME, find_results, read_results, results_schema
+from rwbench.score.results import FILE_NAME, check_results, find_results, read_results, results_schema
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture
@@ -24,7 +29,7 @@ def test_results_meet_the_schema(run):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("schema_version",), 1),
+        (("schema_version",), 99),
         (("run_id",), "xyz"),
         (("n", "failed"), -1),
         (("metrics", "recall@1", "macro", "value"), 1.2),
@@ -42,6 +47,27 @@ def test_the_schema_refuses(run, path, value):
     place[path[-1]] = value
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(results, results_schema())
+    with pytest.raises(ValidationError):
+        check_results(results)
+    (run[1] / FILE_NAME).write_text(json.dumps(results))
+    with pytest.raises(
+        ValueError, match=r"results\.json is not a results file" if path != ("schema_version",) else "99"
+    ):
+        read_results(run[1])
+
+
+def test_the_schema_file_is_the_model_s():
+    """Written anew by: python -c "import json; from rwbench.score.results import results_schema as s;
+    print(json.dumps(s(), indent=1))" > benchmarks/src/rwbench/schema/results.schema.json"""
+    file = files("rwbench") / "schema" / "results.schema.json"
+    assert json.loads(file.read_text()) == results_schema()
+
+
+def test_committed_results_meet_the_schema():
+    paths = [*BENCHMARKS.glob("results/**/results.json"), *BENCHMARKS.glob("leaderboard/**/results.json")]
+    assert len(paths) > 400
+    for path in paths:
+        assert check_results(json.loads(path.read_text())), path
 
 
 def test_metrics_are_the_means_of_the_samples(run):
@@ -100,7 +126,6 @@ def test_results_of_version_1_stay_readable(run):
     for metric in results["metrics"].values():
         del metric["by_group"], metric["folds"]["displayed"]
     del results["spec"]["limit_by"]
-    jsonschema.validate(results, results_schema(1))
     (folder / FILE_NAME).write_text(json.dumps(results))
     read = read_results(folder)
     assert read == results

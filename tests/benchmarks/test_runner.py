@@ -16,6 +16,7 @@ from rwbench.methods import Method, Output, component
 from rwbench.methods.solver import Solver
 from rwbench.run.runner import make_plan, run_spec
 from rwbench.run.samples import SampleLog, exclusive, read_samples
+from rwbench.spec import canonical_json
 
 
 def without_times(results):
@@ -216,19 +217,44 @@ def test_two_processes_cannot_write_one_run(spec, workspace, tmp_path):
     run_spec(spec, workspace, tmp_path)
 
 
-def test_a_line_that_is_no_sample_is_named(tmp_path):
+def line(name, error=None):
+    """A whole sample as its line."""
+    sample = dict.fromkeys(["output", "answers", "retrieved"]) | {
+        "gold_answers": [],
+        "gold_rules": [],
+        "scores": {},
+    }
+    sample |= {
+        "id": name,
+        "subtask": "single_rule",
+        "world_id": "w",
+        "fold": 0,
+        "seconds": 0.5,
+        "error": error,
+    }
+    return canonical_json(sample).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        (b"nonsense\n", "nonsense"),
+        (b'{"error":null,"id":"a"}\n', "subtask: Field required"),
+        (line("b").replace(b'"fold":0', b'"fold":"0"'), "fold: Input should be a valid integer, got '0'"),
+        (line("b").replace(b'"scores"', b'"score"'), "scores: Field required"),
+    ],
+)
+def test_a_line_that_is_no_sample_is_named(tmp_path, broken, told):
     path = tmp_path / "samples.jsonl"
-    path.write_bytes(b'{"id":"a","error":null}\nnonsense\n{"id":"b","error":null}\n')
-    with pytest.raises(ValueError, match=r"line 2 is not a sample.*nonsense"):
+    path.write_bytes(line("a") + broken + line("b"))
+    with pytest.raises(ValueError, match=rf"line 2 is not a sample.*{told}"):
         read_samples(path)
 
 
 def test_opening_a_log_drops_failures_doubles_and_the_torn_line(tmp_path):
     path: Path = tmp_path / "samples.jsonl"
-    path.write_bytes(
-        b'{"error":null,"id":"a"}\n{"error":"x","id":"b"}\n{"error":null,"id":"a"}\n{"error":null,"id":"c"}'
-    )
+    path.write_bytes(line("a") + line("b", error="x") + line("a") + line("c")[:-1])
     with SampleLog(path) as log:
         assert log.done == {"a"}
-        log.append({"id": "d", "error": None})
-        assert path.read_bytes() == b'{"error":null,"id":"a"}\n{"error":null,"id":"d"}\n'
+        log.append(json.loads(line("d")))
+        assert path.read_bytes() == line("a") + line("d")

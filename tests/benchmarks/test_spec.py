@@ -1,14 +1,18 @@
 import dataclasses
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from rwbench.methods import Method
 from rwbench.methods.retrieve import Retrieve
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.dense import Dense
 from rwbench.retrievers.fuse import RRF
-from rwbench.spec import RunSpec, first_difference
+from rwbench.spec import RunSpec, in_words, spec_differences
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def make(**changes):
@@ -85,14 +89,20 @@ def test_a_spec_is_frozen_even_through_the_dict_it_was_given():
         ({"subtasks": ("single_rul",)}, ["sub-task", "'single_rule'"]),
         ({"pool_size": 0}, ["pool_size", "0"]),
         ({"limit": -1}, ["limit", "-1"]),
+        ({"limit": True}, ["limit", "True"]),
+        ({"top_k": "10"}, ["top_k", "'10'"]),
+        ({"world_seed": -1}, ["seed", "-1"]),
+        ({"pol_size": 3}, ["pol_size", "3"]),
         ({"pool_size": 100, "pool_within": 50}, ["pool_within=50", "pool_size=100"]),
         ({"method": {"k": 1}}, ["method", "'name'"]),
     ],
 )
 def test_errors_name_the_field_and_the_value(change, words):
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValidationError) as error:
         make(**change)
-    assert all(word in str(error.value) for word in words), str(error.value)
+    told = in_words(error.value)
+    assert "\n" not in told
+    assert all(word in told for word in words), told
 
 
 def test_unknown_fields_and_parameters_are_named_with_near_matches():
@@ -104,9 +114,18 @@ def test_unknown_fields_and_parameters_are_named_with_near_matches():
         Method.from_dict({"name": "retreive"})
 
 
-def test_first_difference_names_the_dotted_field():
+def test_differences_name_the_dotted_field():
     ours = make().to_dict()
     theirs = make(method=Retrieve(BM25(k1=0.9)).to_dict()).to_dict()
-    assert first_difference(theirs, ours) == ("method.retriever.k1", 0.9, 1.5)
-    assert first_difference(ours, dict(ours)) is None
-    assert first_difference(ours, ours | {"limit": 5}) == ("limit", None, 5)
+    assert spec_differences(theirs, ours) == {"method.retriever.k1": [0.9, 1.5]}
+    assert spec_differences(ours, dict(ours)) == {}
+    assert spec_differences(ours, ours | {"limit": 5}) == {"limit": [None, 5]}
+
+
+def test_committed_runs_keep_their_ids():
+    """Every run and submission in the repository is found again by its spec."""
+    paths = [*BENCHMARKS.glob("results/**/results.json"), *BENCHMARKS.glob("leaderboard/**/results.json")]
+    assert len(paths) > 400
+    for path in paths:
+        results = json.loads(path.read_text())
+        assert RunSpec.from_dict(results["spec"]).run_id == results["run_id"], path

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rwbench.methods import Output
 from rwbench.retrievers import rank
-from rwbench.score.scoring import score
-from rwbench.score.ties import Ties, expected_recall
+from rwbench.score.scoring import Ties, expected_recall, score
 
 
 def over_all_orders(scores, gold, k):

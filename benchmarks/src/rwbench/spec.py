@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import ConfigDict, Field, JsonValue, PositiveInt, ValidationError, field_validator
+from pydantic.dataclasses import dataclass
 from ruleworld_data.scoring.answers import SCORER_VERSION
 from ruleworld_data.spec import QUESTION_SPLITS, SCALES, SUBTASKS, check_name, check_seed
 
@@ -16,13 +17,36 @@ POOL_SCOPES = ("question", "fold", "batch")
 FOLDED_SPLIT = "mini"
 """The one split whose questions belong to folds."""
 
+ALLOWED = {
+    "representation": REPRESENTATIONS,
+    "pool_scope": POOL_SCOPES,
+    "scale": tuple(SCALES),
+    "split": QUESTION_SPLITS,
+}
+
 
 def canonical_json(value: Any) -> str:
     """Return the one JSON text of a value: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-@dataclass(frozen=True)
+def in_words(error: Exception) -> str:
+    """Return what is wrong on one line; of a failed validation the first problem: field, what was expected, value."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    field = ".".join(str(part) for part in first["loc"])
+    seen = "" if first["type"] == "missing" else f", got {repr(first['input'])[:60]}"
+    return f"{field}: {first['msg']}{seen}"
+
+
+def _one_of(name: str) -> Any:
+    return Field(json_schema_extra={"enum": list(ALLOWED[name])})
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid"))
 class RunSpec:
     """One run: a method on one representation, one pool setting and one set of questions.
 
@@ -32,56 +56,65 @@ class RunSpec:
     Raises
     ------
     ValueError
-        If a field has a value that is not allowed; the message names the field and the allowed values.
+        If a field has a value that is not allowed (`in_words` names the field, the value and what is allowed).
     """
 
-    method: dict[str, Any] = field(metadata={"help": "name and hyper-parameters, from Method.to_dict()"})
-    representation: str = field(metadata={"help": "how rules are written: fol or nl"})
-    pool_size: int = field(metadata={"help": "rules per pool, gold rules included"})
-    pool_scope: str = field(
-        metadata={"help": "who shares a pool: one question, a fold, or a batch (see pools.py)"}
+    method: Annotated[
+        dict[str, JsonValue], Field(description="name and hyper-parameters, from Method.to_dict()")
+    ]
+    representation: Annotated[str, Field(description="how rules are written"), _one_of("representation")]
+    pool_size: Annotated[PositiveInt, Field(description="rules per pool, gold rules included")]
+    pool_scope: Annotated[
+        str, Field(description="who shares a pool, see `rwbench.run.pools`"), _one_of("pool_scope")
+    ]
+    data: Annotated[
+        str, Field(description="generator version, or the build's, that made the questions and rules")
+    ]
+    pool_within: Annotated[
+        PositiveInt | None,
+        Field(description="draw distractors from the batch's pool of this size; None: all"),
+    ] = None
+    pool_seed: Annotated[int, Field(description="names the random draw of distractors")] = 0
+    scale: Annotated[str, Field(description="size of the world"), _one_of("scale")] = "paper"
+    world_seed: Annotated[int, Field(description="names the world")] = 0
+    split: Annotated[str, Field(description="question split"), _one_of("split")] = FOLDED_SPLIT
+    subtasks: Annotated[tuple[str, ...], Field(description="sub-tasks asked", strict=False, min_length=1)] = (
+        SUBTASKS
     )
-    data: str = field(
-        metadata={"help": "generator version, or the build's, that made the questions and rules"}
-    )
-    pool_within: int | None = field(
-        default=None,
-        metadata={"help": "draw distractors from the batch's pool of this size; None: from all rules"},
-    )
-    pool_seed: int = field(default=0, metadata={"help": "names the random draw of distractors"})
-    scale: str = field(default="paper", metadata={"help": "size of the world: " + ", ".join(SCALES)})
-    world_seed: int = field(default=0, metadata={"help": "names the world"})
-    split: str = field(default="mini", metadata={"help": "question split"})
-    subtasks: tuple[str, ...] = field(default=SUBTASKS, metadata={"help": "sub-tasks asked"})
-    top_k: int = field(default=100, metadata={"help": "rules kept per retrieval step"})
-    limit: int | None = field(default=None, metadata={"help": "questions per sub-task; None: all"})
-    limit_by: str | None = field(
-        default=None, init=False, metadata={"help": "fold: limited questions come from all folds in turn"}
-    )
-    scorer_version: str = field(default=SCORER_VERSION, metadata={"help": "version of the scoring code"})
+    top_k: Annotated[PositiveInt, Field(description="rules kept per retrieval step")] = 100
+    limit: Annotated[PositiveInt | None, Field(description="questions per sub-task; None: all")] = None
+    limit_by: Annotated[
+        str | None, Field(description="fold: limited questions come from all folds in turn")
+    ] = dataclasses.field(default=None, init=False)
+    scorer_version: Annotated[str, Field(description="version of the scoring code")] = SCORER_VERSION
+
+    @field_validator("method", mode="before")
+    @classmethod
+    def _private_copy(cls, method: Any) -> Any:
+        """Copy through JSON: later changes to the caller's dict must not change this run's name."""
+        if not isinstance(method, dict) or not isinstance(method.get("name"), str):
+            raise ValueError(f"method must be a dict with a 'name', got {method!r}; use Method.to_dict()")
+        return json.loads(canonical_json(method))
+
+    @field_validator(*ALLOWED)
+    @classmethod
+    def _is_allowed(cls, value: str, info: Any) -> str:
+        return check_name(info.field_name, value, ALLOWED[info.field_name])
+
+    @field_validator("subtasks")
+    @classmethod
+    def _are_subtasks(cls, subtasks: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(check_name("sub-task", name, SUBTASKS) for name in subtasks)
+
+    @field_validator("world_seed")
+    @classmethod
+    def _is_seed(cls, seed: int) -> int:
+        return check_seed(seed)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "subtasks", tuple(self.subtasks))
         if self.limit is not None and self.split == FOLDED_SPLIT:
             # Never chosen, but written down: runs of before took the first questions, all of one fold.
             object.__setattr__(self, "limit_by", "fold")
-        # A private copy through JSON: later changes to the caller's dict must not change this run's name.
-        object.__setattr__(self, "method", json.loads(canonical_json(self.method)))
-        if not isinstance(self.method.get("name"), str):
-            raise ValueError(
-                f"method must be a dict with a 'name', got {self.method!r}; use Method.to_dict()"
-            )
-        check_name("representation", self.representation, REPRESENTATIONS)
-        check_name("pool_scope", self.pool_scope, POOL_SCOPES)
-        check_name("scale", self.scale, SCALES)
-        check_name("split", self.split, QUESTION_SPLITS)
-        for subtask in self.subtasks:
-            check_name("sub-task", subtask, SUBTASKS)
-        check_seed(self.world_seed)
-        for name in ("pool_size", "pool_within", "top_k", "limit"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
         if self.pool_within is not None and self.pool_within < self.pool_size:
             raise ValueError(
                 f"pool_within={self.pool_within} is smaller than pool_size={self.pool_size}; "
@@ -120,15 +153,13 @@ class RunSpec:
         return hashlib.sha256(canonical_json(self.to_dict()).encode()).hexdigest()[:12]
 
 
-def first_difference(
-    left: dict[str, Any], right: dict[str, Any], path: str = ""
-) -> tuple[str, Any, Any] | None:
-    """Return (dotted field, left value, right value) where two specs first differ, None if they are equal."""
-    for name in sorted({*left, *right}):
-        a, b = left.get(name), right.get(name)
-        if a == b:
-            continue
+def spec_differences(first: dict[str, Any], second: dict[str, Any], path: str = "") -> dict[str, list[Any]]:
+    """Return dotted field -> [first, second] for every field in which two specs differ."""
+    found: dict[str, list[Any]] = {}
+    for name in sorted({*first, *second}):
+        a, b = first.get(name), second.get(name)
         if isinstance(a, dict) and isinstance(b, dict):
-            return first_difference(a, b, f"{path}{name}.")
-        return f"{path}{name}", a, b
-    return None
+            found |= spec_differences(a, b, f"{path}{name}.")
+        elif a != b:
+            found[f"{path}{name}"] = [a, b]
+    return found

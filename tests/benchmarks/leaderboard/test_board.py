@@ -10,8 +10,8 @@ from rwbench.leaderboard.board import build_board
 from rwbench.leaderboard.page import render_board, write_board
 from rwbench.leaderboard.ranks import draws_of, interval, ranks
 from rwbench.run.samples import read_samples
-from rwbench.score.metrics import sample_clusters
 from rwbench.score.paired import paired_difference
+from rwbench.score.stats import sample_clusters
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`&amp;{{7*7}}"
 

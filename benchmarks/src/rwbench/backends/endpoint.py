@@ -14,12 +14,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ruleworld_data.io import write_whole
 from ruleworld_data.merge.client import Endpoint as Client
 from ruleworld_data.merge.client import NoAnswerError, Settings, UnreadableError
 
 from ..cache import cache_root
 from ..prompts import Prompt, shipped_template
-from ..run.samples import write_whole
 from ..spec import canonical_json
 from . import Backend, Completion, Decoding, GoneError, component, cut
 

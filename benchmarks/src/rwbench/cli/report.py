@@ -132,9 +132,10 @@ def write_page(
     source : DataSource, optional
         Where questions and rules come from; without it the world that the runs name is generated.
     """
+    from ruleworld_data.io import write_whole
+
     from ..report.page import render_page
     from ..run.manifests import Manifest, file_stem, read_manifests, runs_of, write_manifest
-    from ..run.samples import write_whole
 
     with disk_errors():
         folder.mkdir(parents=True, exist_ok=True)

@@ -169,7 +169,7 @@ def _check_device(device: str) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    from ..run.samples import write_whole
+    from ruleworld_data.io import write_whole
 
     write_whole(path, (text + "\n").encode())
 

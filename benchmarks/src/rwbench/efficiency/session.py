@@ -11,10 +11,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ruleworld_data.io import write_whole
 from ruleworld_data.io.workers import start_worker
 
 from ..run.environment import environment
-from ..run.samples import exclusive, write_whole
+from ..run.samples import exclusive
 from .plan import DTYPES, Cell, Settings
 from .shapes import shape_of
 

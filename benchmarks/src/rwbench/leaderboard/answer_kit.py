@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ruleworld_data.io import write_whole
 from ruleworld_data.text import halves_fol, halves_nl
 
 from ..methods import Method
 from ..run.data import Question, RuleTable
 from ..run.pools import Pool
-from ..run.samples import write_whole
 from ..spec import RunSpec, canonical_json
 from .kit import POOLS, QUESTIONS, RULES
 

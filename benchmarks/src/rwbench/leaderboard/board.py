@@ -67,7 +67,13 @@ def row_of(submission: Submission) -> Row:
     """Return what the board shows of a submission."""
     spec, results, words = submission.spec, submission.results, submission.metadata
     usage = results["usage"]
-    cost = words.cost_usd if words.cost_usd is not None else usage.get("cost_usd", {}).get("total")
+    cost = (
+        words.cost_usd
+        if words.cost_usd is not None
+        else usage["cost_usd"]["total"]
+        if "cost_usd" in usage
+        else None
+    )
     tokens = [usage[name]["mean"] for name in ("prompt_tokens", "completion_tokens") if name in usage]
     return {
         "submission": submission.folder,
@@ -90,7 +96,7 @@ def row_of(submission: Submission) -> Row:
         "metrics": {name: macro(results, name) for name in METRICS},
         "cost_usd": cost,
         "tokens": sum(tokens) if tokens else None,
-        "calls": usage.get("calls", {}).get("mean"),
+        "calls": usage["calls"]["mean"] if "calls" in usage else None,
         "hardware": words.hardware,
         "rank": None,
         "sealed": None,

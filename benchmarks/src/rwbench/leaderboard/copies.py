@@ -125,7 +125,7 @@ def _record_hash(record: Record) -> str:
 def _around(sample: Sample) -> str:
     """Return an output without its answers, wherever they stand in it."""
     text = sample["output"] or ""
-    for part in (parse_boxed(text) or "", *sorted(sample["answers"], key=len, reverse=True)):
+    for part in (parse_boxed(text) or "", *sorted(sample["answers"] or (), key=len, reverse=True)):
         text = text.replace(part, "")
     return " ".join(text.split())
 

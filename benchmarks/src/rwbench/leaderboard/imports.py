@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ruleworld_data.io import write_whole
 from ruleworld_data.scoring.predictions import PARQUET_SUFFIXES, read_predictions
 
 from ..run.environment import environment
 from ..run.runner import SAMPLES_FILE, SPEC_FILE
-from ..run.samples import exclusive, write_whole
+from ..run.samples import exclusive
 from ..spec import RunSpec, canonical_json
 from .copies import content_sha256
 from .files import MAX_LINE
@@ -135,5 +136,5 @@ def _record(row: Any, place: str) -> Record:
     return record
 
 
-def _indented(value: dict[str, Any]) -> bytes:
+def _indented(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ruleworld_data.io import write_whole
+
 from ..run.pools import pools_sha256
-from ..run.samples import write_whole
 from ..spec import RunSpec, canonical_json
 from .rescore import Judge, pool_design
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ruleworld_data.io import write_whole
+
 from ..report.page import asset
-from ..run.samples import write_whole
+from ..report.summary import percent
 from ..score.scoring import ANSWER_METRICS
-from ..score.summary import percent
 from .board import CELL, TRACKS, Row, order
 from .files import SAMPLES
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..run.samples import Sample
-from ..score.metrics import sample_clusters
-from ..score.stats import DRAWS, LEVEL, Floats, codes, resamples
+from ..score.stats import DRAWS, Floats, codes, group_means, interval, row_means, sample_clusters
 
 
 def draws_of(samples: Sequence[Sample], metric: str) -> Floats:
@@ -28,22 +27,9 @@ def draws_of(samples: Sequence[Sample], metric: str) -> Floats:
     metric : str
     """
     values = np.array([sample["scores"][metric] for sample in samples], dtype=np.float64)
-    group_of, groups = codes([sample["subtask"] for sample in samples])
-    cluster_of, clusters = codes(sample_clusters(samples))
-    flat = cluster_of * len(groups) + group_of
-    size, shape = len(clusters) * len(groups), (len(clusters), len(groups))
-    sums = np.bincount(flat, weights=values, minlength=size).reshape(shape)
-    counts = np.bincount(flat, minlength=size).reshape(shape).astype(np.float64)
-    weights = resamples(len(clusters), DRAWS)
-    with np.errstate(invalid="ignore"):
-        return np.nanmean((weights @ sums) / (weights @ counts), axis=1)
-
-
-def interval(draws: Floats) -> tuple[float, float]:
-    """Return the 95 % interval of bootstrap draws."""
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(draws, [tail, 1 - tail])
-    return float(low), float(high)
+    group_of, _ = codes([sample["subtask"] for sample in samples])
+    cluster_of, _ = codes(sample_clusters(samples))
+    return row_means(group_means(values, group_of, cluster_of, DRAWS))
 
 
 def ranks(draws: Sequence[Floats]) -> list[int]:

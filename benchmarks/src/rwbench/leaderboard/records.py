@@ -16,7 +16,7 @@ from ruleworld_data.scoring.answers import parse_boxed, split_answers
 
 from ..methods import Output
 from ..run.data import Question
-from ..run.samples import OUTCOMES, VOLATILE_USAGE, Sample
+from ..run.samples import OUTCOMES, VOLATILE_USAGE, Sample, check_sample
 from ..score.scoring import score
 from ..spec import RunSpec, canonical_json
 from .files import SAMPLES, sample_lines
@@ -109,7 +109,7 @@ def read_output(text: str) -> list[str]:
 def join(record: Record, question: Question, spec: RunSpec) -> Sample:
     """Return the sample of a record: gold from our data, scores computed."""
     output = Output(question.id, retrieved=record["retrieved"], answers=record["answers"])
-    return {
+    sample = {
         **record,
         "subtask": question.subtask,
         "world_id": question.world_id,
@@ -121,6 +121,7 @@ def join(record: Record, question: Question, spec: RunSpec) -> Sample:
         "measures": {},
         "error": None,
     }
+    return check_sample(sample)
 
 
 Found = tuple[str, str, Any] | None

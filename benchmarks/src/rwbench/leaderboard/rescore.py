@@ -13,7 +13,8 @@ from ..run.data import DataSource
 from ..run.pools import pools_sha256
 from ..run.runner import Workspace
 from ..run.samples import Sample
-from ..score.results import Results, summarise
+from ..score.results import MethodName, Results
+from ..score.summarise import summarise
 from ..spec import RunSpec
 from .files import RESULTS, SAMPLES
 from .records import Record, join
@@ -162,7 +163,7 @@ class Judge:
             raise Refused(*few(problems))
         return [join(record, asked[record["id"]][0], spec) for record in records.values()]
 
-    def results(self, spec: RunSpec, samples: Sequence[Sample], method: Mapping[str, str]) -> Results:
+    def results(self, spec: RunSpec, samples: Sequence[Sample], method: MethodName) -> Results:
         """Return results.json as the samples give it; environment and time are this process's own."""
         workspace = self.workspace(spec.scale, spec.world_seed)
         pools = workspace.pools(spec)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ruleworld_data.io import write_whole
+
 from ..report.setting import macro
-from ..run.samples import write_whole
+from ..score.results import Estimate, Results
 from ..spec import RunSpec
 from .board import TRACKS, track_of
 from .imports import read_rows
@@ -76,7 +77,7 @@ def sealed_spec(public: RunSpec, found: Round) -> RunSpec:
     return RunSpec.from_dict(values | {"world_seed": found.revealed["seed"]})
 
 
-def drop(public: Mapping[str, float], sealed: Mapping[str, float]) -> dict[str, float]:
+def drop(public: Estimate, sealed: Estimate) -> dict[str, float]:
     """Return public minus sealed with its 95 % interval, from two independent estimates and their intervals.
 
     Newcombe's square-and-add rule (1998, method 10): the two worlds share no question, so nothing is paired. Unlike a
@@ -89,7 +90,7 @@ def drop(public: Mapping[str, float], sealed: Mapping[str, float]) -> dict[str, 
     return {name: round(found, 6) for name, found in values.items()}
 
 
-def _compared(public: Submission, sealed: dict[str, Any]) -> dict[str, Any]:
+def _compared(public: Submission, sealed: Results) -> dict[str, Any]:
     metric = TRACKS[track_of(public)]
     before, after = macro(public.results, metric), macro(sealed, metric)
     if before is None or after is None:

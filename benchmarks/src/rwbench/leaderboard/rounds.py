@@ -19,10 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ruleworld_data.io import write_whole
 from ruleworld_data.spec import SCALES, check_name
 
 from ..run.data import DataSource
-from ..run.samples import write_whole
 from ..spec import canonical_json
 from .kit import write_kit
 from .rescore import PUBLIC_SEED, SPLITS, Judge, pool_design

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ruleworld_data.io import write_whole
 from ruleworld_data.io.hub import CARD, Push, check_repo, find_files
 
 from ..report.page import asset
-from ..run.samples import write_whole
 from .files import LIMITS, read_folder
 from .page import write_board
 

@@ -9,8 +9,10 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ruleworld_data.io import write_whole
+
 from ..run.runner import SAMPLES_FILE, SPEC_FILE, find_specs
-from ..run.samples import read_samples, write_whole
+from ..run.samples import read_samples
 from ..score.results import read_results
 from .copies import Content
 from .files import FOLDER_NAME, METADATA, RESULTS, SAMPLES, compress, read_folder

@@ -9,8 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from ..run.samples import Sample
-from ..score.results import Results, results_schema
+from ..score.results import Results, check_results
 from ..spec import RunSpec, canonical_json
 from .copies import Content, copied_gold, twin
 from .files import KIB, METADATA, RESULTS, SAMPLES, read_folder
@@ -86,8 +88,8 @@ def validate(folder: Path, judge: Judge, others: Mapping[str, Content] | None = 
     content = Content.of(f"{spec.representation} {spec.pool_size}", records.values())
     if problems := twin(folder.name, content, others or {}):
         raise Refused(*problems)
-    kept = {name: claimed[name] for name in UNCHECKED}
-    return Submission(folder.name, metadata, spec, results | kept, samples, content)
+    results["environment"], results["timing"] = claimed["environment"], claimed["timing"]
+    return Submission(folder.name, metadata, spec, results, samples, content)
 
 
 def differences(claimed: Any, ours: Any, path: Keys = ()) -> Iterator[tuple[Keys, Any, str]]:
@@ -140,17 +142,14 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _check_schema(claimed: Any) -> None:
-    import jsonschema
-
-    validator = jsonschema.Draft202012Validator(results_schema())
-    error = next(
-        iter(sorted(validator.iter_errors(claimed), key=lambda found: list(map(str, found.path)))), None
-    )
-    if error is not None:
-        place = ".".join(map(str, error.absolute_path)) or "the file"
-        what = f"{shown(place)} does not fit the schema ({error.validator}: {shown(error.validator_value)})"
+    try:
+        check_results(claimed)
+    except ValidationError as error:
+        first = min(error.errors(include_url=False), key=lambda found: list(map(str, found["loc"])))
+        place = ".".join(map(str, first["loc"])) or "the file"
+        what = f"{shown(place)} does not fit the schema ({first['type']}: {first['msg']})"
         mend = "write the folder with `rwbench submit RUN`"
-        raise Refused(Problem(RESULTS, what, mend, value=shown(error.instance)))
+        raise Refused(Problem(RESULTS, what, mend, value=shown(first["input"]))) from None
     method = claimed["method"]
     why = plain_text(method["label"], 80)
     if why:

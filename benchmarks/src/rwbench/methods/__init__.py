@@ -18,7 +18,7 @@ from ..registry import Component, Registry, component
 from ..run.data import Question
 from ..run.pools import Pool
 from ..run.samples import OUTCOMES
-from ..score.ties import Ties
+from ..score.scoring import Ties
 
 __all__ = ["Method", "Output", "Preview", "Step", "Work", "component"]
 

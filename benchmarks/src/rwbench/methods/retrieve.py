@@ -8,7 +8,7 @@ from typing import Any
 from ..retrievers import Retriever
 from ..run.data import Question
 from ..run.pools import Pool
-from ..score.ties import Ties
+from ..score.scoring import Ties
 from . import Method, Output, component
 
 

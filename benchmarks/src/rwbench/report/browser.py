@@ -138,7 +138,7 @@ class _Packer:
         ]
         if world is not None:
             shown = self._shown.setdefault(world, set())
-            shown |= gold.union(*(search["top"] for search in searches))
+            shown |= gold.union(*(ranked[:SHOWN_RULES] for ranked in found or []))
         values = sample["scores"]
         score = values.get("exact_match", values.get("recall@1"))
         return {

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..score.results import Results
+from ..score.results import Estimate, Results
 from ..score.scoring import RECALLS
-from ..score.summary import percent
 from .charts import Panel, Point, Series, dot_rows, recall_curves
 from .measure_charts import CostPoint, HeatMap, LayerCurve, cost_points, heat_maps, layer_lines
 from .palette import Style, styles
 from .setting import ANSWERS, MAIN_METRIC, MethodView, Setting, details, macro
+from .summary import percent
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -229,7 +229,7 @@ def _name(metric: str) -> str:
     return metric.replace("_", " ").capitalize()
 
 
-def _point(label: str, where: str, estimate: dict[str, Any]) -> Point:
+def _point(label: str, where: str, estimate: Estimate) -> Point:
     low, high = percent(estimate["ci_low"]), percent(estimate["ci_high"])
     value = percent(estimate["value"])
     title = f"{label}, {where}: {value} % (95 % interval {low} to {high}, n = {estimate['n']})"

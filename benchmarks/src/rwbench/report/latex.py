@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..score.metrics import DISPLAYED
-from ..score.results import Results
+from ..score.results import Estimate, Results
 from ..score.scoring import RECALLS
-from ..score.summary import percent
+from ..score.summarise import DISPLAYED
 from .setting import ANSWERS, Setting
+from .summary import percent
 
 FORM_NAMES = {"fol": "First-order logic", "nl": "Natural language"}
 COLUMN_NAMES = {
@@ -117,7 +117,7 @@ def _value(run: Results | None, column: _Column) -> float | None:
     return found["value"] if found else None
 
 
-def _part(run: Results, metric: str, part: str | None) -> dict[str, Any] | None:
+def _part(run: Results, metric: str, part: str | None) -> Estimate | None:
     found = run["metrics"].get(metric)
     if found is None or part is None:
         return found["macro"] if found else None

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ruleworld_data.io import write_whole
+
 from ..run.manifests import read_manifests, write_manifest
-from ..run.samples import PACKED_FILE, compressed, read_samples, samples_sha256, write_whole
+from ..run.samples import PACKED_FILE, compressed, read_samples, samples_sha256
 from ..score.results import FILE_NAME, Results, find_results, write_results
 from .browser import samples_path
 

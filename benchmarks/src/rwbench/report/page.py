@@ -12,11 +12,11 @@ from ..run.data import DataSource
 from ..run.samples import OUTCOMES
 from ..score.errors import ERROR_CLASSES
 from ..score.results import Results
-from ..score.summary import TIMES_CAPTION, csv_text, headline, percent, table_metrics, table_rows, times
 from .browser import SHOWN_RULES, Browser, build_browser
 from .figures import drawn_styles, figures
 from .paper import beside_all, said
 from .setting import Setting, settings
+from .summary import TIMES_CAPTION, csv_text, headline, percent, table_metrics, table_rows, times
 from .svg import swatch
 
 if TYPE_CHECKING:

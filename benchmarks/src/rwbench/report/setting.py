@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ..score.results import Results
+from ..score.results import Estimate, Results
 from ..spec import canonical_json
 from .palette import CEILINGS, FLOORS
 
@@ -174,15 +174,15 @@ def identity(run: Results) -> str:
     return canonical_json(run["spec"]["method"])
 
 
-def macro(run: Results, metric: str) -> dict[str, Any] | None:
+def macro(run: Results, metric: str) -> Estimate | None:
     """Return the macro estimate of a metric, or None if the run does not have it."""
     found = run["metrics"].get(metric)
     return found["macro"] if found else None
 
 
-def details(run: Results, kind: str) -> dict[str, Any]:
+def details(run: Results, kind: Literal["by_step", "by_rule_type"]) -> dict[str, Estimate]:
     """Return Recall@1 by step or by rule type; empty where it was not computed."""
-    found = run.get("details", {}).get(kind, {})
+    found: dict[str, dict[str, Estimate]] = run.get("details", {}).get(kind, {})
     return found.get(MAIN_METRIC, {})
 
 

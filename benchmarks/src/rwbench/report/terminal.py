@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..score.results import Results
-from ..score.summary import TIMES_CAPTION, headline, percent, times
 from .setting import ANSWERS, Setting, macro, settings
+from .summary import TIMES_CAPTION, headline, percent, times
 
 if TYPE_CHECKING:
     from rich.console import Console

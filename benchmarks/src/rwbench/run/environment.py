@@ -8,7 +8,12 @@ import subprocess
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import NotRequired
+
+from pydantic import with_config
+from typing_extensions import TypedDict
+
+from .samples import OPEN
 
 PACKAGES = (
     "rwbench",
@@ -24,8 +29,27 @@ PACKAGES = (
 )
 
 
+@with_config(OPEN)
+class GitState(TypedDict):
+    """The checkout that ran."""
+
+    commit: str
+    dirty: bool
+
+
+@with_config(OPEN)
+class Environment(TypedDict):
+    """What a run ran on; a package that is not installed has version null."""
+
+    python: str
+    platform: str
+    cpu_count: NotRequired[int | None]
+    packages: dict[str, str | None]
+    git: GitState | None
+
+
 @lru_cache(maxsize=1)
-def environment() -> dict[str, Any]:
+def environment() -> Environment:
     """Return Python, platform, package versions (null: not installed) and the state of the code."""
     return {
         "python": platform.python_version(),
@@ -43,7 +67,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _git() -> dict[str, Any] | None:
+def _git() -> GitState | None:
     """Return commit and whether tracked files were changed; None outside a checkout."""
     folder = Path(__file__).resolve().parent
     try:

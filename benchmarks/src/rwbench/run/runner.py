@@ -14,13 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ruleworld_data.io import write_whole
 from ruleworld_data.spec import SUBTASKS
 
 from ..backends import GoneError
 from ..methods import Method, Output, Work
-from ..score.results import Results, read_results, summarise, write_results
+from ..score.results import Results, read_results, write_results
 from ..score.scoring import score
-from ..spec import RunSpec, canonical_json, first_difference
+from ..score.summarise import summarise
+from ..spec import RunSpec, canonical_json, spec_differences
 from .data import DataSource, Question, RuleTable, select
 from .pools import Pool, build_pools, pools_sha256
 from .progress import Progress
@@ -29,10 +31,10 @@ from .samples import (
     SAMPLES_FILE,
     Sample,
     SampleLog,
+    check_sample,
     exclusive,
     read_samples,
     samples_sha256,
-    write_whole,
 )
 
 KEPT_DESIGNS = 8
@@ -257,7 +259,7 @@ def _matching(output: Output | None, question: Question) -> Output:
 
 
 def _sample(question: Question, output: Output, scores: dict[str, float], seconds: float) -> Sample:
-    return {
+    sample = {
         "id": question.id,
         "subtask": question.subtask,
         "world_id": question.world_id,
@@ -275,6 +277,7 @@ def _sample(question: Question, output: Output, scores: dict[str, float], second
         "seconds": round(seconds, 6),
         "error": output.error,
     }
+    return check_sample(sample)
 
 
 def _check_spec(folder: Path, spec: RunSpec) -> None:
@@ -287,10 +290,7 @@ def _check_spec(folder: Path, spec: RunSpec) -> None:
         raise ValueError(
             f"{path} is not JSON; it is never edited by hand: delete the folder {folder}"
         ) from None
-    # Compared as JSON values: a tuple in the spec is a list in the file.
-    difference = first_difference(stored, json.loads(canonical_json(spec.to_dict())))
-    if difference is not None:
-        field, theirs, ours = difference
+    for field, (theirs, ours) in spec_differences(stored, spec.to_dict()).items():
         raise ValueError(
             f"{folder} holds a run of another spec: {field} is {theirs!r} there and {ours!r} here; "
             f"move that folder away, or choose another --out (this run is {spec.run_id})"

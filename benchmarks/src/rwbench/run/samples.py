@@ -1,43 +1,4 @@
-"""samples.jsonl: one line per question, appended and flushed, safe to kill at any byte.
-
-A line is one JSON object with these keys, all of them always there:
-
-``id``, ``subtask``, ``world_id``, ``fold``
-    The question.
-``output``
-    The raw text that the answers were read from; null if the method writes none.
-``answers``, ``gold_answers``
-    Lists of strings, one per sub-question; ``answers`` is null if the method does not answer.
-``retrieved``
-    What recall is computed from: rule ids per step, best first (a method that searches once has one step); null
-    if the method retrieves nothing.
-``gold_rules``
-    Gold rule ids per step.
-``scores``
-    Metric -> value; empty if the question failed.
-``outcome``
-    How it ended, one of `OUTCOMES`.
-``trace``
-    What the method did, in order: a list of ``{"query": str or null, "retrieved": [rule ids], "text": str or null}``.
-    A step searches (``query``, ``retrieved``), writes (``text``), or both. Empty for a method that searches once
-    and for one that only writes: their step is in ``retrieved`` and ``output`` already.
-``measures``
-    What an analysis measured on the question, name -> numbers; empty for all other methods. ``rule_entropy``: nats by
-    layer, mean over heads and question tokens; ``rule_layers``: the 0-based layers of that list; ``rule_attention``:
-    one row per retrieval step, one column per gold rule in step order (all rules weigh 1 together);
-    ``rule_attention_step``: the gold step of each column.
-``usage``
-    What the question cost: ``calls`` of the model, ``prompt_tokens``, ``completion_tokens``, ``retrievals``,
-    ``cost_usd`` where the price is known, ``cached_calls`` answered from disk, and ``seconds``, an object stage ->
-    seconds (``retrieve``, ``generate``; ``tokenize`` of prompts that turn out not to fit). Of iterative methods also
-    ``rounds`` of ``round_budget``, whether the method ``finished`` by itself (0 or 1), and ``bad_actions`` that could
-    not be read. What a method has no number for is not there. Questions that are answered in one batch share its
-    seconds evenly.
-``seconds``
-    Wall time from the sample before to this one; a batch's time falls on its first question.
-``error``
-    Why the question failed, else null. Failed questions are asked again when the run is taken up again.
-"""
+"""samples.jsonl: one `Sample` per question, appended and flushed, safe to kill at any byte."""
 
 from __future__ import annotations
 
@@ -45,13 +6,17 @@ import errno
 import fcntl
 import hashlib
 import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any, NotRequired
 
-from ..spec import canonical_json
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from ruleworld_data.io import write_whole
+from typing_extensions import TypedDict
+
+from ..spec import canonical_json, in_words
 
 OUTCOMES = {
     "ok": "ended as the method should: with an answer in a box, or with the rules it was asked to find",
@@ -74,7 +39,119 @@ VOLATILE = ("seconds",)
 VOLATILE_USAGE = ("seconds", "cached_calls")
 """Fields of a sample, and of its usage, that differ between two runs of a spec; `samples_sha256` leaves them out."""
 
-Sample = dict[str, Any]
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+
+@with_config(STRICT)
+class TraceStep(TypedDict):
+    """What a method did at one step: it searches (``query``, ``retrieved``), writes (``text``), or both."""
+
+    query: str | None
+    retrieved: list[int]
+    text: str | None
+
+
+@with_config(OPEN)
+class Usage(TypedDict, total=False):
+    """What a question cost. What a method has no number for is not there; a method may add numbers of its own."""
+
+    calls: Annotated[int, Field(description="calls of the model")]
+    prompt_tokens: int
+    completion_tokens: int
+    retrievals: int
+    cost_usd: Annotated[float, Field(description="where the price is known")]
+    cached_calls: Annotated[int, Field(description="calls answered from disk")]
+    rounds: Annotated[int, Field(description="of an iterative method, out of `round_budget`")]
+    round_budget: int
+    finished: Annotated[int, Field(description="whether an iterative method finished by itself: 0 or 1")]
+    bad_actions: Annotated[int, Field(description="actions that could not be read")]
+    seconds: Annotated[
+        dict[str, float],
+        Field(
+            description="stage -> seconds: retrieve, generate; tokenize of prompts that turn out not to fit. Questions "
+            "answered in one batch share its seconds evenly"
+        ),
+    ]
+
+
+@with_config(OPEN)
+class Measures(TypedDict, total=False):
+    """What an analysis measured on the question; empty for all other methods."""
+
+    rule_entropy: Annotated[
+        list[float], Field(description="nats by layer, mean over heads and question tokens")
+    ]
+    rule_layers: Annotated[list[int], Field(description="the 0-based layers of that list")]
+    rule_attention: Annotated[
+        list[list[float]],
+        Field(
+            description="a row per retrieval step, a column per gold rule in step order; all rules weigh 1 together"
+        ),
+    ]
+    rule_attention_step: Annotated[list[int], Field(description="the gold step of each column")]
+
+
+@with_config(STRICT)
+class Sample(TypedDict):
+    """One question of a run, as one line of samples.jsonl."""
+
+    id: str
+    subtask: str
+    world_id: str
+    fold: int
+    output: Annotated[
+        str | None,
+        Field(description="raw text that the answers were read from; null: the method writes none"),
+    ]
+    answers: Annotated[
+        list[str] | None, Field(description="one per sub-question; null: the method does not answer")
+    ]
+    gold_answers: list[str]
+    retrieved: Annotated[
+        list[list[int]] | None,
+        Field(
+            description="what recall is computed from: rule ids per step, best first (a method that searches once has "
+            "one step); null: the method retrieves nothing"
+        ),
+    ]
+    gold_rules: Annotated[list[list[int]], Field(description="gold rule ids per step")]
+    scores: Annotated[dict[str, float], Field(description="metric -> value; empty if the question failed")]
+    outcome: NotRequired[
+        Annotated[str, Field(description="how it ended", json_schema_extra={"enum": list(OUTCOMES)})]
+    ]
+    trace: NotRequired[
+        Annotated[
+            list[TraceStep],
+            Field(
+                description="what the method did, in order. Empty for one that searches once and one that only writes: "
+                "their step is in `retrieved` and `output` already"
+            ),
+        ]
+    ]
+    measures: NotRequired[Measures]
+    usage: NotRequired[Usage]
+    seconds: Annotated[
+        float,
+        Field(
+            description="wall time from the sample before to this one; a batch's falls on its first question"
+        ),
+    ]
+    error: Annotated[
+        str | None,
+        Field(description="why the question failed, else null; failed questions are asked again on resume"),
+    ]
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[Sample]:
+    return TypeAdapter(Sample)
+
+
+def check_sample(value: Any) -> Sample:
+    """Return a JSON value if it is a sample, itself and unchanged; a pydantic ValidationError if it is not."""
+    _adapter().validate_python(value)
+    return value
 
 
 @contextmanager
@@ -127,13 +204,12 @@ def read_samples(path: Path) -> list[Sample]:
     samples = []
     for number, line in enumerate(lines, 1):
         try:
-            sample = json.loads(line)
-            sample["id"], sample["error"]
-        except (ValueError, KeyError, TypeError):
+            samples.append(check_sample(json.loads(line)))
+        except ValueError as error:
+            why = f" ({in_words(error)})" if isinstance(error, ValidationError) else ""
             raise ValueError(
-                f"{found} line {number} is not a sample: {line[:60]!r}; delete the line and run again to redo it"
+                f"{found} line {number} is not a sample{why}: {line[:60]!r}; delete the line and run again to redo it"
             ) from None
-        samples.append(sample)
     return samples
 
 
@@ -191,16 +267,6 @@ def samples_sha256(samples: list[Sample]) -> str:
     return digest.hexdigest()
 
 
-def write_whole(path: Path, body: bytes) -> None:
-    """Replace a file in one step: readers see the old bytes or the new ones, never a part."""
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-
-
 def _whole(path: Path) -> bytes:
     if path.name != PACKED_FILE:
         return path.read_bytes()
@@ -215,5 +281,5 @@ def _whole(path: Path) -> bytes:
         ) from None
 
 
-def _line(sample: Sample) -> str:
+def _line(sample: Mapping[str, Any]) -> str:
     return canonical_json(sample) + "\n"

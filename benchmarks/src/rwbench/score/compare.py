@@ -12,9 +12,10 @@ from ruleworld_data.spec import check_name
 from ..leaderboard.files import METADATA
 from ..report.setting import ANSWERS, MAIN_METRIC
 from ..run.samples import SAMPLES_FILE, Sample, read_samples
-from .metrics import sample_clusters
+from ..spec import spec_differences
 from .paired import Difference, holm, paired_difference
 from .results import Results, read_results
+from .stats import sample_clusters
 
 SAME_QUESTIONS = ("scale", "world_seed", "data", "split", "scorer_version")
 """Fields of the spec that must agree: otherwise equal ids are not equal questions, or scores not one measure."""
@@ -81,18 +82,6 @@ def find_run(name: str, out: Path) -> Path:
     raise FileNotFoundError(
         f"{what} named {name!r} in {out}; give a run folder, or the start of one id (rwbench report {out})"
     )
-
-
-def spec_differences(first: dict[str, Any], second: dict[str, Any], path: str = "") -> dict[str, list[Any]]:
-    """Return dotted field -> [first, second] for every field in which two specs differ."""
-    found: dict[str, list[Any]] = {}
-    for name in sorted({*first, *second}):
-        a, b = first.get(name), second.get(name)
-        if isinstance(a, dict) and isinstance(b, dict):
-            found |= spec_differences(a, b, f"{path}{name}.")
-        elif a != b:
-            found[f"{path}{name}"] = [a, b]
-    return found
 
 
 def _load(folder: Path) -> tuple[Results, dict[str, Sample]]:

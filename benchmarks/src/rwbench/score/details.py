@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from statistics import fmean, pstdev
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from ruleworld_data.scoring.answers import step_recalls
 
-from ..run.samples import VOLATILE_USAGE, Sample
-from .metrics import plain, sample_clusters
-from .scoring import RECALL_BUDGETS
-from .stats import macro_estimates
+from ..run.samples import VOLATILE_USAGE, Measures, Sample
+from .results import AttentionMap, Details, Estimate, MeanMeasures, Total
+from .scoring import Budget, budgets
+from .stats import grouped_estimates, sample_clusters
+
+Part = TypeVar("Part", int, str)
 
 DRAWS = 2_000
 """Bootstrap draws of these intervals; there are many, and none is a headline."""
 
 
-def recall_details(
-    scored: Sequence[Sample], pool_size: int, rule_types: Mapping[int, str] | None
-) -> dict[str, Any]:
+def recall_details(scored: Sequence[Sample], pool_size: int, rule_types: Mapping[int, str] | None) -> Details:
     """Return recall by step and by rule type.
 
     Parameters
     ----------
-    scored : sequence of dict
+    scored : sequence of Sample
         Samples without errors; those that retrieved nothing are left out.
     pool_size : int
         Budgets that cover the pool are left out.
@@ -41,28 +41,21 @@ def recall_details(
         paper's rule: retrieval t against gold step t. ``by_rule_type``: metric -> type -> estimate over questions
         that need such a rule.
     """
-    samples = [sample for sample in scored if sample["retrieved"]]
-    clusters = sample_clusters(samples)
-    out: dict[str, Any] = {"by_step": {}}
+    searched = [(sample, found) for sample in scored if (found := sample["retrieved"])]
+    samples = [sample for sample, _ in searched]
+    clusters, subtasks = sample_clusters(samples), [sample["subtask"] for sample in samples]
+    out: Details = {"by_step": {}}
     if rule_types is not None:
         out["by_rule_type"] = {}
-    for name, budget in RECALL_BUDGETS.items():
-        if isinstance(budget, int) and budget >= pool_size:
-            continue
-        steps: dict[int, list[tuple[int, float]]] = defaultdict(list)
-        types: dict[str, list[tuple[int, float]]] = defaultdict(list)
-        for row, sample in enumerate(samples):
-            for number, recall in enumerate(_step_recalls(sample, budget), 1):
-                steps[number].append((row, recall))
-            if rule_types is not None:
-                for kind, recall in _type_recalls(sample, budget, rule_types).items():
-                    types[kind].append((row, recall))
-        groups = [sample["subtask"] for sample in samples]
-        metric = f"recall@{name}"
-        out["by_step"][metric] = {str(n): _mean(rows, groups, clusters) for n, rows in sorted(steps.items())}
+    for name, budget in budgets(pool_size).items():
+        steps = [_step_recalls(found, sample["gold_rules"], budget) for sample, found in searched]
+        by_step = [dict(enumerate(recalls, 1)) for recalls in steps]
+        out["by_step"][f"recall@{name}"] = _by_part(by_step, subtasks, clusters)
         if rule_types is not None:
-            one = ["all"] * len(samples)
-            out["by_rule_type"][metric] = {k: _mean(rows, one, clusters) for k, rows in sorted(types.items())}
+            by_type = [
+                _type_recalls(found, sample["gold_rules"], budget, rule_types) for sample, found in searched
+            ]
+            out["by_rule_type"][f"recall@{name}"] = _by_part(by_type, ["all"] * len(samples), clusters)
     return out
 
 
@@ -74,7 +67,7 @@ def outcome_counts(samples: Sequence[Sample]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def usage_totals(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
+def usage_totals(samples: Sequence[Sample]) -> dict[str, Total]:
     """Return total and mean per question of every cost that does not depend on the machine."""
     values: dict[str, list[float]] = defaultdict(list)
     for sample in samples:
@@ -89,14 +82,14 @@ def usage_totals(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
 
 def stage_seconds(samples: Sequence[Sample]) -> dict[str, float]:
     """Return the seconds that each stage took."""
-    total: Counter[str] = Counter()
+    total: dict[str, float] = defaultdict(float)
     for sample in samples:
         for stage, seconds in sample.get("usage", {}).get("seconds", {}).items():
             total[stage] += seconds
     return {stage: round(seconds, 3) for stage, seconds in sorted(total.items())}
 
 
-def measure_means(samples: Sequence[Sample]) -> dict[str, Any]:
+def measure_means(samples: Sequence[Sample]) -> MeanMeasures:
     """Return what an analysis measured, averaged over questions.
 
     Returns
@@ -107,7 +100,7 @@ def measure_means(samples: Sequence[Sample]) -> dict[str, Any]:
         rules, and ``n`` per row. Empty if nothing was measured.
     """
     found = [sample.get("measures") or {} for sample in samples if sample["error"] is None]
-    out: dict[str, Any] = {}
+    out: MeanMeasures = {}
     entropy = [m for m in found if "rule_entropy" in m]
     if entropy:
         columns = list(zip(*(m["rule_entropy"] for m in entropy), strict=True))
@@ -126,54 +119,72 @@ def measure_means(samples: Sequence[Sample]) -> dict[str, Any]:
     return out
 
 
-def _step_recalls(sample: Sample, budget: int | str) -> list[float]:
-    rankings, gold = sample["retrieved"], sample["gold_rules"]
+def _step_recalls(
+    rankings: Sequence[Sequence[int]], gold: Sequence[Sequence[int]], budget: Budget
+) -> list[float]:
     if len(rankings) > 1 or len(gold) == 1:
-        return step_recalls(rankings, gold, budget)  # type: ignore[arg-type]
-    top = set(rankings[0][: _budget(gold, budget)])
+        return step_recalls(rankings, gold, budget)
+    top = _top(rankings, gold, budget)
     return [len(top.intersection(step)) / len(set(step)) for step in gold]
 
 
-def _type_recalls(sample: Sample, budget: int | str, types: Mapping[int, str]) -> dict[str, float]:
-    rankings, gold = sample["retrieved"], sample["gold_rules"]
-    if len(rankings) == 1:
-        top = set(rankings[0][: _budget(gold, budget)])
-    else:
-        kept = [ranked[: _budget([step], budget)] for ranked, step in zip(rankings, gold, strict=False)]
-        top = {rule for ranked in kept for rule in ranked}
+def _type_recalls(
+    rankings: Sequence[Sequence[int]],
+    gold: Sequence[Sequence[int]],
+    budget: Budget,
+    types: Mapping[int, str],
+) -> dict[str, float]:
+    top = _top(rankings, gold, budget)
     hits: dict[str, list[bool]] = defaultdict(list)
     for rule in dict.fromkeys(rule for step in gold for rule in step):
         hits[types[rule]].append(rule in top)
     return {kind: fmean(found) for kind, found in hits.items()}
 
 
-def _budget(gold: Sequence[Sequence[int]], budget: int | str) -> int:
-    return budget if isinstance(budget, int) else len({rule for step in gold for rule in step})
+def _top(rankings: Sequence[Sequence[int]], gold: Sequence[Sequence[int]], budget: Budget) -> set[int]:
+    """Return the rules looked at: of one ranking by the question's budget, of several each by its step's."""
+    parts = gold if len(rankings) > 1 else [[rule for step in gold for rule in step]]
+    kept = (
+        ranked[: len(set(part)) if budget == "gold" else budget]
+        for ranked, part in zip(rankings, parts, strict=False)
+    )
+    return {rule for ranked in kept for rule in ranked}
 
 
-def _mean(
-    rows: Sequence[tuple[int, float]], groups: Sequence[str], clusters: Sequence[tuple[str, int]]
-) -> dict[str, Any]:
-    values = np.array([value for _, value in rows])
-    places = [row for row, _ in rows]
-    macro, _ = macro_estimates(values, [groups[r] for r in places], [clusters[r] for r in places], DRAWS)
-    return plain(macro)
+def _by_part(
+    found: Sequence[Mapping[Part, float]],
+    groups: Sequence[str],
+    clusters: Sequence[Hashable],
+) -> dict[str, Estimate]:
+    """Return part -> estimate over the questions that have the part, in the order of the parts."""
+    rows_of: dict[Part, list[int]] = defaultdict(list)
+    for row, recalls in enumerate(found):
+        for part in recalls:
+            rows_of[part].append(row)
+    out = {}
+    for part in sorted(rows_of):
+        rows = rows_of[part]
+        values = np.array([found[row][part] for row in rows])
+        estimates = grouped_estimates(
+            values, [groups[row] for row in rows], [clusters[row] for row in rows], draws=DRAWS
+        )
+        out[str(part)] = estimates.macro
+    return out
 
 
-def _by_gold_step(measured: Mapping[str, Any]) -> list[list[float]]:
+def _by_gold_step(measured: Measures) -> list[list[float]]:
     """Sum the columns of each gold step."""
     steps = measured["rule_attention_step"]
-    size = max(steps) + 1
     return [
         [
             sum(weight for weight, step in zip(row, steps, strict=True) if step == column)
-            for column in range(size)
+            for column in range(max(steps) + 1)
         ]
         for row in measured["rule_attention"]
     ]
 
 
-def _mean_rows(maps: Sequence[Sequence[Sequence[float]]], size: int) -> dict[str, Any]:
+def _mean_rows(maps: Sequence[Sequence[Sequence[float]]], size: int) -> AttentionMap:
     """Average maps row by row; a map with fewer retrievals than steps lacks the last rows, extra ones are dropped."""
     weights, counts = [], []
     for number in range(size):

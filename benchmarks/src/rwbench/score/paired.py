@@ -11,10 +11,9 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from ruleworld_data.world import Stream
 
-from .stats import DRAWS, LEVEL, Floats, codes, resamples
+from .stats import DRAWS, Floats, codes, group_means, interval, row_means
 
 EXACT_CLUSTERS = 13
 """Up to so many clusters that differ, all sign patterns are tried (2^13 = 8,192) instead of drawn."""
@@ -81,7 +80,9 @@ def paired_difference(
     # The effect is linear in the differences, so a cluster's part of it is one number.
     weight = 1.0 / (len(group_names) * sizes[group_of])
     parts = np.bincount(cluster_of, weights=difference * weight).astype(np.float64)
-    low, high = _interval(difference, group_of, cluster_of, draws)
+    low = high = float(difference[0])
+    if difference.min() != difference.max():
+        low, high = interval(row_means(group_means(difference, group_of, cluster_of, draws)))
     return Difference(
         value=float(parts.sum()),
         ci_low=low,
@@ -103,24 +104,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
         adjusted[place] = highest
     return adjusted
-
-
-def _interval(
-    difference: Floats, group_of: NDArray[np.int64], cluster_of: NDArray[np.int64], draws: int
-) -> tuple[float, float]:
-    if difference.min() == difference.max():
-        return float(difference[0]), float(difference[0])
-    shape = (int(cluster_of.max()) + 1, int(group_of.max()) + 1)
-    flat = cluster_of * shape[1] + group_of
-    sums = np.bincount(flat, weights=difference, minlength=shape[0] * shape[1]).reshape(shape)
-    counts = np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
-    weights = resamples(shape[0], draws)
-    with np.errstate(invalid="ignore"):
-        # A draw may miss a small group, as in `stats.macro_estimates`.
-        means = np.nanmean((weights @ sums) / (weights @ counts), axis=1)
-    tail = (1 - LEVEL) / 2
-    low, high = np.nanquantile(means, [tail, 1 - tail])
-    return float(low), float(high)
 
 
 def _sign_flip(parts: Floats, draws: int) -> float:

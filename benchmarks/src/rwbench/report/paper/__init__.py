@@ -10,7 +10,7 @@ from importlib.resources import files
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from ...score.results import Results
+from ...score.results import Metric, Results
 from ...score.stats import fold_interval
 
 
@@ -152,14 +152,15 @@ def _spread(runs: Sequence[Results], metric: str) -> list[float | None]:
     by_form = {run["spec"]["representation"]: run["metrics"] for run in runs}
     lists = []
     for form in ("fol", "nl"):
-        metrics = by_form.get(form, {})
+        metrics: dict[str, Metric] = by_form.get(form, {})
         if metric == "recall":
             names = [name for name in metrics if name.startswith("recall@")]
             folds = [(metrics.get(f"step_{name}") or metrics[name]).get("folds") for name in names]
             values = [fold["values"] for fold in folds if fold]
         else:
-            fold = metrics.get(metric, {}).get("folds") or {}
-            values = [fold["displayed"]] if fold.get("displayed") else []
+            found = metrics[metric].get("folds") if metric in metrics else None
+            displayed = found.get("displayed") if found else None
+            values = [displayed] if displayed else []
         if not values:
             return [None, None]
         lists += values

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
+from ruleworld_data.io import write_whole
 from torch import Tensor, nn
 
-from ...run.samples import write_whole
 from .batches import Batch, Blocks, batches
 from .curriculum import Curriculum
 from .documents import Writer

@@ -6,9 +6,9 @@ import csv
 import io
 from typing import Any, NamedTuple
 
-from ..report.palette import FLOORS
-from ..report.setting import ANSWERS, Setting, cell, details, macro
-from .scoring import ANSWER_METRICS, RECALLS
+from ..score.scoring import ANSWER_METRICS, RECALLS
+from .palette import FLOORS
+from .setting import ANSWERS, Setting, cell, details, macro
 
 TABLE_METRICS = (*ANSWER_METRICS, *RECALLS, f"expected_{RECALLS[0]}", f"step_{RECALLS[0]}")
 
