@@ -174,7 +174,7 @@ def test_an_interrupt_keeps_samples_and_says_how_to_go_on(quick, tmp_path, monke
 
 def test_a_build_folder_gives_the_same_run(quick, tmp_path):
     """Rows read from parquet and rows generated here: same ids, same samples."""
-    from ruleworld_data.io.build import build as make
+    from ruleworld_data.io import build as make
 
     build = tmp_path / "build"
     make(build, "tiny")
@@ -187,7 +187,7 @@ def test_a_build_folder_gives_the_same_run(quick, tmp_path):
 
 def test_an_edited_build_is_refused(quick, tmp_path):
     """A changed gold answer must not reach a run."""
-    from ruleworld_data.io.build import build as make
+    from ruleworld_data.io import build as make
 
     make(tmp_path / "build", "tiny")
     shard = tmp_path / "build" / "single_rule" / "mini-00000-of-00001.parquet"

@@ -36,7 +36,7 @@ class FakeModel:
                 ]
                 with model.lock:
                     model.bodies.append(body)
-                    model.headers.append(dict(self.headers))
+                    model.headers.append({name.title(): value for name, value in self.headers.items()})
                     model.paths.append(self.path)
                     model.asked[tuple(parts)] += 1
                     model.times.setdefault(tuple(parts), []).append(time.monotonic())

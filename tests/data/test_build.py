@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 import ruleworld_data
 from ruleworld_data.generate import question_table, rule_table
-from ruleworld_data.io.build import build, plan, read_manifest
+from ruleworld_data.io import build, plan, read_manifest
 from ruleworld_data.spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS
 
 SCRIPT = """
 import sys
-from ruleworld_data.io.build import build
+from ruleworld_data.io import build
 if __name__ == "__main__":
     build(sys.argv[1], "tiny", jobs=int(sys.argv[2]), progress=lambda shard, done, total: print(done, flush=True))
 """

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 from ruleworld_data.generate import question_table, rule_table
-from ruleworld_data.io.build import build
-from ruleworld_data.io.export import export, majority_baseline
+from ruleworld_data.io import build
+from ruleworld_data.io.card import export, majority_baseline
 from ruleworld_data.spec import CONFIGS, QUESTION_SPLITS, SUBTASKS
 
 
@@ -65,7 +65,7 @@ def test_the_card_tells_every_configuration_split_and_size(folders):
 def test_the_baseline_is_the_best_constant_guess(folders):
     """Counted again, the slow way."""
     folder, _ = folders
-    from ruleworld_data.io.build import read_manifest
+    from ruleworld_data.io import read_manifest
 
     manifest = read_manifest(folder)
     for subtask in ("single_rule", "multi_rule_4"):
@@ -99,7 +99,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(folders, tmp_path):
 
 def test_an_edited_shard_is_not_shipped(folders, tmp_path):
     """A changed answer must not reach the card, the statistics or anybody's download."""
-    from ruleworld_data.io.stats import build_stats
+    from ruleworld_data.io import build_stats
 
     folder, _ = folders
     copy = tmp_path / "copy"
@@ -127,7 +127,7 @@ def test_an_edited_shard_is_not_shipped(folders, tmp_path):
     ],
 )
 def test_a_manifest_that_lies_is_refused(folders, tmp_path, change):
-    from ruleworld_data.io.stats import build_stats
+    from ruleworld_data.io import build_stats
 
     copy = tmp_path / "copy"
     shutil.copytree(folders[0], copy)

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 import ruleworld_data
 from ruleworld_data.cli import app
-from ruleworld_data.io.build import build
-from ruleworld_data.io.export import export
-from ruleworld_data.io.hub import METRIC_FILES, check_repo, dataset_push
+from ruleworld_data.io import build, check_repo, export, push_dataset
+from ruleworld_data.io.hub import METRIC_FILES
 from typer.testing import CliRunner
 
 fake_hub = runpy.run_path(str(Path(__file__).with_name("fake_hub.py")))
@@ -126,13 +125,13 @@ def test_a_name_that_is_none_is_refused(name, words):
 
 def test_a_folder_that_is_no_whole_export_is_refused(exported, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"has no README\.md"):
-        dataset_push(tmp_path, "me/x")
+        push_dataset(tmp_path, "me/x", dry_run=True)
     (tmp_path / "README.md").write_text("# mine\n")
     with pytest.raises(ValueError, match="is not the card of an exported dataset"):
-        dataset_push(tmp_path, "me/x")
+        push_dataset(tmp_path, "me/x", dry_run=True)
     (tmp_path / "README.md").write_bytes((exported / "README.md").read_bytes())
     with pytest.raises(ValueError, match="has no file for 'multi_hop_2/heldout-\\*'"):
-        dataset_push(tmp_path, "me/x")
+        push_dataset(tmp_path, "me/x", dry_run=True)
     (tmp_path / "eval.yaml").symlink_to("/etc/hostname")
     with pytest.raises(ValueError, match="is a link out of the folder"):
-        dataset_push(tmp_path, "me/x")
+        push_dataset(tmp_path, "me/x", dry_run=True)

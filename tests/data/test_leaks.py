@@ -9,7 +9,7 @@ from itertools import product
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ruleworld_data.io.build import build
+from ruleworld_data.io import build
 from ruleworld_data.verify import leak_report, render_leaks
 
 

@@ -12,7 +12,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from email.utils import formatdate
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.generate import question_table
-from ruleworld_data.io.build import FORMAT, MANIFEST
+from ruleworld_data.io.builds import FORMAT, MANIFEST
 from ruleworld_data.io.schema import QUESTION_SCHEMA
+from ruleworld_data.merge import MergeResult, merge_split
 from ruleworld_data.merge.check import sub_questions
-from ruleworld_data.merge.client import Settings, _retry_after
-from ruleworld_data.merge.merge import MergeResult, load_prompt, merge_split
+from ruleworld_data.merge.reword import load_prompt
 from typer.testing import CliRunner
 
-QUICK = Settings(timeout=0.5, tries=3, backoff=0.01, threads=4)
+QUICK = {"timeout": 0.5, "tries": 3, "threads": 4}
 fake = runpy.run_path(str(Path(__file__).with_name("fake_model.py")))
 FakeModel: Any = fake["FakeModel"]
 Play = Callable[[list[str], int], "str | int | bytes | None"]
@@ -37,6 +36,8 @@ Play = Callable[[list[str], int], "str | int | bytes | None"]
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Play], FakeModel]]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("RULEWORLD_API_KEY", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "not-for-others")
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     models: list[FakeModel] = []
 
     def start(play: Play) -> FakeModel:
@@ -66,8 +67,7 @@ def run(
     build: Path, model: FakeModel | str, out: Path, limit: int | None = None, **more: object
 ) -> MergeResult:
     url = model if isinstance(model, str) else model.url
-    more = {"settings": QUICK} | more
-    return merge_split(build, "multi_rule_3", "validation", url, "qwen", out, limit, **more)  # type: ignore[arg-type]
+    return merge_split(build, "multi_rule_3", "validation", url, "qwen", out, limit, **QUICK | more)  # type: ignore[arg-type]
 
 
 def good(parts: list[str], nth: int = 0) -> str:
@@ -146,7 +146,7 @@ def test_every_way_to_answer(serve: Callable[[Play], FakeModel], build: Path, tm
             assert new == old | {"question": good(list(parts[i])), "template_id": "llm:qwen"}
 
     tries = {name: model.asked[asked] for asked, name in plays.items()}
-    assert {tries[name] for name in failed.values() if name != "400"} == {QUICK.tries}
+    assert {tries[name] for name in failed.values() if name != "400"} == {QUICK["tries"]}
     assert tries["400"] == 1
     assert {tries[name] for name in refused.values()} == {1}
     first, second = model.times[parts[5]]
@@ -181,7 +181,7 @@ def test_key_and_limit(
     assert pq.read_table(out)["id"].to_pylist() == [f"multi_rule_3-validation-{i:07d}" for i in range(11)]
     assert "k9-Xq7" not in Path(f"{out}.cache.jsonl").read_text()
     # Another model is asked anew: its answers have keys of their own.
-    merge_split(build, "multi_rule_3", "validation", model.url, "other", out, 2, settings=QUICK)
+    merge_split(build, "multi_rule_3", "validation", model.url, "other", out, 2, **QUICK)
     assert pq.read_table(out)["template_id"].to_pylist() == ["llm:other"] * 2
     assert len(model.bodies) == 13
 
@@ -204,7 +204,7 @@ def test_a_killed_run_asks_no_question_twice(
     model = serve(play)
     out, cache = tmp_path / "out.parquet", tmp_path / "out.parquet.cache.jsonl"
     code = (
-        "import sys; from ruleworld_data.merge.merge import merge_split; "
+        "import sys; from ruleworld_data.merge import merge_split; "
         "merge_split(sys.argv[1], 'multi_rule_3', 'validation', sys.argv[2], 'qwen', sys.argv[3])"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(build), model.url, str(out)])
@@ -277,11 +277,11 @@ def test_an_endpoint_that_stops_answering_ends_the_run(
             return good(parts) if len(served) <= 3 else 503
 
     model = serve(three_then_none)
-    patient = Settings(timeout=5, tries=2, backoff=0.01, threads=2, failures_in_a_row=4)
+    patient = {"timeout": 5, "tries": 2, "threads": 2, "failures_in_a_row": 4}
     with pytest.raises(
         ValueError, match=r"stopped answering: 4 questions in a row .*HTTP 503.*the same command again"
     ):
-        run(build, model, out, settings=patient)
+        run(build, model, out, **patient)
     assert not out.exists()
     assert len(model.asked) < 12
     assert Path(f"{out}.cache.jsonl").read_text().count("\n") == 3
@@ -363,13 +363,6 @@ def test_command_line(serve: Callable[[Play], FakeModel], build: Path, tmp_path:
     assert result.exit_code == 2
     assert "no web address" in result.output
     assert "Traceback" not in result.output
-
-
-def test_retry_after_is_a_number_or_a_date() -> None:
-    assert _retry_after("7", 1) == 7
-    assert _retry_after(None, 2.5) == _retry_after("soon", 2.5) == _retry_after("-3", 2.5) == 2.5
-    assert 50 < _retry_after(formatdate(time.time() + 60, usegmt=True), 1) <= 60
-    assert _retry_after(formatdate(time.time() - 60, usegmt=True), 1) == 0
 
 
 def test_a_changed_prompt_has_a_new_version() -> None:

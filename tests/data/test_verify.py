@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ruleworld_data.io.build import build
+from ruleworld_data.io import build
 from ruleworld_data.verify import CHECKS, render_text, verify
 from ruleworld_data.verify.report import Findings
 from ruleworld_data.verify.text import TextChecker

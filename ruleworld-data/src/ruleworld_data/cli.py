@@ -77,14 +77,13 @@ def build(
 
     Example: ruleworld build --scale paper --out data
     """
-    from .io.build import ShardDone
-    from .io.build import build as run
-    from .io.progress import Progress
+    from .io import Progress, ShardFile
+    from .io import build as run
 
     try:
         with Progress("shards", quiet=quiet) as progress:
 
-            def report(done: ShardDone, count: int, total: int) -> None:
+            def report(done: ShardFile, count: int, total: int) -> None:
                 verb = "kept" if done.resumed else "wrote"
                 progress.update(count, total, f"{verb} {done.shard.path}")
 
@@ -134,7 +133,7 @@ def stats(folder: BuildFolder, as_json: Json = False) -> None:
 
     Example: ruleworld stats data
     """
-    from .io.stats import build_stats
+    from .io import build_stats
     from .tables import print_stats
 
     counted = build_stats(folder)
@@ -162,7 +161,7 @@ def verify(
 
     Example: ruleworld verify data --solver clingo --leaks
     """
-    from .io.progress import Progress
+    from .io import Progress
     from .verify import leak_report, render_leaks, render_text
     from .verify import verify as run
 
@@ -225,7 +224,7 @@ def export(
 
     Example: ruleworld export data --out hub
     """
-    from .io.export import export as run
+    from .io import export as run
 
     written = run(folder, out)
     if as_json:
@@ -252,16 +251,18 @@ def push(
 
     Example: ruleworld push hub --to OWNER/ruleworld --dry-run
     """
-    from .io.hub import dataset_push, metric_push, send
+    from .io import push_dataset, push_metric
 
     if (folder is None) != metric:
         raise ValueError("give either a folder made by `ruleworld export`, or --metric")
-    plan = metric_push(to, private) if folder is None else dataset_push(folder, to, private)
-    url = None if dry_run else send(plan, f"RuleWorld: {'metric' if metric else 'dataset'}")
+    if folder is None:
+        pushed = push_metric(to, private=private, dry_run=dry_run)
+    else:
+        pushed = push_dataset(folder, to, private=private, dry_run=dry_run)
     if as_json:
-        _print_json(plan.to_dict() | {"sent_to": url})
-        return
-    typer.echo(plan.to_text(url))
+        _print_json(pushed.to_dict())
+    else:
+        typer.echo(pushed.to_text())
 
 
 @app.command()
@@ -283,8 +284,8 @@ def merge(
 
     Example: ruleworld merge data --endpoint http://localhost:8000/v1 --model qwen --out reworded.parquet
     """
-    from .io.progress import Progress
-    from .merge.merge import merge_split
+    from .io import Progress
+    from .merge import merge_split
 
     with Progress("questions") as progress:
         result = merge_split(folder, subtask, split, endpoint, model, out, limit, progress.update)

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .io.stats import BuildStats
+from .io import BuildStats
 from .spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS
 
 

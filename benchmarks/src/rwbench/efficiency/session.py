@@ -11,8 +11,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ruleworld_data.io import write_whole
-from ruleworld_data.io.workers import start_worker
+from ruleworld_data.io import start_worker, write_whole
 
 from ..run.environment import environment
 from ..run.samples import exclusive

@@ -247,19 +247,18 @@ def push(
     from tempfile import TemporaryDirectory
 
     with user_errors(), TemporaryDirectory() as place:
-        from ruleworld_data.io.hub import check_repo, send
+        from ruleworld_data.io import check_repo
 
         from .board import build_board
-        from .space import space_push
+        from .space import push_space
 
         check_repo(to)  # before the minute that the checks take
         built = build_board(submissions, rounds or submissions.parent / "rounds")
-        plan = space_push(built, submissions, Path(place), to, private)
         try:
-            url = None if dry_run else send(plan, "RuleWorld: leaderboard")
+            pushed = push_space(built, submissions, Path(place), to, private=private, dry_run=dry_run)
         except OSError as error:
             raise ValueError(str(error)) from None
-        typer.echo(json.dumps(plan.to_dict() | {"sent_to": url}) if as_json else plan.to_text(url))
+        typer.echo(json.dumps(pushed.to_dict()) if as_json else pushed.to_text())
 
 
 def _report(name: str, problems: tuple) -> dict[str, object]:

@@ -5,20 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ruleworld_data.io import write_whole
-from ruleworld_data.io.hub import CARD, Push, check_repo, find_files
+from ruleworld_data.io import Pushed, check_repo, push_folder, write_whole
 
 from ..report.page import asset
 from .files import LIMITS, read_folder
 from .page import write_board
 
+CARD = "README.md"
 FOLDER = "submissions"
 
 
-def space_push(
-    board: dict[str, Any], submissions: Path, folder: Path, repo: str, private: bool = False
-) -> Push:
-    """Write the Space's files and return what `ruleworld_data.io.hub.send` takes.
+def push_space(
+    board: dict[str, Any],
+    submissions: Path,
+    folder: Path,
+    repo: str,
+    *,
+    private: bool = False,
+    dry_run: bool = False,
+) -> Pushed:
+    """Write the Space's files and send them.
 
     Parameters
     ----------
@@ -27,16 +33,18 @@ def space_push(
     submissions : Path
         The folder that the board was built from.
     folder : Path
-        Empty; stays until the push is sent.
+        Empty; what is sent is written here first.
     repo : str
         ``OWNER/NAME``.
     private : bool
         Of a Space that is made.
+    dry_run : bool
+        Send nothing.
 
     Raises
     ------
-    ValueError
-        If that is no repository name.
+    FileNotFoundError, ValueError, OSError
+        As `ruleworld_data.io.push_folder`.
     """
     check_repo(repo)
     for row in board["rows"]:
@@ -48,12 +56,14 @@ def space_push(
     write_board(board, folder, folder / FOLDER)
     write_whole(folder / CARD, asset("space_card.md").encode())
     wanted = (CARD, "index.html", "board.json", *(f"{FOLDER}/*/{name}" for name in LIMITS))
-    return Push(
+    return push_folder(
         folder,
         repo,
         "space",
-        private,
-        find_files(folder, wanted),
+        wanted,
+        "RuleWorld: leaderboard",
         stale=(f"{FOLDER}/*",),
+        private=private,
         space_sdk="static",
+        dry_run=dry_run,
     )

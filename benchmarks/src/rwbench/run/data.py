@@ -194,7 +194,7 @@ def select(questions: Sequence[Question], limit: int | None) -> list[Question]:
 @lru_cache(maxsize=4)
 def _manifest(folder: Path) -> dict[str, Any]:
     """Read a build's manifest, its shards checked byte for byte once per process."""
-    from ruleworld_data.io.build import read_build
+    from ruleworld_data.io import read_build
 
     return read_build(folder)
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 
-from ruleworld_data.io.workers import start_worker
+from ruleworld_data.io import start_worker
 
 from ..methods import Method
 from ..score.results import Results

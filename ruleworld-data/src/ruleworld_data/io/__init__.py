@@ -1,10 +1,14 @@
-"""In and out: parquet builds, the `datasets` loader and its hook, exports and the Hub, files and progress."""
+"""In and out: parquet builds, the `datasets` loader and its hook, exports, the Hub, chat endpoints, files, progress."""
 
 from typing import TYPE_CHECKING
 
 from .._lazy import attach
 
 if TYPE_CHECKING:
+    from .builds import build as build
+    from .builds import read_build as read_build
+    from .builds import read_manifest as read_manifest
+    from .card import export as export
     from .chat import ChatClient as ChatClient
     from .chat import NoAnswerError as NoAnswerError
     from .chat import Reply as Reply
@@ -12,14 +16,32 @@ if TYPE_CHECKING:
     from .files import file_digest as file_digest
     from .files import whole_file as whole_file
     from .files import write_whole as write_whole
+    from .hub import Pushed as Pushed
+    from .hub import check_repo as check_repo
+    from .hub import push_dataset as push_dataset
+    from .hub import push_folder as push_folder
+    from .hub import push_metric as push_metric
     from .progress import Progress as Progress
     from .progress import clock_text as clock_text
+    from .schema import QUESTION_SCHEMA as QUESTION_SCHEMA
+    from .schema import RULE_SCHEMA as RULE_SCHEMA
+    from .shards import ShardFile as ShardFile
+    from .shards import plan as plan
+    from .shards import read_shard as read_shard
+    from .stats import BuildStats as BuildStats
+    from .stats import build_stats as build_stats
     from .workers import start_worker as start_worker
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
+    builds="build read_build read_manifest",
+    card="export",
     chat="ChatClient NoAnswerError Reply check_endpoint",
     files="file_digest whole_file write_whole",
+    hub="Pushed check_repo push_dataset push_folder push_metric",
     progress="Progress clock_text",
+    schema="QUESTION_SCHEMA RULE_SCHEMA",
+    shards="ShardFile plan read_shard",
+    stats="BuildStats build_stats",
     workers="start_worker",
 )

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ..spec import CONFIGS, RULE_TYPES, SUBTASKS
-from .build import read_build
+from .builds import read_build
+from .shards import read_shard
 
 
 @dataclass(frozen=True)
@@ -91,23 +91,6 @@ def build_stats(folder: str | Path) -> BuildStats:
         {config: round(characters[config] / max(1, sum(rows[config].values())), 1) for config in SUBTASKS},
         sum(shard["bytes"] for shard in manifest["shards"]),
     )
-
-
-def read_shard(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read a shard.
-
-    Raises
-    ------
-    ValueError
-        If it is missing or damaged.
-    """
-    try:
-        return pq.ParquetFile(path).read(columns=columns)
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(
-            f"cannot read shard {path} ({reason}); run ruleworld build on the folder again: it makes what is damaged"
-        ) from None
 
 
 def _counts(column: pa.ChunkedArray) -> dict[str, int]:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ..generate import question_table, rule_table
-from ..io.builder import REPRESENTATIONS
 from ..pools import pool_rules, question_pool
 from ..prompts import answer_template
 from ..questions import boxed
@@ -41,7 +40,7 @@ class Setting:
         check_name("split", self.split, QUESTION_SPLITS)
         check_name("scale", self.scale, SCALES)
         check_seed(self.world_seed)
-        check_name("representation", self.representation, [r for r in REPRESENTATIONS if r != "both"])
+        check_name("representation", self.representation, ("nl", "fol"))
         check_name("rules", self.rules, RULES)
         for name in ("pool_size", "pool_seed"):
             value = getattr(self, name)

@@ -5,11 +5,11 @@ a clause of a parallel question. `training_text` writes a question's proof as a 
 """
 
 from .target import SEARCH_TOKEN, boxed, training_text
-from .wording import Template, clause_templates, merge_templates, question_templates
+from .wording import QuestionTemplate, clause_templates, merge_templates, question_templates
 
 __all__ = [
     "SEARCH_TOKEN",
-    "Template",
+    "QuestionTemplate",
     "boxed",
     "clause_templates",
     "merge_templates",

@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Template:
+class QuestionTemplate:
     """One way to word a question: its name, e.g. ``conditional.passive``, and its text with slots."""
 
     id: str
@@ -25,30 +25,30 @@ def load_templates() -> dict[str, Any]:
 
 
 @cache
-def question_templates(start: str, query: str) -> tuple[Template, ...]:
+def question_templates(start: str, query: str) -> tuple[QuestionTemplate, ...]:
     """Return all direct wordings for a start (kind, change, actor, target, environment, state) and a query."""
     return _compose("frames", start, query)
 
 
 @cache
-def clause_templates(start: str, query: str) -> tuple[Template, ...]:
+def clause_templates(start: str, query: str) -> tuple[QuestionTemplate, ...]:
     """Return all wordings as one part of a merged question."""
     return _compose("clauses", start, query)
 
 
 @lru_cache(maxsize=1)
-def merge_templates() -> tuple[Template, ...]:
+def merge_templates() -> tuple[QuestionTemplate, ...]:
     """Return the frames of merged questions, with the slot ``{parts}``."""
-    return tuple(Template(name, text) for name, text in load_templates()["merges"].items())
+    return tuple(QuestionTemplate(name, text) for name, text in load_templates()["merges"].items())
 
 
-def _compose(frames: str, start: str, query: str) -> tuple[Template, ...]:
+def _compose(frames: str, start: str, query: str) -> tuple[QuestionTemplate, ...]:
     data = load_templates()
     if start == "kind":
-        return tuple(Template(name, text) for name, text in data[f"kind_{frames}"].items())
+        return tuple(QuestionTemplate(name, text) for name, text in data[f"kind_{frames}"].items())
     ask = data["asks"][query]
     return tuple(
-        Template(f"{name}.{voice}", _fill(frame, {"event": event, "ask": ask}))
+        QuestionTemplate(f"{name}.{voice}", _fill(frame, {"event": event, "ask": ask}))
         for name, frame in data[frames].items()
         for voice, event in data["events"][start].items()
     )

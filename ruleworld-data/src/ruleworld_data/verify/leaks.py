@@ -108,7 +108,7 @@ def leak_report(build_dir: str | Path, progress: Callable[[str, int, int], None]
     ValueError
         If it is damaged; ``ruleworld verify`` tells where.
     """
-    from ..io.build import read_manifest
+    from ..io import read_manifest
 
     folder, tell = Path(build_dir), progress or (lambda stage, done, total: None)
     findings = Findings()

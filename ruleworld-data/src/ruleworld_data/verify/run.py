@@ -88,7 +88,7 @@ def verify(
         raise ValueError(f"jobs must be a positive integer, got {jobs!r}")
     if "clingo" in solvers:
         import_clingo()
-    from ..io.build import read_manifest
+    from ..io import read_manifest
 
     folder = Path(build_dir)
     manifest = read_manifest(folder)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 
 import torch
-from ruleworld_data.io.workers import start_worker
+from ruleworld_data.io import start_worker
 from torch import Tensor
 
 from .documents import Document

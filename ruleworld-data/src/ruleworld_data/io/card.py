@@ -14,8 +14,9 @@ import yaml
 from ..questions import training_text
 from ..show import shown
 from ..spec import CONFIGS, QUESTION_SPLITS, RULE_SPLITS, SUBTASKS
-from .build import read_build
-from .stats import BuildStats, build_stats, read_shard
+from .builds import read_build
+from .shards import read_shard
+from .stats import BuildStats, build_stats
 
 _SIZES = (
     (10**3, "n<1K"),

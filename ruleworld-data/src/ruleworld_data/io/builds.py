@@ -1,0 +1,199 @@
+"""A build: the benchmark in a folder of shards; resumable, and the same bytes for any number of workers.
+
+The folder holds one sub-folder per configuration and, once complete, ``build.json``. A build that was killed goes on
+where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from .. import GENERATOR_VERSION
+from .files import file_digest, write_whole
+from .shards import Shard, ShardFile, make_shard, plan
+from .workers import start_worker
+
+FORMAT = 1
+MANIFEST = "build.json"
+STARTED = ".build-started.json"
+_AGAIN = (
+    "run ruleworld build on the folder again (it makes only what is damaged), or ruleworld verify to see more"
+)
+
+
+def build(
+    out: str | Path,
+    scale: str = "paper",
+    seed: int = 0,
+    jobs: int = 1,
+    progress: Callable[[ShardFile, int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Build a benchmark, or finish one that was interrupted.
+
+    Parameters
+    ----------
+    out : path
+        An empty, new or unfinished folder.
+    scale, seed
+        What to build.
+    jobs : int
+        Worker processes. They are spawned, so a script that asks for more than one needs the usual
+        ``if __name__ == "__main__":``.
+    progress : callable, optional
+        Called after every shard with the shard, the number done and the total.
+
+    Returns
+    -------
+    dict
+        The manifest, as in ``build.json``.
+
+    Raises
+    ------
+    ValueError
+        For a bad argument or a folder that holds something else.
+    """
+    shards = plan(scale, seed)
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise ValueError(f"jobs must be a positive integer, got {jobs!r}")
+    out = Path(out)
+    head = {"format": FORMAT, "generator_version": GENERATOR_VERSION, "scale": scale, "seed": seed}
+    _claim(out, head)
+    entries: dict[str, dict[str, Any]] = {}
+    for done, made in enumerate(_make_all(shards, out, jobs), 1):
+        shard = made.shard
+        entries[shard.path] = {
+            "path": shard.path,
+            "config": shard.config,
+            "split": shard.split,
+            "rows": shard.rows,
+            "bytes": made.size,
+            "sha256": made.digest,
+        }
+        if progress:
+            progress(made, done, len(shards))
+    manifest = head | {"shards": [entries[shard.path] for shard in shards]}
+    write_whole(out / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    (out / STARTED).unlink(missing_ok=True)
+    return manifest
+
+
+def _make_all(shards: list[Shard], out: Path, jobs: int) -> Iterator[ShardFile]:
+    # The digests of a finished build, so that a shard that was damaged is made again.
+    listed = read_manifest(out)["shards"] if (out / MANIFEST).is_file() else []
+    known = {entry.get("path"): entry.get("sha256") for entry in listed if isinstance(entry, dict)}
+    if jobs == 1:
+        yield from (make_shard(shard, out, known.get(shard.path)) for shard in shards)
+        return
+    # Spawned, so that no worker inherits locks of Arrow's threads.
+    with ProcessPoolExecutor(
+        min(jobs, len(shards)), mp_context=get_context("spawn"), initializer=start_worker
+    ) as executor:
+        futures = [executor.submit(make_shard, shard, out, known.get(shard.path)) for shard in shards]
+        try:
+            yield from (future.result() for future in as_completed(futures))
+        except BaseException:
+            executor.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _claim(out: Path, head: dict[str, Any]) -> None:
+    """Make sure that the folder is ours to write: new, empty, or a build of the same thing."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file; name a new or empty folder")
+    there = next((out / name for name in (MANIFEST, STARTED) if (out / name).is_file()), None)
+    if there is not None:
+        try:
+            values = json.loads(there.read_text(encoding="utf-8"))
+            found = {key: values.get(key) for key in head}
+        except (ValueError, AttributeError):
+            raise ValueError(f"{there} is damaged; remove the folder or choose another") from None
+        differs = [f"{k} {found[k]!r} (wanted {head[k]!r})" for k in head if found[k] != head[k]]
+        if differs:
+            raise ValueError(f"{out} holds another build: {', '.join(differs)}; choose another folder")
+    leftovers = list(out.glob(".build*.tmp"))
+    if there is not None:
+        leftovers += out.glob("*/.*.tmp")
+    elif out.is_dir() and set(out.iterdir()) - set(leftovers):
+        raise ValueError(f"{out} is not empty and holds no build; choose a new or empty folder")
+    for leftover in leftovers:
+        leftover.unlink()
+    out.mkdir(parents=True, exist_ok=True)
+    if not (out / MANIFEST).is_file():
+        write_whole(out / STARTED, json.dumps(head, indent=1) + "\n")
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """Read ``build.json``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder is no build, or an unfinished one.
+    ValueError
+        If the file is damaged.
+    """
+    folder = Path(folder)
+    path = folder / MANIFEST
+    if not path.is_file():
+        if (folder / STARTED).is_file():
+            raise FileNotFoundError(f"{folder} is an unfinished build; finish it with: {_command(folder)}")
+        raise FileNotFoundError(
+            f"{folder} holds no {MANIFEST}, so it is no build; make one with: ruleworld build --out {folder}"
+        )
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT or not isinstance(manifest["shards"], list):
+            raise KeyError("format")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}); build the folder again") from None
+    return manifest
+
+
+def _command(folder: Path) -> str:
+    """Return the command that finishes an unfinished build."""
+    command = f"ruleworld build --out {folder}"
+    try:
+        head = json.loads((folder / STARTED).read_text(encoding="utf-8"))
+        return f"{command} --scale {head['scale']} --seed {head['seed']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return command
+
+
+def read_build(folder: str | Path) -> dict[str, Any]:
+    """Read a build that is to be used: ``build.json``, checked against the plan, and every shard's bytes against it.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder is no finished build.
+    ValueError
+        If it was made by another generator, or anything in it was changed; the text says what to do.
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    if manifest.get("generator_version") != GENERATOR_VERSION:
+        raise ValueError(
+            f"{folder} was made by generator {manifest.get('generator_version')!r}, this is {GENERATOR_VERSION}; build "
+            "it again in a new folder"
+        )
+    planned = plan(manifest.get("scale", ""), manifest.get("seed", -1))
+    expected = [(shard.path, shard.config, shard.split, shard.rows) for shard in planned]
+    keys = ("path", "config", "split", "rows")
+    listed = [tuple(s.get(k) for k in keys) if isinstance(s, dict) else s for s in manifest["shards"]]
+    if listed != expected:
+        wrong = next(
+            (a for a, b in zip(listed, expected, strict=False) if a != b), "too few or too many shards"
+        )
+        raise ValueError(f"{folder / MANIFEST} does not list the shards of such a build ({wrong}); {_AGAIN}")
+    for entry in manifest["shards"]:
+        path = folder / entry["path"]
+        if not path.is_file():
+            raise ValueError(f"shard {path} is missing; {_AGAIN}")
+        if file_digest(path) != entry.get("sha256"):
+            raise ValueError(f"shard {path} was changed since it was built; {_AGAIN}")
+    return manifest
