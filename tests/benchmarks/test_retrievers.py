@@ -174,7 +174,7 @@ def test_rrf_looks_no_deeper_than_depth():
 def test_rrf_and_recall_against_ranx():
     ranx = pytest.importorskip("ranx")
     from ranx.fusion.rrf import rrf
-    from ruleworld_data.scoring.answers import union_recall
+    from ruleworld_data.scoring import union_recall
     from rwbench.score.scoring import RECALL_BUDGETS
 
     rng = np.random.default_rng(3)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ruleworld_data.generate import question_table
 from ruleworld_data.plugins.prompts import Setting, prompt_rows
-from ruleworld_data.scoring.answers import score_output
+from ruleworld_data.scoring import score_output
 
 inspect_ai = pytest.importorskip(
     "inspect_ai", reason='inspect_ai is missing: pip install "ruleworld-data[inspect]"'

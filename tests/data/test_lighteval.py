@@ -9,7 +9,7 @@ import pytest
 from ruleworld_data.generate import question_table
 from ruleworld_data.plugins import plugin_path
 from ruleworld_data.plugins.scores import METRICS
-from ruleworld_data.scoring.answers import score_output
+from ruleworld_data.scoring import score_output
 
 pytest.importorskip("lighteval", reason='lighteval is missing: pip install "ruleworld-data[lighteval]"')
 BASE = Path(__file__).parents[2] / "benchmarks/src/rwbench/zoo/models/tiny/base"

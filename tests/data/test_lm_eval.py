@@ -15,7 +15,7 @@ import pytest
 from ruleworld_data.generate import question_table
 from ruleworld_data.plugins import plugin_path
 from ruleworld_data.plugins.prompts import Setting, prompt_rows
-from ruleworld_data.scoring.answers import score_output
+from ruleworld_data.scoring import score_output
 from ruleworld_data.spec import SUBTASKS
 
 lm_eval = pytest.importorskip("lm_eval", reason='lm-eval is missing: pip install "ruleworld-data[lm-eval]"')

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ruleworld_data.generate import question_table, rule_table
-from ruleworld_data.scoring.recall import union_recall
+from ruleworld_data.scoring import union_recall
 from ruleworld_data.spec import SUBTASKS
 
 mteb = pytest.importorskip("mteb", reason='mteb is missing: pip install "ruleworld-data[mteb]"')

@@ -7,7 +7,7 @@ from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.plugins import PLUGINS, plugin_path
 from ruleworld_data.plugins.prompts import Setting, prompt_rows
 from ruleworld_data.pools import question_pool
-from ruleworld_data.scoring.answers import score_output
+from ruleworld_data.scoring import score_output
 
 
 @pytest.mark.parametrize("representation", ["nl", "fol"])

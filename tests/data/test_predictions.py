@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ruleworld_data.scoring.predictions import read_predictions, score_predictions
+from ruleworld_data.scoring import read_predictions, score_predictions
 from ruleworld_data.spec import SUBTASKS
 
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from ruleworld_data.scoring.answers import (
+from ruleworld_data.scoring import (
     exact_match,
     normalise,
     parse_boxed,

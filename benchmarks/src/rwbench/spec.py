@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, JsonValue, PositiveInt, ValidationError, field_validator
 from pydantic.dataclasses import dataclass
-from ruleworld_data.scoring.answers import SCORER_VERSION
+from ruleworld_data.scoring import SCORER_VERSION
 from ruleworld_data.spec import QUESTION_SPLITS, SCALES, SUBTASKS, check_name, check_seed
 
 REPRESENTATIONS = ("fol", "nl")

@@ -203,7 +203,7 @@ def score(
 
     Example: ruleworld score outputs.jsonl --split test
     """
-    from .scoring.score_file import score_file
+    from .scoring import score_file
     from .tables import print_scores
 
     result = score_file(predictions, split, subtask, scale, seed, allow_missing)

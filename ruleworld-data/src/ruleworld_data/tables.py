@@ -48,7 +48,7 @@ def print_stats(stats: BuildStats) -> None:
 
 
 def print_scores(result: dict[str, Any]) -> None:
-    """Print the result of `ruleworld_data.scoring.predictions.score_predictions`."""
+    """Print the result of `ruleworld_data.scoring.score_predictions`."""
     metrics = ("exact_match", "strict_match", "length_mismatch", "missing_box")
     table = _table("sub-task", "n", "missing", *metrics)
     for name, scores in result["subtasks"].items():

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from ruleworld_data.scoring.answers import split_answers
+from ruleworld_data.scoring import split_answers
 from rwbench.cli.app import app
 from rwbench.leaderboard.board import row_of
 from rwbench.leaderboard.files import LIMITS, METADATA, RESULTS

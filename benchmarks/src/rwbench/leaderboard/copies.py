@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ruleworld_data.scoring.answers import parse_boxed
+from ruleworld_data.scoring import parse_boxed
 
 from ..run.samples import Sample
 from ..spec import canonical_json

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ruleworld_data.io import write_whole
-from ruleworld_data.scoring.predictions import PARQUET_SUFFIXES, read_predictions
+from ruleworld_data.scoring import PARQUET_SUFFIXES, read_predictions
 
 from ..run.environment import environment
 from ..run.runner import SAMPLES_FILE, SPEC_FILE

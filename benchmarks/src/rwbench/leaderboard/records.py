@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ruleworld_data.scoring.answers import parse_boxed, split_answers
+from ruleworld_data.scoring import parse_boxed, split_answers
 
 from ..methods import Output
 from ..run.data import Question

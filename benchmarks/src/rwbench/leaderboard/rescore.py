@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ruleworld_data.scoring.answers import SCORER_VERSION
+from ruleworld_data.scoring import SCORER_VERSION
 from ruleworld_data.spec import num_rows
 
 from ..recipes.grid import SCOPES

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ruleworld_data.scoring.answers import parse_boxed, split_answers
+from ruleworld_data.scoring import parse_boxed, split_answers
 
 from ..backends import Backend, Completion, Decoding, GoneError
 from ..prompts import Prompt, Template

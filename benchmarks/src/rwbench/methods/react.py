@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ruleworld_data.scoring.answers import split_answers
+from ruleworld_data.scoring import split_answers
 from ruleworld_data.spec import check_name
 
 from ..backends import Decoding

@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 from typing import TypeVar
 
 import numpy as np
-from ruleworld_data.scoring.answers import step_recalls
+from ruleworld_data.scoring import step_recalls
 
 from ..run.samples import VOLATILE_USAGE, Measures, Sample
 from .results import AttentionMap, Details, Estimate, MeanMeasures, Total

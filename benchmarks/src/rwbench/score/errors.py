@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ruleworld_data.scoring.answers import normalise
+from ruleworld_data.scoring import normalise
 from ruleworld_data.world import load_vocabulary, term
 
 ERROR_CLASSES = {

@@ -1,4 +1,4 @@
-"""From a method's output to the scores of one question; the definitions are `ruleworld_data.scoring.answers`'s.
+"""From a method's output to the scores of one question; the definitions are `ruleworld_data.scoring`'s.
 
 Rankings here break ties by rule id, so that a run has one result. That result depends on which ids the gold rules
 happen to have; the expected recall over all orders of tied rules does not, and stands beside it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ruleworld_data.scoring.answers import exact_match, step_recall, strict_match, union_recall
+from ruleworld_data.scoring import exact_match, step_recall, strict_match, union_recall
 
 from ..run.data import Question
 

@@ -1,7 +1,7 @@
 """RuleWorld inside evaluation tools: thin task definitions over the generator, the pools and the scorer.
 
 Every tool asks the same prompts (`ruleworld_data.plugins.prompts`) and scores with
-`ruleworld_data.scoring.answers`. The tools are optional: nothing here imports one before it is used.
+`ruleworld_data.scoring`. The tools are optional: nothing here imports one before it is used.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 from ruleworld_data.plugins.prompts import Setting, prompt_rows
 from ruleworld_data.plugins.scores import mean as add_up
 from ruleworld_data.plugins.scores import output_scores
-from ruleworld_data.scoring.answers import parse_boxed
+from ruleworld_data.scoring import parse_boxed
 
 try:
     from inspect_ai import Task, task
@@ -37,7 +37,7 @@ def mean() -> Callable[[list[SampleScore]], float]:
 
 @scorer(metrics={"*": [mean(), stderr()]})
 def ruleworld_em() -> Scorer:
-    """Score with `ruleworld_data.scoring.answers`: the paper's exact match, strict match, and outputs without a box."""
+    """Score with `ruleworld_data.scoring`: the paper's exact match, strict match, and outputs without a box."""
 
     async def score(state: TaskState, target: Target) -> Score:
         output = state.output.completion

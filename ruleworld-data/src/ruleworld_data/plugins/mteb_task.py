@@ -14,7 +14,7 @@ from ruleworld_data import GENERATOR_VERSION
 from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.plugins.prompts import Setting
 from ruleworld_data.pools import pool_rules, shared_pool
-from ruleworld_data.scoring.recall import union_recall
+from ruleworld_data.scoring import union_recall
 from ruleworld_data.spec import SUBTASKS
 
 try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..scoring.answers import score_output
+from ..scoring import score_output
 
 METRICS = {"exact_match": True, "strict_match": True, "missing_box": False}
 """Name -> whether more is better."""

@@ -1,8 +1,7 @@
 r"""The scorer: pure functions from the text of an answer to numbers.
 
-Standard library only, so that a leaderboard can re-score a submission without installing anything else. The
-definition is the paper's ("Answer evaluation"); what the paper leaves open is decided here, in the
-docstrings, and pinned by tests. Retrieval is scored by the functions of `ruleworld_data.scoring.recall`.
+The definition is the paper's ("Answer evaluation"); what the paper leaves open is decided here, in the docstrings,
+and pinned by tests.
 """
 
 from __future__ import annotations
@@ -10,22 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from ruleworld_data.scoring.recall import step_recall, step_recalls, union_recall
-
-__all__ = [
-    "SCORER_VERSION",
-    "Score",
-    "exact_match",
-    "normalise",
-    "parse_boxed",
-    "score_output",
-    "split_answers",
-    "step_recall",
-    "step_recalls",
-    "strict_match",
-    "union_recall",
-]
 
 SCORER_VERSION = "1"
 """Raised whenever any output can score differently than before; stored beside every result."""

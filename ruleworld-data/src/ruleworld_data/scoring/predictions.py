@@ -1,4 +1,4 @@
-"""Files of predictions: read them, say exactly what is wrong with them, and score them against question rows.
+"""Files of predictions: read them, and say exactly what is wrong with them.
 
 A predictions file is JSON Lines, one ``{"id": ..., "output": ...}`` per line (further keys are ignored), or a
 parquet file with the string columns ``id`` and ``output``. ``output`` is the whole text of the model, box and
@@ -8,27 +8,12 @@ all.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from statistics import fmean
 from typing import Any
-
-from ruleworld_data.scoring.answers import SCORER_VERSION, Score, score_output
-from ruleworld_data.spec import SUBTASKS
 
 EXPECTED = 'expected {"id": "...", "output": "..."}'
 PARQUET_SUFFIXES = (".parquet", ".pq")
-NAMES_SHOWN = 5
-
-PAPER_GROUPS = {
-    "single": SUBTASKS[:1],
-    "multi_rule_2_4": SUBTASKS[1:4],
-    "multi_rule_5_8": SUBTASKS[4:8],
-    "multi_hop_2": SUBTASKS[8:9],
-    "multi_hop_3": SUBTASKS[9:10],
-    "multi_hop_4": SUBTASKS[10:11],
-}
-"""The six columns of the paper's main table, whose mean is the overall score of one seed."""
 
 
 def read_predictions(path: str | Path) -> dict[str, str]:
@@ -117,117 +102,6 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 yield f"{path}, row {number}", row
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path}: cannot be read behind row {number} ({error})") from None
-
-
-def score_predictions(
-    rows: Iterable[Mapping[str, Any]], predictions: Mapping[str, str], allow_missing: bool = False
-) -> dict[str, Any]:
-    """Score predictions against question rows.
-
-    Parameters
-    ----------
-    rows : iterable of mappings
-        Questions with at least ``id``, ``subtask`` and ``answers``: a `datasets.Dataset`, or
-        ``question_table(...).select(["id", "subtask", "answers"]).to_pylist()``.
-    predictions : mapping of str to str
-        The output of each id, as from `read_predictions`.
-    allow_missing : bool
-        Score a question without prediction as 0 instead of refusing.
-
-    Returns
-    -------
-    dict
-        Ready for JSON: ``scorer_version``, ``n`` (questions), ``missing`` (questions without prediction),
-        ``foreign`` (predictions without question, which are ignored), ``macro`` (means over the sub-tasks
-        present), ``paper`` (mean over the paper's six groups, None unless all are present) and ``subtasks``.
-        The last holds, by sub-task, ``n``, ``missing``, ``exact_match``, ``strict_match`` and the shares
-        ``length_mismatch`` and ``missing_box``. All rates are in 0..1; a missing prediction counts in
-        ``missing`` alone, as a score of 0.
-
-    Raises
-    ------
-    ValueError
-        If there are no rows, an id comes twice in them, predictions are missing and ``allow_missing`` is
-        false, or no prediction belongs to any row.
-    """
-    scores: dict[str, list[Score | None]] = {}
-    missing: list[str] = []
-    seen: set[str] = set()
-    for row in rows:
-        name = row["id"]
-        if name in seen:
-            raise ValueError(
-                f"question id {name!r} comes twice in the rows to score against; give each split once"
-            )
-        seen.add(name)
-        output = predictions.get(name)
-        if output is None:
-            missing.append(name)
-        scores.setdefault(row["subtask"], []).append(
-            None if output is None else score_output(output, row["answers"])
-        )
-    if not seen:
-        raise ValueError("there are no questions to score against; choose a split that has rows")
-    foreign = [name for name in predictions if name not in seen]
-    _check_coverage(missing, foreign, len(seen), allow_missing)
-    order = sorted(
-        scores, key=lambda name: (SUBTASKS.index(name) if name in SUBTASKS else len(SUBTASKS), name)
-    )
-    subtasks = {name: _summary(scores[name]) for name in order}
-    return {
-        "scorer_version": SCORER_VERSION,
-        "n": len(seen),
-        "missing": len(missing),
-        "foreign": len(foreign),
-        "macro": {
-            metric: fmean(summary[metric] for summary in subtasks.values())
-            for metric in ("exact_match", "strict_match", "length_mismatch", "missing_box")
-        },
-        "paper": _paper_overall(scores),
-        "subtasks": subtasks,
-    }
-
-
-def _check_coverage(missing: Sequence[str], foreign: Sequence[str], total: int, allow_missing: bool) -> None:
-    if foreign and len(missing) == total:
-        raise ValueError(
-            f"none of the {len(foreign)} predicted ids ({_list(foreign)}) is among the {total} questions "
-            f"({_list(missing)}); score against the split that was predicted"
-        )
-    if missing and not allow_missing:
-        beside = f"; {len(foreign)} predictions belong to no question ({_list(foreign)})" if foreign else ""
-        raise ValueError(
-            f"{len(missing)} of {total} questions have no prediction ({_list(missing)}){beside}; "
-            "add them, or pass allow_missing=True (--allow-missing) to score them as 0"
-        )
-
-
-def _summary(scores: Sequence[Score | None]) -> dict[str, float]:
-    given = [score for score in scores if score is not None]
-    n = len(scores)
-    return {
-        "n": n,
-        "missing": n - len(given),
-        "exact_match": sum(score.exact_match for score in given) / n,
-        "strict_match": sum(score.strict_match for score in given) / n,
-        "length_mismatch": sum(score.length_mismatch for score in given) / n,
-        "missing_box": sum(score.missing_box for score in given) / n,
-    }
-
-
-def _paper_overall(scores: Mapping[str, Sequence[Score | None]]) -> dict[str, float] | None:
-    if not all(name in scores for group in PAPER_GROUPS.values() for name in group):
-        return None
-    groups = {
-        name: _summary([score for subtask in group for score in scores[subtask]])["exact_match"]
-        for name, group in PAPER_GROUPS.items()
-    }
-    return {"exact_match": fmean(groups.values()), **groups}
-
-
-def _list(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMES_SHOWN])
-    return shown + ", ..." if len(names) > NAMES_SHOWN else shown
 
 
 def _short(value: object) -> str:

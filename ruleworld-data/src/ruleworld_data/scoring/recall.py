@@ -1,7 +1,4 @@
-"""Recall of retrieved rules: the paper's step-wise recall, and one that ignores the order of the steps.
-
-Standard library only. Users import these functions from `ruleworld_data.scoring.answers`.
-"""
+"""Recall of retrieved rules: the paper's step-wise recall, and one that ignores the order of the steps."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The `evaluate` metric of RuleWorld: a thin wrapper over `ruleworld_data.scoring.answers`."""
+"""The `evaluate` metric of RuleWorld: a thin wrapper over `ruleworld_data.scoring`."""
 
 # evaluate reads the import lines of this file with a regular expression: one module per line.
 import datasets
 import evaluate
-from ruleworld_data.scoring.answers import score_output
+from ruleworld_data.scoring import score_output
 
 _DESCRIPTION = """
 Exact match on the comma-separated answer list in the last complete box of a model's output, as in the
