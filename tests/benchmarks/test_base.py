@@ -16,14 +16,13 @@ from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.questions import training_text
 from ruleworld_data.spec import SUBTASKS
 from rwbench.zoo.base import gates
-from rwbench.zoo.base.batches import batches, collate
-from rwbench.zoo.base.curriculum import ENOUGH, Curriculum
+from rwbench.zoo.base.curriculum import LADDERS, MIN_SEEN, Curriculum, Mixture, Phase
+from rwbench.zoo.base.data import DocumentStream, batches, collate, small_sizes
 from rwbench.zoo.base.documents import Document, Writer, key_value_pairs, key_value_words, term_words
 from rwbench.zoo.base.model import hidden_states, new_base
-from rwbench.zoo.base.recipe import GATE_SEED, BaseRecipe, Phase, Shape, read_recipe
-from rwbench.zoo.base.stream import LADDERS, Mixture, Stream, small_sizes
+from rwbench.zoo.base.recipe import GATE_SEED, BaseRecipe, Shape, read_recipe
 from rwbench.zoo.base.tokenizer import END, PAD, STEP, build_tokenizer, build_vocabulary, corpus
-from rwbench.zoo.base.train import Trainer, trained_base
+from rwbench.zoo.base.train import BaseTrainer, trained_base
 
 SHAPE = Shape(hidden=32, layers=3, heads=4, kv_heads=2, feed_forward=48, positions=2048)
 EVERYTHING = Mixture(terse=0.2, recital=0.3, questions=0.4, guess=0.1)
@@ -48,7 +47,7 @@ def writer(vocabulary):
 
 @pytest.fixture(scope="module")
 def documents(writer):
-    return Stream(writer, 5, 6000).block(3, EVERYTHING, LEVELS)
+    return DocumentStream(writer, 5, 6000).block(3, EVERYTHING, LEVELS)
 
 
 def small_recipe(**changes):
@@ -212,21 +211,25 @@ class TestDocuments:
 
 class TestStream:
     def test_a_block_is_a_function_of_seed_number_and_levels(self, writer):
-        block = lambda seed, number: Stream(writer, seed, 3000).block(number, EVERYTHING, LEVELS)  # noqa: E731
+        block = lambda seed, number: DocumentStream(writer, seed, 3000).block(number, EVERYTHING, LEVELS)  # noqa: E731
         assert block(1, 2) == block(1, 2)
         assert block(1, 2) != block(2, 2) and block(1, 2) != block(1, 3)
 
     def test_lists_are_as_long_as_the_level_says(self, writer, tokenizer):
         mixture = Mixture(recital=1.0)
         for level in (0, 4):
-            found = Stream(writer, 1, 4000).block(0, mixture, {"terse": 0, "recital": level, "questions": 0})
+            found = DocumentStream(writer, 1, 4000).block(
+                0, mixture, {"terse": 0, "recital": level, "questions": 0}
+            )
             lengths = {text_of(tokenizer, each.ids).split("\n\n")[0].count("\n") + 1 for each in found}
             assert max(lengths) == LADDERS["recital"][level] and min(lengths) >= LADDERS["recital"][0]
 
     def test_every_recited_premise_has_one_conclusion(self, writer, tokenizer):
         """A premise that two rules of the list share cannot be answered but by luck, and would stall the levels."""
         mixture = Mixture(recital=1.0, fol=1.0)
-        found = Stream(writer, 1, 60_000).block(0, mixture, {"terse": 0, "recital": 4, "questions": 0})
+        found = DocumentStream(writer, 1, 60_000).block(
+            0, mixture, {"terse": 0, "recital": 4, "questions": 0}
+        )
         for document in found:
             rules = text_of(tokenizer, document.ids).split("\n\n")[0].split("\n")
             premises = [rule.split(" => ")[0] for rule in rules]
@@ -242,7 +245,7 @@ class TestStream:
         }
         seen = set()
         for number in range(3):
-            block = Stream(writer, 0, 8000).block(
+            block = DocumentStream(writer, 0, 8000).block(
                 number, Mixture(recital=0.5, questions=0.5, fol=0.0), LEVELS
             )
             seen |= {line for each in block for line in text_of(tokenizer, each.ids).split("\n") if line}
@@ -284,12 +287,12 @@ class TestBatches:
 
 class TestTraining:
     def test_killed_and_resumed_ends_with_the_same_weights(self, vocabulary, tmp_path):
-        whole = Trainer(small_recipe(), vocabulary, tmp_path / "whole", compiled=False)
+        whole = BaseTrainer(small_recipe(), vocabulary, tmp_path / "whole", compiled=False)
         assert not whole.resume()
         assert whole.run(report=lambda line: None)
         parts = 0
         while True:
-            trainer = Trainer(small_recipe(), vocabulary, tmp_path / "parts", compiled=False)
+            trainer = BaseTrainer(small_recipe(), vocabulary, tmp_path / "parts", compiled=False)
             assert trainer.resume() == (parts > 0)
             parts += 1
             if trainer.run(seconds=0, report=lambda line: None):  # one block each
@@ -304,32 +307,32 @@ class TestTraining:
         assert [json.loads(line)["block"] for line in logs[1]] == list(range(len(logs[0])))
 
     def test_blocks_after_the_checkpoint_are_logged_once(self, vocabulary, tmp_path):
-        trainer = Trainer(small_recipe(), vocabulary, tmp_path, compiled=False)
+        trainer = BaseTrainer(small_recipe(), vocabulary, tmp_path, compiled=False)
         trainer.resume()
         trainer.run(seconds=0, report=lambda line: None)
         log = tmp_path / "log.jsonl"
         log.write_text(
             log.read_text() + '{"block": 1, "lost": true}\n{"bl'
         )  # trained, and killed before saving
-        again = Trainer(small_recipe(), vocabulary, tmp_path, compiled=False)
+        again = BaseTrainer(small_recipe(), vocabulary, tmp_path, compiled=False)
         again.resume()
         again.run(seconds=0, report=lambda line: None)
         assert [json.loads(line).get("lost", line[0]) for line in log.read_text().splitlines()] == ["{", "{"]
 
     @pytest.mark.parametrize("there", ["state.new", "state"])
     def test_a_checkpoint_survives_a_kill_between_the_renames(self, vocabulary, tmp_path, there):
-        trainer = Trainer(small_recipe(), vocabulary, tmp_path, compiled=False)
+        trainer = BaseTrainer(small_recipe(), vocabulary, tmp_path, compiled=False)
         trainer.resume()
         trainer.run(seconds=0, report=lambda line: None)
         (tmp_path / "state").rename(tmp_path / there)
         (tmp_path / "state.old").mkdir()
-        again = Trainer(small_recipe(), vocabulary, tmp_path, compiled=False)
+        again = BaseTrainer(small_recipe(), vocabulary, tmp_path, compiled=False)
         assert again.resume() and again.position == trainer.position
         again.run(seconds=0, report=lambda line: None)
         assert not (tmp_path / "state.old").exists() and (tmp_path / "state" / "state.json").is_file()
 
     def test_a_step_without_a_finite_gradient_is_skipped_and_said(self, vocabulary, tmp_path):
-        trainer = Trainer(small_recipe(), vocabulary, tmp_path, compiled=False)
+        trainer = BaseTrainer(small_recipe(), vocabulary, tmp_path, compiled=False)
         trainer.resume()
         with torch.no_grad():
             trainer.model.model.norm.weight[0] = float("nan")
@@ -342,7 +345,7 @@ class TestTraining:
     def test_data_made_ahead_in_other_processes_is_the_same(self, vocabulary, tmp_path):
         found = []
         for processes in (0, 2):
-            trainer = Trainer(
+            trainer = BaseTrainer(
                 small_recipe(), vocabulary, tmp_path / str(processes), processes=processes, compiled=False
             )
             trainer.resume()
@@ -354,18 +357,18 @@ class TestTraining:
         lines = []
         phases = (Phase("one", 40_000, Mixture(terse=1.0)),)
         recipe = small_recipe(phases=phases, muon_rate=0.01, adam_rate=0.01)
-        trainer = Trainer(recipe, vocabulary, tmp_path, compiled=False)
+        trainer = BaseTrainer(recipe, vocabulary, tmp_path, compiled=False)
         trainer.resume()
         trainer.run(report=lines.append)
         losses = [float(re.search(r"loss (\S+)", line)[1]) for line in lines]
         assert losses[0] > 7 and losses[-1] < 5
 
     def test_another_recipe_is_refused(self, vocabulary, tmp_path):
-        trainer = Trainer(small_recipe(), vocabulary, tmp_path, compiled=False)
+        trainer = BaseTrainer(small_recipe(), vocabulary, tmp_path, compiled=False)
         trainer.resume()
         trainer.run(seconds=0, report=lambda line: None)
         with pytest.raises(ValueError, match="another recipe"):
-            Trainer(small_recipe(seed=1), vocabulary, tmp_path, compiled=False).resume()
+            BaseTrainer(small_recipe(seed=1), vocabulary, tmp_path, compiled=False).resume()
         with pytest.raises(FileNotFoundError, match="train first"):
             trained_base(small_recipe(), vocabulary, tmp_path / "nothing")
 
@@ -375,7 +378,7 @@ class TestTraining:
         from rwbench.zoo.models import base_folder, model_template
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        trainer = Trainer(small_recipe(), vocabulary, tmp_path / "run", compiled=False)
+        trainer = BaseTrainer(small_recipe(), vocabulary, tmp_path / "run", compiled=False)
         trainer.resume()
         trainer.run(seconds=0, report=lambda line: None)
         to = tmp_path / "model" / "base"
@@ -391,13 +394,13 @@ class TestTraining:
         assert template.clean(f"[Step 1] x\n{STEP}[Step 2] y") == "[Step 1] x\n[Step 2] y"
         assert prompt.text == "If A is a tiny cat, it has 12 fins.\n\nHow many?\n"
         assert tokenizer.unk_token_id not in tokenizer(prompt.text)["input_ids"]
-        again = Trainer(small_recipe(), vocabulary, tmp_path / "next", compiled=False, start=to)
+        again = BaseTrainer(small_recipe(), vocabulary, tmp_path / "next", compiled=False, start=to)
         for ours, theirs in zip(again.model.parameters(), model.parameters(), strict=True):
             assert torch.equal(ours, theirs.float())
         assert again.earlier["tokens"] == trainer.position["tokens"]
         assert again.earlier["recipes"] == [small_recipe().name]
         with pytest.raises(ValueError, match="no start for this recipe"):
-            Trainer(
+            BaseTrainer(
                 small_recipe(shape=Shape(hidden=64)), vocabulary, tmp_path / "x", compiled=False, start=to
             )
 
@@ -405,7 +408,7 @@ class TestTraining:
         curriculum = Curriculum(0.9, 0.75)
         yes, no = torch.tensor([True, True]), torch.tensor([True, False])
         for right in (no, yes):
-            for _ in range(ENOUGH - 1):
+            for _ in range(MIN_SEEN - 1):
                 curriculum.observe([(0, 2, "terse")], right)
             assert curriculum.raise_levels() == []  # too few, then too bad
             curriculum.observe([(0, 2, "terse")], right)

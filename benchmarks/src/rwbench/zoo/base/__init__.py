@@ -1,1 +1,1 @@
-"""The base model in the box: a small Llama trained from scratch to apply rules that stand in its context."""
+"""The bundled base model: a small Llama trained from scratch to apply rules that stand in its context."""

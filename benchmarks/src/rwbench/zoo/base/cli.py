@@ -12,7 +12,7 @@ import typer
 from ...cli.shared import JsonFlag, user_errors
 
 app = typer.Typer(
-    help="Train the small base model in the box, and measure what it can do.",
+    help="Train the bundled base model, and measure what it can do.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -39,12 +39,12 @@ def train(
 
     from .recipe import read_recipe
     from .tokenizer import build_vocabulary, corpus
-    from .train import Trainer
+    from .train import BaseTrainer
 
     torch.set_num_threads(threads)
     with user_errors():
         plan = read_recipe(recipe)
-        trainer = Trainer(plan, build_vocabulary(corpus()), out, device, processes, compiled, start)
+        trainer = BaseTrainer(plan, build_vocabulary(corpus()), out, device, processes, compiled, start)
         resumed = trainer.resume()
     done = trainer.position["tokens"] / 1e6
     typer.echo(f"{plan.name}: {plan.tokens / 1e6:.0f} M tokens at most, {done:.1f} M done", err=True)

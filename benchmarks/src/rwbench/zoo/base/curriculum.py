@@ -1,20 +1,76 @@
-"""Levels that rise with success: lists get longer when the lookups in the present ones come out right."""
+"""The curriculum: what a phase's blocks hold, and levels that rise with success.
+
+A level says how many pairs or rules a list may have, one level for each sort of document. It rises when the lookups in
+lists of the present level come out right.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 from ruleworld_data.spec import RULE_TYPES, SUBTASKS
 from torch import Tensor
 
-from .stream import LADDERS
-
-KEPT = 0.98
-"""Weight of the past in a success rate, per observation."""
-ENOUGH = 40
-"""Observations of every kind before a level can rise."""
+TERSE = ((1, 4), (1, 8), (1, 16), (2, 8), (4, 8), (4, 16), (4, 32))
+"""Words of a key, and pairs in a list. Lookup by one word emerges first; two pairs would invite guessing."""
+LADDERS: dict[str, tuple[int, ...]] = {
+    "terse": tuple(pairs for _, pairs in TERSE),
+    "recital": (4, 6, 8, 11, 16, 24, 32, 48, 64),
+    "questions": (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96),
+}
+"""Pairs or rules in a list by level; for questions, rules beside the gold ones."""
 KINDS: dict[str, tuple[str, ...]] = {"terse": ("terse",), "recital": RULE_TYPES, "questions": SUBTASKS}
+"""What success is counted for, by sort of document."""
+MEMORY = 0.98
+"""Weight of the past in a success rate, per observation."""
+MIN_SEEN = 40
+"""Observations of every kind before a level can rise."""
+STRICT = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, config=STRICT)
+class Mixture:
+    """What a block holds: shares of its tokens by sort of document."""
+
+    terse: float = field(default=0.0, metadata={"help": "share of key-value lists"})
+    recital: float = field(default=0.0, metadata={"help": "share of recited rule lists"})
+    questions: float = field(default=0.0, metadata={"help": "share of questions with rules"})
+    guess: float = field(default=0.0, metadata={"help": "share of questions without any rule"})
+    same_type: float = field(default=0.6, metadata={"help": "share of recited lists of one rule type"})
+    fol: float = field(default=0.5, metadata={"help": "share of lists in first-order logic"})
+    asked: int = field(default=3, metadata={"help": "most questions on one list"})
+
+    def __post_init__(self) -> None:
+        shares = (self.terse, self.recital, self.questions, self.guess)
+        if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+            raise ValueError(f"terse + recital + questions + guess must be 1, got {shares}")
+
+
+@dataclass(frozen=True, config=STRICT)
+class Phase:
+    """One part of the curriculum."""
+
+    name: str = field(metadata={"help": "what it teaches"})
+    tokens: int = field(metadata={"help": "its length"})
+    mixture: Mixture = field(metadata={"help": "what its blocks hold"})
+    until: dict[str, int] = field(
+        default_factory=dict, metadata={"help": "ends early when these levels are reached"}
+    )
+    rate: tuple[float, float] = field(
+        default=(1.0, 1.0), metadata={"help": "factor of the learning rates at its start and end"}
+    )
+
+    def __post_init__(self) -> None:
+        for name, level in self.until.items():
+            if name not in LADDERS or not 0 <= level < len(LADDERS[name]):
+                raise ValueError(
+                    f"phase {self.name!r}: until names {name}={level}; levels are "
+                    + ", ".join(f"{key} 0-{len(steps) - 1}" for key, steps in LADDERS.items())
+                )
 
 
 class Curriculum:
@@ -38,15 +94,15 @@ class Curriculum:
         for start, stop, kind in spans:
             whole = float(right[start:stop].all())
             seen = self.seen.get(kind, 0)
-            kept = min(KEPT, seen / (seen + 1))
-            self.rates[kind] = kept * self.rates.get(kind, 0.0) + (1 - kept) * whole
+            past = min(MEMORY, seen / (seen + 1))
+            self.rates[kind] = past * self.rates.get(kind, 0.0) + (1 - past) * whole
             self.seen[kind] = seen + 1
 
     def raise_levels(self) -> list[str]:
         """Raise the levels whose kinds all succeed; return their names."""
         raised = []
         for name, kinds in KINDS.items():
-            if min(self.seen.get(kind, 0) for kind in kinds) < ENOUGH:
+            if min(self.seen.get(kind, 0) for kind in kinds) < MIN_SEEN:
                 continue
             rates = [self.rates[kind] for kind in kinds]
             enough = sum(rates) / len(rates) >= self.raise_at and min(rates) >= self.raise_least

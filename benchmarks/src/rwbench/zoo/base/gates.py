@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from ruleworld_data.fresh import fresh_worlds
 from ruleworld_data.spec import RULE_TYPES, SUBTASKS, WorldSizes
 
-from .batches import batches
+from .data import batches
 from .documents import Document, Representation, Writer
 from .model import hidden_states
 from .recipe import GATE_SEED
@@ -48,7 +48,7 @@ GATES = {"lookup": 0.95, "gold_only": 0.98}
 
 
 @dataclass(frozen=True)
-class Cell:
+class GateResult:
     """One figure.
 
     Attributes
@@ -155,23 +155,25 @@ def run_gates(
     questions: int = 100,
     lengths: Sequence[int] = LENGTHS,
     distractors: Sequence[int] = DISTRACTORS,
-) -> Iterator[Cell]:
-    """Measure all gates, cell by cell."""
+) -> Iterator[GateResult]:
+    """Measure all gates, one figure at a time."""
     languages: tuple[Representation, ...] = ("fol", "nl")
     for language in languages:
         for kind, length, documents, chance in lookups(writer, lengths, lists, language):
             n = sum(len(each.spans) for each in documents)
-            yield Cell("lookup", kind, language, length, n, successes(model, documents)[kind] / n, chance)
+            yield GateResult(
+                "lookup", kind, language, length, n, successes(model, documents)[kind] / n, chance
+            )
     for beside in distractors:
         gate = "distractors" if beside else "gold_only"
         for language in languages:
             for subtask, documents, chance in asked(writer, beside, questions, language):
                 n = len(documents)
                 right = successes(model, documents)[subtask]
-                yield Cell(gate, subtask, language, beside, n, right / n, chance)
+                yield GateResult(gate, subtask, language, beside, n, right / n, chance)
 
 
-def gate_table(cells: Sequence[Cell]) -> str:
+def gate_table(cells: Sequence[GateResult]) -> str:
     """Return the figures as Markdown: one table a gate, one row a kind and representation."""
     titles = {
         "lookup": "Lookup in a list of rules of one type, by length of the list",

@@ -1,20 +1,23 @@
-"""How a base is trained: its shape and the phases of its curriculum, read from a TOML file."""
+"""How a base is trained: its shape, its curriculum and its rates, read from a TOML file."""
 
 from __future__ import annotations
 
 import dataclasses
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from .stream import LADDERS, Mixture
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from .curriculum import STRICT, Phase
 
 GATE_SEED = 2**31 - 1
 """Names the worlds of the gates; no training may use it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class Shape:
     """Sizes of the network."""
 
@@ -26,30 +29,7 @@ class Shape:
     positions: int = field(default=4096, metadata={"help": "longest sequence the configuration states"})
 
 
-@dataclass(frozen=True)
-class Phase:
-    """One part of the curriculum."""
-
-    name: str = field(metadata={"help": "what it teaches"})
-    tokens: int = field(metadata={"help": "its length"})
-    mixture: Mixture = field(metadata={"help": "what its blocks hold"})
-    until: dict[str, int] = field(
-        default_factory=dict, metadata={"help": "ends early when these levels are reached"}
-    )
-    rate: tuple[float, float] = field(
-        default=(1.0, 1.0), metadata={"help": "factor of the learning rates at its start and end"}
-    )
-
-    def __post_init__(self) -> None:
-        for name, level in self.until.items():
-            if name not in LADDERS or not 0 <= level < len(LADDERS[name]):
-                raise ValueError(
-                    f"phase {self.name!r}: until names {name}={level}; levels are "
-                    + ", ".join(f"{key} 0-{len(steps) - 1}" for key, steps in LADDERS.items())
-                )
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class BaseRecipe:
     """Everything that decides the weights."""
 
@@ -104,18 +84,12 @@ def read_recipe(path: Path) -> BaseRecipe:
     ValueError
         If a field is unknown or a value impossible; the message names the file.
     """
-    values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    values = tomllib.loads(path.read_text(encoding="utf-8")) | {"name": path.stem}
     try:
-        phases = tuple(
-            Phase(**_tuples(each) | {"mixture": Mixture(**each["mixture"])}) for each in values.pop("phases")
-        )
-        shape = Shape(**values.pop("shape", {}))
-        return BaseRecipe(name=path.stem, phases=phases, shape=shape, **_tuples(values))
-    except (TypeError, KeyError, ValueError) as error:
+        return TypeAdapter(BaseRecipe).validate_python(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
         raise ValueError(
-            f"{path} is no recipe of a base: {error}; compare benchmarks/base/cpu.toml"
+            f"{path} is no recipe of a base: {where}: {first['msg']}; compare benchmarks/base/cpu.toml"
         ) from None
-
-
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

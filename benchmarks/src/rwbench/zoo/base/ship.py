@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from ...run.environment import environment
+from .curriculum import Curriculum
 from .documents import Writer
-from .gates import Cell, gate_table, run_gates
+from .gates import GateResult, gate_table, run_gates
 from .recipe import BaseRecipe
 from .tokenizer import Vocabulary, build_tokenizer
 from .train import trained_base
@@ -70,7 +71,7 @@ def write_base(
     return sizes
 
 
-def card(recipe: BaseRecipe, state: dict[str, Any], cells: Sequence[Cell]) -> str:
+def card(recipe: BaseRecipe, state: dict[str, Any], cells: Sequence[GateResult]) -> str:
     """Return the model card."""
     shape, summary = recipe.shape, _summary(recipe, state)
     return Template(_data("card.md").decode()).substitute(
@@ -98,8 +99,6 @@ def _after(earlier: dict[str, Any]) -> str:
 
 
 def _summary(recipe: BaseRecipe, state: dict[str, Any]) -> dict[str, Any]:
-    from .curriculum import Curriculum
-
     curriculum = Curriculum(recipe.raise_at, recipe.raise_least)
     curriculum.load(state["curriculum"])
     earlier = state["earlier"] or {"tokens": 0, "steps": 0, "hours": 0.0}

@@ -21,12 +21,11 @@ import torch.nn.functional as F
 from ruleworld_data.io import write_whole
 from torch import Tensor, nn
 
-from .batches import Batch, Blocks, batches
-from .curriculum import Curriculum
+from .curriculum import Curriculum, Phase
+from .data import Batch, Blocks, DocumentStream, batches
 from .documents import Writer
 from .model import hidden_states, new_base
-from .recipe import BaseRecipe, Phase
-from .stream import Stream
+from .recipe import BaseRecipe
 from .tokenizer import Vocabulary
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ STATE_FOLDER = "state"
 LOG_FILE = "log.jsonl"
 
 
-class Trainer:
+class BaseTrainer:
     """One training, in a folder of its own.
 
     Parameters
@@ -68,7 +67,7 @@ class Trainer:
         self.recipe, self.folder, self.device = recipe, folder, torch.device(device)
         self.dtype = torch.bfloat16
         self.model: LlamaForCausalLM = new_base(recipe.shape, vocabulary, recipe.seed)
-        self.earlier: dict[str, Any] = _begin_from(self.model, start) if start is not None else {}
+        self.earlier: dict[str, Any] = _load_start(self.model, start) if start is not None else {}
         self.plan_maps = nn.ParameterList(torch.eye(recipe.shape.hidden) for _ in recipe.plan_layers)
         nn.Module.to(self.model, self.device)
         self.plan_maps.to(self.device)
@@ -92,7 +91,7 @@ class Trainer:
         self.position = {"phase": 0, "block": 0, "step": 0, "tokens": 0, "phase_tokens": 0, "phase_step": 0}
         self.seconds = 0.0
         writer = Writer(vocabulary, recipe.context_weight)
-        self.blocks = Blocks(Stream(writer, recipe.seed, recipe.block_tokens), recipe.lag, processes)
+        self.blocks = Blocks(DocumentStream(writer, recipe.seed, recipe.block_tokens), recipe.lag, processes)
         self.losses: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]] = self._losses
         if compiled:
             self.losses = torch.compile(self._losses, dynamic=True)
@@ -119,7 +118,7 @@ class Trainer:
             for batch in batches(documents, self.recipe.batch_tokens, self.recipe.longest, key):
                 found.append(self._step(batch, phase))
             self.position["block"] = number + 1
-            _give_back()
+            _trim_heap()
             raised = self.curriculum.raise_levels()
             self.seconds += time.monotonic() - started
             report(self._log(phase, found, before, time.monotonic() - started, raised))
@@ -289,11 +288,11 @@ class Trainer:
                 "this one); give another --out, or delete the folder to begin anew"
             )
         tensors = load_file(folder / "state.safetensors")
-        self.model.load_state_dict(_under(tensors, "model."), strict=False)
-        self.plan_maps.load_state_dict(_under(tensors, "plan."))
+        self.model.load_state_dict(_strip(tensors, "model."), strict=False)
+        self.plan_maps.load_state_dict(_strip(tensors, "plan."))
         for name, optimiser in (("muon", self.muon), ("adam", self.adam)):
             state: dict[int, dict[str, Tensor]] = {}
-            for key, value in _under(tensors, name + ".").items():
+            for key, value in _strip(tensors, name + ".").items():
                 index, field = key.split(".", 1)
                 state.setdefault(int(index), {})[field] = value
             optimiser.load_state_dict(
@@ -315,7 +314,7 @@ class Trainer:
             write_whole(log, "".join(kept).encode())
 
 
-def _begin_from(model: LlamaForCausalLM, folder: Path) -> dict[str, Any]:
+def _load_start(model: LlamaForCausalLM, folder: Path) -> dict[str, Any]:
     """Load a shipped base's weights; return what its training took.
 
     Raises
@@ -342,13 +341,14 @@ def _begin_from(model: LlamaForCausalLM, folder: Path) -> dict[str, Any]:
     }
 
 
-def _give_back() -> None:
+def _trim_heap() -> None:
     """Return freed memory to the system where the C library can: tensors of ever new sizes would pile it up."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _strip(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors below a prefix, without it."""
     return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
 
 
@@ -364,7 +364,7 @@ def trained_base(
     ValueError
         If it is another recipe's.
     """
-    trainer = Trainer(recipe, vocabulary, folder, compiled=False)
+    trainer = BaseTrainer(recipe, vocabulary, folder, compiled=False)
     if not trainer.resume():
         raise FileNotFoundError(
             f"{folder} holds no checkpoint; train first: rwbench base train RECIPE --out {folder}"

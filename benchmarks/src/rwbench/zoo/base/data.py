@@ -1,52 +1,32 @@
-"""Blocks of training documents from fresh worlds: a block is a function of the seed, its number and the levels.
+"""Training data of the base: blocks of documents from fresh worlds, padded batches, and blocks made ahead of time.
 
-A level says how many rules a list may have, one for each kind of document; the trainer raises it when lookups at the
-present level succeed. Worlds are drawn by `ruleworld_data.fresh`, so no rule or question is the benchmark's but by the
-chance that two random worlds agree.
+A block is a function of the seed, its number and the levels of the curriculum. Worlds are drawn by `ruleworld_data.fresh`,
+so no rule or question is the benchmark's but by the chance that two random worlds agree.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
+import torch
 from ruleworld_data.fresh import FreshWorld, fresh_worlds
+from ruleworld_data.io import start_worker
 from ruleworld_data.spec import RULE_TYPES, SUBTASKS, WorldSizes
+from torch import Tensor
 
+from .curriculum import LADDERS, TERSE, Mixture
 from .documents import Document, Representation, Writer, key_value_pairs, key_value_words
 
 WORLDS = 64
 """Small worlds of one continent (see `ruleworld_data.fresh`)."""
-TERSE = ((1, 4), (1, 8), (1, 16), (2, 8), (4, 8), (4, 16), (4, 32))
-"""Words of a key, and pairs in a list. Lookup by one word emerges first; two pairs would invite guessing."""
-LADDERS: dict[str, tuple[int, ...]] = {
-    "terse": tuple(pairs for _, pairs in TERSE),
-    "recital": (4, 6, 8, 11, 16, 24, 32, 48, 64),
-    "questions": (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96),
-}
-"""Pairs or rules in a list by level; for questions, rules beside the gold ones."""
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """What a block holds: shares of its tokens, and the world it comes from."""
-
-    terse: float = field(default=0.0, metadata={"help": "share of key-value lists"})
-    recital: float = field(default=0.0, metadata={"help": "share of recited rule lists"})
-    questions: float = field(default=0.0, metadata={"help": "share of questions with rules"})
-    guess: float = field(default=0.0, metadata={"help": "share of questions without any rule"})
-    same_type: float = field(default=0.6, metadata={"help": "share of recited lists of one rule type"})
-    fol: float = field(default=0.5, metadata={"help": "share of lists in first-order logic"})
-    asked: int = field(default=3, metadata={"help": "most questions on one list"})
-
-    def __post_init__(self) -> None:
-        shares = (self.terse, self.recital, self.questions, self.guess)
-        if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
-            raise ValueError(f"terse + recital + questions + guess must be 1, got {shares}")
 
 
 def small_sizes(generator: random.Random) -> WorldSizes:
@@ -67,7 +47,7 @@ def small_sizes(generator: random.Random) -> WorldSizes:
 
 
 @dataclass(frozen=True)
-class Stream:
+class DocumentStream:
     """Training data named by a seed.
 
     Attributes
@@ -180,3 +160,120 @@ def _size(generator: random.Random, name: str, level: int) -> int:
 
 def _language(generator: random.Random, mixture: Mixture) -> Representation:
     return "fol" if generator.random() < mixture.fol else "nl"
+
+
+PAD_TO = 16
+"""Batches are padded to a multiple of this many tokens."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Documents as tensors.
+
+    Attributes
+    ----------
+    ids : Tensor (B, T) of int64
+        Padded on the right.
+    predicted : Tensor (2, N) of int64
+        Rows and positions of the tokens to predict from those before them: all of weight 1, and a sample of the others.
+    spans : list of (int, int, str)
+        First and last + 1 place in ``predicted``, and the kind, of what must be right.
+    plan : Tensor (2, S) of int64
+        Rows and positions of the end-of-step tokens; ``wanted`` (S, W) holds their tokens, padded with -1.
+    """
+
+    ids: Tensor
+    predicted: Tensor
+    spans: list[tuple[int, int, str]]
+    plan: Tensor
+    wanted: Tensor
+
+    @property
+    def tokens(self) -> int:
+        """Tokens, padding included."""
+        return self.ids.numel()
+
+
+def batches(
+    documents: Sequence[Document], tokens: int, longest: int, key: str, pad: int = 0
+) -> Iterator[Batch]:
+    """Group documents of similar length into batches of at most ``tokens`` tokens, in random order.
+
+    Documents longer than ``longest`` are left out.
+    """
+    ordered = sorted((each for each in documents if len(each) <= longest), key=len)
+    groups: list[list[Document]] = []
+    for document in ordered:
+        length = -(-len(document) // PAD_TO) * PAD_TO
+        if groups and (len(groups[-1]) + 1) * length <= max(tokens, length):
+            groups[-1].append(document)
+        else:
+            groups.append([document])
+    random.Random(f"batches/{key}").shuffle(groups)
+    for number, group in enumerate(groups):
+        yield collate(group, f"{key}/{number}", pad)
+
+
+def collate(documents: Sequence[Document], key: str, pad: int = 0) -> Batch:
+    """Pad documents to one length, a multiple of `PAD_TO`; the key names the draw of tokens to predict."""
+    draw = random.Random(f"predicted/{key}").random
+    length = -(-max(map(len, documents)) // PAD_TO) * PAD_TO
+    ids = torch.full((len(documents), length), pad)
+    predicted: list[tuple[int, int]] = []
+    spans, places, wanted = [], [], []
+    for row, document in enumerate(documents):
+        ids[row, : len(document)] = torch.tensor(document.ids)
+        place = {}
+        for position, weight in enumerate(document.weights):
+            if position and (weight >= 1 or draw() < weight):
+                place[position] = len(predicted)
+                predicted.append((row, position))
+        spans += [(place[start], place[stop - 1] + 1, kind) for start, stop, kind in document.spans]
+        places += [(row, position) for position, _ in document.plan]
+        wanted += [words for _, words in document.plan]
+    most = max(map(len, wanted), default=1)
+    words = torch.full((len(wanted), most), -1)
+    for i, each in enumerate(wanted):
+        words[i, : len(each)] = torch.tensor(each)
+    plan = torch.tensor(places, dtype=torch.long).reshape(-1, 2).T
+    return Batch(ids, torch.tensor(predicted).T.contiguous(), spans, plan, words)
+
+
+class Blocks:
+    """Blocks of documents in order, each made with the levels of ``lag`` blocks before.
+
+    The lag lets other processes work ahead, and it is the same without them, so that the number of processes does not
+    change the data.
+    """
+
+    def __init__(self, stream: DocumentStream, lag: int, processes: int) -> None:
+        self.stream, self.lag = stream, lag
+        self.pending: deque[tuple[int, Mixture, dict[str, int], Future[list[Document]] | None]] = deque()
+        self.pool: Executor | None = None
+        if processes:  # spawned: a forked one would inherit the locks of torch's threads
+            self.pool = ProcessPoolExecutor(
+                processes, mp_context=get_context("spawn"), initializer=start_worker, initargs=(1,)
+            )
+
+    def ask(self, number: int, mixture: Mixture, levels: Mapping[str, int]) -> None:
+        """Order a block."""
+        made = self.pool.submit(self.stream.block, number, mixture, dict(levels)) if self.pool else None
+        self.pending.append((number, mixture, dict(levels), made))
+
+    def take(self) -> tuple[int, list[Document]]:
+        """Return the block that was ordered first."""
+        number, mixture, levels, made = self.pending.popleft()
+        return number, made.result() if made else self.stream.block(number, mixture, levels)
+
+    def orders(self) -> list[tuple[int, dict[str, int]]]:
+        """Return number and levels of the blocks ordered and not taken: a resumed training orders them again."""
+        return [(number, levels) for number, _, levels, _ in self.pending]
+
+    def clear(self) -> None:
+        """Forget what was ordered."""
+        self.pending.clear()
+
+    def close(self) -> None:
+        """Stop the processes."""
+        if self.pool:
+            self.pool.shutdown(wait=False, cancel_futures=True)
