@@ -1,7 +1,7 @@
 """Training data of the base: blocks of documents from fresh worlds, padded batches, and blocks made ahead of time.
 
-A block is a function of the seed, its number and the levels of the curriculum. Worlds are drawn by `ruleworld_data.fresh`,
-so no rule or question is the benchmark's but by the chance that two random worlds agree.
+A block is a function of the seed, its number and the levels of the curriculum. Worlds are drawn by
+`ruleworld_data.fresh`, so no rule or question is the benchmark's but by the chance that two random worlds agree.
 """
 
 from __future__ import annotations
