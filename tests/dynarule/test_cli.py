@@ -89,7 +89,7 @@ def test_generate_prints_what_the_library_answers(cli, files):
 def test_a_bank_beyond_exact_search_is_indexed_where_faiss_is_there(cli, files, monkeypatch, capsys):
     from dynarule.bank.faiss_index import FaissIndex
     from dynarule.bank.index import ExactIndex
-    from dynarule.cli.shared import load_all
+    from dynarule.cli.loading import load_all
 
     folder, *_ = files
     names = [folder / "adapter", folder / "rules.txt", None, False, "cpu"]
@@ -323,7 +323,9 @@ def test_training_says_what_is_wrong(cli, files):
     common += ["--questions", questions]
     assert "stage 2 starts from stage 1" in cli(*common, "--stage", 2, code=2)
     assert "expected name=value" in cli(*common, "--set", "colour=red", code=2)
-    assert "must be dynarule, srki or kblam, got 'rag'" in cli(*common, "--method", "rag", code=2)
+    assert "method must be one of ['dynarule', 'srki', 'kblam'], got 'rag'" in cli(
+        *common, "--method", "rag", code=2
+    )
     assert "temperature must be positive, got -1" in cli(*common, "--set", "temperature=-1", code=2)
     assert "unknown addition 'moun'; there are ['muon'" in cli(*common, "--add", "moun", code=2)
     assert "value_rate of muon must be positive" in cli(*common, "--add", "muon:value_rate=0", code=2)
@@ -339,11 +341,11 @@ def test_training_says_what_is_wrong(cli, files):
 
 
 def test_ruleworld_s_steps_are_read_as_they_are():
-    from dynarule.cli.train import _step_text
+    from dynarule.cli.train import step_key
 
     row = {"steps": [{"rule_ids": [1], "nl": "a", "fol": "b"}]}
-    assert (_step_text(row, False), _step_text(row, True)) == ("nl", "fol")
-    assert _step_text({"steps": [{"text": "a", "nl": "b"}]}, False) == "text"
+    assert (step_key(row, False), step_key(row, True)) == ("nl", "fol")
+    assert step_key({"steps": [{"text": "a", "nl": "b"}]}, False) == "text"
 
 
 def test_errors_are_one_line(cli, files):
@@ -377,6 +379,18 @@ def test_it_runs_as_a_module_for_launchers():
         [sys.executable, "-m", "dynarule", "train", "--help"], capture_output=True, text=True
     )
     assert done.returncode == 0 and "--held-out" in done.stdout, done.stderr
+
+
+def test_the_version_is_the_package_s(cli):
+    from dynarule import __version__
+
+    assert cli("--version") == f"dynarule {__version__}\n"
+
+
+def test_ctrl_c_ends_a_command_in_words(cli, monkeypatch):
+    monkeypatch.setattr("dynarule.example.write_example", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    result = CliRunner().invoke(app, ["example", "depot"])
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "dynarule: stopped\n")
 
 
 def test_help_loads_nothing_heavy():

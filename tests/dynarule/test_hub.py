@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dynarule.hub import plan_push
+from dynarule.hub import files_to_push, local_base
 
 from dynarule import RuleAdapter, dynarule_config, save_adapter
 
@@ -45,7 +45,7 @@ def push(folder: Path, hub, *arguments: str) -> subprocess.CompletedProcess:
 
 
 def test_the_adapter_and_its_card_arrive_and_older_weights_go(adapter):
-    planned = plan_push(adapter, "me/rules").files
+    planned = files_to_push(adapter, "me/rules")
     (weights,) = (path.name for path in adapter.glob("*.safetensors"))
     assert set(planned) == {"adapter.json", "README.md", "log.json", weights}
     with fake_hub["Hub"]() as hub:
@@ -63,7 +63,7 @@ def test_a_dry_run_lists_files_and_sizes_and_asks_nobody(adapter):
     with fake_hub["Hub"]() as hub:
         done = push(adapter, hub, "--to", "me/rules", "--private", "--dry-run")
         assert done.returncode == 0 and hub.requests == []
-        planned = plan_push(adapter, "me/rules").files
+        planned = files_to_push(adapter, "me/rules")
         for name, size in planned.items():
             assert f"{size:>12,}  {name}\n" in done.stdout
         assert done.stdout.endswith(
@@ -73,21 +73,25 @@ def test_a_dry_run_lists_files_and_sizes_and_asks_nobody(adapter):
 
 def test_what_cannot_be_pushed_is_refused_with_words(adapter, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no adapter\.json"):
-        plan_push(tmp_path, "me/rules")
+        files_to_push(tmp_path, "me/rules")
     with pytest.raises(ValueError, match="give --to OWNER/rules"):
-        plan_push(adapter, "rules")
+        files_to_push(adapter, "rules")
     (adapter / "recipe.json").symlink_to("/etc/hostname")
     with pytest.raises(ValueError, match=r"recipe\.json is a link out of the folder"):
-        plan_push(adapter, "me/rules")
+        files_to_push(adapter, "me/rules")
     (adapter / "README.md").unlink()
     with pytest.raises(FileNotFoundError, match=r"has no README\.md: a card"):
-        plan_push(adapter, "me/rules")
+        files_to_push(adapter, "me/rules")
 
 
 def test_a_base_model_named_by_a_local_path_is_noted(adapter):
-    assert plan_push(adapter, "me/rules").notes == ()
+    assert local_base(adapter) == ""
     info = json.loads((adapter / "adapter.json").read_text())
     info["base"]["name"] = "/home/me/model"
     (adapter / "adapter.json").write_text(json.dumps(info))
-    (note,) = plan_push(adapter, "me/rules").notes
-    assert "names the base model by a path of this machine (/home/me/model)" in note
+    assert local_base(adapter) == "/home/me/model"
+    with fake_hub["Hub"]() as hub:
+        done = push(adapter, hub, "--to", "me/rules", "--dry-run")
+    assert (
+        "names its base model by a path of this machine (/home/me/model); others cannot load" in done.stderr
+    )

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
-from .adapter_info import FILE, read_adapter_info
-from .training.run_folder import RECIPE
+from .adapter_info import read_adapter_info
 
 CARD = "README.md"
-# Beside adapter.json, its weights and the card: the tokenizer that knows <search>, how it was trained, and a base model
-# whose embedding matrix was trained too. Checkpoints and optimizer states stay at home.
-EXTRAS = (
+SENT = (
+    # Config, weights and card; the tokenizer that knows <search>, how it was trained, and a base model whose embedding
+    # matrix was trained too. Checkpoints and optimizer states stay at home.
+    "adapter.json",
+    "adapter-*.safetensors",
+    CARD,
     "tokenizer*",
     "special_tokens_map.json",
     "added_tokens.json",
     "vocab.json",
     "merges.txt",
     "chat_template.jinja",
-    RECIPE,
+    "recipe.json",
     "log.json",
     "base/*.json",
     "base/*.safetensors",
@@ -30,117 +29,75 @@ EXTRAS = (
 STALE = ("adapter-*.safetensors",)
 
 
-@dataclass(frozen=True)
-class AdapterPush:
-    """An adapter folder as it goes to a hub.
-
-    Attributes
-    ----------
-    folder : Path
-    repo : str
-        ``OWNER/NAME``.
-    files : dict of str to int
-        Path relative to the folder -> bytes, sorted.
-    private : bool
-        Of a repository that is made; one that is there keeps its own.
-    notes : tuple of str
-        What others will stumble over.
-    """
-
-    folder: Path
-    repo: str
-    files: dict[str, int]
-    private: bool = False
-    notes: tuple[str, ...] = ()
-
-
-def plan_push(folder: str | Path, repo: str, private: bool = False) -> AdapterPush:
-    """Check an adapter folder and say what of it is sent.
-
-    Parameters
-    ----------
-    folder : path
-        Written by training or `dynarule.adapter_io.save_adapter`.
-    repo : str
-        ``OWNER/NAME``.
-    private : bool
+def files_to_push(folder: str | Path, repo: str) -> dict[str, int]:
+    """Check an adapter folder and the name of a repository, and return the files that are sent, with their bytes.
 
     Raises
     ------
     FileNotFoundError
         If the folder is no adapter, or has no card.
     ValueError
-        If the name is none, or a file is a link out of the folder.
+        If the name is not ``OWNER/NAME``, or a file is a link out of the folder.
     """
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import filter_repo_objects, validate_repo_id
+
     folder = Path(folder)
-    info = read_adapter_info(folder)
-    for name, what in ((info.weights, "its weights"), (CARD, "a card, which training writes")):
+    weights = read_adapter_info(folder).weights
+    for name, what in ((weights, "its weights"), (CARD, "a card, which training writes")):
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} has no {name}: {what}; push the folder that training wrote")
-    _check_repo(repo)
-    paths = [p for p in sorted([*folder.glob("*"), *folder.glob("base/*")]) if p.is_file()]
-    names = [p.relative_to(folder).as_posix() for p in paths]
-    sent = [
-        n
-        for n in names
-        if n in (FILE, info.weights, CARD)
-        or any(fnmatch(n, p) and n.count("/") == p.count("/") for p in EXTRAS)
-    ]
-    for name in sent:
-        if (folder / name).is_symlink() or not (folder / name).resolve().is_relative_to(folder.resolve()):
-            raise ValueError(f"{folder / name} is a link out of the folder; put the file itself there")
-    notes = []
-    base = Path(info.base.name)
-    if info.base.name and (base.is_absolute() or info.base.name.startswith(".") or base.is_dir()):
-        notes.append(
-            f"{FILE} names the base model by a path of this machine ({info.base.name}); others cannot load that"
-        )
-    files = {name: (folder / name).stat().st_size for name in sent}
-    return AdapterPush(folder, repo, files, private, tuple(notes))
-
-
-def _check_repo(repo: str) -> None:
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
-
     try:
         validate_repo_id(repo)
     except HFValidationError as error:
         raise ValueError(f"--to {repo!r} is no repository name ({error}); give --to OWNER/NAME") from None
     if repo.count("/") != 1:
         raise ValueError(f"--to {repo!r} does not say whose repository it is; give --to OWNER/{repo}")
+    paths = [path for path in sorted([*folder.glob("*"), *folder.glob("base/*")]) if path.is_file()]
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    sent = list(filter_repo_objects(names, allow_patterns=list(SENT)))
+    for name in sent:
+        if (folder / name).is_symlink() or not (folder / name).resolve().is_relative_to(folder.resolve()):
+            raise ValueError(f"{folder / name} is a link out of the folder; put the file itself there")
+    return {name: (folder / name).stat().st_size for name in sent}
 
 
-def send(push: AdapterPush) -> str:
-    """Make the repository if there is none, send all files in one commit, and return its address.
+def local_base(folder: str | Path) -> str:
+    """Return the path by which an adapter names its base model, which others cannot load; "" where it is a name."""
+    name = read_adapter_info(folder).base.name
+    return name if name and (name.startswith((".", "/")) or Path(name).is_dir()) else ""
+
+
+def push_adapter(folder: str | Path, repo: str, private: bool = False) -> str:
+    """Make the repository if there is none, send `files_to_push` in one commit, and return its address.
 
     Weights of an earlier push are deleted by the same commit.
 
     Raises
     ------
-    ValueError
-        Without a token.
+    FileNotFoundError, ValueError
+        As `files_to_push`; and without a token.
     OSError
-        If the hub is switched off, cannot be reached or refuses; the text says what it said.
+        If the hub is switched off, cannot be reached or refuses; the text says what it answered.
     """
-    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
+    from huggingface_hub import HfApi, get_token
 
+    files = files_to_push(folder, repo)
     if not get_token():
         raise ValueError("no token of the hub; set HF_TOKEN, or type: hf auth login")
     api = HfApi()
     try:
-        made = api.create_repo(push.repo, private=push.private, exist_ok=True)
-        there = api.list_repo_files(push.repo)
-        operations: list[Any] = [CommitOperationAdd(name, push.folder / name) for name in push.files]
-        operations += [
-            CommitOperationDelete(name)
-            for name in there
-            if name not in push.files and any(fnmatch(name, pattern) for pattern in STALE)
-        ]
-        api.create_commit(push.repo, operations, commit_message="DynaRule adapter")
+        made = api.create_repo(repo, private=private, exist_ok=True)
+        api.upload_folder(
+            repo_id=repo,
+            folder_path=folder,
+            allow_patterns=list(files),
+            delete_patterns=list(STALE),
+            commit_message="DynaRule adapter",
+        )
     except OSError as error:
-        said = str(error).strip().splitlines()
+        first = str(error).strip().splitlines()
         raise OSError(
-            f"the hub at {api.endpoint} did not take {push.repo}: {said[0] if said else error!r}"
+            f"the hub at {api.endpoint} did not take {repo}: {first[0] if first else error!r}"
         ) from None
     return str(made)

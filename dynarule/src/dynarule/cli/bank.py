@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .shared import EncoderOption, FolOption, Json, load_model, load_rules, print_json, user_errors
+from .loading import load_model, load_rules
+from .shared import EncoderOption, FolOption, Json, print_json
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
@@ -35,7 +36,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing.")]
 
 
 @app.command()
-@user_errors
 def build(
     rules: RuleFile,
     out: Annotated[Path, typer.Option("--out", help="New folder.", show_default=False)],
@@ -57,14 +57,11 @@ def build(
         raise FileExistsError(f"{out} exists already; choose a new folder, or type --overwrite")
     if rules.is_dir():
         raise ValueError(f"{rules} is a folder; expected a file of rules (.parquet, .tsv or text)")
-    base, tokenizer = _model(model)
-    bank = load_rules(rules, encoder, fol, cache, text, conclusion, id, model=base, tokenizer=tokenizer)
-    bank.save(out, overwrite=overwrite)
-    _say(out, bank, quiet)
+    bank = _encode(rules, encoder, fol, model, cache, text, conclusion, id)
+    _save(bank, out, quiet, overwrite)
 
 
 @app.command()
-@user_errors
 def add(
     bank: Bank,
     rules: RuleFile,
@@ -86,27 +83,13 @@ def add(
     Example: dynarule bank add bank more.txt --prefix more-
     """
     held = _open(bank)
-    base, tokenizer = _model(model)
-    more = load_rules(
-        rules,
-        encoder,
-        fol,
-        cache,
-        text,
-        conclusion,
-        id,
-        like=held.encoder,
-        model=base,
-        tokenizer=tokenizer,
-    )
+    more = _encode(rules, encoder, fol, model, cache, text, conclusion, id, held.encoder)
     more.ids = [prefix + name for name in more.ids]
     held.add(more)
-    held.save(bank, overwrite=True)
-    _say(bank, held, quiet)
+    _save(held, bank, quiet)
 
 
 @app.command()
-@user_errors
 def remove(
     bank: Bank,
     ids: Annotated[list[str], typer.Argument(help="Ids of rules.", show_default=False)],
@@ -118,52 +101,53 @@ def remove(
     """
     held = _open(bank)
     held.remove(ids)
-    held.save(bank, overwrite=True)
-    _say(bank, held, quiet)
+    _save(held, bank, quiet)
 
 
 @app.command()
-@user_errors
 def info(bank: Bank, as_json: Json = False) -> None:
     """Say what a bank holds.
 
     Example: dynarule bank info bank
     """
-    from ..bank.bank import RuleBank
-
-    show_bank(bank, RuleBank.load(bank), as_json)
-
-
-def show_bank(folder: Path, bank: RuleBank, as_json: bool) -> None:
-    """Print a bank's number of rules, width, encoder and first rules."""
-    first = [{"id": bank.ids[i], "text": bank.texts[i]} for i in range(min(3, len(bank)))]
-    about = {
-        "kind": "bank",
-        "rules": len(bank),
-        "width": bank.encoder_dim,
-        "dtype": str(bank.keys_MP.dtype).removeprefix("torch."),
-        "encoder": bank.encoder,
-        "first": first,
-    }
+    held = _open(bank, mmap=True)
+    dtype = str(held.keys_MP.dtype).removeprefix("torch.")
+    first = [{"id": name, "text": text} for name, text in zip(held.ids[:3], held.texts[:3], strict=True)]
     if as_json:
-        print_json(about)
+        about = {"kind": "bank", "rules": len(held), "width": held.encoder_dim, "dtype": dtype}
+        print_json(about | {"encoder": held.encoder, "first": first})
         return
-    typer.echo(f"{folder}: {len(bank):,} rules, width {bank.encoder_dim}, {about['dtype']}")
-    typer.echo(f"encoder  {bank.encoder or '(unknown)'}")
+    typer.echo(f"{bank}: {len(held):,} rules, width {held.encoder_dim}, {dtype}")
+    typer.echo(f"encoder  {held.encoder or '(unknown)'}")
     for rule in first:
         typer.echo(f"{rule['id']:>7}  {rule['text']}")
 
 
-def _open(folder: Path) -> RuleBank:
+def _encode(
+    rules: Path,
+    encoder: str | None,
+    fol: bool,
+    model: str | None,
+    cache: Path | None,
+    text: str | None,
+    conclusion: str | None,
+    id: str,
+    like: str = "",
+) -> RuleBank:
+    base, tokenizer = (None, None) if model is None else load_model(model, None, None)
+    named: dict[str, Any] = {"text": text, "conclusion": conclusion, "id": id}
+    columns = {name: value for name, value in named.items() if value}
+    return load_rules(rules, encoder, fol, like=like, model=base, tokenizer=tokenizer, cache=cache, **columns)
+
+
+def _open(folder: Path, mmap: bool = False) -> RuleBank:
+    """Load a bank; without memory mapping where it will be replaced."""
     from ..bank.bank import RuleBank
 
-    return RuleBank.load(folder, mmap=False)  # it will be replaced
+    return RuleBank.load(folder, mmap=mmap)
 
 
-def _model(name: str | None) -> tuple[Any, Any]:
-    return (None, None) if name is None else load_model(name, None, None)
-
-
-def _say(folder: Path, bank: RuleBank, quiet: bool) -> None:
+def _save(bank: RuleBank, folder: Path, quiet: bool, overwrite: bool = True) -> None:
+    bank.save(folder, overwrite=overwrite)
     if not quiet:
         typer.echo(f"{folder}: {len(bank):,} rules, width {bank.encoder_dim}", err=True)

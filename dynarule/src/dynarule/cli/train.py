@@ -1,63 +1,151 @@
-"""The part of ``dynarule train`` that needs torch."""
+"""``dynarule train``: one stage of a training, from files."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .loading import load_model, load_rules, read_rows
+from .shared import DeviceOption, EncoderOption, FolOption, ModelOption, QuestionsOption, RulesOption, note
 
 if TYPE_CHECKING:
-    from ..bank.bank import RuleBank
     from ..training.recipe import Recipe
 
-MEASUREMENTS = 10  # of held-out questions in a run
 
+def train(
+    model: ModelOption,
+    rules: RulesOption,
+    out: Annotated[Path, typer.Option("--out", help="Checkpoints, and the adapter.", show_default=False)],
+    questions: QuestionsOption = None,
+    held_out: Annotated[
+        Path | None, typer.Option("--held-out", help="Questions to measure on, in the same format.")
+    ] = None,
+    stage: Annotated[int, typer.Option("--stage", min=1, max=2, help="1: all rules; 2: top K.")] = 1,
+    adapter: Annotated[
+        Path | None, typer.Option("--adapter", help="Start from it.", show_default="new")
+    ] = None,
+    method: Annotated[str, typer.Option("--method", help="dynarule, srki or kblam.")] = "dynarule",
+    confidence_layer: Annotated[
+        int | None, typer.Option("--confidence-layer", min=0, help="0-based.", show_default="the adapter's")
+    ] = None,
+    encoder: EncoderOption = None,
+    fol: FolOption = False,
+    step_text: Annotated[
+        str | None,
+        typer.Option("--step-text", help="Key of a step's text.", show_default="text, else nl, or fol"),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="name=value of the recipe, e.g. --set batch_size=4; a wrong name lists them."
+        ),
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add",
+            help="Something beyond the paper, e.g. --add muon:value_rate=6; a wrong name lists them.",
+        ),
+    ] = None,
+    opening: Annotated[bool, typer.Option("--opening", help="The same as --add opening_search.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest whole checkpoint in --out.")
+    ] = False,
+    report_to: Annotated[str, typer.Option("--report-to", help="none, tensorboard, wandb, ...")] = "none",
+    device: DeviceOption = None,
+) -> None:
+    """Train one stage; run stage 1, `dynarule confidence --write`, then stage 2 from it.
 
-@dataclass(frozen=True)
-class Request:
-    """What the command line asks for, besides what it names by file.
+    Questions are .jsonl or .parquet rows of question, steps (text, rule_ids) and answers. With --held-out, losses and
+    Recall@1 of other questions are measured ten times on the way.
 
-    Attributes
-    ----------
-    out : Path
-        Folder of the run.
-    stage, method : int, str
-        Of the recipe.
-    adapter : Path or None
-        To start from.
-    confidence_layer : int or None
-        None: the adapter's.
-    pairs : tuple of str
-        ``name=value`` changes of the recipe.
-    additions : tuple of str
-        Additions to the recipe.
-    resume : bool
-        Go on from the newest checkpoint.
-    report_to : str
-        Of the Trainer.
-    step_text : str or None
-        Key of a step's text; None: the first of text, nl (fol with ``fol``) that steps have.
-    fol : bool
-        The rules are logic.
-    opening : bool
-        ``<search>`` before the first step too.
+    Example: dynarule train --model MODEL --rules bank --questions train.jsonl --out stage1
     """
+    rows = read_rows(questions, ".jsonl or .parquet")
+    measured = read_rows(held_out) if held_out else None
+    added = [*(add or ()), *(["opening_search"] if opening else [])]
+    recipe = recipe_of(method, stage, setting or (), added, rows)
+    if recipe.stage == 2 and adapter is None:
+        raise ValueError("stage 2 starts from stage 1; give --adapter with the folder that stage 1 wrote")
+    if recipe.mix is None and not any(pair.startswith("mix=") for pair in setting or ()):
+        note("the questions are not of the paper's three families, so all are drawn alike (mix=null)")
+    from ..adapter_info import read_adapter_info
+    from ..memory.search import prepare_search
+    from ..training import Encoder, LogLines
+    from ..training import train as run
 
-    out: Path
-    stage: int
-    method: str
-    adapter: Path | None
-    confidence_layer: int | None
-    pairs: tuple[str, ...]
-    additions: tuple[str, ...]
-    resume: bool
-    report_to: str
-    step_text: str | None
-    fol: bool
-    opening: bool
+    info = None if adapter is None else read_adapter_info(adapter)
+    base, tokenizer = load_model(model, adapter, device)
+    like = "" if info is None else info.encoder
+    bank = load_rules(rules, encoder, fol, like=like, model=base, tokenizer=tokenizer)
+    adapted = _adapter(adapter, recipe, base, tokenizer, bank.encoder_dim)
+    if confidence_layer is not None:
+        adapted.config = replace(adapted.config, confidence_layer=confidence_layer)
+    curve = None if info is None else info.curve
+    if curve is not None and curve["confidence_layer"] != adapted.config.confidence_layer:
+        curve = None  # the user overruled the measurement
+    if recipe.searches:  # after the adapter, whose base may be one row shorter
+        prepare_search(base, tokenizer)
+    rule_rows = {name: row for row, name in enumerate(bank.ids)}
+    run(
+        base,
+        tokenizer,
+        adapted,
+        rows,
+        bank,
+        recipe,
+        out,
+        held_out=measured,
+        encoder=Encoder(tokenizer, rule_rows, step_text=step_text or step_key(rows[0], fol)),
+        resume=resume,
+        curve=curve,
+        callbacks=[LogLines()],
+        report_to=report_to,
+    )
+    note(f"wrote {out}: the adapter, README.md (its model card), log.json")
+
+
+def recipe_of(
+    method: str, stage: int, settings: Sequence[str], additions: Sequence[str], rows: Sequence[Any]
+) -> Recipe:
+    """Return the paper's recipe with ``name=value`` settings, and additions as ``name`` or ``name:setting=value,...``.
+
+    Without a mix of their own, questions that are not of the paper's three families are all drawn alike.
+
+    Raises
+    ------
+    ValueError
+        If a name or a value is wrong.
+    """
+    from ..training import PAPER_MIX, Recipe, families, paper_recipe
+
+    known = [f.name for f in fields(Recipe) if f.name != "additions"]
+    changes: dict[str, Any] = {}
+    for pair in settings:
+        name, equals, value = pair.partition("=")
+        if not equals or name not in known:
+            raise ValueError(f"--set {pair}: expected name=value with a name of {known}")
+        changes[name] = _value(value)
+    changes["additions"] = {}
+    for word in additions:
+        name, _, rest = word.partition(":")
+        pairs = [pair.partition("=") for pair in rest.split(",") if pair]
+        changes["additions"][name] = {setting: _value(value) for setting, _, value in pairs}
+    recipe = paper_recipe(method, stage, **changes)
+    mixed = {"family", "subtask"} & set(rows[0]) and set(families(rows)) == set(PAPER_MIX)
+    return recipe if mixed or "mix" in changes else replace(recipe, mix=None)
+
+
+def step_key(row: Any, fol: bool) -> str:
+    """Return the key of a step's text: ours, else RuleWorld's."""
+    keys = set(row["steps"][0]) if row.get("steps") else set()
+    theirs = "fol" if fol else "nl"
+    return theirs if theirs in keys and "text" not in keys else "text"
 
 
 def _value(text: str) -> Any:
@@ -68,114 +156,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def settings_of(pairs: Sequence[str]) -> dict[str, Any]:
-    """Read ``name=value`` pairs of a recipe.
-
-    Raises
-    ------
-    ValueError
-        If a pair has no ``=``, or the name is not of a recipe.
-    """
-    from ..training.recipe import Recipe
-
-    known = [f.name for f in fields(Recipe) if f.name != "additions"]
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or name not in known:
-            raise ValueError(f"--set {pair}: expected name=value with a name of {known}")
-        found[name] = _value(value)
-    return found
-
-
-def additions_of(words: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Read ``name`` or ``name:setting=value,setting=value``."""
-    found = {}
-    for word in words:
-        name, _, settings = word.partition(":")
-        pairs = (pair.partition("=") for pair in settings.split(",") if pair)
-        found[name] = {setting: _value(value) for setting, _, value in pairs}
-    return found
-
-
-def plan(request: Request, rows: Sequence[Any]) -> Recipe:
-    """Return the recipe, checked as far as that needs no model.
-
-    Raises
-    ------
-    ValueError
-        If a setting is wrong, or stage 2 has nothing to start from.
-    """
-    from ..training.pools import families
-    from ..training.recipe import PAPER_MIX, paper_recipe
-
-    changes = settings_of(request.pairs)
-    added = additions_of(request.additions) | ({"opening_search": {}} if request.opening else {})
-    if request.method not in ("dynarule", "srki", "kblam"):
-        raise ValueError(f"--method must be dynarule, srki or kblam, got {request.method!r}")
-    if request.stage == 2 and request.method != "kblam" and request.adapter is None:
-        raise ValueError("stage 2 starts from stage 1; give --adapter with the folder that stage 1 wrote")
-    recipe = paper_recipe(request.method, request.stage, additions=added, **changes)  # type: ignore[arg-type]
-    if "mix" not in changes:
-        columns = rows[0].keys() & {"family", "subtask"}
-        if not columns or set(families(rows)) != set(PAPER_MIX):
-            recipe = replace(recipe, mix=None)
-            _note("the questions are not of the paper's three families, so all are drawn alike (mix=null)")
-    return recipe
-
-
-def run(
-    request: Request,
-    recipe: Recipe,
-    model: Any,
-    tokenizer: Any,
-    bank: RuleBank,
-    rows: Sequence[Any],
-    held_out: Sequence[Any] | None,
-) -> None:
-    """Train one stage with what the command line says."""
-    from ..bank.sources import premise_of
-    from ..memory.search import prepare_search
-    from ..training.data import Encoder
-    from ..training.log import LogLines
-    from ..training.recipe import recipe_steps
-    from ..training.trainer import train
-
-    adapter = _adapter(request, recipe, model, tokenizer, bank)
-    if recipe.searches:  # after the adapter, whose base may be one row shorter
-        prepare_search(model, tokenizer)
-    encoder = Encoder(
-        tokenizer,
-        {name: row for row, name in enumerate(bank.ids)},
-        step_text=request.step_text or _step_text(rows[0], request.fol),
-    )
-    measuring: dict[str, Any] = {}
-    if held_out is not None:
-        steps = recipe_steps(recipe, len(rows))
-        measuring = {"eval_strategy": "steps", "eval_steps": max(1, -(-steps // MEASUREMENTS))}
-    train(
-        model,
-        tokenizer,
-        adapter,
-        rows,
-        bank,
-        recipe,
-        request.out,
-        held_out=held_out,
-        premises=[premise_of(text) for text in bank.texts],
-        encoder=encoder,
-        resume=request.resume,
-        curve=_curve(request, adapter),
-        callbacks=[LogLines()],
-        report_to=request.report_to,
-        # Without it processes on a CPU do not find each other: each would train, and save, alone.
-        use_cpu=model.device.type == "cpu",
-        **measuring,
-    )
-    _note(f"wrote {request.out}: the adapter, README.md (its model card), log.json")
-
-
-def _adapter(request: Request, recipe: Recipe, model: Any, tokenizer: Any, bank: RuleBank) -> Any:
+def _adapter(folder: Path | None, recipe: Recipe, model: Any, tokenizer: Any, width: int) -> Any:
     """Return a new adapter, or the one to start from."""
     import torch
 
@@ -185,34 +166,10 @@ def _adapter(request: Request, recipe: Recipe, model: Any, tokenizer: Any, bank:
     from ..memory.search import prepare_search
     from ..projection import RuleAdapter
 
-    if request.adapter is None:
-        make = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}[request.method]
+    if folder is None:
+        make = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}[recipe.method]
         torch.manual_seed(recipe.seed)
-        adapter = RuleAdapter(model, make(bank.encoder_dim))
-    else:
-        if read_adapter_info(request.adapter).search is not None:
-            prepare_search(model, tokenizer)
-        adapter = load_adapter(model, request.adapter)
-    if request.confidence_layer is not None:
-        adapter.config = replace(adapter.config, confidence_layer=request.confidence_layer)
-    return adapter
-
-
-def _curve(request: Request, adapter: Any) -> dict[str, Any] | None:
-    """Return the measurement behind the confidence layer, unless the user overruled it."""
-    from ..adapter_info import read_adapter_info
-
-    curve = None if request.adapter is None else read_adapter_info(request.adapter).curve
-    layer = adapter.config.confidence_layer
-    return curve if curve is not None and curve["confidence_layer"] == layer else None
-
-
-def _step_text(row: Any, fol: bool) -> str:
-    """Return the key of a step's text: ours, else RuleWorld's."""
-    keys = set(row["steps"][0]) if row.get("steps") else set()
-    ours = "fol" if fol else "nl"
-    return ours if ours in keys and "text" not in keys else "text"
-
-
-def _note(line: str) -> None:
-    print(f"dynarule: {line}", file=sys.stderr, flush=True)
+        return RuleAdapter(model, make(width))
+    if read_adapter_info(folder).search is not None:
+        prepare_search(model, tokenizer)
+    return load_adapter(model, folder)

@@ -24,6 +24,7 @@ from transformers.trainer_utils import speed_metrics
 
 from ..adapter_io import save_adapter
 from ..bank.bank import RuleBank
+from ..bank.sources import premise_of
 from ..memory.search import SEARCH_TOKEN, search_id
 from ..model_card import TrainingFacts, model_card
 from ..projection import RuleAdapter
@@ -35,6 +36,7 @@ from .recipe import Recipe, recipe_steps
 from .rule_model import RuleModel
 from .run_folder import claim, write_whole
 
+MEASUREMENTS = 10  # of held-out questions in a run
 PARTS = ("lm", "retrieval", "reading", "hits", "steps")
 
 
@@ -186,7 +188,7 @@ def train(
     adapter : RuleAdapter
         Starts from what it is: pass stage 1's to stage 2.
     rows, held_out : datasets.Dataset or sequence of dict
-        Questions, see `dynarule.training.data`. Held-out ones are measured as ``eval_strategy`` says.
+        Questions, see `dynarule.training.data`. Held-out ones are measured ten times, or as ``eval_strategy`` says.
     bank : RuleBank
         The rule table that the questions' rule ids name.
     recipe : Recipe
@@ -195,7 +197,7 @@ def train(
         Checkpoints, ``recipe.json``, and at the end ``log.json``, the adapter with its model card ``README.md``, and
         the model as ``base`` where the recipe trains its whole embedding matrix.
     premises : sequence or None
-        One premise per rule of the bank, for hard negatives.
+        One premise per rule of the bank, for hard negatives; None: those of the rules' texts.
     encoder : Encoder or None
         Rows to tokens, if prompt or target differ from the defaults.
     resume : bool
@@ -228,10 +230,16 @@ def train(
     checkpointing = bool(arguments.pop("gradient_checkpointing", False))
     if next(model.parameters()).dtype == torch.bfloat16:
         arguments.setdefault("bf16", True)  # the adapter stays fp32 and is used in bf16
+    # Without it processes on a CPU do not find each other: each would train, and save, alone.
+    arguments.setdefault("use_cpu", next(model.parameters()).device.type == "cpu")
     once = training_arguments(recipe, folder, 1, **arguments)
     per_step = recipe.batch_size * recipe.accumulation * once.world_size
     steps = recipe_steps(recipe, len(rows), once.world_size)
+    if held_out is not None and "eval_strategy" not in arguments:
+        arguments |= {"eval_strategy": "steps", "eval_steps": -(-steps // MEASUREMENTS)}
     settings = training_arguments(recipe, folder, steps, **arguments)
+    if premises is None:
+        premises = [premise_of(text) for text in bank.texts]
     whole = RuleModel(model, adapter, bank, recipe, row)
     pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
     block = per_step if by_length else recipe.batch_size

@@ -1,0 +1,149 @@
+"""Commands about an adapter: its confidence layer, what it is, and sending it to a hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .loading import load_all, read_rows
+from .shared import (
+    AdapterOption,
+    BatchSizeOption,
+    DeviceOption,
+    EncoderOption,
+    FolOption,
+    Json,
+    ModelOption,
+    QuestionsOption,
+    RulesOption,
+    note,
+    print_json,
+)
+
+
+def confidence(
+    model: ModelOption,
+    adapter: AdapterOption,
+    rules: RulesOption,
+    questions: QuestionsOption = None,
+    encoder: EncoderOption = None,
+    fol: FolOption = False,
+    batch_size: BatchSizeOption = 8,
+    write: Annotated[bool, typer.Option("--write", help="Store layer and curve in the adapter.")] = False,
+    device: DeviceOption = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the entropy of rule attention in every layer; the lowest is the confidence layer.
+
+    Example: dynarule confidence --model MODEL --adapter stage1 --rules bank --questions questions.txt --write
+    """
+    asked = [row["question"] for row in read_rows(questions, "200 questions or more")]
+    base, tokenizer, adapted, bank = load_all(model, adapter, rules, encoder, fol, device, searched=False)
+    import warnings
+    from dataclasses import replace
+
+    from ..adapter_info import read_adapter_info, write_adapter_info
+    from ..generation import question_prompts
+    from ..memory.confidence import measure_confidence
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        curve = measure_confidence(
+            base, tokenizer, adapted, bank, question_prompts(tokenizer, asked), batch_size
+        )
+    for warning in caught:
+        if warning.category is UserWarning and "entropy" in str(warning.message):
+            note(str(warning.message))
+    if write:
+        info = read_adapter_info(adapter)
+        memory = replace(info.memory, confidence_layer=curve.confidence_layer)
+        write_adapter_info(adapter, replace(info, memory=memory, curve=curve.to_dict()))
+    if as_json:
+        print_json(curve.to_dict())
+    else:
+        _show_curve(curve.to_dict())
+
+
+def inspect(
+    folder: Annotated[Path, typer.Argument(help="Adapter or bank folder.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Say what an adapter or a bank is: shapes, layers, encoder, confidence curve.
+
+    Example: dynarule inspect adapter
+    """
+    if (folder / "bank.json").is_file():
+        from .bank import info as show_bank
+
+        show_bank(folder, as_json)
+        return
+    if not (folder / "adapter.json").is_file():
+        raise FileNotFoundError(f"{folder} has neither adapter.json nor bank.json; give an adapter or a bank")
+    from math import prod
+
+    from ..adapter_info import read_adapter_info
+    from ..adapter_io import read_shapes
+
+    info = read_adapter_info(folder)
+    shapes = read_shapes(folder)
+    count = sum(prod(shape) for shape in shapes.values())
+    base, memory = info.base, info.memory
+    layers = memory.layers(base.num_layers)
+    if as_json:
+        tensors = {name: list(shape) for name, shape in shapes.items()}
+        print_json(
+            info.to_dict() | {"kind": "adapter", "layers": layers, "parameters": count, "tensors": tensors}
+        )
+        return
+    layer, search = memory.confidence_layer, info.search
+    typer.echo(
+        f"{folder}: adapter of {base.name or base.model_type}, {count:,} parameters\n"
+        f"base       {base.model_type}, {base.num_layers} layers, hidden {base.hidden_size}, "
+        f"query {base.query_size}, head {base.head_dim}, vocabulary {base.vocabulary:,}\n"
+        f"encoder    {info.encoder or '(unknown)'}, width {memory.encoder_dim}\n"
+        f"layers     {layers} (0-based), top_k {memory.top_k}, update_scope {memory.update_scope}\n"
+        f"confidence {'not measured' if layer is None else f'layer {layer} (0-based)'}\n"
+        f"search     {f'{search.token} = {search.id}' if search else 'no row of its own'}"
+    )
+    if info.curve is not None:
+        _show_curve(info.curve)
+
+
+def push(
+    folder: Annotated[Path, typer.Argument(help="Adapter folder with its card.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help="Repository: OWNER/NAME.", show_default=False)],
+    private: Annotated[bool, typer.Option("--private", help="If the repository is made by this.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List files and sizes; send nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Send an adapter and its card to the Hugging Face Hub, in one commit. The token is read from HF_TOKEN.
+
+    Example: dynarule push stage2 --to OWNER/NAME --dry-run
+    """
+    from ..hub import files_to_push, local_base, push_adapter
+
+    files = files_to_push(folder, to)
+    size = sum(files.values())
+    if base := local_base(folder):
+        note(f"the adapter names its base model by a path of this machine ({base}); others cannot load that")
+    url = None if dry_run else push_adapter(folder, to, private)
+    if as_json:
+        print_json({"repo": to, "private": private, "files": files, "bytes": size, "sent_to": url})
+        return
+    for name, count in files.items():
+        typer.echo(f"{count:>12,}  {name}")
+    where = f"nothing sent to {'private ' if private else ''}model {to}" if dry_run else f"sent to {url}"
+    typer.echo(f"{len(files)} files, {size:,} bytes{';' if dry_run else ''} {where}")
+
+
+def _show_curve(curve: dict[str, Any]) -> None:
+    uniform, chosen = curve["uniform"], curve["confidence_layer"]
+    typer.echo(
+        f"entropy over {curve['questions']} questions, {curve['rules']:g} rules; uniform {uniform:.3f}"
+    )
+    for layer, mean, std in zip(curve["layers"], curve["mean"], curve["std"], strict=True):
+        bar = "#" * round(40 * mean / uniform) if uniform else ""
+        chosen_here = "  <- confidence layer" if layer == chosen else ""
+        typer.echo(f"{layer:>5} {mean:7.3f} +- {std:5.3f} {bar}{chosen_here}")

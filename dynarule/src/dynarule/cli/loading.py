@@ -1,0 +1,170 @@
+"""Models, adapters, rules and questions, from what the command line names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .shared import note
+
+if TYPE_CHECKING:
+    from ..bank.bank import RuleBank
+
+
+def quiet_libraries() -> None:
+    """Keep transformers' bars and notices out of our stderr; errors still come through."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def load_model(name: str, adapter: Path | None, device: str | None) -> tuple[Any, Any]:
+    """Load a base model and its tokenizer, the adapter's own tokenizer if it has one."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from ..tokenizer import load_tokenizer
+
+    quiet_libraries()
+    source = adapter if adapter is not None and (adapter / "tokenizer_config.json").is_file() else name
+    try:
+        tokenizer = load_tokenizer(source)
+        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype="auto", trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"cannot load the model {name!r} ({first}); give the folder of a causal model, or its name on the Hub"
+        ) from None
+    return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval(), tokenizer
+
+
+def load_rules(
+    path: Path,
+    encoder: str | None,
+    fol: bool,
+    *,
+    like: str = "",
+    model: Any = None,
+    tokenizer: Any = None,
+    cache: Path | None = None,
+    **columns: str,
+) -> RuleBank:
+    """Load a bank folder, or encode a file of rules; by default with the encoder of fingerprint ``like``."""
+    from ..bank.bank import RuleBank
+
+    if path.is_dir():
+        bank = RuleBank.load(path)
+        _check_encoder(path, bank.encoder, encoder)
+        return bank
+    check_rules(path)  # before an encoder is loaded for nothing
+    from ..bank.embedding_cache import EmbeddingCache
+    from ..bank.encoder_choice import encoder_of, open_encoder
+
+    quiet_libraries()
+    if encoder is None and like:
+        encode: Any = encoder_of(like, model, tokenizer)
+        if fol and not getattr(encode, "fol", True):
+            raise ValueError(
+                f"--fol would write logic as words, but {like.split('@')[0]} was given rules as they are for this "
+                "adapter or bank; leave --fol out, or make them with --fol"
+            )
+    else:
+        encode = open_encoder(encoder or "minilm", fol, model, tokenizer)
+    text = columns.pop("text", "fol" if fol else "nl")
+    conclusion = columns.pop("conclusion", f"conclusion_{text}")
+    return RuleBank.from_file(
+        path, encode if cache is None else EmbeddingCache(encode, cache), text, conclusion, **columns
+    )
+
+
+def check_rules(path: Path) -> None:
+    """Raise FileNotFoundError where there are no rules."""
+    if not path.exists():
+        raise FileNotFoundError(f"no rules at {path}; give a bank folder, .parquet, .tsv or a text file")
+
+
+def _check_encoder(folder: Path, made_with: str, named: str | None) -> None:
+    """Raise ValueError if an encoder is named beside a bank that was built with another."""
+    name = made_with.split("@")[0]
+    aliases = {"minilm": "all-MiniLM-L6-v2"}
+    if named is not None and name and name not in (named, Path(named).name, aliases.get(named)):
+        raise ValueError(
+            f"--encoder {named}, but the bank {folder} was built with {name}; leave --encoder out, or build it again: "
+            f"dynarule bank build RULES --out BANK --encoder {named}"
+        )
+
+
+def load_all(
+    model: str,
+    adapter: Path,
+    rules: Path,
+    encoder: str | None,
+    fol: bool,
+    device: str | None,
+    searched: bool = True,
+) -> tuple[Any, Any, Any, Any]:
+    """Load a base model, its tokenizer, an adapter and a bank for it; cheap checks first.
+
+    A bank that will be ``searched`` is so exactly up to `dynarule.bank.index.EXACT_UP_TO` rules, and with faiss above.
+    """
+    from ..adapter_info import read_adapter_info
+    from ..adapter_io import load_adapter
+    from ..memory.search import prepare_search
+
+    info = read_adapter_info(adapter)
+    check_rules(rules)
+    base, tokenizer = load_model(model, adapter, device)
+    if info.search is not None:
+        prepare_search(base, tokenizer, info.search.token)
+    adapted = load_adapter(base, adapter, tokenizer)
+    bank = load_rules(rules, encoder, fol, like=info.encoder, model=base, tokenizer=tokenizer)
+    bank.to(base.device, base.dtype)
+    if searched and info.memory.top_k is not None:  # else every layer reads all rules
+        choose_index(bank)
+    return base, tokenizer, adapted, bank
+
+
+def choose_index(bank: RuleBank) -> None:
+    """Let a bank be searched in the way that fits its size, and say so where that takes long."""
+    from ..bank import faiss_index
+
+    if len(bank) > faiss_index.EXACT_UP_TO and not bank.keys_MP.is_cuda:
+        if faiss_index.installed():
+            note(f"{len(bank):,} rules, building a faiss index of them")
+        else:
+            note(
+                f"{len(bank):,} rules, all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
+            )
+    faiss_index.use_index(bank)
+
+
+def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
+    """Read ``.jsonl`` or ``.parquet`` rows, or the lines of a text file as questions.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If no file is named, it is not there, empty, or has no questions.
+    """
+    if path is None:
+        raise ValueError(f"no questions; give --questions FILE, {wanted}")
+    if not path.is_file():
+        raise FileNotFoundError(f"no question file {path}; expected .jsonl, .parquet, or a question per line")
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        rows = pq.read_table(path).to_pylist()
+    else:
+        lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+        try:
+            rows = [json.loads(li) if path.suffix == ".jsonl" else {"question": li} for li in lines]
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path} is not JSON lines: {error}") from None
+    if not rows:
+        raise ValueError(f"{path} is empty; expected one question per row")
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict) or "question" not in row:
+            raise ValueError(f"{path} row {number} has no `question`; expected one per row")
+    return rows
