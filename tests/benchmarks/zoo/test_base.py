@@ -27,7 +27,7 @@ from rwbench.zoo.base.train import BaseTrainer, trained_base
 SHAPE = Shape(hidden=32, layers=3, heads=4, kv_heads=2, feed_forward=48, positions=2048)
 EVERYTHING = Mixture(terse=0.2, recital=0.3, questions=0.4, guess=0.1)
 LEVELS = {"terse": 2, "recital": 3, "questions": 2}
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
