@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import hashlib
 import json
 import os
 import re
@@ -60,7 +61,7 @@ def unpack(part):
 
 def test_parts_hold_the_samples_joined_with_their_questions_and_rules(runs, workspace):
     results, out = runs
-    packed = build_browser(results, ["scribe", "bm25"], out)
+    packed = build_browser(list(zip(results, ["scribe", "bm25"], strict=True)), out)
     assert packed.notes == []
     assert [run["count"] for run in packed.runs] == [22, 22]
     questions, rules = unpack(packed.parts["questions"]), unpack(packed.parts["rules"])
@@ -84,25 +85,25 @@ def test_limits_are_told(runs, monkeypatch):
     results, out = runs
     monkeypatch.setattr(browser_module, "MAX_SAMPLES", 5)
     monkeypatch.setattr(browser_module, "MAX_TEXT", 10)
-    packed = build_browser(results, ["scribe", "bm25"], out)
+    packed = build_browser(list(zip(results, ["scribe", "bm25"], strict=True)), out)
     assert "scribe: the first 5 of 22 samples" in packed.notes
     row = unpack(packed.parts[f"run-{results[0]['run_id']}"])[0]
     assert row["output"] == EVIL[:10] + " [cut]"
     assert sum(packed.errors[results[0]["run_id"]].values()) == 22  # counted over all, shown or not
     monkeypatch.setattr(browser_module, "MAX_BYTES", 100)
-    packed = build_browser(results, ["scribe", "bm25"], out)
+    packed = build_browser(list(zip(results, ["scribe", "bm25"], strict=True)), out)
     assert packed.parts == {}
     assert [note.split(": ")[1].split(",")[0] for note in packed.notes] == ["left out", "left out"]
 
 
 def test_missing_samples_and_other_data_are_told(runs, tmp_path):
     results, out = runs
-    assert build_browser(results[:1], ["scribe"], tmp_path).notes == [
+    assert build_browser([(results[0], "scribe")], tmp_path).notes == [
         "scribe: no samples.jsonl beside its results"
     ]
     other = copy.deepcopy(results[1:])
     other[0]["spec"]["data"] = "0.0"
-    packed = build_browser(other, ["bm25"], out)
+    packed = build_browser([(other[0], "bm25")], out)
     assert "the runs used data 0.0" in packed.notes[0]
     assert "--data" in packed.notes[0]
     assert unpack(packed.parts[f"run-{other[0]['run_id']}"])[0]["rules"]
@@ -153,6 +154,9 @@ def test_the_page_works_in_a_browser(runs, tmp_path):
     """From disk: opens the samples, filters, searches, unfolds one with hostile text, sorts a table."""
     results, out = runs
     page = render_page(results, "t", "c", folder=out).replace("</body>", PROBE)
+    # The page's policy lets only its own script run; here the probe too.
+    probe = base64.b64encode(hashlib.sha256(PROBE[8:].partition("</script>")[0].encode()).digest()).decode()
+    page = page.replace("script-src ", f"script-src 'sha256-{probe}' ", 1)
     (tmp_path / "page.html").write_text(page)
     words = [
         CHROMIUM,

@@ -8,7 +8,7 @@ import pytest
 from ruleworld_data.spec import SUBTASKS
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
-from rwbench.report.paper import beside
+from rwbench.report.paper import table_beside_paper
 from rwbench.report.setting import Setting, settings
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.data import select
@@ -43,7 +43,7 @@ def test_few_questions_fill_the_seed_spread(workspace, tmp_path):
     for run in runs:
         jsonschema.validate(json.loads(json.dumps(run)), results_schema())
         assert len(run["metrics"]["recall@1"]["folds"]["values"]) == 5
-    (row,) = beside(runs, "paper/table12").rows
+    (row,) = table_beside_paper(runs, "paper/table12").rows
     assert all(cell.ours is not None for cell in row.cells)
     (setting,) = settings(runs)
     assert "split mini, 5 per sub-task, folds in turn)" in setting.title()

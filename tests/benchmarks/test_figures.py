@@ -6,17 +6,30 @@ import re
 import pytest
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
-from rwbench.report.figures import figures
-from rwbench.report.measure_charts import CostPoint, HeatMap, LayerCurve, cost_points, heat_maps, layer_lines
+from rwbench.report.figures import parts
+from rwbench.report.grids import attention, by_part
 from rwbench.report.page import render_page
-from rwbench.report.palette import STYLES
 from rwbench.report.setting import settings
-from rwbench.report.summary import headline
-from rwbench.report.terminal import markdown_table
+from rwbench.report.style import STYLES
+from rwbench.report.tables import headline, markdown_table
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.runner import run_spec
 
-STYLE = STYLES["dynarule"]
+COLOUR = STYLES["dynarule"].colour
+
+
+def figures(setting):
+    return parts(setting, {})
+
+
+def drawing(part):
+    return "".join(map(str, part.drawings))
+
+
+def places(figure):
+    """Where the markers of the DynaRule lines are, by hover text."""
+    found = re.findall(r'<g><title>([^<]*)</title>.*?<use href="#\w+" x="([\d.]+)" y="([\d.]+)"', figure)
+    return {tip: (float(x), float(y)) for tip, x, y in found}
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +67,17 @@ def answering(results):
 def test_retrieval_runs_have_recall_figures_and_no_other(results):
     (setting,) = settings(results)
     titles = [figure.title for figure in figures(setting)]
-    assert titles[:2] == ["Recall@1 against pool size", "Recall@1 by sub-task, 1,000 rules"]
+    assert titles[:2] == ["Recall@1 against pool size", "Recall@1 by sub-task in %, 1,000 rules"]
     assert not [title for title in titles if "xact" in title or "ttention" in title]
-    assert {"Recall@1 by step of the proof", "Recall@1 by rule type"} <= set(titles)
-    by_type = next(figure for figure in figures(setting) if figure.title == "Recall@1 by rule type")
-    assert "BM25 (split identifiers), entity2attr: " in str(by_type.drawing)
-    assert titles[-1] == "Cost against recall@1"
+    assert {"Recall@1 by step and by rule type", "Cost against recall@1", "What the time went to"} <= set(
+        titles
+    )
+    grid = next(part for part in figures(setting) if "rule type" in part.title).grids[0]
+    assert {"step 1", "entity2attr"} <= set(grid.columns)
+    assert {row.cells[0].text for row in grid.rows} == {
+        "BM25 (split identifiers)",
+        "Symbolic solver (ceiling)",
+    }
 
 
 def test_a_method_that_answers_leads_with_its_answers(results):
@@ -72,7 +90,7 @@ def test_a_method_that_answers_leads_with_its_answers(results):
     assert "DynaRule, tiny answers 43.0 % of the sub-questions" in " ".join(headline(setting))
     assert markdown_table(setting).startswith("Exact match in % (95 % interval)")
     cost = next(figure for figure in found if figure.title.startswith("Cost"))
-    assert "43.0 % at 1e+03 tokens per question" in str(cost.drawing)
+    assert "43.0 % at 1e+03 tokens per question" in drawing(cost)
     entropy = next(figure for figure in found if figure.title.startswith("Attention entropy"))
     assert entropy.caption.count("layer 2") == 4
 
@@ -82,8 +100,8 @@ def test_runs_of_fol_and_nl_with_an_adapter_each_are_one_method(results):
     for run in runs:
         run["spec"]["method"] = {"name": "dynarule", "adapter": run["spec"]["representation"]}
     (setting,) = settings(runs)
-    assert [view.label for view in setting.methods().values()] == ["DynaRule, tiny"]
-    (method,) = setting.methods()
+    assert [view.label for view in setting.methods.values()] == ["DynaRule, tiny"]
+    (method,) = setting.methods
     assert setting.find(method, "fol", 100) is runs[0]
     assert setting.find(method, "nl", 1000) is runs[3]
 
@@ -102,37 +120,70 @@ def test_the_one_map_that_is_open_is_dynarule_s_on_the_fewest_rules(results):
         assert shown.title == "Rule attention by step"
 
 
-def test_heat_map_cells_are_as_dark_as_heavy_and_carry_their_numbers():
-    figure = str(heat_maps([HeatMap("two", [[0.8, 0.1], [0.2, 0.7]], [4, 0])], "label"))
-    assert re.findall(r"fill-opacity:([\d.]+)", figure) == [
-        "0.800",
-        "0.100",
-    ]  # no retrieval made the second row
-    assert re.findall(r">(0\.\d\d)<", figure) == ["0.80", "0.10"]
-    places = re.findall(r'<rect class="cell" x="([\d.]+)" y="([\d.]+)"', figure)
-    assert places[0][1] == places[1][1]
-    assert float(places[0][0]) < float(places[1][0])
+def test_attention_cells_are_as_dark_as_heavy_and_carry_their_numbers():
+    grid = attention([[0.8, 0.1], [0.2, 0.7]], [4, 0], "two")
+    (row,) = grid.rows  # no retrieval made the second
+    assert grid.columns == ["", "gold 1", "gold 2"]
+    assert [(cell.text, cell.shade) for cell in row.cells] == [("step 1", None), ("0.80", 0.8), ("0.10", 0.1)]
+    assert row.cells[2].tip == "retrieval 1 gives the gold rules of step 2 the weight 0.100 (n = 4)"
 
 
-def test_the_lowest_layer_is_marked():
-    curve = LayerCurve("c", STYLE, [0, 2, 5], [3.0, 1.0, 2.0], [0.0, 0.0, 0.0])
-    figure = str(layer_lines([curve], "label"))
-    assert "lowest entropy 1.00 nats at layer 2" in figure
-    path = re.search(r'class="curve"[^>]* points="([^"]+)"', figure)[1]
-    (x0, y0), (x1, y1), (x2, y2) = [tuple(map(float, pair.split(","))) for pair in path.split()]
-    assert (x2 - x1) / (x1 - x0) == pytest.approx(3 / 2, abs=0.01)  # layers 0, 2 and 5
-    assert (y1 - y0) / (y2 - y0) == pytest.approx(2, abs=0.01)
+def test_the_table_by_sub_task_holds_the_results_and_says_how_sure_they_are(results):
+    (setting,) = settings(results)
+    fol, nl = by_part(setting, "recall@1", 1000, {"multi_hop_2": "hop 2", "single_rule": "single"})
+    assert (fol.title, nl.title) == ("First-order logic (FOL)", "Natural language (NL)")
+    run = next(
+        r
+        for r in results
+        if r["method"]["key"] == "bm25-aware"
+        and r["spec"]["representation"] == "nl"
+        and r["spec"]["pool_size"] == 1000
+    )
+    row = next(row for row in nl.rows if row.cells[0].text == run["method"]["label"])
+    wanted = [run["metrics"]["recall@1"]["by_subtask"][name] for name in ("multi_hop_2", "single_rule")]
+    assert [cell.shade for cell in row.cells[1:]] == [e["value"] for e in wanted]
+    assert all(f"n = {e['n']}" in cell.tip for cell, e in zip(row.cells[1:], wanted, strict=True))
+    part = next(part for part in figures(setting) if "by sub-task" in part.title)
+    assert part.caption.startswith("n = 1 per cell, 95 % intervals of ± ")
 
 
-def test_cost_is_on_a_log_scale():
-    points = [CostPoint(STYLE, cost, value, "t") for cost, value in ((10, 0.0), (100, 0.5), (1000, 1.0))]
-    figure = str(cost_points(points, "tokens", "label"))
-    (x0, y0), (x1, y1), (x2, y2) = [
-        tuple(map(float, pair)) for pair in re.findall(r'class="dot"[^>]*cx="([\d.]+)" cy="([\d.]+)"', figure)
-    ]
+def test_the_lowest_layer_is_ringed_and_layers_are_to_scale(results):
+    (setting,) = settings(answering(results)[4:6])
+    part = next(figure for figure in figures(setting) if figure.title.startswith("Attention entropy"))
+    found = places(drawing(part))
+    (x0, y0), (x1, y1), (x2, y2) = (
+        next(place for tip, place in found.items() if f"layer {layer}: {mean} nats" in tip)
+        for layer, mean in ((0, "3.00"), (2, "1.00"), (5, "2.00"))
+    )
+    assert (x2 - x1) / (x1 - x0) == pytest.approx(3 / 2, abs=0.02)
+    assert (y1 - y0) / (y2 - y0) == pytest.approx(2, abs=0.02)
+    ring = re.search(r'<use href="#\w+" x="([\d.]+)" y="([\d.]+)" style="fill-opacity: 0', drawing(part))
+    assert (float(ring[1]), float(ring[2])) == pytest.approx((x1, y1), abs=0.1)
+
+
+def test_cost_is_on_a_log_scale(results):
+    runs = answering(results)[4:6] + answering(results)[6:7]
+    for run, tokens, value in zip(runs, (10, 100, 1000), (0.0, 0.5, 1.0), strict=True):
+        run["spec"]["representation"], run["spec"]["pool_size"] = "fol", tokens
+        run["usage"] = {"prompt_tokens": {"total": tokens, "mean": tokens}}
+        run["metrics"]["exact_match"]["macro"]["value"] = value
+    part = next(figure for figure in figures(settings(runs)[0]) if figure.title.startswith("Cost"))
+    (x0, y0), (x1, y1), (x2, y2) = sorted(places(drawing(part)).values())
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
     assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
     assert y2 < y0
+
+
+def test_intervals_too_wide_to_read_are_told_and_not_drawn(results):
+    runs = answering(results)
+    (setting,) = settings(runs)
+    curve = figures(setting)[0]
+    assert "whiskers are 95 % intervals" in curve.caption and "stroke-opacity: 0.55" in drawing(curve)
+    for run in runs:
+        run["metrics"]["exact_match"]["macro"] |= {"ci_low": 0.1, "ci_high": 0.7}
+    curve = figures(settings(runs)[0])[0]
+    assert "95 % intervals of ± 30 points (median) are too wide to draw" in curve.caption
+    assert "stroke-opacity" not in drawing(curve)
 
 
 @pytest.mark.parametrize("keep", [1, 2])

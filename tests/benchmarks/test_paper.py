@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 from rwbench.recipes import recipes
-from rwbench.report.paper import beside, beside_all, numbers, said
+from rwbench.report.paper import numbers, quotes, table_beside_paper, tables_beside_paper
 from rwbench.score.summarise import GROUPS
 
 TABLES = numbers()["tables"]
@@ -107,14 +107,14 @@ def test_ours_stand_in_the_paper_s_columns():
         for form in ("fol", "nl")
     ]
     runs.append(made_up("solver", "Solver", "fol", 1000, answers(subtasks)))
-    table = beside(runs, "paper/table2")
+    table = table_beside_paper(runs, "paper/table2")
     (row,) = table.rows
     assert (row.pool_size, row.method, row.ours) == (1000, "DynaRule", "DynaRule, tiny")
     assert [cell.ours for cell in row.cells[:6]] == [0.9, 0.8, 0.7, 0.3, 0.2, 0.1]
     assert [cell.paper for cell in row.cells] == rows("table2")[1000, "DynaRule", None]
     assert row.cells[-1].ours == pytest.approx(0.5)
     assert table.columns[:2] == ["single rule, FOL", "parallel 2 to 4, FOL"]
-    one = beside(runs[:1], "paper/table2")
+    one = table_beside_paper(runs[:1], "paper/table2")
     assert one.rows[0].cells[6].ours is None
     assert one.rows[0].cells[-1].ours is None  # no average over half of the columns
 
@@ -126,10 +126,10 @@ def test_runs_on_few_questions_and_on_many_are_two_tables():
         metrics = answers({"single_rule": 0.9 if limit else 0.3})
         runs.append(made_up("dynarule", "DynaRule, tiny", form, 1000, metrics))
         runs[-1]["spec"]["limit"], runs[-1]["n"]["scheduled"] = limit, 55 if limit else 550
-    tables = beside_all(runs, "paper/table2")
+    tables = tables_beside_paper(runs, "paper/table2")
     assert [(table.questions, table.rows[0].cells[0].ours) for table in tables] == [(550, 0.3), (55, 0.9)]
     assert [table.rows[0].cells[6].ours for table in tables] == [0.3, 0.9]
-    assert beside_all(runs, "mine") == []
+    assert tables_beside_paper(runs, "mine") == []
 
 
 def test_retrieval_strong_models_and_seed_spread_have_their_rows():
@@ -139,36 +139,36 @@ def test_retrieval_strong_models_and_seed_spread_have_their_rows():
     }
     stepwise = recall | {"step_recall@1": {"macro": estimate(0.6), "by_subtask": {}, "folds": folds}}
     runs = [made_up("dynarule", "D", form, 500, copy.deepcopy(stepwise)) for form in ("fol", "nl")]
-    row = beside(runs, "paper/table10").rows[0]
+    row = table_beside_paper(runs, "paper/table10").rows[0]
     assert [cell.ours for cell in row.cells] == [None, 0.4, 0.6] * 2
-    spread = beside(runs, "paper/table12")
+    spread = table_beside_paper(runs, "paper/table12")
     assert spread.unit == "points"
     assert [cell.ours for cell in spread.rows[0].cells] == pytest.approx([15.811, 19.632], abs=1e-3)
     prompted = made_up(
         "prompting", "Prompting, Qwen2.5-14B-Instruct", "nl", 100, answers({"single_rule": 0.25})
     )
-    row = beside([prompted], "paper/table13").rows[0]
+    row = table_beside_paper([prompted], "paper/table13").rows[0]
     assert row.method == "Qwen2.5-14B-Instruct (NL)"
     assert row.cells[0] == (0.9, 0.25)
     both = [made_up("dynarule", "D", form, 10000, answers({})) for form in ("fol", "nl")]
-    assert [c.ours for c in beside(both, "paper/table11").rows[0].cells] == pytest.approx(
+    assert [c.ours for c in table_beside_paper(both, "paper/table11").rows[0].cells] == pytest.approx(
         [15.811, 19.632], abs=1e-3
     )
 
 
 def test_other_recipes_and_methods_have_no_table():
     run = made_up("solver", "Solver", "fol", 1000, answers({"single_rule": 1.0}))
-    assert beside([run], "paper/table2") is None
-    assert beside([run], "smoke") is None
-    assert beside([run], "mine/table2") is None
+    assert table_beside_paper([run], "paper/table2") is None
+    assert table_beside_paper([run], "smoke") is None
+    assert table_beside_paper([run], "mine/table2") is None
 
 
 def test_what_the_text_says_of_a_figure_is_the_mean_of_its_tables():
     """Figure 5b's DynaRule at 10,000 rules: means over FOL and NL of tables 2 and 10."""
-    (text,) = said("paper/figure5b")
+    (text,) = quotes("paper/figure5b")
     answers = rows("table2")[10000, "DynaRule", None][-1]
     recalls = rows("table10")[10000, "DynaRule", None]
     assert f"DynaRule {100 * answers:.2f} %, {50 * (recalls[2] + recalls[5]):.2f} %" in text
-    assert said("figure5b") == said("paper/table2") == []
+    assert quotes("figure5b") == quotes("paper/table2") == []
     named = {name for figure in numbers()["figures"] for name in figure["recipes"]}
     assert {f"paper/{name}" for name in {*named, *TABLES}} <= set(recipes.items())

@@ -1,19 +1,32 @@
 """The page: numbers, escaping, nothing from outside, settings kept apart."""
 
+import base64
 import copy
 import csv
+import hashlib
 import io
+import itertools
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from rwbench.methods.retrieve import Retrieve
-from rwbench.report.charts import Panel, Point, Series, recall_curves
+from rwbench.report.charts import (
+    Line,
+    Point,
+    draw_lines,
+    inline_svg,
+    label_ends,
+    number_axis,
+    panels,
+    share_axis,
+)
+from rwbench.report.grids import all_runs
 from rwbench.report.page import render_page
-from rwbench.report.palette import STYLES, styles
 from rwbench.report.setting import settings
-from rwbench.report.summary import csv_text, headline, percent, table_rows
-from rwbench.report.terminal import markdown_table, markdown_times
+from rwbench.report.style import STYLES, styles
+from rwbench.report.tables import csv_text, headline, markdown_table, markdown_times, percent
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
@@ -57,9 +70,15 @@ class Page(HTMLParser):
 def test_the_page_loads_nothing(results):
     text = render_page(results, "RuleWorld: smoke", "rwbench run smoke")
     page = Page(text)
-    assert [load for load in page.loads if not load.startswith("data:text/csv;base64,")] == []
+    assert [load for load in page.loads if not load.startswith(("data:text/csv;base64,", "#"))] == []
     assert not re.search(r"https?://|url\(|@import", text)
     assert page.tags.count("svg") >= 2
+    # What is not of the page itself cannot run: only its own script is allowed, by its hash.
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert "default-src 'none'" in policy
+    (script,) = re.findall(r"<script>(.*?)</script>", text, flags=re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in policy
     assert {"link", "iframe", "img", "object"}.isdisjoint(page.tags)
 
 
@@ -87,7 +106,8 @@ def test_the_page_says_what_the_results_say(results):
     for run in results:
         assert run["run_id"] in text
         e = run["metrics"]["recall@1"]["macro"]
-        assert f"<b>{percent(e['value'])}</b>" in text
+        interval = f"{percent(e['ci_low'])}–{percent(e['ci_high'])}"
+        assert f'>{percent(e["value"])} <span class="ci">{interval}</span>' in text
     best = next(
         r["metrics"]["recall@1"]["macro"]["value"]
         for r in results
@@ -132,18 +152,53 @@ def test_variants_of_one_method_are_told_apart(results):
     for run in variant:
         run["spec"]["method"]["retriever"]["k1"] = 0.9
     (setting,) = settings(results + variant)
-    views = list(setting.methods().values())
+    views = list(setting.methods.values())
     assert len({view.label for view in views}) == len({view.key for view in views}) == 4
     drawn = styles(view.key for view in views)
     assert len({drawn[view.key] for view in views}) == 4
-    assert len(table_rows(setting)) == 16
+    assert len(all_runs(setting).rows) == 16
 
 
 def test_styles_are_fixed_and_distinct_without_colour():
     assert styles(["rrf", "dense"])["dense"] == styles(["dense", "new"])["dense"] == STYLES["dense"]
-    assert len({(style.marker, style.dash, style.colour) for style in STYLES.values()}) == len(STYLES)
+    assert len({(style.marker, style.line) for style in STYLES.values()}) == len(STYLES)
     many = styles([f"method {i}" for i in range(30)])
     assert len({many[f"method {i}"] for i in range(30)}) == 30
+
+
+VISION = {
+    "normal": np.eye(3),
+    "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "protanopia": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+}
+"""Machado, Oliveira and Fernandes 2009, on linear RGB."""
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def linear(colour):
+    value = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb):
+    x, y, z = np.cbrt(np.maximum(XYZ @ np.clip(rgb, 0, 1) / (0.9505, 1, 1.089), 0.008856))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_every_contender_has_a_colour_that_any_reader_can_tell():
+    """One colour a method (a retriever shares that of the method that reads what it finds), on white and dark paper."""
+    owner = {}
+    for key, style in STYLES.items():
+        if style.line != ":":
+            owner.setdefault(style.colour, set()).add(key.removeprefix("rag-"))
+    assert all(len(keys) == 1 for keys in owner.values()) and len(owner) == 10
+    for matrix in map(np.array, VISION.values()):
+        seen = [lab(matrix @ linear(colour)) for colour in owner]
+        assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 15
+    for paper in ("#ffffff", "#14181c"):
+        for colour in owner:
+            low, high = sorted(float(XYZ[1] @ linear(each)) + 0.05 for each in (colour, paper))
+            assert high / low > 1.85, (colour, paper)
 
 
 @pytest.mark.parametrize(
@@ -154,24 +209,53 @@ def test_only_exact_values_look_exact(value, text):
     assert percent(value) == text
 
 
+def drawn(*lines, intervals=False):
+    with panels() as (figure, (axes,)):
+        axes.set_xscale("log")
+        share_axis(axes)
+        draw_lines(axes, lines, intervals)
+        number_axis(axes, [100, 1000, 10000])
+        label_ends(axes, lines)
+        return str(inline_svg(figure, "a <label>"))
+
+
+def path(figure, colour, width):
+    found = re.findall(rf'<path d="([^"]+)"[^>]*stroke: {colour}; stroke-width: {width}', figure)
+    return [[tuple(map(float, xy)) for xy in re.findall(r"[ML] ([\d.]+) ([\d.]+)", d)] for d in found]
+
+
 def test_curves_are_drawn_to_scale():
-    points = {100: Point(0.5, 0.4, 0.6, "a"), 1000: Point(0.25, 0.2, 0.3, "b"), 10000: Point(0, 0, 0.1, "c")}
-    figure = str(recall_curves([Panel("p", [Series("s", STYLES["rrf"], points)])], "label"))
-    line = re.search(r'class="curve"[^>]* points="([^"]+)"', figure)[1]
-    (x0, y0), (x1, y1), (x2, y2) = [tuple(map(float, pair.split(","))) for pair in line.split()]
+    points = [
+        Point(100, 0.5, 0.4, 0.6, "a"),
+        Point(10000, 0, 0, 0.1, "c"),
+        Point(1000, 0.25, 0.2, 0.3, "b <&>"),
+    ]
+    figure = drawn(Line("s", STYLES["rrf"], points), intervals=True)
+    ((x0, y0), (x1, y1), (x2, y2)) = next(
+        line for line in path(figure, STYLES["rrf"].colour, "1.7") if len(line) == 3
+    )
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)  # log scale: equal steps for equal factors
     assert (y1 - y0) == pytest.approx(y2 - y1, abs=0.2)  # 0.50 -> 0.25 -> 0.00
     assert y2 > y1 > y0  # up is better
-    band = re.search(r'class="band"[^>]* points="([^"]+)"', figure)[1].split()
-    assert len(band) == 6
+    whiskers = path(figure, STYLES["rrf"].colour, "1.1") or path(
+        figure, STYLES["rrf"].colour + "; stroke-opacity: 0.55", "1.1"
+    )
+    whiskers = re.findall(r'<path d="M ([\d.]+) ([\d.]+) L \1 ([\d.]+) "[^>]*stroke-opacity: 0.55', figure)
+    lengths = [float(low) - float(high) for _, low, high in whiskers]
+    assert lengths == pytest.approx(
+        [0.2 / 0.5 * (y2 - y0), 0.1 / 0.5 * (y2 - y0), 0.1 / 0.5 * (y2 - y0)], abs=0.2
+    )
+    assert "stroke-opacity" not in drawn(Line("s", STYLES["rrf"], points))
+    assert [*re.findall(r"<title>(.*?)</title>", figure)] == ["a", "b &lt;&amp;&gt;", "c"]
+    assert 'aria-label="a &lt;label&gt;"' in figure
+    assert figure == drawn(Line("s", STYLES["rrf"], points), intervals=True)
 
 
 def test_a_curve_that_ends_early_has_no_number_at_the_right_edge():
-    short = Series("s", STYLES["rrf"], {100: Point(0.37, 0.3, 0.4, "a")})
-    long = Series("l", STYLES["dense"], {100: Point(0.5, 0.4, 0.6, "a"), 1000: Point(0.25, 0.2, 0.3, "b")})
-    figure = str(recall_curves([Panel("p", [short, long])], "label"))
-    ends = re.findall(r'class="tick"[^>]*>(\d+)<', figure)
-    assert ends == ["25"]
+    short = Line("s", STYLES["rrf"], [Point(100, 0.37, 0.3, 0.4, "a")])
+    long = Line("l", STYLES["dense"], [Point(100, 0.5, 0.4, 0.6, "a"), Point(1000, 0.25, 0.2, 0.3, "b")])
+    ends = re.findall(r"fill: (#\w+)[^>]*>(\d+)<", drawn(short, long))
+    assert ends == [(STYLES["dense"].colour, "25")]
 
 
 def test_csv_has_every_estimate_and_no_formula(results):

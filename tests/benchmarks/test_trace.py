@@ -9,7 +9,7 @@ from rwbench.cli.trace import describe
 from rwbench.methods import Method, Output, Step, component
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
-from rwbench.report.browser import World, samples_path
+from rwbench.report.browser import SplitData, samples_path
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.runner import run_spec
 from rwbench.run.samples import read_samples
@@ -91,7 +91,7 @@ def test_whether_searches_are_steps_is_the_method_s_to_say(runs, workspace):
     run = next(r for r in find_results(runs) if r["spec"]["method"]["name"] == "walker-of-tests")
     path = samples_path(runs, run["run_id"])
     sample = next(s for s in read_samples(path) if s["subtask"] == "multi_hop_3")
-    world = World(workspace.source, "mini")
+    world = SplitData(workspace.source, "mini")
     first = describe(sample | {"retrieved": [[]], "trace": sample["trace"][:1]}, world, "nl", 1)
     assert (
         len(first["steps"][0]["not_found"])

@@ -60,14 +60,13 @@ def report(
             )
             return
         if markdown or latex or times:
-            from ..report.latex import latex_tables
             from ..report.setting import settings
-            from ..report.terminal import markdown_table, markdown_times
+            from ..report.tables import latex_table, markdown_table, markdown_times
 
-            grouped = settings(results)
-            texts = [markdown_table(setting) for setting in grouped] if markdown else []
-            texts += [latex_tables(grouped)] if latex else []
-            texts += [markdown_times(setting) for setting in grouped] if times else []
+            wanted = {markdown_table: markdown, latex_table: latex, markdown_times: times}
+            texts = [
+                form(setting) for form, asked in wanted.items() if asked for setting in settings(results)
+            ]
             typer.echo("\n\n".join(texts))
             return
         source = DataSource.from_build(data) if data is not None else None
@@ -97,7 +96,7 @@ def show_results(results: list[Results], page: Path, as_json: bool, skipped: lis
     else:
         from rich.console import Console
 
-        from ..report.terminal import print_report
+        from ..report.tables import print_report
 
         print_report(results, Console())
         typer.echo(f"page: {page}")

@@ -11,7 +11,7 @@ import typer
 from .shared import JsonFlag, user_errors
 
 if TYPE_CHECKING:
-    from ..report.browser import World
+    from ..report.browser import SplitData
     from ..run.samples import Sample
     from ..score.results import Results
 
@@ -33,7 +33,7 @@ def trace(
     Example: rwbench trace runs --subtask multi_hop_3
     """
     with user_errors():
-        from ..report.browser import World
+        from ..report.browser import SplitData
         from ..run.data import DataSource
         from ..score.results import find_results
 
@@ -47,7 +47,7 @@ def trace(
         source = DataSource(spec["scale"], spec["world_seed"])
         if source.version != spec["data"]:
             raise ValueError(f"the run used data {spec['data']}, here is {source.version}; run it again")
-        shown = describe(sample, World(source, spec["split"]), spec["representation"], top)
+        shown = describe(sample, SplitData(source, spec["split"]), spec["representation"], top)
     if as_json:
         typer.echo(json.dumps(shown | {"run": run["run_id"], "method": run["method"]["label"]}))
         return
@@ -112,7 +112,7 @@ def _sample(run: Results, folder: Path, subtask: str, question: str | None) -> S
     return wanted[0]
 
 
-def describe(sample: Sample, world: World, form: str, top: int) -> dict[str, Any]:
+def describe(sample: Sample, world: SplitData, form: str, top: int) -> dict[str, Any]:
     """Return a sample as texts: the question; per search the best rules, its step's gold ones, what was written."""
     searches = sample["retrieved"] or []
     written = [step["text"] for step in sample["trace"]] or [sample["output"]]

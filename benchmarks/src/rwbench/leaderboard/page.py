@@ -11,7 +11,7 @@ from typing import Any
 from ruleworld_data.io import write_whole
 
 from ..report.page import asset
-from ..report.summary import percent
+from ..report.tables import percent
 from ..score.scoring import ANSWER_METRICS
 from .board import CELL, TRACKS, Row, order
 from .files import SAMPLES

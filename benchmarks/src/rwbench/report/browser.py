@@ -52,15 +52,14 @@ class Browser:
 
 
 def build_browser(
-    results: Sequence[Results], labels: Sequence[str], folder: Path, source: DataSource | None = None
+    runs: Sequence[tuple[Results, str]], folder: Path, source: DataSource | None = None
 ) -> Browser:
     """Read the samples below a folder and pack them.
 
     Parameters
     ----------
-    results : sequence of dict
-    labels : sequence of str
-        What the page calls each run.
+    runs : sequence of (Results, str)
+        Runs, and what the page calls each.
     folder : Path
         Folder of run folders, or one run's.
     source : DataSource, optional
@@ -69,7 +68,7 @@ def build_browser(
     browser = Browser()
     packer = _Packer(source)
     size = 0
-    for run, label in zip(results, labels, strict=True):
+    for run, label in runs:
         path = samples_path(folder, run["run_id"])
         if path is None:
             browser.notes.append(f"{label}: no {SAMPLES_FILE} beside its results")
@@ -101,8 +100,8 @@ class _Packer:
         self.source = source
         self.questions: dict[str, dict[str, Any]] = {}
         self.notes: list[str] = []
-        self._worlds: dict[tuple[Any, ...], World | None] = {}
-        self._shown: dict[World, set[int]] = {}
+        self._worlds: dict[tuple[Any, ...], SplitData | None] = {}
+        self._shown: dict[SplitData, set[int]] = {}
 
     def rows(
         self, run: Results, samples: Sequence[Sample], rest: Sequence[Sample]
@@ -119,7 +118,7 @@ class _Packer:
                 rows.append(self._row(sample, error, world))
         return rows, {name: count for name, count in errors.items() if count}
 
-    def _row(self, sample: Sample, error: str | None, world: World | None) -> dict[str, Any]:
+    def _row(self, sample: Sample, error: str | None, world: SplitData | None) -> dict[str, Any]:
         key = sample["id"]
         question = world.question(key, sample["subtask"]) if world else None
         if question is not None:
@@ -165,13 +164,13 @@ class _Packer:
             for rule, pair in world.texts(sorted(ids)).items()
         }
 
-    def _world(self, spec: dict[str, Any]) -> World | None:
+    def _world(self, spec: dict[str, Any]) -> SplitData | None:
         key = (spec["scale"], spec["world_seed"], spec["data"], spec["split"])
         if key not in self._worlds:
             source = self.source or DataSource(spec["scale"], spec["world_seed"])
             found = (source.scale, source.seed, source.version)
             if found == key[:3]:
-                self._worlds[key] = World(source, spec["split"])
+                self._worlds[key] = SplitData(source, spec["split"])
             else:
                 self._worlds[key] = None
                 self.notes.append(
@@ -181,7 +180,7 @@ class _Packer:
         return self._worlds[key]
 
 
-class World:
+class SplitData:
     """Questions and rules of one split, read when first asked for."""
 
     def __init__(self, source: DataSource, split: str) -> None:

@@ -1,161 +1,202 @@
-"""Figures as inline SVG: plain strings with CSS variables, so a page works from disk, light and dark."""
+"""Drawing with matplotlib: one panel of lines or marks, and figures as files or as SVG that stands in a page."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from .palette import Style
-from .svg import columns, line, marker, svg, text, titled
+from .style import INK, LINE, SOFT, Style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+RC: Any = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 12,
+    "svg.fonttype": "none",
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": SOFT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 13,
+    "axes.titleweight": "bold",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": LINE,
+    "grid.linewidth": 0.8,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.minor.visible": False,
+    "text.color": SOFT,
+    "lines.markersize": 6,
+    "legend.frameon": False,
+}
+UNITS = 72
+"""Units of an SVG per inch of a figure: a font size of 12 is 12 units."""
+TIP = "tip:"
 
 
 @dataclass(frozen=True)
 class Point:
-    """A value in [0, 1] with its interval, and the text shown on hover."""
+    """A value with its interval, and the text shown on hover."""
 
+    x: float
     value: float
-    low: float
-    high: float
-    title: str
+    low: float | None = None
+    high: float | None = None
+    tip: str = ""
 
 
 @dataclass(frozen=True)
-class Series:
-    """One method's points: ``x`` is a pool size, or a row's name in `dot_rows`."""
+class Line:
+    """One method's points in one panel."""
 
     label: str
     style: Style
-    points: dict[str | int, Point]
+    points: Sequence[Point]
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One of the panels that share an axis."""
+@contextmanager
+def panels(count: int = 1, width: float = 410, height: float = 296) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Give a figure with panels side by side, ``width`` x ``height`` units each, in the report's style.
 
-    title: str
-    series: Sequence[Series]
+    What is drawn and saved, is so inside the context.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(RC):
+        figure = Figure(figsize=(count * width / UNITS, height / UNITS), dpi=UNITS)
+        figure.subplots_adjust(
+            left=46 / (count * width), right=1 - 34 / (count * width), bottom=44 / height, top=1 - 28 / height
+        )
+        yield figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
-def recall_curves(
-    panels: Sequence[Panel], label: str, axis: str = "rules in the pool (log scale)", log: bool = True
-) -> Markup:
-    """Draw value against pool size or another number, one panel beside another, bands for the intervals.
+def draw_lines(axes: Axes, lines: Sequence[Line], intervals: bool = True, connected: bool = True) -> None:
+    """Draw each line's points with their markers; intervals as whiskers, beside each other where points share an x."""
+    log = axes.get_xscale() == "log"
+    for slot, line in enumerate(lines):
+        # A step aside of at most 5 % (of the value, or of one unit), so that whiskers do not cover each other.
+        aside = 0.1 * (slot / max(len(lines) - 1, 1) - 0.5) if intervals and line.style.line != ":" else 0.0
+        points = sorted(line.points, key=lambda point: point.x)
+        places = [point.x * (1 + 2 * aside) if log else point.x + aside for point in points]
+        colour = line.style.colour
+        if connected:
+            values = [point.value for point in points]
+            axes.plot(
+                places, values, color=colour, linestyle=line.style.line, linewidth=1.7, label=line.label
+            )
+        for x, point in zip(places, points, strict=True):
+            if intervals and point.low is not None and point.high is not None and line.style.line != ":":
+                axes.plot([x, x], [point.low, point.high], color=colour, linewidth=1.1, alpha=0.55)
+            mark = axes.plot([x], [point.value], color=colour, marker=line.style.marker, linestyle="none")
+            mark[0].set_gid(TIP + point.tip if point.tip else None)
+            mark[0].set_markeredgewidth(1.4 if line.style.marker in "x+1" else 0)
+
+
+def label_ends(axes: Axes, lines: Sequence[Line], gap: float = 0.045) -> None:
+    """Write the value of each line at the right edge that it reaches, moved apart so that none covers another."""
+    last = max((point.x for line in lines for point in line.points), default=0)
+    ends = [(p.value, line.style.colour) for line in lines for p in line.points if p.x == last]
+    low, high = axes.get_ylim()
+    place = float("-inf")
+    for value, colour in sorted(ends):
+        place = max(value, place + gap * (high - low))
+        axes.annotate(
+            f"{100 * value:.0f}",
+            (1.02, (place - low) / (high - low)),
+            xycoords="axes fraction",
+            va="center",
+            color=colour,
+            annotation_clip=False,
+        )
+
+
+def share_axis(axes: Axes) -> None:
+    """Make y a share, 0 to 100 %."""
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+
+
+def number_axis(axes: Axes, values: Sequence[float]) -> None:
+    """Label x at these values only."""
+    axes.set_xticks(values, [f"{value:,g}" for value in values])
+    axes.minorticks_off()
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure in the format of its suffix; the same figure gives the same bytes."""
+    from matplotlib import rc_context
+    from ruleworld_data.io import write_whole
+
+    dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    buffer, form = io.BytesIO(), path.suffix.lstrip(".")
+    if form not in dates:
+        raise ValueError(f"a figure is written as .svg, .png or .pdf, got {path.name!r}")
+    with rc_context({"svg.hashsalt": "rwbench"}):
+        figure.savefig(buffer, format=form, metadata=dates[form], dpi=2 * UNITS, facecolor="white")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, buffer.getvalue())
+
+
+def inline_svg(figure: Figure, label: str, css: str = "figure") -> Markup:
+    """Return a figure as SVG to stand in a page: text and axes in the page's colours, hover texts, nothing loaded.
 
     Parameters
     ----------
-    panels : sequence of Panel
-        Their series' ``x`` are whole numbers.
+    figure : Figure
     label : str
-        What the figure shows, for screen readers.
-    axis : str
-        What ``x`` is.
-    log : bool
-        Scale of ``x``: logarithmic, or equal steps.
+        What it shows, for screen readers; ids are keyed by it, so that figures of one page do not share one.
+    css : str
+        Class of the SVG element.
     """
-    top, height = 34, 260
-    sizes = sorted({int(x) for panel in panels for series in panel.series for x in series.points})
-    body: list[Markup] = []
-    for panel, (x0, x1) in zip(panels, columns(len(panels)), strict=True):
-        body.append(text(x0, 16, panel.title, "panel"))
-        for tick in range(0, 101, 25):
-            y = top + height * (1 - tick / 100)
-            body.append(line(x0, y, x1 - 14, y, "grid"))
-            body.append(text(x0 - 8, y + 4, f"{tick}%", "tick end"))
-        place = (_log_scale if log else _even_scale)(sizes, x0 + 18, x1 - 18)
-        for size in sizes:
-            body.append(text(place(size), top + height + 20, f"{size:,}", "tick middle"))
-        body.append(text((x0 + x1) / 2, top + height + 40, axis, "axis middle"))
-        for series in panel.series:
-            body.append(_curve(series, place, top, height))
-        # A number stands at the right edge, so only for a curve that reaches it.
-        points = [item for series in panel.series for item in series.points.items()]
-        ends = [(top + height * (1 - p.value), p.value) for x, p in points if int(x) == sizes[-1]]
-        for y, value in _apart(ends):
-            body.append(text(x1 - 8, y + 4, f"{100 * value:.0f}", "tick"))
-    return svg(body, top + height + 50, label)
+    from matplotlib import rc_context
+
+    buffer = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with rc_context({"svg.hashsalt": label}):
+        figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
+    text = buffer.getvalue()
+    width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text).groups()  # type: ignore[union-attr]
+    body = text[text.index(">", text.index("<svg")) + 1 :]
+    body = re.sub(r"<style.*?</style>|<metadata>.*?</metadata>", "", body, flags=re.S).replace(
+        "xlink:href", "href"
+    )
+    body = re.sub(rf'<g id="{TIP}([^"]*)">', r"<g><title>\1</title>", body)
+    # All marks lie inside their axes, so nothing is to be clipped, and no url() is left.
+    body = re.sub(r' clip-path="[^"]*"|<clipPath.*?</clipPath>', "", body, flags=re.S)
+    body = re.sub(r'<g id="[\w.]+_\d+">', "<g>", body)
+    body = re.sub(r"\s*\n\s*", " ", body)
+    for colour, name in ((INK, "ink"), (SOFT, "soft"), (LINE, "line")):
+        body = body.replace(colour, f"var(--{name})")
+    head = Markup('<svg class="{}" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(
+        css, width, height, label
+    )
+    return head + Markup(body)
 
 
-def dot_rows(panels: Sequence[Panel], rows: Sequence[tuple[str, str]], label: str) -> Markup:
-    """Draw one row per sub-task and one dot with whiskers per method, panels side by side.
+@lru_cache(maxsize=64)
+def swatch(style: Style) -> Markup:
+    """Return a small line with its marker, for a legend."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
-    Parameters
-    ----------
-    panels : sequence of Panel
-        Their series' ``x`` are row keys.
-    rows : sequence of (key, label)
-    label : str
-    """
-    top, names = 34, 92
-    per_row = max((len(panel.series) for panel in panels), default=1) * 6 + 10
-    height = per_row * len(rows)
-    body: list[Markup] = []
-    for number, (panel, (x0, x1)) in enumerate(zip(panels, columns(len(panels), first=names), strict=True)):
-        body.append(text(x0, 16, panel.title, "panel"))
-        for tick in range(0, 101, 25):
-            x = x0 + (x1 - x0) * tick / 100
-            body.append(line(x, top, x, top + height, "grid"))
-            body.append(text(x, top + height + 18, f"{tick}%", "tick middle"))
-        for slot, (key, name) in enumerate(rows):
-            y0 = top + slot * per_row
-            if slot:
-                body.append(line(x0, y0, x1, y0, "grid faint"))
-            if number == 0:
-                body.append(text(names - 8, y0 + per_row / 2 + 4, name, "tick end"))
-            for lane, series in enumerate(panel.series):
-                if key in series.points:
-                    body.append(_whisker(series, series.points[key], x0, x1, y0 + 8 + lane * 6))
-    return svg(body, top + height + 30, label)
-
-
-def _log_scale(sizes: Sequence[int], x0: float, x1: float) -> Callable[[float], float]:
-    low, high = math.log10(min(sizes, default=1)), math.log10(max(sizes, default=10))
-    if high == low:
-        return lambda size: (x0 + x1) / 2
-    return lambda size: x0 + (x1 - x0) * (math.log10(size) - low) / (high - low)
-
-
-def _even_scale(numbers: Sequence[int], x0: float, x1: float) -> Callable[[float], float]:
-    low, high = min(numbers, default=0), max(numbers, default=1)
-    return lambda number: x0 + (x1 - x0) * ((number - low) / (high - low) if high > low else 0.5)
-
-
-def _curve(series: Series, place: Callable[[float], float], top: float, height: float) -> Markup:
-    def at(x: str | int, value: float) -> str:
-        return f"{place(int(x)):.1f},{top + height * (1 - value):.1f}"
-
-    points = sorted(series.points.items(), key=lambda item: int(item[0]))
-    band = [at(x, p.high) for x, p in points] + [at(x, p.low) for x, p in reversed(points)]
-    path = [at(x, p.value) for x, p in points]
-    parts = [
-        Markup('<polygon class="band" style="fill:{}" points="{}"/>').format(
-            series.style.colour, " ".join(band)
-        ),
-        Markup('<polyline class="curve" style="stroke:{}" stroke-dasharray="{}" points="{}"/>').format(
-            series.style.colour, series.style.dash or "none", " ".join(path)
-        ),
-    ]
-    for x, point in points:
-        px, py = (float(part) for part in at(x, point.value).split(","))
-        parts.append(titled(marker(series.style, px, py), point.title))
-    return Markup("<g>{}</g>").format(Markup("").join(parts))
-
-
-def _apart(labels: Sequence[tuple[float, float]], gap: float = 12) -> list[tuple[float, float]]:
-    """Move (y, value) labels so that none covers another, the lowest kept where it is."""
-    placed: list[tuple[float, float]] = []
-    for y, value in sorted(labels, reverse=True):
-        placed.append((min(y, placed[-1][0] - gap) if placed else y, value))
-    return placed
-
-
-def _whisker(series: Series, point: Point, x0: float, x1: float, y: float) -> Markup:
-    def at(value: float) -> float:
-        return x0 + (x1 - x0) * value
-
-    bar = Markup(
-        '<line class="whisker" style="stroke:{}" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>'
-    ).format(series.style.colour, at(point.low), y, at(point.high), y)
-    return titled(bar + marker(series.style, at(point.value), y, 3.2), point.title)
+    with rc_context(RC):
+        figure = Figure(figsize=(32 / UNITS, 16 / UNITS), dpi=UNITS)
+        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, 2), ylim=(-1, 1))
+        axes.axis("off")
+        axes.plot([0.1, 1.9], [0, 0], color=style.colour, linestyle=style.line, linewidth=1.7)
+        axes.plot([1], [0], color=style.colour, marker=style.marker)
+        return inline_svg(figure, f"{style.colour} {style.marker}", "swatch")

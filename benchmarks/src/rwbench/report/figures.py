@@ -1,224 +1,248 @@
-"""Which figures a setting has, from its results: numbers in, drawings out."""
+"""What the page shows of a setting: figures and tables, each made from the results alone."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..score.results import Estimate, Results
 from ..score.scoring import RECALLS
-from .charts import Panel, Point, Series, dot_rows, recall_curves
-from .measure_charts import CostPoint, HeatMap, LayerCurve, cost_points, heat_maps, layer_lines
-from .palette import Style, styles
-from .setting import ANSWERS, MAIN_METRIC, MethodView, Setting, details, macro
-from .summary import percent
+from . import grids
+from .charts import Line, Point, draw_lines, inline_svg, label_ends, number_axis, panels, share_axis
+from .grids import FORM_TITLES, Grid
+from .setting import ANSWERS, MAIN_METRIC, MethodView, Setting, macro
+from .style import styles
+from .tables import estimates, percent
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-REPRESENTATION_NAMES = {"fol": "First-order logic (FOL)", "nl": "Natural language (NL)"}
-HOPS = {1: "single_rule", 2: "multi_hop_2", 3: "multi_hop_3", 4: "multi_hop_4"}
+HOPS = {"single_rule": 1, "multi_hop_2": 2, "multi_hop_3": 3, "multi_hop_4": 4}
+WIDE = 0.1
+"""Intervals whose half width is larger than this (median) are named under a figure instead of drawn in it."""
+MEANINGS = {
+    ANSWERS: "Share of sub-questions answered rightly.",
+    MAIN_METRIC: "Share of a question's gold rules among its top K, K being its number of gold rules.",
+}
 
 
-class Figure(NamedTuple):
-    """A drawing with what stands under it; ``folded`` ones open on demand."""
+class Part(NamedTuple):
+    """Drawings or tables with a title and a caption; ``folded`` ones open on demand."""
 
     title: str
     caption: str
-    drawing: Markup
+    drawings: Sequence[Markup] = ()
+    grids: Sequence[Grid] = ()
     folded: bool = False
 
 
-def figures(setting: Setting) -> list[Figure]:
-    """Return all figures that the setting's results can fill; one without data is not there."""
-    n = f"n = {setting.num_questions:,} questions per point"
-    largest = setting.sizes[-1]
-    found: list[Figure] = []
-    for metric, words in (
-        (ANSWERS, "Share of sub-questions answered rightly."),
-        (MAIN_METRIC, "Share of a question's gold rules among its top K, K being its number of gold rules."),
-    ):
+def parts(setting: Setting, errors: Mapping[str, Mapping[str, int]]) -> list[Part]:
+    """Return all that the setting's results can fill, without the table of all runs; ``errors`` by run id."""
+    size = setting.sizes[-1]
+    found: list[Part] = []
+    for metric in (ANSWERS, MAIN_METRIC):
         if not _has(setting, metric) or (metric == ANSWERS != setting.lead):
             continue
-        name = _name(metric)
+        second = metric != setting.lead
         if len(setting.sizes) > 1:
-            caption = f"{words} Mean over sub-tasks with equal weight; bands are 95 % intervals; {n}."
-            found.append(Figure(f"{name} against pool size", caption, curves(setting, metric)))
-        title = f"{name} by sub-task, {largest:,} rules"
-        caption = "Whiskers are 95 % intervals. Hover over a dot for its numbers."
-        found.append(Figure(title, caption, by_subtask(setting, metric, largest)))
-        caption = f"One rule, then chains of two to four steps; bands are 95 % intervals; {largest:,} rules."
-        found.append(Figure(f"{name} by hop", caption, by_hop(setting, metric, largest), metric != ANSWERS))
+            found.append(by_size(setting, metric, MEANINGS[metric]))
+        names = {name: name.replace("_", " ") for name in setting.spec["subtasks"]}
+        caption = f"{_worst(setting, metric, size)} Hover over a number for its interval."
+        title = f"{_name(metric)} by sub-task in %, {size:,} rules"
+        found.append(Part(title, caption, grids=grids.by_part(setting, metric, size, names), folded=second))
+        found.append(by_hop(setting, metric, size))
     found += [
-        Figure(f"{_name(metric)} against pool size", "", curves(setting, metric), True)
+        by_size(setting, metric)._replace(folded=True)
         for metric in RECALLS[1:]
         if _has(setting, metric) and len(setting.sizes) > 1
     ]
-    found += _by_detail(setting, largest)
-    found += _measured(setting)
-    cost = _cost(setting)
-    return [*found, cost] if cost is not None else found
-
-
-def curves(setting: Setting, metric: str) -> Markup:
-    """Draw a metric against pool size, one panel per representation."""
-
-    def points(run: Results, view: MethodView) -> dict[str | int, Point]:
-        estimate, size = macro(run, metric), run["spec"]["pool_size"]
-        return {size: _point(view.label, f"{size:,} rules", estimate)} if estimate else {}
-
-    panels = _panels(setting, setting.sizes, points)
-    return recall_curves(panels, f"{_name(metric)} against pool size, by method")
-
-
-def by_subtask(setting: Setting, metric: str, size: int) -> Markup:
-    """Draw every sub-task's value at one pool size."""
-
-    def points(run: Results, view: MethodView) -> dict[str | int, Point]:
-        found = run["metrics"].get(metric, {"by_subtask": {}})["by_subtask"]
-        return {name: _point(view.label, name, estimate) for name, estimate in found.items()}
-
-    rows = [(name, name.replace("_", " ")) for name in setting.spec["subtasks"]]
-    label = f"{_name(metric)} by sub-task with {size} rules, by method"
-    return dot_rows(_panels(setting, [size], points), rows, label)
-
-
-def by_hop(setting: Setting, metric: str, size: int) -> Markup:
-    """Draw a metric against the number of hops at one pool size."""
-
-    def points(run: Results, view: MethodView) -> dict[str | int, Point]:
-        found = run["metrics"].get(metric, {"by_subtask": {}})["by_subtask"]
-        return {n: _point(view.label, f"{n} hops", found[name]) for n, name in HOPS.items() if name in found}
-
-    panels = _panels(setting, [size], points)
-    return recall_curves(panels, f"{_name(metric)} by hop, by method", "hops", log=False)
-
-
-def _by_detail(setting: Setting, size: int) -> list[Figure]:
-    """Return Recall@1 by step of the proof and by type of the gold rules, where the results split it."""
-    kinds = [details(run, kind) for run in setting.runs for kind in ("by_step", "by_rule_type")]
-    if not any(kinds):
-        return []
-
-    def steps(run: Results, view: MethodView) -> dict[str | int, Point]:
-        return {int(n): _point(view.label, f"step {n}", e) for n, e in details(run, "by_step").items()}
-
-    def types(run: Results, view: MethodView) -> dict[str | int, Point]:
-        return {name: _point(view.label, name, e) for name, e in details(run, "by_rule_type").items()}
-
-    caption = (
-        f"{size:,} rules; bands are 95 % intervals. One search is held to the question's K for all steps; searches "
-        "per step are compared with the gold rules of their step."
-    )
-    label = "Recall@1 by step of the proof"
-    found = [
-        Figure(label, caption, recall_curves(_panels(setting, [size], steps), label, "step", log=False), True)
+    found += [*attention_maps(setting), *entropy(setting), *cost(setting)]
+    wrong = grids.error_counts(setting, errors)
+    found += [Part("How answers go wrong", "", grids=[wrong])] if wrong else []
+    tables = {
+        "Recall@1 by step and by rule type": grids.by_step_and_type(setting),
+        "Cost per question": grids.usage(setting),
+        "What the time went to": grids.times(setting),
+    }
+    captions = {
+        "Recall@1 by step and by rule type": (
+            "In %, with 95 % intervals. One search is held to the question's K for all steps; searches per step are "
+            "compared with the gold rules of their step. By type: over the questions that need such a rule."
+        )
+    }
+    found += [
+        Part(title, captions.get(title, ""), grids=[grid], folded=True)
+        for title, grid in tables.items()
+        if grid.rows
     ]
-    names = sorted({name for run in setting.runs for name in details(run, "by_rule_type")})
-    if names:
-        label = "Recall@1 by rule type"
-        caption = f"{size:,} rules; over the questions that need such a rule. Whiskers are 95 % intervals."
-        drawing = dot_rows(_panels(setting, [size], types), [(name, name) for name in names], label)
-        found.append(Figure(label, caption, drawing, True))
     return found
 
 
-def _panels(setting: Setting, sizes: list[int], points: Any) -> list[Panel]:
-    """Return a panel per representation with a series per method: ``points`` of its runs together."""
-    drawn = drawn_styles(setting)
-    panels = []
-    for representation in setting.representations:
-        series = []
-        for method, view in setting.methods().items():
-            together: dict[str | int, Point] = {}
-            for size in sizes:
-                run = setting.find(method, representation, size)
-                together |= points(run, view) if run else {}
+Points = Callable[[Results, MethodView], list[Point]]
+
+
+def lines_by_form(setting: Setting, sizes: Sequence[int], points: Points) -> dict[str, list[Line]]:
+    """Return representation -> a line per method with any points: ``points`` of its runs on these pools together."""
+    drawn = styles(view.key for view in setting.methods.values())
+    found = {}
+    for form in setting.representations:
+        lines = []
+        for method, view in setting.methods.items():
+            runs = [setting.find(method, form, size) for size in sizes]
+            together = [point for run in runs if run for point in points(run, view)]
             if together:
-                series.append(Series(view.label, drawn[view.key], together))
-        panels.append(Panel(REPRESENTATION_NAMES[representation], series))
-    return panels
+                lines.append(Line(view.label, drawn[view.key], together))
+        found[form] = lines
+    return found
 
 
-def drawn_styles(setting: Setting) -> dict[str, Style]:
-    """Return the style of every method of the setting."""
-    return styles(view.key for view in setting.methods().values())
+def size_lines(setting: Setting, metric: str) -> dict[str, list[Line]]:
+    """Return representation -> a metric by pool size, a line per method."""
+
+    def points(run: Results, view: MethodView) -> list[Point]:
+        estimate, size = macro(run, metric), run["spec"]["pool_size"]
+        return [_point(size, view.label, f"{size:,} rules", estimate)] if estimate else []
+
+    return lines_by_form(setting, setting.sizes, points)
 
 
-def _measured(setting: Setting) -> list[Figure]:
-    """Return the heat maps and entropy curves of runs that measured them."""
-    views, drawn = setting.methods(), drawn_styles(setting)
-    found: list[Figure] = []
-    layers = []
-    # One map opens with the page, those of other runs on demand: the method whose steps search, where it is read best.
-    runs = sorted(setting.runs, key=lambda r: (r["method"]["key"] != "dynarule", r["spec"]["pool_size"]))
-    for run in runs:
-        view, measures = views[setting.method_of(run)], run.get("measures", {})
-        where = f"{view.label}, {run['spec']['representation'].upper()}, {run['spec']['pool_size']:,} rules"
-        if "rule_attention" in measures:
-            maps = [
-                HeatMap(f"{steps} step{'s' if steps != '1' else ''}", m["weights"], m["n"])
-                for steps, m in measures["rule_attention"].items()
+def by_size(setting: Setting, metric: str, meaning: str = "") -> Part:
+    """Draw a metric against pool size, one panel per representation."""
+    lines = size_lines(setting, metric)
+    n = f"n = {setting.num_questions:,} questions per point"
+    caption = f"{meaning} Mean over sub-tasks with equal weight; {_intervals(lines)}; {n}."
+    title = f"{_name(metric)} against pool size"
+    return Part(
+        title, caption.strip(), _panels(lines, title, "rules in the pool (log scale)", setting.sizes, True)
+    )
+
+
+def by_hop(setting: Setting, metric: str, size: int) -> Part:
+    """Draw a metric against the number of hops at one pool size."""
+
+    def points(run: Results, view: MethodView) -> list[Point]:
+        found = estimates(run, metric)
+        return [_point(n, view.label, f"{n} hops", found[name]) for name, n in HOPS.items() if name in found]
+
+    lines = lines_by_form(setting, [size], points)
+    caption = f"One rule, then chains of two to four steps; {_intervals(lines)}; {size:,} rules."
+    title = f"{_name(metric)} by hop"
+    return Part(title, caption, _panels(lines, title, "hops", list(HOPS.values())), folded=True)
+
+
+def _panels(
+    lines: Mapping[str, Sequence[Line]], label: str, axis: str, ticks: Sequence[float], log: bool = False
+) -> list[Markup]:
+    """Draw shares, one figure per representation, so that a narrow page shows them one below another."""
+    drawings = []
+    narrow = _half_width(lines) <= WIDE
+    for form, drawn in lines.items():
+        with panels() as (figure, (axes,)):
+            axes.set(title=FORM_TITLES[form], xlabel=axis, xscale="log" if log else "linear")
+            share_axis(axes)
+            draw_lines(axes, drawn, intervals=narrow)
+            number_axis(axes, ticks)
+            label_ends(axes, drawn)
+            drawings.append(inline_svg(figure, f"{label}, {form.upper()}, by method"))
+    return drawings
+
+
+def attention_maps(setting: Setting) -> list[Part]:
+    """Return the mean attention on gold rules by step, of the runs that measured it."""
+    found: list[Part] = []
+    # One opens with the page, those of other runs on demand: the method whose steps search, where it is read best.
+    for run in sorted(setting.runs, key=lambda r: (r["method"]["key"] != "dynarule", r["spec"]["pool_size"])):
+        maps = run.get("measures", {}).get("rule_attention")
+        if maps:
+            where = _where(setting, run)
+            tables = [
+                grids.attention(m["weights"], m["n"], f"{steps} step{'s' if steps != '1' else ''}")
+                for steps, m in maps.items()
             ]
             caption = (
                 "Rows: retrievals. Columns: the gold rules of each step, weights summed. All rules of the pool "
                 f"weigh 1 together. {where}."
             )
-            label = f"Attention on gold rules by step, {where}"
-            title, folded = ("Rule attention by step", False) if not found else (label, True)
-            found.append(Figure(title, caption, heat_maps(maps, label), folded))
-        if "rule_entropy" in measures:
-            e = measures["rule_entropy"]
-            # FOL and NL of one method share its colour; the dash tells them apart.
-            dash = "" if run["spec"]["representation"] == "fol" else "6 3"
-            style = replace(drawn[view.key], dash=dash)
-            layers.append(LayerCurve(where, style, e["layers"], e["mean"], e["std"]))
-    if layers:
-        caption = (
-            "Entropy of attention over the rules in nats, mean over heads, tokens and questions; bands are one "
-            "standard deviation over questions; solid FOL, dashed NL. The confidence layer has the lowest mean: "
-            + "; ".join(f"{c.label}, layer {c.layers[c.mean.index(min(c.mean))]}" for c in layers)
-            + "."
-        )
-        found.append(Figure("Attention entropy by layer", caption, layer_lines(layers, "Entropy by layer")))
+            title = f"Attention on gold rules by step, {where}" if found else "Rule attention by step"
+            found.append(Part(title, caption, grids=tables, folded=bool(found)))
     return found
 
 
-def _cost(setting: Setting) -> Figure | None:
-    """Return accuracy against tokens per question, or against seconds where no run counts tokens."""
+def entropy(setting: Setting) -> list[Part]:
+    """Draw attention entropy by layer of the runs that measured it, the lowest layer of each marked."""
+    drawn = styles(view.key for view in setting.methods.values())
+    lines: dict[str, list[Line]] = {}
+    lowest = []
+    for run in setting.runs:
+        measured = run.get("measures", {}).get("rule_entropy")
+        if measured:
+            where = _where(setting, run)
+            rows = list(zip(measured["layers"], measured["mean"], measured["std"], strict=True))
+            layer = min(rows, key=lambda row: row[1])[0]
+            lowest.append(f"{where}, layer {layer}")
+            points = [
+                Point(x, value, tip=f"{where}, layer {x}: {value:.2f} nats (standard deviation {std:.2f})")
+                for x, value, std in rows
+            ]
+            line = Line(where, drawn[setting.view(run).key], points)
+            lines.setdefault(run["spec"]["representation"], []).append(line)
+    if not lines:
+        return []
+    drawings = []
+    for form in sorted(lines):
+        with panels() as (figure, (axes,)):
+            axes.set(title=FORM_TITLES[form], xlabel="layer (counted from 0)", ylabel="nats")
+            draw_lines(axes, lines[form], intervals=False)
+            for line in lines[form]:
+                low = min(line.points, key=lambda point: point.value)
+                axes.plot(low.x, low.value, "o", markersize=13, fillstyle="none", color=line.style.colour)
+            axes.set_ylim(bottom=0)
+            number_axis(axes, sorted({point.x for line in lines[form] for point in line.points}))
+            drawings.append(inline_svg(figure, f"Attention entropy by layer, {form.upper()}"))
+    caption = (
+        "Entropy of attention over the rules, mean over heads, tokens and questions. The confidence layer (ringed) has "
+        f"the lowest mean: {'; '.join(lowest)}."
+    )
+    return [Part("Attention entropy by layer", caption, drawings)]
+
+
+def cost(setting: Setting) -> list[Part]:
+    """Draw accuracy against tokens per question, or against seconds where no run counts tokens."""
     metric = setting.lead
-    runs = [run for run in setting.runs if macro(run, metric)]
-    by_tokens = any(_tokens(run) for run in runs)
-    unit = (
-        "tokens per question (prompt and answer, log scale)"
-        if by_tokens
-        else "seconds per question (log scale)"
-    )
-    views, drawn = setting.methods(), drawn_styles(setting)
-    points = []
-    for run in runs:
-        cost = _tokens(run) if by_tokens else run["timing"]["seconds"] / max(run["n"]["scored"], 1)
-        if cost > 0:
-            view, value = views[setting.method_of(run)], run["metrics"][metric]["macro"]["value"]
-            spec = run["spec"]
-            title = (
-                f"{view.label}, {spec['representation'].upper()}, {spec['pool_size']:,} rules: "
-                f"{percent(value)} % at {cost:,.3g} {unit.split(' ')[0]} per question"
-            )
-            points.append(CostPoint(drawn[view.key], cost, value, title))
-    if len(points) < 2:
-        return None
+    by_tokens = any(_tokens(run) for run in setting.runs if macro(run, metric))
+    unit = "tokens" if by_tokens else "seconds"
+
+    def points(run: Results, view: MethodView) -> list[Point]:
+        seconds = (run["timing"]["seconds"] or 0.0) / max(run["n"]["scored"], 1)
+        spent, estimate = _tokens(run) if by_tokens else seconds, macro(run, metric)
+        if not estimate or not spent:
+            return []
+        words = f"{_where(setting, run)}: {percent(estimate['value'])} % at {spent:,.3g} {unit} per question"
+        return [Point(spent, estimate["value"], tip=words)]
+
+    lines = lines_by_form(setting, setting.sizes, points)
+    if sum(len(line.points) for drawn in lines.values() for line in drawn) < 2:
+        return []
+    drawings = []
+    for form, drawn in lines.items():
+        with panels() as (figure, (axes,)):
+            axes.set(title=FORM_TITLES[form], xlabel=f"{unit} per question (log scale)", xscale="log")
+            share_axis(axes)
+            draw_lines(axes, drawn, intervals=False, connected=False)
+            axes.minorticks_off()
+            drawings.append(inline_svg(figure, f"Cost and accuracy, {form.upper()}"))
     caption = "One mark per run: method, representation and pool size (hover to see which)."
-    if not by_tokens:
+    if by_tokens:
+        caption += " Tokens of prompt and answer."
+    else:
         caption += " Time of this machine; encoding that runs share falls on the first."
-    return Figure(
-        f"Cost against {_name(metric).lower()}", caption, cost_points(points, unit, "Cost and accuracy")
-    )
+    return [Part(f"Cost against {_name(metric).lower()}", caption, drawings)]
 
 
 def _tokens(run: Results) -> float:
-    usage = run.get("usage", {})
-    return sum(usage[name]["mean"] for name in ("prompt_tokens", "completion_tokens") if name in usage)
+    found = run.get("usage", {})
+    return sum(found[name]["mean"] for name in ("prompt_tokens", "completion_tokens") if name in found)
 
 
 def _has(setting: Setting, metric: str) -> bool:
@@ -229,8 +253,39 @@ def _name(metric: str) -> str:
     return metric.replace("_", " ").capitalize()
 
 
-def _point(label: str, where: str, estimate: Estimate) -> Point:
-    low, high = percent(estimate["ci_low"]), percent(estimate["ci_high"])
-    value = percent(estimate["value"])
-    title = f"{label}, {where}: {value} % (95 % interval {low} to {high}, n = {estimate['n']})"
-    return Point(estimate["value"], estimate["ci_low"], estimate["ci_high"], title)
+def _where(setting: Setting, run: Results) -> str:
+    spec = run["spec"]
+    return f"{setting.view(run).label}, {spec['representation'].upper()}, {spec['pool_size']:,} rules"
+
+
+def _point(x: float, label: str, where: str, estimate: Estimate) -> Point:
+    tip = f"{label}, {where}: {grids.shaded(estimate).tip}"
+    return Point(x, estimate["value"], estimate["ci_low"], estimate["ci_high"], tip)
+
+
+def _half_width(lines: Mapping[str, Sequence[Line]]) -> float:
+    """Return the median half width of the intervals of what competes."""
+    points = [p for drawn in lines.values() for line in drawn if line.style.line != ":" for p in line.points]
+    return median([(p.high - p.low) / 2 for p in points if p.low is not None and p.high is not None] or [0.0])
+
+
+def _intervals(lines: Mapping[str, Sequence[Line]]) -> str:
+    half = _half_width(lines)
+    if half <= WIDE:
+        return "whiskers are 95 % intervals"
+    return f"95 % intervals of ± {100 * half:.0f} points (median) are too wide to draw"
+
+
+def _worst(setting: Setting, metric: str, size: int) -> str:
+    """Say how far a cell by sub-task may be off."""
+    found = [
+        estimates(run, metric)[name]
+        for run in setting.runs
+        if run["spec"]["pool_size"] == size
+        for name in setting.spec["subtasks"]
+        if name in estimates(run, metric)
+    ]
+    half = median([(e["ci_high"] - e["ci_low"]) / 2 for e in found] or [0.0])
+    counts = sorted({e["n"] for e in found} or {0})
+    n = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
+    return f"n = {n} per cell, 95 % intervals of ± {100 * half:.0f} points (median)."

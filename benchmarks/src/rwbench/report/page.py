@@ -1,8 +1,9 @@
-"""From results to one HTML page that works from disk: numbers, figures, the paper's tables, samples."""
+"""From results to one HTML page that works from disk and loads nothing: numbers, figures, tables, samples."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -13,13 +14,16 @@ from ..run.samples import OUTCOMES
 from ..score.errors import ERROR_CLASSES
 from ..score.results import Results
 from .browser import SHOWN_RULES, Browser, build_browser
-from .figures import drawn_styles, figures
-from .paper import beside_all, said
+from .charts import swatch
+from .figures import parts
+from .grids import all_runs, beside_paper
+from .paper import quotes, tables_beside_paper
 from .setting import Setting, settings
-from .summary import TIMES_CAPTION, csv_text, headline, percent, table_metrics, table_rows, times
-from .svg import swatch
+from .style import styles
+from .tables import csv_text, headline
 
 if TYPE_CHECKING:
+    import jinja2
     from markupsafe import Markup
 
 
@@ -36,7 +40,7 @@ def render_page(
 
     Parameters
     ----------
-    results : sequence of dict
+    results : sequence of Results
         Contents of results.json files.
     title : str
         Heading.
@@ -60,82 +64,76 @@ def render_page(
         raise ValueError(
             "there are no results to report; run a recipe first, for example `rwbench run smoke`"
         )
-    import jinja2
-
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=jinja2.PackageLoader("rwbench.report", "templates"),
-    )
-    environment.filters["percent"] = percent
     grouped = settings(results)
-    browser = _browser(grouped, folder, source)
-    tables = [table for name, runs in recipes for table in beside_all(runs, name)]
-    return environment.get_template("report.html.j2").render(
-        title=title,
-        command=command,
-        skipped=list(skipped),
-        sections=[_section(setting, browser) for setting in grouped],
-        tables=tables,
-        said=[(name, text) for name, _ in recipes for text in said(name)],
-        browser=browser,
-        shown_rules=SHOWN_RULES,
-        error_classes=ERROR_CLASSES,
-        outcome_words=OUTCOMES,
-        times_caption=TIMES_CAPTION,
-        environment=results[0]["environment"],
-        style=asset("report.css"),
-        script=asset("report.js") + asset("browser.js"),
+    browser = Browser() if folder is None else build_browser(_labelled(grouped), folder, source)
+    tables = [table for name, runs in recipes for table in tables_beside_paper(runs, name)]
+    script = asset("report.js") + asset("browser.js")
+    return (
+        template_environment()
+        .get_template("report.html.j2")
+        .render(
+            title=title,
+            command=command,
+            skipped=list(skipped),
+            sections=[_section(setting, browser) for setting in grouped],
+            tables=[(table, beside_paper(table)) for table in tables],
+            quotes=[(name, text) for name, _ in recipes for text in quotes(name)],
+            browser=browser,
+            shown_rules=SHOWN_RULES,
+            error_classes=ERROR_CLASSES,
+            outcome_words=OUTCOMES,
+            environment=results[0]["environment"],
+            style=asset("report.css"),
+            script=script,
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
     )
 
 
 def _section(setting: Setting, browser: Browser) -> dict[str, Any]:
-    drawn = drawn_styles(setting)
+    drawn = styles(view.key for view in setting.methods.values())
     encoded = base64.b64encode(csv_text(setting).encode()).decode()
-    rows = table_rows(setting)
-    for row in rows:
-        row["errors"] = browser.errors.get(row["run_id"], {})
-        row["bad"] = {name: count for name, count in row["outcomes"].items() if name != "ok"}
-    steps = sorted({name for row in rows for name in row["by_step"]}, key=int)
+    outcomes = {name for run in setting.runs for name in run.get("outcomes", {})}
     return {
         "title": setting.title(),
         "headline": headline(setting),
-        "legend": [(view.label, swatch(drawn[view.key])) for view in setting.methods().values()],
-        "figures": figures(setting),
-        "metrics": table_metrics(setting),
-        "rows": rows,
-        "errors": [name for name in ERROR_CLASSES if any(name in row["errors"] for row in rows)],
-        "outcomes": [name for name in OUTCOMES if any(name in row["bad"] for row in rows)],
-        "costs": sorted({name for row in rows for name in row["usage"]}),
-        "times": times(setting),
-        "steps": steps,
-        "step_titles": [f"step {name}" for name in steps],
-        "types": sorted({name for row in rows for name in row["by_rule_type"]}),
+        "legend": [(view.label, swatch(drawn[view.key])) for view in setting.methods.values()],
+        "parts": parts(setting, browser.errors),
+        "runs": all_runs(setting),
+        "outcomes": outcomes - {"ok"},
         "csv": f"data:text/csv;base64,{encoded}",
         "failed": sum(run["n"]["failed"] for run in setting.runs),
         "data": setting.spec["data"],
     }
 
 
-def _browser(grouped: Sequence[Setting], folder: Path | None, source: DataSource | None) -> Browser:
-    if folder is None:
-        return Browser()
-    runs, labels = [], []
+def _labelled(grouped: Sequence[Setting]) -> list[tuple[Results, str]]:
+    """Return every run with what the page calls it."""
+    found = []
     for setting in grouped:
-        views = setting.methods()
         for run in setting.runs:
             spec = run["spec"]
             where = f"{spec['representation'].upper()}, {spec['pool_size']:,} rules"
             other = f", {setting.title()}" if len(grouped) > 1 else ""
-            runs.append(run)
-            labels.append(f"{views[setting.method_of(run)].label}, {where}{other}")
-    return build_browser(runs, labels, folder, source)
+            found.append((run, f"{setting.view(run).label}, {where}{other}"))
+    return found
+
+
+def template_environment() -> jinja2.Environment:
+    """Return the environment of the pages' templates: everything is escaped, and an unknown name is an error."""
+    import jinja2
+
+    return jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=jinja2.PackageLoader("rwbench.report", "templates"),
+    )
 
 
 def asset(name: str) -> Markup:
-    """Return one of the page's own style sheets or scripts, to be put in as it is."""
+    """Return one of the pages' own style sheets or scripts, to be put in as it is."""
     from markupsafe import Markup
 
     return Markup(files("rwbench.report").joinpath("templates", name).read_text(encoding="utf-8"))

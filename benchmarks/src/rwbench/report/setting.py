@@ -1,7 +1,6 @@
-"""Which runs stand beside each other: results grouped by setting, and their methods.
+"""Runs that may be compared: results grouped by setting (world, split, questions), and the methods of each.
 
-Runs are grouped by setting (world, split, questions asked): numbers of different settings never share a
-figure or a sentence.
+Numbers of different settings never share a figure or a sentence.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from ..score.results import Estimate, Results
 from ..spec import canonical_json
-from .palette import CEILINGS, FLOORS
+from .style import CEILINGS, FLOORS
 
 MAIN_METRIC = "recall@1"
 ANSWERS = "exact_match"
@@ -33,10 +32,15 @@ SETTING_FIELDS = (
 
 
 class MethodView(NamedTuple):
-    """How a method is shown: ``key`` picks the style, ``label`` is what a reader sees."""
+    """How a method is shown: ``key`` picks the style; ``label``, unique in its setting, is what a reader sees."""
 
     key: str
     label: str
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it is a ceiling or a floor, which competes with no method."""
+        return self.key.partition("#")[0] in (*CEILINGS, *FLOORS)
 
 
 @dataclass(frozen=True)
@@ -71,49 +75,48 @@ class Setting:
 
         Floors and ceilings count only where there is nothing else: the solver answers in a table of retrieval too.
         """
-        frames = (*CEILINGS, *FLOORS)
-        rows = [run for run in self.runs if run["method"]["key"] not in frames] or self.runs
+        rows = [run for run in self.runs if run["method"]["key"] not in (*CEILINGS, *FLOORS)] or self.runs
         answering, searching = (sum(1 for run in rows if macro(run, name)) for name in (ANSWERS, MAIN_METRIC))
         return ANSWERS if answering >= searching else MAIN_METRIC
 
+    @cached_property
     def methods(self) -> dict[str, MethodView]:
-        """Return method -> view, best first: by the lead metric, then by the other, on the largest pools."""
+        """Method -> view, best first: by the lead metric, then by the other, on the largest pools."""
         views: dict[str, MethodView] = {}
-        taken: Counter[str] = Counter()
+        keys: Counter[str] = Counter()
+        labels: Counter[str] = Counter()
         for run in self.runs:
             if self.method_of(run) not in views:
                 key, label = run["method"]["key"], run["method"]["label"]
-                taken[key] += 1
+                keys[key] += 1
+                labels[label] += 1
                 # Two variants of one method get a style each; the labels of most already differ.
-                twin = sum(view.label == label for view in views.values())
                 views[self.method_of(run)] = MethodView(
-                    key if taken[key] == 1 else f"{key}#{taken[key]}",
-                    f"{label} #{twin + 1}" if twin else label,
+                    key if keys[key] == 1 else f"{key}#{keys[key]}",
+                    label if labels[label] == 1 else f"{label} #{labels[label]}",
                 )
-        return dict(sorted(views.items(), key=lambda item: (self._strength(item[0]), item[1].label)))
+        return dict(sorted(views.items(), key=lambda item: (self._negative_means(item[0]), item[1].label)))
 
-    def _strength(self, method: str) -> tuple[float, ...]:
-        largest = self.sizes[-1]
-        own = [
-            run for run in self.runs if self.method_of(run) == method and run["spec"]["pool_size"] == largest
-        ]
-        values = [
-            [macro(run, name) for run in own] for name in dict.fromkeys((self.lead, MAIN_METRIC, ANSWERS))
-        ]
-        known = [[v["value"] for v in column if v is not None] for column in values]
-        return tuple(-sum(column) / len(column) if column else 0.0 for column in known)
+    def _negative_means(self, method: str) -> tuple[float, ...]:
+        """Return minus a method's mean by metric on the largest pools, the lead metric first."""
+        runs = [self.find(method, form, self.sizes[-1]) for form in self.representations]
+        means = []
+        for name in dict.fromkeys((self.lead, MAIN_METRIC, ANSWERS)):
+            values = [found["value"] for run in runs if run and (found := macro(run, name))]
+            means.append(-sum(values) / len(values) if values else 0.0)
+        return tuple(means)
+
+    @cached_property
+    def _cells(self) -> dict[tuple[str, str, int], Results]:
+        return {(self.method_of(run), *cell(run)[1:]): run for run in reversed(self.runs)}
 
     def find(self, method: str, representation: str, size: int) -> Results | None:
         """Return the run of a method (see `method_of`) on one cell, or None."""
-        wanted = (representation, size)
-        return next(
-            (run for run in self.runs if (self.method_of(run), *cell(run)[1:]) == (method, *wanted)), None
-        )
+        return self._cells.get((method, representation, size))
 
-    def is_frame(self, method: str) -> bool:
-        """Say whether a method is a ceiling or a floor, which frames the others and competes with none."""
-        keys = {run["method"]["key"] for run in self.runs if self.method_of(run) == method}
-        return bool(keys & {*CEILINGS, *FLOORS})
+    def view(self, run: Results) -> MethodView:
+        """Return how a run's method is shown."""
+        return self.methods[self.method_of(run)]
 
     def method_of(self, run: Results) -> str:
         """Return what makes two runs one row: their label, unless that hides a difference.
@@ -121,16 +124,12 @@ class Setting:
         A method may have other parameters for FOL than for NL, such as the adapter it loads; two runs of one label
         on the same cell differ in a parameter that matters, and are told apart by all of them.
         """
-        shown = canonical_json([run["method"]["key"], run["method"]["label"]])
-        return identity(run) if shown in self._ambiguous else shown
+        return cell(run)[0] if _named(run) in self._ambiguous else _named(run)
 
     @cached_property
     def _ambiguous(self) -> set[str]:
-        cells = Counter(
-            (canonical_json([run["method"]["key"], run["method"]["label"]]), *cell(run)[1:])
-            for run in self.runs
-        )
-        return {shown for (shown, *_), count in cells.items() if count > 1}
+        cells = Counter((_named(run), *cell(run)[1:]) for run in self.runs)
+        return {name for (name, *_), count in cells.items() if count > 1}
 
     def admits(self, run: Results) -> bool:
         """Say whether a run can stand beside these: its cell is free and its pools are made the same way."""
@@ -155,9 +154,8 @@ def settings(results: Sequence[Results]) -> list[Setting]:
     """Group results by setting, largest group first; of groups as large, held-out rules after the others."""
     groups: dict[str, list[Setting]] = {}
     for run in results:
-        found = groups.setdefault(
-            canonical_json({name: run["spec"].get(name) for name in SETTING_FIELDS}), []
-        )
+        shared = canonical_json({name: run["spec"].get(name) for name in SETTING_FIELDS})
+        found = groups.setdefault(shared, [])
         place = next((place for place, setting in enumerate(found) if setting.admits(run)), None)
         if place is None:
             found.append(Setting((run,)))
@@ -169,26 +167,20 @@ def settings(results: Sequence[Results]) -> list[Setting]:
     )
 
 
-def identity(run: Results) -> str:
-    """Return what makes two runs runs of the same method: name and all hyper-parameters."""
-    return canonical_json(run["spec"]["method"])
-
-
 def macro(run: Results, metric: str) -> Estimate | None:
     """Return the macro estimate of a metric, or None if the run does not have it."""
     found = run["metrics"].get(metric)
     return found["macro"] if found else None
 
 
-def details(run: Results, kind: Literal["by_step", "by_rule_type"]) -> dict[str, Estimate]:
-    """Return Recall@1 by step or by rule type; empty where it was not computed."""
-    found: dict[str, dict[str, Estimate]] = run.get("details", {}).get(kind, {})
-    return found.get(MAIN_METRIC, {})
-
-
 def cell(run: Results) -> tuple[str, str, int]:
-    """Return method (by all hyper-parameters), representation and pool size."""
-    return identity(run), run["spec"]["representation"], run["spec"]["pool_size"]
+    """Return method (by name and all hyper-parameters), representation and pool size."""
+    spec = run["spec"]
+    return canonical_json(spec["method"]), spec["representation"], spec["pool_size"]
+
+
+def _named(run: Results) -> str:
+    return canonical_json([run["method"]["key"], run["method"]["label"]])
 
 
 def _design(run: Results) -> tuple[str, int | None]:

@@ -52,8 +52,8 @@ def numbers() -> dict[str, Any]:
     return json.loads(files(__package__).joinpath("numbers.json").read_text(encoding="utf-8"))
 
 
-def beside_all(results: Sequence[Results], recipe: str) -> list[Table]:
-    """Return what `beside` does for the runs on each set of questions, the largest first.
+def tables_beside_paper(results: Sequence[Results], recipe: str) -> list[Table]:
+    """Return what `table_beside_paper` does for the runs on each set of questions, the largest first.
 
     A recipe may have been run on few questions and on many, and a table of both would compare what cannot be.
     """
@@ -61,11 +61,11 @@ def beside_all(results: Sequence[Results], recipe: str) -> list[Table]:
     for run in results:
         asked = tuple(run["spec"].get(name) for name in ("split", "scale", "limit", "limit_by"))
         groups.setdefault(asked, []).append(run)
-    tables = [table for runs in groups.values() if (table := beside(runs, recipe)) is not None]
+    tables = [table for runs in groups.values() if (table := table_beside_paper(runs, recipe)) is not None]
     return sorted(tables, key=lambda table: -table.questions)
 
 
-def beside(results: Sequence[Results], recipe: str) -> Table | None:
+def table_beside_paper(results: Sequence[Results], recipe: str) -> Table | None:
     """Return the paper's table of a recipe's name with our numbers beside it.
 
     Parameters
@@ -107,7 +107,7 @@ def beside(results: Sequence[Results], recipe: str) -> Table | None:
     return Table(name, table["title"], table["model"], unit, questions, columns, rows)
 
 
-def said(recipe: str) -> list[str]:
+def quotes(recipe: str) -> list[str]:
     """Return what the paper's text says of a figure that has no table, for a recipe of its name."""
     folder, _, name = recipe.rpartition("/")
     return [

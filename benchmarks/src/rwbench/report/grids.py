@@ -1,0 +1,229 @@
+"""Tables of the page: cells with what sorts them, what stands small beside them, and how dark they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..run.samples import OUTCOMES
+from ..score.errors import ERROR_CLASSES
+from ..score.results import Estimate, Results
+from ..score.scoring import ANSWER_METRICS, RECALLS
+from .paper import Table
+from .setting import MAIN_METRIC, Setting, macro
+from .tables import TIMES_CAPTION, estimates, percent, times_frame
+
+TABLE_METRICS = (*ANSWER_METRICS, *RECALLS, f"expected_{RECALLS[0]}", f"step_{RECALLS[0]}")
+
+
+class Cell(NamedTuple):
+    """A cell: its text, the number it is sorted by (None: by its text), what stands beside it, hover text, shade."""
+
+    text: str
+    sort: float | None = None
+    note: str = ""
+    tip: str = ""
+    shade: float | None = None
+
+
+class Row(NamedTuple):
+    """A row, and the values by which the page filters it: FOL or NL, and the pool size."""
+
+    cells: Sequence[Cell]
+    rules: str = ""
+    pool: int | None = None
+
+
+class Grid(NamedTuple):
+    """A table of the page."""
+
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    title: str = ""
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers."""
+        return [
+            any(row.cells[place].sort is not None for row in self.rows) for place in range(len(self.columns))
+        ]
+
+
+MISSING = Cell("–", -1)
+
+
+def share(estimate: Estimate | None) -> Cell:
+    """Return an estimate as a cell: percentage and 95 % interval."""
+    if estimate is None:
+        return MISSING
+    interval = f"{percent(estimate['ci_low'])}–{percent(estimate['ci_high'])}"
+    return Cell(percent(estimate["value"]), estimate["value"], interval)
+
+
+def shaded(estimate: Estimate | None) -> Cell:
+    """Return an estimate as a narrow cell, the darker the larger; its interval on hover."""
+    if estimate is None:
+        return MISSING
+    value = estimate["value"]
+    # 100 and 0 only where they are exact.
+    text = f"{min(100 * value, 99):.0f}" if value < 1 else "100"
+    tip = f"{percent(value)} % (95 % interval {share(estimate).note}, n = {estimate['n']})"
+    return Cell("<1" if text == "0" and value > 0 else text, value, tip=tip, shade=value)
+
+
+def number(value: float | None, form: str = ",.4g") -> Cell:
+    """Return a number as a cell."""
+    return MISSING if value is None or value != value else Cell(f"{value:{form}}", value)
+
+
+def by_part(setting: Setting, metric: str, size: int, parts: Mapping[str, str]) -> list[Grid]:
+    """Return a table per representation: a row per method, a shaded column per part (key in `estimates` -> heading)."""
+    grids = []
+    for form in setting.representations:
+        rows = []
+        for method, view in setting.methods.items():
+            run = setting.find(method, form, size)
+            found = estimates(run, metric) if run else {}
+            if found:
+                rows.append(Row([Cell(view.label), *(shaded(found.get(part)) for part in parts)]))
+        grids.append(Grid(["Method", *parts.values()], rows, FORM_TITLES[form]))
+    return grids
+
+
+FORM_TITLES = {"fol": "First-order logic (FOL)", "nl": "Natural language (NL)"}
+
+
+def sorted_runs(setting: Setting) -> list[Results]:
+    """Return the runs, largest pools first, methods in the report's order."""
+    order = {method: place for place, method in enumerate(setting.methods)}
+    return sorted(
+        setting.runs,
+        key=lambda run: (
+            -run["spec"]["pool_size"],
+            run["spec"]["representation"],
+            order[setting.method_of(run)],
+        ),
+    )
+
+
+def _of_runs(setting: Setting, columns: Iterable[str], cells: Any) -> Grid:
+    """Return a table with a row per run for which ``cells(run)`` gives any."""
+    rows = []
+    for run in sorted_runs(setting):
+        found = cells(run)
+        if found:
+            form, pool = run["spec"]["representation"].upper(), run["spec"]["pool_size"]
+            head = [Cell(setting.view(run).label), Cell(form), number(pool, ",")]
+            rows.append(Row([*head, *found], form, pool))
+    return Grid(["Method", "Rules", "Pool", *columns], rows)
+
+
+def all_runs(setting: Setting) -> Grid:
+    """Return every run with its metrics."""
+    metrics = [name for name in TABLE_METRICS if any(macro(run, name) for run in setting.runs)]
+
+    def cells(run: Results) -> list[Cell]:
+        failed = run["n"]["failed"]
+        scored = number(run["n"]["scored"], ",")._replace(note=f"({failed} failed)" if failed else "")
+        return [*(share(macro(run, name)) for name in metrics), scored, Cell(run["run_id"])]
+
+    heads = [f"{name.replace('_', ' ').capitalize()}, %" for name in metrics]
+    return _of_runs(setting, [*heads, "n", "Run"], cells)
+
+
+def error_counts(setting: Setting, counted: Mapping[str, Mapping[str, int]]) -> Grid | None:
+    """Return how answers go wrong, None if none does: error classes by run id (``counted``), and outcomes."""
+    found = {run["run_id"]: counted.get(run["run_id"], {}) for run in setting.runs}
+    bad = {
+        run["run_id"]: {name: n for name, n in run.get("outcomes", {}).items() if name != "ok"}
+        for run in setting.runs
+    }
+    classes = [name for name in ERROR_CLASSES if any(name in counts for counts in found.values())]
+    outcomes = [name for name in OUTCOMES if any(name in counts for counts in bad.values())]
+    if not outcomes and not set(classes) - {"correct"}:
+        return None
+
+    def cells(run: Results) -> list[Cell]:
+        ours, ends = found[run["run_id"]], bad[run["run_id"]]
+        if not ours and not ends:
+            return []
+        counts = [*(ours.get(name, 0) for name in classes), *(ends.get(name, 0) for name in outcomes)]
+        return [number(count, "d") for count in counts]
+
+    heads = [*classes, *("failed (outcome)" if name == "failed" else name for name in outcomes)]
+    return _of_runs(setting, [name.replace("_", " ") for name in heads], cells)
+
+
+def by_step_and_type(setting: Setting) -> Grid:
+    """Return Recall@1 by step of the proof and by type of the gold rules, where the results split it."""
+    split: dict[str, list[dict[str, Estimate]]] = {}
+    for run in setting.runs:
+        found: Any = run.get("details", {})
+        split[run["run_id"]] = [
+            found.get(kind, {}).get(MAIN_METRIC, {}) for kind in ("by_step", "by_rule_type")
+        ]
+    steps = sorted({name for found, _ in split.values() for name in found}, key=int)
+    types = sorted({name for _, found in split.values() for name in found})
+
+    def cells(run: Results) -> list[Cell]:
+        by_step, by_type = split[run["run_id"]]
+        if not by_step and not by_type:
+            return []
+        found = [*(by_step.get(name) for name in steps), *(by_type.get(name) for name in types)]
+        return [share(each)._replace(shade=each["value"] if each else None) for each in found]
+
+    return _of_runs(setting, [*(f"step {name}" for name in steps), *types], cells)
+
+
+def usage(setting: Setting) -> Grid:
+    """Return what a question cost, mean by run."""
+    names = sorted({name for run in setting.runs for name in run.get("usage", {})})
+
+    def cells(run: Results) -> list[Cell]:
+        found = run.get("usage", {})
+        return [number(found[name]["mean"] if name in found else None) for name in names if found]
+
+    return _of_runs(setting, [name.replace("_", " ") for name in names], cells)
+
+
+def times(setting: Setting) -> Grid:
+    """Return what the time went to, by method."""
+    frame = times_frame(setting)
+    rows = [
+        Row([Cell(label), *(number(value, ",.1f") for value in values)])
+        for label, values in zip(frame.index, frame.to_numpy(), strict=True)
+    ]
+    return Grid(["Method", *frame.columns], rows, f"{TIMES_CAPTION}.")
+
+
+def attention(weights: Sequence[Sequence[float]], n: Sequence[int], title: str) -> Grid:
+    """Return mean attention on the gold rules of every step (columns) at every retrieval (rows)."""
+    rows = [
+        Row(
+            [
+                Cell(f"step {step + 1}"),
+                *(_weight(value, step, place, n[step]) for place, value in enumerate(row)),
+            ]
+        )
+        for step, row in enumerate(weights)
+        if n[step]
+    ]
+    return Grid(["", *(f"gold {place + 1}" for place in range(len(weights)))], rows, title)
+
+
+def _weight(value: float, step: int, gold: int, n: int) -> Cell:
+    tip = f"retrieval {step + 1} gives the gold rules of step {gold + 1} the weight {value:.3f} (n = {n})"
+    return Cell(f"{value:.2f}", value, tip=tip, shade=min(max(value, 0.0), 1.0))
+
+
+def beside_paper(table: Table) -> Grid:
+    """Return one of the paper's tables: ours, and the paper's number beside it."""
+    words = percent if table.unit == "%" else "{:.1f}".format
+    rows = []
+    for row in table.rows:
+        cells = []
+        for cell in row.cells:
+            ours, theirs = ("–" if value is None else words(value) for value in (cell.ours, cell.paper))
+            cells.append(Cell(ours, -1 if cell.ours is None else cell.ours, theirs))
+        rows.append(Row([number(row.pool_size, ","), Cell(row.method), Cell(row.ours), *cells]))
+    return Grid(["Pool", "In the paper", "Ours", *table.columns], rows)
