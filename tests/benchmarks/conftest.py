@@ -52,9 +52,10 @@ def model_folder(save_model, workspace, tmp_path_factory):
 @pytest.fixture
 def serve(monkeypatch):
     """A function that starts a chat server: ``serve(play)``; retries are quick."""
-    import ruleworld_data.merge.client as client
+    from openai import _base_client
 
-    monkeypatch.setattr(client.Settings, "__init__", _quick(client.Settings.__init__))
+    for name in ("INITIAL_RETRY_DELAY", "MAX_RETRY_DELAY"):
+        monkeypatch.setattr(_base_client, name, 0.001)
     made = []
     kind = runpy.run_path(str(Path(__file__).parent / "fake_endpoint.py"))["FakeEndpoint"]
 
@@ -65,10 +66,3 @@ def serve(monkeypatch):
     yield start
     for server in made:
         server.close()
-
-
-def _quick(init):
-    def changed(self, *args, **options):
-        init(self, *args, **({"backoff": 0.001} | options))
-
-    return changed

@@ -6,10 +6,10 @@ import platform
 import shutil
 
 import pytest
+from ruleworld_data.prompts import Prompt, answer_template, read_template
 from rwbench.backends import Decoding, cut, local
 from rwbench.backends.local import Local, load
-from rwbench.methods.conversation import Tally
-from rwbench.prompts import Prompt, read_template, shipped_template
+from rwbench.methods.conversation import Usage
 
 
 @pytest.fixture
@@ -28,9 +28,7 @@ def forget(monkeypatch):
 def prompts(workspace):
     rules = workspace.rules("mini")
     questions = [q.text for q in workspace.questions("multi_hop_2", "mini")[:5]]
-    return [
-        shipped_template().render("answer", "nl", q, rules.texts(rules.ids[:20], "nl")) for q in questions
-    ]
+    return [answer_template().render("answer", "nl", q, rules.texts(rules.ids[:20], "nl")) for q in questions]
 
 
 def reference(folder, text, tokens):
@@ -132,9 +130,9 @@ def test_a_prompt_that_does_not_fit_is_not_asked(save_model, tmp_path, prompts):
     assert backend.context_length == 300
     long, short = backend.generate([prompts[0], Prompt("Hello")], Decoding(200))
     assert (long.finish, long.text, long.completion_tokens) == ("context", "", 0)
-    tally = Tally()
-    tally.count(long)
-    assert long.seconds > 0 and tally.usage()["seconds"] == {"tokenize": round(long.seconds, 6)}
+    usage = Usage()
+    usage.count(long)
+    assert long.seconds > 0 and usage.to_dict()["seconds"] == {"tokenize": round(long.seconds, 6)}
     assert long.prompt_tokens == backend.count_tokens(prompts[0]) > 100
     assert short.finish in ("stop", "length")
     (edge,) = backend.generate([Prompt("Hello")], Decoding(300 - short.prompt_tokens))
@@ -193,7 +191,7 @@ def test_a_folder_without_a_model_is_a_clear_error(tmp_path):
 
 
 def test_templates_fill_in_once_and_say_what_is_wrong(tmp_path):
-    template = shipped_template()
+    template = answer_template()
     prompt = template.render("answer", "nl", "How many {rules}?", ["{question}"])
     assert "Rules:\n{question}\n" in prompt.text and prompt.text.rstrip().endswith("How many {rules}?")
     assert prompt.text.startswith(prompt.prefix) and "\\boxed{12, stony bridge}" in prompt.text

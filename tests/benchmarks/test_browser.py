@@ -34,8 +34,8 @@ class Scribe(Method):
 
     name = "scribe-of-tests"
 
-    def run(self, pool, questions, top_k):
-        for question in questions:
+    def answer(self, batch, top_k):
+        for pool, question in batch:
             answers = list(question.answers)
             if len(answers) == 1:
                 answers = ["999"]

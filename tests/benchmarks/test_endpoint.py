@@ -3,10 +3,10 @@
 import time
 
 import pytest
+from ruleworld_data.prompts import Prompt
 from rwbench.backends import Decoding, GoneError
 from rwbench.backends.endpoint import FAILED_IN_A_ROW, Endpoint
 from rwbench.methods.prompting import Prompting
-from rwbench.prompts import Prompt
 from rwbench.run.runner import run_spec
 from rwbench.run.samples import read_samples
 
@@ -69,7 +69,7 @@ def test_requests_are_paced(serve, monkeypatch):
     slept = []
     monkeypatch.setenv("RWBENCH_REQUESTS_PER_MINUTE", "600")
     monkeypatch.setattr(endpoint.time, "sleep", slept.append)
-    endpoint._pacer.cache_clear()
+    monkeypatch.setattr(endpoint, "_next_start", [0.0])
     ask(serve(lambda prompt, nth: "yes"), "a", "b", "c", "d")
     # Four starts, a tenth of a second apart: the last waits for three of them, less the time gone by.
     assert 0.2 < max(slept) <= 0.3 + 1e-6

@@ -6,11 +6,11 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
+from ruleworld_data.prompts import read_template
 from rwbench.backends.script import Script, script
 from rwbench.methods.ircot import IRCoT, first_sentence, is_conclusion
+from rwbench.methods.iterative import AGGREGATIONS, shipped_template
 from rwbench.methods.react import ReAct
-from rwbench.methods.rounds import AGGREGATIONS
-from rwbench.prompts import read_template, shipped_template
 from rwbench.retrievers import Hits, Retriever, component
 from rwbench.run.data import Question, RuleTable
 from rwbench.run.pools import Pool
@@ -63,7 +63,7 @@ def pool():
 
 
 def run(method, pool, top_k=2):
-    (output,) = method.run(pool, pool.questions, top_k)
+    (output,) = method.run([(pool, pool.questions)], top_k)
     return output
 
 

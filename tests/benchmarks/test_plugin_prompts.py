@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from ruleworld_data.plugins.prompts import Setting, prompt_rows
-from rwbench.prompts import shipped_template
+from ruleworld_data.prompts import answer_template
 from rwbench.run.data import DataSource
 
 
 def test_the_template_is_the_one_of_the_published_runs():
-    assert shipped_template().id == "answer-1@a19c08f48a24"
+    assert answer_template().id == "answer-1@a19c08f48a24"
 
 
 @pytest.mark.parametrize("rules", ["pool", "gold", "none"])
@@ -25,5 +25,5 @@ def test_the_prompts_are_the_same(representation, rules):
         if rules == "gold":
             assert ids.tolist() == sorted(question.gold)
         texts = table.texts(ids, representation) if len(ids) else []
-        prompt = shipped_template().render(section, representation, question.text, texts)
+        prompt = answer_template().render(section, representation, question.text, texts)
         assert row["prompt"] == prompt.text

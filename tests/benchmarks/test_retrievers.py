@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rwbench.retrievers import Hits, Retriever, rank
 from rwbench.retrievers.bm25 import BM25
-from rwbench.retrievers.fuse import RRF
+from rwbench.retrievers.fuse import RRF, fuse
 from rwbench.retrievers.random import Random
 from rwbench.retrievers.tokenize import identifier_aware, naive
 
@@ -180,7 +180,6 @@ def test_rrf_and_recall_against_ranx():
     rng = np.random.default_rng(3)
     ids = np.arange(500, dtype=np.int32)
     lists = [[rng.permutation(500)[:100].tolist() for _ in range(20)] for _ in range(2)]
-    fuse = RRF(parts=(BM25(), Random()), k=60, depth=100)
     runs = [
         ranx.Run(
             {
@@ -193,7 +192,7 @@ def test_rrf_and_recall_against_ranx():
     theirs = rrf(runs, k=60).to_dict()
     qrels, ours = {}, {}
     for q in range(20):
-        found = fuse.fuse([Hits(np.array(part[q], dtype=np.int32), np.zeros(100)) for part in lists])
+        found = fuse([Hits(np.array(part[q], dtype=np.int32), np.zeros(100)) for part in lists], 60)
         scores = np.full(500, -np.inf)
         scores[found.ids] = found.scores
         assert {str(i): s for i, s in zip(found.ids, found.scores, strict=True)} == pytest.approx(

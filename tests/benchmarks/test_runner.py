@@ -35,8 +35,8 @@ def broken():
         how: str = "raise"
         at: str = ""
 
-        def run(self, pool, questions, top_k):
-            for question in questions:
+        def answer(self, batch, top_k):
+            for _, question in batch:
                 if question.id == self.at and self.how == "end":
                     return
                 if question.id == self.at and self.how == "raise":

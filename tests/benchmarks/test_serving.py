@@ -9,11 +9,11 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from ruleworld_data.prompts import Prompt
 from rwbench.backends import Decoding, GoneError
 from rwbench.backends.endpoint import Endpoint
 from rwbench.backends.local import Local
 from rwbench.methods.prompting import Prompting
-from rwbench.prompts import Prompt
 from rwbench.run.runner import run_spec
 from rwbench.run.samples import read_samples
 from rwbench.zoo.models import base_folder, shipped

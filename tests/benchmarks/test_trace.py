@@ -24,8 +24,8 @@ class Walker(Method):
     name = "walker-of-tests"
     stepwise = True
 
-    def run(self, pool, questions, top_k):
-        for question in questions:
+    def answer(self, batch, top_k):
+        for pool, question in batch:
             other = next(int(rule) for rule in pool.ids if rule not in question.gold)
             found = [[other, *gold] for gold in question.gold_steps[:-1]] + [[other]]
             parts = training_text(question.row, pool.representation).split("<search>")

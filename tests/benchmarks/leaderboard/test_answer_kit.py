@@ -37,7 +37,7 @@ def test_a_rule_memory_answers_a_kit_as_it_answers_a_run(kit, workspace, small_s
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     asked = {row["id"] for row in rows}
     work = [(pool, pool.questions) for pool in workspace.pools(spec) if pool.questions[0].id in asked]
-    ours = {output.id: output for output in method.run_pools(work, spec.top_k)}
+    ours = {output.id: output for output in method.run(work, spec.top_k)}
     assert {row["id"]: (row["output"], row["retrieved"]) for row in rows} == {
         name: (output.text, output.retrieved) for name, output in ours.items()
     }

@@ -45,9 +45,9 @@ class Chatty(Method):
 
     name = "chatty-of-tests"
 
-    def run(self, pool, questions, top_k):
-        ids = pool.ids.tolist()
-        for question in questions:
+    def answer(self, batch, top_k):
+        for pool, question in batch:
+            ids = pool.ids.tolist()
             box = ", ".join(question.answers if question.index % 2 else ["8"] * len(question.answers))
             text = f"First \\boxed{{wrong}}, no <b>so</b>: \\boxed{{{box}}}."
             usage = {"calls": 1, "prompt_tokens": 900, "cost_usd": 0.01, "seconds": {"generate": 1.0}}

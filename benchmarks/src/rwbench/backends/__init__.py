@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ..prompts import Prompt, Template, shipped_template
+from ruleworld_data.prompts import Prompt, Template, answer_template
+
 from ..registry import Component, Registry, component
 
 __all__ = ["Backend", "Completion", "Decoding", "Finish", "GoneError", "Prompt", "component"]
@@ -93,7 +94,7 @@ class Backend(Component):
     @property
     def template(self) -> Template:
         """The prompt template that the model wants."""
-        return shipped_template()
+        return answer_template()
 
     @property
     def context_length(self) -> int | None:

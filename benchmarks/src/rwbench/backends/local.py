@@ -18,7 +18,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from ..prompts import Prompt, Template
+from ruleworld_data.prompts import Prompt, Template
+
 from ..zoo.models import base_folder, fingerprint, model_template
 from . import Backend, Completion, Decoding, component, cut
 

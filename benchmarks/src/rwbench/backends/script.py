@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..prompts import Prompt
+from ruleworld_data.prompts import Prompt
+
 from . import Backend, Completion, Decoding, component, cut
 
 Say = Callable[[str], str]

@@ -44,7 +44,7 @@ def answer_kit(kit: Path, spec: RunSpec, out: Path) -> int:
     method.prepare([pool for pool, _ in work])
     lines = []
     try:
-        for output in method.run_pools(work, spec.top_k):
+        for output in method.run(work, spec.top_k):
             if output.error is not None:
                 raise ValueError(f"question {output.id} failed: {output.error}")
             row: dict[str, Any] = {"id": output.id, "output": output.text, "answers": output.answers}

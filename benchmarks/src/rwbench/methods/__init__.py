@@ -1,29 +1,34 @@
 """Methods: what is evaluated. One file per method.
 
-A method is a frozen dataclass whose fields are its hyper-parameters. `Method.run` gets one pool with its
-questions and yields one `Output` per question, in order, as soon as it has it: the runner writes each to disk
-at once. A method returns retrieved rules (per step), answers, or both; the runner scores whatever is there.
+A method is a frozen dataclass whose fields are its hyper-parameters. `Method.answer` gets a batch of questions, each
+with its pool, and yields one `Output` per question, in order, as soon as it has it: the runner writes each to disk at
+once. A method returns retrieved rules (per step), answers, or both; the runner scores whatever is there.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ruleworld_data.spec import check_name
 
+from ..backends import Backend
 from ..registry import Component, Registry, component
+from ..retrievers import Retriever
 from ..run.data import Question
 from ..run.pools import Pool
 from ..run.samples import OUTCOMES
 from ..score.scoring import Ties
 
-__all__ = ["Method", "Output", "Preview", "Step", "Work", "component"]
+__all__ = ["Batch", "Method", "Output", "Preview", "Step", "Work", "batches", "component"]
 
 Work = tuple[Pool, Sequence[Question]]
 """A pool, and those of its questions that are to be answered."""
+
+Batch = Sequence[tuple[Pool, Question]]
+"""Questions that are answered together, each with the pool of rules that it may use."""
 
 
 @dataclass(frozen=True)
@@ -95,38 +100,97 @@ class Output:
 
 
 class Method(Component):
-    """Base of all methods. A subclass sets ``name`` and implements `run`."""
+    """Base of all methods. A subclass sets ``name`` and implements `answer`.
+
+    Fields called ``model`` (a `Backend`) and ``retriever`` (a `Retriever`) are built from a spec's dicts, say what is
+    missing here, and are made ready before the first question.
+    """
 
     registry = Registry["type[Method]"]("method", __name__)
 
+    def __post_init__(self) -> None:
+        for name, family in (("model", Backend), ("retriever", Retriever)):
+            value = getattr(self, name, None)
+            if isinstance(value, dict):
+                value = family.from_dict(value)
+                object.__setattr__(self, name, value)
+            if hasattr(self, name) and not isinstance(value, family):
+                raise ValueError(
+                    f"method {self.name!r} needs a model, got {value!r}; type --model NAME, such as --model tiny"
+                    if name == "model"
+                    else f"retriever must be a Retriever such as BM25(), got {value!r}"
+                )
+
+    @property
+    def batch_size(self) -> int | None:
+        """Questions that `answer` gets at once; None: all that share a pool, or all that have pools of their own."""
+        return None
+
+    @property
+    def whole_batches(self) -> bool:
+        """Whether what shares a batch can change the last bits of an output, so that a resumed run must repeat it."""
+        return False
+
+    def missing(self) -> str | None:
+        """Return what to install first, or None."""
+        parts = (getattr(self, "model", None), getattr(self, "retriever", None))
+        return next((need for part in parts if part is not None and (need := part.missing())), None)
+
     def prepare(self, pools: Sequence[Pool]) -> None:
-        """Do once what all pools of a run share, such as encoding their rules in bulk; nothing by default."""
+        """Do once what all pools of a run share: load the model, and hand the retriever all texts at once."""
+        if model := getattr(self, "model", None):
+            model.prepare()
+        if retriever := getattr(self, "retriever", None):
+            rules = dict.fromkeys(text for pool in pools for text in pool.texts)
+            queries = dict.fromkeys(question.text for pool in pools for question in pool.questions)
+            retriever.prepare(list(rules), list(queries))
 
     def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
         """Return what would be asked, for a dry run; a method without a language model asks nothing."""
         return Preview()
 
-    def run_pools(self, work: Sequence[Work], top_k: int) -> Iterator[Output]:
-        """Yield one output per question that is left, over all pools of the run, in order.
-
-        A method that makes batches across pools replaces it. A pool with nothing left comes along with no questions.
-        """
-        for pool, questions in work:
-            if questions:
-                yield from self.run(pool, questions, top_k)
+    def run(self, work: Sequence[Work], top_k: int) -> Iterator[Output]:
+        """Yield one output per question that is left, over all pools of the run, in order."""
+        for batch, left in batches(work, self.batch_size, self.whole_batches):
+            done = {question.id for _, question in batch} - left
+            yield from (output for output in self.answer(batch, top_k) if output.id not in done)
 
     @abstractmethod
-    def run(self, pool: Pool, questions: Sequence[Question], top_k: int) -> Iterator[Output]:
+    def answer(self, batch: Batch, top_k: int) -> Iterable[Output]:
         """Yield one output per question, in order.
 
         Parameters
         ----------
-        pool : Pool
-            The rules that may be used: ids, texts in the run's representation, typed parts.
-        questions : sequence of Question
-            A resumed run asks only what is left, so nothing may depend on which questions come together. Gold
-            fields are for ceilings only.
+        batch : sequence of (Pool, Question)
+            The rules that may be used (ids, texts in the run's representation, typed parts), and the question. A
+            resumed run asks only what is left, so nothing may depend on which questions come together. Gold fields are
+            for ceilings only.
         top_k : int
             How many rules to return per step at most.
         """
-        raise NotImplementedError(f"method {self.name!r} must implement run(pool, questions, top_k)")
+        raise NotImplementedError(f"method {self.name!r} must implement answer(batch, top_k)")
+
+
+def batches(work: Sequence[Work], size: int | None, whole: bool) -> Iterator[tuple[Batch, set[str]]]:
+    """Yield batches, and the ids of their questions that are left.
+
+    Questions that share a pool stay together, as they share a prefix; pools of one question are joined. With
+    ``whole``, a batch is made of all of the run's questions and not only of those that are left, so that a resumed run
+    computes the same batches; batches with nothing left are skipped.
+    """
+    groups: list[list[tuple[Pool, Question]]] = []
+    joins = False
+    for pool, left in work:
+        members = [(pool, question) for question in (pool.questions if whole else left)]
+        alone = len(pool.questions) == 1
+        if alone and joins:
+            groups[-1] += members
+        else:
+            groups.append(members)
+        joins = alone
+    wanted = {question.id for _, left in work for question in left}
+    for group in filter(None, groups):
+        for start in range(0, len(group), size or len(group)):
+            batch = group[start : start + (size or len(group))]
+            if found := wanted & {question.id for _, question in batch}:
+                yield batch, found

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from ..run.data import Question
-from ..run.pools import Pool
-from . import Output, Work, component
+from . import Batch, Output, component
 from .memory import Memory
 
 
@@ -22,21 +20,15 @@ class Confidence(Memory):
     title = "Entropy of rule attention"
     adapter_name = "dynarule"
 
-    def run_pools(self, work: Sequence[Work], top_k: int) -> Iterator[Output]:
-        """Yield the measures, pool by pool."""
-        for pool, questions in work:
-            if questions:
-                yield from self.run(pool, questions, top_k)
-
-    def run(self, pool: Pool, questions: Sequence[Question], top_k: int) -> Iterator[Output]:
-        """Yield the measures on one pool."""
+    def answer(self, batch: Batch, top_k: int) -> Iterator[Output]:
+        """Yield the measures."""
         from dynarule.generation import question_prompts
         from dynarule.memory.confidence import measure_confidence
 
-        reader = self.reader(pool.representation)
+        reader = self.reader(batch[0][0].representation)
         reader.adapter.config = reader.config
-        bank = reader.bank(pool.rules, pool.ids, pool.representation)
-        for question in questions:
+        for pool, question in batch:
+            bank = reader.bank(pool.rules, pool.ids, pool.representation)
             prompts = question_prompts(reader.tokenizer, [question.text])
             with warnings.catch_warnings():  # that one question is few: the mean is taken over all samples
                 warnings.simplefilter("ignore", UserWarning)

@@ -13,9 +13,8 @@ from ..backends import Decoding
 from ..run.data import Question
 from ..run.pools import Pool
 from . import component
-from .conversation import Call, Conversation, Tally
-from .rag import few_words
-from .rounds import Iterative, Search
+from .conversation import Call, Conversation, Usage
+from .iterative import Iterative, Search
 
 ANSWER = re.compile(r"answer is:?|\\boxed|^\[Answer\]", re.IGNORECASE)
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n")
@@ -43,30 +42,24 @@ class IRCoT(Iterative):
     def label(self) -> str:
         """Name in reports."""
         every = "" if self.skip_conclusions else ", every sentence a query"
-        few = few_words(self.in_prompt)
-        return f"IRCoT ({self.retriever.label}, {self.aggregation}{every}){few}, {self.model.label}"
+        search = f"{self.retriever.label}, {self.aggregation}{every}"
+        return f"IRCoT ({search}){self.prompt_label}, {self.model.label}"
 
     @property
     def calls(self) -> int:
         """Most calls per question: a sentence between two searches, and the reader."""
         return self.rounds
 
-    def converse(self, pool: Pool, question: Question, top_k: int, tally: Tally) -> Conversation:
+    def converse(self, pool: Pool, question: Question, top_k: int, usage: Usage) -> Conversation:
         """Search and write in turns, then read."""
-        search = Search(self, pool, top_k, tally)
+        search = Search(self, pool, question, top_k, usage)
         query, finished = question.text, 0
         thoughts: list[str] = []
         for turn in range(self.rounds):
             hits = search.find(query)
             if turn == self.rounds - 1 or not len(hits.ids):
                 break
-            prompt = self.template.render(
-                self.section,
-                pool.representation,
-                question.text,
-                search.texts(search.collected()),
-                thoughts=" ".join(thoughts),
-            )
+            prompt = search.prompt(search.texts(search.collected()), thoughts=" ".join(thoughts))
             done = yield Call(prompt, Decoding(self.step_tokens))
             sentence = first_sentence(self.model.template.clean(done.text))
             search.wrote(sentence)
@@ -76,7 +69,7 @@ class IRCoT(Iterative):
             thoughts.append(sentence)
             if not (self.skip_conclusions and is_conclusion(sentence)):
                 query = sentence
-        return (yield from self.read(search, question, finished=finished))
+        return (yield from search.read(finished=finished))
 
 
 def first_sentence(text: str) -> str:

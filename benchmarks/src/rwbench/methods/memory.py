@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from ruleworld_data.spec import check_name
 from ruleworld_data.world import mix
 
-from ..backends import Backend, Completion
+from ..backends import Completion
 from ..backends.local import Local
 from ..run.data import Ids, Question
 from ..run.pools import Pool
 from ..zoo.models import adapter_folder, fingerprint
-from . import Method, Output, Preview, Step, Work
-from .conversation import Chunk, Tally, chunks, read_answer
+from . import Batch, Method, Output, Preview, Step
+from .conversation import Usage, read_answer
 
 if TYPE_CHECKING:
     from dynarule.generation import Generation
@@ -70,8 +70,7 @@ class Memory(Method):
     trace_layer: Any = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.model, dict):
-            object.__setattr__(self, "model", Backend.from_dict(self.model))
+        super().__post_init__()
         if not isinstance(self.model, Local):
             raise ValueError(
                 f"{self.name} puts rules inside the model, so it needs a model folder, got {self.model!r}; type "
@@ -122,15 +121,15 @@ class Memory(Method):
         """Return the question, which is the whole prompt: rules are no tokens."""
         return Preview(question.text, None, 1)
 
-    def run(self, pool: Pool, questions: Sequence[Question], top_k: int) -> Iterator[Output]:
-        """Yield the answers on one pool."""
-        yield from self.run_pools([(pool, questions)], top_k)
+    @property
+    def batch_size(self) -> int:
+        """What the model takes at once; no two questions have the same gold rules, so these are asked one by one."""
+        return 1 if self.rules == "gold" else self.model.batch
 
-    def run_pools(self, work: Sequence[Work], top_k: int) -> Iterator[Output]:
-        """Yield the answers, batch by batch."""
-        size = 1 if self.rules == "gold" else self.model.batch  # no two questions have the same gold rules
-        for chunk, wanted in chunks(work, size, whole=True):
-            yield from (output for output in self._answer(chunk, top_k) if output.id in wanted)
+    @property
+    def whole_batches(self) -> bool:
+        """Sums of a batch are made in another order than those of another."""
+        return True
 
     def reader(self, representation: str) -> RuleReader:
         """Return the model with its adapter; a ValueError if it is not the one that the spec names."""
@@ -145,42 +144,43 @@ class Memory(Method):
             )
         return load_reader(self.model.model, name, representation)
 
-    def _answer(self, chunk: Chunk, top_k: int) -> list[Output]:
+    def answer(self, batch: Batch, top_k: int) -> Iterable[Output]:
+        """Return the answers of a batch."""
         from .rule_memory import open_memory
 
-        reader = self.reader(chunk[0][0].representation)
+        reader = self.reader(batch[0][0].representation)
         start = time.perf_counter()
-        ids, mask = self._visible(chunk)
-        bank = reader.bank(chunk[0][0].rules, ids, chunk[0][0].representation)
+        ids, mask = self._visible(batch)
+        bank = reader.bank(batch[0][0].rules, ids, batch[0][0].representation)
         # What may not be found must not be kept either: where all are kept, that is all of the row's own.
         own = None if mask is None else int(mask.allowed_BM.sum(1).min())
         limits = [size for size in (reader.config.top_k and top_k, reader.config.top_k, own) if size]
         top = min(limits) if limits else None
         memory = open_memory(reader, bank, mask, top, self.trace_layer, self.changes)
         opened = time.perf_counter()
-        written = reader.answer(memory, [question.text for _, question in chunk], self.max_new_tokens)
+        written = reader.answer(memory, [question.text for _, question in batch], self.max_new_tokens)
         spent = {"retrieve": opened - start, "generate": time.perf_counter() - opened}
-        share = {stage: seconds / len(chunk) for stage, seconds in spent.items()}
+        share = {stage: seconds / len(batch) for stage, seconds in spent.items()}
         layer = memory.adapter.config.confidence_layer
         return [
             self._output(question, answer, reader, layer, top_k, share)
-            for (_, question), answer in zip(chunk, written, strict=True)
+            for (_, question), answer in zip(batch, written, strict=True)
         ]
 
-    def _visible(self, chunk: Chunk) -> tuple[Ids, PoolMask | None]:
+    def _visible(self, batch: Batch) -> tuple[Ids, PoolMask | None]:
         """Return the rules of the batch's bank, and who may see which of them; None: everyone everything."""
         import torch
 
         from .rule_memory import PoolMask
 
         if self.rules == "gold":
-            ((_, question),) = chunk
+            ((_, question),) = batch
             return np.array(sorted(question.gold), dtype=np.int32), None
         swaps = self.rules == "without_gold" or self.correct_layer is not None
-        pools = [pool for pool, _ in chunk]
+        pools = [pool for pool, _ in batch]
         if not swaps and all(pool is pools[0] for pool in pools):
             return pools[0].ids, None
-        wrong = [_without_gold(pool, question) for pool, question in chunk] if swaps else []
+        wrong = [_without_gold(pool, question) for pool, question in batch] if swaps else []
         ids = np.unique(np.concatenate([*(pool.ids for pool in pools), *wrong]))
         right_BM = torch.from_numpy(np.stack([np.isin(ids, pool.ids) for pool in pools]))
         if not swaps:
@@ -199,9 +199,9 @@ class Memory(Method):
     ) -> Output:
         ended = len(answer.token_ids) < self.max_new_tokens
         steps = [step for step in answer.trace if step.layer == layer]
-        tally = Tally(retrievals=len(steps), seconds={"retrieve": share["retrieve"]})
+        usage = Usage(retrievals=len(steps), seconds={"retrieve": share["retrieve"]})
         prompt = reader.prompt_tokens(question.text)
-        tally.count(Completion("", "stop", prompt, len(answer.token_ids), share["generate"]))
+        usage.count(Completion("", "stop", prompt, len(answer.token_ids), share["generate"]))
         parts = answer.text.split(reader.search_text) if reader.search_text else [answer.text]
         if len(parts) > 1 and not parts[0].strip():
             # An answer that opens with <search> looked for its first step there; what the prompt found is not read,
@@ -221,7 +221,7 @@ class Memory(Method):
             stepwise=self.stepwise,
             trace=trace if len(trace) > 1 else (),
             measures=_attention(question, steps),
-            usage=tally.usage(),
+            usage=usage.to_dict(),
         )
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 from ruleworld_data.spec import check_name
 
 from ..backends import Decoding
 from ..run.data import Question
 from ..run.pools import Pool
 from . import component
-from .conversation import Asking, Call, Conversation, Tally, read_answer
+from .conversation import Call, Conversation, ModelMethod, Usage, read_answer
 
 LABELS = {"pool": "Prompting", "gold": "Gold rules only (ceiling)", "none": "No rules (floor)"}
 KEYS = {"pool": "prompting", "gold": "gold-only", "none": "no-rules"}
 
 
 @component
-class Prompting(Asking):
+class Prompting(ModelMethod):
     """Ask once, with rules before the question.
 
     Parameters
@@ -43,17 +44,14 @@ class Prompting(Asking):
         """Name in reports."""
         return f"{LABELS[self.rules]}, {self.model.label}"
 
-    def converse(self, pool: Pool, question: Question, top_k: int, tally: Tally) -> Conversation:
+    def converse(self, pool: Pool, question: Question, top_k: int, usage: Usage) -> Conversation:
         """Ask once."""
         template, representation = self.model.template, pool.representation
         if self.rules == "none" and template.has("answer_without_rules"):
             prompt = template.render("answer_without_rules", representation, question.text)
         else:
-            texts = {
-                "pool": lambda: pool.texts,
-                "gold": lambda: pool.rules.texts(sorted(question.gold), representation),  # type: ignore[arg-type]
-                "none": list,
-            }[self.rules]()
+            ids = {"pool": pool.ids, "gold": sorted(question.gold), "none": []}[self.rules]
+            texts = pool.rules.texts(np.array(ids, dtype=np.int32), representation)
             prompt = template.render("answer", representation, question.text, texts)
         done = yield Call(prompt, Decoding(self.max_new_tokens))
         return read_answer(template, question, done)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..backends import Decoding
-from ..retrievers import Index, Retriever
-from ..retrievers.random import Random
-from ..run.data import Question
+from ..retrievers import pool_index
+from ..run.data import Ids, Question
 from ..run.pools import Pool
-from . import Preview, component
-from .conversation import Asking, Call, Conversation, Tally, read_answer
+from . import Step, component
+from .conversation import Call, Conversation, ModelMethod, Usage, read_answer
 
 
 @component
-class RAG(Asking):
+class RAG(ModelMethod):
     """Search the pool with the question, then ask with what was found, best first.
 
     Parameters
@@ -34,8 +32,8 @@ class RAG(Asking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_in_prompt(self.in_prompt)
-        object.__setattr__(self, "retriever", built_retriever(self.retriever))
+        if self.in_prompt is not None and self.in_prompt < 1:
+            raise ValueError(f"in_prompt must be 1 or more, got {self.in_prompt}")
 
     @property
     def key(self) -> str:
@@ -45,70 +43,28 @@ class RAG(Asking):
     @property
     def label(self) -> str:
         """Name in reports."""
-        return f"RAG {self.retriever.label}{few_words(self.in_prompt)}, {self.model.label}"
+        return f"RAG {self.retriever.label}{self.prompt_label}, {self.model.label}"
 
-    def missing(self) -> str | None:
-        """What to install, if anything."""
-        return super().missing() or self.retriever.missing()
+    @property
+    def prompt_label(self) -> str:
+        """How many rules a prompt holds, as part of a label."""
+        return "" if self.in_prompt is None else f", {self.in_prompt} in prompt"
 
-    def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
-        """Return the first prompt; rules drawn at random stand for those that a search would find."""
-        return super(RAG, replace(self, retriever=Random())).preview(pool, question, top_k)
+    def texts(self, pool: Pool, ids: Ids) -> list[str]:
+        """Return rules as the model reads them, at most ``in_prompt``."""
+        return pool.rules.texts(ids[: self.in_prompt], pool.representation)
 
-    def prepare(self, pools: Sequence[Pool]) -> None:
-        """Load the model and hand the retriever all texts at once."""
-        super().prepare(pools)
-        prepare_retriever(self.retriever, pools)
-
-    def converse(self, pool: Pool, question: Question, top_k: int, tally: Tally) -> Conversation:
+    def converse(self, pool: Pool, question: Question, top_k: int, usage: Usage) -> Conversation:
         """Search, then ask."""
-        with tally.retrieving():
-            found = index_of(self.retriever, pool).search([question.text], top_k)[0].ids
+        with usage.retrieving():
+            found = pool_index(self.retriever, pool).search([question.text], top_k)[0].ids
+        return (yield from self.read(pool, question, found))
+
+    def read(
+        self, pool: Pool, question: Question, found: Ids, trace: Sequence[Step] = (), **usage: Any
+    ) -> Conversation:
+        """Answer from the rules that were found; nothing else is shown."""
         template = self.model.template
-        texts = pool.rules.texts(found[: self.in_prompt], pool.representation)
-        done = yield Call(
-            template.render("answer", pool.representation, question.text, texts),
-            Decoding(self.max_new_tokens),
-        )
-        return read_answer(template, question, done, retrieved=[found.tolist()])
-
-
-def check_in_prompt(in_prompt: int | None) -> None:
-    """Raise a ValueError for a number of rules in a prompt below one."""
-    if in_prompt is not None and in_prompt < 1:
-        raise ValueError(f"in_prompt must be 1 or more, got {in_prompt}")
-
-
-def few_words(in_prompt: int | None) -> str:
-    """Return how many rules a prompt holds, as part of a label."""
-    return "" if in_prompt is None else f", {in_prompt} in prompt"
-
-
-def built_retriever(value: Any) -> Retriever:
-    """Return a retriever, built from a spec's dict if need be; a ValueError for anything else."""
-    made = Retriever.from_dict(value) if isinstance(value, dict) else value
-    if not isinstance(made, Retriever):
-        raise ValueError(f"retriever must be a Retriever such as BM25(), got {value!r}")
-    return made
-
-
-def prepare_retriever(retriever: Retriever, pools: Sequence[Pool]) -> None:
-    """Hand a retriever all texts of a run at once."""
-    rules = dict.fromkeys(text for pool in pools for text in pool.texts)
-    queries = dict.fromkeys(question.text for pool in pools for question in pool.questions)
-    retriever.prepare(list(rules), list(queries))
-
-
-_LAST: list[tuple[Retriever, Pool, Index]] = []
-_KEPT = 64
-
-
-def index_of(retriever: Retriever, pool: Pool) -> Index:
-    """Return the pool's index, made once for the questions that share it."""
-    for known, owner, index in _LAST:
-        if owner is pool and known == retriever:
-            return index
-    made = retriever.index(pool.ids, pool.texts)
-    _LAST.append((retriever, pool, made))
-    del _LAST[:-_KEPT]
-    return made
+        prompt = template.render("answer", pool.representation, question.text, self.texts(pool, found))
+        done = yield Call(prompt, Decoding(self.max_new_tokens))
+        return read_answer(template, question, done, retrieved=[found.tolist()], trace=trace, usage=usage)

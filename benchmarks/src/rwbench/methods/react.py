@@ -15,9 +15,8 @@ from ..backends import Decoding
 from ..run.data import Question
 from ..run.pools import Pool
 from . import Output, component
-from .conversation import Call, Conversation, Tally
-from .rag import few_words
-from .rounds import Iterative, Search
+from .conversation import Call, Conversation, Usage
+from .iterative import Iterative, Search
 
 ACTION = re.compile(r"^(search|finish)\[(.*)\]$", re.IGNORECASE | re.DOTALL)
 FINALS = ("reader", "agent")
@@ -47,21 +46,21 @@ class ReAct(Iterative):
     def label(self) -> str:
         """Name in reports."""
         own = "" if self.final == "reader" else ", the agent's answer"
-        few = few_words(self.in_prompt)
-        return f"ReAct ({self.retriever.label}, {self.aggregation}{own}){few}, {self.model.label}"
+        search = f"{self.retriever.label}, {self.aggregation}{own}"
+        return f"ReAct ({search}){self.prompt_label}, {self.model.label}"
 
     @property
     def calls(self) -> int:
         """Most calls per question: a turn and its repair each round, and the reader."""
         return 2 * self.rounds + (self.final == "reader")
 
-    def converse(self, pool: Pool, question: Question, top_k: int, tally: Tally) -> Conversation:
+    def converse(self, pool: Pool, question: Question, top_k: int, usage: Usage) -> Conversation:
         """Think, act and observe in turns."""
-        search = Search(self, pool, top_k, tally)
+        search = Search(self, pool, question, top_k, usage)
         history, bad, answers = "", 0, None
         for turn in range(1, self.rounds + 1):
             asked = f"{history}Thought {turn}:"
-            done = yield self._call(asked, pool, question, f"\nObservation {turn}:")
+            done = yield self._call(search, asked, f"\nObservation {turn}:")
             if done.finish == "context":
                 break
             thought, mark, action = (
@@ -71,7 +70,7 @@ class ReAct(Iterative):
                 bad += 1
                 thought = thought.split("\n")[0].strip()
                 asked = f"{history}Thought {turn}: {thought}\nAction {turn}:"
-                done = yield self._call(asked, pool, question, "\n")
+                done = yield self._call(search, asked, "\n")
                 action = self.model.template.clean(done.text)
             thought, action = thought.strip(), action.strip()
             search.wrote(f"{thought}\n{action}")
@@ -89,21 +88,20 @@ class ReAct(Iterative):
             history += (
                 f"Thought {turn}: {thought}\nAction {turn}: {action}\nObservation {turn}: {observation}\n"
             )
-        usage = {"bad_actions": bad, "finished": int(answers is not None)}
+        counts = {"bad_actions": bad, "finished": int(answers is not None)}
         if self.final == "reader":
             if not search.rounds:  # the reader needs something to read
                 search.find(question.text)
-            return (yield from self.read(search, question, **usage))
+            return (yield from search.read(**counts))
         return Output(
             question.id,
             retrieved=[search.collected().tolist() if search.rounds else []],
             answers=answers or [],
             text=None if answers is None else f"finish[{', '.join(answers)}]",
-            usage={"rounds": len(search.rounds), "round_budget": self.rounds, **usage},
+            usage=search.costs(**counts),
             outcome="ok" if answers is not None else "budget_exhausted",
             trace=search.trace,
         )
 
-    def _call(self, history: str, pool: Pool, question: Question, stop: str) -> Call:
-        prompt = self.template.render(self.section, pool.representation, question.text, history=history)
-        return Call(prompt, Decoding(self.step_tokens, (stop,)))
+    def _call(self, search: Search, history: str, stop: str) -> Call:
+        return Call(search.prompt(history=history), Decoding(self.step_tokens, (stop,)))

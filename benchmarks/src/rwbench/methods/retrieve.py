@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
-from ..retrievers import Retriever
-from ..run.data import Question
-from ..run.pools import Pool
 from ..score.scoring import Ties
-from . import Method, Output, component
+from . import Batch, Method, Output, component
 
 
 @component
@@ -26,12 +24,6 @@ class Retrieve(Method):
 
     retriever: Any = None
 
-    def __post_init__(self) -> None:
-        if isinstance(self.retriever, dict):
-            object.__setattr__(self, "retriever", Retriever.from_dict(self.retriever))
-        if not isinstance(self.retriever, Retriever):
-            raise ValueError(f"retriever must be a Retriever such as BM25(), got {self.retriever!r}")
-
     @property
     def key(self) -> str:
         """Name of the style; see `Component.key`."""
@@ -42,20 +34,12 @@ class Retrieve(Method):
         """Name in reports."""
         return self.retriever.label
 
-    def missing(self) -> str | None:
-        """What to install, if anything."""
-        return self.retriever.missing()
-
-    def prepare(self, pools: Sequence[Pool]) -> None:
-        """Hand the retriever all texts at once."""
-        rules = dict.fromkeys(text for pool in pools for text in pool.texts)
-        queries = dict.fromkeys(question.text for pool in pools for question in pool.questions)
-        self.retriever.prepare(list(rules), list(queries))
-
-    def run(self, pool: Pool, questions: Sequence[Question], top_k: int) -> Iterator[Output]:
+    def answer(self, batch: Batch, top_k: int) -> Iterator[Output]:
         """Yield the ranked rules of every question."""
-        index = self.retriever.index(pool.ids, pool.texts)
-        found = index.search([question.text for question in questions], top_k)
-        for question, hits in zip(questions, found, strict=True):
-            ties = Ties(hits.scores.tolist(), hits.tail.tolist())
-            yield Output(question.id, retrieved=[hits.ids.tolist()], ties=ties)
+        for _, members in groupby(batch, key=lambda member: id(member[0])):
+            pools, questions = zip(*members, strict=True)
+            index = self.retriever.index(pools[0].ids, pools[0].texts)
+            found = index.search([question.text for question in questions], top_k)
+            for question, hits in zip(questions, found, strict=True):
+                ties = Ties(hits.scores.tolist(), hits.tail.tolist())
+                yield Output(question.id, retrieved=[hits.ids.tolist()], ties=ties)

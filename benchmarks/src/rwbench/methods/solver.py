@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from ..run.data import Question
 from ..run.pools import Pool
-from . import Method, Output, component
+from . import Batch, Method, Output, component
 
 
 @component
@@ -24,12 +23,14 @@ class Solver(Method):
         """Name in reports."""
         return "Symbolic solver (ceiling)"
 
-    def run(self, pool: Pool, questions: Sequence[Question], top_k: int) -> Iterator[Output]:
+    def answer(self, batch: Batch, top_k: int) -> Iterator[Output]:
         """Yield the answers and the proof of every question."""
         from ruleworld_data.verify import RuleIndex, execute
 
-        index = RuleIndex.from_table(pool.rules.take(pool.ids).select(["id", "fol"]))
-        for question in questions:
+        read: Pool | None = None
+        for pool, question in batch:
+            if pool is not read:
+                read, index = pool, RuleIndex.from_table(pool.rules.take(pool.ids).select(["id", "fol"]))
             scopes = zip(question.row["facts"], question.row["queries"], strict=True)
             proofs = [execute(facts, query, index) for facts, query in scopes]
             fired = dict.fromkeys(rule for proof in proofs for rule in proof.rule_ids)

@@ -9,6 +9,7 @@ array position; with questions that name only a rule's premise that changes most
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,11 +19,12 @@ from numpy.typing import NDArray
 
 from ..registry import Component, Registry, component
 from ..run.data import Ids
+from ..run.pools import Pool
 
 Scores = NDArray[np.float64]
 Scorer = Callable[[Sequence[str]], Scores]
 
-__all__ = ["Hits", "Index", "Retriever", "component", "rank"]
+__all__ = ["Hits", "Index", "Retriever", "component", "pool_index", "rank"]
 
 
 class Hits(NamedTuple):
@@ -79,6 +81,19 @@ class Index:
         if not queries:
             return []
         return [rank(self.ids, row, k) for row in self.scorer(queries)]
+
+
+_INDEXES: deque[tuple[Retriever, Pool, Index]] = deque(maxlen=64)
+
+
+def pool_index(retriever: Retriever, pool: Pool) -> Index:
+    """Return the index of a pool, made once for the questions that share it."""
+    for known, owner, index in _INDEXES:
+        if owner is pool and known == retriever:
+            return index
+    made = retriever.index(pool.ids, pool.texts)
+    _INDEXES.append((retriever, pool, made))
+    return made
 
 
 def rank(ids: Ids, scores: Scores, k: int) -> Hits:

@@ -67,21 +67,17 @@ class RRF(Retriever):
             out = np.full((len(queries), len(ids)), -np.inf)
             lists = [[rank(ids, row, self.depth) for row in part(queries)] for part in scorers]
             for row, hits in enumerate(zip(*lists, strict=True)):
-                fused = self.fuse(hits)
+                fused = fuse(hits, self.k)
                 out[row, order[np.searchsorted(ordered, fused.ids)]] = fused.scores
             return out
 
         return score
 
-    def fuse(self, lists: Sequence[Hits]) -> Hits:
-        """Return the fused scores of every rule in the lists, in no particular order."""
-        return self.fuse_lists(lists, self.k)
 
-    @staticmethod
-    def fuse_lists(lists: Sequence[Hits], k: int) -> Hits:
-        """Return the sums of ``1 / (k + rank)`` of every rule in the lists, in no particular order."""
-        ids = np.concatenate([hits.ids for hits in lists])
-        gains = np.concatenate([1.0 / (k + 1 + np.arange(len(hits.ids))) for hits in lists])
-        found, slots = np.unique(ids, return_inverse=True)
-        # Rounded: 1/61 + 1/62 must tie with 1/62 + 1/61.
-        return Hits(found, np.round(np.bincount(slots, weights=gains, minlength=len(found)), 12))
+def fuse(lists: Sequence[Hits], k: int) -> Hits:
+    """Return the sums of ``1 / (k + rank)`` of every rule in the lists, in no particular order."""
+    ids = np.concatenate([hits.ids for hits in lists])
+    gains = np.concatenate([1.0 / (k + 1 + np.arange(len(hits.ids))) for hits in lists])
+    found, slots = np.unique(ids, return_inverse=True)
+    # Rounded: 1/61 + 1/62 must tie with 1/62 + 1/61.
+    return Hits(found, np.round(np.bincount(slots, weights=gains, minlength=len(found)), 12))

@@ -196,7 +196,7 @@ def _ask(method: Method, pools: Sequence[Pool], done: Container[str], spec: RunS
         broken = False
         # A method gets a list of its own: it may read it lazily while samples are written.
         left = [(pool, tuple(q for q in questions if q.id not in asked)) for pool, questions in work]
-        outputs = method.run_pools(left, spec.top_k)
+        outputs = method.run(left, spec.top_k)
         for question in [question for _, questions in left for question in questions]:
             asked.add(question.id)
             start = time.perf_counter()

@@ -4,7 +4,7 @@ A model folder holds ``base/`` (a causal model and its tokenizer, as transformer
 adapter folder per method: ``dynarule/``, ``srki/``, ``kblam/``, or ``dynarule-fol/`` and ``dynarule-nl/`` for one per
 representation. In place of ``base/`` a file ``base.txt`` may name the model folder whose base it is, relative to its
 own: another set of adapters of the same base. A plain transformers folder is a model without adapters. ``prompt.toml``
-in the base folder replaces the prompt template of this package (see `rwbench.prompts`).
+in the base folder replaces the prompt template of this package (see `ruleworld_data.prompts`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from ...prompts import Template, read_template, shipped_template
+from ruleworld_data.prompts import Template, answer_template, read_template
 
 SHIPPED = Path(__file__).parent
 PROMPT_FILE = "prompt.toml"
@@ -88,7 +88,7 @@ def adapter_folder(name: str, method: str, representation: str) -> Path | None:
 def model_template(name: str) -> Template:
     """Return the prompt template that a model's folder brings, else this package's."""
     path = base_folder(name) / PROMPT_FILE
-    return read_template(path) if path.is_file() else shipped_template()
+    return read_template(path) if path.is_file() else answer_template()
 
 
 @lru_cache(maxsize=1)

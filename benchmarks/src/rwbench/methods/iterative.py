@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+from typing import ClassVar
 
 import numpy as np
+from ruleworld_data.prompts import Prompt, Template, parse_template
 from ruleworld_data.spec import check_name
 
-from ..backends import Completion, Decoding
-from ..prompts import Template, shipped_template
-from ..retrievers import Hits, rank
-from ..retrievers.fuse import RRF
-from ..retrievers.random import Random
+from ..retrievers import Hits, pool_index, rank
+from ..retrievers.fuse import fuse
 from ..run.data import Ids, Question
 from ..run.pools import Pool
-from . import Output, Preview, Step
-from .conversation import Asking, Call, Tally, read_answer
-from .rag import built_retriever, check_in_prompt, index_of, prepare_retriever
+from . import Step
+from .conversation import Conversation, Usage
+from .rag import RAG
 
 
 def first_come(rounds: Sequence[Hits], k: int) -> Ids:
@@ -38,7 +38,7 @@ def max_score(rounds: Sequence[Hits], k: int) -> Ids:
 
 def rrf_rounds(rounds: Sequence[Hits], k: int) -> Ids:
     """Rank rules by the sum over rounds of 1 / (60 + rank), so that every round has the same say."""
-    fused = RRF.fuse_lists(rounds, 60)
+    fused = fuse(rounds, 60)
     return rank(fused.ids, fused.scores, k).ids
 
 
@@ -55,15 +55,16 @@ class Search:
 
     method: Iterative
     pool: Pool
+    question: Question
     top_k: int
-    tally: Tally
+    usage: Usage
     rounds: list[Hits] = field(default_factory=list)
     trace: list[Step] = field(default_factory=list)
 
     def find(self, query: str) -> Hits:
         """Search the pool and remember what came."""
-        with self.tally.retrieving():
-            hits = index_of(self.method.retriever, self.pool).search([query], self.top_k)[0]
+        with self.usage.retrieving():
+            hits = pool_index(self.method.retriever, self.pool).search([query], self.top_k)[0]
         self.rounds.append(hits)
         self.trace.append(Step(query=query, retrieved=hits.ids.tolist()))
         return hits
@@ -77,12 +78,34 @@ class Search:
         return AGGREGATIONS[self.method.aggregation](self.rounds, self.top_k)
 
     def texts(self, ids: Ids) -> list[str]:
-        """Return rules as the model reads them, at most the method's ``in_prompt``."""
-        return self.pool.rules.texts(ids[: self.method.in_prompt], self.pool.representation)
+        """Return rules as the model reads them."""
+        return self.method.texts(self.pool, ids)
+
+    def prompt(self, rules: Sequence[str] = (), **fields: str) -> Prompt:
+        """Return the prompt of a round."""
+        template, section = self.method.template, self.method.section
+        return template.render(section, self.pool.representation, self.question.text, rules, **fields)
+
+    def costs(self, **more: int) -> dict[str, int]:
+        """Return the rounds and their budget, for the sample's usage."""
+        return {"rounds": len(self.rounds), "round_budget": self.method.rounds, **more}
+
+    def read(self, **usage: int) -> Conversation:
+        """Answer afresh from the collected rules, as RAG does; what was thought before is not shown."""
+        found = self.collected()
+        return (
+            yield from self.method.read(self.pool, self.question, found, self.trace, **self.costs(**usage))
+        )
+
+
+@lru_cache(maxsize=2)
+def shipped_template(name: str) -> Template:
+    """Return the template of a method's rounds, from the file beside it."""
+    return parse_template(files(__package__).joinpath(f"{name}.toml").read_bytes(), f"{name}.toml")
 
 
 @dataclass(frozen=True)
-class Iterative(Asking):
+class Iterative(RAG):
     """Base of IRCoT and ReAct.
 
     Parameters
@@ -108,7 +131,6 @@ class Iterative(Asking):
 
     section: ClassVar[str] = ""
 
-    retriever: Any = None
     rounds: int = 4
     aggregation: str = "rrf_rounds"
     step_tokens: int = 100
@@ -117,11 +139,9 @@ class Iterative(Asking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "retriever", built_retriever(self.retriever))
         if not self.prompt:
             object.__setattr__(self, "prompt", self.template.id)
         check_name("aggregation", self.aggregation, AGGREGATIONS)
-        check_in_prompt(self.in_prompt)
         if self.rounds < 1 or self.step_tokens < 1:
             raise ValueError(
                 f"rounds and step_tokens must be 1 or more, got {self.rounds} and {self.step_tokens}"
@@ -138,36 +158,11 @@ class Iterative(Asking):
         """Name of the style; see `Component.key`."""
         return self.name
 
-    def missing(self) -> str | None:
-        """What to install, if anything."""
-        return super().missing() or self.retriever.missing()
-
-    def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
-        """Return the first prompt; rules drawn at random stand for those that a search would find."""
-        return super(Iterative, replace(self, retriever=Random())).preview(pool, question, top_k)
-
     def prepare(self, pools: Sequence[Pool]) -> None:
-        """Load the model and hand the retriever all texts at once."""
-        current = self.template.id
-        if self.prompt != current:
+        """Check the template, then load the model and hand the retriever all texts at once."""
+        if self.prompt != self.template.id:
             raise ValueError(
-                f"the run was made for prompt template {self.prompt}, this version has {current}; start a new run"
+                f"the run was made for prompt template {self.prompt}, this version has {self.template.id}; start a "
+                "new run"
             )
         super().prepare(pools)
-        prepare_retriever(self.retriever, pools)
-
-    def read(self, search: Search, question: Question, **usage: Any) -> Generator[Call, Completion, Output]:
-        """Answer afresh from the collected rules, as RAG does; what was thought before is not shown."""
-        found = search.collected()
-        prompt = self.model.template.render(
-            "answer", search.pool.representation, question.text, search.texts(found)
-        )
-        done = yield Call(prompt, Decoding(self.max_new_tokens))
-        return read_answer(
-            self.model.template,
-            question,
-            done,
-            retrieved=[found.tolist()],
-            trace=search.trace,
-            usage={"rounds": len(search.rounds), "round_budget": self.rounds, **usage},
-        )
