@@ -9,7 +9,7 @@ place=benchmarks/leaderboard/submissions
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 
-git diff --name-only --no-renames -z "HEAD...$head" > "$work/changed"
+git diff --raw --no-renames -z "HEAD...$head" > "$work/changed"
 mkdir "$work/head"
 GIT_INDEX_FILE="$work/index" git -c core.symlinks=false -c core.autocrlf=false -c core.hooksPath=/dev/null \
   --work-tree="$work/head" checkout --quiet "$head" -- "$place"

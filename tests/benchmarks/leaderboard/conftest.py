@@ -5,8 +5,8 @@ import json
 import pyarrow as pa
 import pytest
 from rwbench.leaderboard.files import METADATA, RESULTS, SAMPLES, compress
+from rwbench.leaderboard.judge import Judge, pool_design
 from rwbench.leaderboard.metadata import Metadata
-from rwbench.leaderboard.rescore import Judge, pool_design
 from rwbench.leaderboard.submit import submit
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 from rwbench.backends.local import Local
-from rwbench.leaderboard.answer_kit import answer_kit, read_kit
-from rwbench.leaderboard.kit import QUESTIONS, write_kit
+from rwbench.leaderboard.kit import QUESTIONS, answer_kit, kit_spec, read_kit, write_kit
 from rwbench.methods.dynarule import DynaRule
 
 ASKED = 4
@@ -16,7 +15,7 @@ ASKED = 4
 def kit(judge, tmp_path_factory):
     """The kit of fifty two-hop questions, cut to the first few."""
     folder = tmp_path_factory.mktemp("kit")
-    write_kit(folder, judge, "tiny", "mini", 100, 0, ["multi_hop_2"])
+    write_kit(folder, judge, kit_spec(100, "tiny", "mini", ["multi_hop_2"]))
     lines = (folder / QUESTIONS).read_text().splitlines(keepends=True)
     (folder / QUESTIONS).write_text("".join(lines[:ASKED]))
     return folder

@@ -6,9 +6,8 @@ import shutil
 
 import numpy as np
 import pytest
-from rwbench.leaderboard.board import build_board
+from rwbench.leaderboard.board import bootstrap_draws, build_board, interval, ranks
 from rwbench.leaderboard.page import render_board, write_board
-from rwbench.leaderboard.ranks import draws_of, interval, ranks
 from rwbench.run.samples import read_samples
 from rwbench.score.paired import paired_difference
 from rwbench.score.stats import sample_clusters
@@ -90,7 +89,7 @@ def test_rows_are_ranked_within_their_cell_and_frames_are_not(board, difference)
 
 
 def test_ranks_use_the_paired_bootstrap_of_compare(by_id, difference):
-    first, second = (draws_of(samples, "recall@1") for samples in by_id)
+    first, second = (bootstrap_draws(samples, "recall@1") for samples in by_id)
     assert interval(second - first) == pytest.approx((difference.ci_low, difference.ci_high))
 
 

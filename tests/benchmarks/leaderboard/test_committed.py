@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 from rwbench.leaderboard.board import CELL, METRICS, TRACKS, build_board
-from rwbench.leaderboard.files import METADATA, RESULTS, read_folder
+from rwbench.leaderboard.files import METADATA, RESULTS, read_folder, submission_folders
 from rwbench.leaderboard.metadata import Metadata
 from rwbench.leaderboard.page import render_board
 from rwbench.leaderboard.rounds import verify_round
-from rwbench.leaderboard.submit import folders
 from rwbench.report.setting import macro
 
 PLACE = Path(__file__).parents[3] / "benchmarks/leaderboard"
@@ -19,7 +18,7 @@ AGAIN = "the board is out of date; type: rwbench board"
 
 def test_it_shows_every_submission_with_its_own_numbers():
     rows = {row["submission"]: row for row in BOARD["rows"]}
-    assert set(rows) == {folder.name for folder in folders(PLACE / "submissions")}, AGAIN
+    assert set(rows) == {folder.name for folder in submission_folders(PLACE / "submissions")}, AGAIN
     for name, row in rows.items():
         found = read_folder(PLACE / "submissions" / name)
         results, words = json.loads(found[RESULTS]), Metadata.from_yaml(found[METADATA])

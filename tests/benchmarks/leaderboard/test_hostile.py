@@ -8,9 +8,8 @@ import pytest
 from rwbench.cli.app import app
 from rwbench.leaderboard import files, records
 from rwbench.leaderboard.files import METADATA, RESULTS, SAMPLES, compress
-from rwbench.leaderboard.refusals import Refused
-from rwbench.leaderboard.submit import contents, folders
-from rwbench.leaderboard.validate import validate
+from rwbench.leaderboard.parsing import Refused
+from rwbench.leaderboard.validate import fingerprints, validate
 from typer.testing import CliRunner
 
 HTML = "<img src=x onerror=alert(1)>"
@@ -117,7 +116,7 @@ def number_of_questions_edited(entry):
 # Questions and gold.
 
 
-@case(SAMPLES, 3, "carries gold or scores")
+@case(SAMPLES, 3, "contains gold or scores")
 def gold_answers_beside_the_own(entry):
     entry.change(3, lambda record: record.update(gold_answers=["8"]))
 
@@ -185,17 +184,17 @@ def gold_answers_copied_but_for_two(entry, judge):
     rescore(entry, judge)
 
 
-@case(SAMPLES, 2, "no id of a question asked")
+@case(SAMPLES, 2, "not the id of a question asked")
 def foreign_id(entry):
     entry.change(2, lambda record: record.update(id="multi_hop_3-mini-0000001"))
 
 
-@case(SAMPLES, 2, "no id of a question asked")
+@case(SAMPLES, 2, "not the id of a question asked")
 def id_of_the_train_split(entry):
     entry.change(2, lambda record: record.update(id="multi_hop_2-train-0000001"))
 
 
-@case(SAMPLES, 1, "no id of a question asked")
+@case(SAMPLES, 1, "not the id of a question asked")
 def html_in_an_id(entry):
     entry.change(1, lambda record: record.update(id=HTML))
 
@@ -205,7 +204,7 @@ def hard_question_left_out(entry):
     entry.lines = entry.lines[:-1]
 
 
-@case(SAMPLES, 51, "an id comes twice")
+@case(SAMPLES, 51, "an id occurs twice")
 def second_try_at_a_question(entry):
     entry.lines = [*entry.lines, entry.lines[0]]
 
@@ -220,7 +219,7 @@ def bad_question_taken_out_of_the_average(entry):
     entry.change(4, lambda record: record.update(retrieved=None))
 
 
-@case(SAMPLES, 5, "unknown outcome")
+@case(SAMPLES, 5, "outcome must be 'ok', 'context_exceeded'")
 def failed_question_taken_out_of_the_average(entry):
     entry.change(5, lambda record: record.update(outcome="failed"))
 
@@ -230,7 +229,7 @@ def rule_from_outside_the_pool(entry):
     entry.change(2, lambda record: record["retrieved"][0].__setitem__(0, 10**9))
 
 
-@case(SAMPLES, 2, "finds a rule twice")
+@case(SAMPLES, 2, "retrieved.0 must name each rule once")
 def rule_found_twice(entry):
     entry.change(2, lambda record: record["retrieved"][0].__setitem__(1, record["retrieved"][0][0]))
 
@@ -243,7 +242,7 @@ def whole_pool_returned(entry, judge):
     # The rule of the pool is looked at first, so take ids that are in it.
     question = json.loads(entry.lines[5])["id"]
     spec = judge.check_spec(entry.results["spec"])
-    pool = next(p for p in judge.workspace("tiny", 0).pools(spec) if p.questions[0].id == question)
+    pool = next(p for p in judge.workspace(spec).pools(spec) if p.questions[0].id == question)
     entry.change(6, lambda record: record.update(retrieved=[pool.ids.tolist()[:11]]))
 
 
@@ -353,13 +352,13 @@ def other_generator_version(entry):
 # Numbers.
 
 
-@case(RESULTS, 2, "is no number of JSON")
+@case(RESULTS, 2, "is not a finite number")
 def nan_in_the_results(entry):
     text = entry.path(RESULTS).read_text().replace('"schema_version": 2', '"schema_version": NaN')
     entry.path(RESULTS).write_text(text)
 
 
-@case(SAMPLES, 1, "is no number of JSON")
+@case(SAMPLES, 1, "is not a finite number")
 def infinity_in_a_sample(entry):
     entry.lines = [entry.lines[0].replace('"seconds":', '"seconds":Infinity,"x":'), *entry.lines[1:]]
 
@@ -372,17 +371,17 @@ def number_of_ten_thousand_digits(entry):
     ]
 
 
-@case(SAMPLES, 1, "the number is too large")
+@case(SAMPLES, 1, "is not a finite number")
 def float_that_overflows(entry):
     entry.lines = [entry.lines[0].replace('"seconds":', '"seconds":1e999,"x":'), *entry.lines[1:]]
 
 
-@case(SAMPLES, 7, "seconds must be a number")
+@case(SAMPLES, 7, "seconds must be greater than or equal to 0")
 def negative_time(entry):
     entry.change(7, lambda record: record.update(seconds=-1))
 
 
-@case(SAMPLES, 7, "whole numbers, best first")
+@case(SAMPLES, 7, "retrieved.0.0 must be a valid integer")
 def rule_ids_that_are_true_and_false(entry):
     entry.change(7, lambda record: record.update(retrieved=[[True, False]]))
 
@@ -490,7 +489,7 @@ def words_in_place_of_a_time(entry):
     set_in(entry, ("timing", "finished"), "yesterday")
 
 
-@case(SAMPLES, 1, "unknown cost")
+@case(SAMPLES, 1, "must match pattern")
 def html_in_the_name_of_a_cost(entry):
     entry.change(1, lambda record: record.update(usage={HTML: 1}))
 
@@ -513,7 +512,7 @@ def yaml_with_nested_fields(entry):
     entry.word("model", "{a: {b: c}}")
 
 
-@case(METADATA, 9, "a key comes twice")
+@case(METADATA, 9, "a key occurs twice")
 def yaml_with_a_key_twice(entry):
     with entry.path(METADATA).open("a") as file:
         file.write("name: Another\n")
@@ -560,13 +559,13 @@ def half_a_character(entry):
     entry.lines = lines
 
 
-@case(RESULTS, None, "a key comes twice")
+@case(RESULTS, None, "a key occurs twice")
 def results_with_a_key_twice(entry):
     text = entry.path(RESULTS).read_text().rstrip()[:-1] + ', "metrics": {}}'
     entry.path(RESULTS).write_text(text)
 
 
-@case(SAMPLES, 1, "a key comes twice")
+@case(SAMPLES, 1, "a key occurs twice")
 def sample_with_a_key_twice(entry):
     entry.lines = [entry.lines[0].replace('"id":', '"id":"x","id":'), *entry.lines[1:]]
 
@@ -622,7 +621,7 @@ def cost_with_a_name_of_dots(entry):
     set_in(entry, ("usage", "." * 30_000), {"total": 1, "mean": 1})
 
 
-@case(SAMPLES, 2, "more than 100 rules")
+@case(SAMPLES, 2, "retrieved.0 must have at most 100 items")
 def hundred_thousand_rules_found(entry):
     entry.change(2, lambda record: record.update(retrieved=[[*range(100_000)]]))
 
@@ -659,7 +658,7 @@ def empty_line_between(entry):
     entry.lines = [entry.lines[0], "", *entry.lines[1:]]
 
 
-@case(SAMPLES, 2, "output must be text of at most")
+@case(SAMPLES, 2, "output must have at most 200000 characters")
 def output_of_a_novel(entry):
     entry.change(2, lambda record: record.update(output="a" * 300_000))
 
@@ -739,7 +738,8 @@ def date_that_is_not_the_folders(entry):
 
 
 def gold_of(entry, judge):
-    return {question.id: question for question in judge.workspace("tiny", 0).questions("multi_hop_2", "mini")}
+    world = judge.workspace(judge.check_spec(entry.results["spec"]))
+    return {question.id: question for question in world.questions("multi_hop_2", "mini")}
 
 
 def rescore(entry, judge):
@@ -763,7 +763,7 @@ def state(folder):
 
 
 def test_the_good_one_is_accepted(entry, judge, submissions):
-    accepted = validate(entry.folder, judge, contents(folders(submissions)))
+    accepted = validate(entry.folder, judge, fingerprints(files.submission_folders(submissions)))
     assert accepted.metadata.name == "BM25"
     assert accepted.results["metrics"] == entry.results["metrics"]
 
@@ -781,7 +781,7 @@ def test_it_is_refused_and_nothing_is_written(name, entry, judge, submissions, t
         monkeypatch.setattr(records, "MAX_RECORDS", 20)
     attack(*([entry, judge] if "judge" in attack.__code__.co_varnames else [entry]))
     before = state(tmp_path)
-    known = contents(folders(submissions))
+    known = fingerprints(files.submission_folders(submissions))
     start = time.process_time()
     with pytest.raises(Refused) as refused:
         validate(entry.folder, judge, known)
@@ -790,7 +790,7 @@ def test_it_is_refused_and_nothing_is_written(name, entry, judge, submissions, t
     assert told, str(refused.value)
     if line is not None:
         assert told[0].line == (line(entry) if callable(line) else line), str(refused.value)
-    assert all(problem.mend and str(problem).isascii() for problem in refused.value.problems)
+    assert all(problem.fix and str(problem).isascii() for problem in refused.value.problems)
     assert max(len(str(problem)) for problem in refused.value.problems) < 1_200
     assert state(tmp_path) == before
     assert not list(tmp_path.rglob("pwned"))
@@ -807,7 +807,7 @@ def test_the_command_tells_and_fails(entry, tmp_path, monkeypatch):
     (report,) = json.loads(run.stdout)["submissions"]
     assert report["accepted"] is False
     assert report["problems"][0]["file"] == METADATA
-    assert report["problems"][0]["mend"]
+    assert report["problems"][0]["fix"]
     assert state(tmp_path) == before
     run = CliRunner().invoke(app, ["validate", str(tmp_path / "2026-01-31_nothing")])
     assert run.exit_code == 2

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 from ruleworld_data.cli import app as ruleworld
 from rwbench.cli.app import app
-from rwbench.leaderboard import files, rescore
+from rwbench.leaderboard import files, judge
 from rwbench.leaderboard.parsing import MAX_DIGITS
 from rwbench.leaderboard.records import MAX_FOUND
 from rwbench.leaderboard.validate import TOLERANCE
-from rwbench.methods.retrieve import Retrieve
-from rwbench.recipes import smoke
-from rwbench.retrievers.bm25 import BM25
+from rwbench.recipes import beyond
 from rwbench.retrievers.random import Random
 from rwbench.run.data import DataSource
 from typer.testing import CliRunner
@@ -42,7 +40,8 @@ def done(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         # The recipe without its rows that need an encoder: the others, and their names, are the same.
-        patch.setattr(smoke, "methods", lambda: [Retrieve(BM25()), Retrieve(Random())])
+        patch.setattr(beyond, "Dense", Random)
+        patch.setattr(beyond, "RRF", lambda retrievers: Random())
         patch.setattr("secrets.randbits", lambda bits: 4_611_686_018_427_387_905)
         for line in lines:
             words = [found for word in shlex.split(line) for found in (sorted(glob.glob(word)) or [word])]
@@ -105,7 +104,7 @@ def test_the_limits_are_the_code_s():
     assert f"numbers beyond {MAX_DIGITS} digits" in words
     assert f"compared at {TOLERANCE:.0e}".replace("e-0", "e-") in words
     assert f"at most {MAX_FOUND} per search" in words
-    assert f"split {' or '.join(rescore.SPLITS)}" in words
-    assert f"pools of {min(rescore.SCOPES)} to {max(rescore.SCOPES):,} rules" in words
+    assert f"split {' or '.join(judge.SPLITS)}" in words
+    assert f"pools of {min(judge.SCOPES)} to {max(judge.SCOPES):,} rules" in words
     for name in files.LIMITS:
         assert f"| `{name}` |" in TEXT

@@ -8,10 +8,17 @@ import stat
 import pytest
 from rwbench.cli.app import app
 from rwbench.leaderboard.board import build_board
+from rwbench.leaderboard.judge import Judge
 from rwbench.leaderboard.page import render_board
-from rwbench.leaderboard.rescore import Judge
-from rwbench.leaderboard.round_scores import drop, score_round
-from rwbench.leaderboard.rounds import new_round, read_round, reveal_round, seal_round, verify_round
+from rwbench.leaderboard.rounds import (
+    drop,
+    new_round,
+    read_round,
+    reveal_round,
+    score_round,
+    seal_round,
+    verify_round,
+)
 from rwbench.run.data import DataSource
 from typer.testing import CliRunner
 
@@ -175,9 +182,9 @@ def test_entries_that_come_late_or_change_do_not_count(folder):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"id": "multi_hop_2-mini-9999999", "retrieved": [[1]]}', "is no id of a question asked"),
+        ('{"id": "multi_hop_2-mini-9999999", "retrieved": [[1]]}', "is not the id of a question asked"),
         ('{"id": "x", "retrieved": [[1]], "scores": {}}', "expected an object with id"),
-        ('{"id": "x", "retrieved": [[1, 1]]}', "finds a rule twice"),
+        ('{"id": "x", "retrieved": [[1, 1]]}', "retrieved.0 must name each rule once"),
     ],
 )
 def test_entries_are_checked_as_submissions_are(folder, line, reason):

@@ -8,9 +8,8 @@ from ruleworld_data.scoring import split_answers
 from rwbench.cli.app import app
 from rwbench.leaderboard.board import row_of
 from rwbench.leaderboard.files import LIMITS, METADATA, RESULTS
-from rwbench.leaderboard.imports import import_predictions
 from rwbench.leaderboard.metadata import Metadata
-from rwbench.leaderboard.submit import slug_of, submit
+from rwbench.leaderboard.submit import import_predictions, slug_of, submit
 from rwbench.leaderboard.validate import validate
 from rwbench.methods import Method, Output, component
 from rwbench.run.runner import run_spec
@@ -149,9 +148,9 @@ def test_what_kit_says_next_is_the_setting_of_the_kit(tmp_path):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ('{"id": 3}', "line 2: id must be text"),
+        ('{"id": 3}', "line 2: id must be a valid string"),
         ('{"id": "x", "answer": "8"}', "expected an object with id and any of output"),
-        ('{"id": "x", "output": NaN}', "is no number of JSON"),
+        ('{"id": "x", "output": NaN}', "is not a finite number"),
         ('{"id": "x", "output": "\\\\boxed{1}", "answers": ["2"]}', "not what the scorer reads"),
         ("nonsense", "is not JSON"),
     ],
@@ -160,7 +159,9 @@ def test_rows_of_predictions_that_cannot_be_used(row, reason, judge, tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_text('{"id": "multi_hop_2-mini-0000000", "output": "\\\\boxed{1}"}\n' + row + "\n")
     with pytest.raises(ValueError, match="line 2") as told:
-        import_predictions(path, "x", "nl", 100, tmp_path / "runs", judge, "tiny", subtasks=["multi_hop_2"])
+        import_predictions(
+            path, "x", "nl", 100, tmp_path / "runs", judge, scale="tiny", subtasks=["multi_hop_2"]
+        )
     assert reason in str(told.value)
     assert not (tmp_path / "runs").exists()
 
@@ -168,10 +169,12 @@ def test_rows_of_predictions_that_cannot_be_used(row, reason, judge, tmp_path):
 def test_predictions_of_another_split_and_pool_are_refused(judge, tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_text('{"id": "multi_hop_2-train-0000000", "output": "\\\\boxed{1}"}\n\n')
-    with pytest.raises(ValueError, match=r"mine\.jsonl, line 1: is no id of a question asked"):
-        import_predictions(path, "x", "nl", 100, tmp_path / "runs", judge, "tiny", subtasks=["multi_hop_2"])
+    with pytest.raises(ValueError, match=r"mine\.jsonl, line 1: is not the id of a question asked"):
+        import_predictions(
+            path, "x", "nl", 100, tmp_path / "runs", judge, scale="tiny", subtasks=["multi_hop_2"]
+        )
     with pytest.raises(ValueError, match="the board has pools of 100, 500, 1,000"):
-        import_predictions(path, "x", "nl", 123, tmp_path / "runs", judge, "tiny")
+        import_predictions(path, "x", "nl", 123, tmp_path / "runs", judge, scale="tiny")
 
 
 def test_validation_runs_no_method(entry, judge, monkeypatch):

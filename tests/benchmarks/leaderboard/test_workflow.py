@@ -9,13 +9,20 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rwbench.leaderboard.changes import PLACE, added_submissions
-from rwbench.leaderboard.refusals import Refused
+from rwbench.leaderboard.files import SUBMISSIONS as PLACE
+from rwbench.leaderboard.files import added_submissions
+from rwbench.leaderboard.parsing import Refused
 
 ROOT = Path(__file__).parents[3]
 WORKFLOW = ROOT / ".github/workflows/submissions.yml"
 SCRIPT = "benchmarks/leaderboard/check_pull_request.sh"
 NEW = f"{PLACE}/2026-01-31_naive"
+GOOD = f"{PLACE}/2026-01-31_y/metadata.yaml"
+
+
+def raw(*paths, mode="100644"):
+    """Paths as `git diff --raw -z` gives them."""
+    return "".join(f":000000 {mode} 0000000 1234567 A\0{path}\0" for path in paths).encode()
 
 
 @pytest.fixture
@@ -99,6 +106,22 @@ def test_a_changed_submission_is_refused(repository):
     assert "is on the board already" in done.stdout
 
 
+def test_a_mode_that_is_no_plain_file_s_is_refused(repository):
+    """The file's content is that of a good submission: as a checkout without links shows it."""
+    commit, add = repository
+
+    def change(place):
+        add()
+        path = place / NEW / "metadata.yaml"
+        body = path.read_text()
+        path.unlink()
+        path.symlink_to(body)  # the content of a link is its target
+
+    done = check(commit(change))
+    assert done.returncode == 1
+    assert "is not a plain file, got mode 120000" in done.stdout
+
+
 def test_a_link_in_place_of_a_file_is_refused(repository):
     commit, add = repository
 
@@ -127,10 +150,17 @@ def test_a_link_in_place_of_a_file_is_refused(repository):
 )
 def test_paths_that_are_no_submission(path, tmp_path):
     (tmp_path / PLACE).mkdir(parents=True)
-    good = f"{PLACE}/2026-01-31_y/metadata.yaml"
-    assert added_submissions([good], tmp_path) == [tmp_path / PLACE / "2026-01-31_y"]
+    assert added_submissions(raw(GOOD), tmp_path) == [tmp_path / PLACE / "2026-01-31_y"]
     with pytest.raises(Refused, match="and nothing else"):
-        added_submissions([good, path], tmp_path)
+        added_submissions(raw(GOOD, path), tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["120000", "100755", "160000", "040000", "000000"])
+def test_files_that_are_not_plain(mode, tmp_path):
+    """A link with the right content would pass every other check, and break `git clone` of main."""
+    (tmp_path / PLACE).mkdir(parents=True)
+    with pytest.raises(Refused, match=f"is not a plain file, got mode {mode}"):
+        added_submissions(raw(GOOD, mode=mode), tmp_path)
 
 
 def test_the_workflow_runs_main_s_code_with_no_rights():

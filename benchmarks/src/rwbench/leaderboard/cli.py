@@ -1,4 +1,4 @@
-"""`rwbench kit`, `import`, `submit`, `validate`, `board`: from predictions to a row of the board."""
+"""`rwbench kit`, `import`, `submit`, `validate`, `board`, `push`: from predictions to a row of the board."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ from typing import Annotated
 import typer
 
 from ..cli.shared import JsonFlag, user_errors
+from .cli_round import PoolSize, Scale, Split
 from .cli_round import app as rounds
 
 app = typer.Typer()
 app.add_typer(rounds, name="round")
 
 SUBMISSIONS = Path("benchmarks/leaderboard/submissions")
-Representation = Annotated[str, typer.Option(help="How rules were written: fol or nl.")]
-PoolSize = Annotated[int, typer.Option(help="Rules per pool.")]
-Scale = Annotated[str, typer.Option(help="Size of the world: tiny, paper, full.")]
-Split = Annotated[str, typer.Option(help="Questions: mini or test.")]
 Subtasks = Annotated[
     list[str] | None, typer.Option("--subtask", help="Sub-task; may be given several times. Default: all.")
 ]
-Root = Annotated[Path, typer.Option(help="Folder of submissions.")]
+Submissions = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of submissions.")]
 Rounds = Annotated[
     Path | None, typer.Option(help="Folder of rounds; default: rounds/ beside the submissions.")
 ]
+Link = Annotated[str | None, typer.Option(help="https link.")]
 
 
 @app.command()
@@ -42,10 +40,10 @@ def kit(
     Example: rwbench kit kit --pool-size 1000
     """
     with user_errors():
-        from .kit import write_kit
-        from .rescore import PUBLIC_SEED, Judge
+        from .judge import Judge
+        from .kit import kit_spec, write_kit
 
-        write_kit(folder, Judge(), scale, split, pool_size, PUBLIC_SEED, subtask or ())
+        write_kit(folder, Judge(), kit_spec(pool_size, scale, split, subtask or ()))
     typer.echo(f"{folder}: questions.jsonl, pools.jsonl, rules.parquet")
     setting = ["--scale", scale, "--split", split, "--pool-size", str(pool_size)]
     setting += [word for name in subtask or () for word in ("--subtask", name)]
@@ -55,8 +53,8 @@ def kit(
 @app.command("import")
 def import_(
     predictions: Annotated[Path, typer.Argument(help="JSON Lines: id and output, answers or retrieved.")],
-    name: Annotated[str, typer.Option(help="What reports call the method.")],
-    representation: Representation = "nl",
+    name: Annotated[str, typer.Option(help="Name of the method in reports.")],
+    representation: Annotated[str, typer.Option(help="How rules were written: fol or nl.")] = "nl",
     pool_size: PoolSize = 1_000,
     scale: Scale = "paper",
     split: Split = "mini",
@@ -68,16 +66,14 @@ def import_(
     Example: rwbench import predictions.jsonl --name "My method" --subtask multi_hop_3 --pool-size 1000
     """
     with user_errors():
-        from .imports import import_predictions
-        from .rescore import Judge
+        from .judge import Judge
+        from .submit import import_predictions
 
-        folder = import_predictions(
-            predictions, name, representation, pool_size, out, Judge(), scale, split, subtask or ()
-        )
+        setting = {"scale": scale, "split": split, "subtasks": subtask or ()}
+        folder = import_predictions(predictions, name, representation, pool_size, out, Judge(), **setting)
     typer.echo(str(folder))
-    typer.echo(
-        f"next: rwbench report {out}, or rwbench submit {folder} --name NAME --submitter WHO --description WORDS"
-    )
+    submit = f"rwbench submit {folder} --name NAME --submitter WHO --description WORDS"
+    typer.echo(f"next: rwbench report {out}, or {submit}")
 
 
 @app.command()
@@ -95,42 +91,30 @@ def submit(
     kind: Annotated[
         str, typer.Option(help="contender, floor, or ceiling (looks at gold data).")
     ] = "contender",
-    code: Annotated[str | None, typer.Option(help="https link.")] = None,
-    paper: Annotated[str | None, typer.Option(help="https link.")] = None,
+    code: Link = None,
+    paper: Link = None,
     hardware: Annotated[str | None, typer.Option(help="What it ran on.")] = None,
     cost_usd: Annotated[float | None, typer.Option(help="US dollars for the whole run.")] = None,
     date: Annotated[str | None, typer.Option(help="YYYY-MM-DD; default: today.")] = None,
     slug: Annotated[str | None, typer.Option(help="Short name at the end of the folder's.")] = None,
-    to: Root = SUBMISSIONS,
+    to: Annotated[Path, typer.Option(help="Folder of submissions.")] = SUBMISSIONS,
 ) -> None:
     """Write the submission of a run, after the checks that a pull request gets.
 
     Example: rwbench submit runs/0123456789ab --name "My method" --submitter "My team" --description "What it does."
     """
-    from datetime import date as day
-
+    values = locals()
     with user_errors():
+        from datetime import date as day
+
+        from .judge import Judge
         from .metadata import Metadata
-        from .rescore import Judge
         from .submit import only_run
         from .submit import submit as write
 
-        chosen = only_run(run)
-        words = Metadata(
-            name=name,
-            submitter=submitter,
-            date=date or day.today().isoformat(),
-            model=model,
-            open_weights=open_weights,
-            trained="yes" if trained else "no",
-            description=description,
-            kind=kind,
-            code=code,
-            paper=paper,
-            hardware=hardware,
-            cost_usd=cost_usd,
-        )
-        folder = write(chosen, words, to, Judge(), slug)
+        values |= {"date": date or day.today().isoformat(), "trained": "yes" if trained else "no"}
+        metadata = Metadata.of({field: values[field] for field in Metadata.model_fields})
+        folder = write(only_run(run), metadata, to, Judge(), slug)
     typer.echo(str(folder))
     typer.echo("accepted here; next: commit this folder, alone, and open a pull request")
 
@@ -145,7 +129,7 @@ def validate(
     ] = None,
     changed: Annotated[
         Path | None,
-        typer.Option(help="Instead of DIR: `git diff --name-only -z` of a pull request, as a file."),
+        typer.Option(help="Instead of DIR: file of `git diff --raw --no-renames -z` of a pull request."),
     ] = None,
     head: Annotated[Path, typer.Option(help="With --changed: checkout of the pull request.")] = Path(),
     base: Annotated[Path | None, typer.Option(help="With --changed: checkout of the main branch.")] = None,
@@ -155,57 +139,46 @@ def validate(
 
     Example: rwbench validate benchmarks/leaderboard/submissions/2026-01-31_my-method
     """
-    from .refusals import Problem, Refused
+    from .files import SUBMISSIONS as PLACE
+    from .files import added_submissions
+    from .parsing import Problem, Refused
 
-    reports: list[dict[str, object]] = []
+    problems_of: dict[str, tuple[Problem, ...]] = {}
     with user_errors():
-        from .rescore import Judge
-        from .submit import contents
-        from .submit import folders as all_folders
-        from .validate import validate as check
+        from .validate import check_all
 
+        chosen = list(folders or [])
         try:
-            chosen = list(folders or [])
             if changed is not None:
-                from .changes import PLACE, added_submissions
-
                 board = base / PLACE if base is not None and board is None else board
-                names = changed.read_bytes().decode("utf-8", "surrogateescape").split("\0")
-                chosen += added_submissions([name for name in names if name], head, base)
+                chosen += added_submissions(changed.read_bytes(), head, base)
+            if not chosen:
+                raise ValueError("nothing to check; name a folder: rwbench validate DIR")
+            problems_of = check_all(chosen, board)
         except Refused as error:
-            chosen = []
-            reports.append(_report("pull request", error.problems))
-        if not chosen and not reports:
-            raise ValueError("nothing to check; name a folder: rwbench validate DIR")
-        judge = Judge()
-        # Folders given together must not be copies of each other either.
-        known = dict(contents(all_folders(board))) if board is not None else {}
-        for path in chosen:
-            problems: tuple[Problem, ...] = ()
-            try:
-                accepted = check(
-                    path, judge, {name: found for name, found in known.items() if name != path.name}
-                )
-                known[path.name] = accepted.content
-            except Refused as error:
-                problems = error.problems
-            reports.append(_report(path.name, problems))
+            problems_of = {"pull request": error.problems}
     if as_json:
-        typer.echo(json.dumps({"submissions": reports}))
+        listed = [
+            {
+                "submission": name,
+                "accepted": not problems,
+                "problems": [vars(problem) | {"text": str(problem)} for problem in problems],
+            }
+            for name, problems in problems_of.items()
+        ]
+        typer.echo(json.dumps({"submissions": listed}))
     else:
-        for report in reports:
-            typer.echo(
-                f"{ascii(report['submission'])[1:-1]}: {'accepted' if report['accepted'] else 'refused'}"
-            )
-            for line in report["problems"]:  # type: ignore[attr-defined]
-                typer.echo(f"  {line['text']}")
-    if not all(report["accepted"] for report in reports):
+        for name, problems in problems_of.items():
+            typer.echo(f"{ascii(name)[1:-1]}: {'refused' if problems else 'accepted'}")
+            for problem in problems:
+                typer.echo(f"  {problem}")
+    if any(problems_of.values()):
         raise typer.Exit(1)
 
 
 @app.command()
 def board(
-    submissions: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of submissions.")] = SUBMISSIONS,
+    submissions: Submissions = SUBMISSIONS,
     out: Annotated[Path | None, typer.Option(help="Folder to write; default: site/ beside DIR.")] = None,
     rounds: Rounds = None,
     as_json: JsonFlag = False,
@@ -218,18 +191,17 @@ def board(
         from .board import build_board
         from .page import write_board
 
-        out = out or submissions.parent / "site"
         built = build_board(submissions, rounds or submissions.parent / "rounds")
-        page = write_board(built, out, submissions)
-    if as_json:
-        typer.echo(json.dumps({"page": str(page), "rows": len(built["rows"])}))
-    else:
-        typer.echo(f"page: {page} ({len(built['rows'])} submissions)")
+        page = write_board(built, out or submissions.parent / "site", submissions)
+    rows = len(built["rows"])
+    typer.echo(
+        json.dumps({"page": str(page), "rows": rows}) if as_json else f"page: {page} ({rows} submissions)"
+    )
 
 
 @app.command()
 def push(
-    submissions: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of submissions.")] = SUBMISSIONS,
+    submissions: Submissions = SUBMISSIONS,
     to: Annotated[str, typer.Option(help="Space: OWNER/NAME.")] = "",
     rounds: Rounds = None,
     private: Annotated[bool, typer.Option("--private", help="If the Space is made by this.")] = False,
@@ -250,7 +222,7 @@ def push(
         from ruleworld_data.io import check_repo
 
         from .board import build_board
-        from .space import push_space
+        from .page import push_space
 
         check_repo(to)  # before the minute that the checks take
         built = build_board(submissions, rounds or submissions.parent / "rounds")
@@ -259,18 +231,3 @@ def push(
         except OSError as error:
             raise ValueError(str(error)) from None
         typer.echo(json.dumps(pushed.to_dict()) if as_json else pushed.to_text())
-
-
-def _report(name: str, problems: tuple) -> dict[str, object]:
-    listed = [
-        {
-            "file": problem.file,
-            "line": problem.line,
-            "what": problem.what,
-            "value": problem.value,
-            "mend": problem.mend,
-            "text": str(problem),
-        }
-        for problem in problems
-    ]
-    return {"submission": name, "accepted": not problems, "problems": listed}

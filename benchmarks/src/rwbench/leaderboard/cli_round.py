@@ -23,13 +23,18 @@ SecretFile = Annotated[
 ]
 
 
+Scale = Annotated[str, typer.Option(help="Size of the world: tiny, paper, full.")]
+Split = Annotated[str, typer.Option(help="Questions: mini or test.")]
+PoolSize = Annotated[int, typer.Option(help="Rules per pool.")]
+
+
 @app.command()
 def new(
     folder: Folder,
     secret: SecretFile = None,
-    scale: Annotated[str, typer.Option(help="Size of the world: tiny, paper, full.")] = "paper",
-    split: Annotated[str, typer.Option(help="Questions: mini or test.")] = "mini",
-    pool_size: Annotated[int, typer.Option(help="Rules per pool.")] = 1_000,
+    scale: Scale = "paper",
+    split: Split = "mini",
+    pool_size: PoolSize = 1_000,
 ) -> None:
     """Draw a secret seed and publish its hash.
 
@@ -68,25 +73,9 @@ def answer(
     Example: rwbench round answer benchmarks/leaderboard/rounds/2026-1 SUBMISSION
     """
     with user_errors():
-        from .answer_kit import answer_kit
-        from .files import METADATA, RESULTS, read_folder
-        from .metadata import Metadata
-        from .parsing import strict_json
-        from .rescore import Judge
-        from .rounds import ENTRIES, KIT, read_round
+        from .rounds import answer_round
 
-        read_round(folder)
-        files = read_folder(submission)
-        # Not every ceiling would fail: one that puts the gold rules in the prompt would go on with none.
-        if Metadata.from_yaml(files[METADATA]).kind == "ceiling":
-            raise ValueError(
-                f"{submission.name} is a ceiling: it looks at gold data, which a kit does not hold; enter a contender "
-                "or a floor"
-            )
-        claimed = strict_json(files[RESULTS], RESULTS)
-        spec = Judge().check_spec(claimed["spec"])
-        out = folder / ENTRIES / f"{submission.name}.jsonl"
-        count = answer_kit(folder / KIT, spec, out)
+        out, count = answer_round(folder, submission)
     typer.echo(f"{out}: {count} answers")
 
 
@@ -119,7 +108,7 @@ def score(
     Example: rwbench round score benchmarks/leaderboard/rounds/2026-1
     """
     with user_errors():
-        from .round_scores import score_round
+        from .rounds import score_round
 
         done = score_round(folder, submissions or folder.parent.parent / "submissions")
     if as_json:

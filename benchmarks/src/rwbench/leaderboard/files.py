@@ -1,4 +1,4 @@
-"""Reading a submission's folder: regular files of known names and bounded size, and nothing else.
+"""Files of a submission: regular files of known names and bounded size, and nothing else.
 
 No path of a submission is ever followed: names are compared with a fixed list, links are refused, and compressed
 data is read piece by piece up to a limit, so a small file cannot become a large one.
@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from .refusals import Problem, Refused, shown
+from .parsing import Problem, Refused, quote, refuse_if
 
 METADATA, RESULTS, SAMPLES = "metadata.yaml", "results.json", "samples.jsonl.zst"
 KIB, MIB = 1 << 10, 1 << 20
@@ -20,9 +20,20 @@ LIMITS = {METADATA: 16 * KIB, RESULTS: MIB, SAMPLES: 16 * MIB}
 """Bytes at most of each file that a submission consists of."""
 MAX_EXPANDED = 256 * MIB
 MAX_LINE = MIB
-
+SUBMISSIONS = "benchmarks/leaderboard/submissions"
+"""Folder of submissions in the repository."""
+PLAIN_FILE = "100644"
+"""git's mode of a file that is no link, no program and no submodule."""
 FOLDER_NAME = re.compile(r"(\d{4}-\d{2}-\d{2})_[a-z0-9]+([.-][a-z0-9]+)*")
 MAX_NAME = 80
+HOW_TO_WRITE = "write the folder with `rwbench submit RUN`"
+
+
+def submission_folders(root: Path) -> list[Path]:
+    """Return the submissions' folders in a folder of submissions; other files in it are ignored."""
+    return (
+        sorted(path for path in root.iterdir() if FOLDER_NAME.fullmatch(path.name)) if root.is_dir() else []
+    )
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
@@ -30,41 +41,25 @@ def read_folder(folder: Path) -> dict[str, bytes]:
 
     Raises
     ------
+    FileNotFoundError
+        If there is no such folder.
     Refused
         If the folder's name, a file's name, kind or size is not what a submission has.
     """
-    check_folder_name(folder.name)
+    if len(folder.name) > MAX_NAME or FOLDER_NAME.fullmatch(folder.name) is None:
+        what = "its name must be a date and a short name in a-z, 0-9, dot and hyphen"
+        raise Refused(Problem("folder", what, "for example 2026-01-31_my-method", value=quote(folder.name)))
     if not stat.S_ISDIR(_lstat(folder).st_mode):
         raise Refused(
-            Problem(shown(folder.name), "is not a folder", "hand in a real folder, no link and no file")
+            Problem(quote(folder.name), "is not a folder", "submit a real folder, no link and no file")
         )
     found = sorted(path.name for path in folder.iterdir())
     extra = [name for name in found if name not in LIMITS]
-    missing = [name for name in LIMITS if name not in found]
-    problems = [
-        Problem(shown(name), "is not a file of a submission", f"remove it; only {', '.join(LIMITS)}")
-        for name in extra[:5]
-    ]
-    problems += [
-        Problem(name, "is missing", "write the folder with `rwbench submit RUN`") for name in missing
-    ]
-    if problems:
-        raise Refused(*problems)
+    refuse_if(
+        [Problem(quote(name), "is not a file of a submission", f"only {', '.join(LIMITS)}") for name in extra]
+        + [Problem(name, "is missing", HOW_TO_WRITE) for name in LIMITS if name not in found]
+    )
     return {name: _read(folder / name, limit) for name, limit in LIMITS.items()}
-
-
-def check_folder_name(name: str) -> str:
-    """Return the name if it is a date and a slug; raise `Refused` otherwise."""
-    if len(name) > MAX_NAME or FOLDER_NAME.fullmatch(name) is None:
-        raise Refused(
-            Problem(
-                "folder",
-                "its name must be a date and a short name in a-z, 0-9, dot and hyphen",
-                "call it for example 2026-01-31_my-method",
-                value=shown(name),
-            )
-        )
-    return name
 
 
 def sample_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
@@ -80,26 +75,18 @@ def sample_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
     for piece in _expanded(body):
         total += len(piece)
         if total > MAX_EXPANDED:
-            raise Refused(
-                Problem(SAMPLES, f"expands to more than {MAX_EXPANDED // MIB} MiB", "shorten the outputs")
-            )
+            what = f"expands to more than {MAX_EXPANDED // MIB} MiB"
+            raise Refused(Problem(SAMPLES, what, "shorten the outputs"))
         *lines, rest = (rest + piece).split(b"\n")
-        for line in (*lines, rest):
-            if len(line) > MAX_LINE:
-                raise Refused(
-                    Problem(
-                        SAMPLES, f"a line has more than {MAX_LINE // MIB} MiB", "shorten it", line=number + 1
-                    )
-                )
+        if max(map(len, (*lines, rest))) > MAX_LINE:
+            line = number + 1 + next(i for i, text in enumerate((*lines, rest)) if len(text) > MAX_LINE)
+            raise Refused(Problem(SAMPLES, f"a line has more than {MAX_LINE // MIB} MiB", "shorten it", line))
         for line in lines:
             number += 1
             yield number, line
     if rest:
-        raise Refused(
-            Problem(
-                SAMPLES, "the last line has no line break: the file is cut off", "write it anew", number + 1
-            )
-        )
+        what = "the last line has no line break: the file is cut off"
+        raise Refused(Problem(SAMPLES, what, "write the file again", number + 1))
 
 
 def compress(lines: bytes) -> bytes:
@@ -107,6 +94,48 @@ def compress(lines: bytes) -> bytes:
     import pyarrow as pa
 
     return pa.Codec("zstd", compression_level=19).compress(lines, asbytes=True)
+
+
+def added_submissions(changed: bytes, head: Path, base: Path | None = None) -> list[Path]:
+    """Return the folders of the submissions that a pull request adds.
+
+    Parameters
+    ----------
+    changed : bytes
+        The pull request's files, as ``git diff --raw --no-renames -z`` gives them.
+    head : Path
+        Checkout of the pull request; only looked at.
+    base : Path, optional
+        Checkout of the main branch, to tell new folders from old ones.
+
+    Raises
+    ------
+    Refused
+        If submissions come together with other changes, a path leads out of its place, a file is not a plain one
+        (mode 100644: no link, no program, no submodule), or a submission that is on the board is changed.
+    """
+    place = head / SUBMISSIONS
+    problems = []
+    names: dict[str, None] = {}
+    fields = changed.decode("utf-8", "surrogateescape").split("\0")
+    for header, path in zip(fields[0::2], fields[1::2], strict=False):
+        folder, _, file = path.removeprefix(f"{SUBMISSIONS}/").partition("/")
+        mode = header.split(" ")[1]
+        if path != f"{SUBMISSIONS}/{folder}/{file}" or folder in ("", ".", "..") or file not in LIMITS:
+            fix = f"a pull request with a submission adds folders to {SUBMISSIONS} and nothing else"
+            problems.append(Problem(quote(path), "is not a file of a submission", fix))
+        elif mode != PLAIN_FILE:
+            fix = f"commit the file itself, with mode {PLAIN_FILE}"
+            problems.append(Problem(quote(path), "is not a plain file", fix, value=f"mode {mode}"))
+        names[folder] = None
+    if place.resolve() != head.resolve() / SUBMISSIONS:
+        problems.append(Problem(SUBMISSIONS, "is a link", "submit real folders"))
+    for name in names:
+        if base is not None and (base / SUBMISSIONS / name).exists():
+            fix = "add a new folder: what is on the board stays as it is"
+            problems.append(Problem(quote(name), "is on the board already", fix))
+    refuse_if(problems)
+    return [place / name for name in names]
 
 
 def _expanded(body: bytes) -> Iterator[bytes]:
@@ -117,27 +146,21 @@ def _expanded(body: bytes) -> Iterator[bytes]:
             while piece := stream.read(MIB):
                 yield piece
     except (OSError, pa.ArrowException) as error:
-        raise Refused(
-            Problem(SAMPLES, "is not whole zstd data", "compress it with zstd", value=shown(str(error)))
-        ) from None
+        what = "is not whole zstd data"
+        raise Refused(Problem(SAMPLES, what, "compress it with zstd", value=quote(str(error)))) from None
 
 
 def _read(path: Path, limit: int) -> bytes:
-    # Looked at before it is opened: a pipe would block. Opened without following: it may have changed since.
+    # Checked before it is opened: a pipe would block. Opened without following: it may have changed since.
     if not stat.S_ISREG(_lstat(path).st_mode):
-        raise Refused(
-            Problem(path.name, "is not a regular file", "hand in the file itself, no link, folder or pipe")
-        )
+        fix = "submit the file itself, no link, folder or pipe"
+        raise Refused(Problem(path.name, "is not a regular file", fix))
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         body = file.read(limit + 1)
     if len(body) > limit:
         raise Refused(
-            Problem(
-                path.name,
-                f"is larger than {limit:,} bytes",
-                "hand in one run, without what we do not ask for",
-            )
+            Problem(path.name, f"is larger than {limit:,} bytes", "submit one run and nothing else")
         )
     return body
 
@@ -146,6 +169,4 @@ def _lstat(path: Path) -> os.stat_result:
     try:
         return path.lstat()
     except FileNotFoundError:
-        raise FileNotFoundError(
-            f"there is no {path}; `rwbench submit RUN --to DIR` writes a submission"
-        ) from None
+        raise FileNotFoundError(f"no {path}; `rwbench submit RUN --to DIR` writes a submission") from None

@@ -1,4 +1,4 @@
-"""The board's page: one HTML file that loads nothing, and the same numbers as JSON beside it."""
+"""The board's page: one HTML file that loads nothing, the same numbers as JSON beside it, and both as a Space."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ruleworld_data.io import write_whole
+from ruleworld_data.io import Pushed, push_folder, write_whole
 
 from ..report.page import asset
 from ..report.tables import percent
 from ..score.scoring import ANSWER_METRICS
-from .board import CELL, TRACKS, Row, order
-from .files import SAMPLES
+from .board import TRACKS, Row, cell_of, order
+from .files import LIMITS, SAMPLES, read_folder
 
 TITLES = {
     "answers": ("Answering", "Ranked by exact match: the share of sub-questions answered rightly."),
@@ -85,32 +85,78 @@ def render_board(board: dict[str, Any], samples_base: str = "../submissions") ->
     )
 
 
+def push_space(
+    board: dict[str, Any], submissions: Path, folder: Path, repo: str, *, private: bool, dry_run: bool
+) -> Pushed:
+    """Send the board as a static Space of the Hugging Face Hub: card, page, numbers, submissions.
+
+    Parameters
+    ----------
+    board : dict
+        From `rwbench.leaderboard.board.build_board`.
+    submissions : Path
+        The folder that the board was built from.
+    folder : Path
+        Empty; what is sent is written here first.
+    repo : str
+        ``OWNER/NAME``.
+    private : bool
+        Of a Space that is made.
+    dry_run : bool
+        Send nothing.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError, OSError
+        As `ruleworld_data.io.push_folder`.
+    """
+    copies = folder / "submissions"
+    for row in board["rows"]:
+        place = copies / row["submission"]
+        place.mkdir(parents=True)
+        for name, body in read_folder(submissions / row["submission"]).items():
+            write_whole(place / name, body)
+    # The page links to the samples relative to itself, so it is written beside the copies.
+    write_board(board, folder, copies)
+    write_whole(folder / "README.md", asset("space_card.md").encode())
+    return push_folder(
+        folder,
+        repo,
+        "space",
+        ("README.md", "index.html", "board.json", *(f"submissions/*/{name}" for name in LIMITS)),
+        "RuleWorld: leaderboard",
+        stale=("submissions/*",),
+        private=private,
+        space_sdk="static",
+        dry_run=dry_run,
+    )
+
+
 def _table(track: str, rows: Sequence[Row], metrics: Sequence[str]) -> dict[str, Any]:
-    main = TRACKS[track]
+    metric = TRACKS[track]
     # A floor or ceiling frames every table that it has a number for.
     own = [
-        _shown(row, main)
+        _cells(row, metric)
         for row in rows
-        if row["track"] == track or (row["kind"] != "contender" and row["metrics"][main])
+        if row["track"] == track or (row["kind"] != "contender" and row["metrics"][metric])
     ]
-    own.sort(key=lambda row: order(row, main))
-    title, words = TITLES[track]
+    own.sort(key=lambda row: order(row, metric))
     for number, row in enumerate(own):
-        row["first"] = number > 0 and any(own[number - 1][name] != row[name] for name in CELL)
+        row["first"] = number > 0 and cell_of(own[number - 1]) != cell_of(row)
     # Answers of a ceiling are no column of a table about finding rules.
     wanted = [name for name in metrics if track == "answers" or name not in ANSWER_METRICS]
-    present = [name for name in wanted if name != main and any(row["metrics"][name] for row in own)]
     options = {
-        name: list(dict.fromkeys(value for row in own for value in _values(row["filters"][name])))
+        name: list(dict.fromkeys(value for row in own for value in _listed(row["filters"][name])))
         for name, _ in FILTERS
     }
+    title, words = TITLES[track]
     return {
         "track": track,
         "title": title,
         "words": words,
         "rows": own,
-        "main": main,
-        "metrics": present,
+        "main": metric,
+        "metrics": [name for name in wanted if name != metric and any(row["metrics"][name] for row in own)],
         "filters": [(name, label, options[name]) for name, label in FILTERS if len(options[name]) > 1],
         "sealed": any(row["sealed"] for row in own),
         "cost": any(row["cost_usd"] is not None for row in own),
@@ -119,24 +165,25 @@ def _table(track: str, rows: Sequence[Row], metrics: Sequence[str]) -> dict[str,
     }
 
 
-def _shown(row: Row, main: str) -> Row:
-    everything = len(row["subtasks"]) == 11
-    filters = {
-        "representation": row["representation"].upper(),
-        "pool": f"{row['pool_size']:,}",
-        "world": f"{row['scale']}, {row['split']}",
-        "tasks": "all 11" if everything else f"{len(row['subtasks'])}: {', '.join(row['subtasks'])}",
-        "trained": row["trained"],
-        "weights": row["open_weights"],
-        "badge": row["badges"],
+def _cells(row: Row, metric: str) -> Row:
+    """Return a row with what the page adds: values of the filters, the drawn interval, words to search."""
+    subtasks = row["subtasks"]
+    estimate = row["metrics"][metric]
+    return {
+        **row,
+        "filters": {
+            "representation": row["representation"].upper(),
+            "pool": f"{row['pool_size']:,}",
+            "world": f"{row['scale']}, {row['split']}",
+            "tasks": "all 11" if len(subtasks) == 11 else f"{len(subtasks)}: {', '.join(subtasks)}",
+            "trained": row["trained"],
+            "weights": row["open_weights"],
+            "badge": row["badges"],
+        },
+        "bar": estimate and {name: round(BAR * estimate[name], 1) for name in ("value", "ci_low", "ci_high")},
+        "words": " ".join(row[name] for name in ("name", "submitter", "model", "description")).lower(),
     }
-    estimate = row["metrics"][main]
-    bar = None
-    if estimate:
-        bar = {name: round(BAR * estimate[name], 1) for name in ("value", "ci_low", "ci_high")}
-    words = " ".join((row["name"], row["submitter"], row["model"], row["description"])).lower()
-    return {**row, "filters": filters, "bar": bar, "words": words}
 
 
-def _values(value: str | list[str]) -> list[str]:
+def _listed(value: str | list[str]) -> list[str]:
     return value if isinstance(value, list) else [value]

@@ -1,28 +1,101 @@
-"""Strict JSON and plain YAML: one reading of every byte, or none.
+"""Strict JSON, flat YAML and plain text, and how what breaks their rules is refused.
 
-JSON has no NaN, no number out of range and no key twice. YAML is a flat list of ``key: text``: no anchors, aliases,
-tags, nesting or second document, and every scalar is text until we say what it is.
+JSON has no NaN, no number out of range and no key twice. YAML is a flat mapping of scalars: no anchors, aliases,
+tags, nesting or second document, and every scalar is text until a model says what it is.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from .refusals import Problem, Refused, shown
+from pydantic_core import PydanticCustomError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
 MAX_DEPTH = 32
 MAX_DIGITS = 15
 """Digits of a whole number: below 2**53, so that every reader sees the same one."""
+MAX_QUOTED = 80
+MAX_PROBLEMS = 20
 
 
-class Text(NamedTuple):
-    """A scalar of a YAML file and its 1-based line."""
+@dataclass(frozen=True)
+class Problem:
+    """One reason for refusal.
 
-    value: str
-    line: int
+    Attributes
+    ----------
+    file : str
+        Name of the file in the submission's folder, or of the folder.
+    what : str
+        What is wrong.
+    fix : str
+        What to do about it.
+    line : int or None
+        1-based line, or row of a table.
+    value : str or None
+        The offending value (`quote`).
+    """
+
+    file: str
+    what: str
+    fix: str
+    line: int | None = None
+    value: str | None = None
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}, line {self.line}"
+        value = "" if self.value is None else f", got {self.value}"
+        return f"{place}: {self.what}{value}; {self.fix}"
+
+
+class Refused(ValueError):
+    """A submission was refused, for one or more reasons."""
+
+    def __init__(self, *problems: Problem) -> None:
+        self.problems = problems
+        super().__init__("\n".join(map(str, problems)))
+
+
+def quote(value: Any) -> str:
+    """Return a value as one short line of printable ASCII, safe for a terminal."""
+    text = ascii(value)
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}... ({len(text):,} characters)"
+
+
+def refuse_if(problems: Iterable[Problem]) -> None:
+    """Raise `Refused` with the first `MAX_PROBLEMS` problems, if there are any; the rest is not looked for."""
+    found = list(islice(problems, MAX_PROBLEMS + 1))
+    if len(found) > MAX_PROBLEMS:
+        found[-1] = Problem(found[-1].file, f"more than {MAX_PROBLEMS} problems", "fix these first")
+    if found:
+        raise Refused(*found)
+
+
+def reason(error: ErrorDetails) -> str:
+    """Return pydantic's message in the form "must be ..."."""
+    return re.sub(r"^\w+ should", "must", error["msg"]).replace(" after validation", "")
+
+
+def location(error: ErrorDetails) -> str:
+    """Return the dotted path of a field that a model refused, in printable ASCII."""
+    path = ".".join(str(part) for part in error["loc"] if part != "[key]")
+    return path if re.fullmatch(r"[\w.@-]{0,80}", path, re.ASCII) else quote(path)
+
+
+def model_problems(error: ValidationError, file: str, fix: str, line: int | None = None) -> Iterable[Problem]:
+    """Yield a problem for every field that a model refused."""
+    for item in error.errors(include_url=False):
+        yield Problem(file, f"{location(item) or 'content'} {reason(item)}", fix, line, quote(item["input"]))
 
 
 def utf8(body: bytes, file: str, line: int | None = None) -> str:
@@ -30,14 +103,13 @@ def utf8(body: bytes, file: str, line: int | None = None) -> str:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        place = body.count(b"\n", 0, error.start) + 1 if line is None else line
-        raise Refused(
-            Problem(file, "is not UTF-8", "save it as UTF-8", place, f"byte 0x{body[error.start]:02x}")
-        ) from None
+        place = line or body.count(b"\n", 0, error.start) + 1
+        value = f"byte 0x{body[error.start]:02x}"
+        raise Refused(Problem(file, "is not UTF-8", "save it as UTF-8", place, value)) from None
     for mark, name in (("\ufeff", "a byte order mark"), ("\x00", "a NUL character")):
         if mark in text:
-            place = text.count("\n", 0, text.index(mark)) + 1 if line is None else line
-            raise Refused(Problem(file, f"holds {name}", "save it as plain UTF-8", place))
+            place = line or text.count("\n", 0, text.index(mark)) + 1
+            raise Refused(Problem(file, f"contains {name}", "save it as plain UTF-8", place))
     return text
 
 
@@ -50,7 +122,7 @@ def strict_json(body: bytes, file: str, line: int | None = None) -> Any:
     file : str
         For messages.
     line : int, optional
-        Line that the text is, if it is one line of a file.
+        Line number, if the text is one line of a file.
 
     Raises
     ------
@@ -60,47 +132,43 @@ def strict_json(body: bytes, file: str, line: int | None = None) -> Any:
     """
     text = utf8(body, file, line)
 
-    def refuse(what: str, mend: str, token: str, last: bool = False) -> Refused:
-        at = text.rfind(token) if last else text.find(token)
-        return Refused(Problem(file, what, mend, line or text.count("\n", 0, max(at, 0)) + 1, shown(token)))
+    def refuse(what: str, fix: str, token: str) -> NoReturn:
+        place = line or text.count("\n", 0, max(text.rfind(token), 0)) + 1
+        raise Refused(Problem(file, what, fix, place, quote(token)))
 
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, value in items:
             if key in found:
-                raise refuse("a key comes twice", "keep one", json.dumps(key, ensure_ascii=False), last=True)
+                refuse("a key occurs twice", "keep one", json.dumps(key, ensure_ascii=False))
             found[key] = value
         return found
 
-    def constant(token: str) -> float:
-        raise refuse("is no number of JSON", "write a finite number, or leave the field out", token)
-
     def integer(token: str) -> int:
         if len(token.lstrip("-")) > MAX_DIGITS:
-            raise refuse("the number is too large", f"at most {MAX_DIGITS} digits", token)
+            refuse("the number is too large", f"at most {MAX_DIGITS} digits", token)
         return int(token)
 
     def real(token: str) -> float:
         value = float(token)
         if not math.isfinite(value):
-            raise refuse("the number is too large", "write a finite number", token)
+            refuse("is not a finite number", "write a finite number, or leave the field out", token)
         return value
 
     try:
         value = json.loads(
-            text, object_pairs_hook=pairs, parse_constant=constant, parse_int=integer, parse_float=real
+            text, object_pairs_hook=unique, parse_constant=real, parse_int=integer, parse_float=real
         )
         if _depth(value) > MAX_DEPTH:
             raise RecursionError
         json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
-        raise Refused(
-            Problem(file, f"is not JSON ({error.msg})", "write it with a JSON library", line or error.lineno)
-        ) from None
+        what = f"is not JSON ({error.msg})"
+        raise Refused(Problem(file, what, "write it with a JSON library", line or error.lineno)) from None
     except RecursionError:
-        raise Refused(Problem(file, "is nested too deep", "no field needs that", line)) from None
+        raise Refused(Problem(file, "is nested too deep", f"at most {MAX_DEPTH} levels", line)) from None
     except UnicodeEncodeError:
-        raise Refused(Problem(file, "holds half a surrogate pair", "write whole characters", line)) from None
+        raise Refused(Problem(file, "has half a surrogate pair", "write whole characters", line)) from None
     return value
 
 
@@ -113,7 +181,14 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def plain_yaml(body: bytes, file: str) -> dict[str, Text]:
+class Scalar(NamedTuple):
+    """A scalar of a YAML file and its 1-based line."""
+
+    value: str
+    line: int
+
+
+def flat_yaml(body: bytes, file: str) -> dict[str, Scalar]:
     """Return the entries of a flat YAML mapping, every value as text.
 
     Raises
@@ -124,65 +199,63 @@ def plain_yaml(body: bytes, file: str) -> dict[str, Text]:
     import yaml
 
     text = utf8(body, file)
+    flat = ("is not a flat list of `key: text`", "one key per line")
+    forbidden = {
+        yaml.AnchorToken: ("has an anchor or alias", "write the value out"),
+        yaml.AliasToken: ("has an anchor or alias", "write the value out"),
+        yaml.TagToken: ("has a tag", "write plain text after the colon"),
+        yaml.DirectiveToken: flat,
+        yaml.BlockEntryToken: flat,
+        yaml.FlowSequenceStartToken: flat,
+        yaml.FlowMappingStartToken: flat,
+    }
+    once: list[type] = [yaml.DocumentStartToken, yaml.BlockMappingStartToken]
     try:
-        found: dict[str, Text] = {}
-        key: Text | None = None
-        depth = documents = 0
-        for event in yaml.parse(text, Loader=yaml.BaseLoader):
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            tag = getattr(event, "tag", None)
-            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                raise Refused(Problem(file, "has an anchor or alias", "write the value out", line))
-            if tag:
-                raise Refused(
-                    Problem(file, "has a tag", "write plain text after the colon", line, shown(tag))
-                )
-            if isinstance(event, yaml.DocumentStartEvent):
-                documents += 1
-            elif isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-            if documents > 1 or depth > 1 or isinstance(event, yaml.SequenceStartEvent):
-                raise Refused(Problem(file, "is not a flat list of `key: text`", "one key per line", line))
-            if not isinstance(event, yaml.ScalarEvent):
-                continue
-            scalar = Text(event.value, line)
-            if not depth:
-                raise Refused(Problem(file, "is not a list of `key: text`", "one key per line", line))
-            if key is None:
-                key = scalar
-                if key.value in found:
-                    raise Refused(Problem(file, "a key comes twice", "keep one", line, shown(key.value)))
-            else:
-                found[key.value], key = scalar, None
+        # Tokens first: composing nodes is recursive, and forgets anchors.
+        for token in yaml.scan(text, Loader=yaml.BaseLoader):
+            refused = forbidden.get(type(token))
+            if type(token) in once:
+                once.remove(type(token))
+            elif isinstance(token, yaml.DocumentStartToken | yaml.BlockMappingStartToken):
+                refused = flat
+            if refused:
+                raise Refused(Problem(file, *refused, token.start_mark.line + 1))
+        node = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        why = getattr(error, "problem", None) or "unreadable"
+        what = f"is not YAML ({quote(getattr(error, 'problem', None) or 'unreadable')})"
         raise Refused(
-            Problem(
-                file,
-                f"is not YAML ({shown(why)})",
-                "one `key: text` per line",
-                mark.line + 1 if mark else None,
-            )
+            Problem(file, what, "one `key: text` per line", mark.line + 1 if mark else None)
         ) from None
+    if not isinstance(node, yaml.MappingNode | None):
+        raise Refused(Problem(file, *flat))
+    found: dict[str, Scalar] = {}
+    for key, value in node.value if node else ():
+        line = key.start_mark.line + 1
+        if key.value in found:
+            raise Refused(Problem(file, "a key occurs twice", "keep one", line, quote(key.value)))
+        found[key.value] = Scalar(value.value, line)
     return found
 
 
-def plain_text(text: Any, longest: int) -> str | None:
-    """Say what keeps a string from being one line of plain text, None if nothing does.
+def plain_text(text: str, longest: int) -> str:
+    """Return a string that is one line of plain text: a validator for pydantic.
 
     Not allowed: HTML's brackets, control characters, invisible ones and those that turn the direction of writing,
     more than two accents on a letter, blanks at the ends.
     """
-    if not isinstance(text, str):
-        return "must be text"
+
+    def refuse(what: str) -> NoReturn:
+        raise PydanticCustomError("plain_text", what)  # type: ignore[arg-type]
+
     if not text or len(text) > longest:
-        return f"must have 1 to {longest} characters"
+        refuse(f"must have 1 to {longest} characters")
     if text != text.strip() or text != unicodedata.normalize("NFC", text):
-        return "must have no blanks at its ends, and composed characters (NFC)"
+        refuse("must have no blanks at its ends, and composed characters (NFC)")
     if not text.isprintable():
-        return "must be one line without control or invisible characters"
+        refuse("must be one line without control or invisible characters")
     if "<" in text or ">" in text:
-        return "must be plain text without < and >"
-    marks = "".join("m" if unicodedata.combining(letter) else "." for letter in text)
-    return "must have at most two accents on a letter" if "mmm" in marks else None
+        refuse("must be plain text without < and >")
+    if "mmm" in "".join("m" if unicodedata.combining(letter) else "." for letter in text):
+        refuse("must have at most two accents on a letter")
+    return text

@@ -1,4 +1,4 @@
-"""`rwbench submit`: from a finished run to a folder of data, checked as a pull request's would be."""
+"""The way to a submission: predictions made elsewhere become a run, and a finished run becomes a folder of data."""
 
 from __future__ import annotations
 
@@ -6,28 +6,73 @@ import json
 import re
 import shutil
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from ruleworld_data.io import write_whole
 
+from ..run.environment import environment
 from ..run.runner import SAMPLES_FILE, SPEC_FILE, find_specs
-from ..run.samples import read_samples
-from ..score.results import read_results
-from .copies import Content
-from .files import FOLDER_NAME, METADATA, RESULTS, SAMPLES, compress, read_folder
+from ..run.samples import exclusive, read_samples
+from ..score.results import FILE_NAME, read_results
+from ..spec import canonical_json
+from .copies import content_sha256
+from .files import FOLDER_NAME, METADATA, RESULTS, SAMPLES, compress, submission_folders
+from .judge import Judge, board_spec
 from .metadata import Metadata
-from .parsing import strict_json
-from .records import lines_of, read_records, record_of
-from .refusals import Refused
-from .rescore import Judge
-from .validate import Submission, validate
+from .records import Record, read_prediction_file, read_records
+from .validate import fingerprints, validate
 
-HALF_DONE = ".unfinished"
+UNFINISHED = ".unfinished"
+
+
+def import_predictions(
+    path: Path, label: str, representation: str, pool_size: int, out: Path, judge: Judge, **setting: Any
+) -> Path:
+    """Score predictions, write them as a run folder and return it.
+
+    Parameters
+    ----------
+    path : Path
+        JSON Lines with ``id`` and any of ``output``, ``answers``, ``retrieved``, ``usage``, ``seconds``; or parquet
+        with ``id`` and ``output``.
+    label : str
+        Name of the method in reports.
+    representation, pool_size
+        What the method was given; `rwbench kit` writes questions and pools of a setting.
+    out : Path
+        Folder of run folders.
+    judge : Judge
+    **setting
+        ``scale``, ``split``, ``subtasks``, ``seed`` of `rwbench.leaderboard.judge.board_spec`.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If the file or a row of it cannot be used; the message names the line.
+    """
+    records = read_prediction_file(path)
+    method = {"name": "imported", "label": label, "content": content_sha256(records.values())}
+    spec = board_spec(method, representation, pool_size, **setting)
+    judge.check_spec(spec.to_dict())
+    samples = judge.samples(spec, records, str(path))
+    results = judge.results(spec, samples, {"key": "imported", "label": label})
+    results["environment"] = environment()
+    results["timing"]["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+    folder = out / spec.run_id
+    folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(folder):
+        write_whole(folder / SPEC_FILE, json_bytes(spec.to_dict()))
+        lines = "".join(canonical_json(sample) + "\n" for sample in samples)
+        write_whole(folder / SAMPLES_FILE, lines.encode())
+        write_whole(folder / FILE_NAME, json_bytes(results))
+    return folder
 
 
 def submit(run: Path, metadata: Metadata, root: Path, judge: Judge, slug: str | None = None) -> Path:
-    """Write the submission of a run and return its folder.
+    """Write the submission of a run and return its folder, after the checks that a pull request gets.
 
     Parameters
     ----------
@@ -61,32 +106,29 @@ def submit(run: Path, metadata: Metadata, root: Path, judge: Judge, slug: str | 
             f"{len(failed)} questions of {run} failed (first: {failed[0]}); a submission has an answer to every "
             f"question: rwbench resume {run}"
         )
-    slug = slug or slug_of(
-        f"{metadata.name} {spec.representation} {spec.pool_size} {spec.scale} {spec.split}"
-    )
+    setting = f"{spec.representation} {spec.pool_size} {spec.scale} {spec.split}"
+    slug = slug or slug_of(f"{metadata.name} {setting}")
     name = f"{metadata.date}_{slug}"
     if not FOLDER_NAME.fullmatch(name):
         raise ValueError(f"a submission's short name is made of a-z, 0-9, dot and hyphen, got {slug!r}")
     if (root / name).exists():
         raise ValueError(f"{root / name} is there already; choose another --slug, or remove that folder")
     judge.check_spec(spec.to_dict())
-    records = [record_of(sample) for sample in samples]
-    body = compress(lines_of(records))
+    body = compress("".join(Record.of_sample(sample).line() for sample in samples).encode())
     ours = judge.results(spec, judge.samples(spec, read_records(body)), results["method"])
     ours["environment"] = results["environment"]
     ours["timing"]["finished"] = results["timing"]["finished"]
-    part = root / HALF_DONE / name
+    part = root / UNFINISHED / name
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     try:
         write_whole(part / METADATA, metadata.to_yaml().encode())
-        text = json.dumps(ours, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        write_whole(part / RESULTS, text.encode())
+        write_whole(part / RESULTS, json_bytes(ours))
         write_whole(part / SAMPLES, body)
-        validate(part, judge, contents(folders(root)))
+        validate(part, judge, fingerprints(submission_folders(root)))
         part.rename(root / name)
     finally:
-        shutil.rmtree(root / HALF_DONE, ignore_errors=True)
+        shutil.rmtree(root / UNFINISHED, ignore_errors=True)
     return root / name
 
 
@@ -102,10 +144,10 @@ def only_run(paths: Sequence[Path]) -> Path:
         return paths[0]
     found = [path for path in paths if (path / SPEC_FILE).is_file()]
     if len(found) != 1:
-        said = ", ".join(map(str, found[:3])) + (", ..." if len(found) > 3 else "")
+        names = ", ".join(map(str, found[:3])) + (", ..." if len(found) > 3 else "")
         raise ValueError(
-            f"{len(found)} of these {len(paths)} paths are run folders{f' ({said})' if found else ''}; a submission is "
-            "of one run, so give one: rwbench submit RUN"
+            f"{len(found)} of these {len(paths)} paths are run folders{f' ({names})' if found else ''}; a submission "
+            "is of one run, so give one: rwbench submit RUN"
         )
     return found[0]
 
@@ -116,34 +158,6 @@ def slug_of(text: str) -> str:
     return "-".join(re.findall("[a-z0-9]+", plain))[:60].strip("-") or "submission"
 
 
-def folders(root: Path) -> list[Path]:
-    """Return the submissions' folders in a folder of submissions; other files in it are no concern of ours."""
-    if not root.is_dir():
-        return []
-    return sorted(path for path in root.iterdir() if FOLDER_NAME.fullmatch(path.name))
-
-
-def contents(paths: Iterable[Path]) -> Mapping[str, Content]:
-    """Return what submissions that are on the board say, for telling copies; unreadable ones are left out."""
-    found = {}
-    for path in paths:
-        try:
-            files = read_folder(path)
-            spec = strict_json(files[RESULTS], RESULTS)["spec"]
-            setting = f"{spec['representation']} {spec['pool_size']}"
-            found[path.name] = Content.of(setting, read_records(files[SAMPLES]).values())
-        except (Refused, KeyError, TypeError):
-            continue
-    return found
-
-
-def validate_all(paths: Iterable[Path], judge: Judge) -> list[Submission]:
-    """Return accepted submissions; the first that is refused stops it, its folder named."""
-    accepted: list[Submission] = []
-    for path in paths:
-        known = {submission.folder: submission.content for submission in accepted}
-        try:
-            accepted.append(validate(path, judge, known))
-        except Refused as error:
-            raise ValueError(f"{path.name} is refused:\n{error}") from None
-    return accepted
+def json_bytes(value: Any) -> bytes:
+    """Return indented JSON with a line break at its end."""
+    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
 
 from ..run.samples import Sample
 from ..score.results import Results, check_results
 from ..spec import RunSpec, canonical_json
-from .copies import Content, copied_gold, twin
-from .files import KIB, METADATA, RESULTS, SAMPLES, read_folder
+from .copies import Fingerprint, duplicates, gold_copies
+from .files import HOW_TO_WRITE, KIB, METADATA, RESULTS, SAMPLES, read_folder, submission_folders
+from .judge import Judge
 from .metadata import Metadata
-from .parsing import plain_text, strict_json, utf8
-from .records import read_records
-from .refusals import Problem, Refused, few, shown
-from .rescore import Judge
+from .parsing import Problem, Refused, plain_text, quote, refuse_if, strict_json, utf8
+from .records import Record, read_records
 
 TOLERANCE = 1e-6
 UNCHECKED = ("environment", "timing")
-"""Parts of results.json that only the submitter knows; they are looked at for form, and not shown."""
-Keys = tuple[str, ...]
+"""Parts of results.json that only the submitter knows; their form is checked, and they are not shown."""
 MAX_SPEC = 16 * KIB
 METHOD_KEY = re.compile(r"[a-z0-9][a-z0-9#+._-]{0,59}")
+Keys = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,18 @@ class Submission:
     spec: RunSpec
     results: Results
     samples: list[Sample]
-    content: Content
+    fingerprint: Fingerprint
 
 
-def validate(folder: Path, judge: Judge, others: Mapping[str, Content] | None = None) -> Submission:
+def validate(folder: Path, judge: Judge, others: Mapping[str, Fingerprint] | None = None) -> Submission:
     """Check a submission.
 
     Parameters
     ----------
     folder : Path
     judge : Judge
-    others : mapping of str to Content, optional
-        Contents of the submissions that are on the board already, by folder name (`Submission.content`).
+    others : mapping of str to Fingerprint, optional
+        Those of the submissions that are on the board already, by folder name (`Submission.fingerprint`).
 
     Raises
     ------
@@ -62,128 +62,112 @@ def validate(folder: Path, judge: Judge, others: Mapping[str, Content] | None = 
     files = read_folder(folder)
     metadata = Metadata.from_yaml(files[METADATA])
     if not folder.name.startswith(metadata.date):
-        raise Refused(
-            Problem(METADATA, "date is not the folder's", f"folder: {folder.name[:10]}", value=metadata.date)
-        )
-    claimed = strict_json(files[RESULTS], RESULTS)
-    _check_schema(claimed)
+        what, fix = "date is not the folder's", f"folder: {folder.name[:10]}"
+        raise Refused(Problem(METADATA, what, fix, value=metadata.date))
+    claimed = read_claimed(files[RESULTS])
     spec = judge.check_spec(claimed["spec"])
     records = read_records(files[SAMPLES])
     samples = judge.samples(spec, records)
     results = judge.results(spec, samples, claimed["method"])
     lines = utf8(files[RESULTS], RESULTS).split("\n")
-    if problems := few(
+    refuse_if(
         Problem(
-            RESULTS,
-            f"{shown('.'.join(path))} is not what the samples give",
-            mend,
-            line_of(lines, path),
-            shown(theirs),
+            RESULTS, f"{quote('.'.join(path))} is not what the samples give", fix, line_of(lines, path), value
         )
-        for path, theirs, mend in differences(claimed, results)
-    ):
-        raise Refused(*problems)
-    if metadata.kind != "ceiling" and (problems := copied_gold(samples)):
-        raise Refused(*problems)
-    content = Content.of(f"{spec.representation} {spec.pool_size}", records.values())
-    if problems := twin(folder.name, content, others or {}):
-        raise Refused(*problems)
+        for path, value, fix in differences(claimed, results)
+    )
+    if metadata.kind != "ceiling":
+        refuse_if(gold_copies(samples))
+    fingerprint = fingerprint_of(claimed, records.values())
+    others = {name: other for name, other in (others or {}).items() if name != folder.name}
+    refuse_if(duplicates(fingerprint, others))
     results["environment"], results["timing"] = claimed["environment"], claimed["timing"]
-    return Submission(folder.name, metadata, spec, results, samples, content)
+    return Submission(folder.name, metadata, spec, results, samples, fingerprint)
 
 
-def differences(claimed: Any, ours: Any, path: Keys = ()) -> Iterator[tuple[Keys, Any, str]]:
-    """Yield (keys down to a field, submitted value, mend) where submitted results are not the recomputed ones."""
-    names = sorted({*claimed, *ours} - set(() if path else UNCHECKED))
-    for name in names:
-        place = (*path, name)
-        if name not in claimed:
-            yield place, None, "add it: write the folder with `rwbench submit RUN`"
-        elif name not in ours:
-            yield place, claimed[name], "remove it"
-        elif isinstance(claimed[name], dict) and isinstance(ours[name], dict):
-            yield from differences(claimed[name], ours[name], place)
-        elif not _same(claimed[name], ours[name]):
-            yield place, claimed[name], f"recomputed: {shown(ours[name])}"
+def validate_all(folders: Iterable[Path], judge: Judge) -> list[Submission]:
+    """Return accepted submissions; the first that is refused stops it with a ValueError that names its folder."""
+    accepted: list[Submission] = []
+    for path in folders:
+        known = {submission.folder: submission.fingerprint for submission in accepted}
+        try:
+            accepted.append(validate(path, judge, known))
+        except Refused as error:
+            raise ValueError(f"{path.name} is refused:\n{error}") from None
+    return accepted
 
 
-def line_of(lines: list[str], path: Sequence[str]) -> int | None:
-    """Return the line of a field, by the keys down to it, in indented JSON; None if it is laid out in another way.
+def check_all(folders: Iterable[Path], board: Path | None) -> dict[str, tuple[Problem, ...]]:
+    """Return the problems of each submission by folder name: none if it is accepted.
 
-    If only some of the keys are found, it is the line of the last of these.
+    Parameters
+    ----------
+    folders : iterable of Path
+        They must not be copies of each other, nor of those in ``board``.
+    board : Path, optional
+        Folder of the submissions on the board already.
     """
-    place = 0
-    for depth, name in enumerate(path, 1):
-        found = _key_line(lines, place, depth, name)
-        if found is None:
-            break
-        place = found + 1
-    return place or None
+    judge = Judge()
+    known = fingerprints(submission_folders(board)) if board is not None else {}
+    found: dict[str, tuple[Problem, ...]] = {}
+    for path in folders:
+        try:
+            known[path.name] = validate(path, judge, known).fingerprint
+            found[path.name] = ()
+        except Refused as error:
+            found[path.name] = error.problems
+    return found
 
 
-def _key_line(lines: list[str], start: int, depth: int, name: str) -> int | None:
-    indent = "  " * depth
-    wanted = f'{indent}"{name}":'
-    for number in range(start, len(lines)):
-        line = lines[number]
-        if line.startswith(wanted):
-            return number
-        if depth > 1 and line.strip() and not line.startswith(indent):
-            return None
-    return None
+def fingerprints(folders: Iterable[Path]) -> dict[str, Fingerprint]:
+    """Return the fingerprints of submissions on the board, by folder name; unreadable ones are left out."""
+    found = {}
+    for path in folders:
+        try:
+            files = read_folder(path)
+            records = read_records(files[SAMPLES]).values()
+            found[path.name] = fingerprint_of(strict_json(files[RESULTS], RESULTS), records)
+        except (Refused, KeyError, TypeError):
+            continue
+    return found
 
 
-def _same(left: Any, right: Any) -> bool:
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    if isinstance(left, bool) or isinstance(right, bool) or not isinstance(left, int | float):
-        return type(left) is type(right) and left == right
-    return isinstance(right, int | float) and abs(left - right) <= TOLERANCE
+def fingerprint_of(results: Mapping[str, Any], records: Iterable[Record]) -> Fingerprint:
+    """Return the fingerprint of a submission, from its results.json and records."""
+    spec = results["spec"]
+    return Fingerprint.of(f"{spec['representation']} {spec['pool_size']}", records)
 
 
-def _check_schema(claimed: Any) -> None:
+def read_claimed(body: bytes) -> Results:
+    """Return a submission's results.json, in whose form and words nothing is wrong; `Refused` otherwise."""
+    value = strict_json(body, RESULTS)
     try:
-        check_results(claimed)
+        claimed = check_results(value)
     except ValidationError as error:
-        first = min(error.errors(include_url=False), key=lambda found: list(map(str, found["loc"])))
-        place = ".".join(map(str, first["loc"])) or "the file"
-        what = f"{shown(place)} does not fit the schema ({first['type']}: {first['msg']})"
-        mend = "write the folder with `rwbench submit RUN`"
-        raise Refused(Problem(RESULTS, what, mend, value=shown(first["input"]))) from None
-    method = claimed["method"]
-    why = plain_text(method["label"], 80)
-    if why:
-        raise Refused(
-            Problem(RESULTS, f"method.label {why}", "call the method plainly", value=shown(method["label"]))
-        )
-    if not METHOD_KEY.fullmatch(method["key"]):
-        raise Refused(
-            Problem(
-                RESULTS, "method.key must be a short name", "a-z, 0-9, hyphen", value=shown(method["key"])
-            )
-        )
-    for path, text in _texts({name: claimed[name] for name in (*UNCHECKED, "spec")}):
-        if text and (why := plain_text(text, 200)):
-            raise Refused(
-                Problem(RESULTS, f"{path} {why}", "leave it out or write plain text", value=shown(text))
-            )
+        refuse_if(model_problems(error, RESULTS, HOW_TO_WRITE))
+        raise
+    refuse_if(_word_problems(claimed))
+    return claimed
+
+
+def _word_problems(claimed: Results) -> Iterator[Problem]:
+    words = {name: claimed[name] for name in ("method", *UNCHECKED, "spec")}  # type: ignore[literal-required]
+    for path, text in _texts(words):
+        try:
+            plain_text(text or "-", 80 if path == "method.label" else 200)
+        except PydanticCustomError as error:
+            fix = "leave it out or write plain text"
+            yield Problem(RESULTS, f"{ascii(path)[1:-1][:200]} {error.message()}", fix, value=quote(text))
+    key, finished = claimed["method"]["key"], claimed["timing"]["finished"]
+    if not METHOD_KEY.fullmatch(key):
+        yield Problem(RESULTS, "method.key must be a short name", "a-z, 0-9, hyphen", value=quote(key))
     if len(canonical_json(claimed["spec"])) > MAX_SPEC:
-        raise Refused(
-            Problem(
-                RESULTS,
-                f"spec has more than {MAX_SPEC // KIB} KiB",
-                "write the folder with `rwbench submit RUN`",
-            )
-        )
-    finished = claimed["timing"]["finished"]
+        yield Problem(RESULTS, f"spec has more than {MAX_SPEC // KIB} KiB", HOW_TO_WRITE)
     try:
         datetime.fromisoformat(finished)
     except ValueError:
-        raise Refused(
-            Problem(
-                RESULTS, "timing.finished is no time", "as 2026-01-31T12:00:00+00:00", value=shown(finished)
-            )
-        ) from None
+        fix = "as 2026-01-31T12:00:00+00:00"
+        yield Problem(RESULTS, "timing.finished is no time", fix, value=quote(finished))
 
 
 def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -197,3 +181,44 @@ def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from _texts(part, path)
     elif isinstance(value, str):
         yield path, value
+
+
+def differences(claimed: Any, ours: Any, path: Keys = ()) -> Iterator[tuple[Keys, str | None, str]]:
+    """Yield (keys down to a field, submitted value, fix) where submitted results are not the recomputed ones."""
+    for name in sorted({*claimed, *ours} - set(() if path else UNCHECKED)):
+        place = (*path, name)
+        if name not in claimed:
+            yield place, None, f"add it: {HOW_TO_WRITE}"
+        elif name not in ours:
+            yield place, quote(claimed[name]), "remove it"
+        elif isinstance(claimed[name], dict) and isinstance(ours[name], dict):
+            yield from differences(claimed[name], ours[name], place)
+        elif not _same(claimed[name], ours[name]):
+            yield place, quote(claimed[name]), f"recomputed: {quote(ours[name])}"
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, bool) or isinstance(right, bool) or not isinstance(left, int | float):
+        return type(left) is type(right) and left == right
+    return isinstance(right, int | float) and abs(left - right) <= TOLERANCE
+
+
+def line_of(lines: list[str], path: Keys) -> int | None:
+    """Return the 1-based line of a field in indented JSON, by the keys down to it.
+
+    If only some of the keys are found, it is the line of the last of these; None if there is none.
+    """
+    at = 0
+    for depth, name in enumerate(path, 1):
+        indent = "  " * depth
+        for number in range(at, len(lines)):
+            if lines[number].startswith(f'{indent}"{name}":'):
+                at = number + 1
+                break
+            if depth > 1 and lines[number].strip() and not lines[number].startswith(indent):
+                return at or None
+        else:
+            return at or None
+    return at or None

@@ -1,0 +1,198 @@
+"""From a submission's spec and records to results: questions, pools and gold come from our data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ruleworld_data.scoring import SCORER_VERSION
+from ruleworld_data.spec import num_rows
+
+from ..methods import Output
+from ..recipes.grid import SCOPES
+from ..run.data import DataSource, Question
+from ..run.pools import Pool, pools_sha256
+from ..run.runner import Workspace
+from ..run.samples import Sample, check_sample
+from ..score.results import MethodName, Results
+from ..score.scoring import score
+from ..score.summarise import summarise
+from ..spec import RunSpec
+from .files import HOW_TO_WRITE, RESULTS, SAMPLES
+from .parsing import Problem, Refused, quote, refuse_if
+from .records import Record
+
+SPLITS = ("mini", "test")
+"""Splits on the board; train and validation are for building methods, heldout is an analysis."""
+MAX_TOP_K = 100
+PUBLIC_SEED = 0
+
+
+def pool_design(size: int, scale: str) -> dict[str, Any]:
+    """Return the fields of a spec that make a pool of this size, the same for all submissions.
+
+    Raises
+    ------
+    ValueError
+        If the board has no pools of this size.
+    """
+    everything = num_rows("rules", "train", scale)
+    scopes = {min(known, everything): scope for known, scope in SCOPES.items()}
+    if size not in scopes:
+        raise ValueError(f"the board has pools of {', '.join(f'{n:,}' for n in scopes)} rules, got {size!r}")
+    largest = max(scopes)
+    within = largest if size < largest else None
+    return {"pool_size": size, "pool_scope": scopes[size], "pool_within": within}
+
+
+def board_spec(
+    method: dict[str, Any],
+    representation: str,
+    pool_size: int,
+    scale: str = "paper",
+    split: str = "mini",
+    subtasks: Sequence[str] = (),
+    seed: int = PUBLIC_SEED,
+) -> RunSpec:
+    """Return the spec of a method on one of the board's settings; no sub-tasks: all."""
+    fields = pool_design(pool_size, scale) | ({"subtasks": tuple(subtasks)} if subtasks else {})
+    data = DataSource(scale, seed).version
+    world = {"scale": scale, "world_seed": seed, "split": split, "data": data}
+    return RunSpec(method=method, representation=representation, **world, **fields)
+
+
+class Judge:
+    """Re-scores submissions; worlds are generated once and shared.
+
+    Parameters
+    ----------
+    seeds : sequence of int
+        Worlds that are known: the public one, and those of rounds that were revealed.
+    """
+
+    def __init__(self, seeds: Sequence[int] = (PUBLIC_SEED,)) -> None:
+        self.seeds = tuple(seeds)
+        self._workspaces: dict[tuple[str, int], Workspace] = {}
+
+    def workspace(self, spec: RunSpec) -> Workspace:
+        """Return the questions, rules and pools of a spec's world."""
+        world = spec.scale, spec.world_seed
+        if world not in self._workspaces:
+            self._workspaces[world] = Workspace(DataSource(*world))
+        return self._workspaces[world]
+
+    def check_spec(self, values: Any) -> RunSpec:
+        """Return a submission's spec; `Refused` if the board has no such setting."""
+        try:
+            spec = RunSpec.from_dict(values)
+            design = pool_design(spec.pool_size, spec.scale)
+        except (ValueError, TypeError, AttributeError) as error:
+            what = f"spec is not a run's ({quote(str(error))[1:-1]})"
+            raise Refused(Problem(RESULTS, what, HOW_TO_WRITE, value=quote(values))) from None
+        allowed: dict[str, tuple[Any, ...]] = {
+            "split": SPLITS,
+            "world_seed": self.seeds,
+            "data": (DataSource(spec.scale, spec.world_seed).version,),
+            "scorer_version": (SCORER_VERSION,),
+            "pool_seed": (0,),
+            "limit": (None,),
+            "top_k": range(1, MAX_TOP_K + 1),
+            **{name: (value,) for name, value in design.items()},
+        }
+        fixes = {"limit": "run it without --limit", "top_k": f"at most {MAX_TOP_K} rules"}
+        problems = [
+            Problem(
+                RESULTS,
+                f"spec.{name} is not on the board",
+                fixes.get(name) or f"run it with {' or '.join(map(str, values))}",
+                value=quote(getattr(spec, name)),
+            )
+            for name, values in allowed.items()
+            if getattr(spec, name) not in values
+        ]
+        if not spec.subtasks or len(set(spec.subtasks)) != len(spec.subtasks):
+            what = "spec.subtasks is empty or names one twice"
+            problems.append(Problem(RESULTS, what, "each once", value=quote(spec.subtasks)))
+        refuse_if(problems)
+        return spec
+
+    def samples(self, spec: RunSpec, records: Mapping[int, Record], file: str = SAMPLES) -> list[Sample]:
+        """Join records, by line of their file, with gold.
+
+        Raises
+        ------
+        Refused
+            If the ids are not exactly those of the split, a rule is not in the question's pool, or a method answers or
+            searches on some questions only.
+        """
+        pools = self.workspace(spec).pools(spec)
+        asked = {question.id: (question, pool) for pool in pools for question in pool.questions}
+        refuse_if(_mismatches(records, asked, spec, file))
+        return [_sample(record, asked[record.id][0], spec) for record in records.values()]
+
+    def results(self, spec: RunSpec, samples: Sequence[Sample], method: MethodName) -> Results:
+        """Return results.json as the samples give it; environment and time are this process's own."""
+        workspace = self.workspace(spec)
+        gold = {rule for sample in samples for step in sample["gold_rules"] for rule in step}
+        types = workspace.rules(spec.split).types(gold)
+        timing = {"seconds": round(sum(sample["seconds"] for sample in samples), 3), "finished": ""}
+        pools = pools_sha256(workspace.pools(spec))
+        return summarise(spec, samples, len(samples), pools, timing, types, method)
+
+
+def _mismatches(
+    records: Mapping[int, Record], asked: Mapping[str, tuple[Question, Pool]], spec: RunSpec, file: str
+) -> Iterator[Problem]:
+    """Yield where records are not those of the questions and pools of a spec."""
+    members = {id(pool): frozenset(pool.ids.tolist()) for _, pool in asked.values()}
+    seen: dict[str, int] = {}
+    for line, record in records.items():
+        first = seen.setdefault(record.id, line)
+        if first != line:
+            yield Problem(file, "an id occurs twice", f"keep line {first}", line, quote(record.id))
+        elif record.id not in asked:
+            fix = f"ids are those of split {spec.split}, scale {spec.scale}, the spec's sub-tasks"
+            yield Problem(file, "is not the id of a question asked", fix, line, quote(record.id))
+        else:
+            pool = members[id(asked[record.id][1])]
+            for found in record.retrieved or ():
+                if len(found) > spec.top_k:
+                    what = f"a search returns more than spec.top_k = {spec.top_k} rules"
+                    yield Problem(file, what, "shorten it", line, quote(len(found)))
+                elif not pool.issuperset(found):
+                    rule = next(rule for rule in found if rule not in pool)
+                    fix = "rank the rules of the pool only"
+                    yield Problem(file, "a rule is not in the question's pool", fix, line, quote(rule))
+    missing = [name for name in asked if name not in seen]
+    if missing:
+        what = f"{len(missing):,} of {len(asked):,} questions are missing"
+        fix = "every question has a line; one without an answer has an empty list of answers"
+        yield Problem(file, what, fix, value=quote(missing[0]))
+    without = {
+        field: [line for line, record in records.items() if getattr(record, field) is None]
+        for field in ("answers", "retrieved")
+    }
+    for field, lines in without.items():
+        if 0 < len(lines) < len(records):
+            fix = "an empty list on questions that got none, or null on all"
+            yield Problem(file, f"{field} is null on some questions only", fix, lines[0])
+    if records and all(len(lines) == len(records) for lines in without.values()):
+        yield Problem(file, "neither answers nor retrieved rules", "submit one of them")
+
+
+def _sample(record: Record, question: Question, spec: RunSpec) -> Sample:
+    """Return the sample of a record: gold from our data, scores computed."""
+    output = Output(question.id, retrieved=record.retrieved, answers=record.answers)
+    sample = {
+        **record.model_dump(),
+        "subtask": question.subtask,
+        "world_id": question.world_id,
+        "fold": question.fold,
+        "gold_answers": list(question.answers),
+        "gold_rules": [list(step) for step in question.gold_steps],
+        "scores": score(output, question, spec.pool_size),
+        "trace": [],
+        "measures": {},
+        "error": None,
+    }
+    return check_sample(sample)
