@@ -86,12 +86,12 @@ def invented_metric(entry):
     entry.results = results
 
 
-@case(RESULTS, None, "does not fit the schema")
+@case(RESULTS, None, "macro.value must be less than or equal to 1")
 def score_above_one(entry):
     set_in(entry, ("metrics", "recall@1", "macro", "value"), 7)
 
 
-@case(RESULTS, None, "does not fit the schema")
+@case(RESULTS, None, "metrics.magic must match pattern")
 def metric_with_a_name_of_its_own(entry):
     results = entry.results
     results["metrics"]["magic"] = results["metrics"]["recall@1"]
@@ -588,7 +588,7 @@ def results_that_are_python(entry):
     entry.path(RESULTS).write_text("__import__('os').system('touch pwned')")
 
 
-@case(RESULTS, None, "does not fit the schema")
+@case(RESULTS, None, "content must be a valid dictionary")
 def results_that_are_a_list(entry):
     entry.path(RESULTS).write_text("[]")
 

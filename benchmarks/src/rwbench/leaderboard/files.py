@@ -78,9 +78,11 @@ def sample_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
             what = f"expands to more than {MAX_EXPANDED // MIB} MiB"
             raise Refused(Problem(SAMPLES, what, "shorten the outputs"))
         *lines, rest = (rest + piece).split(b"\n")
-        if max(map(len, (*lines, rest))) > MAX_LINE:
-            line = number + 1 + next(i for i, text in enumerate((*lines, rest)) if len(text) > MAX_LINE)
-            raise Refused(Problem(SAMPLES, f"a line has more than {MAX_LINE // MIB} MiB", "shorten it", line))
+        if any(len(line) > MAX_LINE for line in (*lines, rest)):
+            place = number + next(n for n, line in enumerate((*lines, rest), 1) if len(line) > MAX_LINE)
+            raise Refused(
+                Problem(SAMPLES, f"a line has more than {MAX_LINE // MIB} MiB", "shorten it", place)
+            )
         for line in lines:
             number += 1
             yield number, line

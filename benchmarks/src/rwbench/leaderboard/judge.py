@@ -57,7 +57,7 @@ def board_spec(
     """Return the spec of a method on one of the board's settings; no sub-tasks: all."""
     fields = pool_design(pool_size, scale) | ({"subtasks": tuple(subtasks)} if subtasks else {})
     data = DataSource(scale, seed).version
-    world = {"scale": scale, "world_seed": seed, "split": split, "data": data}
+    world: dict[str, Any] = {"scale": scale, "world_seed": seed, "split": split, "data": data}
     return RunSpec(method=method, representation=representation, **world, **fields)
 
 
@@ -96,7 +96,7 @@ class Judge:
             "scorer_version": (SCORER_VERSION,),
             "pool_seed": (0,),
             "limit": (None,),
-            "top_k": range(1, MAX_TOP_K + 1),
+            "top_k": tuple(range(1, MAX_TOP_K + 1)),
             **{name: (value,) for name, value in design.items()},
         }
         fixes = {"limit": "run it without --limit", "top_k": f"at most {MAX_TOP_K} rules"}

@@ -246,7 +246,7 @@ def plain_text(text: str, longest: int) -> str:
     """
 
     def refuse(what: str) -> NoReturn:
-        raise PydanticCustomError("plain_text", what)  # type: ignore[arg-type]
+        raise PydanticCustomError("plain_text", what)
 
     if not text or len(text) > longest:
         refuse(f"must have 1 to {longest} characters")

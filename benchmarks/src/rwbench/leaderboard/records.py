@@ -85,6 +85,7 @@ class Record(BaseModel):
     def of_sample(cls, sample: Sample) -> Record:
         """Return what a submission keeps of a run's sample."""
         searches = sample["retrieved"]
+        usage: Any = {name: value for name, value in sample["usage"].items() if name not in VOLATILE_USAGE}
         return cls(
             id=sample["id"],
             output=sample["output"],
@@ -92,7 +93,7 @@ class Record(BaseModel):
             # No question has so many steps, and recall counts no search beyond them: the scores are the same.
             retrieved=None if searches is None else searches[:MAX_SEARCHES],
             outcome=sample.get("outcome", "ok"),
-            usage={name: value for name, value in sample["usage"].items() if name not in VOLATILE_USAGE},
+            usage=usage,
             seconds=sample["seconds"],
         )
 
@@ -179,7 +180,13 @@ def _record(row: Any, file: str, line: int) -> Record | Problem:
 
 
 def _prediction(row: Any, path: Path, number: int) -> Record:
-    defaults = {"output": None, "answers": None, "retrieved": None, "usage": {}, "seconds": 0.0}
+    defaults: dict[str, Any] = {
+        "output": None,
+        "answers": None,
+        "retrieved": None,
+        "usage": {},
+        "seconds": 0.0,
+    }
     if not isinstance(row, dict) or "id" not in row or not set(row) <= {"id", *defaults}:
         what = f"expected an object with id and any of {', '.join(defaults)}"
         raise Refused(Problem(str(path), what, "leave other keys out", number, quote(row)))

@@ -123,7 +123,14 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
     while seed == PUBLIC_SEED:
         seed = secrets.randbits(63)
     data = kit_spec(pool_size, scale, split, seed=seed).data
-    setting = {"name": folder.name, "scale": scale, "split": split, "pool_size": pool_size, "data": data}
+    name = folder.name
+    setting: dict[str, Any] = {
+        "name": folder.name,
+        "scale": scale,
+        "split": split,
+        "pool_size": pool_size,
+        "data": data,
+    }
     secret = Secret(name=folder.name, seed=seed, salt=secrets.token_hex(32))
     made = Round(**setting, commitment=commitment(setting, secret.seed, secret.salt), opened=_now())
     # The secret first: a hash without its secret would be a round that nobody can open.

@@ -19,7 +19,7 @@ from .copies import Fingerprint, duplicates, gold_copies
 from .files import HOW_TO_WRITE, KIB, METADATA, RESULTS, SAMPLES, read_folder, submission_folders
 from .judge import Judge
 from .metadata import Metadata
-from .parsing import Problem, Refused, plain_text, quote, refuse_if, strict_json, utf8
+from .parsing import Problem, Refused, model_problems, plain_text, quote, refuse_if, strict_json, utf8
 from .records import Record, read_records
 
 TOLERANCE = 1e-6
