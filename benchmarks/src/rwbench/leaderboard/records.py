@@ -20,8 +20,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import PydanticCustomError
-from ruleworld_data.scoring import parse_boxed, split_answers
-from ruleworld_data.scoring import PARQUET_SUFFIXES, read_predictions
+from ruleworld_data.scoring import PARQUET_SUFFIXES, parse_boxed, read_predictions, split_answers
 
 from ..run.samples import OUTCOMES, VOLATILE_USAGE, Sample
 from ..spec import canonical_json

@@ -123,7 +123,6 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
     while seed == PUBLIC_SEED:
         seed = secrets.randbits(63)
     data = kit_spec(pool_size, scale, split, seed=seed).data
-    name = folder.name
     setting: dict[str, Any] = {
         "name": folder.name,
         "scale": scale,
