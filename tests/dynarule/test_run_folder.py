@@ -78,12 +78,12 @@ def test_a_resumed_run_must_be_the_same_one(case, tmp_path):
         ValueError, match=r"started with temperature 0.05, now it is 0.1; resume with the recipe of"
     ):
         run(case, tmp_path, recipe_of(pool_size=(8, 10), temperature=0.1), resume=True, **SAVING)
-    assert claim(tmp_path, recipe_of(pool_size=(8, 10)), True) == str(
+    assert claim(tmp_path, recipe_of(pool_size=(8, 10)).to_dict(), True) == str(
         tmp_path / "checkpoint-2"
     )  # lists are tuples
     (tmp_path / "recipe.json").write_text("{")
     with pytest.raises(ValueError, match=r"recipe\.json is damaged"):
-        claim(tmp_path, recipe_of(), True)
+        claim(tmp_path, recipe_of().to_dict(), True)
 
 
 @pytest.mark.parametrize("state", [None, '{"log_history": [{"lo'])
@@ -112,7 +112,7 @@ def test_a_checkpoint_that_was_cut_off_is_passed_over(tiny_model, word_tokenizer
     # All else is there before the state is, so a checkpoint that has it has everything.
     complete = {p.name for p in (tmp_path / "a" / "checkpoint-4").iterdir()}
     assert {*seen[2]} == complete - {TRAINER_STATE_NAME}
-    assert claim(folder, recipe_of(max_steps=4), True) == str(folder / "checkpoint-2")
+    assert claim(folder, recipe_of(max_steps=4).to_dict(), True) == str(folder / "checkpoint-2")
     found = run(make_case(tiny_model, word_tokenizer), folder, recipe_of(max_steps=4), resume=True, **SAVING)
     assert [entry["lm_loss"] for entry in found] == [entry["lm_loss"] for entry in wanted]
 
@@ -123,11 +123,11 @@ def test_nothing_but_a_cut_off_checkpoint_is_told(tmp_path):
     with pytest.raises(
         FileNotFoundError, match="checkpoint-2 was killed while it was saved; delete it and train"
     ):
-        claim(tmp_path, recipe_of(), True)
+        claim(tmp_path, recipe_of().to_dict(), True)
     with pytest.raises(
         FileExistsError, match="killed while it was saved; delete checkpoint-2, or choose a new"
     ):
-        claim(tmp_path, recipe_of(), False)
+        claim(tmp_path, recipe_of().to_dict(), False)
 
 
 def test_the_recipe_is_there_while_the_run_is(case, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .adapter_info import read_adapter_info
+from .model_card import is_path
 
 CARD = "README.md"
 SENT = (
@@ -65,7 +66,7 @@ def files_to_push(folder: str | Path, repo: str) -> dict[str, int]:
 def local_base(folder: str | Path) -> str:
     """Return the path by which an adapter names its base model, which others cannot load; "" where it is a name."""
     name = read_adapter_info(folder).base.name
-    return name if name and (name.startswith((".", "/")) or Path(name).is_dir()) else ""
+    return name if is_path(name) else ""
 
 
 def push_adapter(folder: str | Path, repo: str, private: bool = False) -> str:

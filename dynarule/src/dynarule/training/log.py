@@ -1,4 +1,4 @@
-"""What a run says while it trains: one line per log, on stderr."""
+"""The log of a training on stderr: a line per entry."""
 
 from __future__ import annotations
 
@@ -8,16 +8,8 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-_NAMES = {
-    "loss": "loss",
-    "lm_loss": "lm",
-    "retrieval_loss": "retrieval",
-    "reading_loss": "reading",
-    "recall_at_1": "recall@1",
-    "eval_lm_loss": "lm",
-    "eval_retrieval_loss": "retrieval",
-    "eval_recall_at_1": "recall@1",
-}
+_NAMES = {"loss": "loss", "lm_loss": "lm", "retrieval_loss": "retrieval", "reading_loss": "reading"}
+_NAMES["recall_at_1"] = "recall@1"
 
 
 class LogLines(TrainerCallback):
@@ -32,21 +24,23 @@ class LogLines(TrainerCallback):
         """Start the clock."""
         self._start, self._first = time.monotonic(), state.global_step
         if state.is_world_process_zero and state.global_step:
-            _say(f"going on after step {state.global_step} of {state.max_steps}")
+            _write(f"going on after step {state.global_step} of {state.max_steps}")
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Write a line, in the first process only."""
         held_out = any(name.startswith("eval_") for name in logs)
-        parts = [f"{said} {logs[name]:.3f}" for name, said in _NAMES.items() if name in logs]
+        values = {name.removeprefix("eval_"): value for name, value in logs.items() if name != "eval_loss"}
+        parts = [f"{shown} {values[name]:.3f}" for name, shown in _NAMES.items() if name in values]
         if not parts or not state.is_world_process_zero:
             return
-        if not held_out:
+        if held_out:
+            parts[0] = f"held out: {parts[0]}"
+        else:
             done = max(1, state.global_step - self._first)
             left = (time.monotonic() - self._start) / done * (state.max_steps - state.global_step)
             parts.append(f"left {int(left // 60)}:{int(left % 60):02d}")
-        where = f"step {state.global_step}/{state.max_steps}"
-        _say(f"{where}  {'held out: ' if held_out else ''}{'  '.join(parts)}")
+        _write(f"step {state.global_step}/{state.max_steps}  {'  '.join(parts)}")
 
 
-def _say(line: str) -> None:
+def _write(line: str) -> None:
     print(f"dynarule: {line}", file=sys.stderr, flush=True)

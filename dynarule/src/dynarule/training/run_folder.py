@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .recipe import Recipe
+from typing import Any
 
 RECIPE = "recipe.json"
 STATE = "trainer_state.json"  # the Trainer writes it last
 
 
-def claim(
-    folder: Path,
-    recipe: Recipe,
-    resume: bool,
-    write: bool = True,
-    more: Mapping[str, Any] | None = None,
-) -> str | None:
+def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool = True) -> str | None:
     """Take a folder for a run, and return the checkpoint to go on from; None at the start.
 
     Parameters
     ----------
     folder : Path
         Made if it is not there.
-    recipe : Recipe
-        Written to ``recipe.json``, so that a resumed run is known to be the same one.
+    settings : mapping
+        What makes a run the same one, as JSON values: written to ``recipe.json``, and compared on resuming.
     resume : bool
         Go on from the newest checkpoint that is whole: a kill may come while one is saved.
     write : bool
         Whether this process writes; one of several does.
-    more : mapping, optional
-        What else must be as it was at the start, by name.
 
     Raises
     ------
@@ -43,56 +33,57 @@ def claim(
     FileNotFoundError
         If there is nothing whole to resume.
     ValueError
-        If the checkpoints are of another recipe.
+        If the checkpoints are of other settings.
     """
     checkpoints = _checkpoints(folder)
     newest = next((path for path in checkpoints if _whole(path)), None)
-    wanted = json.loads(json.dumps(recipe.to_dict() | dict(more or {})))
+    cut_off = next((path.name for path in checkpoints if newest is None), None)
+    wanted = json.loads(json.dumps(settings))
     if not resume:
         if newest is not None:
             raise FileExistsError(
                 f"{folder} holds checkpoints of an earlier run, the newest {newest.name}; resume it (--resume), "
                 "or choose a new folder"
             )
-        if checkpoints:
+        if cut_off:
             raise FileExistsError(
-                f"{folder} holds {checkpoints[0].name} of an earlier run, killed while it was saved; delete "
-                f"{checkpoints[0].name}, or choose a new folder"
+                f"{folder} holds {cut_off} of an earlier run, killed while it was saved; delete {cut_off}, or choose "
+                "a new folder"
             )
         if write:
             folder.mkdir(parents=True, exist_ok=True)
             write_whole(folder / RECIPE, json.dumps(wanted, indent=1) + "\n")
         return None
     if newest is None:
-        cut = f"{checkpoints[0].name} was killed while it was saved; delete it and " if checkpoints else ""
-        raise FileNotFoundError(f"no checkpoint to resume from in {folder}; {cut}train without resume first")
-    started = _started(folder / RECIPE)
-    # A run of an older version wrote down the recipe alone.
-    known = {*recipe.to_dict(), *(started or {})}
-    changed = [
-        name for name in wanted if started is not None and name in known and started.get(name) != wanted[name]
-    ]
-    if changed and started is not None:
-        name = changed[0]
-        raise ValueError(
-            f"{folder} was started with {name} {started.get(name)!r}, now it is {wanted[name]!r}; resume with the "
-            "recipe of the start, or train in a new folder"
-        )
+        hint = f"{cut_off} was killed while it was saved; delete it and " if cut_off else ""
+        raise FileNotFoundError(f"no checkpoint to resume from in {folder}; {hint}train without resume first")
+    path = folder / RECIPE
+    if path.is_file():
+        try:
+            started = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}); delete it to resume without the check") from None
+        for name in wanted:
+            if started.get(name) != wanted[name]:
+                raise ValueError(
+                    f"{folder} was started with {name} {started.get(name)!r}, now it is {wanted[name]!r}; resume with "
+                    "the recipe of the start, or train in a new folder"
+                )
     return str(newest)
 
 
 def _checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints of a folder, newest first."""
-    numbered = {
-        int(path.name.removeprefix("checkpoint-")): path
-        for path in folder.glob("checkpoint-*")
-        if path.is_dir() and path.name.removeprefix("checkpoint-").isdecimal()
-    }
-    return [numbered[step] for step in sorted(numbered, reverse=True)]
+    found = [path for path in folder.glob("checkpoint-*") if path.is_dir() and _step(path).isdecimal()]
+    return sorted(found, key=lambda path: int(_step(path)), reverse=True)
+
+
+def _step(checkpoint: Path) -> str:
+    return checkpoint.name.removeprefix("checkpoint-")
 
 
 def _whole(checkpoint: Path) -> bool:
-    """Say whether a checkpoint was saved to its end."""
+    """Return whether a checkpoint was saved to its end."""
     try:
         json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -100,18 +91,11 @@ def _whole(checkpoint: Path) -> bool:
     return True
 
 
-def _started(path: Path) -> dict[str, Any] | None:
-    """Return the recipe a run was started with, None if nobody wrote it down."""
-    if not path.is_file():
-        return None
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error}); delete it to resume without the check") from None
-
-
 def write_whole(path: Path, text: str) -> None:
     """Write a text file at once or not at all."""
-    partial = path.with_name(f".{path.name}.part")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

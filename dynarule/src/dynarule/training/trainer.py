@@ -9,9 +9,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainingArguments
-from transformers.trainer_utils import speed_metrics
 
 from ..adapter_io import save_adapter
 from ..bank.bank import RuleBank
@@ -36,15 +34,16 @@ from .recipe import Recipe, recipe_steps
 from .rule_model import RuleModel
 from .run_folder import claim, write_whole
 
-MEASUREMENTS = 10  # of held-out questions in a run
 PARTS = ("lm", "retrieval", "reading", "hits", "steps")
+MEASUREMENTS = 10  # of held-out questions in a run
 
 
 class RuleTrainer(Trainer):
     """A Trainer that keeps the stream's order and logs each part of the loss.
 
-    Logs have ``lm_loss``, ``retrieval_loss``, ``reading_loss`` where there is one, and ``recall_at_1`` (among the
-    batch's kept rules, as many of them as a step has gold) beside the Trainer's own.
+    Logs have ``lm_loss``, ``retrieval_loss``, ``reading_loss`` where there is one, and ``recall_at_1`` beside the
+    Trainer's own: in training among the batch's kept rules, as many of them as a step has gold; in evaluation
+    (``eval_...``) among all rules of each batch's pool, gold rules not forced.
     """
 
     # Losses are means of a batch, and divided by the number of accumulated batches.
@@ -53,7 +52,7 @@ class RuleTrainer(Trainer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.model_accepts_loss_kwargs = False
-        self._parts: dict[str, list[Tensor]] = {name: [] for name in PARTS}
+        self._parts: dict[str, list[Tensor]] = {"": [], "eval_": []}
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler:
         return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)  # type: ignore[arg-type]
@@ -67,47 +66,23 @@ class RuleTrainer(Trainer):
     ) -> Any:
         """Return the loss, and note its parts."""
         out = model(**inputs)
-        if model.training:
-            for name in PARTS:
-                self._parts[name].append(out[name].detach())
+        parts = torch.stack([out[name].detach().float() for name in PARTS])
+        self._parts["" if model.training else "eval_"].append(parts)
         return (out["loss"], out) if return_outputs else out["loss"]
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add the parts of the loss since the last log."""
-        if "loss" in logs and self._parts["lm"]:
-            logs = logs | self._summary(self._parts, "")
-            self._parts = {name: [] for name in PARTS}
+        """Add the parts of the loss since the last log of the kind."""
+        for prefix, noted in self._parts.items():
+            if f"{prefix}loss" in logs and noted:
+                means = self.accelerator.gather(torch.stack(noted).mean(0)[None]).mean(0)
+                lm, retrieval, reading, hits, steps = means.tolist()
+                logs = logs | {f"{prefix}lm_loss": lm, f"{prefix}retrieval_loss": retrieval}
+                if reading:
+                    logs[f"{prefix}reading_loss"] = reading
+                if steps:
+                    logs[f"{prefix}recall_at_1"] = hits / steps
+                noted.clear()
         super().log(logs, start_time)
-
-    def evaluate(
-        self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
-    ) -> dict[str, float]:
-        """Measure losses and Recall@1 among all rules of each batch's pool, gold rules not forced."""
-        start = time.time()
-        loader = self.get_eval_dataloader(eval_dataset)
-        assert self.model is not None
-        model: nn.Module = self._wrap_model(self.model, training=False)
-        model.eval()
-        parts: dict[str, list[Tensor]] = {name: [] for name in PARTS}
-        for inputs in loader:
-            with torch.no_grad():
-                out = self.compute_loss(model, self._prepare_inputs(inputs), return_outputs=True)[1]
-            for name in PARTS:
-                parts[name].append(out[name])
-        model.train()
-        metrics = self._summary(parts, f"{metric_key_prefix}_")
-        metrics |= speed_metrics(metric_key_prefix, start, num_samples=len(loader.dataset))  # type: ignore[arg-type]
-        self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        return metrics
-
-    def _summary(self, parts: Mapping[str, Sequence[Tensor]], prefix: str) -> dict[str, float]:
-        own = torch.stack([torch.stack([each.float() for each in parts[name]]).mean() for name in PARTS])
-        lm, retrieval, reading, hits, steps = self.accelerator.gather(own[None]).mean(0).tolist()
-        found = {f"{prefix}lm_loss": lm, f"{prefix}retrieval_loss": retrieval}
-        if reading:
-            found[f"{prefix}reading_loss"] = reading
-        return found | ({f"{prefix}recall_at_1": hits / steps} if steps else {})
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
         """Return the recipe's optimizer.
@@ -205,7 +180,7 @@ def train(
     curve : dict or None
         The entropies from which the confidence layer was chosen, to be saved with the adapter.
     callbacks : sequence
-        Of transformers; `dynarule.training.log.LogLines` writes logs to stderr.
+        Of transformers; `dynarule.training.LogLines` writes logs to stderr.
     **arguments
         Of ``TrainingArguments``, such as ``report_to``, ``bf16``, ``deepspeed``, ``gradient_checkpointing``.
 
@@ -223,38 +198,33 @@ def train(
     """
     folder = Path(folder)
     row = search_id(tokenizer) if recipe.searches else None
-    if encoder is None:
-        encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
+    encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
     encoder = replace(encoder, search=recipe.searches, opening=recipe.added(OpeningSearch) is not None)
-    by_length = recipe.added(SortedBatches) is not None
-    checkpointing = bool(arguments.pop("gradient_checkpointing", False))
-    if next(model.parameters()).dtype == torch.bfloat16:
-        arguments.setdefault("bf16", True)  # the adapter stays fp32 and is used in bf16
-    # Without it processes on a CPU do not find each other: each would train, and save, alone.
-    arguments.setdefault("use_cpu", next(model.parameters()).device.type == "cpu")
-    once = training_arguments(recipe, folder, 1, **arguments)
-    per_step = recipe.batch_size * recipe.accumulation * once.world_size
-    steps = recipe_steps(recipe, len(rows), once.world_size)
-    if held_out is not None and "eval_strategy" not in arguments:
-        arguments |= {"eval_strategy": "steps", "eval_steps": -(-steps // MEASUREMENTS)}
-    settings = training_arguments(recipe, folder, steps, **arguments)
-    if premises is None:
-        premises = [premise_of(text) for text in bank.texts]
-    whole = RuleModel(model, adapter, bank, recipe, row)
-    pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
-    block = per_step if by_length else recipe.batch_size
-    stream = TrainingStream(rows, steps * per_step, recipe.mix, block, recipe.seed, by_length)
-    held = (
-        None
-        if held_out is None
-        else TrainingStream(held_out, len(held_out), None, len(held_out), recipe.seed, by_length)
-    )
-    if checkpointing:
+    if arguments.pop("gradient_checkpointing", False):
         # The older name goes with transformers 6.
         newer = getattr(model, "activation_checkpointing_enable", None)
         (newer or model.gradient_checkpointing_enable)()  # type: ignore[operator]
-    fixed = {"encoder": bank.encoder, "step_text": encoder.step_text}
-    checkpoint = claim(folder, recipe, resume, write=settings.process_index == 0, more=fixed)
+    first = next(model.parameters())
+    # A bf16 base: the adapter stays fp32 and is used in bf16. Without use_cpu, processes on a CPU do not find each
+    # other: each would train, and save, alone.
+    arguments = {"bf16": first.dtype == torch.bfloat16, "use_cpu": first.device.type == "cpu"} | arguments
+    processes = training_arguments(recipe, folder, 1, **arguments).world_size
+    steps = recipe_steps(recipe, len(rows), processes)
+    if held_out is not None:
+        arguments = {"eval_strategy": "steps", "eval_steps": -(-steps // MEASUREMENTS)} | arguments
+    settings = training_arguments(recipe, folder, steps, **arguments)
+    whole = RuleModel(model, adapter, bank, recipe, row)
+    premises = [premise_of(text) for text in bank.texts] if premises is None else premises
+    pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
+    per_step = recipe.batch_size * recipe.accumulation * processes
+    by_length = recipe.added(SortedBatches) is not None
+    block = per_step if by_length else recipe.batch_size
+    stream = TrainingStream(rows, steps * per_step, recipe.mix, block, recipe.seed, by_length)
+    held = None
+    if held_out is not None:
+        held = TrainingStream(held_out, len(held_out), None, len(held_out), recipe.seed, by_length)
+    fixed = recipe.to_dict() | {"encoder": bank.encoder, "step_text": encoder.step_text}
+    checkpoint = claim(folder, fixed, resume, write=settings.process_index == 0)
     trainer = RuleTrainer(
         whole,
         settings,
@@ -284,27 +254,22 @@ def train(
             tokenizer=tokenizer if recipe.searches else None,
             curve=curve,
         )
+        example = encoder(rows[0])
         facts = TrainingFacts(
             steps,
-            settings.world_size,
+            processes,
             len(rows),
             0 if held_out is None else len(held_out),
             {} if recipe.mix is None else Counter(families(rows)),
             len(bank),
-            str(next(model.parameters()).dtype).removeprefix("torch."),
-            _opens(encoder, rows),
+            str(first.dtype).removeprefix("torch."),
+            opening=example.prompt in example.search,
         )
         write_whole(folder / "README.md", model_card(info, recipe, facts, history))
     adapter.encoder = bank.encoder
-    adapter.to(next(model.parameters()).dtype)  # as serving reads it; the file keeps fp32
+    adapter.to(first.dtype)  # as serving reads it; the file keeps fp32
     with torch.no_grad():
         for parameter in adapter.parameters():
             # A fused optimizer writes without raising the version by which a bank knows that its 1 / sigma are old.
             parameter.mul_(1)
     return history
-
-
-def _opens(encoder: Encoder, rows: Rows) -> bool:
-    """Say whether answers begin with ``<search>``, as a target of the caller's own may have them too."""
-    first = encoder(rows[0])
-    return first.prompt in first.search
