@@ -16,7 +16,7 @@ def test_the_template_is_the_one_of_the_published_runs():
 @pytest.mark.parametrize("rules", ["pool", "gold", "none"])
 @pytest.mark.parametrize("representation", ["nl", "fol"])
 def test_the_prompts_are_the_same(representation, rules):
-    setting = Setting("mini", "tiny", representation=representation, rules=rules, pool_size=9)
+    setting = TaskOptions("mini", "tiny", representation=representation, rules=rules, pool_size=9)
     source = DataSource("tiny")
     table, section = source.rules("mini"), "answer" if rules != "none" else "answer_without_rules"
     questions = source.questions("multi_rule_3", "mini")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ruleworld_data.generate import question_table
-from ruleworld_data.plugins.prompts import Setting, prompt_rows
+from ruleworld_data.plugins import TaskOptions, prompt_rows
 from ruleworld_data.scoring import score_output
 
 inspect_ai = pytest.importorskip(
@@ -81,7 +81,7 @@ def check(log, subtask: str, count: int) -> dict[str, str]:
 @pytest.mark.parametrize("subtask", ["multi_rule_8", "multi_hop_3"])
 def test_the_task_scores_as_we_do_to_the_last_digit(evaluate, subtask):
     options = {"split": "mini", "scale": "tiny", "pool_size": 20}
-    rows = prompt_rows(subtask, Setting(**options))
+    rows = prompt_rows(subtask, TaskOptions(**options))
     written = outputs([row["answers"] for row in rows])
     said = {row["prompt"]: text for row, text in zip(rows, written, strict=True)}
     log = evaluate(mock(said), subtask=subtask, **options)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from ruleworld_data.generate import question_table
-from ruleworld_data.plugins import plugin_path
-from ruleworld_data.plugins.scores import METRICS
+from ruleworld_data.plugins import METRICS, plugin_path
 from ruleworld_data.scoring import score_output
 
 pytest.importorskip("lighteval", reason='lighteval is missing: pip install "ruleworld-data[lighteval]"')
@@ -76,8 +75,8 @@ def test_the_model_in_the_box_gets_our_score_to_the_last_digit(tmp_path, monkeyp
     ],
 )
 def test_a_bad_setting_is_refused_with_words(monkeypatch, text, words):
-    from ruleworld_data.plugins.lighteval_tasks import read_setting
+    from ruleworld_data.plugins.lighteval_tasks import read_options
 
     monkeypatch.setenv("RULEWORLD_LIGHTEVAL", text)
     with pytest.raises(ValueError, match=words):
-        read_setting()
+        read_options()

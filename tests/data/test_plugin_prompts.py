@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ruleworld_data.generate import question_table, rule_table
-from ruleworld_data.plugins import PLUGINS, plugin_path
-from ruleworld_data.plugins.prompts import Setting, prompt_rows
+from ruleworld_data.plugins import PLUGINS, TaskOptions, plugin_path, prompt_rows
 from ruleworld_data.pools import question_pool
 from ruleworld_data.scoring import score_output
 
@@ -15,7 +14,7 @@ from ruleworld_data.scoring import score_output
 def test_a_prompt_shows_the_question_and_its_pool(split, representation):
     rules = rule_table("heldout" if split == "heldout" else "train", "tiny")
     text = dict(zip(rules["id"].to_pylist(), rules[representation].to_pylist(), strict=True))
-    rows = prompt_rows("multi_hop_3", Setting(split, "tiny", representation=representation, pool_size=20))
+    rows = prompt_rows("multi_hop_3", TaskOptions(split, "tiny", representation=representation, pool_size=20))
     table = question_table("multi_hop_3", split, "tiny").to_pylist()
     assert [row["id"] for row in rows] == [row["id"] for row in table]
     for row, gold in zip(rows[:5], table, strict=False):
@@ -28,15 +27,15 @@ def test_a_prompt_shows_the_question_and_its_pool(split, representation):
 
 
 def test_gold_rules_only_and_no_rules():
-    gold = prompt_rows("multi_rule_4", Setting("mini", "tiny", rules="gold"))[0]
+    gold = prompt_rows("multi_rule_4", TaskOptions("mini", "tiny", rules="gold"))[0]
     assert len(gold["rule_ids"]) == 4
-    none = prompt_rows("multi_rule_4", Setting("mini", "tiny", rules="none"))[0]
+    none = prompt_rows("multi_rule_4", TaskOptions("mini", "tiny", rules="none"))[0]
     assert none["rule_ids"] == [] and "Rules:" not in none["prompt"]
     assert none["question"] in none["prompt"] and none["id"] == gold["id"]
 
 
 def test_another_pool_seed_is_another_pool_of_the_same_question():
-    first, other = (prompt_rows("single_rule", Setting("mini", "tiny", pool_seed=s))[0] for s in (0, 1))
+    first, other = (prompt_rows("single_rule", TaskOptions("mini", "tiny", pool_seed=s))[0] for s in (0, 1))
     assert first["id"] == other["id"] and set(first["rule_ids"]) != set(other["rule_ids"])
 
 
@@ -53,16 +52,16 @@ def test_another_pool_seed_is_another_pool_of_the_same_question():
 )
 def test_bad_options_are_refused_with_words(options, words):
     with pytest.raises(ValueError, match=words):
-        Setting.from_options(options)
+        TaskOptions.pick(options)
 
 
 def test_options_of_the_tool_itself_are_left_alone():
-    assert Setting.from_options({"pretrained": "x", "seed": 1, "pool_size": 7}) == Setting(pool_size=7)
+    assert TaskOptions.pick({"pretrained": "x", "seed": 1, "pool_size": 7}) == TaskOptions(pool_size=7)
 
 
 def test_a_pool_too_small_for_the_gold_rules_says_so():
     with pytest.raises(ValueError, match="a pool of 3 rules cannot hold the 4 gold rules"):
-        prompt_rows("multi_rule_4", Setting("mini", "tiny", pool_size=3))
+        prompt_rows("multi_rule_4", TaskOptions("mini", "tiny", pool_size=3))
 
 
 def test_every_plug_in_is_shipped():

@@ -5,16 +5,31 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from enum import StrEnum
-from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+
+
+class Commands(TyperGroup):
+    """Commands whose user errors end with exit code 2 and one message, never a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except (ValueError, OSError, ImportError) as error:
+            typer.echo(f"ruleworld: {error}", err=True)
+            raise typer.Exit(2) from None
+
 
 app = typer.Typer(
     name="ruleworld",
+    cls=Commands,
     help="RuleWorld: 4.94 M abstract rules, 3.38 M questions, every answer provable.",
     no_args_is_help=True,
     add_completion=False,
@@ -23,9 +38,12 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-ScaleOption = Annotated[str, typer.Option("--scale", help="tiny, paper or full.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="World seed.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+Scale = Annotated[str, typer.Option("--scale", help="tiny, paper or full.")]
+Seed = Annotated[int, typer.Option("--seed", help="World seed.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", help="Worker processes.", show_default="all cores")]
 BuildFolder = Annotated[Path, typer.Argument(help="Folder made by: ruleworld build", show_default=False)]
+NewFolder = Annotated[Path, typer.Option("--out", help="New or empty folder.", show_default=False)]
 
 
 class Solver(StrEnum):
@@ -37,7 +55,7 @@ class Solver(StrEnum):
 
 
 def main() -> None:
-    """Run the command line; user errors end with exit code 2 and one message, never a traceback."""
+    """Run the command line."""
     try:
         app()
     except BrokenPipeError:
@@ -46,32 +64,39 @@ def main() -> None:
         raise SystemExit(1) from None
 
 
-def _user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except (ValueError, OSError, ImportError) as error:
-            typer.echo(f"ruleworld: {error}", err=True)
-            raise typer.Exit(2) from None
+def _version(wanted: bool) -> None:
+    if wanted:
+        from . import __version__
 
-    return run
+        typer.echo(f"ruleworld {__version__}")
+        raise typer.Exit
 
 
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=1, ensure_ascii=False))
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """RuleWorld: 4.94 M abstract rules, 3.38 M questions, every answer provable."""
+
+
+def _all_cores(jobs: int | None) -> int:
+    return os.cpu_count() or 1 if jobs is None else jobs
+
+
+def _print(value: dict[str, Any], text: str | None = None) -> None:
+    """Print a text, or without one JSON."""
+    typer.echo(json.dumps(value, indent=1, ensure_ascii=False) if text is None else text)
 
 
 @app.command()
-@_user_errors
 def build(
     out: Annotated[Path, typer.Option("--out", help="New, empty or unfinished folder.", show_default=False)],
-    scale: ScaleOption = "paper",
-    seed: SeedOption = 0,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", help="Worker processes.", show_default="all cores")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    scale: Scale = "paper",
+    seed: Seed = 0,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
 ) -> None:
     """Write the benchmark as parquet shards. Run it again to finish a build that was stopped.
 
@@ -83,23 +108,21 @@ def build(
     try:
         with Progress("shards", quiet=quiet) as progress:
 
-            def report(done: ShardFile, count: int, total: int) -> None:
-                verb = "kept" if done.resumed else "wrote"
-                progress.update(count, total, f"{verb} {done.shard.path}")
+            def report(made: ShardFile, done: int, total: int) -> None:
+                progress.update(done, total, f"{'kept' if made.resumed else 'wrote'} {made.shard.path}")
 
-            manifest = run(out, scale, seed, os.cpu_count() or 1 if jobs is None else jobs, report)
+            shards = run(out, scale, seed, _all_cores(jobs), report)["shards"]
     except KeyboardInterrupt:
         again = f"ruleworld build --out {out} --scale {scale} --seed {seed}"
         typer.echo(f"\nruleworld: stopped; finished shards are kept. Go on with: {again}", err=True)
         raise typer.Exit(1) from None
-    rows = sum(s["rows"] for s in manifest["shards"] if s["config"] != "rules")
-    rules = sum(s["rows"] for s in manifest["shards"] if s["config"] == "rules")
-    size = sum(s["bytes"] for s in manifest["shards"]) / 1e6
-    typer.echo(f"{out}: {rules:,} rules, {rows:,} questions, {len(manifest['shards'])} shards, {size:.1f} MB")
+    rules = sum(shard["rows"] for shard in shards if shard["config"] == "rules")
+    questions = sum(shard["rows"] for shard in shards) - rules
+    size = sum(shard["bytes"] for shard in shards) / 1e6
+    typer.echo(f"{out}: {rules:,} rules, {questions:,} questions, {len(shards)} shards, {size:.1f} MB")
 
 
 @app.command()
-@_user_errors
 def show(
     config: Annotated[
         str, typer.Argument(help="A sub-task, e.g. multi_hop_3, or rules.", show_default=False)
@@ -109,52 +132,42 @@ def show(
     split: Annotated[
         str | None, typer.Option("--split", help="Split.", show_default="test; train of rules")
     ] = None,
-    scale: ScaleOption = "paper",
-    seed: SeedOption = 0,
+    scale: Scale = "paper",
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Print questions with their gold rules, steps and answers, generated on the spot.
 
     Example: ruleworld show multi_hop_3 --n 2
     """
-    from .show import shown, text
+    from .show import row_text, rows_with_rules
 
-    rows = shown(config, split or ("train" if config == "rules" else "test"), scale, seed, start, n)
-    if as_json:
-        _print_json({"config": config, "rows": rows})
-    else:
-        typer.echo("\n\n".join(text(row) for row in rows))
+    rows = rows_with_rules(config, split or ("train" if config == "rules" else "test"), scale, seed, start, n)
+    _print({"config": config, "rows": rows}, None if as_json else "\n\n".join(map(row_text, rows)))
 
 
 @app.command()
-@_user_errors
 def stats(folder: BuildFolder, as_json: Json = False) -> None:
     """Count what a build holds: rows, rule types, skeletons, answer types.
 
     Example: ruleworld stats data
     """
     from .io import build_stats
-    from .tables import print_stats
+    from .show import print_stats
 
     counted = build_stats(folder)
-    if as_json:
-        _print_json(counted.to_dict())
-    else:
-        print_stats(counted)
+    _print(counted.to_dict()) if as_json else print_stats(counted)
 
 
 @app.command()
-@_user_errors
 def verify(
     folder: BuildFolder,
     solver: Annotated[Solver, typer.Option("--solver", help="Who re-derives the answers.")] = Solver.both,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", help="Worker processes.", show_default="all cores")
-    ] = None,
+    jobs: Jobs = None,
     leaks: Annotated[
         bool, typer.Option("--leaks", help="Report leaks between splits and shortcuts, too.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Check every constraint and re-derive every gold answer. Exit code 1: a check failed.
@@ -166,24 +179,21 @@ def verify(
     from .verify import verify as run
 
     solvers = ("executor", "clingo") if solver is Solver.both else (solver.value,)
-    jobs = os.cpu_count() or 1 if jobs is None else jobs
     with Progress("", quiet=quiet) as progress:
-        report = run(folder, solvers=solvers, jobs=jobs, progress=progress.stage)
+        report = run(folder, solvers=solvers, jobs=_all_cores(jobs), progress=progress.stage)
         found = leak_report(folder, progress.stage) if leaks and report.ok else None
     if as_json:
-        _print_json(report.to_dict() | ({"leaks": found.to_dict() if found else None} if leaks else {}))
+        _print(report.to_dict() | ({"leaks": found.to_dict() if found else None} if leaks else {}))
     else:
         typer.echo(render_text(report))
         if leaks:
-            typer.echo(
-                "\n" + (render_leaks(found) if found else "leaks: not measured, because a check failed")
-            )
+            missing = "leaks: not measured, because a check failed"
+            typer.echo("\n" + (render_leaks(found) if found else missing))
     if not report.ok:
         raise typer.Exit(1)
 
 
 @app.command()
-@_user_errors
 def score(
     predictions: Annotated[
         Path, typer.Argument(help='JSON Lines of {"id", "output"}, or parquet.', show_default=False)
@@ -192,8 +202,8 @@ def score(
     subtask: Annotated[
         list[str] | None, typer.Option("--subtask", help="Repeat for several.", show_default="those answered")
     ] = None,
-    scale: ScaleOption = "paper",
-    seed: SeedOption = 0,
+    scale: Scale = "paper",
+    seed: Seed = 0,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Unanswered questions score 0.")
     ] = False,
@@ -204,37 +214,26 @@ def score(
     Example: ruleworld score outputs.jsonl --split test
     """
     from .scoring import score_file
-    from .tables import print_scores
+    from .show import print_scores
 
     result = score_file(predictions, split, subtask, scale, seed, allow_missing)
-    if as_json:
-        _print_json(result)
-    else:
-        print_scores(result)
+    _print(result) if as_json else print_scores(result)
 
 
 @app.command()
-@_user_errors
-def export(
-    folder: BuildFolder,
-    out: Annotated[Path, typer.Option("--out", help="New or empty folder.", show_default=False)],
-    as_json: Json = False,
-) -> None:
+def export(folder: BuildFolder, out: NewFolder, as_json: Json = False) -> None:
     """Write a build as a dataset repository: parquet, card with every number computed, eval.yaml.
 
     Example: ruleworld export data --out hub
     """
     from .io import export as run
 
-    written = run(folder, out)
-    if as_json:
-        _print_json({"out": str(out), "files": written})
-    else:
-        typer.echo(f"{out}: {len(written)} files; open with load_dataset({str(out)!r}, 'multi_hop_3')")
+    files = run(folder, out)
+    text = f"{out}: {len(files)} files; open with load_dataset({str(out)!r}, 'multi_hop_3')"
+    _print({"out": str(out), "files": files}, None if as_json else text)
 
 
 @app.command()
-@_user_errors
 def push(
     folder: Annotated[
         Path | None, typer.Argument(help="Folder made by: ruleworld export", show_default=False)
@@ -259,14 +258,10 @@ def push(
         pushed = push_metric(to, private=private, dry_run=dry_run)
     else:
         pushed = push_dataset(folder, to, private=private, dry_run=dry_run)
-    if as_json:
-        _print_json(pushed.to_dict())
-    else:
-        typer.echo(pushed.to_text())
+    _print(pushed.to_dict(), None if as_json else pushed.to_text())
 
 
 @app.command()
-@_user_errors
 def merge(
     folder: BuildFolder,
     endpoint: Annotated[
@@ -296,7 +291,6 @@ def merge(
 
 
 @app.command("plugin-path")
-@_user_errors
 def plugin_path(
     tool: Annotated[str, typer.Argument(help="lm-eval, inspect, lighteval or mteb.", show_default=False)],
 ) -> None:

@@ -1,18 +1,24 @@
-"""Questions and rules as a person reads them."""
+"""Questions, rules, counts and scores as a person reads them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from .generate import num_rows, question_table, rule_table
 from .questions import training_text
-from .spec import CONFIGS, check_name
+from .spec import CONFIGS, QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, check_name
+
+if TYPE_CHECKING:
+    from .io import BuildStats
 
 
-def shown(config: str, split: str, scale: str, seed: int, start: int, n: int) -> list[dict[str, Any]]:
+def rows_with_rules(
+    config: str, split: str, scale: str, seed: int, start: int, n: int
+) -> list[dict[str, Any]]:
     """Return rows as dicts; questions come with their gold rules under ``rules``.
 
     Raises
@@ -34,15 +40,13 @@ def shown(config: str, split: str, scale: str, seed: int, start: int, n: int) ->
     source = "paper" if scale == "full" and split != "train" else scale
     rules = rule_table("heldout" if split == "heldout" else "train", source, seed)
     wanted = sorted({rule for row in questions for rule in row["gold_rule_ids"]})
-    found = rules.filter(pc.is_in(rules.column("id"), pa.array(wanted, pa.int32()))).select(
-        ["id", "nl", "fol"]
-    )
-    by_id = {rule["id"]: rule for rule in found.to_pylist()}
+    found = rules.filter(pc.is_in(rules.column("id"), pa.array(wanted, pa.int32())))
+    by_id = {rule["id"]: rule for rule in found.select(["id", "nl", "fol"]).to_pylist()}
     return [row | {"rules": [by_id[rule] for rule in row["gold_rule_ids"]]} for row in questions]
 
 
-def text(row: dict[str, Any]) -> str:
-    """Render a row of `shown`."""
+def row_text(row: dict[str, Any]) -> str:
+    """Render a row of `rows_with_rules`."""
     if "question" not in row:
         return f"[{row['id']}] {row['type']}\n  {row['nl']}\n  {row['fol']}"
     lines = [f"{row['id']}  ({row['skeleton']}; {row['template_id']})", "", row["question"], "", "Gold rules"]
@@ -51,3 +55,79 @@ def text(row: dict[str, Any]) -> str:
     lines += ["", "Proof"]
     lines += [f"  {line}" for line in training_text(row, "nl", None).split("\n")]
     return "\n".join(lines)
+
+
+def print_stats(stats: BuildStats) -> None:
+    """Print what a build holds."""
+    head = f"RuleWorld {stats.generator_version}, scale {stats.scale}, seed {stats.seed}, {stats.bytes / 1e6:.1f} MB"
+    rules = [
+        [kind, *(f"{stats.rules.get(split, {}).get(kind, 0):,}" for split in RULE_SPLITS)]
+        for kind in stats.rules["train"]
+    ]
+    totals = ["total", *(f"{sum(stats.rules.get(split, {}).values()):,}" for split in RULE_SPLITS)]
+    questions = []
+    for subtask in SUBTASKS:
+        types = stats.answer_types[subtask]
+        counts = [f"{stats.rows[subtask].get(split, 0):,}" for split in QUESTION_SPLITS]
+        shares = [
+            f"{types.get(name, 0) / sum(types.values()):.1%}" if types else ""
+            for name in ("count", "environment", "state")
+        ]
+        questions.append([subtask, *counts, f"{stats.mean_characters[subtask]:.0f}", *shares])
+    sums = [f"{sum(stats.rows[s].get(split, 0) for s in SUBTASKS):,}" for split in QUESTION_SPLITS]
+    skeletons = [
+        [name, subtask, *(f"{splits.get(split, {}).get(name, 0):,}" for split in QUESTION_SPLITS)]
+        for subtask, splits in stats.skeletons.items()
+        for name in sorted({name for counts in splits.values() for name in counts})
+    ]
+    columns = ["questions", *QUESTION_SPLITS, "characters", "counts", "environments", "states"]
+    _print(
+        head,
+        _table(["rules", *RULE_SPLITS], rules, totals),
+        _table(columns, questions, ["total", *sums, "", "", "", ""]),
+        _table(["skeleton", "sub-task", *QUESTION_SPLITS], skeletons),
+    )
+
+
+def print_scores(result: dict[str, Any]) -> None:
+    """Print the result of `ruleworld_data.scoring.score_predictions`."""
+    metrics = ("exact_match", "strict_match", "length_mismatch", "missing_box")
+    rows = [
+        [name, str(scores["n"]), str(scores["missing"]), *(f"{scores[m]:.4f}" for m in metrics)]
+        for name, scores in [
+            *result["subtasks"].items(),
+            ("macro average", result["macro"] | {name: result[name] for name in ("n", "missing")}),
+        ]
+    ]
+    lines = [_table(["sub-task", "n", "missing", *metrics], rows[:-1], rows[-1])]
+    if result["paper"] is not None:
+        lines.append(f"Mean of the paper's six groups (exact_match): {result['paper']['exact_match']:.4f}")
+    if result["foreign"]:
+        lines.append(
+            f"Ignored, because they belong to none of these questions: {result['foreign']} predictions."
+        )
+    _print(*lines)
+
+
+def _print(*parts: Any) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)  # wide enough for the tables where no terminal sets the width
+    for part in parts:
+        console.print(part)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], last: Sequence[str] = ()) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if not i or column == "sub-task" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    if last:
+        table.add_section()
+        table.add_row(*last)
+    return table

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from ..questions import training_text
-from ..show import shown
+from ..show import rows_with_rules
 from ..spec import CONFIGS, QUESTION_SPLITS, RULE_SPLITS, SUBTASKS
 from .builds import read_build
 from .shards import read_shard
@@ -113,7 +113,7 @@ def _front_matter(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> 
 
 def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats, here: str) -> str:
     """Return the body of the card."""
-    row = shown("multi_hop_3", "test", stats.scale, stats.seed, 0, 1)[0]
+    row = rows_with_rules("multi_hop_3", "test", stats.scale, stats.seed, 0, 1)[0]
     template = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
     return template.format(
         here=here,

@@ -1,12 +1,28 @@
 """RuleWorld inside evaluation tools: thin task definitions over the generator, the pools and the scorer.
 
-Every tool asks the same prompts (`ruleworld_data.plugins.prompts`) and scores with
-`ruleworld_data.scoring`. The tools are optional: nothing here imports one before it is used.
+Every tool asks the prompts of `ruleworld_data.prompts` and scores with `ruleworld_data.scoring`. The tools are
+optional: nothing here imports one before it is used.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .._lazy import attach
+
+if TYPE_CHECKING:
+    from .common import METRICS as METRICS
+    from .common import TaskOptions as TaskOptions
+    from .common import ask as ask
+    from .common import mean as mean
+    from .common import output_scores as output_scores
+    from .common import prompt_rows as prompt_rows
+
+__getattr__, __dir__, __all__ = attach(
+    __name__, common="METRICS TaskOptions ask mean output_scores prompt_rows"
+)
+__all__ += ["PLUGINS", "plugin_path"]
 
 PLUGINS = {
     "lm-eval": "lm_eval_tasks",
@@ -20,15 +36,10 @@ PLUGINS = {
 def plugin_path(name: str) -> Path:
     """Return the folder or file that a tool is pointed at.
 
-    Parameters
-    ----------
-    name : str
-        A key of `PLUGINS`.
-
     Raises
     ------
     ValueError
-        For an unknown name.
+        For a name that is not in `PLUGINS`.
     """
     from ..spec import check_name
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ruleworld_data.plugins.prompts import Setting, prompt_rows
-from ruleworld_data.plugins.scores import mean as add_up
-from ruleworld_data.plugins.scores import output_scores
+from ruleworld_data.plugins import TaskOptions, output_scores, prompt_rows
+from ruleworld_data.plugins import mean as add_up
 from ruleworld_data.scoring import parse_boxed
 
 try:
@@ -58,7 +57,7 @@ def ruleworld(subtask: str = "multi_hop_3", max_tokens: int = 512, **options: An
     max_tokens : int
         Length of an output.
     **options
-        Fields of `ruleworld_data.plugins.prompts.Setting`: ``split``, ``scale``, ``world_seed``, ``representation``,
+        Fields of `ruleworld_data.plugins.TaskOptions`: ``split``, ``scale``, ``world_seed``, ``representation``,
         ``rules``, ``pool_size``, ``pool_seed``.
 
     Raises
@@ -66,7 +65,7 @@ def ruleworld(subtask: str = "multi_hop_3", max_tokens: int = 512, **options: An
     ValueError
         For an unknown name or a bad value.
     """
-    setting = Setting.from_options(options, strict=True)
+    asked = TaskOptions.pick(options, strict=True)
     samples = [
         Sample(
             id=row["id"],
@@ -74,7 +73,7 @@ def ruleworld(subtask: str = "multi_hop_3", max_tokens: int = 512, **options: An
             target=row["answers"],
             metadata={name: row[name] for name in ("subtask", "world_id", "question", "rule_ids")},
         )
-        for row in prompt_rows(subtask, setting)
+        for row in prompt_rows(subtask, asked)
     ]
     return Task(
         dataset=MemoryDataset(samples, name=f"ruleworld {subtask}"),

@@ -1,6 +1,6 @@
 """RuleWorld as tasks of lighteval: ``--custom-tasks "$(ruleworld plugin-path lighteval)"``, ``ruleworld:multi_hop_3``.
 
-lighteval passes no options to tasks, so those of `ruleworld_data.plugins.prompts.Setting` are read from the environment
+lighteval passes no options to tasks, so those of `ruleworld_data.plugins.TaskOptions` are read from the environment
 variable ``RULEWORLD_LIGHTEVAL``, a JSON object such as ``{"pool_size": 1000}``.
 """
 
@@ -10,8 +10,7 @@ import json
 import os
 from typing import Any
 
-from ruleworld_data.plugins.prompts import Setting, ask
-from ruleworld_data.plugins.scores import METRICS, mean, output_scores
+from ruleworld_data.plugins import METRICS, TaskOptions, ask, mean, output_scores
 from ruleworld_data.spec import QUESTION_SPLITS, SUBTASKS
 
 try:
@@ -33,20 +32,20 @@ class RuleWorldScores(SampleLevelComputation):
 
     Parameters
     ----------
-    setting : Setting
+    options : TaskOptions
         lighteval prints what a metric holds into the key of its cache of outputs: no two settings share theirs.
     """
 
-    def __init__(self, setting: Setting) -> None:
-        self.setting = setting
+    def __init__(self, options: TaskOptions) -> None:
+        self.options = options
 
     def compute(self, doc: Doc, model_response: ModelResponse, **kwargs: Any) -> dict[str, float]:
         """Score one output."""
         return output_scores(model_response.final_text[0], doc.specific["answers"])
 
 
-def read_setting() -> Setting:
-    """Return the setting of the environment.
+def read_options() -> TaskOptions:
+    """Return the options of the environment.
 
     Raises
     ------
@@ -55,25 +54,25 @@ def read_setting() -> Setting:
     """
     text = os.environ.get(VARIABLE, "{}")
     try:
-        options = json.loads(text)
+        given = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(
             f'{VARIABLE} is not JSON ({error}), got {text!r}; try {{"pool_size": 1000}}'
         ) from None
-    if not isinstance(options, dict):
+    if not isinstance(given, dict):
         raise ValueError(f'{VARIABLE} must be a JSON object such as {{"pool_size": 1000}}, got {text!r}')
-    setting = Setting.from_options(options, strict=True)
-    if (setting.scale, setting.world_seed) != ("paper", 0):
+    options = TaskOptions.pick(given, strict=True)
+    if (options.scale, options.world_seed) != ("paper", 0):
         raise ValueError(
-            f"lighteval loads scale paper, seed 0; {VARIABLE} asks for scale {setting.scale}, seed "
-            f"{setting.world_seed}. Leave both out, or use lm-eval or inspect for other worlds"
+            f"lighteval loads scale paper, seed 0; {VARIABLE} asks for scale {options.scale}, seed "
+            f"{options.world_seed}. Leave both out, or use lm-eval or inspect for other worlds"
         )
-    return setting
+    return options
 
 
 def prompt(line: dict[str, Any], task_name: str) -> Doc:
     """Turn a row of ``load_dataset("ruleworld", subtask)`` into a question with its pool of rules."""
-    asked = ask(line, SETTING)
+    asked = ask(line, OPTIONS)
     return Doc(
         task_name=task_name,
         query=asked["prompt"],
@@ -83,12 +82,12 @@ def prompt(line: dict[str, Any], task_name: str) -> Doc:
     )
 
 
-SETTING = read_setting()
+OPTIONS = read_options()
 SCORES = SampleLevelMetricGrouping(
     metric_name=list(METRICS),
     higher_is_better=dict(METRICS),
     category=SamplingMethod.GENERATIVE,
-    sample_level_fn=RuleWorldScores(SETTING),
+    sample_level_fn=RuleWorldScores(OPTIONS),
     corpus_level_fn=dict.fromkeys(METRICS, mean),
 )
 TASKS_TABLE = [
@@ -98,7 +97,7 @@ TASKS_TABLE = [
         hf_repo="ruleworld",
         hf_subset=subtask,
         hf_avail_splits=list(QUESTION_SPLITS),
-        evaluation_splits=[SETTING.split],
+        evaluation_splits=[OPTIONS.split],
         few_shots_split=None,
         generation_size=512,
         stop_sequence=[],

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ruleworld_data import GENERATOR_VERSION
-from ruleworld_data.generate import question_table, rule_table
-from ruleworld_data.plugins.prompts import Setting
+from ruleworld_data.generate import question_table
+from ruleworld_data.plugins import TaskOptions
 from ruleworld_data.pools import pool_rules, shared_pool
 from ruleworld_data.scoring import union_recall
 from ruleworld_data.spec import SUBTASKS
@@ -23,7 +23,7 @@ try:
 except ImportError as error:
     raise ImportError(f'mteb is needed ({error}); type: pip install "ruleworld-data[mteb]"') from error
 
-DEFAULTS = Setting(pool_size=10_000)
+DEFAULTS = TaskOptions(pool_size=10_000)
 _DESCRIPTION = """Find the rules that a question needs among a pool of rules of an abstract world. One to eight rules
 are relevant to a question; its answer is provable from them."""
 
@@ -37,7 +37,7 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
         MTEB's own.
     **options
         ``split``, ``scale``, ``world_seed``, ``representation``, ``pool_size`` (rules of the pool that a sub-task's
-        questions share) and ``pool_seed`` of `ruleworld_data.plugins.prompts.Setting`. Whatever differs from the
+        questions share) and ``pool_seed`` of `ruleworld_data.plugins.TaskOptions`. Whatever differs from the
         defaults becomes part of the task's name, so that MTEB's cache never mixes two settings.
 
     Raises
@@ -70,40 +70,39 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
     )
 
     def __init__(self, seed: int = 42, **options: Any) -> None:
-        self.setting = Setting.from_options({"pool_size": DEFAULTS.pool_size} | options, strict=True)
-        if self.setting.rules != "pool":
-            raise ValueError(f"rules must be 'pool' to search among, got {self.setting.rules!r}")
-        changed = [f"{k}={v}" for k, v in vars(self.setting).items() if v != getattr(DEFAULTS, k)]
+        self.options = TaskOptions.pick({"pool_size": DEFAULTS.pool_size} | options, strict=True)
+        if self.options.rules != "pool":
+            raise ValueError(f"rules must be 'pool' to search among, got {self.options.rules!r}")
+        changed = [f"{k}={v}" for k, v in vars(self.options).items() if v != getattr(DEFAULTS, k)]
         name = ",".join(["RuleWorldRetrieval", *changed])
-        self.metadata = self.metadata.model_copy(update={"name": name, "eval_splits": [self.setting.split]})
+        self.metadata = self.metadata.model_copy(update={"name": name, "eval_splits": [self.options.split]})
         super().__init__(seed=seed)
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
         """Generate the questions and their pools; nothing is downloaded."""
         if self.data_loaded:
             return
-        self.dataset = {name: {self.setting.split: self._split(name)} for name in self.hf_subsets}
+        self.dataset = {name: {self.options.split: self._split(name)} for name in self.hf_subsets}
         self.data_loaded = True
 
     def _split(self, subtask: str) -> Any:
         from datasets import Dataset
 
-        setting = self.setting
-        world = "heldout" if setting.split == "heldout" else "train"
-        rules = rule_table(world, setting.scale, setting.world_seed)
-        questions = question_table(subtask, setting.split, setting.scale, setting.world_seed)
+        options = self.options
+        rules = options.rule_table
+        questions = question_table(subtask, options.split, options.scale, options.world_seed)
         gold = questions["gold_rule_ids"].to_pylist()
         wanted = {rule for rules_of_one in gold for rule in rules_of_one}
         pool = shared_pool(
             rules["id"].to_numpy(),
             wanted,
-            setting.pool_size,
+            options.pool_size,
             "mteb",
             subtask,
-            setting.split,
-            setting.pool_seed,
+            options.split,
+            options.pool_seed,
         )
-        texts = pool_rules(rules, pool)[setting.representation].to_pylist()
+        texts = pool_rules(rules, pool)[options.representation].to_pylist()
         ids = questions["id"].to_pylist()
         return {
             "corpus": Dataset.from_dict({"id": [str(rule) for rule in pool], "text": texts}),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ruleworld_data.plugins.prompts import Setting, prompt_rows
-from ruleworld_data.plugins.scores import output_scores
+from ruleworld_data.plugins import TaskOptions, output_scores, prompt_rows
 
 
 def questions(subtask: str, **options: Any) -> dict[str, Any]:
     """Return the data of one task; lm-eval passes ``--metadata`` and its model arguments as options."""
     from datasets import Dataset
 
-    return {"test": Dataset.from_list(prompt_rows(subtask, Setting.from_options(options)))}
+    return {"test": Dataset.from_list(prompt_rows(subtask, TaskOptions.pick(options)))}
 
 
 def process_results(doc: dict[str, Any], results: list[str]) -> dict[str, float]:

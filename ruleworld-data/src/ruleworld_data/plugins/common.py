@@ -1,4 +1,4 @@
-"""The questions of a sub-task as prompts, with a pool of rules each, for tools that ask once and read an answer."""
+"""What the tools share: the options of a task, its questions as prompts with a pool of rules each, and the scores."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from ..generate import question_table, rule_table
 from ..pools import pool_rules, question_pool
 from ..prompts import answer_template
 from ..questions import boxed
+from ..scoring import score_output
 from ..spec import QUESTION_SPLITS, SCALES, check_name, check_seed
 
 RULES = ("pool", "gold", "none")
+METRICS = {"exact_match": True, "strict_match": True, "missing_box": False}
+"""What every tool reports -> whether more is better."""
 
 
 @dataclass(frozen=True)
-class Setting:
+class TaskOptions:
     """How a sub-task is asked. Names and values as the tools' command lines give them."""
 
     split: str = field(default="test", metadata={"help": "validation, test, mini or heldout"})
@@ -48,8 +51,8 @@ class Setting:
                 raise ValueError(f"{name} must be a whole number, 0 or more, got {value!r}")
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Any], strict: bool = False) -> Setting:
-        """Pick the setting out of a tool's options.
+    def pick(cls, options: Mapping[str, Any], strict: bool = False) -> TaskOptions:
+        """Pick ours out of a tool's options.
 
         Parameters
         ----------
@@ -68,15 +71,20 @@ class Setting:
                 check_name("option", name, ours)
         return cls(**{name: options[name] for name in ours if name in options})
 
+    @property
+    def rule_table(self) -> Any:
+        """The rules of the split's world, a pyarrow.Table."""
+        return _rule_table("heldout" if self.split == "heldout" else "train", self.scale, self.world_seed)
 
-def prompt_rows(subtask: str, setting: Setting | None = None) -> list[dict[str, Any]]:
+
+def prompt_rows(subtask: str, options: TaskOptions | None = None) -> list[dict[str, Any]]:
     """Return the questions of a sub-task as they are asked.
 
     Parameters
     ----------
     subtask : str
         A name of `ruleworld_data.spec.SUBTASKS`.
-    setting : Setting, optional
+    options : TaskOptions, optional
 
     Returns
     -------
@@ -89,44 +97,38 @@ def prompt_rows(subtask: str, setting: Setting | None = None) -> list[dict[str, 
     ValueError
         For an unknown sub-task, or a pool that cannot hold a question's gold rules.
     """
-    setting = setting or Setting()
-    table = question_table(subtask, setting.split, setting.scale, setting.world_seed)
+    options = options or TaskOptions()
+    table = question_table(subtask, options.split, options.scale, options.world_seed)
     columns = ["id", "subtask", "world_id", "question", "answers", "gold_rule_ids"]
-    rows = table.select(columns).to_pylist()
-    return [row | asked for row, asked in zip(rows, (ask(row, setting) for row in rows), strict=True)]
+    return [row | ask(row, options) for row in table.select(columns).to_pylist()]
 
 
-def ask(row: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
+def ask(row: Mapping[str, Any], options: TaskOptions) -> dict[str, Any]:
     """Return ``prompt``, ``target`` and ``rule_ids`` of one row of a question table."""
-    ids = _rule_ids(row, setting)
+    gold = sorted(set(row["gold_rule_ids"]))
+    ids = np.asarray(gold if options.rules == "gold" else [], dtype=np.int32)
+    if options.rules == "pool":
+        universe = options.rule_table.column("id").to_numpy()
+        ids = question_pool(universe, row["id"], gold, options.pool_size, options.pool_seed)
     texts: Sequence[str] = ()
     if len(ids):
-        texts = pool_rules(_rules(setting), ids).column(setting.representation).to_pylist()
-    section = "answer" if setting.rules != "none" else "answer_without_rules"
-    prompt = answer_template().render(section, setting.representation, row["question"], texts)
-    return {
-        "prompt": prompt.text,
-        "target": boxed(row["answers"]),
-        "rule_ids": [int(rule) for rule in ids],
-    }
-
-
-def _rule_ids(row: Mapping[str, Any], setting: Setting) -> np.ndarray:
-    if setting.rules == "none":
-        return np.empty(0, dtype=np.int32)
-    gold = sorted(set(row["gold_rule_ids"]))
-    if setting.rules == "gold":
-        return np.asarray(gold, dtype=np.int32)
-    universe = _rules(setting).column("id").to_numpy()
-    return question_pool(universe, row["id"], gold, setting.pool_size, setting.pool_seed)
-
-
-def _rules(setting: Setting) -> Any:
-    return _rule_table(
-        "heldout" if setting.split == "heldout" else "train", setting.scale, setting.world_seed
-    )
+        texts = pool_rules(options.rule_table, ids).column(options.representation).to_pylist()
+    section = "answer" if options.rules != "none" else "answer_without_rules"
+    prompt = answer_template().render(section, options.representation, row["question"], texts)
+    return {"prompt": prompt.text, "target": boxed(row["answers"]), "rule_ids": ids.tolist()}
 
 
 @lru_cache(maxsize=2)
 def _rule_table(split: str, scale: str, seed: int) -> Any:
     return rule_table(split, scale, seed)
+
+
+def output_scores(output: str, answers: Sequence[str]) -> dict[str, float]:
+    """Return the `METRICS` of one output against its gold answers, each 0 to 1."""
+    score = score_output(output, answers)
+    return {name: float(getattr(score, name)) for name in METRICS}
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean as `ruleworld score` adds it up: numpy's differs in the last digits. 0 of nothing."""
+    return sum(values) / len(values) if len(values) else 0.0
