@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ruleworld_data.plugins.prompts import Setting, prompt_rows
+from ruleworld_data.plugins import TaskOptions, prompt_rows
 from ruleworld_data.prompts import answer_template
 from rwbench.run.data import DataSource
 

@@ -371,3 +371,13 @@ def test_a_changed_prompt_has_a_new_version() -> None:
     assert text.count("{questions}") == 1
     digests = {"1": "4008235de54eb44d"}
     assert sha256(text.encode()).hexdigest()[:16] == digests[version]
+
+
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(
+    build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("k9\nXq7", "k9\u2603"):
+        monkeypatch.setenv("RULEWORLD_API_KEY", key)
+        with pytest.raises(ValueError, match="RULEWORLD_API_KEY holds signs that no key has") as error:
+            run(build, "http://127.0.0.1:1/v1", tmp_path / "out.parquet")
+        assert "k9" not in str(error.value)

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 
-class Commands(TyperGroup):
+class _Commands(TyperGroup):
     """Commands whose user errors end with exit code 2 and one message, never a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -29,7 +29,7 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     name="ruleworld",
-    cls=Commands,
+    cls=_Commands,
     help="RuleWorld: 4.94 M abstract rules, 3.38 M questions, every answer provable.",
     no_args_is_help=True,
     add_completion=False,

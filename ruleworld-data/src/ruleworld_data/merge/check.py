@@ -5,7 +5,7 @@ state, a place with its preposition, a verb, an attribute that is counted (``wit
 strong horns``) or asked for (``how many strong horns``), or one of the words that name a path (``which state``, ``the
 environment``). The mentions of the rewording, cut into runs as long as those of the sub-questions, must be the same run
 by run: the same mentions equally often, the creatures in the same order, the same one acting on the same other. All
-other words must be in a closed list (``llm_merge_words.txt``) that holds no number, no name and no word that negates.
+other words must be in a closed list (``words.txt``) that holds no number, no name and no word that negates.
 """
 
 from __future__ import annotations
