@@ -117,12 +117,13 @@ class Local(Backend):
         A batch that this process has answered before, such as the gold rules alone for pools of another size, is not
         answered again; its answers come with the seconds that they took.
         """
-        name = _name(self, prompts, decoding)
-        if name not in _ANSWERED:
+        batch = repr((self, decoding, *prompts)).encode()
+        digest = hashlib.blake2b(batch, digest_size=16).digest()  # the prompts themselves may be megabytes
+        if digest not in _ANSWERED:
             while len(_ANSWERED) >= MOST_ANSWERED:
                 del _ANSWERED[next(iter(_ANSWERED))]
-            _ANSWERED[name] = tuple(self._complete(prompts, decoding))
-        yield from _ANSWERED[name]
+            _ANSWERED[digest] = tuple(self._complete(prompts, decoding))
+        yield from _ANSWERED[digest]
 
     def _complete(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         start = time.perf_counter()
@@ -139,7 +140,7 @@ class Local(Backend):
         # Who is not asked cost the others nothing: the time of counting its tokens is its own.
         idle = sum(spent for spent, fit in zip(reading, fits, strict=True) if not fit)
         share = (time.perf_counter() - start - idle) / max(len(rows), 1)
-        _give_back_memory()
+        _release_memory()
         for (ids, _), fit, spent in zip(encoded, fits, reading, strict=True):
             if not fit:
                 yield Completion(finish="context", prompt_tokens=len(ids), seconds=spent)
@@ -219,8 +220,8 @@ class Local(Backend):
         return short, bool(ended or short != text), length
 
 
-def _give_back_memory() -> None:
-    """Return freed memory to the system where the allocator keeps it (glibc).
+def _release_memory() -> None:
+    """Return freed memory to the system where the allocator (glibc) keeps it.
 
     A cache that grows by a token at a time leaves gaps of all sizes behind; over thousands of prompts they became seven
     gigabytes.
@@ -229,16 +230,6 @@ def _give_back_memory() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
-
-
-def _name(backend: Local, prompts: Sequence[Prompt], decoding: Decoding) -> bytes:
-    """Return what tells one batch from another: a digest, since prompts may be megabytes."""
-    digest = hashlib.blake2b(repr((backend, decoding)).encode(), digest_size=16)
-    for prompt in prompts:
-        for part in (prompt.prefix, prompt.text):
-            digest.update(len(part).to_bytes(8, "little"))
-            digest.update(part.encode())
-    return digest.digest()
 
 
 def _parts(rows: Sequence[tuple[list[int], int]]) -> Iterator[list[tuple[list[int], int]]]:
