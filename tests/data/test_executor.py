@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruleworld_data.text import parse_facts, parse_query, parse_rule_fol
-from ruleworld_data.text.reader import parse_rule_table
-from ruleworld_data.verify import execute, lowest_counts, solve
+from ruleworld_data.verify import RuleIndex, execute, lowest_counts, parse_rule_table, solve
 from ruleworld_data.verify.asp import AspSolver, chain_depth
-from ruleworld_data.verify.rule_index import RuleIndex
 
 RULES = """
 Tiny_cat(A) => Has(A, Strong_horn, 14)
@@ -110,8 +108,8 @@ def test_gold_rules_alone_give_the_same_answer(base):
         assert execute(facts, query, index.only(rules)).answer == answer
         for rule_id in rules:
             assert execute(facts, query, index.only(set(rules) - {rule_id})).answer != answer
-    own = [solver.rows(rules) for *_, rules in CASES]
-    found = solver.answers([(facts, query) for facts, query, _, _ in CASES], own_rows=own)
+    own = [base.find(rules) for *_, rules in CASES]
+    found = solver.answers([(facts, query) for facts, query, _, _ in CASES], own)
     assert found == [() if answer is None else (answer,) for _, _, answer, _ in CASES]
 
 
@@ -172,9 +170,11 @@ def test_clingo_refuses_numbers_that_wrap(base):
         solver.answers([("Has(x, Mineral_fur, 5) & Gain_Strong_fin(x, 900000000)", "Has(x, Mineral_fur, ?)")])
 
 
-def test_an_unknown_rule_id_is_an_error(base):
-    with pytest.raises(ValueError, match="no rule has the id 99"):
-        AspSolver(base).rows([1, 99])
+def test_an_unknown_rule_id_has_no_row(base):
+    assert base.find([1, 99, -1, 0, 13]).tolist() == [1, -1, -1, 0, 13]
+    assert base.take(np.array([], int)).find([3]).tolist() == [-1]
+    with pytest.raises(ValueError, match="rule that is not in the rule base"):
+        AspSolver(base).answers([("Tiny_cat(x)", "Has(x, Strong_horn, ?)")], [base.find([1, 99])])
 
 
 def test_a_missing_clingo_says_what_to_type():

@@ -13,8 +13,9 @@ from ruleworld_data.text import (
     parse_rule_fol,
     parse_rule_nl,
 )
-from ruleworld_data.text.reader import RuleReader, parse_rule_table
-from ruleworld_data.text.rulebase import typed_codes
+from ruleworld_data.verify import parse_rule_table
+from ruleworld_data.verify.reader import TableReader
+from ruleworld_data.verify.report import Findings
 from ruleworld_data.world import load_vocabulary
 
 WORDS = load_vocabulary()
@@ -273,10 +274,9 @@ def test_a_table_parses_to_the_same_parts_as_its_rows(cases):
     assert (base.fol_key[:, None] == base.fol_key[None, :]).tolist() == same_text
 
 
-def test_typed_codes_cover_every_type():
+def test_typed_columns_cover_every_type():
     base = parse_rule_table(table(EXAMPLES))
-    columns = typed_codes(base)
-    assert (columns["role"] >= 0).tolist() == [False, False, False, True, True, False, False]
+    assert (base.column("role") >= 0).tolist() == [False, False, False, True, True, False, False]
     assert [base.rule(row) for row in range(7)] == [example[2] for example in EXAMPLES]
 
 
@@ -307,11 +307,10 @@ def test_a_changed_cell_is_found_and_named(column, value, check):
         column,
         pa.array([value, *values[1:]], good.schema.field(column).type),
     )
-    reader = RuleReader()
-    reader.read(bad.to_batches())
-    assert check in reader.problems
-    assert reader.problems[check].count == 1
-    assert "rule 0" in reader.problems[check].examples[0]
+    findings = Findings()
+    TableReader().read(bad.to_batches(), findings)
+    assert findings[check].failures == 1
+    assert "rule 0" in findings[check].examples[0]
     with pytest.raises(ValueError, match="rule 0"):
         parse_rule_table(bad)
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.io import build
 from ruleworld_data.verify import CHECKS, render_text, verify
+from ruleworld_data.verify.mentions import TextChecker
 from ruleworld_data.verify.report import Findings
-from ruleworld_data.verify.text import TextChecker
-from ruleworld_data.verify.unit import Unit, UnitList
+from ruleworld_data.verify.subquestions import SubQuestion, SubQuestions
 
 
 @pytest.fixture(scope="session")
@@ -616,14 +616,14 @@ def test_edited_question_texts(copy):
 @pytest.mark.parametrize("edit", TEXT_EDITS)
 def test_an_edited_text_is_found_whatever_the_edit(tiny, edit):
     """The same edits one by one, on the text checker alone."""
-    findings, units = Findings(), UnitList()
+    findings, asked = Findings(), SubQuestions()
     row = next(
         row
         for row in pq.read_table(next((tiny / "single_rule").glob("train-*"))).to_pylist()
         if any(word.isdigit() for word in row["question"].split())
     )
-    number = units.add(Unit("rw", row["facts"][0], row["queries"][0], "", "", (), row["id"]))
-    checker = TextChecker(findings, units)
+    number = asked.add(SubQuestion("rw", row["facts"][0], row["queries"][0], "", "", (), row["id"]))
+    checker = TextChecker(findings, asked)
     checker.rows(["honest"], [row["question"]], iter([[number]]))
     assert findings["question_text"].failures == 0
     checker.rows(["edited"], [edit(row["question"])], iter([[number]]))

@@ -1,16 +1,7 @@
 """Rules as text, and back: first-order logic and English, rendered column-wise and parsed without the renderer."""
 
-from .parser import (
-    Fact,
-    ParsedRule,
-    Query,
-    halves_fol,
-    halves_nl,
-    parse_facts,
-    parse_query,
-    parse_rule_fol,
-    parse_rule_nl,
-)
+from .fol import Fact, Query, parse_facts, parse_query
+from .parser import ParsedRule, halves_fol, halves_nl, parse_rule_fol, parse_rule_nl
 
 __all__ = [
     "Fact",

@@ -6,44 +6,31 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..world.vocabulary import load_vocabulary
+from ..world.vocabulary import load_vocabulary, term
 
 _ATOM = re.compile(r"([A-Z][A-Za-z_]*)\(([^()]*)\)")
 _SYMBOL = re.compile(r"[A-Z][a-z]*(?:_[a-z]+)*")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
-_RESERVED = ("Has", "In", "State")
 
 
-class Clause(NamedTuple):
-    """One half of a rule.
+class Fact(NamedTuple):
+    """One atom: a fact of a scope, or one half of a rule.
 
     Attributes
     ----------
     kind : str
-        ``entity`` (is a ...), ``state`` (is ...), ``unary`` (either: FOL writes both alike), ``in`` (a
-        place), ``act`` (A acts on B), ``change`` or ``has``.
+        ``is`` (a kind or a state: FOL writes both alike; English says ``entity`` or ``state``), ``has``, ``change``,
+        ``act`` or ``in`` (a place).
     who : str
-        The individual the clause is about, ``A`` or ``B``; for ``act`` the actor.
+        The individual it is about, ``x`` or ``y``, in rules ``A`` or ``B``; for ``act`` the actor.
     term : str
         Plain name of the entity, state, place, action or attribute.
+    other : str or None
+        The target of an action.
     operator : str or None
         ``plus`` or ``minus`` of a change.
-    amount : int or None
+    number : int or None
         Units of a change, or the count of ``has``.
-    """
-
-    kind: str
-    who: str
-    term: str
-    operator: str | None = None
-    amount: int | None = None
-
-
-class Fact(NamedTuple):
-    """One atom of a scope.
-
-    ``kind`` is ``is`` (a kind or a state: the rules tell which), ``has``, ``change``, ``act`` or ``in``;
-    ``who`` the individual, ``other`` the target of an action, ``term`` a plain name.
     """
 
     kind: str
@@ -65,16 +52,12 @@ class Query(NamedTuple):
     term: str = ""
 
 
-def parse_clause_fol(text: str) -> Clause:
+def parse_clause_fol(text: str) -> Fact:
     """Parse one half of a FOL rule, for example ``"Lose_Strong_fin(A, 1)"``."""
-    fact = _fact(text, "AB", "FOL clause")
-    if fact.kind == "act":
-        if (fact.who, fact.other) != ("A", "B"):
-            raise unreadable("FOL clause", text, "an action of A on B")
-        return Clause("act", "A", fact.term)
-    return Clause(
-        "unary" if fact.kind == "is" else fact.kind, fact.who, fact.term, fact.operator, fact.number
-    )
+    clause = _fact(text, "AB", "FOL clause")
+    if clause.kind == "act" and clause.who != "A":
+        raise unreadable("FOL clause", text, "an action of A on B")
+    return clause
 
 
 @lru_cache(maxsize=8192)
@@ -110,45 +93,43 @@ def parse_query(text: str) -> Query:
     name, args = _atom(text, "query")
     who = args[0] if args[0] in ("x", "y") else None
     if name == "Has" and len(args) == 3 and args[2] == "?" and who:
-        return Query("has", who, _term(args[1], "query", text))
+        return Query("has", who, _plain(args[1], "query", text))
     if name == "In" and args[1:] == ["?"] and who:
         return Query("in", who)
     if name == "State" and len(args) == 3 and args[1] == "?" and who:
-        return Query("state", who, _term(args[2], "query", text))
+        return Query("state", who, _plain(args[2], "query", text))
     raise unreadable("query", text, "Has(x, Attribute, ?), In(x, ?), State(x, ?, Action) or State(x, ?, In)")
 
 
 @lru_cache(maxsize=1)
 def _operators() -> dict[str, str]:
     """Operator of each change verb, by base form."""
-    words = load_vocabulary()
-    return {
-        verb.base: sign for sign, forms in (("minus", words.minus), ("plus", words.plus)) for verb in forms
-    }
+    verbs = load_vocabulary().change_verbs.items()
+    return {verb.base: operator for operator, forms in verbs for verb in forms}
 
 
 def _fact(text: str, individuals: str, what: str) -> Fact:
+    a, b = tuple(individuals)
     name, args = _atom(text, what)
-    people = [arg for arg in args if arg in individuals and len(arg) == 1]
-    if name in _RESERVED:
-        if name == "Has" and len(args) == 3 and args[:1] == people:
-            number = whole_number(args[2], what, text)
-            return Fact("has", args[0], _term(args[1], what, text), None, None, number)
-        if name == "In" and len(args) == 2 and args[:1] == people:
-            return Fact("in", args[0], _term(args[1], what, text))
-    elif len(args) == 1 and people:
-        return Fact("is", args[0], _term(name, what, text))
-    elif len(args) == 2 and people == args:
-        if args[0] == args[1]:
-            raise unreadable(what, text, "an action between two different individuals")
-        return Fact("act", args[0], _term(name, what, text), args[1])
-    elif len(args) == 2 and args[:1] == people:
-        verb, _, attribute = name.partition("_")
-        operator = _operators().get(verb.lower())
-        if operator is not None:
-            amount = whole_number(args[1], what, text)
-            return Fact("change", args[0], _term(attribute, what, text), None, operator, amount)
-    a, b = individuals[0], individuals[1]
+    who, rest = args[0], args[1:]
+    if who in (a, b):
+        if name == "Has" and len(rest) == 2 and rest[0] not in (a, b):
+            number = whole_number(rest[1], what, text)
+            return Fact("has", who, _plain(rest[0], what, text), number=number)
+        if name == "In" and len(rest) == 1 and rest[0] not in (a, b):
+            return Fact("in", who, _plain(rest[0], what, text))
+        if name not in ("Has", "In", "State"):
+            if not rest:
+                return Fact("is", who, _plain(name, what, text))
+            if rest in ([a], [b]):
+                if rest == [who]:
+                    raise unreadable(what, text, "an action between two different individuals")
+                return Fact("act", who, _plain(name, what, text), rest[0])
+            verb, _, attribute = name.partition("_")
+            operator = _operators().get(verb.lower())
+            if len(rest) == 1 and operator is not None:
+                number = whole_number(rest[0], what, text)
+                return Fact("change", who, _plain(attribute, what, text), None, operator, number)
     shapes = f"Kind({a}), Verb({a}, {b}), In({a}, Place), Has({a}, Attribute, 3) or Lose_Attribute({a}, 3)"
     raise unreadable(what, text, shapes)
 
@@ -160,11 +141,11 @@ def _atom(text: str, what: str) -> tuple[str, list[str]]:
     return match[1], match[2].split(", ")
 
 
-def _term(symbol: str, what: str, text: str) -> str:
+def _plain(symbol: str, what: str, text: str) -> str:
     """Turn ``Strong_horn`` into ``strong horn``."""
     if not _SYMBOL.fullmatch(symbol):
         raise unreadable(what, text, f"a symbol like Strong_horn, not {symbol!r}")
-    return symbol[0].lower() + symbol[1:].replace("_", " ")
+    return term(symbol)
 
 
 def whole_number(digits: str, what: str, text: str) -> int:

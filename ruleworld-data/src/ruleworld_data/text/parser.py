@@ -1,4 +1,4 @@
-"""Read rule texts, facts and queries back into typed parts: the inverse of the renderer, written without it.
+"""Read rule texts back into typed parts: the inverse of the renderer, written without it.
 
 A rule is a premise and a conclusion, each one clause; `fol` and `english` read the clauses of the two languages, this
 module joins them. Every function returns parts or raises `ValueError` naming the text.
@@ -8,23 +8,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..spec import ROLES
 from .english import parse_conclusion_nl, parse_premise_nl
-from .fol import Clause, Fact, Query, parse_clause_fol, parse_facts, parse_query, unreadable
-
-__all__ = [
-    "Fact",
-    "ParsedRule",
-    "Query",
-    "halves_fol",
-    "halves_nl",
-    "parse_facts",
-    "parse_query",
-    "parse_rule_fol",
-    "parse_rule_nl",
-]
+from .fol import Fact, parse_clause_fol, unreadable
 
 FOL_ARROW = " => "
 NL_COMMA = ", "
+RULE_KINDS = {
+    "entity2attr": (("entity", "is"), ("has",)),
+    "attrchange2attr": (("change",), ("change",)),
+    "action2env": (("act",), ("in",)),
+    "action2attr": (("act",), ("change",)),
+    "action2state": (("act",), ("state", "is")),
+    "env2state": (("in",), ("state", "is")),
+    "state2attr": (("state", "is"), ("change",)),
+}
+"""Kinds of premise and conclusion by rule type."""
+PREMISE_COLUMN = {
+    "entity2attr": "entity",
+    "attrchange2attr": "trigger_attribute",
+    "action2env": "action",
+    "action2attr": "action",
+    "action2state": "action",
+    "env2state": "environment",
+    "state2attr": "state",
+}
+"""Column of the premise's term by rule type."""
+CONCLUSION_COLUMN = dict.fromkeys(RULE_KINDS, "attribute") | {
+    "action2env": "environment",
+    "action2state": "state",
+    "env2state": "state",
+}
+"""Column of the conclusion's term by rule type."""
+CONCLUSION_ABOUT = {"action2env": "B", "action2attr": "AB", "action2state": "AB"}
+"""Who a conclusion may be about; A where the type is not listed."""
+WITH_ROLE = ("action2attr", "action2state")
+"""Rule types that say whose change or state it is; only a target ever enters a place."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +81,7 @@ def parse_rule_fol(text: str) -> ParsedRule:
         If the text is not a rule of the grammar.
     """
     premise, conclusion = halves_fol(text)
-    return join(parse_clause_fol(premise), parse_clause_fol(conclusion), text)
+    return _join(parse_clause_fol(premise), parse_clause_fol(conclusion), text)
 
 
 def parse_rule_nl(text: str) -> ParsedRule:
@@ -83,7 +102,7 @@ def parse_rule_nl(text: str) -> ParsedRule:
         If the text is not a rule of the grammar, wrong articles, plurals and prepositions included.
     """
     premise, conclusion = halves_nl(text)
-    return join(parse_premise_nl(premise), parse_conclusion_nl(conclusion), text)
+    return _join(parse_premise_nl(premise), parse_conclusion_nl(conclusion), text)
 
 
 def halves_fol(text: str) -> tuple[str, str]:
@@ -114,54 +133,38 @@ def halves_nl(text: str) -> tuple[str, str]:
     return halves[0][3:], halves[1][:-1]
 
 
-def join(premise: Clause, conclusion: Clause, text: str) -> ParsedRule:
-    """Combine two clauses into a rule; ``text`` is named if they do not fit."""
-    shape = (premise.kind, conclusion.kind)
-    rule_type = RULE_SHAPES.get(shape)
-    if rule_type is None:
-        raise unreadable("rule", text, f"one of the seven rule types, not {shape[0]} => {shape[1]}")
+def type_of_rule(premise: Fact, conclusion: Fact, text: str) -> str:
+    """Return the type of the rule that two clauses make.
+
+    Raises
+    ------
+    ValueError
+        If they make none; ``text`` is named.
+    """
+    fitting = [n for n, k in RULE_KINDS.items() if premise.kind in k[0] and conclusion.kind in k[1]]
+    if not fitting:
+        shape = f"{premise.kind} => {conclusion.kind}"
+        raise unreadable("rule", text, f"one of the seven rule types, not {shape}")
+    (name,) = fitting
+    about = CONCLUSION_ABOUT.get(name, "A")
     if premise.who != "A":
         raise unreadable("rule", text, "a premise about A")
-    if conclusion.who not in CONCLUSION_ABOUT.get(rule_type, "A"):
-        raise unreadable("rule", text, f"a conclusion about {CONCLUSION_ABOUT.get(rule_type, 'A')}")
-    parts: dict[str, str | int | None] = {}
-    if premise.kind == "change":
-        if premise.amount != 1:
-            raise unreadable("rule", text, "a premise of 1 unit (effects are per unit)")
-        parts |= {"trigger_attribute": premise.term, "trigger_operator": premise.operator}
-    else:
-        parts[PREMISE_COLUMN[rule_type]] = premise.term
-    if premise.kind == "act" and rule_type != "action2env":  # only a target ever enters a place
-        parts["role"] = ROLE_OF[conclusion.who]
-    if conclusion.kind in ("change", "has"):
-        parts |= {"attribute": conclusion.term, "operator": conclusion.operator, "amount": conclusion.amount}
-    else:
-        parts["environment" if conclusion.kind == "in" else "state"] = conclusion.term
+    if conclusion.who not in about:
+        raise unreadable("rule", text, f"a conclusion about {about}")
+    if premise.kind == "change" and premise.number != 1:
+        raise unreadable("rule", text, "a premise of 1 unit (effects are per unit)")
+    return name
+
+
+def _join(premise: Fact, conclusion: Fact, text: str) -> ParsedRule:
+    rule_type = type_of_rule(premise, conclusion, text)
+    parts: dict[str, str | int | None] = {
+        PREMISE_COLUMN[rule_type]: premise.term,
+        "trigger_operator": premise.operator,
+        CONCLUSION_COLUMN[rule_type]: conclusion.term,
+        "operator": conclusion.operator,
+        "amount": conclusion.number,
+    }
+    if rule_type in WITH_ROLE:
+        parts["role"] = ROLES["AB".index(conclusion.who)]
     return ParsedRule(rule_type, **parts)  # type: ignore[arg-type]
-
-
-RULE_SHAPES = {
-    ("entity", "has"): "entity2attr",
-    ("unary", "has"): "entity2attr",
-    ("change", "change"): "attrchange2attr",
-    ("act", "in"): "action2env",
-    ("act", "change"): "action2attr",
-    ("act", "state"): "action2state",
-    ("act", "unary"): "action2state",
-    ("in", "state"): "env2state",
-    ("in", "unary"): "env2state",
-    ("state", "change"): "state2attr",
-    ("unary", "change"): "state2attr",
-}
-"""Rule type by the kinds of its two clauses."""
-CONCLUSION_ABOUT = {"action2env": "B", "action2attr": "AB", "action2state": "AB"}
-"""Who a conclusion may be about; A where the type is not listed."""
-PREMISE_COLUMN = {
-    "entity2attr": "entity",
-    "action2env": "action",
-    "action2attr": "action",
-    "action2state": "action",
-    "env2state": "environment",
-    "state2attr": "state",
-}
-ROLE_OF = {"A": "actor", "B": "target"}

@@ -6,8 +6,9 @@ share only the parser answer every sub-question again. `solve` and `execute` ans
 
 from .executor import Derivation, Firing, execute, lowest_counts, solve
 from .leaks import LeakReport, leak_report, render_leaks
+from .reader import parse_rule_table
 from .report import CHECKS, Check, Report, render_text
-from .rule_index import RuleIndex
+from .rulebase import RuleBase, RuleIndex
 from .run import verify
 
 __all__ = [
@@ -17,10 +18,12 @@ __all__ = [
     "Firing",
     "LeakReport",
     "Report",
+    "RuleBase",
     "RuleIndex",
     "execute",
     "leak_report",
     "lowest_counts",
+    "parse_rule_table",
     "render_leaks",
     "render_text",
     "solve",

@@ -6,15 +6,16 @@ parser with `executor` and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
-from ..text.parser import Fact, Query, parse_facts, parse_query
-from ..text.rulebase import Ints, RuleBase, Terms
+from ..text import Fact, Query, parse_facts, parse_query
+from ..world import Ints
+from .rulebase import RuleBase, Terms
 
 BATCH = 1000
 """Scopes per program: the measured best."""
@@ -50,33 +51,14 @@ class AspSolver:
     def __init__(self, base: RuleBase) -> None:
         import_clingo()
         self.base = base
-        self._row_of_id = np.argsort(base.id, kind="stable")
-        self._sorted_ids = base.id[self._row_of_id].astype(np.int64)
-        changes = base.take(base.rows_of("attrchange2attr"))
+        changes = base.of_type("attrchange2attr")
         depth = chain_depth(changes.premise, changes.conclusion)
         if depth is None:
             raise ValueError("attribute changes are circular; clingo would not end (see check C3)")
         self._growth = int(changes.amount.max(initial=1)) ** depth
 
-    def rows(self, ids: Iterable[int]) -> Ints:
-        """Return the row numbers of rule ids.
-
-        Raises
-        ------
-        ValueError
-            If an id is not in the rule base.
-        """
-        wanted = np.fromiter(ids, dtype=np.int64)
-        found = self._row_of_id[np.minimum(np.searchsorted(self._sorted_ids, wanted), len(self.base) - 1)]
-        if missing := wanted[self.base.id[found] != wanted].tolist():
-            raise ValueError(f"no rule has the id {missing[0]}; the rule base holds {len(self.base)} rules")
-        return found
-
     def answers(
-        self,
-        scopes: Sequence[tuple[str, str]],
-        rows: Ints | None = None,
-        own_rows: Sequence[Ints] | None = None,
+        self, scopes: Sequence[tuple[str, str]], pools: Sequence[Ints] | None = None
     ) -> list[tuple[str, ...]]:
         """Answer scopes in one program.
 
@@ -84,10 +66,8 @@ class AspSolver:
         ----------
         scopes : sequence of (facts, query)
             Texts as shipped.
-        rows : ndarray, optional
-            Rows of the rule base that all scopes may use.
-        own_rows : sequence of ndarray, optional
-            Instead: the rows that each scope may use, one entry per scope.
+        pools : sequence of ndarray, optional
+            Rows of the rules that may be used: one entry for all scopes or one per scope; all rules by default.
 
         Returns
         -------
@@ -97,23 +77,22 @@ class AspSolver:
         Raises
         ------
         ValueError
-            If a text does not parse or a number could exceed clingo's 32 bits.
+            If a text does not parse, a row is -1 or a number could exceed clingo's 32 bits.
         """
         if not scopes:
             return []
-        writer = _Writer(self.base.terms, self._growth)
-        if own_rows is None:
-            pools = [0] * len(scopes)
-            lines = list(writer.rules(self.base, np.arange(len(self.base)) if rows is None else rows, 0))
-        else:
-            pools = list(range(len(scopes)))
-            owner = np.repeat(np.arange(len(scopes)), [len(part) for part in own_rows])
-            lines = list(writer.rules(self.base, np.concatenate([*own_rows, np.empty(0, np.int64)]), owner))
+        writer = _Writer(self.base, self._growth)
+        pools = [np.arange(len(self.base))] if pools is None else pools
+        owner = np.repeat(np.arange(len(pools)), [len(rows) for rows in pools])
+        rows = np.concatenate(pools)
+        if (rows < 0).any():
+            raise ValueError("a pool names a rule that is not in the rule base")
+        lines = list(writer.rules(rows, owner))
         for number, (facts, query) in enumerate(scopes):
-            lines.extend(writer.scope(number, pools[number], parse_facts(facts), parse_query(query)))
+            lines.extend(writer.scope(number, number % len(pools), parse_facts(facts), parse_query(query)))
         found: list[set[str]] = [set() for _ in scopes]
         for name, (scope, value) in _run(lines):
-            found[scope].add(str(value) if name == "count" else writer.names[value])
+            found[scope].add(str(value) if name == "count" else writer.terms.names[value])
         return [tuple(sorted(values)) for values in found]
 
 
@@ -146,17 +125,15 @@ def import_clingo() -> Any:
 class _Writer:
     """Writes parsed parts as facts; terms of scopes that no rule knows get numbers of their own."""
 
-    def __init__(self, terms: Terms, growth: int) -> None:
-        self._growth = growth
-        self._numbers: dict[str, int] = dict(terms)
-        self.names = list(terms.names)
+    def __init__(self, base: RuleBase, growth: int) -> None:
+        self._base, self._growth = base, growth
+        self.terms = Terms(base.terms.names)
         self._largest = 1
         self._rules = 0
 
-    def rules(self, base: RuleBase, rows: Ints, pool: Ints | int) -> Iterator[str]:
-        """Yield one fact per rule."""
-        part = base.take(rows)
-        pools = np.broadcast_to(pool, len(rows))
+    def rules(self, rows: Ints, pools: Ints) -> Iterator[str]:
+        """Yield one fact per rule; ``pools`` tells the pool of each."""
+        part = self._base.take(rows)
         self._rules += len(rows)
         self._largest = max(self._largest, int(part.amount.max(initial=1)))
         columns = {
@@ -181,15 +158,15 @@ class _Writer:
             yield self._fact(number, fact)
         who = "xy".index(query.who)
         if query.kind == "has":
-            yield f"ask_count({number},{who},{self._code(query.term)})."
+            yield f"ask_count({number},{who},{self.terms[query.term]})."
         elif query.kind == "in":
             yield f"ask_place({number},{who})."
         else:
-            cause = "place" if query.term == "in" else f"action({self._code(query.term)})"
+            cause = "place" if query.term == "in" else f"action({self.terms[query.term]})"
             yield f"ask_state({number},{who},{cause})."
 
     def _fact(self, scope: int, fact: Fact) -> str:
-        who, term = "xy".index(fact.who), self._code(fact.term)
+        who, term = "xy".index(fact.who), self.terms[fact.term]
         if fact.kind == "act":
             return f"act({scope},{term},{who},{'xy'.index(fact.other or '')})."
         if fact.number is None:
@@ -203,13 +180,6 @@ class _Writer:
         if fact.kind == "has":
             return f"has({scope},{who},{term},{fact.number})."
         return f"change({scope},{who},{term},{-fact.number if fact.operator == 'minus' else fact.number})."
-
-    def _code(self, term: str) -> int:
-        code = self._numbers.get(term)
-        if code is None:
-            code = self._numbers[term] = len(self.names)
-            self.names.append(term)
-        return code
 
 
 @lru_cache(maxsize=1)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..text.parser import Fact, Query, parse_facts, parse_query
-from ..text.rulebase import OPERATORS
-from .rule_index import Effect, RuleIndex
+from ..spec import OPERATORS
+from ..text import Fact, Query, parse_facts, parse_query
+from .rulebase import Effect, RuleIndex
 
 
 class Firing(NamedTuple):
@@ -106,8 +106,7 @@ def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -
     ValueError
         If a text does not parse, the query has two values, or an attribute's change triggers itself.
     """
-    asked = parse_query(query) if isinstance(query, str) else query
-    scope = _Scope(parse_facts(facts) if isinstance(facts, str) else tuple(facts), asked.who, rules)
+    asked, scope = _read(facts, query, rules)
     if asked.kind == "in":
         return _one(scope.places(), query)
     if asked.kind == "state":
@@ -127,10 +126,9 @@ def lowest_counts(facts: str | Iterable[Fact], query: str | Query, rules: RuleIn
 
     Attributes whose initial count is not known are left out.
     """
-    asked = parse_query(query) if isinstance(query, str) else query
+    asked, scope = _read(facts, query, rules)
     if asked.kind != "has":
         return {}
-    scope = _Scope(parse_facts(facts) if isinstance(facts, str) else tuple(facts), asked.who, rules)
     attribute = rules.terms.get(asked.term, -1)
     lowest: dict[int, int] = {}
     for code in rules.reaching(attribute):
@@ -141,6 +139,11 @@ def lowest_counts(facts: str | Iterable[Fact], query: str | Query, rules: RuleIn
         if event.attribute in lowest:
             lowest[event.attribute] += min(event.delta, 0)
     return {rules.terms.names[code] if code >= 0 else asked.term: value for code, value in lowest.items()}
+
+
+def _read(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -> tuple[Query, _Scope]:
+    asked = parse_query(query) if isinstance(query, str) else query
+    return asked, _Scope(parse_facts(facts) if isinstance(facts, str) else tuple(facts), asked.who, rules)
 
 
 def _one(found: Iterable[tuple[str | int, Path]], query: object) -> Derivation:
@@ -211,8 +214,8 @@ class _Scope:
             if fact.kind == "has" and fact.term == name:
                 found.append((fact.number or 0, ()))
             elif fact.kind == "is":
-                for effect in self.rules.lookup("entity2attr", self.code(fact.term, -1), attribute):
-                    has = Fact("has", self.who, name, None, None, effect.amount)
+                for effect in self.rules.fire("entity2attr", self.code(fact.term, -1), attribute=attribute):
+                    has = Fact("has", self.who, name, number=effect.amount)
                     found.append((effect.amount, (Firing(effect.rule_id, has),)))
         return found
 
@@ -246,7 +249,7 @@ class _Scope:
             held.setdefault(state, path)
         for state, path in held.items():
             for code in reaching:
-                for effect in self.rules.lookup("state2attr", self.code(state, -1), code):
+                for effect in self.rules.fire("state2attr", self.code(state, -1), attribute=code):
                     yield self._changed(effect, effect.delta, path)
 
     def _changed(self, effect: Effect, delta: int, path: Path) -> Event:

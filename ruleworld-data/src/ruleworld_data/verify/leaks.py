@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from ..spec import QUESTION_SPLITS
-from ..text.rulebase import Ints, Terms
-from .report import Findings
+from ..world import Ints
+from .files import check_shards
+from .mentions import plain_words
+from .report import Findings, Progress
 from .rows import lesson
+from .rulebase import Terms
 from .scan import Rows, Scan
-from .shards import Shard, check_shards
-from .text import plain_words
-from .unit import Unit
+from .subquestions import SubQuestion
 
 _READ = 20_000
 """Questions per shard whose text is read for visible answers; the others are like them."""
@@ -87,7 +88,7 @@ class LeakReport:
         return asdict(self)
 
 
-def leak_report(build_dir: str | Path, progress: Callable[[str, int, int], None] | None = None) -> LeakReport:
+def leak_report(build_dir: str | Path, progress: Progress | None = None) -> LeakReport:
     """Measure leaks and shortcuts of a build.
 
     Parameters
@@ -117,45 +118,42 @@ def leak_report(build_dir: str | Path, progress: Callable[[str, int, int], None]
         raise ValueError(
             f"{folder} is damaged: {damage[0]}. For all findings type: ruleworld verify {folder}"
         )
-    gathering = _Gathering()
+    seen = _Seen()
     shards = [shard for shard in shards if shard.config != "rules"]
     for done, shard in enumerate(shards, start=1):
-        gathering.shard(shard)
+        for rows in seen.scan.shard(shard, "heldout" if shard.split == "heldout" else "first"):
+            seen.rows(rows)
         tell("questions", done, len(shards))
-    return LeakReport(
-        str(folder), gathering.questions(), gathering.duplicates(), gathering.overlap(), gathering.subtasks()
-    )
+    return LeakReport(str(folder), seen.questions(), seen.duplicates(), seen.overlap(), seen.subtasks())
 
 
-class _Gathering:
-    """What is kept of every shard."""
+class _Seen:
+    """What is kept of the rows read."""
 
     def __init__(self) -> None:
         self.scan = Scan(Findings())
         self._lessons, self._lesson_codes = Terms(), list[int]()
         self._texts: dict[str, list[Ints]] = defaultdict(list)
         self._instances: dict[str, list[Ints]] = defaultdict(list)
-        self._uses: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+        self._train_uses: dict[str, Counter[int]] = defaultdict(Counter)
         self._test_rows: dict[str, list[Rows]] = defaultdict(list)
         self._visible: dict[str, list[bool]] = defaultdict(list)
 
-    def shard(self, shard: Shard) -> None:
-        for rows in self.scan.shard(shard, "heldout" if shard.split == "heldout" else "first"):
-            texts = rows.questions.to_pylist()
-            self._texts[rows.split].append(np.fromiter(map(hash, texts), np.int64, len(texts)))
-            for unit in self.scan.units[len(self._lesson_codes) :]:
-                self._lesson_codes.append(self._lessons[repr(lesson(unit))])
-            codes = np.array(self._lesson_codes, dtype=np.int64)[rows.units]
-            self._instances[rows.split].append(_row_keys(codes, rows.ends))
-            numbers, counts = np.unique(rows.units, return_counts=True)
-            uses = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
-            self._uses[rows.config, rows.split].update(uses)
-            if rows.split == "test":
-                self._test_rows[rows.config].append(rows)
-                for text, units in zip(texts[:_READ], rows.lists(), strict=False):
-                    words = plain_words(text)
-                    answers = [self.scan.units[unit].answer for unit in units]
-                    self._visible[rows.config] += [f" {answer} " in words for answer in answers]
+    def rows(self, rows: Rows) -> None:
+        asked, texts = self.scan.asked, rows.questions.to_pylist()
+        self._texts[rows.split].append(np.fromiter(map(hash, texts), np.int64, len(texts)))
+        for number in range(len(self._lesson_codes), len(asked)):
+            self._lesson_codes.append(self._lessons[repr(lesson(asked[number]))])
+        codes = np.array(self._lesson_codes, dtype=np.int64)[rows.asked]
+        self._instances[rows.split].append(_row_keys(codes, rows.ends))
+        if rows.split == "train":
+            uses = np.stack(np.unique(rows.asked, return_counts=True), axis=1)  # in an order that decides ties
+            self._train_uses[rows.config].update(dict(uses.tolist()))
+        elif rows.split == "test":
+            self._test_rows[rows.config].append(rows)
+            for text, numbers in zip(texts[:_READ], rows.lists(), strict=False):
+                words = plain_words(text)
+                self._visible[rows.config] += [f" {asked[number].answer} " in words for number in numbers]
 
     def questions(self) -> dict[str, int]:
         return {split: sum(map(len, self._texts[split])) for split in QUESTION_SPLITS if split in self._texts}
@@ -169,63 +167,53 @@ class _Gathering:
         return found
 
     def overlap(self) -> dict[str, dict[str, float]]:
-        units, splits = self.scan.units, self.scan.splits
-        keys: dict[str, Callable[[Unit], Any]] = {
+        keys: dict[str, Callable[[SubQuestion], Any]] = {
             "sub_questions": lesson,
-            "rules_and_answer": lambda unit: (unit.world_id, tuple(sorted(unit.rule_ids)), unit.answer),
+            "rules_and_answer": lambda asked: (asked.world_id, tuple(sorted(asked.rule_ids)), asked.answer),
         }
+        train = [self.scan.asked[number] for number in self.scan.splits.get("train", ())]
         train_rows = np.concatenate(self._instances.get("train", [np.empty(0, np.uint64)]))
-        train_keys = {name: {key(units[n]) for n in splits.get("train", ())} for name, key in keys.items()}
-        train_rules = {(units[n].world_id, i) for n in splits.get("train", ()) for i in units[n].rule_ids}
+        train_keys = {name: set(map(key, train)) for name, key in keys.items()}
         result = {}
-        for split in QUESTION_SPLITS:
-            if split == "train" or split not in splits:
+        for split in QUESTION_SPLITS[1:]:
+            if split not in self.scan.splits:
                 continue
-            numbers = splits[split]
+            asked = [self.scan.asked[number] for number in self.scan.splits[split]]
             shares = {"instances": float(np.isin(np.concatenate(self._instances[split]), train_rows).mean())}
             for name, key in keys.items():
-                shares[name] = _mean(key(units[n]) in train_keys[name] for n in numbers)
-            rules = {(units[n].world_id, rule_id) for n in numbers for rule_id in units[n].rule_ids}
-            shares["gold_rules"] = len(rules & train_rules) / max(1, len(rules))
+                shares[name] = _mean(key(one) in train_keys[name] for one in asked)
+            rules = _gold_rules(asked)
+            shares["gold_rules"] = len(rules & _gold_rules(train)) / max(1, len(rules))
             result[split] = shares
         return result
 
     def subtasks(self) -> dict[str, SubtaskLeaks]:
-        return {name: self._subtask(name, rows) for name, rows in self._test_rows.items()}
+        return {name: self._subtask(name, parts) for name, parts in self._test_rows.items()}
 
     def _subtask(self, name: str, parts: list[Rows]) -> SubtaskLeaks:
-        units = self.scan.units
         learnt: dict[str, Counter[str]] = defaultdict(Counter)
-        for number, times in self._uses[name, "train"].items():
-            learnt[units[number].answer_type][units[number].answer] += times
+        for number, times in self._train_uses[name].items():
+            asked = self.scan.asked[number]
+            learnt[asked.answer_type][asked.answer] += times
         guess = {kind: answers.most_common(1)[0][0] for kind, answers in learnt.items()}
-        answers: Counter[str] = Counter()
-        skeletons: Counter[str] = Counter()
-        scores: list[float] = []
-        initial: list[bool] = []
-        unchanged: list[bool] = []
-        for rows in parts:
-            skeletons.update(rows.skeletons.to_pylist())
-            for numbers in rows.lists():
-                asked = [units[number] for number in numbers]
-                answers.update(unit.answer for unit in asked)
-                equal = [unit.answer in _initial_counts(unit) for unit in asked]
-                initial += equal
-                unchanged += [
-                    same for same, unit in zip(equal, asked, strict=True) if " = " in unit.steps[-1].fol
-                ]
-                scores.append(_mean(guess.get(unit.answer_type) == unit.answer for unit in asked))
+        skeletons = Counter(skeleton for rows in parts for skeleton in rows.skeletons.to_pylist())
+        questions = [[self.scan.asked[n] for n in numbers] for rows in parts for numbers in rows.lists()]
+        positions = [asked for question in questions for asked in question]
+        answers = Counter(asked.answer for asked in positions)
         total = answers.total()
         top, times = answers.most_common(1)[0] if answers else ("", 0)
-        entropy = -sum(n / total * log2(n / total) for n in answers.values())
+        changed = [asked for asked in positions if " = " in asked.steps[-1].fol]
         return SubtaskLeaks(
-            questions=len(scores),
+            questions=len(questions),
             top_answer=top,
             top_share=times / max(1, total),
-            entropy_bits=entropy,
-            majority_exact_match=_mean(scores),
-            initial_share=_mean(initial),
-            unchanged_share=_mean(unchanged),
+            entropy_bits=-sum(n / total * log2(n / total) for n in answers.values()),
+            majority_exact_match=_mean(
+                _mean(guess.get(asked.answer_type) == asked.answer for asked in question)
+                for question in questions
+            ),
+            initial_share=_mean(map(_is_initial, positions)),
+            unchanged_share=_mean(map(_is_initial, changed)),
             visible_share=_mean(self._visible[name]),
             skeletons=dict(skeletons.most_common()),
         )
@@ -251,10 +239,14 @@ def render_leaks(report: LeakReport) -> str:
     return "\n".join(lines)
 
 
-def _initial_counts(unit: Unit) -> set[str]:
-    """Initial counts that the facts state or an entity rule of the steps gives."""
-    texts = [unit.facts, *(piece for step in unit.steps for piece in step.fol.split("; "))]
-    return {count for text in texts for count in _HAS.findall(text)}
+def _is_initial(asked: SubQuestion) -> bool:
+    """Return whether the answer is an initial count, which the facts state or an entity rule of the steps gives."""
+    texts = [asked.facts, *(piece for step in asked.steps for piece in step.fol.split("; "))]
+    return any(asked.answer in _HAS.findall(text) for text in texts)
+
+
+def _gold_rules(asked: list[SubQuestion]) -> set[tuple[str, int]]:
+    return {(one.world_id, rule_id) for one in asked for rule_id in one.rule_ids}
 
 
 def _row_keys(codes: Ints, ends: Ints) -> Ints:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..text.rulebase import Ints
+from ..world import Ints
 
 CHECKS: dict[str, str] = {
     "manifest": "build.json names a scale and lists every shard of it once",
@@ -48,6 +48,8 @@ CHECKS: dict[str, str] = {
 """Every check and what it claims, in the order of the report."""
 
 MAX_EXAMPLES = 5
+Progress = Callable[[str, int, int], None]
+"""Called with a stage, the number of its parts done, and their total."""
 
 
 @dataclass

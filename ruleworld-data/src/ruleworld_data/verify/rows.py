@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from array import array
 from collections import defaultdict
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..spec import RULE_TYPES
-from ..text.rulebase import Terms
-from .report import Check, Findings
-from .rules import World
-from .scan import Rows
-from .text import TextChecker
-from .unit import Unit, UnitList
+from .mentions import TextChecker
+from .report import MAX_EXAMPLES, Check, Findings
+from .rulebase import RuleBase, Terms
+from .scan import Rows, Scan
+from .subquestions import SubQuestion
 
 _SLICE = 20_000
 """Rows whose texts are Python strings at one time."""
@@ -28,17 +28,16 @@ class RowChecker:
 
     Parameters
     ----------
-    findings : Findings
-        Where failures go.
-    units : UnitList
-        The scan's distinct sub-questions; grows while shards are read.
-    worlds : dict
-        Worlds by id.
+    scan : Scan
+        Reads the shards; its findings are where failures go.
+    worlds : mapping
+        Rules by world id.
     """
 
-    def __init__(self, findings: Findings, units: UnitList, worlds: dict[str, World]) -> None:
-        self.findings, self.units, self._worlds = findings, units, worlds
-        self._text = TextChecker(findings, units)
+    def __init__(self, scan: Scan, worlds: Mapping[str, RuleBase]) -> None:
+        self.findings: Findings = scan.findings
+        self.scan, self._worlds = scan, worlds
+        self._text = TextChecker(scan.findings, scan.asked)
         self._skeletons = Terms()
         self._skeleton_codes = array("i")
         self._texts: dict[str, array[int]] = defaultdict(lambda: array("q"))
@@ -59,9 +58,9 @@ class RowChecker:
 
     def _check_skeletons(self, rows: Rows) -> None:
         """Compare the skeleton of every row to the types of its gold rules."""
-        for unit in self.units[len(self._skeleton_codes) :]:
-            self._skeleton_codes.append(self._skeletons[self._skeleton(unit)])
-        codes = np.array(self._skeleton_codes, dtype=np.int32)[rows.units]
+        for number in range(len(self._skeleton_codes), len(self.scan.asked)):
+            self._skeleton_codes.append(self._skeletons[self._skeleton(self.scan.asked[number])])
+        codes = np.array(self._skeleton_codes, dtype=np.int32)[rows.asked]
         offsets = pa.array(np.concatenate([[0], rows.ends]).astype(np.int32))
         names = pa.array(self._skeletons.names, pa.string()).take(pa.array(codes))
         wanted = pc.binary_join(pa.ListArray.from_arrays(offsets, names), " & ")
@@ -71,27 +70,25 @@ class RowChecker:
             lambda row: f"{rows.ids[row]}: skeleton is {rows.skeletons[row]}, its rules make {wanted[row]}",
         )
 
-    def _skeleton(self, unit: Unit) -> str:
-        types = iter(self._worlds[unit.world_id].types(np.array(unit.rule_ids, dtype=np.int64)).tolist())
-        steps = [[(*RULE_TYPES, "?")[next(types)] for _ in step.rule_ids] for step in unit.steps]
+    def _skeleton(self, asked: SubQuestion) -> str:
+        base = self._worlds[asked.world_id]
+        found = iter(base.find(asked.rule_ids).tolist())
+        steps = [[_type(base, next(found)) for _ in step.rule_ids] for step in asked.steps]
         return ">".join("+".join(step) for step in steps)
 
-    def finish(self, splits: dict[str, set[int]]) -> None:
+    def finish(self) -> None:
         """Check what can only be seen once every shard was read."""
         self._repeats(self._texts, "question", self.findings["duplicates"])
         self._repeats(self._ids, "id", self.findings["question_labels"])
         self.findings["duplicates"].checked += sum(map(len, self._texts.values()))
-        train = {lesson(self.units[number]) for number in splits.get("train", ())}
-        check = self.findings["overlap"]
-        for split, numbers in splits.items():
-            if split != "train":
-                check.checked += len(numbers)
-                shared = sorted(number for number in numbers if lesson(self.units[number]) in train)
-                check.add(len(shared), [self._overlapping(split, number) for number in shared[:5]])
-
-    def _overlapping(self, split: str, number: int) -> str:
-        unit = self.units[number]
-        return f"{split}: rules {unit.rule_ids} with answer {unit.answer!r} ({unit.found_in}) also occur in train"
+        asked, splits = self.scan.asked, self.scan.splits
+        train = {lesson(asked[number]) for number in splits.get("train", ())}
+        for split in [split for split in splits if split != "train"]:
+            shared = sorted(number for number in splits[split] if lesson(asked[number]) in train)
+            self.findings["overlap"].checked += len(splits[split])
+            self.findings["overlap"].add(
+                len(shared), [_overlap(split, asked[number]) for number in shared[:MAX_EXAMPLES]]
+            )
 
     def _repeats(self, columns: dict[str, array[int]], what: str, check: Check) -> None:
         """Find values that occur twice, by their 64-bit hashes; mini repeats rows of test, and only those."""
@@ -100,20 +97,17 @@ class RowChecker:
             together = np.concatenate([hashes[split] for split in group] or [np.empty(0, np.int64)])
             order = np.argsort(together, kind="stable")
             same = np.flatnonzero(together[order[1:]] == together[order[:-1]])
-            pairs = zip(order[same + 1].tolist()[:5], order[same].tolist(), strict=False)
             shown = [
-                f"{self._place(group, a)} repeats the {what} of {self._place(group, b)}" for a, b in pairs
+                f"{self._place(group, again)} repeats the {what} of {self._place(group, first)}"
+                for first, again in order[same[:MAX_EXAMPLES, None] + [0, 1]].tolist()
             ]
             check.add(len(same), shown)
         if "mini" in hashes and "test" in hashes:
             # Where the test shard could not be read there is nothing to compare with.
             there = {name.split("/")[0] for name, _ in self._sources["test"]}
-            comparable = [
-                flag
-                for name, count in self._sources["mini"]
-                for flag in [name.split("/")[0] in there] * count
-            ]
-            strange = np.flatnonzero(~np.isin(hashes["mini"], hashes["test"]) & np.array(comparable))
+            sizes = [(name.split("/")[0] in there, count) for name, count in self._sources["mini"]]
+            comparable = np.repeat(*np.array(sizes).T).astype(bool)
+            strange = np.flatnonzero(~np.isin(hashes["mini"], hashes["test"]) & comparable)
             check.add_rows(strange, lambda row: f"{self._place(['mini'], row)}: its {what} is not in test")
 
     def _place(self, group: list[str], row: int) -> str:
@@ -125,6 +119,21 @@ class RowChecker:
         raise IndexError(row)
 
 
-def lesson(unit: Unit) -> tuple[str, tuple[int, ...], tuple[str, ...], str]:
+def _type(base: RuleBase, row: int) -> str:
+    return RULE_TYPES[base.type[row]] if row >= 0 else "?"
+
+
+def _overlap(split: str, asked: SubQuestion) -> str:
+    return (
+        f"{split}: rules {asked.rule_ids} with answer {asked.answer!r} ({asked.found_in}) also occur in train"
+    )
+
+
+def lesson(asked: SubQuestion) -> tuple[str, tuple[int, ...], tuple[str, ...], str]:
     """Return what a learner could remember of a sub-question, whoever it is about: rules, numbers and answer."""
-    return unit.world_id, tuple(sorted(unit.rule_ids)), tuple(_NUMBER.findall(unit.facts)), unit.answer
+    return (
+        asked.world_id,
+        tuple(sorted(asked.rule_ids)),
+        tuple(_NUMBER.findall(asked.facts)),
+        asked.answer,
+    )

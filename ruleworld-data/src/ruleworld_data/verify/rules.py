@@ -9,80 +9,39 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..spec import RULE_TYPES
-from ..text.reader import RuleReader
-from ..text.rulebase import TYPE_CODE, Ints, RuleBase
-from ..world.vocabulary import load_vocabulary
+from ..spec import ROLES, RULE_TYPES
+from ..text.parser import CONCLUSION_COLUMN, PREMISE_COLUMN
+from ..world import Ints, load_vocabulary
 from .asp import chain_depth
+from .files import ShardFile
+from .reader import TableReader
 from .report import Findings
-from .shards import Shard
+from .rulebase import TYPE_CODE, RuleBase
 
-_TEXT_CHECKS = ("rule_fol", "rule_nl", "rule_texts", "rule_halves", "rule_columns")
 _BATCH = 150_000
 
 
-class World:
-    """The rules of one table and what is known of them.
-
-    Attributes
-    ----------
-    base : RuleBase
-        Parsed rules, in the order of the files.
-    world_id : str
-        Name of the world.
-    paper_ids : ndarray
-        Sorted ids of the rules that are part of the paper's subset.
-    """
-
-    def __init__(self, base: RuleBase, world_id: str, paper_ids: Ints) -> None:
-        self.base, self.world_id, self.paper_ids = base, world_id, paper_ids
-        self._order = np.argsort(base.id, kind="stable")
-        self._ids = base.id[self._order].astype(np.int64)
-
-    def types(self, ids: Ints) -> Ints:
-        """Return the type code of each rule id, -1 for an id that no rule has."""
-        if not len(self._ids):
-            return np.full(len(ids), -1)
-        spot = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-        return np.where(self._ids[spot] == ids, self.base.type[self._order[spot]], -1)
-
-
-def read_world(reader: RuleReader, shards: list[Shard], findings: Findings) -> World:
+def read_rules(reader: TableReader, shards: list[ShardFile], findings: Findings) -> RuleBase:
     """Read the shards of one rule table and check every row."""
-    worlds: set[str] = set()
-    paper: list[Ints] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
         for shard in shards:
             with pq.ParquetFile(shard.path) as file:
-                for batch in file.iter_batches(batch_size=_BATCH):
-                    ids = batch.column("id").to_numpy()
-                    worlds.update(map(str, batch.column("world_id").unique().to_pylist()))
-                    paper.append(
-                        ids[batch.column("in_paper").fill_null(False).to_numpy(zero_copy_only=False)]
-                    )
-                    yield batch
+                yield from file.iter_batches(batch_size=_BATCH)
 
-    base = reader.read(batches())
-    rows = sum(shard.rows for shard in shards)
-    for name in ("rule_ids", *_TEXT_CHECKS):
-        findings[name].checked += rows
+    base = reader.read(batches(), findings)
+    table = f"rules/{shards[0].split}"
+    for name in ("rule_ids", "rule_fol", "rule_nl", "rule_texts", "rule_halves", "rule_columns"):
+        findings[name].checked += sum(shard.rows for shard in shards)
     later, _ = _repeats(base.id)
-    findings["rule_ids"].add_rows(
-        later, lambda row: f"rules/{shards[0].split}: the id {base.id[row]} occurs twice"
-    )
-    for name, problem in reader.problems.items():
-        findings[name].add(problem.count, problem.examples)
-    if len(worlds) != 1:
-        findings["rule_ids"].fail(
-            f"rules/{shards[0].split}: one world_id expected, got {', '.join(sorted(worlds))}"
-        )
-    return World(base, min(worlds, default=""), np.concatenate([*paper, np.empty(0, np.int32)]))
+    findings["rule_ids"].add_rows(later, lambda row: f"{table}: the id {base.id[row]} occurs twice")
+    if len(base.worlds) != 1:
+        findings["rule_ids"].fail(f"{table}: one world_id expected, got {', '.join(base.worlds)}")
+    return base
 
 
-def check_constraints(world: World, findings: Findings) -> None:
+def check_constraints(base: RuleBase, findings: Findings) -> None:
     """Check C1 to C5, C7 and C8 on one world."""
-    base = world.base
     for name in ("C1", "C2", "C3", "C4", "C5", "C7", "C8"):
         findings[name].checked += len(base)
     _functional(base, findings)
@@ -93,15 +52,13 @@ def check_constraints(world: World, findings: Findings) -> None:
     _denied(base, findings)
 
 
-def check_heldout(first: World, heldout: World, findings: Findings) -> None:
+def check_heldout(first: RuleBase, heldout: RuleBase, findings: Findings) -> None:
     """Check that no rule, text for text, is in both worlds."""
     check = findings["heldout"]
-    check.checked += len(heldout.base)
+    check.checked += len(heldout)
     for text in ("fol_key", "nl_key"):
-        shared = np.isin(getattr(heldout.base, text), getattr(first.base, text))
-        check.add_rows(
-            np.flatnonzero(shared), lambda row: f"rule {_name(heldout.base, row)} is in both worlds"
-        )
+        shared = np.isin(getattr(heldout, text), getattr(first, text))
+        check.add_rows(np.flatnonzero(shared), lambda row: f"rule {_name(heldout, row)} is in both worlds")
 
 
 def _name(base: RuleBase, row: int) -> str:
@@ -119,17 +76,14 @@ def _repeats(key: Ints) -> tuple[Ints, Ints]:
 
 def _functional(base: RuleBase, findings: Findings) -> None:
     """C1 and C2: one rule per key, so in particular none that adds and one that takes."""
-    wide = np.isin(base.type, [TYPE_CODE["entity2attr"], TYPE_CODE["state2attr"]])
     size = len(base.terms) + 1
-    if size**2 * 2 * len(RULE_TYPES) >= 2**63:
-        raise ValueError(f"{size} terms are too many to pack into 64-bit keys")
-    key = base.type.astype(np.int64) * 2 + base.mark
-    key = (key * size + base.premise) * size + np.where(wide, base.conclusion + 1, 0)
+    wide = np.isin(base.type, [TYPE_CODE["entity2attr"], TYPE_CODE["state2attr"]])
+    key = np.where(wide, base.keys, base.keys // size * size)  # of the other types any conclusion
     later, earlier = _repeats(key)
-    twins = {int(row): int(before) for row, before in zip(later, earlier, strict=True)}
+    before = dict(zip(later.tolist(), earlier.tolist(), strict=True))
 
     def describe(row: int) -> str:
-        return f"rules {_name(base, twins[row])} and {_name(base, row)} have the same key"
+        return f"rules {_name(base, before[row])} and {_name(base, row)} have the same key"
 
     findings["C1"].add_rows(later, describe)
     findings["C2"].add_rows(later[base.operator[later] + base.operator[earlier] == 1], describe)
@@ -137,7 +91,7 @@ def _functional(base: RuleBase, findings: Findings) -> None:
 
 def _attribute_structure(base: RuleBase, findings: Findings) -> None:
     """C3 and C4: acyclic; drivers and responses apart; one driver per response."""
-    changes = base.take(base.rows_of("attrchange2attr"))
+    changes = base.of_type("attrchange2attr")
     names = base.terms.names
     if chain_depth(changes.premise, changes.conclusion) is None:
         loop = _find_loop(changes)
@@ -167,35 +121,28 @@ def _find_loop(changes: RuleBase) -> list[int]:
 
 def _routes(base: RuleBase, findings: Findings) -> None:
     """C5: what an action does through the environment, through the state and by itself is disjoint."""
-
-    def table(rule_type: str) -> RuleBase:
-        return base.take(base.rows_of(rule_type))
-
     touched: dict[int, set[int]] = defaultdict(set)
-    reachable = np.union1d(table("env2state").conclusion, table("action2state").conclusion)
-    effects = table("state2attr")
+    places, effects = base.of_type("env2state"), base.of_type("state2attr")
+    reachable = np.union1d(places.conclusion, base.of_type("action2state").conclusion)
     effects = effects.take(np.flatnonzero(np.isin(effects.premise, reachable)))
     for state, attribute in zip(effects.premise.tolist(), effects.conclusion.tolist(), strict=True):
         touched[state].add(attribute)
-    state_of = dict(
-        zip(table("env2state").premise.tolist(), table("env2state").conclusion.tolist(), strict=True)
-    )
+    state_of = dict(zip(places.premise.tolist(), places.conclusion.tolist(), strict=True))
     routes: dict[tuple[int, int], list[tuple[str, set[int]]]] = defaultdict(list)
     for rule_type, label, reach in (
         ("action2env", "its environment's state", lambda term: touched[state_of.get(term, -1)]),
         ("action2state", "its own state", lambda term: touched[term]),
         ("action2attr", "its own effect", lambda term: {term}),
     ):
-        part = table(rule_type)
-        for action, role, term in zip(
-            part.premise.tolist(), part.mark.tolist(), part.conclusion.tolist(), strict=True
-        ):
+        part = base.of_type(rule_type)
+        columns = (part.premise.tolist(), part.mark.tolist(), part.conclusion.tolist())
+        for action, role, term in zip(*columns, strict=True):
             routes[action, role].append((label, reach(term)))
     for (action, role), ways in routes.items():
         for i, (label, attributes) in enumerate(ways):
             for other, others in ways[:i]:
                 if shared := attributes & others:
-                    name, party = base.terms.names[action], ("actor", "target")[role]
+                    name, party = base.terms.names[action], ROLES[role]
                     attribute = base.terms.names[min(shared)]
                     findings["C5"].fail(
                         f"{name!r} changes {attribute!r} of its {party} by {other} and by {label}"
@@ -215,21 +162,15 @@ def _distinct_texts(base: RuleBase, findings: Findings) -> None:
 
 def _terms(base: RuleBase, findings: Findings) -> None:
     """C7: a name stands for one term, in one kind, and no name is part of another or its plural."""
-    words = load_vocabulary()
-    plurals = dict(zip(words.attributes, words.attribute_plurals, strict=True))
     kinds: dict[str, set[str]] = defaultdict(set)
-    for code, kind in enumerate(
-        ("entity", "attribute", "action", "action", "action", "environment", "state")
-    ):
-        for term in np.unique(base.premise[base.type == code]):
-            kinds[base.terms.names[term]].add(kind)
-    for name in (name for name in plurals if name in base.terms):
-        if plurals[name] != name and plurals[name] in base.terms:
-            findings["C7"].fail(f"{plurals[name]!r} is a term and the plural of {name!r}")
-    conclusions = {"action2env": "environment", "action2state": "state", "env2state": "state"}
     for rule_type in RULE_TYPES:
-        for term in np.unique(base.conclusion[base.rows_of(rule_type)]):
-            kinds[base.terms.names[term]].add(conclusions.get(rule_type, "attribute"))
+        part = base.of_type(rule_type)
+        for codes, column in ((part.premise, PREMISE_COLUMN), (part.conclusion, CONCLUSION_COLUMN)):
+            for term in np.unique(codes):
+                kinds[base.terms.names[term]].add(column[rule_type].removeprefix("trigger_"))
+    for name, plural in load_vocabulary().plural_of.items():
+        if plural != name and name in base.terms and plural in base.terms:
+            findings["C7"].fail(f"{plural!r} is a term and the plural of {name!r}")
     for name, its_kinds in kinds.items():
         if len(its_kinds) > 1:
             findings["C7"].fail(f"{name!r} is used as {' and as '.join(sorted(its_kinds))}")

@@ -2,13 +2,14 @@
 
 Parallel questions combine a pool of sub-questions, so eleven million of them are a few hundred thousand distinct ones.
 Arrow and numpy find these (on the integers of dictionary-encoded columns) and check what can be checked by row; the
-logic then runs once per distinct sub-question (`units`).
+logic then runs once per distinct sub-question (`answers`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,16 +17,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..spec import MINI_FOLD_SIZE, MINI_FOLDS
-from ..text.rulebase import Ints
+from ..world import Ints
+from .files import ShardFile
 from .report import Findings
-from .shards import Shard
-from .unit import Step, Unit, UnitList
+from .subquestions import GivenStep, SubQuestion, SubQuestions
 
-_ENCODED = [
-    *(f"{name}.list.element" for name in ("facts", "queries", "answers", "answer_types")),
-    *(f"steps.list.element.{name}" for name in ("nl", "fol", "state")),
-    "skeleton",
-]
+_SCOPE = ("facts", "queries", "answers", "answer_types")
+_TEXTS = ("nl", "fol", "state")
+_ENCODED = [f"{name}.list.element" for name in _SCOPE]
+_ENCODED += [*(f"steps.list.element.{name}" for name in _TEXTS), "skeleton"]
 
 
 @dataclass
@@ -38,10 +38,10 @@ class Rows:
         Sub-task, split and file.
     ids, questions, skeletons : pyarrow.Array
         As shipped.
-    units : ndarray
+    asked : ndarray
         Numbers of the sub-questions of all rows, flat.
     ends : ndarray
-        Where each row's sub-questions end in ``units``.
+        Where each row's sub-questions end in ``asked``.
     """
 
     config: str
@@ -50,14 +50,14 @@ class Rows:
     ids: pa.Array
     questions: pa.Array
     skeletons: pa.Array
-    units: Ints
+    asked: Ints
     ends: Ints
 
     def lists(self) -> Iterator[list[int]]:
         """Yield the sub-question numbers of each row."""
-        units, start = self.units.tolist(), 0
+        asked, start = self.asked.tolist(), 0
         for end in self.ends.tolist():
-            yield units[start:end]
+            yield asked[start:end]
             start = end
 
 
@@ -67,7 +67,7 @@ class Scan:
 
     Attributes
     ----------
-    units : UnitList
+    asked : SubQuestions
         Numbered by first occurrence.
     splits : dict
         For each split the numbers of its sub-questions.
@@ -76,50 +76,40 @@ class Scan:
     """
 
     findings: Findings
-    units: UnitList = field(default_factory=UnitList)
+    asked: SubQuestions = field(default_factory=SubQuestions)
     splits: dict[str, set[int]] = field(default_factory=dict)
     rows: int = 0
     parts: int = 0
 
-    def shard(self, shard: Shard, world_id: str) -> Iterator[Rows]:
+    def shard(self, shard: ShardFile, world_id: str) -> Iterator[Rows]:
         """Scan one shard, one row group at a time."""
+        hops = int(shard.config.rsplit("_", 1)[1]) if shard.config.startswith("multi_hop") else 1
         with pq.ParquetFile(shard.path, read_dictionary=_ENCODED) as file:
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group)
                 self.rows += len(table)
-                yield self._table(table, shard, world_id)
+                table = self._well_formed(table, shard, hops)
+                columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+                self._check_labels(columns, shard, world_id, hops)
+                ends = np.cumsum(_lengths(columns["queries"]))
+                asked = self._number(columns, world_id, hops, ends)
+                self.parts += len(asked)
+                self.splits.setdefault(shard.split, set()).update(np.unique(asked).tolist())
+                texts = columns["id"], columns["question"], columns["skeleton"]
+                yield Rows(shard.config, shard.split, shard.name, *texts, asked, ends)
 
-    def _table(self, table: pa.Table, shard: Shard, world_id: str) -> Rows:
-        hops = int(shard.config.rsplit("_", 1)[1]) if shard.config.startswith("multi_hop") else 1
-        table = self._well_formed(table, shard, hops)
-        columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-        self._labels(columns, shard, world_id, hops)
-        ends = np.cumsum(_lengths(columns["queries"]))
-        units = self._units(columns, world_id, hops, ends)
-        self.parts += len(units)
-        self.splits.setdefault(shard.split, set()).update(np.unique(units).tolist())
-        texts = columns["id"], columns["question"], columns["skeleton"]
-        return Rows(shard.config, shard.split, shard.name, *texts, units, ends)
-
-    def _well_formed(self, table: pa.Table, shard: Shard, hops: int) -> pa.Table:
+    def _well_formed(self, table: pa.Table, shard: ShardFile, hops: int) -> pa.Table:
         """Drop (and report) rows whose lists do not line up."""
         check = self.findings["question_shape"]
         check.checked += len(table)
-        lengths = {
-            name: _lengths(table.column(name)) for name in ("facts", "queries", "answers", "answer_types")
-        }
-        scopes = lengths["queries"]
-        good = scopes >= 1
-        for counts in lengths.values():
-            good &= counts == scopes
+        scopes = _lengths(table.column("queries"))
+        parallel = shard.config.startswith("multi_rule")
+        good = (scopes >= 2) & (scopes <= 4) if parallel else scopes == 1
         good &= _lengths(table.column("steps")) == (hops if hops > 1 else scopes)
-        good &= (
-            scopes == 1 if shard.config.startswith(("single", "multi_hop")) else (scopes >= 2) & (scopes <= 4)
-        )
-        for name in ("question", "facts", "queries", "answers", "answer_types", "steps", "gold_rule_ids"):
-            column = table.column(name)
-            holes = pc.is_null(column)
-            good &= ~holes.to_numpy(zero_copy_only=False)
+        for name in _SCOPE:
+            good &= _lengths(table.column(name)) == scopes
+        for name in (*_SCOPE, "question", "steps", "gold_rule_ids"):
+            good &= pc.is_valid(table.column(name)).to_numpy()
         ids = table.column("id")
         check.add_rows(
             np.flatnonzero(~good),
@@ -127,15 +117,13 @@ class Scan:
         )
         table = table.filter(pa.array(good)) if not good.all() else table
         steps = table.column("steps").combine_chunks()
-        in_steps = pc.struct_field(steps.flatten(), "rule_ids")
-        rules, counts = _lengths(in_steps), _lengths(steps)
-        ends = np.cumsum(counts)
-        sizes: Ints = np.diff(np.concatenate([[0], np.cumsum(rules)])[np.concatenate([[0], ends])])
         gold = table.column("gold_rule_ids").combine_chunks()
+        in_steps = pc.struct_field(steps.flatten(), "rule_ids")
+        ends = np.concatenate([[0], np.cumsum(_lengths(steps))])
+        sizes: Ints = np.diff(np.concatenate([[0], np.cumsum(_lengths(in_steps))])[ends])
         same = _lengths(gold) == sizes
         if same.all():
-            flat = _values(gold) != _values(in_steps)
-            same[np.repeat(np.arange(len(table)), sizes)[flat]] = False
+            same[np.repeat(np.arange(len(table)), sizes)[_values(gold) != _values(in_steps)]] = False
         ids = table.column("id")
         check.add_rows(
             np.flatnonzero(~same),
@@ -143,10 +131,9 @@ class Scan:
         )
         return table
 
-    def _labels(self, columns: dict[str, pa.Array], shard: Shard, world_id: str, hops: int) -> None:
+    def _check_labels(self, columns: dict[str, pa.Array], shard: ShardFile, world_id: str, hops: int) -> None:
         check = self.findings["question_labels"]
-        count = len(columns["id"])
-        check.checked += count
+        check.checked += len(columns["id"])
         rules = _lengths(columns["gold_rule_ids"])
         wrong = {
             "subtask": pc.not_equal(columns["subtask"], shard.config),
@@ -154,51 +141,50 @@ class Scan:
             "n_rules": pc.not_equal(columns["n_rules"], pa.array(rules)),
             "n_hops": pc.not_equal(columns["n_hops"], hops),
         }
-        if shard.config.startswith(("multi_rule", "single_rule")):
-            width = int(shard.config.rsplit("_", 1)[1]) if shard.config.startswith("multi_rule") else 1
+        if hops == 1:
+            width = 1 if shard.config == "single_rule" else int(shard.config.rsplit("_", 1)[1])
             wrong["gold_rule_ids"] = pa.array(rules != width)
         folds = columns["fold"].fill_null(-1).to_numpy(zero_copy_only=False)
         if shard.split == "mini":
-            sizes = np.bincount(folds[(folds >= 0) & (folds < MINI_FOLDS)], minlength=MINI_FOLDS)
-            if sizes.tolist() != [MINI_FOLD_SIZE] * MINI_FOLDS:
-                check.fail(
-                    f"{shard.name}: folds have {sizes.tolist()} questions, expected {MINI_FOLD_SIZE} each"
-                )
+            sizes = np.bincount(folds[(folds >= 0) & (folds < MINI_FOLDS)], minlength=MINI_FOLDS).tolist()
+            if sizes != [MINI_FOLD_SIZE] * MINI_FOLDS:
+                check.fail(f"{shard.name}: folds have {sizes} questions, expected {MINI_FOLD_SIZE} each")
         else:
             wrong["fold"] = pa.array(folds != 0)
         for name, bad in wrong.items():
             rows = np.flatnonzero(bad.fill_null(True).to_numpy(zero_copy_only=False))
-            shown = zip(
-                columns["id"].take(pa.array(rows[:5])), columns[name].take(pa.array(rows[:5])), strict=True
-            )
-            check.add(len(rows), [f"{shard.name}: {row_id}: {name} is {value}" for row_id, value in shown])
+            check.add_rows(rows, partial(_label, shard, columns, name))
 
-    def _units(self, columns: dict[str, pa.Array], world_id: str, hops: int, ends: Ints) -> Ints:
+    def _number(self, columns: dict[str, pa.Array], world_id: str, hops: int, ends: Ints) -> Ints:
         """Number the sub-questions of every row."""
         steps = columns["steps"].flatten()
+        scope = [columns[name].flatten() for name in _SCOPE]
         rule_ids = pc.struct_field(steps, "rule_ids")
-        scope = [columns[name].flatten() for name in ("facts", "queries", "answers", "answer_types")]
-        text = [pc.struct_field(steps, name) for name in ("nl", "fol", "state")]
-        ids = _list_codes(rule_ids).reshape(-1, hops)
-        codes = [_codes(column) for column in scope] + [ids[:, hop] for hop in range(hops)]
-        codes += [_codes(column).reshape(-1, hops)[:, hop] for column in text for hop in range(hops)]
+        texts = [pc.struct_field(steps, name) for name in _TEXTS]
+        codes = [_codes(column) for column in scope]
+        for column in (_as_text(rule_ids).dictionary_encode(), *texts):
+            codes += list(_codes(column).reshape(-1, hops).T)
         local, first = _distinct(codes)
-        rows = pa.array(np.searchsorted(ends, first, side="right"))
+        found_in = columns["id"].take(pa.array(np.searchsorted(ends, first, side="right"))).to_pylist()
         cells = [column.take(pa.array(first)).to_pylist() for column in scope]
         spots = pa.array((first[:, None] * hops + np.arange(hops)).ravel())
-        parts = [column.take(spots).to_pylist() for column in (rule_ids, *text)]
-        steps = [
-            Step(tuple(-1 if i is None else i for i in step_ids or ()), *(text or "" for text in texts))
-            for step_ids, *texts in zip(*parts, strict=True)
+        given = [
+            GivenStep(tuple(-1 if i is None else i for i in ids or ()), *(text or "" for text in step_texts))
+            for ids, *step_texts in zip(
+                *(column.take(spots).to_pylist() for column in (rule_ids, *texts)), strict=True
+            )
         ]
         numbers = np.empty(len(first), dtype=np.int32)
-        for i, (facts, query, answer, kind, owner) in enumerate(
-            zip(*cells, columns["id"].take(rows).to_pylist(), strict=True)
-        ):
-            proof = tuple(steps[i * hops : (i + 1) * hops])
-            unit = Unit(world_id, facts or "", query or "", answer or "", kind or "", proof, owner)
-            numbers[i] = self.units.add(unit)
+        for i, (owner, facts, query, answer, kind) in enumerate(zip(found_in, *cells, strict=True)):
+            proof = tuple(given[i * hops : (i + 1) * hops])
+            numbers[i] = self.asked.add(
+                SubQuestion(world_id, facts or "", query or "", answer or "", kind or "", proof, owner)
+            )
         return numbers[local]
+
+
+def _label(shard: ShardFile, columns: dict[str, pa.Array], name: str, row: int) -> str:
+    return f"{shard.name}: {columns['id'][row]}: {name} is {columns[name][row]}"
 
 
 def _lengths(column: pa.Array | pa.ChunkedArray) -> Ints:
@@ -213,18 +199,11 @@ def _values(lists: pa.Array) -> Ints:
     return lists.flatten().fill_null(-1).to_numpy(zero_copy_only=False)
 
 
-def _list_codes(lists: pa.Array) -> Ints:
-    """Number the distinct lists of integers."""
-    lengths = _lengths(lists)
-    values = _values(lists)
-    starts = np.cumsum(lengths) - lengths
-    code = lengths.copy()
-    for place in range(int(lengths.max(initial=0))):
-        here = np.full(len(lengths), -1, dtype=np.int64)
-        there = lengths > place
-        here[there] = values[starts[there] + place]
-        code, _ = _distinct([code, here])
-    return code
+def _as_text(lists: pa.Array) -> pa.Array:
+    """Write lists of integers as text."""
+    offsets = np.concatenate([[0], np.cumsum(_lengths(lists))]).astype(np.int32)
+    digits = lists.flatten().fill_null(-1).cast(pa.string())
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), digits), ",")
 
 
 def _distinct(columns: list[Ints]) -> tuple[Ints, Ints]:

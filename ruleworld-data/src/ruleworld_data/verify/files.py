@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
@@ -13,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..io.schema import QUESTION_SCHEMA, RULE_SCHEMA
-from ..spec import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS, num_rows
-from .report import Findings
+from ..spec import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS, WorldSpec
+from .report import Findings, Progress
 
 _FIELDS = {"path": str, "config": str, "split": str, "rows": int, "sha256": str, "bytes": int}
 
 
 @dataclass(frozen=True)
-class Shard:
+class ShardFile:
     """One readable shard of a build."""
 
     path: Path
@@ -31,13 +30,13 @@ class Shard:
 
 
 def check_shards(
-    folder: Path, manifest: dict[str, Any], findings: Findings, progress: Callable[[str, int, int], None]
-) -> list[Shard]:
+    folder: Path, manifest: dict[str, Any], findings: Findings, progress: Progress
+) -> list[ShardFile]:
     """Check manifest and files.
 
     Returns
     -------
-    list of Shard
+    list of ShardFile
         The shards that can be read, in the order of the manifest.
     """
     listed = _listed(manifest, findings)
@@ -87,7 +86,7 @@ def _listed(manifest: dict[str, Any], findings: Findings) -> list[dict[str, Any]
     return good
 
 
-def _check_file(folder: Path, entry: dict[str, Any], findings: Findings) -> Shard | None:
+def _check_file(folder: Path, entry: dict[str, Any], findings: Findings) -> ShardFile | None:
     path, name = folder / entry["path"], entry["path"]
     check = findings["shards"]
     check.checked += 1
@@ -120,7 +119,7 @@ def _check_file(folder: Path, entry: dict[str, Any], findings: Findings) -> Shar
     if problem:
         findings["schema"].fail(f"{name}: {problem}")
         return None
-    return Shard(path, name, entry["config"], entry["split"], rows)
+    return ShardFile(path, name, entry["config"], entry["split"], rows)
 
 
 def _schema_problem(found: pa.Schema, wanted: pa.Schema) -> str:
@@ -132,7 +131,7 @@ def _schema_problem(found: pa.Schema, wanted: pa.Schema) -> str:
     return ""
 
 
-def _check_counts(manifest: dict[str, Any], shards: list[Shard], findings: Findings) -> None:
+def _check_counts(manifest: dict[str, Any], shards: list[ShardFile], findings: Findings) -> None:
     scale = manifest.get("scale")
     if scale not in SCALES:
         findings.skip("the scale is unknown", "counts")
@@ -144,7 +143,7 @@ def _check_counts(manifest: dict[str, Any], shards: list[Shard], findings: Findi
     wanted += [(config, split) for config in SUBTASKS for split in QUESTION_SPLITS]
     findings["counts"].checked = len(wanted)
     for config, split in wanted:
-        expected = num_rows(config, split, scale)
+        expected = WorldSpec(scale, split).num_rows(config)
         if rows[config, split] != expected:
             found = rows[config, split]
             findings["counts"].fail(f"{config}/{split} has {found:,} readable rows, expected {expected:,}")

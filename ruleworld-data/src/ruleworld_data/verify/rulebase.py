@@ -1,0 +1,242 @@
+"""All rules of a table as a few integer arrays, and the same rules by what triggers them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ..spec import OPERATORS, ROLES, RULE_TYPES
+from ..text import ParsedRule
+from ..text.parser import CONCLUSION_COLUMN, PREMISE_COLUMN, WITH_ROLE
+from ..world import Ints
+
+TYPE_CODE = {name: code for code, name in enumerate(RULE_TYPES)}
+NAMED_CODES = {"type": RULE_TYPES, "role": ROLES, "operator": OPERATORS, "trigger_operator": OPERATORS}
+TYPED_COLUMNS = tuple(part.name for part in fields(ParsedRule))
+_PARTS = ("premise", "mark", "conclusion")
+
+
+class Terms(dict[str, int]):
+    """Numbers for names, handed out on first use; `names` lists them in order."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.names = list(names)
+        super().__init__({name: code for code, name in enumerate(self.names)})
+
+    def __missing__(self, name: str) -> int:
+        self[name] = code = len(self.names)
+        self.names.append(name)
+        return code
+
+    def encode(self, column: pa.Array) -> Ints:
+        """Number every string of a column; null gives -1."""
+        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        table = np.array([*map(self.__getitem__, coded.dictionary.to_pylist()), -1], dtype=np.int32)
+        return table[coded.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)]
+
+
+@dataclass(frozen=True)
+class RuleBase:
+    """Rules as arrays, one entry per rule.
+
+    Attributes
+    ----------
+    terms : Terms
+        Names behind the codes.
+    worlds : tuple of str
+        The worlds that the table names; one, if it is sound.
+    id : ndarray of int32
+        Rule ids.
+    type : ndarray of int8
+        Index in `RULE_TYPES`.
+    premise : ndarray of int32
+        Term of the premise: entity, action, environment, state or trigger attribute.
+    mark : ndarray of int8
+        What else the premise fixes: the trigger's operator, or the role (0 actor, 1 target) that the
+        conclusion is about.
+    conclusion : ndarray of int32
+        Term of the conclusion: attribute, environment or state.
+    operator : ndarray of int8
+        0 minus, 1 plus, -1 if the conclusion is no change.
+    amount : ndarray of int32
+        Count or units; -1 if the conclusion has none.
+    in_paper : ndarray of bool
+        Whether the table says that the rule is in the paper's subset.
+    fol_key, nl_key : ndarray of int64
+        Equal exactly where two texts are equal.
+    """
+
+    terms: Terms
+    worlds: tuple[str, ...]
+    id: Ints
+    type: Ints
+    premise: Ints
+    mark: Ints
+    conclusion: Ints
+    operator: Ints
+    amount: Ints
+    in_paper: Ints
+    fol_key: Ints
+    nl_key: Ints
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    @property
+    def world_id(self) -> str:
+        """Name of the world."""
+        return next(iter(self.worlds), "")
+
+    def take(self, rows: Ints) -> RuleBase:
+        """Return the base with only some rows."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in ARRAYS})
+
+    def of_type(self, *rule_types: str) -> RuleBase:
+        """Return the base with only the rules of some types."""
+        return self.take(self.rows_of(*rule_types))
+
+    def rows_of(self, *rule_types: str) -> Ints:
+        """Row numbers of some rule types."""
+        return np.flatnonzero(np.isin(self.type, [TYPE_CODE[name] for name in rule_types]))
+
+    def find(self, ids: Iterable[int]) -> Ints:
+        """Return the row of each rule id, -1 for an id that no rule has."""
+        order, known = self._sorted
+        wanted = np.fromiter(ids, dtype=np.int64)
+        spot = np.searchsorted(known[:-1], wanted)
+        return np.where(known[spot] == wanted, order[spot], -1)
+
+    @cached_property
+    def _sorted(self) -> tuple[Ints, Ints]:
+        order = np.argsort(self.id, kind="stable")
+        return np.append(order, -1), np.append(self.id[order].astype(np.int64), np.iinfo(np.int64).min)
+
+    @cached_property
+    def keys(self) -> Ints:
+        """One integer per rule, in the order of type, premise, mark and conclusion."""
+        size = len(self.terms) + 1
+        if size**2 * 2 * len(RULE_TYPES) >= 2**63:
+            raise ValueError(f"{size} terms are too many to pack into 64-bit keys")
+        return ((self.type.astype(np.int64) * size + self.premise) * 2 + self.mark) * size + self.conclusion
+
+    def column(self, name: str) -> Ints:
+        """Return the codes of a typed column of the rule table, -1 where it is null."""
+        if name not in _SOURCES:
+            return getattr(self, name)
+        none = np.full(len(self), -1, dtype=np.int32)
+        return np.choose(_SOURCES[name][self.type], [none, *(getattr(self, part) for part in _PARTS)])
+
+    def value(self, column: str, code: int) -> Any:
+        """Return the value of a typed column for one of its codes."""
+        if code < 0 or column == "amount":
+            return None if code < 0 else code
+        return NAMED_CODES.get(column, self.terms.names)[code]
+
+    def rule(self, row: int) -> ParsedRule:
+        """Return one rule as typed parts."""
+        one = self.take(np.array([row]))
+        return ParsedRule(**{name: self.value(name, int(one.column(name)[0])) for name in TYPED_COLUMNS})
+
+
+ARRAYS = tuple(part.name for part in fields(RuleBase))[2:]
+
+
+def _sources(column: str) -> Ints:
+    """Return for each rule type which of the parts fills a column: 0 none, or 1 plus the index in `_PARTS`."""
+    filled = {name: {PREMISE_COLUMN[name]: 1, CONCLUSION_COLUMN[name]: 3} for name in RULE_TYPES}
+    filled["attrchange2attr"]["trigger_operator"] = 2
+    for name in WITH_ROLE:
+        filled[name]["role"] = 2
+    return np.array([filled[name].get(column, 0) for name in RULE_TYPES])
+
+
+_SOURCES = {name: _sources(name) for name in TYPED_COLUMNS if name not in ("type", "operator", "amount")}
+
+
+class Effect(NamedTuple):
+    """What a rule concludes: a term and, for attributes, operator (0 minus, 1 plus, -1 none) and amount."""
+
+    rule_id: int
+    term: int
+    operator: int
+    amount: int
+
+    @property
+    def delta(self) -> int:
+        """The amount with its sign."""
+        return self.amount if self.operator else -self.amount
+
+
+class RuleIndex:
+    """Rules by what triggers them, found by bisection; about 17 bytes a rule.
+
+    Parameters
+    ----------
+    base : RuleBase
+        Parsed rules, see `parse_rule_table`.
+    """
+
+    def __init__(self, base: RuleBase) -> None:
+        self.terms = base.terms
+        self._size = len(base.terms) + 1
+        self._allowed: Collection[int] | None = None
+        order = np.argsort(base.keys, kind="stable")
+        # Memory views hand out plain Python integers, several times faster than arrays do.
+        self._keys = base.keys[order].data
+        self._ids = base.id[order].astype(np.int32).data
+        self._operator = base.operator[order].astype(np.int8).data
+        self._amount = base.amount[order].astype(np.int32).data
+        changes = base.of_type("attrchange2attr")
+        self._triggers: dict[int, set[int]] = {}
+        for trigger, attribute in zip(changes.premise.tolist(), changes.conclusion.tolist(), strict=True):
+            self._triggers.setdefault(attribute, set()).add(trigger)
+        self._reaching: dict[int, frozenset[int]] = {}
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> RuleIndex:
+        """Parse a rule table (or any pool of its rows) and index it."""
+        from .reader import parse_rule_table
+
+        return cls(parse_rule_table(table))
+
+    def only(self, ids: Collection[int]) -> RuleIndex:
+        """Return a view in which only some rules are in force; nothing is copied."""
+        view = RuleIndex.__new__(RuleIndex)
+        view.__dict__.update(self.__dict__)
+        view._allowed = ids if isinstance(ids, set | frozenset) else frozenset(ids)
+        return view
+
+    def fire(
+        self, rule_type: str, premise: int, mark: int = 0, attribute: int | None = None
+    ) -> Sequence[Effect]:
+        """Return the rules of a type that a premise triggers: all of them, or those about one attribute."""
+        if premise < 0 or (attribute is not None and attribute < 0):  # terms that no rule knows
+            return ()
+        first = ((TYPE_CODE[rule_type] * self._size + premise) * 2 + mark) * self._size
+        end = first + self._size
+        if attribute is not None:
+            first, end = first + attribute, first + attribute + 1
+        row, found = bisect_left(self._keys, first), []
+        while row < len(self._keys) and (key := self._keys[row]) < end:
+            if self._allowed is None or self._ids[row] in self._allowed:
+                found.append(Effect(self._ids[row], key % self._size, self._operator[row], self._amount[row]))
+            row += 1
+        return found
+
+    def reaching(self, attribute: int) -> frozenset[int]:
+        """Attributes whose change can change the given one, itself included."""
+        known = self._reaching.get(attribute)
+        if known is None:
+            found, todo = {attribute}, [attribute]
+            while todo:
+                fresh = self._triggers.get(todo.pop(), set()) - found
+                found |= fresh
+                todo += fresh
+            known = self._reaching[attribute] = frozenset(found)
+        return known
