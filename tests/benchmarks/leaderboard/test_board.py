@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from rwbench.leaderboard.board import bootstrap_draws, build_board, interval, ranks
+from rwbench.leaderboard.board import bootstrap_draws, build_board, cell_of, interval, order, ranks
 from rwbench.leaderboard.page import render_board, write_board
 from rwbench.run.samples import read_samples
 from rwbench.score.paired import paired_difference
@@ -91,6 +91,12 @@ def test_rows_are_ranked_within_their_cell_and_frames_are_not(board, difference)
 def test_ranks_use_the_paired_bootstrap_of_compare(by_id, difference):
     first, second = (bootstrap_draws(samples, "recall@1") for samples in by_id)
     assert interval(second - first) == pytest.approx((difference.ci_low, difference.ci_high))
+
+
+def test_the_order_of_sub_tasks_makes_no_cell():
+    first, second = (made_up_row(0, subtasks=names) for names in (["a", "b"], ["b", "a"]))
+    assert cell_of(first) == cell_of(second) != cell_of(made_up_row(0, subtasks=["a"]))
+    assert order(first, "exact_match") == order(second, "exact_match")
 
 
 def test_rows_that_cannot_be_told_apart_share_a_rank():

@@ -102,15 +102,15 @@ def track_of(submission: Submission) -> str:
 
 
 def cell_of(row: Row) -> tuple[Any, ...]:
-    """Return the values that rows must share to be compared."""
-    return tuple(tuple(row[name]) if name == "subtasks" else row[name] for name in CELL)
+    """Return the values that rows must share to be compared; the order of sub-tasks is none of them."""
+    return tuple(tuple(sorted(row[name])) if name == "subtasks" else row[name] for name in CELL)
 
 
 def order(row: Row, metric: str) -> tuple[Any, ...]:
     """Return what rows are sorted by: cell, largest world, pool and set of sub-tasks first; in it best first."""
     estimate = row["metrics"][metric]
     world = (row["scale"] != "paper", row["scale"], row["split"])
-    cell = (*world, -len(row["subtasks"]), row["subtasks"], -row["pool_size"], row["representation"])
+    cell = (*world, -len(row["subtasks"]), sorted(row["subtasks"]), -row["pool_size"], row["representation"])
     return (*cell, -(estimate["value"] if estimate else -1), row["submission"])
 
 

@@ -17,7 +17,7 @@ from .board import TRACKS, Row, cell_of, order
 from .files import LIMITS, SAMPLES, read_folder
 
 TITLES = {
-    "answers": ("Answering", "Ranked by exact match: the share of sub-questions answered rightly."),
+    "answers": ("Answering", "Ranked by exact match: the share of sub-questions answered correctly."),
     "retrieval": (
         "Finding rules",
         "Methods that only rank rules and answer nothing; ranked by Recall@1. Not comparable with the table above.",
