@@ -9,10 +9,10 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from .files import METADATA
-from .parsing import Problem, Scalar, flat_yaml, location, plain_text, quote, reason, refuse_if
+from .parsing import Problem, Scalar, flat_yaml, plain_text, quote, reason, refuse_if
 
 URL = re.compile(r"https://[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9._~%+@:,;=/-]*)?(#[A-Za-z0-9._-]*)?")
 MAX_COST = 1e7
@@ -90,10 +90,7 @@ class Metadata(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            refuse_if(
-                cls._problem(str(item["loc"][0]), item["type"], reason(item), location(item), lines, values)
-                for item in error.errors(include_url=False)
-            )
+            refuse_if(cls._problem(item, values, lines) for item in error.errors(include_url=False))
             raise
 
     @classmethod
@@ -115,16 +112,13 @@ class Metadata(BaseModel):
         return "".join(lines)
 
     @classmethod
-    def _problem(
-        cls, name: str, kind: str, why: str, place: str, lines: dict[str, int], values: dict[str, Any]
-    ) -> Problem:
-        if kind == "extra_forbidden":
+    def _problem(cls, error: ErrorDetails, values: dict[str, Any], lines: dict[str, int]) -> Problem:
+        name = str(error["loc"][0])
+        if error["type"] == "extra_forbidden":
             near = difflib.get_close_matches(name, cls.model_fields, n=1)
             fix = f"did you mean {near[0]}?" if near else f"known fields: {', '.join(cls.model_fields)}"
             return Problem(METADATA, "unknown field", fix, lines.get(name), quote(name))
-        help_text = cls.model_fields[name].description
-        if kind == "missing":
-            return Problem(METADATA, f"{name} is missing", f"add {name}: {help_text}")
-        return Problem(
-            METADATA, f"{place} {why}", f"{name} is: {help_text}", lines.get(name), quote(values[name])
-        )
+        fix = f"{name} is: {cls.model_fields[name].description}"
+        if error["type"] == "missing":
+            return Problem(METADATA, f"{name} is missing", fix)
+        return Problem(METADATA, f"{name} {reason(error)}", fix, lines.get(name), quote(values[name]))
