@@ -23,6 +23,12 @@ def report(
     times: Annotated[
         bool, typer.Option("--times", help="Print in Markdown what the time went to only.")
     ] = False,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Only draw accuracy by number of rules: .png, .svg or .pdf, and .csv."
+        ),
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="Only the runs that this recipe made.")] = None,
     data: Annotated[
         Path | None, typer.Option(help="The build that the runs used, for questions and proofs.")
@@ -58,6 +64,14 @@ def report(
             typer.echo(
                 json.dumps({"runs": len(results), "bytes": size, "folder": str(pack_to)}) if as_json else told
             )
+            return
+        if figure is not None:
+            from ..report.figures import write_figure
+            from ..report.setting import settings
+
+            with disk_errors():
+                numbers = write_figure(settings(results)[0], figure)
+            typer.echo(f"{figure}, its numbers in {numbers}")
             return
         if markdown or latex or times:
             from ..report.setting import settings

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..score.results import Estimate, Results
 from ..score.scoring import RECALLS
 from . import grids
-from .charts import Line, Point, draw_lines, inline_svg, label_ends, number_axis, panels, share_axis
+from .charts import Line, Point, draw_lines, inline_svg, label_ends, number_axis, panels, save, share_axis
 from .grids import FORM_TITLES, Grid
 from .setting import ANSWERS, MAIN_METRIC, MethodView, Setting, macro
 from .style import styles
-from .tables import estimates, percent
+from .tables import estimates, percent, score_frame
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -116,6 +117,46 @@ def by_size(setting: Setting, metric: str, meaning: str = "") -> Part:
     return Part(
         title, caption.strip(), _panels(lines, title, "rules in the pool (log scale)", setting.sizes, True)
     )
+
+
+def write_figure(setting: Setting, path: Path) -> Path:
+    """Draw the lead metric against pool size in one file, FOL and NL side by side; its numbers go beside it as CSV.
+
+    Parameters
+    ----------
+    setting : Setting
+    path : Path
+        ``.png``, ``.svg`` or ``.pdf``; the same results give the same bytes.
+
+    Returns
+    -------
+    Path
+        The CSV file: a row per point.
+    """
+    from ruleworld_data.io import write_whole
+
+    lines = size_lines(setting, setting.lead)
+    endings = {view.label.rpartition(", ")[2] for view in setting.methods.values()}
+    shared = f", {endings.pop()}" if len(endings) == 1 else ""  # the model, where all methods have the same
+    with panels(len(lines), height=380) as (figure, axes_of):
+        figure.subplots_adjust(wspace=0.3, bottom=0.3)
+        for axes, (form, drawn) in zip(axes_of, lines.items(), strict=True):
+            axes.set(title=f"{_name(setting.lead)}, {form.upper()}", xlabel="rules in the pool", xscale="log")
+            share_axis(axes)
+            draw_lines(axes, drawn)
+            number_axis(axes, setting.sizes)
+            label_ends(axes, drawn)
+        shown = {line.label: line.style for drawn in lines.values() for line in drawn}
+        marks = [
+            axes_of[0].plot([], [], color=style.colour, ls=style.line, marker=style.marker)[0]
+            for style in shown.values()
+        ]
+        names = [label.removesuffix(shared) for label in shown]
+        figure.legend(marks, names, loc="lower center", ncols=3, fontsize=10)
+        save(figure, path)
+    table = score_frame(setting)[["method", "form", "size", "value", "ci_low", "ci_high"]].dropna()
+    write_whole(path.with_suffix(".csv"), table.to_csv(index=False, lineterminator="\n").encode())
+    return path.with_suffix(".csv")
 
 
 def by_hop(setting: Setting, metric: str, size: int) -> Part:

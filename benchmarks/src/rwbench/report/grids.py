@@ -9,14 +9,14 @@ from ..run.samples import OUTCOMES
 from ..score.errors import ERROR_CLASSES
 from ..score.results import Estimate, Results
 from ..score.scoring import ANSWER_METRICS, RECALLS
-from .paper import Table
+from .paper import PaperTable
 from .setting import MAIN_METRIC, Setting, macro
 from .tables import TIMES_CAPTION, estimates, percent, times_frame
 
 TABLE_METRICS = (*ANSWER_METRICS, *RECALLS, f"expected_{RECALLS[0]}", f"step_{RECALLS[0]}")
 
 
-class Cell(NamedTuple):
+class GridCell(NamedTuple):
     """A cell: its text, the number it is sorted by (None: by its text), what stands beside it, hover text, shade."""
 
     text: str
@@ -26,10 +26,10 @@ class Cell(NamedTuple):
     shade: float | None = None
 
 
-class Row(NamedTuple):
+class GridRow(NamedTuple):
     """A row, and the values by which the page filters it: FOL or NL, and the pool size."""
 
-    cells: Sequence[Cell]
+    cells: Sequence[GridCell]
     rules: str = ""
     pool: int | None = None
 
@@ -38,7 +38,7 @@ class Grid(NamedTuple):
     """A table of the page."""
 
     columns: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[GridRow]
     title: str = ""
 
     @property
@@ -49,18 +49,18 @@ class Grid(NamedTuple):
         ]
 
 
-MISSING = Cell("–", -1)
+MISSING = GridCell("–", -1)
 
 
-def share(estimate: Estimate | None) -> Cell:
+def share(estimate: Estimate | None) -> GridCell:
     """Return an estimate as a cell: percentage and 95 % interval."""
     if estimate is None:
         return MISSING
     interval = f"{percent(estimate['ci_low'])}–{percent(estimate['ci_high'])}"
-    return Cell(percent(estimate["value"]), estimate["value"], interval)
+    return GridCell(percent(estimate["value"]), estimate["value"], interval)
 
 
-def shaded(estimate: Estimate | None) -> Cell:
+def shaded(estimate: Estimate | None) -> GridCell:
     """Return an estimate as a narrow cell, the darker the larger; its interval on hover."""
     if estimate is None:
         return MISSING
@@ -68,12 +68,12 @@ def shaded(estimate: Estimate | None) -> Cell:
     # 100 and 0 only where they are exact.
     text = f"{min(100 * value, 99):.0f}" if value < 1 else "100"
     tip = f"{percent(value)} % (95 % interval {share(estimate).note}, n = {estimate['n']})"
-    return Cell("<1" if text == "0" and value > 0 else text, value, tip=tip, shade=value)
+    return GridCell("<1" if text == "0" and value > 0 else text, value, tip=tip, shade=value)
 
 
-def number(value: float | None, form: str = ",.4g") -> Cell:
+def number(value: float | None, form: str = ",.4g") -> GridCell:
     """Return a number as a cell."""
-    return MISSING if value is None or value != value else Cell(f"{value:{form}}", value)
+    return MISSING if value is None or value != value else GridCell(f"{value:{form}}", value)
 
 
 def by_part(setting: Setting, metric: str, size: int, parts: Mapping[str, str]) -> list[Grid]:
@@ -85,7 +85,7 @@ def by_part(setting: Setting, metric: str, size: int, parts: Mapping[str, str]) 
             run = setting.find(method, form, size)
             found = estimates(run, metric) if run else {}
             if found:
-                rows.append(Row([Cell(view.label), *(shaded(found.get(part)) for part in parts)]))
+                rows.append(GridRow([GridCell(view.label), *(shaded(found.get(part)) for part in parts)]))
         grids.append(Grid(["Method", *parts.values()], rows, FORM_TITLES[form]))
     return grids
 
@@ -113,8 +113,8 @@ def _of_runs(setting: Setting, columns: Iterable[str], cells: Any) -> Grid:
         found = cells(run)
         if found:
             form, pool = run["spec"]["representation"].upper(), run["spec"]["pool_size"]
-            head = [Cell(setting.view(run).label), Cell(form), number(pool, ",")]
-            rows.append(Row([*head, *found], form, pool))
+            head = [GridCell(setting.view(run).label), GridCell(form), number(pool, ",")]
+            rows.append(GridRow([*head, *found], form, pool))
     return Grid(["Method", "Rules", "Pool", *columns], rows)
 
 
@@ -122,10 +122,10 @@ def all_runs(setting: Setting) -> Grid:
     """Return every run with its metrics."""
     metrics = [name for name in TABLE_METRICS if any(macro(run, name) for run in setting.runs)]
 
-    def cells(run: Results) -> list[Cell]:
+    def cells(run: Results) -> list[GridCell]:
         failed = run["n"]["failed"]
         scored = number(run["n"]["scored"], ",")._replace(note=f"({failed} failed)" if failed else "")
-        return [*(share(macro(run, name)) for name in metrics), scored, Cell(run["run_id"])]
+        return [*(share(macro(run, name)) for name in metrics), scored, GridCell(run["run_id"])]
 
     heads = [f"{name.replace('_', ' ').capitalize()}, %" for name in metrics]
     return _of_runs(setting, [*heads, "n", "Run"], cells)
@@ -143,7 +143,7 @@ def error_counts(setting: Setting, counted: Mapping[str, Mapping[str, int]]) -> 
     if not outcomes and not set(classes) - {"correct"}:
         return None
 
-    def cells(run: Results) -> list[Cell]:
+    def cells(run: Results) -> list[GridCell]:
         ours, ends = found[run["run_id"]], bad[run["run_id"]]
         if not ours and not ends:
             return []
@@ -165,7 +165,7 @@ def by_step_and_type(setting: Setting) -> Grid:
     steps = sorted({name for found, _ in split.values() for name in found}, key=int)
     types = sorted({name for _, found in split.values() for name in found})
 
-    def cells(run: Results) -> list[Cell]:
+    def cells(run: Results) -> list[GridCell]:
         by_step, by_type = split[run["run_id"]]
         if not by_step and not by_type:
             return []
@@ -179,7 +179,7 @@ def usage(setting: Setting) -> Grid:
     """Return what a question cost, mean by run."""
     names = sorted({name for run in setting.runs for name in run.get("usage", {})})
 
-    def cells(run: Results) -> list[Cell]:
+    def cells(run: Results) -> list[GridCell]:
         found = run.get("usage", {})
         return [number(found[name]["mean"] if name in found else None) for name in names if found]
 
@@ -190,7 +190,7 @@ def times(setting: Setting) -> Grid:
     """Return what the time went to, by method."""
     frame = times_frame(setting)
     rows = [
-        Row([Cell(label), *(number(value, ",.1f") for value in values)])
+        GridRow([GridCell(label), *(number(value, ",.1f") for value in values)])
         for label, values in zip(frame.index, frame.to_numpy(), strict=True)
     ]
     return Grid(["Method", *frame.columns], rows, f"{TIMES_CAPTION}.")
@@ -199,9 +199,9 @@ def times(setting: Setting) -> Grid:
 def attention(weights: Sequence[Sequence[float]], n: Sequence[int], title: str) -> Grid:
     """Return mean attention on the gold rules of every step (columns) at every retrieval (rows)."""
     rows = [
-        Row(
+        GridRow(
             [
-                Cell(f"step {step + 1}"),
+                GridCell(f"step {step + 1}"),
                 *(_weight(value, step, place, n[step]) for place, value in enumerate(row)),
             ]
         )
@@ -211,12 +211,12 @@ def attention(weights: Sequence[Sequence[float]], n: Sequence[int], title: str) 
     return Grid(["", *(f"gold {place + 1}" for place in range(len(weights)))], rows, title)
 
 
-def _weight(value: float, step: int, gold: int, n: int) -> Cell:
+def _weight(value: float, step: int, gold: int, n: int) -> GridCell:
     tip = f"retrieval {step + 1} gives the gold rules of step {gold + 1} the weight {value:.3f} (n = {n})"
-    return Cell(f"{value:.2f}", value, tip=tip, shade=min(max(value, 0.0), 1.0))
+    return GridCell(f"{value:.2f}", value, tip=tip, shade=min(max(value, 0.0), 1.0))
 
 
-def beside_paper(table: Table) -> Grid:
+def beside_paper(table: PaperTable) -> Grid:
     """Return one of the paper's tables: ours, and the paper's number beside it."""
     words = percent if table.unit == "%" else "{:.1f}".format
     rows = []
@@ -224,6 +224,6 @@ def beside_paper(table: Table) -> Grid:
         cells = []
         for cell in row.cells:
             ours, theirs = ("–" if value is None else words(value) for value in (cell.ours, cell.paper))
-            cells.append(Cell(ours, -1 if cell.ours is None else cell.ours, theirs))
-        rows.append(Row([number(row.pool_size, ","), Cell(row.method), Cell(row.ours), *cells]))
+            cells.append(GridCell(ours, -1 if cell.ours is None else cell.ours, theirs))
+        rows.append(GridRow([number(row.pool_size, ","), GridCell(row.method), GridCell(row.ours), *cells]))
     return Grid(["Pool", "In the paper", "Ours", *table.columns], rows)

@@ -14,23 +14,23 @@ from ...score.results import Metric, Results
 from ...score.stats import fold_interval
 
 
-class Cell(NamedTuple):
+class PaperCell(NamedTuple):
     """One number of the paper and ours; None where there is none. Shares, or percentage points of a spread."""
 
     paper: float | None
     ours: float | None
 
 
-class Row(NamedTuple):
+class PaperRow(NamedTuple):
     """A row of one of the paper's tables: pool size, the paper's name of the method, our label, a cell per column."""
 
     pool_size: int
     method: str
     ours: str
-    cells: list[Cell]
+    cells: list[PaperCell]
 
 
-class Table(NamedTuple):
+class PaperTable(NamedTuple):
     """One of the paper's tables beside our runs.
 
     ``name`` is the last part of the recipe's name; ``model`` is the paper's (None: the rows name it); ``unit`` is
@@ -43,7 +43,7 @@ class Table(NamedTuple):
     unit: str
     questions: int
     columns: list[str]
-    rows: list[Row]
+    rows: list[PaperRow]
 
 
 @lru_cache(maxsize=1)
@@ -52,7 +52,7 @@ def numbers() -> dict[str, Any]:
     return json.loads(files(__package__).joinpath("numbers.json").read_text(encoding="utf-8"))
 
 
-def tables_beside_paper(results: Sequence[Results], recipe: str) -> list[Table]:
+def tables_beside_paper(results: Sequence[Results], recipe: str) -> list[PaperTable]:
     """Return what `table_beside_paper` does for the runs on each set of questions, the largest first.
 
     A recipe may have been run on few questions and on many, and a table of both would compare what cannot be.
@@ -65,7 +65,7 @@ def tables_beside_paper(results: Sequence[Results], recipe: str) -> list[Table]:
     return sorted(tables, key=lambda table: -table.questions)
 
 
-def table_beside_paper(results: Sequence[Results], recipe: str) -> Table | None:
+def table_beside_paper(results: Sequence[Results], recipe: str) -> PaperTable | None:
     """Return the paper's table of a recipe's name with our numbers beside it.
 
     Parameters
@@ -77,7 +77,7 @@ def table_beside_paper(results: Sequence[Results], recipe: str) -> Table | None:
 
     Returns
     -------
-    Table, or None
+    PaperTable, or None
         None if the paper has no table of that name, or none of its rows has a number of ours.
     """
     folder, _, name = recipe.rpartition("/")
@@ -98,13 +98,13 @@ def table_beside_paper(results: Sequence[Results], recipe: str) -> Table | None:
                 ours.append(fmean(known) if len(known) == len(ours) else None)
             if any(value is not None for value in ours):
                 form_words = f" ({row['representation'].upper()})" if "representation" in row else ""
-                cells = [Cell(theirs, value) for theirs, value in zip(row["values"], ours, strict=True)]
-                rows.append(Row(row["pool_size"], row["method"] + form_words, label, cells))
+                cells = [PaperCell(theirs, value) for theirs, value in zip(row["values"], ours, strict=True)]
+                rows.append(PaperRow(row["pool_size"], row["method"] + form_words, label, cells))
     if not rows:
         return None
     columns = [_title(column) for column in table["columns"]] + ["average"] * table["has_average"]
     unit, questions = "points" if spread else "%", max(run["n"]["scheduled"] for run in results)
-    return Table(name, table["title"], table["model"], unit, questions, columns, rows)
+    return PaperTable(name, table["title"], table["model"], unit, questions, columns, rows)
 
 
 def quotes(recipe: str) -> list[str]:
