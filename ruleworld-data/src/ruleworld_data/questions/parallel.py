@@ -28,7 +28,7 @@ def block_bounds(rows: int) -> list[tuple[int, int]]:
     return [(rows * i // count, rows * (i + 1) // count) for i in range(count)]
 
 
-class SubQuestions:
+class ClausePool:
     """The sub-questions that a block of parallel questions combines: ``size`` of one rule, ``size`` of two.
 
     Every text is kept once; a question row points at it.
@@ -73,7 +73,7 @@ class ParallelBlock:
     def __init__(self, origin: Origin, block: int, first: int, count: int, limit: int) -> None:
         self.origin, self.first, self.width = origin, first, origin.size
         self.key = origin.part(f"block {block}")
-        self.pool = SubQuestions(self.key, min(limit, POOL_PER_QUESTION * count))
+        self.pool = ClausePool(self.key, min(limit, POOL_PER_QUESTION * count))
         parts, units = self._compose(int(count * 1.05) + 64)
         keep = self._distinct(parts, units)[:count]
         if len(keep) < count:

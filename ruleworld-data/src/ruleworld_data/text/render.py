@@ -6,18 +6,39 @@ A rule's text is a premise and a conclusion, and few distinct ones exist: 960 pr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..io.schema import RULE_SCHEMA
 from ..spec import OPERATORS, ROLES
-from ..world import Ints, Names, RuleBlock
+from ..world import Ints, Names, RuleBlock, symbol
 
-Text = tuple[str, str]
-"""English and FOL."""
+_EFFECT = ("operator", "verb", "attribute", "amount")
+_CHANGE = "{who} will {lose} {things}", "{Lose}_{Attribute}({who}, {amount})"
+_ACT = "A {acts} B", "{Action}(A, B)"
+_PREMISES = {
+    "entity2attr": (("entity",), ("A is {a_kind}", "{Entity}(A)")),
+    "attrchange2attr": (
+        ("trigger_operator", "trigger_verb", "trigger_attribute"),
+        ("A {loses} {thing}", "{Loses}_{Trigger}(A, 1)"),
+    ),
+    "action2env": (("action",), _ACT),
+    "action2attr": (("action",), _ACT),
+    "action2state": (("action",), _ACT),
+    "env2state": (("environment",), ("A is {at_place}", "In(A, {Environment})")),
+    "state2attr": (("state",), ("A is {state}", "{State}(A)")),
+}
+_CONCLUSIONS = {
+    "entity2attr": (("attribute", "amount"), ("it has {things}", "Has(A, {Attribute}, {amount})")),
+    "attrchange2attr": (_EFFECT, _CHANGE),
+    "action2env": (("environment",), ("B will enter {the_place}", "In(B, {Environment})")),
+    "action2attr": (("role", *_EFFECT), _CHANGE),
+    "action2state": (("role", "state"), ("{who} will be {state}", "{State}({who})")),
+    "env2state": (("state",), ("{who} will be {state}", "{State}({who})")),
+    "state2attr": (_EFFECT, _CHANGE),
+}
+"""What each half of a rule of a type says: its parts, and its text in English and FOL."""
 
 
 def block_table(block: RuleBlock, names: Names, world_id: str, in_paper: Ints | None = None) -> pa.Table:
@@ -25,9 +46,8 @@ def block_table(block: RuleBlock, names: Names, world_id: str, in_paper: Ints | 
 
     ``in_paper`` says which rows are in the paper's subset; all of them where it is not given.
     """
-    premise_key, premise, conclusion_key, conclusion = _HALVES[block.type]
-    premise_nl, premise_fol = _half(block, premise_key, lambda *key: premise(names, *key))
-    conclusion_nl, conclusion_fol = _half(block, conclusion_key, lambda *key: conclusion(names, *key))
+    premise_nl, premise_fol = _half(block, names, *_PREMISES[block.type])
+    conclusion_nl, conclusion_fol = _half(block, names, *_CONCLUSIONS[block.type])
     nl = _join("If ", premise_nl, ", ", conclusion_nl, ".")
     fol = _join("", premise_fol, " => ", conclusion_fol, "")
     columns: dict[str, pa.Array] = {
@@ -66,32 +86,51 @@ def block_table(block: RuleBlock, names: Names, world_id: str, in_paper: Ints | 
     return pa.table({field.name: columns[field.name] for field in RULE_SCHEMA})
 
 
-def _half(block: RuleBlock, key: tuple[str, ...], render: Callable[..., Text]) -> tuple[pa.Array, pa.Array]:
-    """Render one half of every rule: each distinct key once."""
+def _half(
+    block: RuleBlock, names: Names, key: tuple[str, ...], templates: tuple[str, str]
+) -> tuple[pa.Array, pa.Array]:
+    """Render one half of every rule, in English and FOL: each distinct key once."""
+    radix = [int(block[name].max()) + 1 if len(block) else 1 for name in key]
     code = np.zeros(len(block), dtype=np.int64)
-    radix: list[int] = []
-    for name in key:
-        radix.append(int(block[name].max()) + 1 if len(block) else 1)
-        code = code * radix[-1] + block[name]
-    size = int(np.prod(radix))
-    used = np.zeros(size, dtype=bool)
+    for name, size in zip(key, radix, strict=True):
+        code = code * size + block[name]
+    used = np.zeros(int(np.prod(radix)), dtype=bool)
     used[code] = True
-    distinct = np.flatnonzero(used)
-    rank = np.cumsum(used, dtype=np.int32) - 1
-    texts = [render(*parts) for parts in zip(*_unpack(distinct, radix), strict=True)]
-    indices = pa.array(rank[code].astype(np.int32))
-    return tuple(
-        pa.DictionaryArray.from_arrays(indices, pa.array([text[i] for text in texts], pa.string()))
-        for i in range(2)
-    )
+    indices = pa.array((np.cumsum(used, dtype=np.int32) - 1)[code])
+    distinct = [part.tolist() for part in np.unravel_index(np.flatnonzero(used), radix)]
+    slots = [_slots(names, dict(zip(key, parts, strict=True))) for parts in zip(*distinct, strict=True)]
+    nl, fol = ([template.format_map(words) for words in slots] for template in templates)
+    return tuple(pa.DictionaryArray.from_arrays(indices, pa.array(text, pa.string())) for text in (nl, fol))
 
 
-def _unpack(code: Ints, radix: list[int]) -> list[list[int]]:
-    parts: list[list[int]] = []
-    for size in reversed(radix):
-        code, part = np.divmod(code, size)
-        parts.append(part.tolist())
-    return parts[::-1]
+def _slots(names: Names, parts: dict[str, int]) -> dict[str, str]:
+    """Return the words for the parts of one half."""
+    slots = {"who": "AB"[parts.get("role", 0)]}
+    for kind in ("entity", "action", "environment", "state", "attribute"):
+        if kind in parts:
+            slots[kind.capitalize()] = names.symbols[kind][parts[kind]]
+    if "entity" in parts:
+        slots["a_kind"] = names.an_entity[parts["entity"]]
+    elif "action" in parts:
+        slots["acts"] = names.verbs[parts["action"]].third
+    elif "environment" in parts:
+        place = parts["environment"]
+        slots |= {"at_place": names.at_place[place], "the_place": names.the_place[place]}
+    elif "state" in parts:
+        slots["state"] = names.state[parts["state"]]
+    elif "trigger_verb" in parts:
+        verb, trigger = (
+            names.lexicon[parts["trigger_operator"]][parts["trigger_verb"]],
+            parts["trigger_attribute"],
+        )
+        slots |= {"loses": verb.third, "Loses": symbol(verb.base), "thing": names.things(trigger, 1)}
+        slots["Trigger"] = names.symbols["attribute"][trigger]
+    else:
+        slots |= {"things": names.things(parts["attribute"], parts["amount"]), "amount": str(parts["amount"])}
+        if "verb" in parts:
+            verb = names.lexicon[parts["operator"]][parts["verb"]]
+            slots |= {"lose": verb.base, "Lose": symbol(verb.base)}
+    return slots
 
 
 def _join(start: str, premise: pa.Array, middle: str, conclusion: pa.Array, end: str) -> pa.Array:
@@ -111,74 +150,3 @@ def _coded(codes: Ints, values: list[str]) -> pa.Array:
 
 def _constant(value: str, rows: int) -> pa.Array:
     return _coded(np.zeros(rows, dtype=np.int32), [value])
-
-
-def _kind(names: Names, entity: int) -> Text:
-    return f"A is {names.an_entity[entity]}", f"{names.symbols['entity'][entity]}(A)"
-
-
-def _count(names: Names, attribute: int, amount: int) -> Text:
-    fol = f"Has(A, {names.symbols['attribute'][attribute]}, {amount})"
-    return f"it has {names.things(attribute, amount)}", fol
-
-
-def _trigger(names: Names, operator: int, verb: int, attribute: int) -> Text:
-    form = names.lexicon[operator][verb].third
-    return f"A {form} {names.things(attribute, 1)}", names.event(operator, verb, attribute, 1, "A")
-
-
-def _change(names: Names, operator: int, verb: int, attribute: int, amount: int, who: str = "A") -> Text:
-    form = names.lexicon[operator][verb].base
-    return (
-        f"{who} will {form} {names.things(attribute, amount)}",
-        names.event(operator, verb, attribute, amount, who),
-    )
-
-
-def _act(names: Names, action: int) -> Text:
-    return f"A {names.verbs[action].third} B", f"{names.symbols['action'][action]}(A, B)"
-
-
-def _arrival(names: Names, environment: int) -> Text:
-    return (
-        f"B will enter {names.the_place[environment]}",
-        f"In(B, {names.symbols['environment'][environment]})",
-    )
-
-
-def _effect_on(names: Names, role: int, operator: int, verb: int, attribute: int, amount: int) -> Text:
-    return _change(names, operator, verb, attribute, amount, "AB"[role])
-
-
-def _state_of(names: Names, role: int, state: int) -> Text:
-    who = "AB"[role]
-    return f"{who} will be {names.state[state]}", f"{names.symbols['state'][state]}({who})"
-
-
-def _place(names: Names, environment: int) -> Text:
-    return f"A is {names.at_place[environment]}", f"In(A, {names.symbols['environment'][environment]})"
-
-
-def _feeling(names: Names, state: int) -> Text:
-    return f"A will be {names.state[state]}", f"{names.symbols['state'][state]}(A)"
-
-
-def _being(names: Names, state: int) -> Text:
-    return f"A is {names.state[state]}", f"{names.symbols['state'][state]}(A)"
-
-
-_EFFECT = ("operator", "verb", "attribute", "amount")
-_HALVES: dict[str, tuple[tuple[str, ...], Callable[..., Text], tuple[str, ...], Callable[..., Text]]] = {
-    "entity2attr": (("entity",), _kind, ("attribute", "amount"), _count),
-    "attrchange2attr": (
-        ("trigger_operator", "trigger_verb", "trigger_attribute"),
-        _trigger,
-        _EFFECT,
-        _change,
-    ),
-    "action2env": (("action",), _act, ("environment",), _arrival),
-    "action2attr": (("action",), _act, ("role", *_EFFECT), _effect_on),
-    "action2state": (("action",), _act, ("role", "state"), _state_of),
-    "env2state": (("environment",), _place, ("state",), _feeling),
-    "state2attr": (("state",), _being, _EFFECT, _change),
-}

@@ -147,7 +147,9 @@ class _Seen:
         codes = np.array(self._lesson_codes, dtype=np.int64)[rows.asked]
         self._instances[rows.split].append(_row_keys(codes, rows.ends))
         if rows.split == "train":
-            uses = np.stack(np.unique(rows.asked, return_counts=True), axis=1)  # in an order that decides ties
+            uses = np.stack(
+                np.unique(rows.asked, return_counts=True), axis=1
+            )  # in an order that decides ties
             self._train_uses[rows.config].update(dict(uses.tolist()))
         elif rows.split == "test":
             self._test_rows[rows.config].append(rows)
