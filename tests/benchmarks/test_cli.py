@@ -8,7 +8,7 @@ import time
 
 import pytest
 from rwbench.cli.app import app
-from rwbench.recipes import Recipe, recipes
+from rwbench.recipes import RunRecipe, recipes
 from typer.testing import CliRunner
 
 runner = CliRunner()
@@ -26,7 +26,7 @@ def quick():
         return [options.spec(m, "nl", 100, "question") for m in (Solver(), Retrieve(BM25()))]
 
     recipes.items()
-    recipes.add("quick", Recipe("quick", function))
+    recipes.add("quick", RunRecipe("quick", function))
     yield "quick"
     recipes.remove("quick")
 

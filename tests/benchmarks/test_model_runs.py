@@ -18,7 +18,7 @@ from rwbench.cli.app import app
 from rwbench.methods.prompting import Prompting
 from rwbench.methods.rag import RAG
 from rwbench.methods.solver import Solver
-from rwbench.recipes import Recipe, recipes
+from rwbench.recipes import RunRecipe, recipes
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
@@ -167,7 +167,7 @@ def few():
         return [options.spec(method, "nl", 100, "question") for method in (*rows, Solver())]
 
     recipes.items()
-    recipes.add("few", Recipe("few", function))
+    recipes.add("few", RunRecipe("few", function))
     yield "few"
     recipes.remove("few")
 

@@ -6,7 +6,7 @@ import pytest
 from ruleworld_data.questions import training_text
 from rwbench.cli.app import app
 from rwbench.cli.trace import describe
-from rwbench.methods import Method, Output, Step, component
+from rwbench.methods import Method, Output, StepTrace, component
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
 from rwbench.report.browser import SplitData, samples_path
@@ -29,7 +29,7 @@ class Walker(Method):
             other = next(int(rule) for rule in pool.ids if rule not in question.gold)
             found = [[other, *gold] for gold in question.gold_steps[:-1]] + [[other]]
             parts = training_text(question.row, pool.representation).split("<search>")
-            steps = [Step(retrieved=ids, text=part) for ids, part in zip(found, parts, strict=True)]
+            steps = [StepTrace(retrieved=ids, text=part) for ids, part in zip(found, parts, strict=True)]
             yield Output(question.id, found, stepwise=True, answers=["999"], text="".join(parts), trace=steps)
 
 

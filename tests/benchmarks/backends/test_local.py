@@ -9,7 +9,7 @@ import pytest
 from ruleworld_data.prompts import Prompt, answer_template, read_template
 from rwbench.backends import Decoding, cut, local
 from rwbench.backends.local import Local, load
-from rwbench.methods.conversation import Usage
+from rwbench.methods.conversation import UsageCounter
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_a_prompt_that_does_not_fit_is_not_asked(save_model, tmp_path, prompts):
     assert backend.context_length == 300
     long, short = backend.generate([prompts[0], Prompt("Hello")], Decoding(200))
     assert (long.finish, long.text, long.completion_tokens) == ("context", "", 0)
-    usage = Usage()
+    usage = UsageCounter()
     usage.count(long)
     assert long.seconds > 0 and usage.to_dict()["seconds"] == {"tokenize": round(long.seconds, 6)}
     assert long.prompt_tokens == backend.count_tokens(prompts[0]) > 100

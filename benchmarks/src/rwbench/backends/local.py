@@ -269,7 +269,7 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None) -> tuple[Any,
     logging.disable_progress_bar()
     tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder or folder))  # an adapter adds a token
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", trust_remote_code=False)
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise ValueError(
@@ -284,7 +284,7 @@ def load_tokenizer(folder: Path) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(folder)
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise ValueError(
@@ -297,7 +297,11 @@ def _positions(name: str) -> int | None:
     """Read the context length without loading weights."""
     from transformers import AutoConfig
 
-    return getattr(AutoConfig.from_pretrained(base_folder(name)), "max_position_embeddings", None)
+    return getattr(
+        AutoConfig.from_pretrained(base_folder(name), trust_remote_code=False),
+        "max_position_embeddings",
+        None,
+    )
 
 
 def end_ids(name: str) -> set[int]:

@@ -22,7 +22,7 @@ from ..run.pools import Pool
 from ..run.samples import OUTCOMES
 from ..score.scoring import Ties
 
-__all__ = ["Batch", "Method", "Output", "Preview", "Step", "Work", "batches", "component"]
+__all__ = ["Batch", "Method", "Output", "Preview", "StepTrace", "Work", "batches", "component"]
 
 Work = tuple[Pool, Sequence[Question]]
 """A pool, and those of its questions that are to be answered."""
@@ -41,7 +41,7 @@ class Preview:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepTrace:
     """One step of a method, for the sample's trace: what was searched, found and written."""
 
     query: str | None = None
@@ -73,7 +73,7 @@ class Output:
         Costs worth logging; the names are in `rwbench.run.samples`.
     outcome : str
         How it ended, one of `rwbench.run.samples.OUTCOMES`.
-    trace : sequence of Step
+    trace : sequence of StepTrace
         What was searched and written on the way, for a method that does so more than once.
     measures : mapping
         What an analysis measured, name -> numbers; the names are in `rwbench.run.samples`.
@@ -89,7 +89,7 @@ class Output:
     text: str | None = None
     usage: Mapping[str, Any] = field(default_factory=dict)
     outcome: str = "ok"
-    trace: Sequence[Step] = ()
+    trace: Sequence[StepTrace] = ()
     measures: Mapping[str, Any] = field(default_factory=dict)
     ties: Ties | None = None
     stepwise: bool = False

@@ -35,7 +35,7 @@ Conversation = Generator[Call, Completion, Output]
 
 
 @dataclass
-class Usage:
+class UsageCounter:
     """What one question has cost so far."""
 
     calls: int = 0
@@ -113,7 +113,7 @@ class ModelMethod(Method):
         return self.model.whole_batches
 
     @abstractmethod
-    def converse(self, pool: Pool, question: Question, top_k: int, usage: Usage) -> Conversation:
+    def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Yield calls and return the question's output; the calls are counted in ``usage``, retrievals are not."""
         raise NotImplementedError(
             f"method {self.name!r} must implement converse(pool, question, top_k, usage)"
@@ -123,14 +123,14 @@ class ModelMethod(Method):
         """Return the first prompt and its length, without asking; random rules stand for those of a search."""
         stand_in: dict[str, Any] = {"retriever": Random()} if hasattr(self, "retriever") else {}
         method = replace(self, **stand_in)
-        first = next(method.converse(pool, question, top_k, Usage()), None)
+        first = next(method.converse(pool, question, top_k, UsageCounter()), None)
         if first is None:
             return Preview()
         return Preview(first.prompt.text, self.model.count_tokens(first.prompt), self.calls)
 
     def answer(self, batch: Batch, top_k: int) -> list[Output]:
         """Return the outputs of a batch."""
-        usages = [Usage() for _ in batch]
+        usages = [UsageCounter() for _ in batch]
         conversations = [
             self.converse(pool, question, top_k, usage)
             for (pool, question), usage in zip(batch, usages, strict=True)

@@ -13,7 +13,7 @@ from ..backends import Decoding
 from ..run.data import Question
 from ..run.pools import Pool
 from . import component
-from .conversation import Call, Conversation, Usage
+from .conversation import Call, Conversation, UsageCounter
 from .iterative import Iterative, Search
 
 ANSWER = re.compile(r"answer is:?|\\boxed|^\[Answer\]", re.IGNORECASE)
@@ -50,7 +50,7 @@ class IRCoT(Iterative):
         """Most calls per question: a sentence between two searches, and the reader."""
         return self.rounds
 
-    def converse(self, pool: Pool, question: Question, top_k: int, usage: Usage) -> Conversation:
+    def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Search and write in turns, then read."""
         search = Search(self, pool, question, top_k, usage)
         query, finished = question.text, 0

@@ -16,8 +16,8 @@ from ..retrievers import Hits, pool_index, rank
 from ..retrievers.fuse import fuse
 from ..run.data import Ids, Question
 from ..run.pools import Pool
-from . import Step
-from .conversation import Conversation, Usage
+from . import StepTrace
+from .conversation import Conversation, UsageCounter
 from .rag import RAG
 
 
@@ -57,21 +57,21 @@ class Search:
     pool: Pool
     question: Question
     top_k: int
-    usage: Usage
+    usage: UsageCounter
     rounds: list[Hits] = field(default_factory=list)
-    trace: list[Step] = field(default_factory=list)
+    trace: list[StepTrace] = field(default_factory=list)
 
     def find(self, query: str) -> Hits:
         """Search the pool and remember what came."""
         with self.usage.retrieving():
             hits = pool_index(self.method.retriever, self.pool).search([query], self.top_k)[0]
         self.rounds.append(hits)
-        self.trace.append(Step(query=query, retrieved=hits.ids.tolist()))
+        self.trace.append(StepTrace(query=query, retrieved=hits.ids.tolist()))
         return hits
 
     def wrote(self, text: str) -> None:
         """Remember what the model wrote."""
-        self.trace.append(Step(text=text))
+        self.trace.append(StepTrace(text=text))
 
     def collected(self) -> Ids:
         """Return the aggregated list so far, at most ``top_k`` rules."""

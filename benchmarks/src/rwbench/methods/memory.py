@@ -22,8 +22,8 @@ from ..backends.local import Local
 from ..run.data import Ids, Question
 from ..run.pools import Pool
 from ..zoo.models import adapter_folder, fingerprint
-from . import Batch, Method, Output, Preview, Step
-from .conversation import Usage, read_answer
+from . import Batch, Method, Output, Preview, StepTrace
+from .conversation import UsageCounter, read_answer
 
 if TYPE_CHECKING:
     from dynarule.generation import Generation
@@ -199,7 +199,7 @@ class Memory(Method):
     ) -> Output:
         ended = len(answer.token_ids) < self.max_new_tokens
         steps = [step for step in answer.trace if step.layer == layer]
-        usage = Usage(retrievals=len(steps), seconds={"retrieve": share["retrieve"]})
+        usage = UsageCounter(retrievals=len(steps), seconds={"retrieve": share["retrieve"]})
         prompt = reader.prompt_tokens(question.text)
         usage.count(Completion("", "stop", prompt, len(answer.token_ids), share["generate"]))
         parts = answer.text.split(reader.search_text) if reader.search_text else [answer.text]
@@ -209,7 +209,7 @@ class Memory(Method):
             steps, parts = steps[1:] or steps, parts[1:]
         found = [[int(rule) for rule in step.ids[:top_k]] for step in steps]
         trace = [
-            Step(retrieved=ids, text=part)
+            StepTrace(retrieved=ids, text=part)
             for ids, part in zip(found, [*parts, *[None] * len(found)], strict=False)
         ]
         done = Completion("".join(parts), "stop" if ended else "length")

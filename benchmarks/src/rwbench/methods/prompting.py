@@ -9,7 +9,7 @@ from ..backends import Decoding
 from ..run.data import Question
 from ..run.pools import Pool
 from . import component
-from .conversation import Call, Conversation, ModelMethod, Usage, read_answer
+from .conversation import Call, Conversation, ModelMethod, UsageCounter, read_answer
 
 LABELS = {"pool": "Prompting", "gold": "Gold rules only (ceiling)", "none": "No rules (floor)"}
 KEYS = {"pool": "prompting", "gold": "gold-only", "none": "no-rules"}
@@ -44,7 +44,7 @@ class Prompting(ModelMethod):
         """Name in reports."""
         return f"{LABELS[self.rules]}, {self.model.label}"
 
-    def converse(self, pool: Pool, question: Question, top_k: int, usage: Usage) -> Conversation:
+    def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Ask once."""
         template, representation = self.model.template, pool.representation
         if self.rules == "none" and template.has("answer_without_rules"):

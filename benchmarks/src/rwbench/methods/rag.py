@@ -9,8 +9,8 @@ from ..backends import Decoding
 from ..retrievers import pool_index
 from ..run.data import Ids, Question
 from ..run.pools import Pool
-from . import Step, component
-from .conversation import Call, Conversation, ModelMethod, Usage, read_answer
+from . import StepTrace, component
+from .conversation import Call, Conversation, ModelMethod, UsageCounter, read_answer
 
 
 @component
@@ -54,14 +54,14 @@ class RAG(ModelMethod):
         """Return rules as the model reads them, at most ``in_prompt``."""
         return pool.rules.texts(ids[: self.in_prompt], pool.representation)
 
-    def converse(self, pool: Pool, question: Question, top_k: int, usage: Usage) -> Conversation:
+    def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Search, then ask."""
         with usage.retrieving():
             found = pool_index(self.retriever, pool).search([question.text], top_k)[0].ids
         return (yield from self.read(pool, question, found))
 
     def read(
-        self, pool: Pool, question: Question, found: Ids, trace: Sequence[Step] = (), **usage: Any
+        self, pool: Pool, question: Question, found: Ids, trace: Sequence[StepTrace] = (), **usage: Any
     ) -> Conversation:
         """Answer from the rules that were found; nothing else is shown."""
         template = self.model.template

@@ -15,7 +15,7 @@ from ..backends import Decoding
 from ..run.data import Question
 from ..run.pools import Pool
 from . import Output, component
-from .conversation import Call, Conversation, Usage
+from .conversation import Call, Conversation, UsageCounter
 from .iterative import Iterative, Search
 
 ACTION = re.compile(r"^(search|finish)\[(.*)\]$", re.IGNORECASE | re.DOTALL)
@@ -54,7 +54,7 @@ class ReAct(Iterative):
         """Most calls per question: a turn and its repair each round, and the reader."""
         return 2 * self.rounds + (self.final == "reader")
 
-    def converse(self, pool: Pool, question: Question, top_k: int, usage: Usage) -> Conversation:
+    def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Think, act and observe in turns."""
         search = Search(self, pool, question, top_k, usage)
         history, bad, answers = "", 0, None

@@ -96,7 +96,7 @@ class Options:
         )
 
 
-class Recipe:
+class RunRecipe:
     """A named function from options to runs; the first line of its docstring is the recipe's help.
 
     Parameters
@@ -120,14 +120,14 @@ class Recipe:
         return self.function(options)
 
 
-recipes = Registry[Recipe]("recipe", __name__)
+recipes = Registry[RunRecipe]("recipe", __name__)
 
 
-def recipe(name: str, help: str | None = None) -> Callable[[Callable[[Options], list[RunSpec]]], Recipe]:
+def recipe(name: str, help: str | None = None) -> Callable[[Callable[[Options], list[RunSpec]]], RunRecipe]:
     """Register the decorated function as the recipe ``name``."""
 
-    def register(function: Callable[[Options], list[RunSpec]]) -> Recipe:
-        made = Recipe(name, function, help)
+    def register(function: Callable[[Options], list[RunSpec]]) -> RunRecipe:
+        made = RunRecipe(name, function, help)
         recipes.add(name, made)
         return made
 

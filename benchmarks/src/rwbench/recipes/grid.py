@@ -11,7 +11,7 @@ from functools import update_wrapper
 
 from ..methods import Method
 from ..spec import REPRESENTATIONS, RunSpec
-from . import Options, Recipe, recipe
+from . import Options, RunRecipe, recipe
 
 SCOPES = {100: "question", 500: "question", 1_000: "fold", 2_000: "fold", 5_000: "batch", 10_000: "batch"}
 """Pool size -> who shares a pool; a small one holds the gold rules of one question only."""
@@ -31,14 +31,14 @@ def grid(
     subtasks: Sequence[str] | None = None,
     held_out: bool = False,
     help: str | None = None,
-) -> Callable[[Rows], Recipe]:
+) -> Callable[[Rows], RunRecipe]:
     """Register the recipe of a table whose rows the decorated function gives; see `runs`.
 
     With ``held_out`` the grid is asked twice: on the split of the options and on the held-out rules. ``help`` replaces
     the function's docstring.
     """
 
-    def register(rows: Rows) -> Recipe:
+    def register(rows: Rows) -> RunRecipe:
         def function(options: Options) -> list[RunSpec]:
             splits = (options.split, "heldout") if held_out else (options.split,)
             asked = [replace(options, split=split) for split in splits]
