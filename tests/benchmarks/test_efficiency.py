@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from rwbench.cli.app import app
-from rwbench.efficiency.baselines import InjectedRules
+from rwbench.efficiency.conditions import InjectedRules
 from rwbench.efficiency.embeddings import random_rows
+from rwbench.efficiency.machine import ratios, spread
 from rwbench.efficiency.plan import Cell, Settings, grid
 from rwbench.efficiency.session import floors, measure
 from rwbench.efficiency.shapes import SHAPES, random_model
-from rwbench.efficiency.statistics import ratios, spread
 from rwbench.efficiency.tables import serving_markdown, targets
 from rwbench.efficiency.training import TrainingSettings, make_batch, training_cost
 from rwbench.run.progress import Progress

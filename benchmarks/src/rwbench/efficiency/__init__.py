@@ -1,1 +1,1 @@
-"""What rules cost: time to first token, time per token, selection, memory, training steps, and what an index misses."""
+"""Latency and memory of serving M rules, cost of a training step with them, and recall of approximate indexes."""

@@ -17,7 +17,7 @@ HELP: dict[str, str] = {f.name: f.metadata["help"] for f in fields(Settings)}
 Out = Annotated[Path, typer.Option(help="Folder of the results file, table and figure.")]
 
 app = typer.Typer(
-    help="What rules cost: time, memory, training steps; what an index misses.",
+    help="Latency, memory and training steps by number of rules; recall of indexes.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -1,11 +1,13 @@
-"""Clocks, peak memory and read bandwidth of the machine that measures."""
+"""Clocks, peak memory and read bandwidth of the machine that measures; medians and ratios of what was timed."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,8 +70,23 @@ def read_bandwidth(device: str, clock: str, megabytes: int = 1_024, repeats: int
 
 def random_tokens(count: int, below: int, key: int, device: str) -> Tensor:
     """Return keyed random tokens, (1, count)."""
-    import numpy as np
     import torch
 
     stream = np.random.Generator(np.random.Philox(np.random.SeedSequence((key, count))))
     return torch.from_numpy(stream.integers(0, below, (1, count))).to(device)
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """Return median, quartiles and number of values."""
+    low, middle, high = np.percentile(np.asarray(values, dtype=np.float64), [25, 50, 75])
+    return {
+        "median": round(float(middle), 4),
+        "q25": round(float(low), 4),
+        "q75": round(float(high), 4),
+        "n": len(values),
+    }
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Return the ratio of each pair, of neighbours in time."""
+    return [a / b for a, b in zip(ours, theirs, strict=True)]

@@ -17,6 +17,8 @@ METHODS = {
 }
 DEVICES = ("cpu", "cuda")
 DTYPES = {"fp32": 4, "fp16": 2, "bf16": 2}
+"""Bytes of a number."""
+TORCH_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
 @dataclass(frozen=True)

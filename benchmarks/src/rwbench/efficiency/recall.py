@@ -72,7 +72,7 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
     from dynarule.bank.faiss_index import FaissConfig, FaissIndex, installed
     from dynarule.bank.recall import measure_recall
 
-    from .sides import set_faiss_threads
+    from .conditions import set_faiss_threads
 
     torch.set_num_threads(settings.threads)
     set_faiss_threads(settings.threads)

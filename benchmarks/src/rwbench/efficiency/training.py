@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .machine import timed
-from .plan import DTYPES
+from .machine import ratios, spread, timed
+from .plan import DTYPES, TORCH_NAMES
 from .shapes import ModelShape, random_model, shape_of
-from .statistics import ratios, spread
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,21 +97,23 @@ def training_cost(settings: TrainingSettings, profiled: bool = True) -> dict[str
     Returns
     -------
     dict
-        Per side ms of each part and of a whole step, their ratio, and where the time goes by operation.
+        Per condition ms of each part and of a whole step, their ratio, and where the time goes by operation.
     """
     import torch
 
     torch.set_num_threads(settings.threads)
-    sides = {name: _trainer(settings, rules) for name, rules in (("without", 0), ("with", settings.rules))}
-    for work in sides.values():
+    conditions = {
+        name: _trainer(settings, rules) for name, rules in (("without", 0), ("with", settings.rules))
+    }
+    for work in conditions.values():
         for part in PARTS:
             work[part]()
-    found: dict[str, dict[str, list[float]]] = {name: {part: [] for part in PARTS} for name in sides}
+    found: dict[str, dict[str, list[float]]] = {name: {part: [] for part in PARTS} for name in conditions}
     column = settings.device == "cpu" and settings.threads == 1
     for number in range(settings.repeats):
-        for name in sorted(sides, reverse=bool(number % 2)):
+        for name in sorted(conditions, reverse=bool(number % 2)):
             for part in PARTS:
-                pair = timed(sides[name][part], settings.device)
+                pair = timed(conditions[name][part], settings.device)
                 found[name][part].append(1e3 * pair[column])
     whole = {
         name: [
@@ -128,7 +129,7 @@ def training_cost(settings: TrainingSettings, profiled: bool = True) -> dict[str
     }
     out |= {"ratio": ratio, "limit": LIMIT, "met": ratio["median"] <= LIMIT}
     if profiled:
-        out["profile"] = _profile(sides)
+        out["profile"] = _profile(conditions)
     return out
 
 
@@ -141,7 +142,7 @@ def _trainer(settings: TrainingSettings, rules: int) -> dict[str, Callable[[], A
     from dynarule.training import RuleModel, paper_recipe
 
     shape, device = shape_of(settings.shape), settings.device
-    model = random_model(shape, device, getattr(torch, _NAMES[settings.dtype]), settings.seed)
+    model = random_model(shape, device, getattr(torch, TORCH_NAMES[settings.dtype]), settings.seed)
     generator = torch.Generator().manual_seed(settings.seed)
     keys, values = (
         torch.nn.functional.normalize(
@@ -162,7 +163,10 @@ def _trainer(settings: TrainingSettings, rules: int) -> dict[str, Callable[[], A
     held: dict[str, Tensor] = {}
 
     def forward() -> None:
-        with whole.attached(), torch.autocast(device, getattr(torch, _NAMES[settings.dtype]), enabled=half):
+        with (
+            whole.attached(),
+            torch.autocast(device, getattr(torch, TORCH_NAMES[settings.dtype]), enabled=half),
+        ):
             held["loss"] = whole(**batch)["loss"]
 
     def update() -> None:
@@ -173,17 +177,17 @@ def _trainer(settings: TrainingSettings, rules: int) -> dict[str, Callable[[], A
 
 
 def _profile(
-    sides: dict[str, dict[str, Callable[[], Any]]], most: int = 12, repeats: int = 3
+    conditions: dict[str, dict[str, Callable[[], Any]]], most: int = 12, repeats: int = 3
 ) -> list[dict[str, Any]]:
-    """Return the operations that take most time with rules, ms of one batch and update, both sides.
+    """Return the operations that take most time with rules, ms of one batch and update, both conditions.
 
-    The profiler's clock counts what other processes take, so each side is recorded a few times, in turns, and the
+    The profiler's clock counts what other processes take, so each condition is recorded a few times, in turns, and the
     recording with the least time in all is kept.
     """
     from torch.profiler import ProfilerActivity, profile
 
     times: dict[str, dict[str, float]] = {}
-    for name, work in [*sides.items()] * repeats:
+    for name, work in [*conditions.items()] * repeats:
         with profile(activities=[ProfilerActivity.CPU]) as record:
             for part in PARTS:
                 work[part]()
@@ -195,6 +199,3 @@ def _profile(
         {"operation": key, **{name: round(times[name].get(key, 0.0), 2) for name in ("without", "with")}}
         for key in order
     ]
-
-
-_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
