@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 
 from ..io.schema import QUESTION_SCHEMA, RULE_SCHEMA
 from ..spec import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS, WorldSpec
-from .report import Findings, Progress
+from .report import Findings, StageProgress
 
 _FIELDS = {"path": str, "config": str, "split": str, "rows": int, "sha256": str, "bytes": int}
 
 
 @dataclass(frozen=True)
-class ShardFile:
+class ReadableShard:
     """One readable shard of a build."""
 
     path: Path
@@ -30,13 +30,13 @@ class ShardFile:
 
 
 def check_shards(
-    folder: Path, manifest: dict[str, Any], findings: Findings, progress: Progress
-) -> list[ShardFile]:
+    folder: Path, manifest: dict[str, Any], findings: Findings, progress: StageProgress
+) -> list[ReadableShard]:
     """Check manifest and files.
 
     Returns
     -------
-    list of ShardFile
+    list of ReadableShard
         The shards that can be read, in the order of the manifest.
     """
     listed = _listed(manifest, findings)
@@ -86,7 +86,7 @@ def _listed(manifest: dict[str, Any], findings: Findings) -> list[dict[str, Any]
     return good
 
 
-def _check_file(folder: Path, entry: dict[str, Any], findings: Findings) -> ShardFile | None:
+def _check_file(folder: Path, entry: dict[str, Any], findings: Findings) -> ReadableShard | None:
     path, name = folder / entry["path"], entry["path"]
     check = findings["shards"]
     check.checked += 1
@@ -119,7 +119,7 @@ def _check_file(folder: Path, entry: dict[str, Any], findings: Findings) -> Shar
     if problem:
         findings["schema"].fail(f"{name}: {problem}")
         return None
-    return ShardFile(path, name, entry["config"], entry["split"], rows)
+    return ReadableShard(path, name, entry["config"], entry["split"], rows)
 
 
 def _schema_problem(found: pa.Schema, wanted: pa.Schema) -> str:
@@ -131,7 +131,7 @@ def _schema_problem(found: pa.Schema, wanted: pa.Schema) -> str:
     return ""
 
 
-def _check_counts(manifest: dict[str, Any], shards: list[ShardFile], findings: Findings) -> None:
+def _check_counts(manifest: dict[str, Any], shards: list[ReadableShard], findings: Findings) -> None:
     scale = manifest.get("scale")
     if scale not in SCALES:
         findings.skip("the scale is unknown", "counts")

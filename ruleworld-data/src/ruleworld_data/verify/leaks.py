@@ -17,10 +17,10 @@ from ..spec import QUESTION_SPLITS
 from ..world import Ints
 from .files import check_shards
 from .mentions import plain_words
-from .report import Findings, Progress
+from .report import Findings, StageProgress
 from .rows import lesson
 from .rulebase import Terms
-from .scan import Rows, Scan
+from .scan import Scan, ScannedRows
 from .subquestions import SubQuestion
 
 _READ = 20_000
@@ -88,7 +88,7 @@ class LeakReport:
         return asdict(self)
 
 
-def leak_report(build_dir: str | Path, progress: Progress | None = None) -> LeakReport:
+def leak_report(build_dir: str | Path, progress: StageProgress | None = None) -> LeakReport:
     """Measure leaks and shortcuts of a build.
 
     Parameters
@@ -136,10 +136,10 @@ class _Seen:
         self._texts: dict[str, list[Ints]] = defaultdict(list)
         self._instances: dict[str, list[Ints]] = defaultdict(list)
         self._train_uses: dict[str, Counter[int]] = defaultdict(Counter)
-        self._test_rows: dict[str, list[Rows]] = defaultdict(list)
+        self._test_rows: dict[str, list[ScannedRows]] = defaultdict(list)
         self._visible: dict[str, list[bool]] = defaultdict(list)
 
-    def rows(self, rows: Rows) -> None:
+    def rows(self, rows: ScannedRows) -> None:
         asked, texts = self.scan.asked, rows.questions.to_pylist()
         self._texts[rows.split].append(np.fromiter(map(hash, texts), np.int64, len(texts)))
         for number in range(len(self._lesson_codes), len(asked)):
@@ -192,7 +192,7 @@ class _Seen:
     def subtasks(self) -> dict[str, SubtaskLeaks]:
         return {name: self._subtask(name, parts) for name, parts in self._test_rows.items()}
 
-    def _subtask(self, name: str, parts: list[Rows]) -> SubtaskLeaks:
+    def _subtask(self, name: str, parts: list[ScannedRows]) -> SubtaskLeaks:
         learnt: dict[str, Counter[str]] = defaultdict(Counter)
         for number, times in self._train_uses[name].items():
             asked = self.scan.asked[number]

@@ -48,7 +48,7 @@ CHECKS: dict[str, str] = {
 """Every check and what it claims, in the order of the report."""
 
 MAX_EXAMPLES = 5
-Progress = Callable[[str, int, int], None]
+StageProgress = Callable[[str, int, int], None]
 """Called with a stage, the number of its parts done, and their total."""
 
 

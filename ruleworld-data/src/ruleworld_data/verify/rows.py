@@ -15,7 +15,7 @@ from ..spec import RULE_TYPES
 from .mentions import TextChecker
 from .report import MAX_EXAMPLES, Check, Findings
 from .rulebase import RuleBase, Terms
-from .scan import Rows, Scan
+from .scan import Scan, ScannedRows
 from .subquestions import SubQuestion
 
 _SLICE = 20_000
@@ -44,7 +44,7 @@ class RowChecker:
         self._ids: dict[str, array[int]] = defaultdict(lambda: array("q"))
         self._sources: dict[str, list[tuple[str, int]]] = defaultdict(list)
 
-    def rows(self, rows: Rows) -> None:
+    def rows(self, rows: ScannedRows) -> None:
         """Check a part of a shard."""
         self._sources[rows.split].append((rows.name, len(rows.ids)))
         lists = rows.lists()
@@ -56,7 +56,7 @@ class RowChecker:
             self._text.rows(ids, texts, lists)
         self._check_skeletons(rows)
 
-    def _check_skeletons(self, rows: Rows) -> None:
+    def _check_skeletons(self, rows: ScannedRows) -> None:
         """Compare the skeleton of every row to the types of its gold rules."""
         for number in range(len(self._skeleton_codes), len(self.scan.asked)):
             self._skeleton_codes.append(self._skeletons[self._skeleton(self.scan.asked[number])])

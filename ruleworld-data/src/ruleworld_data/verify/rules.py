@@ -13,7 +13,7 @@ from ..spec import ROLES, RULE_TYPES
 from ..text.parser import CONCLUSION_COLUMN, PREMISE_COLUMN
 from ..world import Ints, load_vocabulary
 from .asp import chain_depth
-from .files import ShardFile
+from .files import ReadableShard
 from .reader import TableReader
 from .report import Findings
 from .rulebase import TYPE_CODE, RuleBase
@@ -21,7 +21,7 @@ from .rulebase import TYPE_CODE, RuleBase
 _BATCH = 150_000
 
 
-def read_rules(reader: TableReader, shards: list[ShardFile], findings: Findings) -> RuleBase:
+def read_rules(reader: TableReader, shards: list[ReadableShard], findings: Findings) -> RuleBase:
     """Read the shards of one rule table and check every row."""
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from .answers import AnswerChecker
 from .asp import BATCH, import_clingo
-from .files import ShardFile, check_shards
+from .files import ReadableShard, check_shards
 from .reader import TableReader
-from .report import CHECKS, Findings, Progress, Report
+from .report import CHECKS, Findings, Report, StageProgress
 from .rows import RowChecker
 from .rulebase import RuleBase
 from .rules import check_constraints, check_heldout, read_rules
@@ -46,7 +46,7 @@ def verify(
     build_dir: str | Path,
     solvers: Sequence[str] = SOLVERS,
     jobs: int = 1,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
 ) -> Report:
     """Verify a build from its files alone.
 
@@ -102,12 +102,12 @@ def verify(
 class _Run:
     """One verification."""
 
-    def __init__(self, solvers: tuple[str, ...], jobs: int, progress: Progress) -> None:
+    def __init__(self, solvers: tuple[str, ...], jobs: int, progress: StageProgress) -> None:
         self.solvers, self.jobs, self.progress = solvers, jobs, progress
         self.findings = Findings()
         self.counts: dict[str, int] = {}
 
-    def check(self, shards: list[ShardFile]) -> None:
+    def check(self, shards: list[ReadableShard]) -> None:
         """Check rules, then questions."""
         worlds = self._rules([shard for shard in shards if shard.config == "rules"])
         missing = {"train", "heldout"} - worlds.keys()
@@ -128,7 +128,7 @@ class _Run:
                 names += _EXECUTOR_CHECKS if solver == "executor" else ()
                 self.findings.skip(f"needs the solver {solver}", *names)
 
-    def _rules(self, shards: list[ShardFile]) -> dict[str, RuleBase]:
+    def _rules(self, shards: list[ReadableShard]) -> dict[str, RuleBase]:
         reader, worlds = TableReader(), {}
         for done, split in enumerate(("train", "heldout"), start=1):
             if own := [shard for shard in shards if shard.split == split]:
@@ -140,7 +140,7 @@ class _Run:
         self.counts["rules"] = sum(map(len, worlds.values()))
         return worlds
 
-    def _questions(self, shards: list[ShardFile], worlds: dict[str, RuleBase]) -> Scan:
+    def _questions(self, shards: list[ReadableShard], worlds: dict[str, RuleBase]) -> Scan:
         """Check every row, and reduce the rows to distinct sub-questions."""
         scan = Scan(self.findings)
         rows = RowChecker(scan, {base.world_id: base for base in worlds.values()})

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from ..spec import MINI_FOLD_SIZE, MINI_FOLDS
 from ..world import Ints
-from .files import ShardFile
+from .files import ReadableShard
 from .report import Findings
 from .subquestions import GivenStep, SubQuestion, SubQuestions
 
@@ -29,7 +29,7 @@ _ENCODED += [*(f"steps.list.element.{name}" for name in _TEXTS), "skeleton"]
 
 
 @dataclass
-class Rows:
+class ScannedRows:
     """What is kept of one shard's well-formed rows.
 
     Attributes
@@ -81,7 +81,7 @@ class Scan:
     rows: int = 0
     parts: int = 0
 
-    def shard(self, shard: ShardFile, world_id: str) -> Iterator[Rows]:
+    def shard(self, shard: ReadableShard, world_id: str) -> Iterator[ScannedRows]:
         """Scan one shard, one row group at a time."""
         hops = int(shard.config.rsplit("_", 1)[1]) if shard.config.startswith("multi_hop") else 1
         with pq.ParquetFile(shard.path, read_dictionary=_ENCODED) as file:
@@ -96,9 +96,9 @@ class Scan:
                 self.parts += len(asked)
                 self.splits.setdefault(shard.split, set()).update(np.unique(asked).tolist())
                 texts = columns["id"], columns["question"], columns["skeleton"]
-                yield Rows(shard.config, shard.split, shard.name, *texts, asked, ends)
+                yield ScannedRows(shard.config, shard.split, shard.name, *texts, asked, ends)
 
-    def _well_formed(self, table: pa.Table, shard: ShardFile, hops: int) -> pa.Table:
+    def _well_formed(self, table: pa.Table, shard: ReadableShard, hops: int) -> pa.Table:
         """Drop (and report) rows whose lists do not line up."""
         check = self.findings["question_shape"]
         check.checked += len(table)
@@ -131,7 +131,9 @@ class Scan:
         )
         return table
 
-    def _check_labels(self, columns: dict[str, pa.Array], shard: ShardFile, world_id: str, hops: int) -> None:
+    def _check_labels(
+        self, columns: dict[str, pa.Array], shard: ReadableShard, world_id: str, hops: int
+    ) -> None:
         check = self.findings["question_labels"]
         check.checked += len(columns["id"])
         rules = _lengths(columns["gold_rule_ids"])
@@ -183,7 +185,7 @@ class Scan:
         return numbers[local]
 
 
-def _label(shard: ShardFile, columns: dict[str, pa.Array], name: str, row: int) -> str:
+def _label(shard: ReadableShard, columns: dict[str, pa.Array], name: str, row: int) -> str:
     return f"{shard.name}: {columns['id'][row]}: {name} is {columns[name][row]}"
 
 
