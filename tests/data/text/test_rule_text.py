@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ruleworld_data.generate import rule_table
 
-brute = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))
+brute = runpy.run_path(str(Path(__file__).parents[1] / "brute_force.py"))
 things, rows = brute["things"], brute["rows"]
 
 TERM, SYMBOL, NUMBER = r"[a-z]+(?: [a-z]+)*", r"[A-Z][a-z]*(?:_[a-z]+)*", r"[1-9]\d*"

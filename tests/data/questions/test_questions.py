@@ -13,7 +13,7 @@ from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.spec import SUBTASKS
 from ruleworld_data.world import Stream
 
-brute = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))
+brute = runpy.run_path(str(Path(__file__).parents[1] / "brute_force.py"))
 BruteForce, misread, blemish, parse, plain = (
     brute[name] for name in ("BruteForce", "misread", "blemish", "parse", "plain")
 )

@@ -14,7 +14,7 @@ from ruleworld_data.generate import rule_table
 from ruleworld_data.spec import RULE_TYPES, SCALES, WorldSizes
 from ruleworld_data.world import build_world
 
-brute = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))
+brute = runpy.run_path(str(Path(__file__).parents[1] / "brute_force.py"))
 
 # Typed from the paper's table of rule counts.
 COUNTS = {
