@@ -9,11 +9,11 @@ from rwbench.cli.app import app
 from rwbench.efficiency.conditions import InjectedRules
 from rwbench.efficiency.embeddings import random_rows
 from rwbench.efficiency.machine import ratios, spread
-from rwbench.efficiency.plan import Cell, Settings, grid
+from rwbench.efficiency.plan import Cell, RecallSettings, Settings, TrainingSettings, grid
 from rwbench.efficiency.session import floors, measure
 from rwbench.efficiency.shapes import SHAPES, random_model
 from rwbench.efficiency.tables import serving_markdown, targets
-from rwbench.efficiency.training import TrainingSettings, make_batch, training_cost
+from rwbench.efficiency.training import make_batch, training_cost
 from rwbench.run.progress import Progress
 from typer.testing import CliRunner
 
@@ -201,7 +201,7 @@ def test_recall_of_indexes_on_a_tiny_world():
     import zlib
     from functools import cache
 
-    from rwbench.efficiency.recall import RecallSettings, index_recall
+    from rwbench.efficiency.recall import index_recall
 
     @cache
     def vector(word):

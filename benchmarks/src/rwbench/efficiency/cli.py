@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Callable
 from dataclasses import fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from ..cli.shared import JsonFlag, user_errors
-from .plan import METHODS, RULES, Settings
+from .plan import METHODS, RULES, RecallSettings, Settings, TrainingSettings
 
-DEFAULT: dict[str, Any] = {f.name: f.default for f in fields(Settings)}
-HELP: dict[str, str] = {f.name: f.metadata["help"] for f in fields(Settings)}
 Out = Annotated[Path, typer.Option(help="Folder of the results file, table and figure.")]
 
 app = typer.Typer(
@@ -23,26 +24,48 @@ app = typer.Typer(
 )
 
 
+def settings_options(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for every field of a settings class; it gets them as ``settings``, checked."""
+
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(kind)
+        names = [field.name for field in fields(kind)]
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            with user_errors():
+                settings = kind(**{name: values.pop(name) for name in names})
+                if getattr(settings, "device", "") == "cuda":
+                    _check_gpu()
+            command(settings=settings, **values)
+
+        added = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=Annotated[hints[field.name], typer.Option(help=field.metadata["help"])],
+            )
+            for field in fields(kind)
+        ]
+        own = inspect.signature(command, eval_str=True).parameters
+        kept = [own[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in own if name != "settings"]
+        run.__signature__ = inspect.Signature([*added, *kept])  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in [*added, *kept]}
+        del run.__wrapped__
+        return run
+
+    return wrap
+
+
 @app.command()
+@settings_options(Settings)
 def serving(
+    settings: Settings,
     rules: Annotated[str, typer.Option(help="Numbers of rules, separated by commas.")] = ",".join(
         map(str, RULES)
     ),
     methods: Annotated[str, typer.Option(help="Separated by commas.")] = ",".join(METHODS),
-    shape: Annotated[str, typer.Option(help=HELP["shape"])] = DEFAULT["shape"],
-    device: Annotated[str, typer.Option(help=HELP["device"])] = DEFAULT["device"],
-    dtype: Annotated[str, typer.Option(help=HELP["dtype"])] = DEFAULT["dtype"],
-    threads: Annotated[int, typer.Option(help=HELP["threads"])] = DEFAULT["threads"],
-    encoder_dim: Annotated[int, typer.Option(help=HELP["encoder_dim"])] = DEFAULT["encoder_dim"],
-    embeddings: Annotated[str, typer.Option(help=HELP["embeddings"])] = DEFAULT["embeddings"],
-    top_k: Annotated[int, typer.Option(help=HELP["top_k"])] = DEFAULT["top_k"],
-    prompt_tokens: Annotated[int, typer.Option(help=HELP["prompt_tokens"])] = DEFAULT["prompt_tokens"],
-    new_tokens: Annotated[int, typer.Option(help=HELP["new_tokens"])] = DEFAULT["new_tokens"],
-    repeats: Annotated[int, typer.Option(help=HELP["repeats"])] = DEFAULT["repeats"],
-    cell_seconds: Annotated[float, typer.Option(help=HELP["cell_seconds"])] = DEFAULT["cell_seconds"],
-    tokens_per_rule: Annotated[int, typer.Option(help=HELP["tokens_per_rule"])] = DEFAULT["tokens_per_rule"],
-    memory_gb: Annotated[float, typer.Option(help=HELP["memory_gb"])] = DEFAULT["memory_gb"],
-    seed: Annotated[int, typer.Option(help=HELP["seed"])] = DEFAULT["seed"],
     out: Out = Path("efficiency"),
     as_json: JsonFlag = False,
 ) -> None:
@@ -57,10 +80,7 @@ def serving(
     from .session import measure, write_table
     from .tables import serving_markdown, targets
 
-    values = locals()
     with user_errors():
-        settings = Settings(**{name: values[name] for name in DEFAULT})
-        _check_device(device)
         cells = grid(_words(methods), _numbers(rules))
         if not cells:
             raise ValueError(
@@ -79,34 +99,16 @@ def serving(
 
 
 @app.command()
-def training(
-    shape: Annotated[str, typer.Option(help=HELP["shape"])] = "small",
-    device: Annotated[str, typer.Option(help=HELP["device"])] = "cpu",
-    dtype: Annotated[str, typer.Option(help=HELP["dtype"])] = "fp32",
-    rules: Annotated[int, typer.Option(help="M, rules of the batch's pool")] = 1_000,
-    top_k: Annotated[int, typer.Option(help=HELP["top_k"])] = 100,
-    encoder_dim: Annotated[int, typer.Option(help=HELP["encoder_dim"])] = 384,
-    batch: Annotated[int, typer.Option(help="questions per batch")] = 10,
-    tokens: Annotated[int, typer.Option(help="length of a sequence")] = 245,
-    repeats: Annotated[int, typer.Option(help="pairs of batches without and with rules")] = 5,
-    threads: Annotated[int, typer.Option(help=HELP["threads"])] = 1,
-    seed: Annotated[int, typer.Option(help=HELP["seed"])] = 0,
-    out: Out = Path("efficiency"),
-    as_json: JsonFlag = False,
-) -> None:
+@settings_options(TrainingSettings)
+def training(settings: TrainingSettings, out: Out = Path("efficiency"), as_json: JsonFlag = False) -> None:
     """Measure a training step with rules against one without, and where its time goes.
 
     Example: rwbench efficiency training --repeats 3
     """
-    values = locals()
-    with user_errors():
-        from .session import save
-        from .tables import training_markdown
-        from .training import TrainingSettings, training_cost
+    from .session import save
+    from .tables import training_markdown
+    from .training import training_cost
 
-        names = {f.name for f in fields(TrainingSettings)}
-        settings = TrainingSettings(**{name: value for name, value in values.items() if name in names})
-        _check_device(device)
     table = save(out, "training", settings.to_dict(), training_cost(settings))
     text = training_markdown(table)
     _write(out / "training.md", text)
@@ -114,35 +116,25 @@ def training(
 
 
 @app.command()
-def recall(
-    rules: Annotated[int, typer.Option(help="Rules searched; beyond the world's own, drawn.")] = 100_000,
-    questions: Annotated[int, typer.Option(help="Held-out questions, asked one at a time.")] = 256,
-    scale: Annotated[str, typer.Option(help="World: tiny, paper, full.")] = "paper",
-    threads: Annotated[int, typer.Option(help=HELP["threads"])] = 1,
-    seed: Annotated[int, typer.Option(help="World seed, and key of what is drawn.")] = 0,
-    out: Out = Path("efficiency"),
-    as_json: JsonFlag = False,
-) -> None:
+@settings_options(RecallSettings)
+def recall(settings: RecallSettings, out: Out = Path("efficiency"), as_json: JsonFlag = False) -> None:
     """Measure what faiss indexes find of exact search, on RuleWorld through a trained projection.
 
     The first run embeds the rules, some minutes for 100,000. Example: rwbench efficiency recall --scale tiny
     --rules 2000
     """
-    values = locals()
     with user_errors():
         from ..retrievers.dense import Dense, embeddings
-        from .recall import RecallSettings, index_recall
+        from .recall import index_recall
         from .session import save
         from .tables import recall_markdown
 
         missing = Dense().missing()
         if missing:
             raise ValueError(f"this needs the encoder: {missing}")
-        names = {f.name for f in fields(RecallSettings)}
-        settings = RecallSettings(**{name: value for name, value in values.items() if name in names})
         encode = embeddings("minilm", "document")
         found = index_recall(settings, lambda texts: encode(texts).numpy())
-    name = f"recall-{rules}"
+    name = f"recall-{settings.rules}"
     table = save(out, name, settings.to_dict(), found)
     text = recall_markdown(table)
     _write(out / f"{name}.md", text)
@@ -160,12 +152,11 @@ def _numbers(text: str) -> list[int]:
         raise ValueError(f"--rules must be whole numbers separated by commas, got {text!r}") from None
 
 
-def _check_device(device: str) -> None:
-    if device == "cuda":
-        import torch
+def _check_gpu() -> None:
+    import torch
 
-        if not torch.cuda.is_available():
-            raise ValueError("--device cuda: torch sees no GPU here; use --device cpu")
+    if not torch.cuda.is_available():
+        raise ValueError("--device cuda: torch sees no GPU here; use --device cpu")
 
 
 def _write(path: Path, text: str) -> None:

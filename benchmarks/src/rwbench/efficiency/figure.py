@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..report.charts import Line, Point, draw_lines, panels, save
+from ..report.charts import Line, Point, draw_lines, number_axis, panels, save
 from ..report.style import STYLES
 from .plan import METHODS
 
@@ -45,6 +45,11 @@ def draw(table: dict[str, Any], path: Path) -> None:
             axes.set(xscale="log", yscale="log" if far else "linear", xlabel="rules", title=title)
             draw_lines(axes, lines)
             axes.axhline(1, color="grey", linewidth=0.8)
+            number_axis(axes, sorted({cell["rules"] for cell in cells}))
+            if far:
+                low, high = axes.get_ylim()
+                ticks = [times for times in (1, 2, 5, 10, 20, 50, 100, 1_000) if low <= times <= high]
+                axes.set_yticks(ticks, [f"{times:g}" for times in ticks])
         both[0].set_ylabel("times the base model")
-        both[0].legend(fontsize=9)
+        both[1].legend(fontsize=9)
         save(figure, path)

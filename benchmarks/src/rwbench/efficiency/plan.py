@@ -70,6 +70,72 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class TrainingSettings:
+    """A training step; the defaults are the paper's batch and rules on a model that a CPU can train."""
+
+    shape: str = field(default="small", metadata={"help": "model"})
+    device: str = field(default="cpu", metadata={"help": "cpu or cuda"})
+    dtype: str = field(default="fp32", metadata={"help": "of the model; what is trained is fp32"})
+    threads: int = field(default=1, metadata={"help": "CPU threads"})
+    encoder_dim: int = field(default=384, metadata={"help": "P, width of the embeddings"})
+    rules: int = field(default=1_000, metadata={"help": "M, rules of the batch's pool"})
+    top_k: int = field(default=100, metadata={"help": "K, rules kept per layer"})
+    batch: int = field(default=10, metadata={"help": "questions per batch"})
+    tokens: int = field(default=245, metadata={"help": "length of a sequence (SR-KI's limit)"})
+    steps: int = field(default=3, metadata={"help": "reasoning steps per question"})
+    accumulation: int = field(default=5, metadata={"help": "batches per update"})
+    repeats: int = field(default=5, metadata={"help": "pairs of batches without and with rules"})
+    seed: int = field(default=0, metadata={"help": "key of weights, tokens and embeddings"})
+
+    def __post_init__(self) -> None:
+        shape_of(self.shape)
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        for name in ("threads", "encoder_dim", "top_k", "batch", "steps", "accumulation", "repeats"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        if self.rules < 2 * self.batch * self.steps:
+            raise ValueError(
+                f"a batch of {self.batch} questions has {2 * self.batch * self.steps} gold rules, the pool only "
+                f"{self.rules}; raise --rules or lower --batch"
+            )
+        if self.top_k < 2 * self.steps:
+            raise ValueError(
+                f"top_k must hold the {2 * self.steps} gold rules of a question, got {self.top_k}"
+            )
+        if self.tokens < 4 * self.steps:
+            raise ValueError(f"{self.steps} steps need at least {4 * self.steps} tokens, got {self.tokens}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RecallSettings:
+    """Which rules and questions."""
+
+    scale: str = field(default="paper", metadata={"help": "world: tiny, paper, full"})
+    rules: int = field(default=100_000, metadata={"help": "rules searched; beyond the world's own, drawn"})
+    questions: int = field(default=256, metadata={"help": "held-out questions asked, one at a time"})
+    training: int = field(default=2_000, metadata={"help": "questions that the projection is trained on"})
+    train_steps: int = field(default=300, metadata={"help": "training steps of the projection"})
+    threads: int = field(default=1, metadata={"help": "CPU threads"})
+    seed: int = field(default=0, metadata={"help": "key of weights, order and drawn rules"})
+
+    def __post_init__(self) -> None:
+        for name in ("rules", "questions", "training", "train_steps", "threads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        if self.rules < 100:
+            raise ValueError(f"Recall@100 needs 100 rules, got {self.rules}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class Cell:
     """One measurement: a method and its number of rules M."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from .plan import RecallSettings
 
 if TYPE_CHECKING:
     from dynarule.bank.index import QueryBatch
@@ -27,30 +28,6 @@ INDEXES: dict[str, dict[str, Any] | None] = {
     "8 bits, 1,024 clusters read": {"kind": "ivf_sq8", "nprobe": 1_024},
     "fast scan, 1,024 clusters read": {"kind": "fastscan", "nprobe": 1_024},
 }
-
-
-@dataclass(frozen=True)
-class RecallSettings:
-    """Which rules and questions."""
-
-    scale: str = field(default="paper", metadata={"help": "world: tiny, paper, full"})
-    rules: int = field(default=100_000, metadata={"help": "rules searched; beyond the world's, drawn"})
-    questions: int = field(default=256, metadata={"help": "held-out questions asked, one at a time"})
-    training: int = field(default=2_000, metadata={"help": "questions that the projection is trained on"})
-    train_steps: int = field(default=300, metadata={"help": "training steps of the projection"})
-    threads: int = field(default=1, metadata={"help": "CPU threads"})
-    seed: int = field(default=0, metadata={"help": "key of weights, order and drawn rules"})
-
-    def __post_init__(self) -> None:
-        for name in ("rules", "questions", "training", "train_steps", "threads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
-        if self.rules < 100:
-            raise ValueError(f"Recall@100 needs 100 rules, got {self.rules}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
 
 
 def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
