@@ -45,7 +45,7 @@ def test_a_copy_of_the_shipped_adapter_is_the_same():
 
 def test_another_training_is_told_by_weights_and_held_out_figures(adapter):
     """All weights a tenth larger: a tenth of their length apart. A figure that was not measured is said to be so."""
-    name = json.loads((adapter / "adapter.json").read_text())["weights"]
+    name = "adapter_model.safetensors"
     save_file(
         {key: 1.1 * tensor.double() for key, tensor in load_file(adapter / name).items()}, adapter / name
     )
@@ -69,7 +69,7 @@ def test_another_training_is_told_by_weights_and_held_out_figures(adapter):
         ("adapters.json", {"top_k": 9}, "  recipe   another: top_k", True),
         ("adapters.json", {"held_out": 3}, "  recipe   another: held_out", False),
         ("adapters.json", {"scale": "tiny", "seed": 4}, "  recipe   another: scale, seed", False),
-        ("adapter.json", {"base": {"weights_hash": "0"}}, "  base     another, so weights and", False),
+        ("adapter_config.json", {"base": {"weights_hash": "0"}}, "  base     another, so weights and", False),
     ],
 )
 def test_what_differs_is_named_and_other_questions_are_not_compared(adapter, file, changes, said, figures):
@@ -90,7 +90,7 @@ def test_questions_of_another_last_world_are_others(adapter):
 
 
 def test_weights_of_another_shape_are_said_to_be(adapter):
-    name = json.loads((adapter / "adapter.json").read_text())["weights"]
+    name = "adapter_model.safetensors"
     tensors = load_file(adapter / name)
     tensors.popitem()
     save_file(tensors, adapter / name)

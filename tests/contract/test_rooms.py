@@ -146,7 +146,7 @@ def test_no_model_or_tokenizer_runs_code_of_its_folder():
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "from_pretrained"
-        and "Peft" not in ast.unparse(node.func.value)
+        and not any(name in ast.unparse(node.func.value) for name in ("Peft", "DynaRuleConfig", "super()"))
     ]
     assert calls
     for module, node in calls:

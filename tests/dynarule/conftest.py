@@ -56,6 +56,22 @@ def make_model(family: str, dtype: torch.dtype = torch.float32, **changes):
     return model.to(dtype).requires_grad_(False)
 
 
+def within_rounding(got, expected, units=64):
+    """Say whether two results of the same sums in another order are equal: some units of the largest value's rounding.
+
+    A tiny model's logits of 10 differ by about 10 units from one CPU, or number of threads, to another; a mistake in
+    what is read makes 1,000 units and more.
+    """
+    dtype = max(got.dtype, expected.dtype, key=lambda dtype: torch.finfo(dtype).eps)
+    return float((got - expected).abs().max()) <= units * torch.finfo(dtype).eps * float(expected.abs().max())
+
+
+@pytest.fixture(scope="session")
+def near():
+    """The function that compares up to rounding."""
+    return within_rounding
+
+
 @pytest.fixture(params=FAMILIES)
 def family(request):
     return request.param

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from dynarule.memory.selection import gold_mask, keep_top, mean_query, pool_scores, pool_tokens, positives
+from dynarule.memory.candidates import gold_mask, keep_top, pool_scores, pool_tokens, positives
+from dynarule.memory.selection import mean_query
 
 from dynarule import RuleAdapter, dynarule_config, kblam_config
 

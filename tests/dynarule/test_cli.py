@@ -7,11 +7,10 @@ import sys
 
 import pytest
 import torch
-from dynarule.adapter_info import read_adapter_info
 from dynarule.cli.app import app
 from typer.testing import CliRunner
 
-from dynarule import RuleAdapter, RuleBank, dynarule_config, generate, prepare_search, save_adapter
+from dynarule import DynaRuleConfig, RuleAdapter, RuleBank, dynarule_config, generate, prepare_search
 
 WIDTH = 20
 RULES = [f"If A is w{i}, A will be w{i + 1}." for i in range(12)]
@@ -57,17 +56,18 @@ def files(tmp_path, tiny_model, tiny_tokenizer):
     prepare_search(model, tokenizer)
     torch.manual_seed(1)
     adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
-    adapter.encoder = "minilm@1"
-    save_adapter(tmp_path / "adapter", adapter, model, search_token="<search>", tokenizer=tokenizer)
+    adapter.config.encoder = "minilm@1"
+    adapter.train_search(tokenizer.get_vocab()["<search>"])
+    adapter.save(tmp_path / "adapter", tokenizer)
     (tmp_path / "rules.txt").write_text("\n".join(RULES) + "\n")
     (tmp_path / "questions.txt").write_text("w11 w12\nw13\n")
     return tmp_path, model, tokenizer, adapter
 
 
 def test_generate_prints_what_the_library_answers(cli, files):
-    folder, model, tokenizer, adapter = files
+    folder, model, tokenizer, _adapter = files
     bank = RuleBank.from_texts(RULES, None, FakeEncoder(), [str(i) for i in range(1, 13)])
-    (expected,) = generate(model, tokenizer, (adapter, bank), ["w11 w12\n"], max_new_tokens=5)
+    (expected,) = generate(model, tokenizer, bank, ["w11 w12\n"], max_new_tokens=5)
     common = ["generate", "--model", folder / "model", "--adapter", folder / "adapter", "--max-new-tokens", 5]
     plain = cli(*common, "--rules", folder / "rules.txt", "-q", "w11 w12")
     assert plain.strip() == expected.text.strip()
@@ -98,7 +98,7 @@ def test_a_bank_beyond_exact_search_is_indexed_where_faiss_is_there(cli, files, 
 
     def index_and_note(**more):
         capsys.readouterr()
-        index = load_all(str(folder / "model"), *names, **more)[3].index
+        index = load_all(str(folder / "model"), *names, **more)[2].index
         return type(index), capsys.readouterr().err.strip()
 
     exact = cli("generate", *asked)
@@ -129,13 +129,13 @@ def test_confidence_is_measured_shown_and_stored(cli, files):
     assert curve["layers"] == [0, 1, 2, 3]
     lowest = min(curve["layers"], key=lambda layer: curve["mean"][layer])
     assert curve["confidence_layer"] == lowest
-    assert read_adapter_info(folder / "adapter").curve is None
+    assert DynaRuleConfig.from_pretrained(folder / "adapter").curve is None
     shown = cli(*common, "--write")
     assert next(line for line in shown.splitlines() if "<- confidence layer" in line).split()[0] == str(
         lowest
     )
-    info = read_adapter_info(folder / "adapter")
-    assert (info.memory.confidence_layer, info.curve) == (lowest, curve)
+    info = DynaRuleConfig.from_pretrained(folder / "adapter")
+    assert (info.confidence_layer, info.curve) == (lowest, curve)
     assert f"layer {lowest} (0-based)" in cli("inspect", folder / "adapter")
 
 
@@ -147,11 +147,14 @@ def test_inspect_tells_adapters_from_banks(cli, files):
     assert told["encoder"] == "minilm@1"
     rows = 2 * 48  # of <search>, in and out
     assert told["parameters"] == sum(p.numel() for p in adapter.parameters()) + rows
-    assert told["tensors"]["layers.0.k.weight"] == [48, 20]
+    assert told["tensors"]["base_model.model.model.layers.0.self_attn.dynarule_projection.k.weight"] == [
+        48,
+        20,
+    ]
     assert "adapter of" in cli("inspect", folder / "adapter")
     cli("bank", "build", folder / "rules.txt", "--out", folder / "bank")
     assert json.loads(cli("inspect", folder / "bank", "--json"))["kind"] == "bank"
-    assert "neither adapter.json nor bank.json" in cli("inspect", folder, code=2)
+    assert "neither adapter_config.json nor bank.json" in cli("inspect", folder, code=2)
 
 
 def test_banks_are_built_extended_and_cut(cli, files):
@@ -209,8 +212,8 @@ def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer
     questions = write_questions(folder / "train.jsonl", family="mine")
     common = ["train", "--model", folder / "model", "--rules", folder / "rules.txt", "--questions", questions]
     cli(*common, "--out", folder / "1", *sets())
-    info = read_adapter_info(folder / "1")
-    assert (info.encoder, info.memory.encoder_dim) == ("minilm@1", WIDTH)
+    info = DynaRuleConfig.from_pretrained(folder / "1")
+    assert (info.encoder, info.encoder_dim) == ("minilm@1", WIDTH)
     assert (
         json.loads((folder / "1" / "recipe.json").read_text())["mix"] is None
     )  # families are not the paper's
@@ -218,14 +221,15 @@ def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer
     cli("confidence", *stage1, "--questions", folder / "questions.txt", "--write")
     second = [*common, "--stage", 2, "--adapter", folder / "1", "--held-out", questions]
     cli(*second, "--out", folder / "2", *sets(max_steps=3, hard_share=1.0))
-    info = read_adapter_info(folder / "2")
-    measured = read_adapter_info(folder / "1")
-    assert info.curve == measured.curve and info.memory == measured.memory
-    assert info.search.id == len(tiny_tokenizer())
-    other = (measured.memory.confidence_layer + 1) % 4
+    info = DynaRuleConfig.from_pretrained(folder / "2")
+    measured = DynaRuleConfig.from_pretrained(folder / "1")
+    assert info.curve == measured.curve and info.top_k == measured.top_k
+    assert info.confidence_layer == measured.confidence_layer
+    assert info.search_id == len(tiny_tokenizer())
+    other = (measured.confidence_layer + 1) % 4
     cli(*second, "--out", folder / "3", *sets(max_steps=1), "--confidence-layer", other)
-    overruled = read_adapter_info(folder / "3")
-    assert (overruled.memory.confidence_layer, overruled.curve) == (other, None)
+    overruled = DynaRuleConfig.from_pretrained(folder / "3")
+    assert (overruled.confidence_layer, overruled.curve) == (other, None)
     log = json.loads((folder / "2" / "log.json").read_text())
     assert [entry["step"] for entry in log if "eval_recall_at_1" in entry] == [1, 2, 3]
     stage2 = ["--model", folder / "model", "--adapter", folder / "2", "--rules", folder / "rules.txt"]
@@ -238,7 +242,7 @@ def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer
     names = {"BASE": str(folder / "model"), "ADAPTER": str(folder / "2")}
     load = load.replace('"rules.txt"', repr(str(folder / "rules.txt")))
     exec(load, names)
-    assert names["adapter"].config == info.memory
+    assert names["model"].active_peft_config.to_dict() == info.to_dict()
 
 
 def test_an_encoder_beside_a_bank_or_an_adapter_must_be_theirs(cli, files):
@@ -263,7 +267,7 @@ def test_resuming_with_an_opening_that_was_not_there_is_refused(cli, files):
 
 def test_chat_reads_the_rules_as_they_are_now(cli, files):
     """A rule that was added is found, one that was removed is not, and a slip ends nothing."""
-    folder, model, tokenizer, adapter = files
+    folder, model, tokenizer, _adapter = files
     more = "If A is green, A will be blue."
     said = ["w11 w12", f"+ {more}", "rules GREEN", "-1", "- 99", "+", "w11 w12", "quit", "w1"]
     words = ["chat", "--model", folder / "model", "--adapter", folder / "adapter", "--top", 99]
@@ -277,7 +281,7 @@ def test_chat_reads_the_rules_as_they_are_now(cli, files):
 
     def answer(rules, ids):
         bank = RuleBank.from_texts(rules, None, FakeEncoder(), list(map(str, ids)))
-        return generate(model, tokenizer, (adapter, bank), ["w11 w12\n"], max_new_tokens=5)[0]
+        return generate(model, tokenizer, bank, ["w11 w12\n"], max_new_tokens=5)[0]
 
     wanted = answer(RULES, range(1, 13)), answer([*RULES[1:], more], range(2, 14))
     # The model's random answers do not open with <search>, so the prompt's rules are those of step 1.
@@ -294,8 +298,8 @@ def test_the_model_s_own_layers_encode_its_rules(cli, files):
     questions = write_questions(folder / "train.jsonl")
     run = [*common, "--questions", questions, *sets(max_steps=1, mix="null", pool_size="8")]
     cli("train", *run, "--encoder", "layers:2", "--out", folder / "own")
-    info = read_adapter_info(folder / "own")
-    assert info.encoder.startswith("layers:2@") and info.memory.encoder_dim == info.base.hidden_size
+    info = DynaRuleConfig.from_pretrained(folder / "own")
+    assert info.encoder.startswith("layers:2@") and info.encoder_dim == info.base["hidden_size"]
     second = ["--stage", 2, "--confidence-layer", 1, "--opening"]
     cli("train", *run, *second, "--adapter", folder / "own", "--out", folder / "more")
     card = (folder / "more" / "README.md").read_text()

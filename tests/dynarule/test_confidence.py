@@ -75,7 +75,7 @@ def test_the_curve_is_that_of_loops(family, config, bank, tiny_model, tiny_token
         "pruned": dynarule_config(WIDTH, top_k=4),
     }[config]
     adapter = RuleAdapter(model, settings)
-    curve = measure_confidence(model, tokenizer, adapter, bank, PROMPTS, batch_size=3)
+    curve = measure_confidence(model, tokenizer, bank, PROMPTS, batch_size=3)
     table = [entropy_by_loops(model, adapter, bank, tokenizer(p)["input_ids"]) for p in PROMPTS]
     columns = list(zip(*table, strict=True))
     assert curve.layers == ((0, 3) if config == "third" else (0, 1, 2, 3))
@@ -93,7 +93,7 @@ def test_the_sharpest_layer_is_chosen(bank, tiny_model, tiny_tokenizer):
     adapter = RuleAdapter(model, dynarule_config(WIDTH))
     adapter[1].q.weight *= 20
     adapter[1].q.bias *= 20
-    curve = measure_confidence(model, tiny_tokenizer(), adapter, bank, PROMPTS)
+    curve = measure_confidence(model, tiny_tokenizer(), bank, PROMPTS)
     assert curve.confidence_layer == 1
     told = curve.to_dict()
     assert told["confidence_layer"] == 1
@@ -122,7 +122,7 @@ def test_each_question_may_have_a_bank_of_its_own(bank, tiny_model, tiny_tokeniz
     model, tokenizer = tiny_model("qwen2"), tiny_tokenizer()
     adapter = RuleAdapter(model, dynarule_config(WIDTH))
     small = RuleBank(bank.keys_MP[:6], bank.values_MP[:6], bank.ids[:6], bank.texts[:6])
-    own = measure_confidence(model, tokenizer, adapter, [bank, small], PROMPTS[:2])
+    own = measure_confidence(model, tokenizer, [bank, small], PROMPTS[:2])
     table = [
         entropy_by_loops(model, adapter, b, tokenizer(p)["input_ids"])
         for b, p in zip((bank, small), PROMPTS, strict=False)
@@ -136,7 +136,7 @@ def test_retention_is_the_share_of_gold_in_each_layers_top_k(bank, tiny_model, t
     model, tokenizer = tiny_model("qwen3"), tiny_tokenizer()
     adapter = RuleAdapter(model, dynarule_config(WIDTH))
     gold = [["r1", "r2"], ["r3"], ["r4", "r5", "r6"], ["r7", "r7"]]
-    curve = measure_retention(model, tokenizer, adapter, bank, PROMPTS, gold, top_k=10, batch_size=3)
+    curve = measure_retention(model, tokenizer, bank, PROMPTS, gold, top_k=10, batch_size=3)
     shares = []
     for prompt, names in zip(PROMPTS, gold, strict=True):
         inputs = layer_inputs(model, adapter, bank, tokenizer(prompt)["input_ids"])
@@ -151,7 +151,7 @@ def test_retention_is_the_share_of_gold_in_each_layers_top_k(bank, tiny_model, t
         shares.append(row)
     assert curve.mean == pytest.approx([statistics.mean(c) for c in zip(*shares, strict=True)])
     assert 0 < sum(curve.mean) < 4
-    assert measure_retention(model, tokenizer, adapter, bank, PROMPTS, gold, top_k=30).mean == (1.0,) * 4
+    assert measure_retention(model, tokenizer, bank, PROMPTS, gold, top_k=30).mean == (1.0,) * 4
     assert curve.to_dict()["top_k"] == 10
 
 
@@ -165,7 +165,7 @@ def test_what_cannot_be_measured_is_refused(bank, tiny_model, tiny_tokenizer):
         (([bank], PROMPTS), "4 prompts but 1 banks"),
     ):
         with pytest.raises(ValueError, match=message):
-            measure_confidence(model, tokenizer, adapter, *wrong)
+            measure_confidence(model, tokenizer, *wrong)
     for gold, k, message in (
         ([["r1"]] * 4, None, "pass top_k"),
         ([["r1"]], 5, "4 prompts but 1 lists"),
@@ -173,13 +173,14 @@ def test_what_cannot_be_measured_is_refused(bank, tiny_model, tiny_tokenizer):
         ([["r1"], ["r2"], [], ["r1"]], 5, "question 2: it has no gold rule"),
     ):
         with pytest.raises(ValueError, match=message):
-            measure_retention(model, tokenizer, adapter, bank, PROMPTS, gold, top_k=k)
+            measure_retention(model, tokenizer, bank, PROMPTS, gold, top_k=k)
     adapter[3].q.weight.data[0, 0] = math.nan
     with pytest.raises(ValueError, match="layer 3 has rule scores that are not finite"):
-        measure_confidence(model, tokenizer, adapter, bank, PROMPTS)
+        measure_confidence(model, tokenizer, bank, PROMPTS)
 
 
 def test_few_questions_are_warned_about(bank, tiny_model, tiny_tokenizer):
-    adapter = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH))
+    model = tiny_model("qwen2")
+    RuleAdapter(model, dynarule_config(WIDTH))
     with pytest.warns(UserWarning, match="4 questions: the entropy curve is noisy below 200"):
-        measure_confidence(tiny_model("qwen2"), tiny_tokenizer(), adapter, bank, PROMPTS)
+        measure_confidence(model, tiny_tokenizer(), bank, PROMPTS)

@@ -58,7 +58,7 @@ def test_answers_and_traces_are_those_of_full_forwards(family, batch_size, bank,
         answers += generate(
             model,
             tokenizer,
-            (adapter, bank),
+            bank,
             PROMPTS[start : start + batch_size],
             max_new_tokens=8,
             batch_size=batch_size,
@@ -77,8 +77,8 @@ def test_answers_and_traces_are_those_of_full_forwards(family, batch_size, bank,
 
 @torch.no_grad()
 def test_rows_of_the_trace_count_prompts_across_batches(bank, tiny_model, tiny_tokenizer):
-    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
-    answers = generate(model, tokenizer, (adapter, bank), PROMPTS, max_new_tokens=2, batch_size=3)
+    model, tokenizer, _adapter = ready(tiny_model, tiny_tokenizer)
+    answers = generate(model, tokenizer, bank, PROMPTS, max_new_tokens=2, batch_size=3)
     assert [a.trace[0].row for a in answers] == [0, 1, 2, 3]
     with pytest.raises(dataclasses.FrozenInstanceError):
         answers[0].text = ""
@@ -87,12 +87,12 @@ def test_rows_of_the_trace_count_prompts_across_batches(bank, tiny_model, tiny_t
 @pytest.mark.parametrize("most", [0, 1, 3])
 @torch.no_grad()
 def test_searches_are_capped(most, bank, tiny_model, tiny_tokenizer):
-    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
+    model, tokenizer, _adapter = ready(tiny_model, tiny_tokenizer)
     wants = [lambda ids, scores: scores.index_fill(1, torch.tensor([SEARCH]), 1e4)]
     answers = generate(
         model,
         tokenizer,
-        (adapter, bank),
+        bank,
         PROMPTS,
         max_new_tokens=7,
         max_searches=most,
@@ -108,13 +108,13 @@ def test_searches_are_capped(most, bank, tiny_model, tiny_tokenizer):
 
 @torch.no_grad()
 def test_the_token_is_stripped_or_kept(bank, tiny_model, tiny_tokenizer):
-    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
+    model, tokenizer, _adapter = ready(tiny_model, tiny_tokenizer)
     texts = []
     for keep in (False, True):
         (answer,) = generate(
             model,
             tokenizer,
-            (adapter, bank),
+            bank,
             PROMPTS[:1],
             max_new_tokens=5,
             keep_search=keep,
@@ -128,7 +128,7 @@ def test_the_token_is_stripped_or_kept(bank, tiny_model, tiny_tokenizer):
 
 @torch.no_grad()
 def test_an_answer_ends_at_the_end_token_and_without_pads(bank, tiny_model, tiny_tokenizer):
-    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
+    model, tokenizer, _adapter = ready(tiny_model, tiny_tokenizer)
 
     def ends_first_row(ids, scores):
         scores = scores.index_fill(1, torch.tensor([96, 0]), -torch.inf)
@@ -138,7 +138,7 @@ def test_an_answer_ends_at_the_end_token_and_without_pads(bank, tiny_model, tiny
     short, long = generate(
         model,
         tokenizer,
-        (adapter, bank),
+        bank,
         [PROMPTS[2], PROMPTS[0]],
         max_new_tokens=6,
         logits_processor=[ends_first_row],
@@ -150,7 +150,7 @@ def test_an_answer_ends_at_the_end_token_and_without_pads(bank, tiny_model, tiny
 
 @torch.no_grad()
 def test_sampling_follows_the_seed(bank, tiny_model, tiny_tokenizer):
-    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
+    model, tokenizer, _adapter = ready(tiny_model, tiny_tokenizer)
     runs = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -160,7 +160,7 @@ def test_sampling_follows_the_seed(bank, tiny_model, tiny_tokenizer):
                 for a in generate(
                     model,
                     tokenizer,
-                    (adapter, bank),
+                    bank,
                     PROMPTS,
                     max_new_tokens=6,
                     do_sample=True,
@@ -173,21 +173,21 @@ def test_sampling_follows_the_seed(bank, tiny_model, tiny_tokenizer):
 
 @torch.no_grad()
 def test_messages_go_through_the_chat_template(bank, tiny_model, tiny_tokenizer):
-    model, _, adapter = ready(tiny_model, tiny_tokenizer)
+    model, _, _adapter = ready(tiny_model, tiny_tokenizer)
     tokenizer = tiny_tokenizer(search=True, chat=True)
     message = [{"role": "user", "content": "w50 w51"}]
-    both = generate(model, tokenizer, (adapter, bank), [message, "w2 w50 w51 w3"], max_new_tokens=5)
+    both = generate(model, tokenizer, bank, [message, "w2 w50 w51 w3"], max_new_tokens=5)
     assert both[0].token_ids == both[1].token_ids
     assert both[0].trace[0].ids == both[1].trace[0].ids
     with pytest.raises(ValueError, match="no chat template"):
-        generate(model, tiny_tokenizer(search=True), (adapter, bank), [message])
+        generate(model, tiny_tokenizer(search=True), bank, [message])
 
 
 @torch.no_grad()
 def test_settings_without_search_need_no_token_and_leave_no_trace(bank, tiny_model, tiny_tokenizer):
     model = tiny_model("llama")
-    adapter = RuleAdapter(model, kblam_config(WIDTH))
-    (answer,) = generate(model, tiny_tokenizer(), (adapter, bank), ["w11"], max_new_tokens=3)
+    RuleAdapter(model, kblam_config(WIDTH))
+    (answer,) = generate(model, tiny_tokenizer(), bank, ["w11"], max_new_tokens=3)
     assert answer.trace == ()
 
 
@@ -208,10 +208,10 @@ def test_settings_without_search_need_no_token_and_leave_no_trace(bank, tiny_mod
     ids=lambda option: next(iter(option)),
 )
 def test_what_the_memory_cannot_follow_is_refused(option, bank, tiny_model, tiny_tokenizer):
-    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
+    model, tokenizer, _adapter = ready(tiny_model, tiny_tokenizer)
     name = next(iter(option)) if "generation_config" not in option else "num_beams"
     with pytest.raises(ValueError, match=name):
-        generate(model, tokenizer, (adapter, bank), PROMPTS, **option)
+        generate(model, tokenizer, bank, PROMPTS, **option)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_a_static_cache_is_refused(bank, tiny_model, tiny_tokenizer):
     model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
     message = "StaticCache is not supported with rules, .* leave out cache_implementation"
     with pytest.raises(ValueError, match=message):
-        generate(model, tokenizer, (adapter, bank), PROMPTS, cache_implementation="static")
+        generate(model, tokenizer, bank, PROMPTS, cache_implementation="static")
     cache = StaticCache(config=model.config, max_cache_len=16)
     with attach(model, RuleMemory(adapter, bank, SEARCH)), pytest.raises(ValueError, match=message):
         model(torch.tensor([[11, 12, 13]]), past_key_values=cache)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from dynarule.hub import files_to_push, local_base
 
-from dynarule import RuleAdapter, dynarule_config, save_adapter
+from dynarule import RuleAdapter, dynarule_config
 
 fake_hub = runpy.run_path(str(Path(__file__).parents[1] / "data" / "fake_hub.py"))
 
@@ -23,7 +23,8 @@ def adapter(tiny_model, tmp_path) -> Path:
     folder = tmp_path / "stage2"
     model = tiny_model("qwen2")
     config = dynarule_config(encoder_dim=16, confidence_layer=1, top_k=2)
-    save_adapter(folder, RuleAdapter(model, config), model, encoder="minilm")
+    config.encoder = "minilm"
+    RuleAdapter(model, config).save(folder)
     (folder / "README.md").write_text("---\nlibrary_name: dynarule\n---\n\n# Adapter\n")
     (folder / "log.json").write_text("[]\n")
     (folder / "checkpoint-4").mkdir()
@@ -47,7 +48,7 @@ def push(folder: Path, hub, *arguments: str) -> subprocess.CompletedProcess:
 def test_the_adapter_and_its_card_arrive_and_older_weights_go(adapter):
     planned = files_to_push(adapter, "me/rules")
     (weights,) = (path.name for path in adapter.glob("*.safetensors"))
-    assert set(planned) == {"adapter.json", "README.md", "log.json", weights}
+    assert set(planned) == {"adapter_config.json", "README.md", "log.json", weights}
     with fake_hub["Hub"]() as hub:
         old = fake_hub["Repository"]({}, {"adapter-0.safetensors": b"old", "figure.png": b"theirs"})
         hub.repositories["models/me/rules"] = old
@@ -72,7 +73,7 @@ def test_a_dry_run_lists_files_and_sizes_and_asks_nobody(adapter):
 
 
 def test_what_cannot_be_pushed_is_refused_with_words(adapter, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no adapter\.json"):
+    with pytest.raises(FileNotFoundError, match=r"no adapter_config\.json"):
         files_to_push(tmp_path, "me/rules")
     with pytest.raises(ValueError, match="give --to OWNER/rules"):
         files_to_push(adapter, "rules")
@@ -86,9 +87,9 @@ def test_what_cannot_be_pushed_is_refused_with_words(adapter, tmp_path):
 
 def test_a_base_model_named_by_a_local_path_is_noted(adapter):
     assert local_base(adapter) == ""
-    info = json.loads((adapter / "adapter.json").read_text())
-    info["base"]["name"] = "/home/me/model"
-    (adapter / "adapter.json").write_text(json.dumps(info))
+    info = json.loads((adapter / "adapter_config.json").read_text())
+    info["base_model_name_or_path"] = "/home/me/model"
+    (adapter / "adapter_config.json").write_text(json.dumps(info))
     assert local_base(adapter) == "/home/me/model"
     with fake_hub["Hub"]() as hub:
         done = push(adapter, hub, "--to", "me/rules", "--dry-run")

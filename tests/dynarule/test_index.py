@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 from dynarule.bank.faiss_index import FaissConfig, FaissIndex, use_index
-from dynarule.bank.index import ExactIndex, QueryBatch, dot_rows, encoder_query, record_queries
+from dynarule.bank.index import ExactIndex, QueryBatch, record_queries
 from dynarule.bank.recall import measure_recall, tune_nprobe
+from dynarule.projection import dot_rows
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config
 
@@ -54,13 +55,13 @@ def by_hand(bank, direction, offset, factor, k):
         (5000, 20, None),
     ],
 )
-def test_exact_search_is_sorting_all_scores(dtype, count, k, tile):
+def test_exact_search_is_sorting_all_scores(dtype, count, k, tile, near):
     bank = random_bank(count, dtype=dtype)
     asked = questions(bank)
     scores, rows = ExactIndex(tile).search(bank, *asked, k)
     expected, order = by_hand(bank, *asked, k)
     assert scores.shape == rows.shape == (8, min(k, count))
-    assert torch.allclose(scores.double(), expected, atol=1e-5)
+    assert near(scores, expected)
     assert (
         rows == order
     ).float().mean() > 0.99  # rules whose scores differ in the last digit may change places
@@ -107,18 +108,18 @@ def test_halves_on_a_gpu_lose_nothing_of_the_query(dtype):
 
 @pytest.mark.parametrize("key_norm", [True, False])
 @torch.no_grad()
-def test_a_query_in_encoder_space_scores_as_projected_keys_do(key_norm, bank, tiny_model):
+def test_a_query_in_encoder_space_scores_as_projected_keys_do(key_norm, bank, tiny_model, near):
     adapter = RuleAdapter(tiny_model("qwen3"), dynarule_config(WIDTH, key_norm=key_norm))
     projection = adapter[1]
     torch.nn.init.normal_(projection.k.bias)
     query = torch.randn(3, 4, 16, generator=torch.Generator().manual_seed(0))
     naive = torch.einsum("bhd,mhd->bm", query, projection.keys(bank.keys_MP).unflatten(-1, (4, 16)))
     naive /= 4 * math.sqrt(16)
-    direction, offset = encoder_query(projection, query)
+    direction, offset = projection.encoder_query(query)
     moved = (direction @ bank.keys_MP.T + offset[:, None]) * bank.inverse_scale(projection)
-    assert torch.allclose(moved, naive, atol=1e-5)
+    assert near(moved, naive)
     scores, rows = bank.search(projection, query, 5)
-    assert torch.allclose(scores, naive.topk(5).values, atol=1e-5)
+    assert near(scores, naive.topk(5).values)
     assert torch.equal(rows, naive.topk(5).indices)
 
 
@@ -160,18 +161,18 @@ def test_an_index_that_reads_everything_is_exact(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_scores_of_found_rules_are_exact(kind):
+def test_scores_of_found_rules_are_exact(kind, near):
     bank = random_bank(3000)
     direction, offset, factor = asked = questions(bank)
     scores, rows = faiss_index(bank, kind=kind, nlist=16, nprobe=2, candidates=40).search(bank, *asked, 10)
     every = (direction @ bank.keys_MP.T + offset[:, None]) * factor
-    assert torch.allclose(scores, every.gather(-1, rows), atol=1e-5)
+    assert near(scores, every.gather(-1, rows))
     assert torch.equal(scores, scores.sort(dim=-1, descending=True).values)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("pending", [0, 25, 10_000])
-def test_an_index_follows_every_change_of_its_bank(kind, pending):
+def test_an_index_follows_every_change_of_its_bank(kind, pending, near):
     bank = random_bank(1000)
     index = faiss_index(bank, kind=kind, nlist=4, nprobe=4, candidates=990, pending=pending)
     generator = torch.Generator().manual_seed(5)
@@ -188,11 +189,11 @@ def test_an_index_follows_every_change_of_its_bank(kind, pending):
         expected, order = ExactIndex().search(bank, *asked, 10)
         assert int(rows.max()) < len(bank) and all(len(set(r)) == 10 for r in rows.tolist())
         assert (rows[..., None] == order[:, None]).any(-1).float().mean() > 0.95
-        assert torch.allclose(scores[:, 0], expected[:, 0], atol=1e-5)
+        assert near(scores[:, 0], expected[:, 0])
     assert index._index.ntotal < 4 * len(bank)  # stale entries do not pile up
 
 
-def test_a_bank_that_shrinks_grows_and_empties_keeps_its_index():
+def test_a_bank_that_shrinks_grows_and_empties_keeps_its_index(near):
     bank = random_bank(3000)
     bank.index = faiss_index(bank, nlist=16, nprobe=4, candidates=100)
     for change in (
@@ -206,7 +207,7 @@ def test_a_bank_that_shrinks_grows_and_empties_keeps_its_index():
         scores, rows = bank.index.search(bank, *asked, 10)
         assert scores.shape == rows.shape == (len(asked[0]), min(10, len(bank)))
         if len(bank):
-            assert torch.allclose(scores[:, 0], ExactIndex().search(bank, *asked, 1)[0][:, 0], atol=1e-4)
+            assert near(scores[:, 0], ExactIndex().search(bank, *asked, 1)[0][:, 0])
 
 
 def test_candidates_are_ranked_with_the_factor():

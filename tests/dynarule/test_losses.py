@@ -4,14 +4,14 @@ import math
 
 import pytest
 import torch
+from dynarule.memory.selection import step_queries
+from dynarule.projection import score_keys
 from dynarule.training.losses import (
     IGNORE,
     lm_loss,
     new_words,
     stacked_step_loss,
-    step_queries,
     step_recall,
-    step_scores,
 )
 
 BATCH, HEADS, TOKENS, DIM, KEPT = 4, 3, 9, 5, 7
@@ -85,7 +85,7 @@ def assert_agree(fast, slow, tensors):
 @pytest.mark.parametrize("temperature", (0.05, 1.0))
 def test_the_stacked_step_loss_is_equation_5(full_dot, temperature):
     query, key = inputs()
-    scores = step_scores(step_queries(query, QUESTION, SEARCH), key, full_dot)
+    scores = score_keys(step_queries(query, QUESTION, SEARCH), key, full_dot)
     fast = stacked_step_loss(scores, positives(), temperature)
     assert_agree(fast, loop_stacked(query, key, temperature, full_dot), (query, key))
     assert not torch.allclose(fast, stacked_step_loss(scores, positives(), temperature * 1.1))
@@ -94,7 +94,7 @@ def test_the_stacked_step_loss_is_equation_5(full_dot, temperature):
 def test_full_dot_is_the_mean_of_heads_times_the_root_of_their_number():
     query, key = inputs()
     queries = step_queries(query, QUESTION, SEARCH)
-    assert torch.allclose(step_scores(queries, key, True), math.sqrt(HEADS) * step_scores(queries, key))
+    assert torch.allclose(score_keys(queries, key, True), math.sqrt(HEADS) * score_keys(queries, key))
 
 
 def test_one_step_one_positive_is_cross_entropy_and_other_steps_gold_is_a_negative():

@@ -5,15 +5,19 @@ import re
 from dataclasses import fields, replace
 
 import pytest
-from dynarule.adapter_info import AdapterInfo, BaseModel, SearchInfo
 from dynarule.model_card import TrainingFacts, model_card
 from dynarule.training.recipe import Recipe, paper_recipe
 
 from dynarule import dynarule_config
 
-BASE = BaseModel("Qwen/Qwen2.5-0.5B", "qwen2", 24, 896, 896, 64, 151_936)
-INFO = AdapterInfo(
-    dynarule_config(384, confidence_layer=5), BASE, "minilm@1", SearchInfo("<search>", 151_665)
+INFO = dynarule_config(
+    384,
+    confidence_layer=5,
+    base_model_name_or_path="Qwen/Qwen2.5-0.5B",
+    base={"model_type": "qwen2"},
+    encoder="minilm@1",
+    search_token="<search>",
+    trainable_token_indices=[151_665],
 )
 FACTS = TrainingFacts(300, 2, 1200, 150, {"multi_hop": 700, "single_rule": 500}, 292, "bfloat16")
 TRAINED = {"step": 300, "loss": 1.5, "lm_loss": 1.25, "retrieval_loss": 0.25, "recall_at_1": 0.875}
@@ -63,7 +67,7 @@ def test_a_long_curve_is_thinned_and_keeps_its_end():
 
 def test_it_admits_what_was_not_measured():
     facts = replace(FACTS, held_out=0, families={})
-    info = replace(INFO, memory=dynarule_config(384), search=None)
+    info = replace(INFO, confidence_layer=None, trainable_token_indices=None)
     card = model_card(info, paper_recipe(stage=1), facts, [])
     assert "Nothing was measured on held-out questions." in card
     assert "run `dynarule confidence --write`" in card
@@ -73,6 +77,6 @@ def test_it_admits_what_was_not_measured():
 
 @pytest.mark.parametrize("name", ("/home/someone/models/tiny", "./models/tiny"))
 def test_a_local_base_is_named_without_its_place(name):
-    card = model_card(replace(INFO, base=replace(BASE, name=name)), paper_recipe(), FACTS, [])
+    card = model_card(replace(INFO, base_model_name_or_path=name), paper_recipe(), FACTS, [])
     assert "# DynaRule adapter, stage 2, for tiny" in card
     assert "models" not in card and "base_model:" not in card

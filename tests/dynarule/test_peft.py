@@ -1,30 +1,32 @@
-"""The PEFT method: the same projections as the plain path, saved, reloaded, switched and switched off."""
+"""An adapter is a PEFT adapter: trained, saved, reloaded, switched, switched off, and refused where it does not fit."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from dynarule.adapter import DynaRuleLayer
+from dynarule.base_model import BaseModel, weights_hash
+from peft import AutoPeftModelForCausalLM, LoraConfig, PeftConfig, PeftModel, PeftType, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from dynarule import (
+    DynaRuleConfig,
     RuleAdapter,
     RuleMemory,
     attach,
     dynarule_config,
     generate,
     kblam_config,
-    load_adapter,
-    save_adapter,
+    prepare_search,
 )
-
-pytest.importorskip("peft")
-from dynarule.peft_method import NAME, DynaRuleConfig, DynaRuleLayer, register, rule_adapter
-from peft import AutoPeftModelForCausalLM, PeftConfig, PeftModel, get_peft_model
 
 WIDTH, SEARCH = 20, 7
 IDS = torch.tensor([[11, 12, 13, SEARCH, 14], [21, 22, 23, 24, 25]])
 QUESTION = torch.arange(5)[None].expand(2, 5) < 3
+UNTIED = {"embed_tokens": [SEARCH], "lm_head": [SEARCH]}
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing")
 
 
@@ -35,14 +37,13 @@ def base(family, tiny_model, tmp_path):
     return lambda **kwargs: AutoModelForCausalLM.from_pretrained(tmp_path / "base", **kwargs)
 
 
-def config(tied=False, **changes):
-    rows = [SEARCH] if tied else {"embed_tokens": [SEARCH], "lm_head": [SEARCH]}
-    memory = dynarule_config(WIDTH, confidence_layer=2, top_k=5)
-    return DynaRuleConfig.of(memory, trainable_token_indices=rows, encoder="tiny@1", **changes)
+def config(rows=UNTIED, **changes):
+    settings = {"confidence_layer": 2, "top_k": 5, "encoder": "tiny@1"} | changes
+    return dynarule_config(WIDTH, trainable_token_indices=rows, **settings)
 
 
 def read(model, bank, adapter=None):
-    memory = RuleMemory(adapter or rule_adapter(model), bank, SEARCH)
+    memory = RuleMemory(adapter or model, bank, SEARCH)
     memory.question_mask_BT = QUESTION
     with attach(model, memory):
         return model(IDS).logits
@@ -59,27 +60,20 @@ def train(model, bank, steps=2):
         optimizer.step()
 
 
-def test_it_is_the_plain_adapter(base, bank):
-    torch.manual_seed(3)
-    plain_model = base()
-    plain = RuleAdapter(plain_model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
-    torch.manual_seed(3)
-    tuned = get_peft_model(base(), DynaRuleConfig.of(plain.config))
-    view = rule_adapter(tuned)
-    assert view.config == plain.config
-    assert {n: p.shape for n, p in view.layers.named_parameters()} == {
-        n: p.shape for n, p in plain.layers.named_parameters()
-    }
-    view.layers.load_state_dict(plain.layers.state_dict())
-    with torch.no_grad():
-        assert torch.equal(read(tuned, bank), read(plain_model, bank, plain))
+def moved(model, **changes):
+    """An adapter with every weight moved away from where it starts."""
+    tuned = get_peft_model(model, config(**changes))
+    generator = torch.Generator().manual_seed(7)
+    for parameter in RuleAdapter(tuned).parameters():
+        parameter.data += torch.randn(parameter.shape, generator=generator).to(parameter) * 0.1
+    return tuned
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_training_changes_the_adapter_and_one_row(family, tied, bank, tiny_model):
     model = tiny_model(family, tie_word_embeddings=tied)
     before = {name: p.clone() for name, p in model.named_parameters()}
-    tuned = get_peft_model(model, config(tied))
+    tuned = get_peft_model(model, config([SEARCH] if tied else UNTIED))
     projections = {n: p.clone() for n, p in tuned.named_parameters() if "dynarule_" in n}
     train(tuned, bank)
     for name, p in tuned.named_parameters():
@@ -98,49 +92,74 @@ def test_training_changes_the_adapter_and_one_row(family, tied, bank, tiny_model
     assert any("mlp" in n for n in frozen)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+@torch.no_grad()
+def test_rows_that_attach_puts_in_place_leave_again(tied, bank, tiny_model):
+    """Within `attach` they stand in the matrix, or each forward would copy all of it; after it, and off, the base's."""
+    model = tiny_model("qwen2", tie_word_embeddings=tied)
+    tuned = get_peft_model(model, config([SEARCH] if tied else UNTIED))
+    for name, row in tuned.named_parameters():
+        if "tokens_delta" in name:
+            row += 0.5
+    matrix = tuned.get_input_embeddings().token_adapter.base_layer.weight
+    before, beside = matrix.clone(), tuned(IDS).logits
+    memory = RuleMemory(tuned, bank, SEARCH)
+    with attach(tuned, memory):
+        assert torch.equal(matrix[SEARCH], before[SEARCH] + 0.5)
+        with tuned.disable_adapter():
+            tuned(IDS)
+        assert torch.equal(matrix, before)
+    assert torch.equal(matrix, before) and torch.equal(tuned(IDS).logits, beside)
+    with torch.enable_grad(), attach(tuned, memory):
+        assert torch.equal(matrix, before)  # what is trained gets its gradient
+
+
 def test_it_comes_back_from_disk(base, bank, tmp_path):
     tuned = get_peft_model(base(), config())
     train(tuned, bank)
     with torch.no_grad():
         before = read(tuned, bank)
     tuned.save_pretrained(tmp_path / "adapter")
-    files = {p.suffix for p in (tmp_path / "adapter").iterdir()}
-    assert files == {".safetensors", ".json", ".md"}
     found = PeftConfig.from_pretrained(str(tmp_path / "adapter"))
     assert isinstance(found, DynaRuleConfig)
-    assert found.memory == tuned.peft_config["default"].memory
+    saved = tuned.peft_config["default"].to_dict() | {"inference_mode": True}
+    assert found.to_dict() == saved
+    values = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    assert (values["layer_convention"], values["confidence_layer"]) == ("0-based", 2)
     reloaded = PeftModel.from_pretrained(base(), tmp_path / "adapter", adapter_name="mine")
     automatic = AutoPeftModelForCausalLM.from_pretrained(str(tmp_path / "adapter"))
     with torch.no_grad():
         for model in (reloaded, automatic):
             assert torch.equal(read(model, bank), before)
-            assert rule_adapter(model).encoder == "tiny@1"
+            assert model.active_peft_config.encoder == "tiny@1"
             assert not any(p.requires_grad for p in model.parameters())
     again = PeftModel.from_pretrained(base(), tmp_path / "adapter", is_trainable=True)
     assert any("dynarule_" in n for n, p in again.named_parameters() if p.requires_grad)
+    into = RuleAdapter(base(), dynarule_config(WIDTH, confidence_layer=2, top_k=5))
+    into.load(tmp_path / "adapter")
+    with torch.no_grad():
+        assert torch.equal(read(into.model, bank), before)
 
 
 @torch.no_grad()
 def test_late_layers_that_share_what_was_kept_come_back_from_disk(base, bank, tmp_path):
-    memory = dynarule_config(WIDTH, confidence_layer=2, first_layer=1, shared_after=True, top_k=5)
-    tuned = get_peft_model(base(), DynaRuleConfig.of(memory, encoder="tiny@1"))
+    tuned = get_peft_model(base(), config(None, first_layer=1, shared_after=True))
     assert sum(isinstance(m, DynaRuleLayer) for m in tuned.modules()) == 3
     tuned.save_pretrained(tmp_path / "adapter")
+    assert set(load_file(tmp_path / "adapter" / "adapter_model.safetensors")) == {
+        name.replace("projection.default.", "projection.")
+        for name in tuned.state_dict()
+        if "dynarule_" in name
+    }
     again = PeftModel.from_pretrained(base(), tmp_path / "adapter")
-    assert again.peft_config["default"].memory == memory
     assert torch.equal(read(again, bank), read(tuned, bank))
-    plain = RuleAdapter(base(), memory)
-    plain.layers.load_state_dict(rule_adapter(tuned).layers.state_dict())
-    assert torch.equal(read(tuned, bank), read(base(), bank, plain))
 
 
 @torch.no_grad()
 def test_switched_off_it_is_the_base_bit_for_bit(base, bank):
     plain = base()
     expected = plain(IDS).logits
-    tuned = get_peft_model(base(), config())
-    for projection in rule_adapter(tuned).layers.parameters():
-        projection += 0.1
+    tuned = moved(base())
     tuned.get_input_embeddings().token_adapter.trainable_tokens_delta["default"] += 1
     assert not torch.equal(read(tuned, bank), expected)
     with tuned.disable_adapter():
@@ -156,19 +175,18 @@ def test_switched_off_it_is_the_base_bit_for_bit(base, bank):
 def test_several_adapters_are_switched(base, bank, tmp_path):
     tuned = get_peft_model(base(), config())
     first = read(tuned, bank)
-    rows = {"embed_tokens": [SEARCH], "lm_head": [SEARCH]}
-    tuned.add_adapter("third", DynaRuleConfig.of(kblam_config(WIDTH), trainable_token_indices=rows))
+    tuned.add_adapter("third", kblam_config(WIDTH, trainable_token_indices=UNTIED))
     assert torch.equal(read(tuned, bank), first)
-    stale = rule_adapter(tuned)
+    stale = RuleAdapter(tuned)
     tuned.set_adapter("third")
-    view = rule_adapter(tuned)
+    view = RuleAdapter(tuned)
     assert (view.name, sorted(view.layers), view.config.top_k) == ("third", ["0", "3"], None)
     third = read(tuned, bank)
     assert not torch.equal(third, first)
     with pytest.raises(ValueError, match="changed from 'default' to 'third'"):
         read(tuned, bank, stale)
-    tuned.save_pretrained(tmp_path / "both")
-    other = PeftModel.from_pretrained(base(), tmp_path / "both" / "third", adapter_name="x")
+    view.save(tmp_path / "third")
+    other = PeftModel.from_pretrained(base(), tmp_path / "third", adapter_name="x")
     assert torch.equal(read(other, bank), third)
     tuned.set_adapter("default")
     assert torch.equal(read(tuned, bank), first)
@@ -177,55 +195,203 @@ def test_several_adapters_are_switched(base, bank, tmp_path):
 
 
 @torch.no_grad()
-def test_it_generates_and_saves_as_a_plain_adapter(bank, tiny_model, tiny_tokenizer, tmp_path):
-    model, tokenizer = tiny_model("qwen2"), tiny_tokenizer(search=True)
-    tuned = get_peft_model(model, DynaRuleConfig.of(dynarule_config(WIDTH, confidence_layer=1, top_k=3)))
-    view = rule_adapter(tuned)
-    (answer,) = generate(tuned, tokenizer, (view, bank), ["w11 w12"], max_new_tokens=4)
-    assert answer.trace[0].layer == 1
-    save_adapter(tmp_path, view, tuned)
-    plain = tiny_model("qwen2")
-    loaded = load_adapter(plain, tmp_path)
-    (same,) = generate(plain, tokenizer, (loaded, bank), ["w11 w12"], max_new_tokens=4)
-    assert same.token_ids == answer.token_ids
-
-
-@torch.no_grad()
 def test_it_stays_in_the_dtype_of_the_base(tiny_model, bank):
     tuned = get_peft_model(tiny_model("qwen3", torch.bfloat16), config())
-    assert rule_adapter(tuned)[0].k.weight.dtype == torch.bfloat16
+    assert RuleAdapter(tuned)[0].k.weight.dtype == torch.bfloat16
     assert read(tuned, bank.to("cpu", torch.bfloat16)).dtype == torch.bfloat16
 
 
-def test_wrong_settings_and_bases_are_refused(tiny_model, tmp_path):
+def test_wrong_settings_are_refused(tiny_model):
     with pytest.raises(ValueError, match="encoder_dim must be a positive integer, got 0"):
         DynaRuleConfig()
+    with pytest.raises(ValueError, match="layer_convention must be '0-based', got '1-based'"):
+        dynarule_config(WIDTH, layer_convention="1-based")
     with pytest.raises(ValueError, match="confidence_layer 9 is not among the model's layers 0 to 3"):
-        get_peft_model(tiny_model("llama"), DynaRuleConfig.of(dynarule_config(WIDTH, confidence_layer=9)))
-    with pytest.raises(ValueError, match="has no DynaRule adapter"):
-        rule_adapter(tiny_model("llama"))
+        get_peft_model(tiny_model("llama"), dynarule_config(WIDTH, confidence_layer=9))
     with pytest.raises(ValueError, match="has no q_proj"):
-        get_peft_model(tiny_model("llama"), DynaRuleConfig.of(kblam_config(WIDTH), target_modules=["mlp"]))
-    late = DynaRuleConfig.of(dynarule_config(WIDTH, first_layer=2), layers_to_transform=[0, 1])
+        get_peft_model(tiny_model("llama"), kblam_config(WIDTH, target_modules=["mlp"]))
+    late = dynarule_config(WIDTH, first_layer=2, layers_to_transform=[0, 1])
     with pytest.raises(ValueError, match=r"\[0, 1\] does not follow from first_layer=2, every=1 on 4 layers"):
         get_peft_model(tiny_model("llama"), late)
-    get_peft_model(tiny_model("llama"), config()).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="another base model"):
-        PeftModel.from_pretrained(tiny_model("llama", num_hidden_layers=3), tmp_path)
-    with pytest.raises(RuntimeError, match="size mismatch"):
-        PeftModel.from_pretrained(tiny_model("llama", hidden_size=64), tmp_path)
+    taken = tiny_model("llama")
+    RuleAdapter(taken, dynarule_config(WIDTH))
+    with pytest.raises(ValueError, match=r"has a DynaRule adapter already; use PeftModel\.add_adapter"):
+        RuleAdapter(taken, dynarule_config(WIDTH))
 
 
-def test_registering_twice_changes_nothing():
-    from peft import PeftType
-
-    register()
-    assert [t for t in PeftType if t.value == NAME] == [PeftType(NAME)]
+# An adapter fits the base it was trained for, and no other.
 
 
-def test_the_plain_path_never_imports_peft():
-    code = (
-        "import sys, dynarule, dynarule.adapter_io, dynarule.generation, dynarule.memory.confidence\n"
-        "assert 'peft' not in sys.modules and 'dynarule.peft_method' not in sys.modules"
-    )
+@pytest.mark.parametrize(
+    ("family", "changes", "message"),
+    [
+        ("llama", {}, "model_type qwen2, this one has llama"),
+        ("qwen2", {"num_hidden_layers": 3}, "num_layers 4, this one has 3"),
+        ("qwen2", {"hidden_size": 64}, "hidden_size 48, this one has 64"),
+        ("qwen2", {"head_dim": 8}, "query_size 48, this one has 32"),
+        ("qwen2", {"tie_word_embeddings": True}, "tied False, this one has True"),
+    ],
+)
+def test_another_base_is_refused(family, changes, message, tiny_model, tmp_path):
+    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        PeftModel.from_pretrained(tiny_model(family, **changes), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["q_proj", "k_proj", "v_proj", "o_proj"])
+def test_a_base_of_the_same_shape_with_other_weights_is_refused(name, tiny_model, tmp_path):
+    def other():
+        model = tiny_model("qwen2")
+        getattr(model.model.layers[3].self_attn, name).weight[:, 0] *= 1.02  # a fine-tune, of one layer
+        return model
+
+    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"has the same shape but weights .* load the base model that the"):
+        PeftModel.from_pretrained(other(), tmp_path)
+    with pytest.raises(ValueError, match="has the same shape but weights"):
+        RuleAdapter(other(), dynarule_config(WIDTH, confidence_layer=2)).load(tmp_path)
+    PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path)
+    path = tmp_path / "adapter_config.json"
+    old = json.loads(path.read_text())
+    assert len(old["base"].pop("weights_hash")) == 16
+    path.write_text(json.dumps(old))
+    PeftModel.from_pretrained(other(), tmp_path)  # converted without a hash: its shape is all that is known
+
+
+@pytest.mark.parametrize("wrote", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("read", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_base_in_another_dtype_is_the_same_base(wrote, read, family, tiny_model, tmp_path):
+    moved(tiny_model(family, wrote)).save_pretrained(tmp_path)
+    assert DynaRuleConfig.from_pretrained(tmp_path).base["weights_hash"]
+    PeftModel.from_pretrained(tiny_model(family, wrote).to(read), tmp_path)
+
+
+def test_a_base_that_cannot_be_hashed_is_not(tiny_model):
+    """Quantised, offloaded or sharded: no hash, so nothing is compared; LoRA beside the weights changes none."""
+    model = tiny_model("qwen2")
+    plain = weights_hash(model)
+    block = model.model.layers[2].self_attn
+    for weight in (
+        torch.zeros(9, 1, dtype=torch.uint8),
+        torch.empty(48, 48, device="meta"),
+        torch.zeros(0),
+        torch.zeros(48, 48).half(),
+    ):
+        kept, block.o_proj.weight = block.o_proj.weight, torch.nn.Parameter(weight, requires_grad=False)
+        assert weights_hash(model) == ""
+        block.o_proj.weight = kept
+    lora = LoraConfig(target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    assert weights_hash(get_peft_model(model, lora)) == plain != ""
+    own = tiny_model("qwen2")
+    before = BaseModel.of(own)
+    moved(own)
+    assert BaseModel.of(own) == before  # nor do rules beside the blocks
+
+
+def test_a_grown_vocabulary_is_asked_for(tiny_model, tiny_tokenizer, tmp_path):
+    model, tokenizer = tiny_model("qwen2"), tiny_tokenizer(97)
+    row = prepare_search(model, tokenizer).id
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2))
+    trained = [p.data.add_(1)[0].clone() for p in adapter.train_search(row)]
+    adapter.save(tmp_path, tokenizer)
+    fresh = tiny_model("qwen2")
+    with pytest.raises(
+        ValueError, match=r"id 97, the model's vocabulary has 97 rows; call dynarule\.prepare_search"
+    ):
+        PeftModel.from_pretrained(fresh, tmp_path)
+    prepare_search(fresh, AutoTokenizer.from_pretrained(tmp_path))
+    tuned = PeftModel.from_pretrained(fresh, tmp_path)
+    for matrix, wanted in zip((tuned.get_input_embeddings(), tuned.lm_head), trained, strict=True):
+        assert torch.equal(matrix.weight[row], wanted)
+
+
+def test_a_tokenizer_with_the_token_elsewhere_is_refused(tiny_model, tiny_tokenizer, bank):
+    model, tokenizer = tiny_model("qwen2"), tiny_tokenizer()
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2))
+    adapter.train_search(prepare_search(model, tokenizer).id)
+    with pytest.raises(ValueError, match="at id 80, the adapter was trained with id 90"):
+        generate(model, tiny_tokenizer(80, search=True), bank, ["w1"])
+    with pytest.raises(ValueError, match="has no token '<search>'"):
+        generate(model, tiny_tokenizer(), bank, ["w1"])
+    assert RuleMemory(model, bank).search_token_id == 90
+
+
+# Files that are whole, and belong together.
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, -1])
+def test_a_truncated_file_is_said_to_be(keep, tiny_model, tmp_path):
+    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
+    path = tmp_path / "adapter_model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ValueError, match="truncated"):
+        PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path)
+
+
+def test_unknown_missing_and_misshapen_tensors_are_named(tiny_model, tmp_path):
+    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
+    path = tmp_path / "adapter_model.safetensors"
+    good = load_file(path)
+    place = "base_model.model.model.layers.{}.self_attn.dynarule_projection.k.weight"
+    name, row = place.format(1), "base_model.model.lm_head.token_adapter.trainable_tokens_delta"
+    for changed, said in (
+        (good | {"extra": torch.zeros(1)}, "extra"),
+        (good | {place.format(9): good[name].clone()}, "layers.9"),
+        ({n: t for n, t in good.items() if n != name}, "layers.1.*k.weight"),
+        (good | {name: good[name].T.contiguous()}, "layers.1.*k.weight"),
+        ({n: t for n, t in good.items() if n != row}, "lm_head.*trainable_tokens_delta"),
+    ):
+        save_file(changed, path)
+        with pytest.raises(ValueError, match=said):
+            PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layer_convention": "1-based"}, "0-based"),
+        ({"colour": "red"}, r"unknown keys \['colour'\]"),
+        ({"encoder_dim": 21}, "do not belong together"),
+        ({"base": {"name": "x"}}, "damaged"),
+    ],
+)
+def test_a_wrong_json_is_refused(change, message, tiny_model, tmp_path):
+    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
+    path = tmp_path / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match=message):
+        PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path)
+    path.write_text("{")
+    with pytest.raises(ValueError, match="damaged"):
+        DynaRuleConfig.from_pretrained(tmp_path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="not an adapter folder"):
+        DynaRuleConfig.from_pretrained(tmp_path)
+
+
+def test_an_interrupted_save_leaves_the_old_adapter(tiny_model, tmp_path, monkeypatch):
+    adapter = RuleAdapter(moved(tiny_model("qwen2")))
+    adapter.save(tmp_path / "a")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    adapter.save(tmp_path / "b")
+    assert files == {
+        path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()
+    }  # same adapter, same bytes
+    assert sorted(files) == ["adapter_config.json", "adapter_model.safetensors"]
+    adapter[0].k.weight.data += 1
+
+    def killed(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("json.dumps", killed)  # after the weights, before the configuration
+        adapter.save(tmp_path / "a")
+    assert files == {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+
+
+def test_the_method_is_registered_once_and_nothing_heavy_is_imported():
+    assert [t for t in PeftType if t.value == "DYNARULE"] == [PeftType("DYNARULE")]
+    code = "import sys, dynarule\nassert not {'peft', 'torch', 'transformers'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    code = "from dynarule import attach\nfrom peft import PeftType\nassert 'DYNARULE' in PeftType.__members__"
     subprocess.run([sys.executable, "-c", code], check=True)

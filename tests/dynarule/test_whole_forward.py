@@ -132,13 +132,13 @@ WAYS = {"plain": ("FEW_SCORES", 1 << 17), "fused": ("FEW_SCORES", 0), "merged": 
 @pytest.mark.parametrize("way", WAYS)
 @torch.no_grad()
 def test_a_forward_is_equation_2_to_the_last_digits_of_fp32(
-    family, way, attention, bank, tiny_model, monkeypatch
+    family, way, attention, bank, tiny_model, monkeypatch, near
 ):
     monkeypatch.setattr(f"dynarule.attention.{WAYS[way][0]}", WAYS[way][1])
     model, adapter, bank, ids = ready(family, torch.float32, 5, bank, tiny_model)
     model.set_attn_implementation(attention)
     expected = reference(model, adapter, bank, ids, prompt=9)
-    assert torch.allclose(logits(model, adapter, bank, ids, 9).double(), expected, atol=1e-4)
+    assert near(logits(model, adapter, bank, ids, 9), expected)
 
 
 @pytest.mark.parametrize("way", ["fused", "merged"])

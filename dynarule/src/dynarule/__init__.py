@@ -11,11 +11,11 @@ from typing import Any
 __version__ = "0.1.0"
 
 _NAMES = {
-    "RuleMemoryConfig": "config",
+    "DynaRuleConfig": "config",
     "dynarule_config": "config",
     "kblam_config": "config",
     "srki_config": "config",
-    "RuleAdapter": "projection",
+    "RuleAdapter": "adapter",
     "RuleBank": "bank.bank",
     "RuleMemory": "memory.serving",
     "attach": "memory.hooks",
@@ -25,8 +25,6 @@ _NAMES = {
     "encoder_of": "bank.encoder_choice",
     "generate": "generation",
     "question_prompts": "generation",
-    "save_adapter": "adapter_io",
-    "load_adapter": "adapter_io",
     "load_tokenizer": "tokenizer",
     "measure_confidence": "memory.confidence",
     "measure_retention": "memory.confidence",

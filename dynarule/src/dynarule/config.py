@@ -1,21 +1,42 @@
-"""How rules join a model's attention: one frozen configuration for DynaRule, SR-KI and KBLaM alike."""
+"""How rules join a model's attention: one PEFT configuration for DynaRule, SR-KI and KBLaM alike."""
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+from peft import PeftConfig, PeftType
+from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
+
+from .base_model import BaseModel
+
 UpdateScope = Literal["confidence", "confidence_and_after", "all", "none"]
+NAME = "DYNARULE"
+CONFIG_FILE, WEIGHTS_FILE = CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
+"""The two files of an adapter folder, under PEFT's names."""
+
+if NAME not in PeftType.__members__:  # an enum that PEFT has no public way to extend, hence peft>=0.21,<0.22
+    member = str.__new__(PeftType, NAME)
+    member._name_ = member._value_ = NAME
+    PeftType._member_map_[NAME] = member
+    PeftType._member_names_.append(NAME)
+    PeftType._value2member_map_[NAME] = member
+    type.__setattr__(PeftType, NAME, member)  # Python 3.12 looks names up on the class
 
 
-@dataclass(frozen=True)
-class RuleMemoryConfig:
-    """What a rule memory looks like and when it is read.
+@dataclass
+class DynaRuleConfig(PeftConfig):
+    """What a rule memory looks like and when it is read; the three methods are settings of it.
 
-    The three methods are settings of it: see `dynarule_config`, `srki_config` and `kblam_config`.
+    See `dynarule_config`, `srki_config` and `kblam_config`. ``trainable_token_indices`` is the row of ``<search>``, see
+    `dynarule.memory.search.token_rows`. PEFT 0.21 saves several adapters of one model only if all of them train rows,
+    or none does.
     """
 
-    encoder_dim: int = field(metadata={"help": "P, width of the sentence embeddings"})
+    encoder_dim: int = field(default=0, metadata={"help": "P, width of the sentence embeddings"})
     every: int = field(default=1, metadata={"help": "rules join every n-th layer, from first_layer"})
     first_layer: int = field(default=0, metadata={"help": "0-based layer from which rules join"})
     key_norm: bool = field(default=True, metadata={"help": "LayerNorm without parameters on projected keys"})
@@ -27,27 +48,52 @@ class RuleMemoryConfig:
         default="confidence", metadata={"help": "layers whose rules <search> replaces"}
     )
     shared_after: bool = field(
-        default=False,
-        metadata={
-            "help": "layers after the confidence layer read the rules that it keeps, not a choice of their own"
-        },
+        default=False, metadata={"help": "later layers read the rules that the confidence layer keeps"}
     )
     length_shift: float | None = field(
         default=None, metadata={"help": "C: adds log C - log(rules attended) to rule scores (KBLaM)"}
     )
+    encoder: str = field(
+        default="", metadata={"help": "fingerprint of the rules' encoder; '' fits every bank of the width"}
+    )
+    search_token: str | None = field(default=None, metadata={"help": "text of the trained token, <search>"})
+    curve: dict[str, Any] | None = field(
+        default=None, metadata={"help": "measured entropies behind the confidence layer"}
+    )
+    base: dict[str, Any] | None = field(
+        default=None, metadata={"help": "shapes and hash of the base model, see BaseModel"}
+    )
+    layer_convention: str = field(default="0-based", metadata={"help": "how this file counts layers"})
+    target_modules: set[str] | list[str] | str | None = field(
+        default_factory=lambda: {"self_attn"}, metadata={"help": "names of the attention blocks"}
+    )
+    exclude_modules: list[str] | str | None = field(default=None, metadata={"help": "blocks to leave alone"})
+    layers_to_transform: list[int] | int | None = field(
+        default=None, metadata={"help": "set from `every`; the layers that hold rules"}
+    )
+    layers_pattern: list[str] | str | None = field(default=None, metadata={"help": "name of the layer list"})
+    modules_to_save: list[str] | None = field(
+        default=None, metadata={"help": "modules trained and saved whole"}
+    )
+    trainable_token_indices: list[int] | dict[str, list[int]] | None = field(
+        default=None, metadata={"help": "vocabulary rows to train"}
+    )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        self.peft_type = PeftType(NAME)
+        self.task_type = self.task_type or "CAUSAL_LM"  # type: ignore[assignment]
+        if isinstance(self.target_modules, list):
+            self.target_modules = set(self.target_modules)
+        self.validate()
+
+    def validate(self) -> None:
+        """Raise ValueError that names the first setting that cannot be."""
         for name in ("encoder_dim", "every", "top_k"):
             value = getattr(self, name)
-            if (value is not None or name != "top_k") and (
-                isinstance(value, bool) or not isinstance(value, int) or value < 1
-            ):
+            if (value is not None or name != "top_k") and (type(value) is not int or value < 1):
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
-        if (
-            isinstance(self.first_layer, bool)
-            or not isinstance(self.first_layer, int)
-            or self.first_layer < 0
-        ):
+        if type(self.first_layer) is not int or self.first_layer < 0:
             raise ValueError(f"first_layer must be 0 or more, got {self.first_layer!r}")
         first, every = self.first_layer, self.every
         if self.confidence_layer is not None and (
@@ -65,6 +111,15 @@ class RuleMemoryConfig:
             )
         if self.length_shift is not None and self.length_shift <= 0:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
+        if self.layer_convention != "0-based":
+            raise ValueError(f"layer_convention must be '0-based', got {self.layer_convention!r}")
+
+    @property
+    def search_id(self) -> int | None:
+        """Id of the trained ``<search>``, None without one."""
+        rows = self.trainable_token_indices
+        found = next(iter(rows.values()), []) if isinstance(rows, dict) else rows
+        return found[0] if found else None
 
     def layers(self, num_layers: int) -> list[int]:
         """Return the layers that hold rules."""
@@ -87,49 +142,115 @@ class RuleMemoryConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        return asdict(self)
+        values = asdict(self)
+        return values | {"target_modules": sorted(self.target_modules or [])}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read what `to_dict` wrote.
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: Any, subfolder: str | None = None, **kwargs: Any
+    ) -> Self:
+        """Read ``adapter_config.json``, and check the weights of a folder against it without reading them.
 
         Raises
         ------
+        FileNotFoundError
+            If a folder holds no adapter.
         ValueError
-            If a key is unknown.
+            If a file is damaged, has unknown keys, or the two do not belong together.
         """
-        known = {f.name for f in fields(cls)}
-        unknown = sorted(set(values) - known)
-        if unknown:
-            raise ValueError(f"unknown configuration keys {unknown}; known: {sorted(known)}")
-        return cls(**values)
+        folder = Path(pretrained_model_name_or_path) / (subfolder or "")
+        path = folder / CONFIG_FILE
+        remote = re.fullmatch(r"[\w.-]+/[\w.-]+", str(pretrained_model_name_or_path)) and not folder.exists()
+        if not remote and not path.is_file():
+            raise FileNotFoundError(
+                f"no {CONFIG_FILE} in {folder}: not an adapter folder; save one with model.save_pretrained(folder)"
+            )
+        if remote:  # a repository of the Hub
+            return super().from_pretrained(str(pretrained_model_name_or_path), subfolder, **kwargs)
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            unknown = sorted(set(values) - {f.name for f in fields(cls)})
+            if unknown:
+                raise ValueError(f"{path} has unknown keys {unknown}; update dynarule")
+            config = cls(**values)
+            base = None if config.base is None else BaseModel(**config.base)
+        except (json.JSONDecodeError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error!r}); copy or save the adapter again") from None
+        if (folder / WEIGHTS_FILE).is_file() and base is not None:
+            config._check_weights(folder / WEIGHTS_FILE, base)
+        return config
+
+    def _check_weights(self, path: Path, base: BaseModel) -> None:
+        """Compare names and shapes in a file with those that follow from this configuration."""
+        expected: dict[str, tuple[int, ...]] = {}
+        width = base.query_size
+        for layer in self.layers(base.num_layers):
+            place = f"layers.{layer}.self_attn.dynarule_projection"
+            expected[f"{place}.q.weight"] = (width, base.hidden_size)
+            if base.query_bias:
+                expected[f"{place}.q.bias"] = (width,)
+            for part in ("k", "v"):
+                expected |= {
+                    f"{place}.{part}.weight": (width, self.encoder_dim),
+                    f"{place}.{part}.bias": (width,),
+                }
+        rows = self.trainable_token_indices
+        for module in rows if isinstance(rows, dict) else ["embed_tokens"] if rows else []:
+            expected[f"{module}.token_adapter.trainable_tokens_delta"] = (1, base.hidden_size)
+        # `base_model.model.model.layers.0...`: what stands before is the model's own.
+        found = {
+            name.removeprefix("base_model.model.").removeprefix("model."): shape
+            for name, shape in read_shapes(path).items()
+        }
+        wrong = sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
+        if wrong and self.modules_to_save is None:
+            raise ValueError(
+                f"{path}: tensor {wrong[0]!r} is missing, unknown or of another shape (file {found.get(wrong[0])}, "
+                f"expected {expected.get(wrong[0])}; {len(wrong)} in all); {CONFIG_FILE} and the weights do not belong "
+                "together: copy the adapter again"
+            )
 
 
-def dynarule_config(
-    encoder_dim: int, confidence_layer: int | None = None, **changes: Any
-) -> RuleMemoryConfig:
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every tensor of a safetensors file, without reading it.
+
+    Raises
+    ------
+    ValueError
+        If the file is truncated.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"{path} ({path.stat().st_size} bytes) is truncated or not safetensors ({error}); copy the adapter again"
+        ) from None
+
+
+def dynarule_config(encoder_dim: int, confidence_layer: int | None = None, **changes: Any) -> DynaRuleConfig:
     """Return the paper's setting: every layer, K = 100, ``<search>`` re-reads the confidence layer."""
-    return RuleMemoryConfig(encoder_dim, confidence_layer=confidence_layer, **changes)
+    return DynaRuleConfig(encoder_dim=encoder_dim, confidence_layer=confidence_layer, **changes)
 
 
-def srki_config(encoder_dim: int, confidence_layer: int | None = None, **changes: Any) -> RuleMemoryConfig:
+def srki_config(encoder_dim: int, confidence_layer: int | None = None, **changes: Any) -> DynaRuleConfig:
     """Return SR-KI's setting: every layer, K = 100, one selection at prefill and no ``<search>``.
 
     Its retrieval loss is at ``confidence_layer``. Unlike the published code, pads never count in the selection, any
     batch decodes with the rules of its prefill, and no rule is favoured by its place.
     """
-    return RuleMemoryConfig(
-        encoder_dim, confidence_layer=confidence_layer, **({"update_scope": "none"} | changes)
-    )
+    return dynarule_config(encoder_dim, confidence_layer, **({"update_scope": "none"} | changes))
 
 
-def kblam_config(encoder_dim: int, length_shift: float | None = None, **changes: Any) -> RuleMemoryConfig:
+def kblam_config(encoder_dim: int, length_shift: float | None = None, **changes: Any) -> DynaRuleConfig:
     """Return KBLaM's setting: every third layer, all rules attended, optional length shift.
 
     The shift log C - log(rules attended) is off by default, as in the published code. Unlike there, keys are normalised
     within a layer (there across all layers' slices at once), and with ``top_k`` the scores of the selected rules are
     used, selected once at prefill (there the first columns' scores, selected again at every token).
     """
-    return RuleMemoryConfig(
+    return dynarule_config(
         encoder_dim, **({"every": 3, "top_k": None, "length_shift": length_shift} | changes)
     )

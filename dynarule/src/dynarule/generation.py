@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .adapter import RuleAdapter
 from .bank.bank import RuleBank
 from .decoding import SINGLE_PASS, check_decoding
 from .memory.hooks import attach
-from .memory.search import search_id
+from .memory.search import SEARCH_TOKEN, check_search, search_id
 from .memory.serving import Retrieval, RuleMemory
-from .projection import RuleAdapter
 
 Prompt = str | Sequence[Mapping[str, Any]]
 """Text as it is, or chat messages for the tokenizer's template."""
@@ -44,7 +44,7 @@ class Generation:
 def generate(
     model: nn.Module,
     tokenizer: Any,
-    memory: RuleMemory | tuple[RuleAdapter, RuleBank],
+    memory: RuleMemory | RuleBank,
     prompts: Sequence[Prompt],
     *,
     max_new_tokens: int = 256,
@@ -59,11 +59,11 @@ def generate(
     Parameters
     ----------
     model : PreTrainedModel
-        The base model.
+        With its adapter (`RuleAdapter`).
     tokenizer : PreTrainedTokenizerBase
         Its tokenizer, with ``<search>``.
-    memory : RuleMemory, or a pair (RuleAdapter, RuleBank)
-        What to read. A pair searches if its configuration names layers that ``<search>`` replaces.
+    memory : RuleMemory or RuleBank
+        What to read: the rules of a bank through the model's own adapter, or a memory made of them.
     prompts : sequence of str or of chat messages
         Messages go through the tokenizer's chat template.
     max_new_tokens, do_sample
@@ -91,8 +91,8 @@ def generate(
     _check_options(model, options, batch_size=batch_size, max_new_tokens=max_new_tokens)
     if max_searches < 0:
         raise ValueError(f"max_searches must be 0 or more, got {max_searches}")
-    if isinstance(memory, tuple):
-        memory = _memory(tokenizer, *memory)
+    if isinstance(memory, RuleBank):
+        memory = _memory(model, tokenizer, memory)
     search = memory.search_token_id
     processors = list(options.pop("logits_processor", None) or [])
     encoded = [encode_prompt(tokenizer, prompt, i) for i, prompt in enumerate(prompts)]
@@ -138,9 +138,14 @@ class _SearchCap:
         return scores
 
 
-def _memory(tokenizer: Any, adapter: RuleAdapter, bank: RuleBank) -> RuleMemory:
-    searches = bool(adapter.config.updated_layers(adapter.num_layers))
-    return RuleMemory(adapter, bank, search_id(tokenizer) if searches else None)
+def _memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
+    """Return a memory that searches if the adapter names layers that ``<search>`` replaces."""
+    adapter = RuleAdapter(model)
+    config, row = adapter.config, None
+    if config.updated_layers(adapter.num_layers):
+        row = search_id(tokenizer, config.search_token or SEARCH_TOKEN)
+        check_search(tokenizer, config.search_token, row if config.search_id is None else config.search_id)
+    return RuleMemory(adapter, bank, row)
 
 
 def _check_options(model: nn.Module, options: dict[str, Any], **positive: int) -> None:

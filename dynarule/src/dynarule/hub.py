@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .adapter_info import read_adapter_info
+from .config import CONFIG_FILE, WEIGHTS_FILE, DynaRuleConfig
 from .model_card import is_path
 
 CARD = "README.md"
 SENT = (
     # Config, weights and card; the tokenizer that knows <search>, how it was trained, and a base model whose embedding
     # matrix was trained too. Checkpoints and optimizer states stay at home.
-    "adapter.json",
-    "adapter-*.safetensors",
+    CONFIG_FILE,
+    WEIGHTS_FILE,
     CARD,
     "tokenizer*",
     "special_tokens_map.json",
@@ -27,7 +27,7 @@ SENT = (
     "base/*.txt",
     "base/chat_template.jinja",
 )
-STALE = ("adapter-*.safetensors",)
+STALE = ("adapter.json", "adapter-*.safetensors")  # of versions before 0.2
 
 
 def files_to_push(folder: str | Path, repo: str) -> dict[str, int]:
@@ -44,8 +44,8 @@ def files_to_push(folder: str | Path, repo: str) -> dict[str, int]:
     from huggingface_hub.utils import filter_repo_objects, validate_repo_id
 
     folder = Path(folder)
-    weights = read_adapter_info(folder).weights
-    for name, what in ((weights, "its weights"), (CARD, "a card, which training writes")):
+    DynaRuleConfig.from_pretrained(folder)
+    for name, what in ((WEIGHTS_FILE, "its weights"), (CARD, "a card, which training writes")):
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} has no {name}: {what}; push the folder that training wrote")
     try:
@@ -65,7 +65,7 @@ def files_to_push(folder: str | Path, repo: str) -> dict[str, int]:
 
 def local_base(folder: str | Path) -> str:
     """Return the path by which an adapter names its base model, which others cannot load; "" where it is a name."""
-    name = read_adapter_info(folder).base.name
+    name = DynaRuleConfig.from_pretrained(folder).base_model_name_or_path or ""
     return name if is_path(name) else ""
 
 

@@ -6,10 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import __version__
-from .adapter_info import AdapterInfo
 from .training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from .config import DynaRuleConfig
 
 TEMPLATE = Path(__file__).with_name("model_card.jinja")
 CURVE_ROWS = 12  # of the table of held-out measurements
@@ -51,13 +54,13 @@ def is_path(name: str) -> bool:
 
 
 def model_card(
-    info: AdapterInfo, recipe: Recipe, facts: TrainingFacts, history: Sequence[Mapping[str, float]]
+    config: DynaRuleConfig, recipe: Recipe, facts: TrainingFacts, history: Sequence[Mapping[str, float]]
 ) -> str:
     """Return the card as Markdown, with the front matter that the Hub reads.
 
     Parameters
     ----------
-    info : AdapterInfo
+    config : DynaRuleConfig
         What was saved.
     recipe : Recipe
         How it was trained.
@@ -68,16 +71,15 @@ def model_card(
     """
     from jinja2 import Environment, StrictUndefined
 
-    name = info.base.name
+    name = config.base_model_name_or_path or ""
     measured = [entry for entry in history if "eval_lm_loss" in entry]
     values = recipe.to_dict()
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         version=__version__,
-        base=(Path(name).name if is_path(name) else name) or info.base.model_type,
+        base=(Path(name).name if is_path(name) else name) or (config.base or {})["model_type"],
         local=is_path(name) or not name,
-        info=info,
-        config=info.memory,
+        config=config,
         recipe=recipe,
         facts=facts,
         settings=[(f.name, json.dumps(values[f.name]), f.metadata["help"]) for f in fields(Recipe)],

@@ -27,5 +27,5 @@ def load_tokenizer(name: str | Path) -> Any:
     if said.is_file() and (Path(name) / "tokenizer.json").is_file():
         about = json.loads(said.read_text(encoding="utf-8"))
         if about.get("tokenizer_class") in _GENERIC and "auto_map" not in about:
-            return PreTrainedTokenizerFast.from_pretrained(name)
-    return AutoTokenizer.from_pretrained(name)
+            return PreTrainedTokenizerFast.from_pretrained(name, trust_remote_code=False)
+    return AutoTokenizer.from_pretrained(name, trust_remote_code=False)

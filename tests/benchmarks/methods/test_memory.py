@@ -36,34 +36,27 @@ def folder(save_model, workspace, tmp_path_factory):
     """A random base with a random adapter of each kind; the base writes <search> now and then."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from dynarule import RuleAdapter, dynarule_config, kblam_config, save_adapter, srki_config
+    from dynarule import RuleAdapter, dynarule_config, kblam_config, srki_config
 
     words = [q.text for q in workspace.questions("multi_hop_2", "mini")]
     folder = save_model(tmp_path_factory.mktemp("memory") / "model", layers=4, words=words)
-    model = AutoModelForCausalLM.from_pretrained(folder / "base")
     tokenizer = AutoTokenizer.from_pretrained(folder / "base")
     torch.manual_seed(1)
-    with torch.no_grad():  # a row that wins often enough to be searched with
-        row = tokenizer.convert_tokens_to_ids("<search>")
-        model.get_output_embeddings().weight[row] *= 3
+    row = tokenizer.convert_tokens_to_ids("<search>")
     for method, config in (
         ("kblam", kblam_config(WIDTH)),
         ("srki", srki_config(WIDTH, 2, top_k=10)),
         ("dynarule", dynarule_config(WIDTH, 3, top_k=10)),
     ):
+        model = AutoModelForCausalLM.from_pretrained(folder / "base")
+        config.encoder = "hashed"
         adapter = RuleAdapter(model, config)
         for parameter in adapter.parameters():
             if parameter.ndim > 1:
                 torch.nn.init.normal_(parameter, std=0.5)
-        token = "<search>" if method == "dynarule" else None
-        save_adapter(
-            folder / method,
-            adapter,
-            model,
-            encoder="hashed",
-            search_token=token,
-            tokenizer=tokenizer if token else None,
-        )
+        if method == "dynarule":
+            adapter.train_search(row)[-1].data *= 3  # a row that wins often enough to be searched with
+        adapter.save(folder / method, tokenizer if method == "dynarule" else None)
     return folder
 
 
@@ -91,9 +84,10 @@ def gold_of(sample):
 @pytest.mark.parametrize("kind", METHODS)
 def test_batches_of_several_pools_equal_one_question_at_a_time(kind, folder, workspace, options, tmp_path):
     """The reference has no masks: a bank of the question's own hundred rules, and `dynarule.generate`."""
+    from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from dynarule import RuleBank, RuleMemory, generate, load_adapter
+    from dynarule import RuleBank, RuleMemory, generate
 
     spec = dataclasses.replace(
         options.spec(make(kind, folder), "nl", 100, "question"),
@@ -103,9 +97,9 @@ def test_batches_of_several_pools_equal_one_question_at_a_time(kind, folder, wor
     assert results["n"]["failed"] == 0
     model = AutoModelForCausalLM.from_pretrained(folder / "base")
     tokenizer = AutoTokenizer.from_pretrained(folder / "base")
-    adapter = load_adapter(model, folder / kind.name)
+    model = PeftModel.from_pretrained(model, folder / kind.name)
     if kind is KBLaM:  # traced where DynaRule's confidence layer is
-        adapter.config = dataclasses.replace(adapter.config, confidence_layer=3, update_scope="none")
+        model.active_peft_config.confidence_layer, model.active_peft_config.update_scope = 3, "none"
     seen = 0
     for pool in workspace.pools(spec):
         (question,) = pool.questions
@@ -113,7 +107,7 @@ def test_batches_of_several_pools_equal_one_question_at_a_time(kind, folder, wor
         bank = RuleBank.from_texts(texts, ends, Hashed(), [str(i) for i in pool.ids])
         search = tokenizer.convert_tokens_to_ids("<search>") if kind is DynaRule else None
         (wanted,) = generate(
-            model, tokenizer, RuleMemory(adapter, bank, search), [question.text + "\n"], max_new_tokens=12
+            model, tokenizer, RuleMemory(model, bank, search), [question.text + "\n"], max_new_tokens=12
         )
         sample = next(s for s in samples if s["id"] == question.id)
         assert sample["output"] == wanted.text
@@ -140,9 +134,8 @@ def test_batches_of_several_pools_equal_one_question_at_a_time(kind, folder, wor
 def test_kblam_s_length_shift_is_that_of_an_adapter_that_has_it(folder, workspace, options, tmp_path):
     shifted = tmp_path / "shifted"
     shutil.copytree(folder, shifted)
-    path = shifted / "kblam" / "adapter.json"
-    about = json.loads(path.read_text())
-    path.write_text(json.dumps(about | {"memory": about["memory"] | {"length_shift": 3.0}}))
+    path = shifted / "kblam" / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"length_shift": 3.0}))
     changed = make(KBLaM, folder, length_shift=3)
     made = [changed, make(KBLaM, shifted), make(KBLaM, folder)]
     assert changed.label == f"{made[2].label}, length shift 3"
@@ -265,10 +258,11 @@ def test_rules_in_the_model_need_a_folder():
 
 def test_confidence_measures_each_layer_and_answers_nothing(folder, workspace, options, tmp_path):
     """Entropy against a plain softmax over all rules, with the queries that the attention really had."""
+    from peft import PeftModel
     from rwbench.methods.confidence import Confidence
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from dynarule import RuleBank, RuleMemory, attach, load_adapter
+    from dynarule import RuleBank, RuleMemory, attach
 
     method = make(Confidence, folder)
     assert method.adapter == make(DynaRule, folder).adapter
@@ -281,7 +275,7 @@ def test_confidence_measures_each_layer_and_answers_nothing(folder, workspace, o
     (pool,) = workspace.pools(spec)
     model = AutoModelForCausalLM.from_pretrained(folder / "base")
     tokenizer = AutoTokenizer.from_pretrained(folder / "base")
-    adapter = load_adapter(model, folder / "dynarule")
+    model = PeftModel.from_pretrained(model, folder / "dynarule")
     texts, ends = (pool.rules.texts(pool.ids, name) for name in ("nl", "conclusion_nl"))
     bank = RuleBank.from_texts(texts, ends, Hashed())
     wanted = []
@@ -297,6 +291,6 @@ def test_confidence_measures_each_layer_and_answers_nothing(folder, workspace, o
             return rules
 
     ids = tokenizer(pool.questions[0].text + "\n", return_tensors="pt")["input_ids"]
-    with torch.no_grad(), attach(model, Noting(adapter, bank)):
+    with torch.no_grad(), attach(model, Noting(model, bank)):
         model(ids)
     assert sample["measures"]["rule_entropy"] == pytest.approx(wanted, abs=1e-4)

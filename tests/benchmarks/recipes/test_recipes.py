@@ -94,26 +94,24 @@ def test_per_layer_retention_makes_a_run_per_layer(model_folder, tmp_path):
     shutil.copytree(model_folder, folder)
     (folder / "dynarule").mkdir()
     adapter = {
-        "format": 1, "dynarule": "0", "layer_convention": "0-based", "encoder": "", "search": None, "curve": None,
-        "memory": {"encoder_dim": 4, "every": 2},
+        "peft_type": "DYNARULE", "encoder_dim": 4, "every": 2,
         "base": {
-            "name": "", "model_type": "qwen2", "num_layers": 6, "hidden_size": 1, "query_size": 1, "head_dim": 1,
-            "vocabulary": 1,
+            "model_type": "qwen2", "num_layers": 6, "hidden_size": 1, "query_size": 1, "head_dim": 1,
+            "query_bias": True, "tied": True,
         },
-        "weights": "a.safetensors",
     }  # fmt: skip
-    (folder / "dynarule" / "adapter.json").write_text(json.dumps(adapter))
+    (folder / "dynarule" / "adapter_config.json").write_text(json.dumps(adapter))
     made = [(spec.method["name"], spec.method["correct_layer"]) for spec in specs("paper/figure3", folder)]
     by_layer = [("dynarule", layer) for layer in (0, 2, 4)]
     assert made == [("confidence", None)] * 2 + by_layer * 2  # FOL and NL
-    adapter["memory"] |= {
+    adapter |= {
         "every": 1,
         "first_layer": 2,
         "confidence_layer": 4,
         "shared_after": True,
         "top_k": 3,
     }
-    (folder / "dynarule" / "adapter.json").write_text(json.dumps(adapter))
+    (folder / "dynarule" / "adapter_config.json").write_text(json.dumps(adapter))
     made = [spec.method["correct_layer"] for spec in specs("paper/figure3", folder)]
     assert made == [None] * 2 + [2, 3, 4] * 2  # layer 5 reads what layer 4 keeps
     bare = specs("paper/figure3", model_folder)

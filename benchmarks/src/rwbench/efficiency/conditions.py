@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynarule.adapter import RuleAdapter
 from dynarule.attention import AttendedRules
 from dynarule.bank.bank import RuleBank
 from dynarule.bank.faiss_index import FaissIndex, use_index
 from dynarule.config import dynarule_config, kblam_config
 from dynarule.memory.hooks import attach
 from dynarule.memory.serving import RuleMemory
-from dynarule.projection import RuleAdapter
 
 from .embeddings import random_rows
 from .machine import random_tokens, spread, timed
@@ -130,6 +131,8 @@ def build(
         )
         for which in (0, 1)
     )
+    # A model of its own over the same weights: the adapter becomes a part of it.
+    model = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
     if cell.method == "dynarule":
         return _dynarule(settings, model, prompt, search_token, keys, values)
     every = 1 if cell.method == "inject-all" else 3
@@ -138,7 +141,7 @@ def build(
     return Condition(
         model,
         prompt,
-        lambda: attach(model, rules),  # type: ignore[arg-type]
+        lambda: attach(model, rules),
         figures=lambda: {"bytes_per_rule": {"keys and values": rules.nbytes / cell.rules}},
     )
 
@@ -200,11 +203,11 @@ def _selection(
     queries: list[tuple[Any, Tensor]] = []
     search = bank.search
 
-    def note(projection: Any, query_BHD: Tensor, top_k: int | None) -> Any:
+    def note(projection: Any, query_BHD: Tensor, *args: Any) -> Any:
         queries.append((projection, query_BHD))
-        return search(projection, query_BHD, top_k)
+        return search(projection, query_BHD, *args)
 
-    bank.search = note  # type: ignore[method-assign]
+    bank.search = note  # type: ignore[method-assign,assignment]
     try:
         condition.prefill(settings.device)
     finally:

@@ -90,7 +90,7 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
 def _ask(settings: RecallSettings, encode: Encode) -> tuple[Tensor, int, list[QueryBatch], float]:
     """Return keys, the number of real rules, one query per held-out question, and how often gold comes first."""
     import torch
-    from dynarule.bank.index import ExactIndex, QueryBatch, encoder_query
+    from dynarule.bank.index import ExactIndex, QueryBatch
     from ruleworld_data.spec import SUBTASKS
 
     from ..run.data import DataSource
@@ -120,7 +120,7 @@ def _ask(settings: RecallSettings, encode: Encode) -> tuple[Tensor, int, list[Qu
     with torch.no_grad():
         for text_P in texts_QP[split:]:
             query_BHD = projection.query(text_P[None, None])[:, :, 0]
-            asked.append(QueryBatch(*encoder_query(projection, query_BHD), scale_M, 100))
+            asked.append(QueryBatch(*projection.encoder_query(query_BHD), scale_M, 100))
     from dynarule.bank.bank import RuleBank
 
     real = RuleBank(rules_MP, rules_MP, [str(i) for i in range(len(rules_MP))], ["-"] * len(rules_MP))
@@ -133,8 +133,8 @@ def _ask(settings: RecallSettings, encode: Encode) -> tuple[Tensor, int, list[Qu
 def _train(settings: RecallSettings, texts_QP: Tensor, gold_Q: Tensor, rules_MP: Tensor) -> RuleProjection:
     """Train a projection to score a question's gold rule above those of others and random ones (equation 5)."""
     import torch
-    from dynarule.projection import RuleProjection
-    from dynarule.training import stacked_step_loss, step_scores
+    from dynarule.projection import RuleProjection, score_keys
+    from dynarule.training import stacked_step_loss
 
     width = rules_MP.shape[1]
     torch.manual_seed(settings.seed)
@@ -150,7 +150,7 @@ def _train(settings: RecallSettings, texts_QP: Tensor, gold_Q: Tensor, rules_MP:
         query_BSHD = projection.query(texts_QP[rows][:, None]).transpose(1, 2)
         keys_BKF = projection.keys(rules_MP[pool]).expand(len(rows), -1, -1)
         positive_BSK = (pool[None, :] == gold_Q[rows][:, None])[:, None]
-        loss = stacked_step_loss(step_scores(query_BSHD, keys_BKF), positive_BSK)
+        loss = stacked_step_loss(score_keys(query_BSHD, keys_BKF), positive_BSK)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

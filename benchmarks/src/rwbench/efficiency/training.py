@@ -93,9 +93,9 @@ def training_cost(settings: TrainingSettings, profiled: bool = True) -> dict[str
 def _trainer(settings: TrainingSettings, rules: int) -> dict[str, Callable[[], Any]]:
     """Return the three parts of a step as functions."""
     import torch
+    from dynarule.adapter import RuleAdapter
     from dynarule.bank.bank import RuleBank
     from dynarule.config import dynarule_config
-    from dynarule.projection import RuleAdapter
     from dynarule.training import RuleModel, paper_recipe
 
     shape, device = shape_of(settings.shape), settings.device
@@ -111,9 +111,8 @@ def _trainer(settings: TrainingSettings, rules: int) -> dict[str, Callable[[], A
     config = dynarule_config(settings.encoder_dim, confidence_layer=shape.layers // 2, top_k=settings.top_k)
     torch.manual_seed(settings.seed)
     adapter = RuleAdapter(model, config)
-    whole = RuleModel(
-        model, adapter, RuleBank(keys, values, names, names), paper_recipe(), search_row=shape.vocab - 1
-    ).train()
+    rows = adapter.train_search(shape.vocab - 1)
+    whole = RuleModel(model, adapter, RuleBank(keys, values, names, names), paper_recipe(), rows).train()
     batch = {name: tensor.to(device) for name, tensor in make_batch(settings, shape, rules).items()}
     optimizer = torch.optim.AdamW([p for p in whole.parameters() if p.requires_grad], lr=1e-4)
     half = settings.dtype != "fp32"

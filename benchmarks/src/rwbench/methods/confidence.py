@@ -26,13 +26,12 @@ class Confidence(Memory):
         from dynarule.memory.confidence import measure_confidence
 
         reader = self.reader(batch[0][0].representation)
-        reader.adapter.config = reader.config
         for pool, question in batch:
             bank = reader.bank(pool.rules, pool.ids, pool.representation)
             prompts = question_prompts(reader.tokenizer, [question.text])
             with warnings.catch_warnings():  # that one question is few: the mean is taken over all samples
                 warnings.simplefilter("ignore", UserWarning)
-                curve = measure_confidence(reader.model, reader.tokenizer, reader.adapter, bank, prompts)
+                curve = measure_confidence(reader.model, reader.tokenizer, bank, prompts)
             measures = {
                 "rule_entropy": [round(nats, 6) for nats in curve.mean],
                 "rule_layers": list(curve.layers),

@@ -22,10 +22,11 @@ class DynaRule(Memory):
 
         A layer that reads what the confidence layer keeps has nothing of its own to compare.
         """
-        from dynarule.adapter_info import read_adapter_info
+        from dynarule import DynaRuleConfig
 
         folder = adapter_folder(model.model, cls.name, representation)
         if folder is None:
             return [0]
-        info = read_adapter_info(folder)
-        return [layer for layer in info.memory.layers(info.base.num_layers) if not info.memory.shares(layer)]
+        config = DynaRuleConfig.from_pretrained(folder)
+        held = config.layers((config.base or {})["num_layers"])
+        return [layer for layer in held if not config.shares(layer)]

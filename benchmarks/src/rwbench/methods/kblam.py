@@ -44,9 +44,9 @@ class KBLaM(Memory):
         """
         own, other = (adapter_folder(model.model, name, representation) for name in (cls.name, "dynarule"))
         if own is not None and other is not None and "trace_layer" not in changes:
-            from dynarule.adapter_info import read_adapter_info
+            from dynarule import DynaRuleConfig
 
-            layer = read_adapter_info(other).memory.confidence_layer
-            every = read_adapter_info(own).memory.every
+            layer = DynaRuleConfig.from_pretrained(other).confidence_layer
+            every = DynaRuleConfig.from_pretrained(own).every
             changes["trace_layer"] = None if layer is None else layer - layer % every
         return super().of(model, representation, **changes)

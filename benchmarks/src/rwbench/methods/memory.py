@@ -161,7 +161,7 @@ class Memory(Method):
         written = reader.answer(memory, [question.text for _, question in batch], self.max_new_tokens)
         spent = {"retrieve": opened - start, "generate": time.perf_counter() - opened}
         share = {stage: seconds / len(batch) for stage, seconds in spent.items()}
-        layer = memory.adapter.config.confidence_layer
+        layer = memory.config.confidence_layer
         return [
             self._output(question, answer, reader, layer, top_k, share)
             for (_, question), answer in zip(batch, written, strict=True)
@@ -184,7 +184,7 @@ class Memory(Method):
         ids = np.unique(np.concatenate([*(pool.ids for pool in pools), *wrong]))
         right_BM = torch.from_numpy(np.stack([np.isin(ids, pool.ids) for pool in pools]))
         if not swaps:
-            return ids, PoolMask(right_BM, {})
+            return ids, PoolMask(right_BM)
         wrong_BM = torch.from_numpy(np.stack([np.isin(ids, own) for own in wrong]))
         return ids, PoolMask(wrong_BM, {} if self.correct_layer is None else {self.correct_layer: right_BM})
 

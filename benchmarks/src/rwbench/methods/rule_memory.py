@@ -7,17 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-import torch
-from dynarule.adapter_info import read_adapter_info
-from dynarule.attention import AttendedRules
 from dynarule.bank.embedding_cache import EmbeddingCache
 from dynarule.bank.encoder_choice import encoder_of
-from dynarule.bank.index import ExactIndex
-from dynarule.config import RuleMemoryConfig
 from dynarule.generation import Generation, encode_prompt, question_prompts
-from torch import Tensor, nn
+from peft import PeftModel
+from torch import Tensor
 
-from dynarule import RuleAdapter, RuleBank, RuleMemory, generate, load_adapter, prepare_search
+from dynarule import DynaRuleConfig, RuleBank, RuleMemory, generate, prepare_search
 
 from ..backends.local import load_fresh
 from ..cache import cache_root
@@ -31,8 +27,10 @@ class RuleReader:
 
     Attributes
     ----------
-    config : RuleMemoryConfig
-        The adapter's own, from its file.
+    model : PeftModel
+        The base with its adapter.
+    config : DynaRuleConfig
+        The adapter's own.
     search_id : int or None
         Id of ``<search>``, if the adapter has one.
     encode : EmbeddingCache
@@ -43,8 +41,7 @@ class RuleReader:
 
     model: Any
     tokenizer: Any
-    adapter: RuleAdapter
-    config: RuleMemoryConfig
+    config: DynaRuleConfig
     search_id: int | None
     encode: EmbeddingCache
     banks: dict[tuple[int, bytes, str], RuleBank] = field(default_factory=dict, repr=False)
@@ -103,54 +100,34 @@ def load_reader(name: str, method: str, representation: str) -> RuleReader:
     folder = adapter_folder(name, method, representation)
     if folder is None:
         raise FileNotFoundError(f"model {name!r} has no adapter of {method}; train one with: dynarule train")
-    # A model of its own: the adapter writes the row of <search> into it.
+    # A model of its own: the adapter becomes a part of it.
     own = (folder / "tokenizer_config.json").is_file()
     model, tokenizer = load_fresh(base_folder(name), folder if own else None)
     if model.device.type == "cpu":
         # Many CPUs have no arithmetic in bfloat16, and attention reads rules without a copy in fp32 only.
         model.float()
-    info = read_adapter_info(folder)
-    if info.search is not None:
-        prepare_search(model, tokenizer, info.search.token)
-    adapter = load_adapter(model, folder, tokenizer).eval()
-    encode = EmbeddingCache(encoder_of(adapter.encoder, model, tokenizer), cache_root() / "rules")
-    search = None if info.search is None else info.search.id
-    return RuleReader(model, tokenizer, adapter, adapter.config, search, encode)
+    config = DynaRuleConfig.from_pretrained(folder)
+    if config.search_id is not None:
+        prepare_search(model, tokenizer, config.search_token)
+    model = PeftModel.from_pretrained(model, folder, config=config).eval()
+    encode = EmbeddingCache(encoder_of(config.encoder, model, tokenizer), cache_root() / "rules")
+    return RuleReader(model, tokenizer, config, config.search_id, encode)
 
 
+@dataclass(frozen=True)
 class PoolMask:
-    """A search index that shows each row of a batch its own rules only, in each layer.
+    """Which rules each row of a batch may keep.
 
-    Parameters
+    Attributes
     ----------
     allowed_BM : Tensor of bool
-        What each row may find.
+        In every layer but those of ``by_layer``.
     by_layer : mapping of int to Tensor
         Layers with another mask.
     """
 
-    def __init__(self, allowed_BM: Tensor, by_layer: Mapping[int, Tensor]) -> None:
-        self.allowed_BM, self.by_layer = allowed_BM, by_layer
-        self.layer = -1
-
-    def search(
-        self, bank: RuleBank, direction_BP: Tensor, offset_B: Tensor, inverse_scale_M: Tensor, k: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return the best K scores and their rows; see `dynarule.bank.index.SearchIndex`."""
-        scores_BM = (direction_BP @ bank.keys_MP.float().T + offset_B[:, None]) * inverse_scale_M
-        allowed = self.by_layer.get(self.layer, self.allowed_BM)
-        best = scores_BM.masked_fill(~allowed.to(scores_BM.device), -torch.inf).topk(k, dim=-1)
-        return best.values, best.indices
-
-
-class MaskedMemory(RuleMemory):
-    """A rule memory that tells a `PoolMask` which layer is being read."""
-
-    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
-        """Return what a layer's attention reads besides the text."""
-        if isinstance(self.bank.index, PoolMask):
-            self.bank.index.layer = layer
-        return super().attended(layer, hidden_BTC, block)
+    allowed_BM: Tensor
+    by_layer: Mapping[int, Tensor] = field(default_factory=dict)
 
 
 def open_memory(
@@ -160,7 +137,7 @@ def open_memory(
     top_k: int | None,
     trace_layer: int | None,
     changes: Mapping[str, Any] | None = None,
-) -> MaskedMemory:
+) -> RuleMemory:
     """Return a memory over a bank.
 
     Parameters
@@ -179,7 +156,5 @@ def open_memory(
     config = replace(reader.config, top_k=top_k, **changes or {})
     if config.confidence_layer is None and trace_layer is not None:
         config = replace(config, confidence_layer=trace_layer, update_scope="none")
-    reader.adapter.config = config
-    bank.index = ExactIndex() if mask is None else mask
-    searches = bool(config.updated_layers(reader.adapter.num_layers))
-    return MaskedMemory(reader.adapter, bank, reader.search_id if searches else None)
+    allowed, by_layer = (None, None) if mask is None else (mask.allowed_BM, mask.by_layer)
+    return RuleMemory(reader.model, bank, config=config, allowed_BM=allowed, allowed_by_layer=by_layer)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .index import ExactIndex, LayerScales, SearchIndex, encoder_query
+from ..projection import encoder_scores
+from .index import ExactIndex, LayerScales, SearchIndex
 from .sources import Rules, read_dataset, read_rules
 
 if TYPE_CHECKING:
@@ -206,7 +207,11 @@ class RuleBank:
         return self
 
     def search(
-        self, projection: RuleProjection, query_BHD: Tensor, top_k: int | None
+        self,
+        projection: RuleProjection,
+        query_BHD: Tensor,
+        top_k: int | None,
+        allowed_BM: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the best rules for rule queries, through the bank's index.
 
@@ -218,15 +223,22 @@ class RuleBank:
             Rule queries, or their mean over tokens.
         top_k : int or None
             K; None, or more than there are: all rules.
+        allowed_BM : Tensor of bool or None
+            Which rules each query may find, at least K; they are then all scored, whatever the index. None: all.
 
         Returns
         -------
         tuple of Tensor
             Scores (B, K), the mean over heads of q~ . k~ / sqrt(D), best first, and the rows of the rules.
         """
-        direction_BP, offset_B = encoder_query(projection, query_BHD)
+        asked = projection.encoder_query(query_BHD)
+        scale_M = self.inverse_scale(projection)
         count = len(self) if top_k is None else min(top_k, len(self))
-        return self.index.search(self, direction_BP, offset_B, self.inverse_scale(projection), count)
+        if allowed_BM is None:
+            return self.index.search(self, *asked, scale_M, count)
+        scores_BM = encoder_scores(*asked, self.keys_MP, scale_M)
+        best = scores_BM.masked_fill(~allowed_BM.to(scores_BM.device), -torch.inf).topk(count, dim=-1)
+        return best.values, best.indices
 
     def inverse_scale(self, projection: RuleProjection) -> Tensor:
         """Return 1 / sigma of every rule in a layer, fp32 (M,); computed again only for changed rules."""

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from .index import EXACT_UP_TO, ExactIndex, SearchIndex, dot_rows
+from ..projection import encoder_scores
+from .index import EXACT_UP_TO, ExactIndex, SearchIndex
 
 if TYPE_CHECKING:
     from .bank import RuleBank
@@ -118,8 +119,10 @@ class FaissIndex:
         ):  # one query's candidates are a matrix; a batch of them may not fit
             here = rows_C >= 0
             rows = rows_C[here]
-            products = dot_rows(direction_BP[row : row + 1], bank.keys_MP[rows])[0]
-            scores_BC[row, here] = (products + offset_B[row]) * inverse_scale_M[rows]
+            one = slice(row, row + 1)
+            scores_BC[one, here] = encoder_scores(
+                direction_BP[one], offset_B[one], bank.keys_MP[rows], inverse_scale_M[rows]
+            )
         scores_BK, at_BK = scores_BC.topk(k, dim=-1)
         return scores_BK, rows_BC.gather(-1, at_BK)
 

@@ -7,7 +7,6 @@ scores of all rules never exist at once.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from ..projection import RuleProjection
+from ..projection import RuleProjection, encoder_scores
 
 if TYPE_CHECKING:
     from .bank import RuleBank
@@ -28,7 +27,6 @@ EXACT_UP_TO = 100_000
 100,000 rules of width 384, one thread, exact search took 15 ms per query, faiss with 8 bits and 512 clusters 6 ms with
 Recall@100 0.998, 7 s to build and 408 bytes more per rule (``rwbench efficiency recall``)."""
 SCORE_TILE = 1 << 22  # scores alive at once, 16 MiB
-CACHE_TILE = 1 << 18  # numbers of a half-precision tile widened at once; 1 MiB stays in a core's cache
 
 
 class SearchIndex(Protocol):
@@ -39,28 +37,6 @@ class SearchIndex(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """Return scores and rows of the bank, (B, K) each, best first; K = min(k, rules)."""
         ...
-
-
-def encoder_query(projection: RuleProjection, query: Tensor) -> tuple[Tensor, Tensor]:
-    """Move rule queries into encoder space: with them, `RuleProjection.score` is (e . d + o) s.
-
-    Parameters
-    ----------
-    projection : RuleProjection
-        The layer's projections.
-    query : Tensor, (B, H, D)
-        Rule queries, or their mean over tokens.
-
-    Returns
-    -------
-    tuple of Tensor
-        Directions d, fp32 (B, P), and offsets o, fp32 (B,).
-    """
-    flat = query.flatten(-2).float()
-    if projection.key_norm:
-        flat = flat - flat.mean(-1, keepdim=True)
-    flat = flat / (query.shape[-2] * math.sqrt(projection.head_dim))
-    return flat @ projection.k.weight.float(), flat @ projection.k.bias.float()
 
 
 class ExactIndex:
@@ -89,40 +65,13 @@ class ExactIndex:
         rows_BK = torch.empty(batch, 0, dtype=torch.long, device=best_BK.device)
         for start in range(0, count, tile):
             stop = min(start + tile, count)
-            scores = dot_rows(direction_BP, keys_MP[start:stop]) + offset_B[:, None]
-            scores *= inverse_scale_M[start:stop]
+            scores = encoder_scores(direction_BP, offset_B, keys_MP[start:stop], inverse_scale_M[start:stop])
             top, at = scores.topk(min(k, stop - start), dim=-1)
             best_BK, rows_BK = torch.cat([best_BK, top], -1), torch.cat([rows_BK, at + start], -1)
             if start or best_BK.shape[1] > k:
                 best_BK, at = best_BK.topk(min(k, best_BK.shape[1]), dim=-1)
                 rows_BK = rows_BK.gather(-1, at)
         return best_BK, rows_BK
-
-
-@torch.no_grad()
-def dot_rows(direction_BP: Tensor, keys_NP: Tensor) -> Tensor:
-    """Return fp32 dot products (B, N) of fp32 directions with keys stored in fp32, bf16 or fp16, without gradient.
-
-    On a CPU halves are widened a tile at a time into one buffer that stays in a core's cache (a new buffer per tile can
-    cost more than the product); they take 1.2 to 1.5 times as long as fp32, for half the memory (measured, one thread).
-    On a GPU the direction is split into a half and the rest, so that the product reads halves, sums in fp32 and loses
-    nothing of the query.
-    """
-    if keys_NP.dtype == torch.float32:
-        return direction_BP @ keys_NP.T
-    if keys_NP.is_cuda and keys_NP.dtype in (torch.float16, torch.bfloat16):
-        high = direction_BP.to(keys_NP.dtype)
-        low = (direction_BP - high.float()).to(keys_NP.dtype)
-        both = torch.mm(torch.cat([high, low]), keys_NP.T, out_dtype=torch.float32)
-        return both[: len(high)] + both[len(high) :]
-    count, width = keys_NP.shape
-    rows = max(1, min(count, CACHE_TILE // max(width, 1)))
-    wide_RP = torch.empty(rows, width, dtype=torch.float32, device=keys_NP.device)
-    out_BN = direction_BP.new_empty(len(direction_BP), count)
-    for start in range(0, count, rows):
-        part = keys_NP[start : start + rows]
-        out_BN[:, start : start + rows] = direction_BP @ wide_RP[: len(part)].copy_(part).T
-    return out_BN
 
 
 class LayerScales:

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from .. import attention
-from ..projection import attention_blocks
+from ..base_model import attention_blocks
+from ..memory.search import base_matrix
 
 PREFIX = "layers:"
 
@@ -72,7 +73,7 @@ class LayerEncoder:
             )
         self.tokenizer, self.layers, self.batch_size = tokenizer, layers, batch_size
         self.dim = int(model.config.hidden_size)  # type: ignore[union-attr,arg-type]
-        self._embedding: nn.Embedding = model.get_input_embeddings()  # type: ignore[operator]
+        self._embedding: nn.Embedding = base_matrix(model.get_input_embeddings())  # type: ignore[operator]
         self._decoder = _first_layers(model, layers)
         weights = _weights_hash(self._embedding, self._decoder, tokenizer)
         self.fingerprint = f"{PREFIX}{layers}@{weights} mean norm=l2"
@@ -122,8 +123,10 @@ def _first_layers(model: nn.Module, count: int) -> nn.Module:
     following = decoder.layers[count].input_layernorm if count < len(decoder.layers) else decoder.norm
     first.embed_tokens, first.rotary_emb = nn.Identity(), copy.deepcopy(decoder.rotary_emb)
     first.layers = copy.deepcopy(decoder.layers[:count]).float()
-    for block in attention_blocks(first):
-        block.config = config
+    for layer in first.layers:  # type: ignore[union-attr]
+        # Without rules: the projections beside an attention block are no part of the encoder.
+        layer.self_attn = getattr(layer.self_attn, "base_layer", layer.self_attn)
+        layer.self_attn.config = config
     first.norm = copy.deepcopy(following).float()
     return first.eval().requires_grad_(False)
 

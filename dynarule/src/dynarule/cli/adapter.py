@@ -40,26 +40,23 @@ def confidence(
     Example: dynarule confidence --model MODEL --adapter stage1 --rules bank --questions questions.txt --write
     """
     asked = [row["question"] for row in read_rows(questions, "200 questions or more")]
-    base, tokenizer, adapted, bank = load_all(model, adapter, rules, encoder, fol, device, searched=False)
+    base, tokenizer, bank = load_all(model, adapter, rules, encoder, fol, device, searched=False)
     import warnings
-    from dataclasses import replace
 
-    from ..adapter_info import read_adapter_info, write_adapter_info
+    from ..config import DynaRuleConfig
     from ..generation import question_prompts
     from ..memory.confidence import measure_confidence
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        curve = measure_confidence(
-            base, tokenizer, adapted, bank, question_prompts(tokenizer, asked), batch_size
-        )
+        curve = measure_confidence(base, tokenizer, bank, question_prompts(tokenizer, asked), batch_size)
     for warning in caught:
         if warning.category is UserWarning and "entropy" in str(warning.message):
             note(str(warning.message))
     if write:
-        info = read_adapter_info(adapter)
-        memory = replace(info.memory, confidence_layer=curve.confidence_layer)
-        write_adapter_info(adapter, replace(info, memory=memory, curve=curve.to_dict()))
+        config = DynaRuleConfig.from_pretrained(adapter)
+        config.confidence_layer, config.curve = curve.confidence_layer, curve.to_dict()
+        config.save_pretrained(str(adapter))
     if as_json:
         print_json(curve.to_dict())
     else:
@@ -79,36 +76,38 @@ def inspect(
 
         show_bank(folder, as_json)
         return
-    if not (folder / "adapter.json").is_file():
-        raise FileNotFoundError(f"{folder} has neither adapter.json nor bank.json; give an adapter or a bank")
+    if not (folder / "adapter_config.json").is_file():
+        raise FileNotFoundError(
+            f"{folder} has neither adapter_config.json nor bank.json; give an adapter or a bank"
+        )
     from math import prod
 
-    from ..adapter_info import read_adapter_info
-    from ..adapter_io import read_shapes
+    from ..base_model import BaseModel
+    from ..config import WEIGHTS_FILE, DynaRuleConfig, read_shapes
 
-    info = read_adapter_info(folder)
-    shapes = read_shapes(folder)
+    config = DynaRuleConfig.from_pretrained(folder)
+    base = BaseModel(**config.base or {})
+    shapes = read_shapes(folder / WEIGHTS_FILE)
     count = sum(prod(shape) for shape in shapes.values())
-    base, memory = info.base, info.memory
-    layers = memory.layers(base.num_layers)
+    layers = config.layers(base.num_layers)
     if as_json:
         tensors = {name: list(shape) for name, shape in shapes.items()}
         print_json(
-            info.to_dict() | {"kind": "adapter", "layers": layers, "parameters": count, "tensors": tensors}
+            config.to_dict() | {"kind": "adapter", "layers": layers, "parameters": count, "tensors": tensors}
         )
         return
-    layer, search = memory.confidence_layer, info.search
+    layer, row = config.confidence_layer, config.search_id
     typer.echo(
-        f"{folder}: adapter of {base.name or base.model_type}, {count:,} parameters\n"
+        f"{folder}: adapter of {config.base_model_name_or_path or base.model_type}, {count:,} parameters\n"
         f"base       {base.model_type}, {base.num_layers} layers, hidden {base.hidden_size}, "
-        f"query {base.query_size}, head {base.head_dim}, vocabulary {base.vocabulary:,}\n"
-        f"encoder    {info.encoder or '(unknown)'}, width {memory.encoder_dim}\n"
-        f"layers     {layers} (0-based), top_k {memory.top_k}, update_scope {memory.update_scope}\n"
+        f"query {base.query_size}, head {base.head_dim}\n"
+        f"encoder    {config.encoder or '(unknown)'}, width {config.encoder_dim}\n"
+        f"layers     {layers} (0-based), top_k {config.top_k}, update_scope {config.update_scope}\n"
         f"confidence {'not measured' if layer is None else f'layer {layer} (0-based)'}\n"
-        f"search     {f'{search.token} = {search.id}' if search else 'no row of its own'}"
+        f"search     {'no row of its own' if row is None else f'{config.search_token} = {row}'}"
     )
-    if info.curve is not None:
-        _show_curve(info.curve)
+    if config.curve is not None:
+        _show_curve(config.curve)
 
 
 def push(

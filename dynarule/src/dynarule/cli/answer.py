@@ -65,7 +65,7 @@ def generate(
     asked = [*(question or []), *([row["question"] for row in read_rows(questions)] if questions else [])]
     if not asked:
         raise ValueError("no question; give --question TEXT, or --questions FILE")
-    base, tokenizer, adapted, bank = load_all(model, adapter, rules, encoder, fol, device)
+    base, tokenizer, bank = load_all(model, adapter, rules, encoder, fol, device)
     import torch
 
     from ..generation import generate as run
@@ -76,7 +76,7 @@ def generate(
     answers = run(
         base,
         tokenizer,
-        (adapted, bank),
+        bank,
         question_prompts(tokenizer, asked),
         max_new_tokens=max_new_tokens,
         max_searches=max_searches,
@@ -125,7 +125,7 @@ def chat(
 
     Example: dynarule chat --model MODEL --adapter adapter --rules rules.txt
     """
-    base, tokenizer, adapted, bank = load_all(model, adapter, rules, encoder, fol, device)
+    base, tokenizer, bank = load_all(model, adapter, rules, encoder, fol, device)
 
     @cache  # a bank's own encoder is not needed until a rule is added
     def rule_encoder() -> Any:
@@ -145,9 +145,7 @@ def chat(
         from ..memory.search import SEARCH_TOKEN
 
         prompts = question_prompts(tokenizer, [question])
-        (answer,) = generate(
-            base, tokenizer, (adapted, bank), prompts, max_new_tokens=max_new_tokens, keep_search=True
-        )
+        (answer,) = generate(base, tokenizer, bank, prompts, max_new_tokens=max_new_tokens, keep_search=True)
         opens = answer.text.lstrip().startswith(SEARCH_TOKEN)
         for found in answer.trace:
             if not (opens and found.step == 0):  # what the prompt found is read by no step

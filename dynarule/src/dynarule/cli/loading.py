@@ -104,26 +104,27 @@ def load_all(
     fol: bool,
     device: str | None,
     searched: bool = True,
-) -> tuple[Any, Any, Any, Any]:
-    """Load a base model, its tokenizer, an adapter and a bank for it; cheap checks first.
+) -> tuple[Any, Any, Any]:
+    """Load a base model with its adapter, its tokenizer and a bank for it; cheap checks first.
 
     A bank that will be ``searched`` is so exactly up to `dynarule.bank.index.EXACT_UP_TO` rules, and with faiss above.
     """
-    from ..adapter_info import read_adapter_info
-    from ..adapter_io import load_adapter
-    from ..memory.search import prepare_search
+    from ..adapter import PeftModel
+    from ..config import DynaRuleConfig
+    from ..memory.search import SEARCH_TOKEN, check_search, prepare_search
 
-    info = read_adapter_info(adapter)
+    config = DynaRuleConfig.from_pretrained(adapter)
     check_rules(rules)
     base, tokenizer = load_model(model, adapter, device)
-    if info.search is not None:
-        prepare_search(base, tokenizer, info.search.token)
-    adapted = load_adapter(base, adapter, tokenizer)
-    bank = load_rules(rules, encoder, fol, like=info.encoder, model=base, tokenizer=tokenizer)
+    if config.search_id is not None:
+        prepare_search(base, tokenizer, config.search_token or SEARCH_TOKEN)
+        check_search(tokenizer, config.search_token, config.search_id)
+    tuned = PeftModel.from_pretrained(base, adapter)
+    bank = load_rules(rules, encoder, fol, like=config.encoder, model=tuned, tokenizer=tokenizer)
     bank.to(base.device, base.dtype)
-    if searched and info.memory.top_k is not None:  # else every layer reads all rules
+    if searched and config.top_k is not None:  # else every layer reads all rules
         choose_index(bank)
-    return base, tokenizer, adapted, bank
+    return tuned, tokenizer, bank
 
 
 def choose_index(bank: RuleBank) -> None:

@@ -74,19 +74,19 @@ def train(
         raise ValueError("stage 2 starts from stage 1; give --adapter with the folder that stage 1 wrote")
     if recipe.mix is None and not any(pair.startswith("mix=") for pair in setting or ()):
         note("the questions are not of the paper's three families, so all are drawn alike (mix=null)")
-    from ..adapter_info import read_adapter_info
+    from ..config import DynaRuleConfig
     from ..memory.search import prepare_search
     from ..training import Encoder, LogLines
     from ..training import train as run
 
-    info = None if adapter is None else read_adapter_info(adapter)
+    start = None if adapter is None else DynaRuleConfig.from_pretrained(adapter)
     base, tokenizer = load_model(model, adapter, device)
-    like = "" if info is None else info.encoder
+    like = "" if start is None else start.encoder
     bank = load_rules(rules, encoder, fol, like=like, model=base, tokenizer=tokenizer)
     adapted = _adapter(adapter, recipe, base, tokenizer, bank.encoder_dim)
     if confidence_layer is not None:
-        adapted.config = replace(adapted.config, confidence_layer=confidence_layer)
-    curve = None if info is None else info.curve
+        adapted.config.confidence_layer = confidence_layer
+    curve = None if start is None else start.curve
     if curve is not None and curve["confidence_layer"] != adapted.config.confidence_layer:
         curve = None  # the user overruled the measurement
     if recipe.searches:  # after the adapter, whose base may be one row shorter
@@ -160,16 +160,14 @@ def _adapter(folder: Path | None, recipe: Recipe, model: Any, tokenizer: Any, wi
     """Return a new adapter, or the one to start from."""
     import torch
 
-    from ..adapter_info import read_adapter_info
-    from ..adapter_io import load_adapter
-    from ..config import dynarule_config, kblam_config, srki_config
+    from ..adapter import PeftModel, RuleAdapter
+    from ..config import DynaRuleConfig, dynarule_config, kblam_config, srki_config
     from ..memory.search import prepare_search
-    from ..projection import RuleAdapter
 
     if folder is None:
         make = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}[recipe.method]
         torch.manual_seed(recipe.seed)
         return RuleAdapter(model, make(width))
-    if read_adapter_info(folder).search is not None:
+    if DynaRuleConfig.from_pretrained(folder).search_id is not None:
         prepare_search(model, tokenizer)
-    return load_adapter(model, folder)
+    return RuleAdapter(PeftModel.from_pretrained(model, folder, is_trainable=True))

@@ -16,11 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..adapter import RuleAdapter
 from ..attention import AttendedRules
 from ..bank.bank import RuleBank
 from ..generation import Prompt, encode_prompt, left_pad, pad_id
-from ..projection import RuleAdapter, RuleProjection
+from ..projection import RuleProjection
 from .hooks import attach
+from .selection import mean_query
 from .serving import RuleMemory
 
 ADVISED_QUESTIONS = 200
@@ -87,7 +89,6 @@ class RetentionCurve:
 def measure_confidence(
     model: nn.Module,
     tokenizer: Any,
-    adapter: RuleAdapter,
     bank: RuleBank | Sequence[RuleBank],
     prompts: Sequence[Prompt],
     batch_size: int = 8,
@@ -96,8 +97,8 @@ def measure_confidence(
 
     Parameters
     ----------
-    model, tokenizer, adapter
-        As for `dynarule.generate`.
+    model, tokenizer
+        As for `dynarule.generate`; the model with its adapter.
     bank : RuleBank, or one per prompt
         The paper injects 100 rules.
     prompts : sequence of str or of chat messages
@@ -121,18 +122,18 @@ def measure_confidence(
         )
     columns: list[Tensor] = []
     sizes: list[int] = []
-    for memory in _read(model, tokenizer, adapter, bank, prompts, batch_size, _Entropies):
+    for memory in _read(model, tokenizer, bank, prompts, batch_size, _Entropies):
         columns.append(torch.stack([memory.per_layer[layer] for layer in sorted(memory.per_layer)]))
         sizes += [len(memory.bank)] * columns[-1].shape[1]
     values_LQ = torch.cat(columns, 1)
     if not bool(torch.isfinite(values_LQ).all()):
         layer = int((~torch.isfinite(values_LQ)).any(1).nonzero()[0])
         raise ValueError(
-            f"layer {sorted(_held(adapter))[layer]} has rule scores that are not finite; look for NaN in the adapter"
+            f"layer {sorted(memory.per_layer)[layer]} has rule scores that are not finite; look for NaN in the adapter"
         )
     spread = values_LQ.std(1) if values_LQ.shape[1] > 1 else torch.zeros(len(values_LQ))
     return ConfidenceCurve(
-        tuple(_held(adapter)),
+        tuple(sorted(memory.per_layer)),
         tuple(values_LQ.mean(1).tolist()),
         tuple(spread.tolist()),
         values_LQ.shape[1],
@@ -143,7 +144,6 @@ def measure_confidence(
 def measure_retention(
     model: nn.Module,
     tokenizer: Any,
-    adapter: RuleAdapter,
     bank: RuleBank | Sequence[RuleBank],
     prompts: Sequence[Prompt],
     gold_ids: Sequence[Sequence[str]],
@@ -154,7 +154,7 @@ def measure_retention(
 
     Parameters
     ----------
-    model, tokenizer, adapter, bank, prompts, batch_size
+    model, tokenizer, bank, prompts, batch_size
         As for `measure_confidence`.
     gold_ids : sequence of sequences of str
         Ids of the rules that each question needs; all of them must be in its bank.
@@ -166,7 +166,7 @@ def measure_retention(
     ValueError
         If a gold rule is not in the bank or a question has none.
     """
-    count = top_k or adapter.config.top_k
+    count = top_k or RuleAdapter(model).config.top_k
     if count is None:
         raise ValueError(
             "this adapter keeps all rules (top_k is None); pass top_k to say how many to look at"
@@ -174,7 +174,7 @@ def measure_retention(
     if len(gold_ids) != len(prompts):
         raise ValueError(f"{len(prompts)} prompts but {len(gold_ids)} lists of gold rules")
     kept: list[list[float]] = []
-    for memory in _read(model, tokenizer, adapter, bank, prompts, batch_size, _Rankings):
+    for memory in _read(model, tokenizer, bank, prompts, batch_size, _Rankings):
         row_of = {name: row for row, name in enumerate(memory.bank.ids)}
         for row in range(len(next(iter(memory.per_layer.values())))):
             gold = set(gold_ids[len(kept)])
@@ -191,7 +191,7 @@ def measure_retention(
                 shares.append(len(wanted.intersection(best)) / len(wanted))
             kept.append(shares)
     mean = torch.tensor(kept).mean(0).tolist()
-    return RetentionCurve(tuple(_held(adapter)), tuple(mean), count, len(kept))
+    return RetentionCurve(tuple(sorted(memory.per_layer)), tuple(mean), count, len(kept))
 
 
 @torch.no_grad()
@@ -236,8 +236,8 @@ def rule_entropy(
 class _Reading(RuleMemory):
     """A memory that writes down one tensor per layer, rows first, when it reads a question."""
 
-    def __init__(self, adapter: RuleAdapter, bank: RuleBank) -> None:
-        super().__init__(adapter, bank, None)
+    def __init__(self, model: nn.Module, bank: RuleBank) -> None:
+        super().__init__(model, bank)
         self.per_layer: dict[int, Tensor] = {}
 
     def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
@@ -265,20 +265,14 @@ class _Rankings(_Reading):
 
     def read(self, layer: int, query_BHTD: Tensor, question_BT: Tensor) -> Tensor:
         projection, keys_MP = self.adapter[layer], self.bank.keys_MP
-        weight = question_BT.float()[:, None, :, None]
-        mean_BHD = (query_BHTD.float() * weight).sum(2) / weight.sum(2)
+        mean_BHD = mean_query(query_BHTD, question_BT)
         return projection.score(mean_BHD, keys_MP, projection.inverse_scale(keys_MP))
-
-
-def _held(adapter: RuleAdapter) -> list[int]:
-    return [layer for layer in range(adapter.num_layers) if layer in adapter]
 
 
 @torch.no_grad()
 def _read(
     model: nn.Module,
     tokenizer: Any,
-    adapter: RuleAdapter,
     bank: RuleBank | Sequence[RuleBank],
     prompts: Sequence[Prompt],
     batch_size: int,
@@ -300,7 +294,7 @@ def _read(
     encoded = [encode_prompt(tokenizer, prompt, i) for i, prompt in enumerate(prompts)]
     for start in range(0, len(encoded), batch_size):
         ids_BT, mask_BT = left_pad(encoded[start : start + batch_size], pad, model.device)  # type: ignore[arg-type]
-        memory = kind(adapter, banks[0] if len(banks) == 1 else banks[start])
+        memory = kind(model, banks[0] if len(banks) == 1 else banks[start])
         with attach(model, memory):
             model(ids_BT, attention_mask=mask_BT, use_cache=False, logits_to_keep=1)
         yield memory

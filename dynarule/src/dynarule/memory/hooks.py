@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
 from torch import nn
 
 from .. import attention
 from ..decoding import single_pass
-from ..projection import check_fit
-from .serving import RuleMemory
+from .selection import LayerMemory
+
+Memory = TypeVar("Memory", bound=LayerMemory)
 
 
 @contextmanager
-def attach(model: nn.Module, memory: RuleMemory) -> Iterator[RuleMemory]:
+def attach(model: nn.Module, memory: Memory) -> Iterator[Memory]:
     """Let a model read a rule memory, in ``model(...)`` and ``model.generate(...)``, inside the block.
 
     Two kinds of hooks do it: one on the decoder sees each forward's tokens, one on every attention block computes the
@@ -27,12 +29,12 @@ def attach(model: nn.Module, memory: RuleMemory) -> Iterator[RuleMemory]:
     Raises
     ------
     ValueError
-        If the model is of no supported family, of another shape than the adapter's, attends by anything but SDPA or
+        If the model is of no supported family, is not the one that holds the adapter, attends by anything but SDPA or
         eager attention, or has a memory already.
 
     Examples
     --------
-    >>> with attach(model, RuleMemory(adapter, bank, search_id)) as memory:  # doctest: +SKIP
+    >>> with attach(model, RuleMemory(model, bank)) as memory:  # doctest: +SKIP
     ...     model.generate(**inputs)
     ...     memory.trace
     """
@@ -40,7 +42,7 @@ def attach(model: nn.Module, memory: RuleMemory) -> Iterator[RuleMemory]:
     before: str = config._attn_implementation
     if attention.is_attached(model):
         raise ValueError("a rule memory is attached to this model already; leave its block first")
-    blocks = check_fit(memory.adapter, model)
+    blocks = memory.adapter.check_model(model)
     if before not in attention.NAMES:
         raise ValueError(
             f"the model attends with {before!r}, and a rule memory stands in for {' or '.join(attention.NAMES)}; call "
@@ -53,7 +55,7 @@ def attach(model: nn.Module, memory: RuleMemory) -> Iterator[RuleMemory]:
         handles.append(block.register_forward_pre_hook(_read_rules(memory, layer), with_kwargs=True))
     try:
         model.set_attn_implementation(attention.NAMES[before])  # type: ignore[operator]
-        with single_pass(model):
+        with single_pass(model), _search_rows_in_place(model):
             yield memory
     finally:
         for handle in handles:
@@ -61,7 +63,35 @@ def attach(model: nn.Module, memory: RuleMemory) -> Iterator[RuleMemory]:
         model.set_attn_implementation(before)  # type: ignore[operator]
 
 
-def _note_tokens(memory: RuleMemory) -> Any:
+@contextmanager
+def _search_rows_in_place(model: Any) -> Iterator[None]:
+    """Let PEFT's trained rows stand in the matrices themselves, inside the block.
+
+    Beside them, every forward copies the whole matrix to put them in. Rows that are being trained stay beside.
+    """
+    merged = []
+    for module in (model.get_input_embeddings(), model.get_output_embeddings()):
+        rows = getattr(module, "token_adapter", None)
+        if rows is None or rows.merged or rows.disable_adapters:
+            continue
+        trained = any(row.requires_grad for row in rows.trainable_tokens_delta.values())
+        if trained and torch.is_grad_enabled():
+            continue
+        for name in rows.active_adapters:
+            place = torch.tensor(rows.token_indices[name], device=rows.base_layer.weight.device)
+            new = rows.trainable_tokens_delta[name].detach().to(rows.base_layer.weight)
+            rows.base_layer.weight.data.index_copy_(0, place, new)
+            rows.merged_adapters.append(name)
+        merged.append(rows)
+    try:
+        yield
+    finally:
+        for rows in merged:
+            if rows.merged:
+                rows.unmerge()
+
+
+def _note_tokens(memory: LayerMemory) -> Any:
     def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         input_ids = args[0] if args else kwargs.get("input_ids")
         if input_ids is None:
@@ -78,7 +108,7 @@ def _note_tokens(memory: RuleMemory) -> Any:
     return hook
 
 
-def _read_rules(memory: RuleMemory, layer: int) -> Any:
+def _read_rules(memory: LayerMemory, layer: int) -> Any:
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         hidden = args[0] if args else kwargs["hidden_states"]
         rules = memory.attended(layer, hidden, module)

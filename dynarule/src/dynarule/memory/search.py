@@ -60,7 +60,7 @@ def prepare_search(
     SearchToken
         The id and where it comes from.
     """
-    embedding: nn.Embedding = model.get_input_embeddings()  # type: ignore[operator]
+    embedding: nn.Embedding = base_matrix(model.get_input_embeddings())  # type: ignore[operator]
     rows = embedding.num_embeddings
     known = _id_of(tokenizer, token)
     origin: Origin
@@ -102,6 +102,28 @@ def search_id(tokenizer: Any, token: str = SEARCH_TOKEN) -> int:
     return row
 
 
+def check_search(tokenizer: Any, token: str | None, row: int) -> None:
+    """Raise ValueError if a tokenizer has ``<search>`` nowhere, or not at the id that an adapter was trained with."""
+    token = token or SEARCH_TOKEN
+    found = search_id(tokenizer, token)
+    if found != row:
+        raise ValueError(
+            f"the tokenizer has {token!r} at id {found}, the adapter was trained with id {row}; use the tokenizer "
+            "saved with the adapter"
+        )
+
+
+def token_rows(model: nn.Module, row: int) -> list[int] | dict[str, list[int]]:
+    """Return what PEFT's ``trainable_token_indices`` takes to train one row, in both matrices where they are untied."""
+    if len(_matrices(model)) == 1:
+        return [row]
+    sides = (model.get_input_embeddings(), model.get_output_embeddings())  # type: ignore[operator]
+    names = [
+        name.rsplit(".", 1)[-1] for side in sides for name, module in model.named_modules() if module is side
+    ]
+    return {name: [row] for name in names}
+
+
 def search_rows(model: nn.Module, row: int) -> dict[str, Tensor]:
     """Return copies of the token's embedding row, and of its output row where that is a matrix of its own.
 
@@ -141,9 +163,15 @@ def set_search_rows(model: nn.Module, row: int, values: dict[str, Tensor]) -> No
 
 def _matrices(model: nn.Module) -> list[Tensor]:
     """The input embedding, and the output embedding unless it is the same tensor."""
-    source = model.get_input_embeddings().weight  # type: ignore[operator]
-    head = model.get_output_embeddings()  # type: ignore[operator]
-    return [source] if head is None or head.weight is source else [source, head.weight]
+    source: Tensor = base_matrix(model.get_input_embeddings()).weight  # type: ignore[operator]
+    output = model.get_output_embeddings()  # type: ignore[operator]
+    head = source if output is None else base_matrix(output).weight
+    return [source] if head is source else [source, head]
+
+
+def base_matrix(module: nn.Module) -> Any:
+    """Return an embedding or output layer without PEFT's trained rows around it."""
+    return getattr(getattr(module, "token_adapter", None), "base_layer", module)
 
 
 def _id_of(tokenizer: Any, token: str) -> int | None:

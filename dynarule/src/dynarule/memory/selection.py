@@ -1,46 +1,17 @@
-"""Equation 3: which of a pool's M rules a layer keeps for each row of a training batch.
-
-A rule's relevance is its score averaged over the tokens of the whole sequence, so one set of K rules serves all
-steps (or each step has a set of its own, as when answers are written: `PoolQueries`). At the confidence layer the gold
-rules of every step are in it (KeepDim). Selection has no gradient; scores of what is kept do.
-"""
+"""What serving and training share: whose query selects, which set a token sees, and what attention then reads."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ..adapter import RuleAdapter
+from ..attention import AttendedRules
+from ..bank.bank import RuleBank
+from ..config import DynaRuleConfig
 from ..projection import RuleProjection
-
-PoolQueries = Literal["full", "prompt", "step"]
-"""Whose query builds the candidate set: the mean of the whole sequence as the paper writes, or of the prompt as
-inference does at first; or each step's own, as inference does with ``<search>``: one set per step, for its tokens."""
-
-
-def pool_tokens(
-    attention_mask_BT: Tensor, question_BT: Tensor, queries: PoolQueries, answer_BT: Tensor | None = None
-) -> Tensor:
-    """Return the tokens that equation 3 averages over, without padding: (B, T) bool.
-
-    Parameters
-    ----------
-    attention_mask_BT : Tensor
-        Non-zero for real tokens.
-    question_BT : Tensor
-        True for the question.
-    queries : {"full", "prompt"}
-        All real tokens, or those before the answer ("step" too: for layers that ``<search>`` does not reach).
-    answer_BT : Tensor or None
-        True from the answer on. Where it is not given, the prompt is the question.
-    """
-    if queries not in get_args(PoolQueries):
-        raise ValueError(f"pool_queries must be one of {get_args(PoolQueries)}, got {queries!r}")
-    real_BT = attention_mask_BT.bool()
-    if queries == "full":
-        return real_BT
-    return real_BT & (question_BT.bool() if answer_BT is None else ~answer_BT.bool())
 
 
 def mean_query(query_BHTD: Tensor, tokens_BT: Tensor) -> Tensor:
@@ -52,70 +23,99 @@ def mean_query(query_BHTD: Tensor, tokens_BT: Tensor) -> Tensor:
     return (query_BHTD.to(weight.dtype) * weight).sum(2) / weight.sum(2).clamp_min(1)
 
 
-@torch.no_grad()
-def pool_scores(projection: RuleProjection, query_BHD: Tensor, keys_MP: Tensor) -> Tensor:
-    """Score a pool's M rules for each row, on the cheaper of two exact ways.
-
-    With fewer rules than encoder dimensions the rules are projected; else the query moves to encoder space, which costs
-    P x P for the scale of a rule's key instead of P x F.
-    """
-    count, width = keys_MP.shape
-    if count > width:
-        return projection.score(query_BHD, keys_MP, projection.inverse_scale(keys_MP))
-    key_MF = projection.keys(keys_MP.to(projection.k.weight.dtype))
-    return query_BHD.flatten(1).to(key_MF.dtype) @ key_MF.T
-
-
-@torch.no_grad()
-def keep_top(scores_BM: Tensor, top_k: int | None, gold_BSG: Tensor | None = None) -> Tensor:
-    """Return the K pool rows each batch row keeps, best first: (B, K).
-
-    With gold rules this is KeepDim: they are kept whatever their scores, and as many of the lowest-scored other rules
-    are dropped. A rule that is gold in several steps takes one place.
+def step_queries(query_BHTD: Tensor, question_BT: Tensor, search_BS: Tensor) -> Tensor:
+    """Return each step's query: the question's mean for the first, its ``<search>`` token's for a later one.
 
     Parameters
     ----------
-    scores_BM : Tensor
-        Relevance of the pool's rules.
-    top_k : int or None
-        K; None, or more than M, keeps all.
-    gold_BSG : Tensor or None
-        Pool rows of each step's gold rules, -1 where a row has fewer steps or a step fewer rules.
+    query_BHTD : Tensor
+        Rule queries of all tokens at the confidence layer.
+    question_BT : Tensor
+        True for question tokens.
+    search_BS : Tensor
+        Positions of the ``<search>`` tokens before steps 2, 3, ...; -1 where a row has fewer.
 
-    Raises
-    ------
-    ValueError
-        If a row has more gold rules than K, or a gold index is outside the pool.
+    Returns
+    -------
+    Tensor, (B, 1 + S, H, D)
+        Rows of missing steps hold another token's query; their steps have no positives, so nothing reads them.
     """
-    count = scores_BM.shape[-1]
-    kept = count if top_k is None else min(top_k, count)
-    if gold_BSG is None or not gold_BSG.numel():
-        return scores_BM.topk(kept, dim=-1).indices
-    gold_BM = gold_mask(gold_BSG, count)
-    most = int(gold_BM.sum(-1).max())
-    if most > kept:
-        raise ValueError(
-            f"a question has {most} gold rules but only {kept} rules are kept per layer; raise top_k to {most} or more"
+    first_BHD = mean_query(query_BHTD, question_BT)
+    rows = torch.arange(len(search_BS), device=search_BS.device)[:, None]
+    later_BSHD = query_BHTD.transpose(1, 2)[rows, search_BS.clamp_min(0)].to(first_BHD.dtype)
+    return torch.cat([first_BHD[:, None], later_BSHD], 1)
+
+
+def sees_own_set(step_BT: Tensor, sizes: list[int]) -> Tensor:
+    """Return which rules each token sees where every step has a set of its own: (B, T, sum of sizes) bool."""
+    owner_R = torch.repeat_interleave(torch.tensor(sizes, device=step_BT.device))
+    return step_BT[:, :, None] == owner_R
+
+
+class LayerMemory:
+    """Rules as the hooks of `dynarule.attach` read them; `RuleMemory` and `TrainingMemory` say which.
+
+    Parameters
+    ----------
+    adapter : RuleAdapter, or a model with an adapter
+        The projections.
+    config : DynaRuleConfig or None
+        Other settings than the adapter's own.
+    """
+
+    def __init__(self, adapter: RuleAdapter | nn.Module, config: DynaRuleConfig | None = None) -> None:
+        self.adapter = adapter if isinstance(adapter, RuleAdapter) else RuleAdapter(adapter)
+        self._config = config
+        self.config.validate()
+
+    @property
+    def config(self) -> DynaRuleConfig:
+        """What the memory goes by."""
+        return self._config or self.adapter.config
+
+    def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
+        """Take note of a forward's tokens, before its layers run."""
+        raise NotImplementedError
+
+    def holds(self, layer: int) -> bool:
+        """Return whether a layer reads rules in this forward."""
+        raise NotImplementedError
+
+    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, int]:
+        """Return keys and values (B or 1, H, R, D), what is visible (B, T, R) or None, and how many a token reads."""
+        raise NotImplementedError
+
+    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
+        """Return what a layer's attention reads besides the text; None if it holds no rules."""
+        if layer not in self.adapter or not self.holds(layer):
+            return None
+        query_BHTD = self.adapter[layer].query(hidden_BTC, getattr(block, "q_norm", None))
+        key_BHRD, value_BHRD, visible_BTR, count = self.rules(layer, query_BHTD)
+        shift = self.config.length_shift
+        return AttendedRules(
+            query_BHTD,
+            key_BHRD.to(query_BHTD.dtype),
+            value_BHRD.to(query_BHTD.dtype),
+            visible_BTR,
+            0.0 if shift is None else math.log(shift) - math.log(count),
         )
-    ranked_BM = torch.where(gold_BM, float("inf"), scores_BM.float())
-    rows_BK = ranked_BM.topk(kept, dim=-1).indices
-    order_BK = scores_BM.gather(-1, rows_BK).argsort(dim=-1, descending=True, stable=True)
-    return rows_BK.gather(-1, order_BK)
 
 
-def gold_mask(gold_BSG: Tensor, count: int) -> Tensor:
-    """Return which of ``count`` pool rules are gold in any step: (B, M) bool."""
-    if int(gold_BSG.max()) >= count or int(gold_BSG.min()) < -1:
+def check_bank(adapter: RuleAdapter, bank: RuleBank) -> None:
+    """Raise ValueError if a bank was not built with the encoder that an adapter reads."""
+    if bank.encoder_dim != adapter.config.encoder_dim:
         raise ValueError(
-            f"gold rules must be rows of the pool, 0 to {count - 1} (-1 for padding), "
-            f"got {int(gold_BSG.min())} to {int(gold_BSG.max())}"
+            f"the bank's embeddings have width {bank.encoder_dim}, the adapter reads {adapter.config.encoder_dim}; "
+            "build the bank with the encoder the adapter was trained with"
         )
-    flat = gold_BSG.flatten(1)
-    # One more column takes the padding.
-    marked = torch.zeros(len(flat), count + 1, dtype=torch.bool, device=flat.device)
-    return marked.scatter_(1, flat.where(flat >= 0, count), True)[:, :count]
+    if adapter.config.encoder and bank.encoder and adapter.config.encoder != bank.encoder:
+        raise ValueError(
+            f"the bank was built with encoder {bank.encoder!r}, the adapter was trained with "
+            f"{adapter.config.encoder!r}; build the bank with the adapter's encoder"
+        )
 
 
-def positives(rows_BK: Tensor, gold_BSG: Tensor) -> Tensor:
-    """Return which kept rules are gold at each step: (B, S, K) bool."""
-    return (rows_BK[:, None, :, None] == gold_BSG[:, :, None, :]).any(-1)
+def project(projection: RuleProjection, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Project embeddings of rules (..., P) to a layer's keys and values (..., F), in the adapter's dtype."""
+    dtype = projection.k.weight.dtype
+    return projection.keys(keys.to(dtype)), projection.values(values.to(dtype))

@@ -8,15 +8,16 @@ same segment by segment, so it equals generation token by token.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from ..attention import AttendedRules
+from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
-from ..projection import RuleAdapter
+from ..config import DynaRuleConfig
+from .selection import LayerMemory, check_bank, mean_query, project, sees_own_set
 
 
 @dataclass(frozen=True)
@@ -49,38 +50,54 @@ class _Kept:
     value: Tensor
 
 
-class RuleMemory:
+class RuleMemory(LayerMemory):
     """Rules for one batch at a time.
 
     Parameters
     ----------
-    adapter : RuleAdapter
+    adapter : RuleAdapter, or a model with an adapter
         The trained projections.
     bank : RuleBank
         The rules; may change between and during generations (a later selection sees the change).
     search_token_id : int or None
-        Id of ``<search>``; None never searches again.
+        Id of ``<search>``; None: the adapter's own, if it has one and ``<search>`` replaces rules in any layer.
+    config : DynaRuleConfig or None
+        Other settings than the adapter's own, such as another ``top_k``.
+    allowed_BM : Tensor of bool or None
+        Which rules of the bank each row may keep; None: all. Search is then exact, and each row has at least K.
+    allowed_by_layer : mapping of int to Tensor
+        The same for single layers.
+
+    Attributes
+    ----------
+    trace : list of Retrieval
+        Selections since the last prompt, at the confidence layer and those that ``<search>`` updates.
+    question_mask_BT : Tensor or None
+        Set it before a forward over a whole sequence: True for the tokens that select at first.
     """
 
-    def __init__(self, adapter: RuleAdapter, bank: RuleBank, search_token_id: int | None = None) -> None:
-        if bank.encoder_dim != adapter.config.encoder_dim:
-            raise ValueError(
-                f"the bank's embeddings have width {bank.encoder_dim}, the adapter reads {adapter.config.encoder_dim}; "
-                "build the bank with the encoder the adapter was trained with"
-            )
-        if adapter.encoder and bank.encoder and adapter.encoder != bank.encoder:
-            raise ValueError(
-                f"the bank was built with encoder {bank.encoder!r}, the adapter was trained with {adapter.encoder!r}; "
-                "build the bank with the adapter's encoder"
-            )
-        self.adapter, self.bank, self.search_token_id = adapter, bank, search_token_id
+    def __init__(
+        self,
+        adapter: RuleAdapter | nn.Module,
+        bank: RuleBank,
+        search_token_id: int | None = None,
+        *,
+        config: DynaRuleConfig | None = None,
+        allowed_BM: Tensor | None = None,
+        allowed_by_layer: Mapping[int, Tensor] | None = None,
+    ) -> None:
+        super().__init__(adapter, config)
+        check_bank(self.adapter, bank)
+        self.bank, self.allowed_BM, self.allowed_by_layer = bank, allowed_BM, dict(allowed_by_layer or {})
+        self._updated = set(self.config.updated_layers(self.adapter.num_layers))
+        if search_token_id is None and self._updated:
+            search_token_id = self.config.search_id
+        self.search_token_id = search_token_id
         self.trace: list[Retrieval] = []
         self.question_mask_BT: Tensor | None = None
-        self._updated = set(adapter.config.updated_layers(adapter.num_layers))
         self._kept: dict[int, _Kept] = {}
-        self._chosen: dict[
-            int, Tensor
-        ] = {}  # what the confidence layer kept at each <search> of this forward
+        # What the confidence layer kept at each <search> of this forward.
+        self._chosen: dict[int, Tensor] = {}
         self._search_BT: Tensor | None = None
         self._question_BT: Tensor | None = None
         self._searches = 0
@@ -102,19 +119,8 @@ class RuleMemory:
         )
         self._question_BT = None
         if first:
-            real = (
-                torch.ones_like(search)
-                if attention_mask is None or attention_mask.ndim != 2
-                else attention_mask[:, -input_ids.shape[1] :].bool()
-            )
-            question = real if self.question_mask_BT is None else self.question_mask_BT.to(real) & real
-            if not bool(question.any(-1).all()):
-                row = int((~question.any(-1)).nonzero()[0])
-                raise ValueError(
-                    f"row {row} of the batch has no question token, so nothing says which rules it needs"
-                )
-            self._question_BT = question
-            search = search & ~question  # a <search> inside the question is text
+            self._question_BT = self._question(search, attention_mask)
+            search = search & ~self._question_BT  # a <search> inside the question is text
             self.trace = []
             self._kept = {}
             self._steps_B = torch.zeros(len(input_ids), dtype=torch.long, device=input_ids.device)
@@ -124,26 +130,31 @@ class RuleMemory:
             self._first_step_B = self._steps_B
             self._steps_B = self._steps_B + search.sum(-1)
 
-    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
-        """Return what a layer's attention reads besides the text; None if it holds no rules."""
-        if layer not in self.adapter:
-            return None
-        if layer not in self._kept and (not len(self.bank) or self._question_BT is None):
-            return None  # no rules at prefill: rules added since are seen from the next question on
-        projection = self.adapter[layer]
-        query_BHTD = projection.query(hidden_BTC, getattr(block, "q_norm", None))
+    def _question(self, like_BT: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """Return the tokens whose mean query selects at prefill: (B, T) bool, at least one in each row."""
+        real = torch.ones_like(like_BT)
+        if attention_mask is not None and attention_mask.ndim == 2:
+            real = attention_mask[:, -like_BT.shape[1] :].bool()
+        question = real if self.question_mask_BT is None else self.question_mask_BT.to(real) & real
+        if not bool(question.any(-1).all()):
+            row = int((~question.any(-1)).nonzero()[0])
+            raise ValueError(
+                f"row {row} of the batch has no question token, so nothing says which rules it needs"
+            )
+        return question
+
+    def holds(self, layer: int) -> bool:
+        """Return whether a layer reads rules; those added to an empty bank are seen from the next question on."""
+        return layer in self._kept or (len(self.bank) > 0 and self._question_BT is not None)
+
+    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, int]:
+        """Return what a layer keeps, selected anew at prefill and at a ``<search>``."""
         if self._question_BT is not None:
-            weight = self._question_BT.float()[:, None, :, None]
-            mean_BHD = (query_BHTD.float() * weight).sum(2) / weight.sum(2)
-            self._kept[layer] = self._select(layer, mean_BHD, None)
-        kept = self._kept[layer]
-        visible = None
+            self._kept[layer] = self._select(layer, mean_query(query_BHTD, self._question_BT), None)
+        kept, visible = self._kept[layer], None
         if self._searches and layer in self._updated and len(self.bank):
             kept, visible = self._search(layer, query_BHTD, kept)
-        shift = 0.0
-        if self.adapter.config.length_shift is not None:
-            shift = math.log(self.adapter.config.length_shift) - math.log(self._kept[layer].key.shape[2])
-        return AttendedRules(query_BHTD, kept.key, kept.value, visible, shift)
+        return kept.key, kept.value, visible, self._kept[layer].key.shape[2]
 
     def _search(self, layer: int, query_BHTD: Tensor, kept: _Kept) -> tuple[_Kept, Tensor | None]:
         """Select again at every ``<search>`` of this forward; each token sees the set of the last one before it."""
@@ -155,24 +166,19 @@ class RuleMemory:
         for number in range(1, self._searches + 1):
             here = search & (segment_BT == number)
             has_B = here.any(-1)
-            position_B = here.int().argmax(-1)
-            new = self._select(
-                layer, query_BHTD[rows, :, position_B], has_B, number, self._first_step_B + number
-            )
+            query_BHD = query_BHTD[rows, :, here.int().argmax(-1)]
+            new = self._select(layer, query_BHD, has_B, number, self._first_step_B + number)
             sets.append(new)
             latest = _where(has_B, new, latest)
         self._kept[layer] = latest
         if search.shape[1] == 1:
             return latest, None
-        sizes = torch.tensor([s.key.shape[2] for s in sets], device=search.device)
-        owner = torch.repeat_interleave(torch.arange(len(sets), device=search.device), sizes)
-        visible_BTR = segment_BT[:, :, None] == owner
         every = len(search)
         joined = _Kept(
             torch.cat([s.key.expand(every, -1, -1, -1) for s in sets], 2),
             torch.cat([s.value.expand(every, -1, -1, -1) for s in sets], 2),
         )
-        return joined, visible_BTR
+        return joined, sees_own_set(segment_BT, [s.key.shape[2] for s in sets])
 
     def _select(
         self,
@@ -183,28 +189,25 @@ class RuleMemory:
         step_B: Tensor | None = None,
     ) -> _Kept:
         """Keep each row's best K rules of the whole bank, and project only those; without a K, all of them once."""
-        projection, config = self.adapter[layer], self.adapter.config
-        keys_MP, values_MP = self.bank.keys_MP, self.bank.values_MP
+        projection, config = self.adapter[layer], self.config
         traced = layer in self._updated or layer == config.confidence_layer
         if config.shares(layer):
             rows_BK = self._chosen[number]
         elif traced or config.top_k is not None:
+            allowed_BM = self.allowed_by_layer.get(layer, self.allowed_BM)
             with torch.no_grad():
-                scores_BK, rows_BK = self.bank.search(projection, query_BHD, config.top_k)
+                scores_BK, rows_BK = self.bank.search(projection, query_BHD, config.top_k, allowed_BM)
             if layer == config.confidence_layer:
                 self._chosen[number] = rows_BK
             if traced:
                 self._record(layer, rows_BK, scores_BK, wanted_B, step_B)
-        keys, values = (
-            (keys_MP[None], values_MP[None])
-            if config.top_k is None
-            else (keys_MP[rows_BK], values_MP[rows_BK])
+        keys, values = self.bank.keys_MP, self.bank.values_MP
+        everything = config.top_k is None
+        key_BKF, value_BKF = project(
+            projection, *((keys[None], values[None]) if everything else (keys[rows_BK], values[rows_BK]))
         )
-        like = projection.k.weight
-        key = projection.heads(projection.keys(keys.to(like.dtype)))
-        value = projection.heads(projection.values(values.to(like.dtype)))
         # Contiguous: every token from now on reads them.
-        return _Kept(key.contiguous(), value.contiguous())
+        return _Kept(projection.heads(key_BKF).contiguous(), projection.heads(value_BKF).contiguous())
 
     def _record(
         self, layer: int, rows_BK: Tensor, scores_BK: Tensor, wanted_B: Tensor | None, step_B: Tensor | None
@@ -212,18 +215,19 @@ class RuleMemory:
         rows, scores = rows_BK.tolist(), scores_BK.tolist()
         wanted = [True] * len(rows) if wanted_B is None else wanted_B.tolist()
         steps = [0] * len(rows) if step_B is None else step_B.tolist()
-        for row, keep in enumerate(wanted):
-            if keep:
-                self.trace.append(
-                    Retrieval(
-                        row,
-                        steps[row],
-                        layer,
-                        [self.bank.ids[i] for i in rows[row]],
-                        [self.bank.texts[i] for i in rows[row]],
-                        scores[row],
-                    )
-                )
+        ids, texts = self.bank.ids, self.bank.texts
+        self.trace += [
+            Retrieval(
+                row,
+                steps[row],
+                layer,
+                [ids[i] for i in rows[row]],
+                [texts[i] for i in rows[row]],
+                scores[row],
+            )
+            for row, keep in enumerate(wanted)
+            if keep
+        ]
 
 
 def _where(has_B: Tensor, new: _Kept, old: _Kept) -> _Kept:

@@ -7,17 +7,16 @@ every step come out for the loss. Without ``top_k`` all M rules are attended in 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from ..attention import AttendedRules
-from ..projection import RuleAdapter, RuleProjection
-from ..training.losses import step_queries, step_scores
-from .selection import PoolQueries, keep_top, mean_query, pool_scores, pool_tokens, positives
+from ..adapter import RuleAdapter
+from ..projection import RuleProjection, score_keys
+from .candidates import PoolQueries, keep_top, pool_scores, pool_tokens, positives
+from .selection import LayerMemory, mean_query, project, sees_own_set, step_queries
 
 Visibility = Literal["all", "step"]
 """Whether all tokens attend to all kept rules, as the paper trains, or gold rules of later steps appear at their
@@ -76,12 +75,12 @@ class StepScores:
     gold_BK: Tensor
 
 
-class TrainingMemory:
+class TrainingMemory(LayerMemory):
     """Rules for one training batch at a time: `load` it, run the model once, read `scores`.
 
     Parameters
     ----------
-    adapter : RuleAdapter
+    adapter : RuleAdapter, or a model with an adapter
         The projections to train.
     pool_queries : {"full", "prompt", "step"}
         Whose query builds a layer's candidate set (equation 3), see `candidates.PoolQueries`. With "step", K rules for
@@ -90,7 +89,7 @@ class TrainingMemory:
         Which tokens attend to the gold rules of later steps. ``step`` applies to the confidence layer, where they are
         forced into the set.
     full_dot : bool
-        See `losses.step_scores`.
+        See `dynarule.projection.score_keys`.
     force_gold : bool
         Keep gold rules at the confidence layer whatever their scores.
     all_rules : bool
@@ -111,7 +110,7 @@ class TrainingMemory:
 
     def __init__(
         self,
-        adapter: RuleAdapter,
+        adapter: RuleAdapter | nn.Module,
         pool_queries: PoolQueries = "full",
         visibility: Visibility = "all",
         full_dot: bool = False,
@@ -123,13 +122,14 @@ class TrainingMemory:
             raise ValueError(f"visibility must be 'all' or 'step', got {visibility!r}")
         if pool_queries not in get_args(PoolQueries):
             raise ValueError(f"pool_queries must be one of {get_args(PoolQueries)}, got {pool_queries!r}")
-        self.adapter, self.pool_queries, self.visibility = adapter, pool_queries, visibility
+        super().__init__(adapter)
+        self.pool_queries, self.visibility = pool_queries, visibility
         self.full_dot, self.force_gold, self.all_rules, self.measure = full_dot, force_gold, all_rules, False
-        layer = adapter.config.confidence_layer
+        layer = self.config.confidence_layer
         self.score_layers = set(
             score_layers if score_layers is not None else [] if layer is None else [layer]
         )
-        unheld = sorted(layer for layer in self.score_layers if layer not in adapter)
+        unheld = sorted(layer for layer in self.score_layers if layer not in self.adapter)
         if unheld:
             raise ValueError(f"layers {unheld} hold no rules, so they have no scores")
         self.scores: dict[int, StepScores] = {}
@@ -147,7 +147,7 @@ class TrainingMemory:
             If the embeddings have another width, or gold rules and ``<search>`` tokens do not agree.
         """
         if batch is not None:
-            width = self.adapter.config.encoder_dim
+            width = self.config.encoder_dim
             if batch.keys_MP.shape != batch.values_MP.shape or batch.keys_MP.shape[-1] != width:
                 raise ValueError(
                     f"keys and values must be (rules, {width}), got {tuple(batch.keys_MP.shape)} and "
@@ -177,43 +177,35 @@ class TrainingMemory:
         queries: PoolQueries = "prompt" if self.measure and self.pool_queries == "full" else self.pool_queries
         self._pool_BT = pool_tokens(real, self._batch.question_BT, queries, self._batch.answer_BT)
 
-    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
-        """Return what a layer's attention reads besides the text; None if it holds no rules.
+    def holds(self, layer: int) -> bool:
+        """Return whether a layer reads rules of the loaded batch."""
+        return self._batch is not None and len(self._batch.keys_MP) > 0
+
+    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, int]:
+        """Return what a layer keeps of the pool, and leave its scores behind.
 
         Under gradient checkpointing this runs again in the backward pass; selections and scores stay those of the
         first time.
         """
-        batch = self._batch
-        if batch is None or layer not in self.adapter or not len(batch.keys_MP):
-            return None
-        projection = self.adapter[layer]
-        query_BHTD = projection.query(hidden_BTC, getattr(block, "q_norm", None))
+        batch, projection, config = self._batch, self.adapter[layer], self.config
+        assert batch is not None
         if layer not in self.kept:
             self.kept[layer] = self._select(layer, projection, query_BHTD, batch)
         rows_BK = self.kept[layer]
         key_BKF, value_BKF = self._project(projection, batch, rows_BK, self._keeps_all(batch))
+        visible_BTK = self._visible(layer, rows_BK, batch)
         if layer in self.score_layers:
             self.scores.setdefault(layer, self._score(layer, projection, query_BHTD, key_BKF, rows_BK, batch))
-        config = self.adapter.config
         if batch.reading_BT is not None and (layer == config.confidence_layer or config.shares(layer)):
-            found = self._read(layer, query_BHTD, key_BKF, rows_BK, batch, batch.reading_BT)
-            self.reading.setdefault(layer, found)
-        shift = 0.0
-        if config.length_shift is not None:
-            steps = batch.gold_BSG.shape[1] if self._by_step(layer, batch) else 1
-            shift = math.log(config.length_shift) - math.log(rows_BK.shape[1] // steps)
-        dtype = query_BHTD.dtype
-        return AttendedRules(
-            query_BHTD,
-            projection.heads(key_BKF.to(dtype)),
-            projection.heads(value_BKF.to(dtype)),
-            self._visible(layer, rows_BK, batch),
-            shift,
-        )
+            seen_BTK = visible_BTK if self._by_step(layer, batch) else None
+            self.reading.setdefault(layer, self._read(query_BHTD, key_BKF, rows_BK, batch, seen_BTK))
+        steps = batch.gold_BSG.shape[1] if self._by_step(layer, batch) else 1
+        count = rows_BK.shape[1] // steps
+        return projection.heads(key_BKF), projection.heads(value_BKF), visible_BTK, count
 
     def _select(self, layer: int, projection: RuleProjection, query_BHTD: Tensor, batch: RuleBatch) -> Tensor:
         """Return the pool rows that each batch row keeps, (B, K)."""
-        config = self.adapter.config
+        config = self.config
         if config.shares(layer):
             assert config.confidence_layer is not None
             return self.kept[config.confidence_layer]
@@ -232,12 +224,12 @@ class TrainingMemory:
         return keep_top(scores_NM, top_k, gold_N1G).view(rows, -1)
 
     def _keeps_all(self, batch: RuleBatch) -> bool:
-        top_k = self.adapter.config.top_k
+        top_k = self.config.top_k
         return self.all_rules or top_k is None or top_k >= len(batch.keys_MP)
 
     def _by_step(self, layer: int, batch: RuleBatch) -> bool:
         """Say whether a layer's kept rules are one set per step, one after the other."""
-        config = self.adapter.config
+        config = self.config
         reached = layer == config.confidence_layer or config.shares(layer)
         return self.pool_queries == "step" and reached and not self._keeps_all(batch)
 
@@ -245,14 +237,11 @@ class TrainingMemory:
         self, projection: RuleProjection, batch: RuleBatch, rows_BK: Tensor, whole: bool
     ) -> tuple[Tensor, Tensor]:
         """Project each rule that any row keeps once: (B, K, F) keys and values; ``whole``: all, in pool order."""
-        dtype = projection.k.weight.dtype
         if whole:
-            key_MF = projection.keys(batch.keys_MP.to(dtype))
-            value_MF = projection.values(batch.values_MP.to(dtype))
+            key_MF, value_MF = project(projection, batch.keys_MP, batch.values_MP)
             return key_MF.expand(len(rows_BK), -1, -1), value_MF.expand(len(rows_BK), -1, -1)
         union_U, place_BK = rows_BK.unique(return_inverse=True)
-        key_UF = projection.keys(batch.keys_MP[union_U].to(dtype))
-        value_UF = projection.values(batch.values_MP[union_U].to(dtype))
+        key_UF, value_UF = project(projection, batch.keys_MP[union_U], batch.values_MP[union_U])
         embed = nn.functional.embedding  # its backward adds up rows faster than indexing's
         return embed(place_BK, key_UF), embed(place_BK, value_UF)
 
@@ -272,7 +261,7 @@ class TrainingMemory:
                 key_BKF = self._project(projection, batch, rows_BK, whole=True)[0]
         queries_BSHD = step_queries(query_BHTD, batch.question_BT, batch.search_BS)
         sequence_B1HD = mean_query(query_BHTD, self._pool_BT)[:, None]
-        scores = step_scores(torch.cat([queries_BSHD, sequence_B1HD], 1), key_BKF, self.full_dot)
+        scores = score_keys(torch.cat([queries_BSHD, sequence_B1HD], 1), key_BKF, self.full_dot)
         gold = positives(rows_BK, batch.gold_BSG)
         if not self.measure and self._by_step(layer, batch):
             spare_B1K = self._spare(rows_BK, batch)[:, None]
@@ -297,33 +286,24 @@ class TrainingMemory:
         """
         if self._by_step(layer, batch):
             steps = batch.gold_BSG.shape[1]
-            owner_K = torch.arange(steps, device=rows_BK.device).repeat_interleave(rows_BK.shape[1] // steps)
-            return _steps(batch)[:, :, None] == owner_K
-        if self.visibility == "all" or layer != self.adapter.config.confidence_layer:
+            return sees_own_set(_steps(batch), [rows_BK.shape[1] // steps] * steps)
+        if self.visibility == "all" or layer != self.config.confidence_layer:
             return None
         gold_BSK = positives(rows_BK, batch.gold_BSG)
         first_BK = torch.where(gold_BSK.any(1), gold_BSK.int().argmax(1), 0)
         return _steps(batch)[:, :, None] >= first_BK[:, None]
 
     def _read(
-        self,
-        layer: int,
-        query_BHTD: Tensor,
-        key_BKF: Tensor,
-        rows_BK: Tensor,
-        batch: RuleBatch,
-        reading_BT: Tensor,
+        self, query_BHTD: Tensor, key_BKF: Tensor, rows_BK: Tensor, batch: RuleBatch, seen_BTK: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        rows_N, places_N = reading_BT.nonzero(as_tuple=True)
-        query_NF = query_BHTD[rows_N, :, places_N].flatten(1)
-        scale = query_BHTD.shape[1] * math.sqrt(query_BHTD.shape[-1])
-        scores_NK = torch.einsum("nf,nkf->nk", query_NF, key_BKF[rows_N].to(query_NF.dtype)) / scale
-        step_N = _steps(batch)[rows_N, places_N]
-        gold_NK = positives(rows_BK, batch.gold_BSG)[rows_N, step_N]
-        if self._by_step(layer, batch):
-            visible_BTK = self._visible(layer, rows_BK, batch)
-            assert visible_BTK is not None
-            seen_NK = visible_BTK[rows_N, places_N]
+        """Return scores (N, K) of the tokens of ``reading_BT``, and which rules are gold at their step."""
+        assert batch.reading_BT is not None
+        rows_N, places_N = batch.reading_BT.nonzero(as_tuple=True)
+        query_N1HD = query_BHTD[rows_N, :, places_N][:, None]
+        scores_NK = score_keys(query_N1HD, key_BKF[rows_N])[:, 0]
+        gold_NK = positives(rows_BK, batch.gold_BSG)[rows_N, _steps(batch)[rows_N, places_N]]
+        if seen_BTK is not None:
+            seen_NK = seen_BTK[rows_N, places_N]
             scores_NK, gold_NK = scores_NK.masked_fill(~seen_NK, UNSEEN), gold_NK & seen_NK
         return scores_NK, gold_NK
 

@@ -21,7 +21,7 @@ _MODULES = {
     ),
     "data": ("Collator", "Encoder", "target_text"),
     "log": ("LogLines",),
-    "losses": ("lm_loss", "stacked_step_loss", "step_scores"),
+    "losses": ("lm_loss", "stacked_step_loss"),
     "pools": ("RulePools", "TrainingStream", "families"),
     "recipe": ("PAPER_MIX", "Recipe", "paper_recipe", "recipe_file", "recipe_steps"),
     "rule_model": ("RuleModel",),

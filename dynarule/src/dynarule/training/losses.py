@@ -7,56 +7,10 @@ ranking, a sharper temperature.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
-from ..memory.selection import mean_query
-
 IGNORE = -100
-
-
-def step_queries(query_BHTD: Tensor, question_BT: Tensor, search_BS: Tensor) -> Tensor:
-    """Return each step's query: the question's mean for the first, its ``<search>`` token's for a later one.
-
-    Parameters
-    ----------
-    query_BHTD : Tensor
-        Rule queries of all tokens at the confidence layer.
-    question_BT : Tensor
-        True for question tokens.
-    search_BS : Tensor
-        Positions of the ``<search>`` tokens before steps 2, 3, ...; -1 where a row has fewer.
-
-    Returns
-    -------
-    Tensor, (B, 1 + S, H, D)
-        Rows of missing steps hold another token's query; their steps have no positives, so nothing reads them.
-    """
-    first_BHD = mean_query(query_BHTD, question_BT)
-    rows = torch.arange(len(search_BS), device=search_BS.device)[:, None]
-    later_BSHD = query_BHTD.transpose(1, 2)[rows, search_BS.clamp_min(0)].to(first_BHD.dtype)
-    return torch.cat([first_BHD[:, None], later_BSHD], 1)
-
-
-def step_scores(query_BSHD: Tensor, key_BKF: Tensor, full_dot: bool = False) -> Tensor:
-    """Score the kept rules for each step (equation 4): (B, S, K), in at least fp32.
-
-    Parameters
-    ----------
-    query_BSHD : Tensor
-        `step_queries`.
-    key_BKF : Tensor
-        Projected keys of the kept rules, F = H D.
-    full_dot : bool
-        Divide the dot product over the full width by its square root, instead of the mean over heads by that of a head.
-    """
-    heads, head_dim = query_BSHD.shape[-2:]
-    scale = math.sqrt(heads * head_dim) if full_dot else heads * math.sqrt(head_dim)
-    dtype = torch.promote_types(query_BSHD.dtype, torch.float32)
-    with torch.autocast(query_BSHD.device.type, enabled=False):
-        return query_BSHD.flatten(2).to(dtype) @ key_BKF.to(dtype).transpose(1, 2) / scale
 
 
 def stacked_step_loss(scores_BSK: Tensor, positives_BSK: Tensor, temperature: float = 0.05) -> Tensor:

@@ -2,62 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..memory.hooks import attach
-from ..memory.search import search_rows, set_search_rows
 from ..memory.training import RuleBatch, TrainingMemory
-from ..projection import RuleAdapter
 from .additions import NewWordWeight, ReadingLoss, StepSets, StepVisibility
 from .losses import IGNORE, lm_loss, new_words, stacked_step_loss, step_recall
 from .recipe import Recipe
-
-
-class SearchRows(nn.Module):
-    """The trained row of one token, in fp32 beside the frozen matrices: input, and output where it is untied.
-
-    Only this row moves, so without rules the model stays the base model for every other token.
-    """
-
-    def __init__(self, model: nn.Module, row: int) -> None:
-        super().__init__()
-        self.row = row
-        self.rows = nn.ParameterDict(
-            {name: nn.Parameter(value.float()) for name, value in search_rows(model, row).items()}
-        )
-
-    @contextmanager
-    def attached(self, model: nn.Module) -> Iterator[None]:
-        """Let a model use the row in place of its own, inside the block."""
-
-        def embed(_module: nn.Module, args: tuple[Any, ...], out: Tensor) -> Tensor:
-            return torch.where((args[0] == self.row)[..., None], self.rows["input"].to(out.dtype), out)
-
-        def emit(_module: nn.Module, args: tuple[Any, ...], out: Tensor) -> Tensor:
-            row = self.rows["output"] if "output" in self.rows else self.rows["input"]
-            out = out.clone() if out.is_leaf and out.requires_grad else out
-            out[..., self.row] = (args[0] @ row.to(args[0].dtype)).to(out.dtype)
-            return out
-
-        handles = [
-            model.get_input_embeddings().register_forward_hook(embed),  # type: ignore[operator]
-            model.get_output_embeddings().register_forward_hook(emit),  # type: ignore[operator]
-        ]
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def write(self, model: nn.Module) -> None:
-        """Copy the row into the model's matrices."""
-        set_search_rows(model, self.row, {name: value.detach() for name, value in self.rows.items()})
 
 
 class RuleModel(nn.Module):
@@ -73,8 +31,8 @@ class RuleModel(nn.Module):
         The rule table; rows of it come with every batch.
     recipe : Recipe
         Method, stage and losses.
-    search_row : int or None
-        Id of ``<search>``, if it is trained.
+    search_rows : sequence of nn.Parameter
+        Rows of ``<search>`` to train, of `RuleAdapter.train_search`.
     """
 
     def __init__(
@@ -83,7 +41,7 @@ class RuleModel(nn.Module):
         adapter: RuleAdapter,
         bank: RuleBank,
         recipe: Recipe,
-        search_row: int | None = None,
+        search_rows: Sequence[nn.Parameter] = (),
     ) -> None:
         super().__init__()
         if bank.encoder_dim != adapter.config.encoder_dim:
@@ -91,27 +49,25 @@ class RuleModel(nn.Module):
                 f"the rules' embeddings have width {bank.encoder_dim}, the adapter reads {adapter.config.encoder_dim}; "
                 "encode the rules with the adapter's encoder"
             )
-        if adapter.encoder and bank.encoder and adapter.encoder != bank.encoder:
+        if adapter.config.encoder and bank.encoder and adapter.config.encoder != bank.encoder:
             raise ValueError(
-                f"the rules were encoded with {bank.encoder!r}, the adapter was trained with {adapter.encoder!r}; "
-                "encode the rules with the adapter's encoder, or start from a new adapter"
-            )
-        if not any(True for _ in adapter.parameters()):
-            raise ValueError(
-                f"the {type(adapter).__name__} has no parameters of its own to train; train a RuleAdapter(model, "
-                "config), and a PEFT model with your own loop"
+                f"the rules were encoded with {bank.encoder!r}, the adapter was trained with "
+                f"{adapter.config.encoder!r}; encode the rules with the adapter's encoder, or start from a new adapter"
             )
         if recipe.retrieves and adapter.config.confidence_layer is None:
             raise ValueError(
                 "stage 2 trains the confidence layer, and the adapter's configuration names none; measure it after "
                 "stage 1 (`dynarule confidence`) and set confidence_layer"
             )
-        self.base = base.requires_grad_(False)
-        self.adapter = adapter.float().requires_grad_(True)
-        self.recipe, self.bank = recipe, bank
-        self.search = (
-            SearchRows(base, search_row) if recipe.embedding == "row" and search_row is not None else None
-        )
+        base.requires_grad_(False)
+        self.adapter = adapter.float().requires_grad_(
+            True
+        )  # before the base, which holds it: names begin with adapter
+        self.search = nn.ParameterList(search_rows)
+        for row in self.search:
+            row.data = row.data.float()
+            row.requires_grad_(True)
+        self.base, self.recipe, self.bank = base, recipe, bank
         if recipe.embedding == "full":
             for matrix in (base.get_input_embeddings(), base.get_output_embeddings()):  # type: ignore[operator]
                 matrix.weight.requires_grad_(True)
@@ -127,11 +83,7 @@ class RuleModel(nn.Module):
     def attached(self) -> Iterator[None]:
         """Keep hooks on the base through forward and backward, which recomputes layers under checkpointing."""
         with attach(self.base, self.memory):  # type: ignore[arg-type]
-            if self.search is None:
-                yield
-            else:
-                with self.search.attached(self.base):
-                    yield
+            yield
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Return what is trained, without the frozen base."""

@@ -20,12 +20,11 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
-from ..adapter_io import save_adapter
+from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
-from ..memory.search import SEARCH_TOKEN, search_id
+from ..memory.search import search_id
 from ..model_card import TrainingFacts, model_card
-from ..projection import RuleAdapter
 from .additions import Muon, OpeningSearch, SortedBatches
 from .data import Collator, Encoder
 from .optimizers import muon_optimizer
@@ -197,7 +196,10 @@ def train(
         If rows, rules, adapter and recipe do not fit each other.
     """
     folder = Path(folder)
-    row = search_id(tokenizer) if recipe.searches else None
+    trained_rows: list[nn.Parameter] = []
+    if recipe.searches:
+        row = search_id(tokenizer)
+        trained_rows = adapter.train_search(row) if recipe.embedding == "row" else []
     encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
     encoder = replace(encoder, search=recipe.searches, opening=recipe.added(OpeningSearch) is not None)
     if arguments.pop("gradient_checkpointing", False):
@@ -213,7 +215,7 @@ def train(
     if held_out is not None:
         arguments = {"eval_strategy": "steps", "eval_steps": -(-steps // MEASUREMENTS)} | arguments
     settings = training_arguments(recipe, folder, steps, **arguments)
-    whole = RuleModel(model, adapter, bank, recipe, row)
+    whole = RuleModel(model, adapter, bank, recipe, trained_rows)
     premises = [premise_of(text) for text in bank.texts] if premises is None else premises
     pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
     per_step = recipe.batch_size * recipe.accumulation * processes
@@ -237,23 +239,21 @@ def train(
     with whole.attached():
         trainer.train(resume_from_checkpoint=checkpoint)
     model.requires_grad_(False)
-    if whole.search is not None:
-        whole.search.write(model)
     history = [entry for entry in trainer.state.log_history if "lm_loss" in entry or "eval_lm_loss" in entry]
     if trainer.is_world_process_zero():
         write_whole(folder / "log.json", json.dumps(history, indent=1) + "\n")
         if recipe.embedding == "full":
-            model.save_pretrained(folder / "base")  # type: ignore[operator]
+            plain = {
+                name.replace("self_attn.base_layer.", "self_attn."): value
+                for name, value in model.state_dict().items()
+                if ".dynarule_projection." not in name
+            }
+            model.save_pretrained(folder / "base", state_dict=plain)  # type: ignore[operator]
             tokenizer.save_pretrained(folder / "base")
-        info = save_adapter(
-            folder,
-            adapter,
-            model,
-            encoder=bank.encoder,
-            search_token=SEARCH_TOKEN if recipe.searches else None,
-            tokenizer=tokenizer if recipe.searches else None,
-            curve=curve,
-        )
+        adapter.config.encoder, adapter.config.curve = bank.encoder, curve
+        if recipe.searches:
+            adapter.train_search(row)  # whatever trained it, the row goes with the adapter
+        adapter.save(folder, tokenizer if recipe.searches else None)
         example = encoder(rows[0])
         facts = TrainingFacts(
             steps,
@@ -265,8 +265,10 @@ def train(
             str(first.dtype).removeprefix("torch."),
             opening=example.prompt in example.search,
         )
-        write_whole(folder / "README.md", model_card(info, recipe, facts, history))
-    adapter.encoder = bank.encoder
+        write_whole(folder / "README.md", model_card(adapter.config, recipe, facts, history))
+    adapter.config.encoder = bank.encoder
+    for rows_NC in trained_rows:
+        rows_NC.data = rows_NC.data.to(first.dtype)
     adapter.to(first.dtype)  # as serving reads it; the file keeps fp32
     with torch.no_grad():
         for parameter in adapter.parameters():

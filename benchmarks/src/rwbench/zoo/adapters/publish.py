@@ -7,6 +7,8 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
+from dynarule import DynaRuleConfig
+
 from .plans import training_plans
 from .recipe import AdapterRecipe
 
@@ -38,17 +40,17 @@ def publish(out: Path, trained: Path, recipe: AdapterRecipe, method: str) -> Pat
     for path in sorted(trained.iterdir()):
         if path.is_file():
             shutil.copy2(path, new / path.name)
-    info = json.loads((new / "adapter.json").read_text(encoding="utf-8"))
+    config = DynaRuleConfig.from_pretrained(new)
     lead = _earlier(recipe, method)
-    if recipe.serve_top_k is not None and info["memory"]["top_k"] is not None:
-        info["memory"]["top_k"] = recipe.serve_top_k
+    if recipe.serve_top_k is not None and config.top_k is not None:
+        config.top_k = recipe.serve_top_k
         lead += f"\n\nAnswers read {recipe.serve_top_k} rules per layer, training {recipe.top_k}."
     if recipe.opening and method == "dynarule":
         lead += (
             "\n\nAn opening `<search>` looks for the first step's rules; the prompt before it looks for those of all "
             "steps, and counts in the Recall@1 below as one step more, which no answer depends on."
         )
-    (new / "adapter.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
+    config.save_pretrained(new)
     card = (new / "README.md").read_text(encoding="utf-8")
     said = card.replace("## Training\n", f"## Training\n\n{lead}\n", 1)
     (new / "README.md").write_text(said, encoding="utf-8")

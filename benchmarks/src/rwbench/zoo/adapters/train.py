@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from dynarule.adapter_io import load_adapter
 from dynarule.bank.embedding_cache import EmbeddingCache
 from dynarule.bank.encoder_choice import open_encoder
 from dynarule.bank.sources import premise_of
@@ -27,7 +26,7 @@ from dynarule.training import Encoder, LogLines, Recipe, RulePools, recipe_steps
 from ruleworld_data.questions import training_text
 from ruleworld_data.spec import check_name
 
-from dynarule import RuleAdapter, RuleBank, prepare_search
+from dynarule import DynaRuleConfig, RuleAdapter, RuleBank, prepare_search
 
 from ...backends.local import load_fresh
 from ...cache import cache_root
@@ -117,14 +116,14 @@ def train_adapter(
         if method != "kblam" and adapter.config.confidence_layer is None and plan.retrieves:
             if before != here:  # resumed: by the rules of the stage before, as without a break
                 (bank, rows, held_out), here = read(before), before
-            curve = _confidence(recipe, model, tokenizer, adapter, bank, held_out)
-            adapter.config = replace(adapter.config, confidence_layer=curve["confidence_layer"])
+            curve = _confidence(recipe, model, tokenizer, bank, held_out)
+            adapter.config.confidence_layer = curve["confidence_layer"]
         if plan.searches and not searching:
             inherit_step(model, tokenizer)
             searching = True
         before = world
         if resume and (folder / FINISHED).is_file():
-            _take(folder, plan, model, adapter, bank.encoder)
+            _take(folder, plan, adapter, bank.encoder)
             continue
         if world != here:
             (bank, rows, held_out), here = read(world), world
@@ -194,7 +193,7 @@ def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, r
     write_whole(path, json.dumps(wanted, indent=1) + "\n")
 
 
-def _take(folder: Path, plan: Recipe, model: Any, adapter: RuleAdapter, encoder: str) -> None:
+def _take(folder: Path, plan: Recipe, adapter: RuleAdapter, encoder: str) -> None:
     """Read what a finished stage left: the adapter, and the row of ``<search>`` into the model."""
     theirs = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
     changed = [
@@ -207,13 +206,13 @@ def _take(folder: Path, plan: Recipe, model: Any, adapter: RuleAdapter, encoder:
             f"{folder} was trained with {changed[0]} {theirs[changed[0]]!r}, the recipe says "
             f"{getattr(plan, changed[0])!r}; give another --out, or delete {folder.parent} to begin anew"
         )
-    earlier = load_adapter(model, folder)
+    earlier = DynaRuleConfig.from_pretrained(folder)
     if earlier.encoder != encoder:
         raise ValueError(
             f"{folder} was trained on rules encoded by {earlier.encoder!r}, now they are by {encoder!r}; put the base "
             f"of that training back, or delete {folder.parent} to begin anew"
         )
-    adapter.load_state_dict(earlier.state_dict())
+    adapter.load(folder)
 
 
 def inherit_step(model: Any, tokenizer: Any) -> None:
@@ -228,7 +227,6 @@ def _confidence(
     recipe: AdapterRecipe,
     model: Any,
     tokenizer: Any,
-    adapter: RuleAdapter,
     bank: RuleBank,
     held_out: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
@@ -241,7 +239,7 @@ def _confidence(
         gold = [rows[rule] for step in row["steps"] for rule in step["rule_ids"]]
         banks.append(_part(bank, pools.draw(gold, min(100, len(bank)), number).tolist()))
     prompts = question_prompts(tokenizer, [row["question"] for row in chosen])
-    measured = measure_confidence(model, tokenizer, adapter, banks, prompts, batch_size=1)
+    measured = measure_confidence(model, tokenizer, banks, prompts, batch_size=1)
     print(f"rwbench: entropy by layer {measured.to_dict()}", file=sys.stderr, flush=True)
     return measured.to_dict()
 

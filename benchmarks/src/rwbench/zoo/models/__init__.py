@@ -80,7 +80,7 @@ def adapter_folder(name: str, method: str, representation: str) -> Path | None:
     """Return the folder of a model's adapter for a method, or None if it has none."""
     for candidate in (f"{method}-{representation}", method):
         folder = resolve(name) / candidate
-        if (folder / "adapter.json").is_file():
+        if (folder / "adapter_config.json").is_file():
             return folder
     return None
 

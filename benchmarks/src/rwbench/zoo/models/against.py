@@ -55,8 +55,8 @@ def _adapter_lines(trained: Path, shipped_folder: Path) -> Iterator[str]:
     ours, theirs = (_json(folder / "adapters.json") for folder in folders)
     differing = sorted(name for name in theirs.keys() | ours.keys() if ours.get(name) != theirs.get(name))
     yield f"  recipe   {'the same' if not differing else 'another: ' + ', '.join(differing)}"
-    bases = [_json(folder / "adapter.json")["base"].get("weights_hash") for folder in folders]
-    if None not in bases and bases[0] != bases[1]:
+    bases = [_json(folder / "adapter_config.json")["base"]["weights_hash"] for folder in folders]
+    if all(bases) and bases[0] != bases[1]:
         yield "  base     another, so weights and figures cannot be compared"
         return
     yield f"  weights  {_apart(*map(_weights, folders))}"
@@ -84,11 +84,10 @@ def _apart(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
 
 
 def _weights(folder: Path) -> Mapping[str, Any]:
-    """Return the tensors that an adapter's information names, or a base's, as float64."""
+    """Return the tensors of an adapter or a base, as float64."""
     from safetensors.torch import load_file
 
-    info = folder / "adapter.json"
-    paths = [folder / _json(info)["weights"]] if info.is_file() else sorted(folder.glob("*.safetensors"))
+    paths = sorted(folder.glob("*.safetensors"))
     return {name: tensor.double() for path in paths for name, tensor in load_file(path).items()}
 
 

@@ -1,0 +1,304 @@
+"""DynaRule, SR-KI and KBLaM as a PEFT method: rule projections beside the attention blocks of a frozen model.
+
+Importing this module tells PEFT about the method; so does importing `RuleMemory`, `attach`, `generate` or a
+configuration from `dynarule`, while ``import dynarule`` alone loads nothing.
+
+>>> model = PeftModel.from_pretrained(base, "adapter")  # doctest: +SKIP
+>>> with attach(model, RuleMemory(model, bank)):  # doctest: +SKIP
+...     model.generate(**inputs)
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+from peft import PeftModel, get_peft_model, set_peft_model_state_dict
+from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
+from peft.tuners.tuners_utils import BaseTuner, BaseTunerLayer
+from peft.utils import load_peft_weights, register_peft_method
+from peft.utils.other import set_additional_trainable_modules
+from torch import nn
+
+from .base_model import BaseModel, attention_blocks
+from .config import CONFIG_FILE, NAME, WEIGHTS_FILE, DynaRuleConfig
+from .memory.search import SEARCH_TOKEN, base_matrix, token_rows
+from .projection import RuleProjection
+
+
+class DynaRuleLayer(nn.Module, BaseTunerLayer):
+    """An attention block, with the projections of every adapter beside it.
+
+    The block runs as it is; the hooks of `dynarule.attach` find the wrapper in its place, and hand the rules through.
+    """
+
+    adapter_layer_names = ("dynarule_projection",)
+
+    def __init__(self, base_layer: nn.Module, adapter_name: str, config: DynaRuleConfig) -> None:
+        super().__init__()
+        self.base_layer = base_layer
+        self.dynarule_projection = nn.ModuleDict({})
+        self.merged_adapters: list[str] = []
+        self._active_adapter = adapter_name
+        self.update_layer(adapter_name, config)
+
+    def update_layer(self, adapter_name: str, config: DynaRuleConfig) -> None:
+        """Add an adapter's projections."""
+        projection = RuleProjection(self.get_base_layer(), config.encoder_dim, config.key_norm)
+        self.dynarule_projection[adapter_name] = projection
+        projection.requires_grad_(adapter_name in self.active_adapters and not config.inference_mode)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the attention block."""
+        return self.base_layer(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        """Look like the attention block: q_proj, q_norm, head_dim and the like are its own."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "base_layer":
+                raise
+            return getattr(self.base_layer, name)
+
+
+class DynaRuleModel(BaseTuner):
+    """What ``get_peft_model`` puts around a base model."""
+
+    prefix = "dynarule_"
+    tuner_layer_cls = DynaRuleLayer
+
+    def _prepare_adapter_config(self, peft_config: Any, model_config: dict[str, Any]) -> Any:
+        count = len(attention_blocks(self.model))
+        layer = peft_config.confidence_layer
+        if layer is not None and layer >= count:
+            raise ValueError(
+                f"confidence_layer {layer} is not among the model's layers 0 to {count - 1}; "
+                "the adapter belongs to another base model, or the layer is not 0-based"
+            )
+        if peft_config.base is None:
+            peft_config.base = asdict(BaseModel.of(self.model))
+        else:
+            BaseModel(**peft_config.base).check(self.model, peft_config.base_model_name_or_path or "")
+        held = peft_config.layers(count)
+        if peft_config.layers_to_transform not in (None, held):
+            raise ValueError(
+                f"layers_to_transform {peft_config.layers_to_transform} does not follow from first_layer="
+                f"{peft_config.first_layer}, every={peft_config.every} on {count} layers; the adapter belongs to "
+                "another base model, or set these two"
+            )
+        rows = base_matrix(self.model.get_input_embeddings()).num_embeddings
+        if peft_config.search_id is not None and peft_config.search_id >= rows:
+            raise ValueError(
+                f"{SEARCH_TOKEN} has id {peft_config.search_id}, the model's vocabulary has {rows} rows; call "
+                "dynarule.prepare_search(model, tokenizer) with the adapter's tokenizer first"
+            )
+        peft_config.layers_to_transform = held
+        return peft_config
+
+    def _create_and_replace(
+        self,
+        peft_config: Any,
+        adapter_name: str,
+        target: nn.Module,
+        target_name: str,
+        parent: nn.Module,
+        current_key: str,
+        parameter_name: str | None = None,
+    ) -> None:
+        if isinstance(target, DynaRuleLayer):
+            target.update_layer(adapter_name, peft_config)
+            return
+        if not hasattr(target, "q_proj"):
+            raise ValueError(
+                f"{current_key} has no q_proj: DynaRule joins attention blocks of Qwen2, Qwen3, Llama and alike"
+            )
+        layer = DynaRuleLayer(target, adapter_name, peft_config)
+        layer.dynarule_projection[adapter_name].requires_grad_(
+            adapter_name in self.active_adapters and not peft_config.inference_mode
+        )
+        self._replace_module(parent, target_name, layer, target)
+
+    @classmethod
+    def _remove_adapter_name_from_key(cls, key: str, adapter_name: str) -> str:
+        """Take the name out where it is, right after the module dict; PEFT looks only at the last but one part."""
+        held = f".{DynaRuleLayer.adapter_layer_names[0]}."
+        if f"{held}{adapter_name}." in key:
+            return key.replace(f"{held}{adapter_name}.", held)
+        return super()._remove_adapter_name_from_key(key, adapter_name)
+
+    def _replace_module(self, parent: nn.Module, child_name: str, new_module: nn.Module, child: Any) -> None:
+        """Swap the block; PEFT's own way assumes a layer with a weight."""
+        setattr(parent, child_name, new_module)
+
+    def _cast_adapter_dtype(self, adapter_name: str, autocast_adapter_dtype: bool = True) -> None:
+        """Stay in the base model's dtype, which attention reads without a cast."""
+
+
+if NAME not in {str(name.value) for name in PEFT_TYPE_TO_CONFIG_MAPPING}:
+    register_peft_method(name=NAME.lower(), config_cls=DynaRuleConfig, model_cls=DynaRuleModel)
+
+
+class RuleAdapter(nn.Module):
+    """The active DynaRule adapter of a model, as memories and training read it; empty while adapters are disabled.
+
+    Make a new one after ``set_adapter``, since a memory keeps what it computed for one adapter.
+
+    Parameters
+    ----------
+    model : PeftModel, or the base model inside it
+        With ``config``, a base model: it gets a new adapter, in place, as from ``get_peft_model``.
+    config : DynaRuleConfig, optional
+        Of the new adapter.
+
+    Attributes
+    ----------
+    name : str
+        The adapter's name in the PEFT model.
+    layers : nn.ModuleDict
+        Its projections, by layer number as text.
+
+    Raises
+    ------
+    ValueError
+        If the model has no DynaRule adapter (with ``config``: has one already), or the family is not supported.
+    """
+
+    def __init__(self, model: nn.Module, config: DynaRuleConfig | None = None) -> None:
+        super().__init__()
+        if config is not None:
+            if _tuned(model):
+                raise ValueError("the model has a DynaRule adapter already; use PeftModel.add_adapter")
+            model = get_peft_model(cast(Any, model), config)
+        blocks = _tuned(model)
+        if not blocks:
+            raise ValueError(
+                f"{type(model).__name__} has no DynaRule adapter; load one with PeftModel.from_pretrained(model, "
+                "folder), or make one with get_peft_model(model, DynaRuleConfig(...))"
+            )
+        # In containers, so that the model does not become a part of the adapter.
+        self._model, self._blocks = [model], blocks
+        self.name = self._active()
+        self.num_layers = int(cast(Any, model).config.num_hidden_layers)
+        self.layers = nn.ModuleDict(
+            {
+                str(layer): block.dynarule_projection[self.name]
+                for layer, block in sorted(blocks.items())
+                if self.name in block.dynarule_projection
+            }
+        )
+
+    @property
+    def model(self) -> Any:
+        """The PEFT model."""
+        return self._model[0]
+
+    @property
+    def config(self) -> DynaRuleConfig:
+        """The adapter's own; what is set in it is saved with it."""
+        return cast(DynaRuleConfig, self.model.peft_config[self.name])
+
+    def __getitem__(self, layer: int) -> RuleProjection:
+        if self._active() != self.name:
+            raise ValueError(
+                f"the active adapter changed from {self.name!r} to {self._active()!r}, and a rule memory keeps what it "
+                "computed for one; make a new RuleMemory(model, bank) after set_adapter"
+            )
+        return cast(RuleProjection, self.layers[str(layer)])
+
+    def __contains__(self, layer: int) -> bool:
+        return str(layer) in self.layers and not self._blocks[layer].disable_adapters
+
+    def check_model(self, model: nn.Module) -> list[nn.Module]:
+        """Return the attention blocks of the model that the adapter is part of.
+
+        Raises
+        ------
+        ValueError
+            If it is part of another model.
+        """
+        blocks = attention_blocks(model)
+        if any(layer >= len(blocks) or blocks[layer] is not block for layer, block in self._blocks.items()):
+            raise ValueError(
+                f"the memory reads the adapter of another model than this {type(model).__name__}; make it with "
+                "RuleMemory(model, bank)"
+            )
+        return blocks
+
+    def train_search(self, row: int, token: str = SEARCH_TOKEN) -> list[nn.Parameter]:
+        """Return the trainable rows of ``<search>``, input and, where untied, output; they start from the base's.
+
+        Parameters
+        ----------
+        row : int
+            Its id, of `dynarule.prepare_search`.
+        token : str
+            Its text.
+        """
+        config = self.config
+        if config.trainable_token_indices is None:
+            config.trainable_token_indices, config.search_token = token_rows(self.model, row), token
+            settings = self.model.config.to_dict()
+            set_additional_trainable_modules(self.model, config, settings, self.name)
+        return [rows for name, rows in self.model.named_parameters() if f"tokens_delta.{self.name}" in name]
+
+    def save(self, folder: str | Path, tokenizer: Any = None) -> None:
+        """Write ``adapter_config.json`` and ``adapter_model.safetensors``, each whole or not at all.
+
+        Parameters
+        ----------
+        folder : path
+            Made if missing; what else is there stays.
+        tokenizer : PreTrainedTokenizerBase or None
+            Saved too: the one that knows ``<search>``.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=folder))
+        try:
+            self.model.save_pretrained(work, selected_adapters=[self.name], save_embedding_layers=False)
+            if tokenizer is not None:
+                tokenizer.save_pretrained(work)
+            (work / "README.md").unlink(missing_ok=True)  # PEFT's card; training writes one with its recipe
+            source = work if self.name == "default" else work / self.name
+            for path in sorted(
+                {*source.iterdir(), *work.glob("*.*")}, key=lambda path: path.name == CONFIG_FILE
+            ):
+                path.replace(folder / path.name)
+        finally:
+            shutil.rmtree(work)
+
+    def load(self, folder: str | Path) -> None:
+        """Read what `save` wrote into this adapter, the row of ``<search>`` included.
+
+        Raises
+        ------
+        FileNotFoundError, ValueError
+            If it is no adapter, or one of another base or shape.
+        """
+        config = DynaRuleConfig.from_pretrained(str(folder))
+        BaseModel(**config.base or {}).check(self.model, config.base_model_name_or_path or "")
+        if config.trainable_token_indices is not None and self.config.trainable_token_indices is None:
+            self.config.trainable_token_indices = config.trainable_token_indices
+            self.config.search_token = config.search_token
+            set_additional_trainable_modules(self.model, config, self.model.config.to_dict(), self.name)
+        set_peft_model_state_dict(self.model, load_peft_weights(str(folder), device="cpu"), self.name)
+
+    def _active(self) -> str:
+        active = next(iter(self._blocks.values())).active_adapters
+        if len(active) != 1:
+            raise ValueError(
+                f"exactly one DynaRule adapter can be active, got {active}; call set_adapter(name)"
+            )
+        return active[0]
+
+
+def _tuned(model: nn.Module) -> dict[int, DynaRuleLayer]:
+    found = (module for module in model.modules() if isinstance(module, DynaRuleLayer))
+    return {int(cast(Any, block.get_base_layer()).layer_idx): block for block in found}
+
+
+__all__ = ["CONFIG_FILE", "WEIGHTS_FILE", "DynaRuleLayer", "DynaRuleModel", "PeftModel", "RuleAdapter"]

@@ -1,0 +1,115 @@
+"""What rules join: the supported families, their attention blocks, and what tells one base model from another."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+"""Model types on which the laws are tested; the attention of others has parts that rules would bypass (sinks, caps)."""
+HASHED = ("q_proj", "k_proj", "v_proj", "o_proj")
+HASHED_ROWS = 2  # of each matrix: another training, or another seed, changes every row
+
+
+def attention_blocks(model: nn.Module) -> list[nn.Module]:
+    """Return the attention blocks of a model, by layer.
+
+    Raises
+    ------
+    ValueError
+        If its ``model_type`` is not among `FAMILIES`.
+    """
+    family = getattr(getattr(model, "config", None), "model_type", None)
+    if family not in FAMILIES:
+        raise ValueError(
+            f"{type(model).__name__} is of model type {family!r}, whose attention rules cannot join; load a base model "
+            f"of a supported type: {', '.join(FAMILIES)}"
+        )
+    return [module for name, module in model.named_modules() if name.rsplit(".", 1)[-1] == "self_attn"]
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """What an adapter must find in a model: its shapes, and some of its weights.
+
+    Attributes
+    ----------
+    model_type : str
+        Family, such as ``qwen2``.
+    num_layers, hidden_size, query_size, head_dim : int
+        Shapes; ``query_size`` is the width of ``q_proj``.
+    query_bias : bool
+        Whether ``q_proj`` has a bias.
+    tied : bool
+        Whether the output matrix is the embedding matrix.
+    weights_hash : str
+        `weights_hash` of the model; ``""`` (an older adapter, a quantised model) is not compared.
+    """
+
+    model_type: str
+    num_layers: int
+    hidden_size: int
+    query_size: int
+    head_dim: int
+    query_bias: bool
+    tied: bool
+    weights_hash: str = ""
+
+    @classmethod
+    def of(cls, model: nn.Module) -> BaseModel:
+        """Read a model."""
+        blocks = attention_blocks(model)
+        query, config = blocks[0].q_proj, model.config
+        return cls(
+            model_type=str(config.model_type),  # type: ignore[union-attr]
+            num_layers=len(blocks),
+            hidden_size=query.in_features,  # type: ignore[union-attr,arg-type]
+            query_size=query.out_features,  # type: ignore[union-attr,arg-type]
+            head_dim=int(blocks[0].head_dim),  # type: ignore[arg-type]
+            query_bias=query.bias is not None,  # type: ignore[union-attr]
+            tied=bool(config.tie_word_embeddings),  # type: ignore[union-attr]
+            weights_hash=weights_hash(model),
+        )
+
+    def check(self, model: nn.Module, name: str) -> None:
+        """Raise ValueError if a model has not the shape, or not the weights, of this one, called ``name``."""
+        seen = BaseModel.of(model)
+        for f in fields(self):
+            wanted, found = getattr(self, f.name), getattr(seen, f.name)
+            if f.name != "weights_hash" and wanted != found:
+                raise ValueError(
+                    f"the adapter was trained for a base with {f.name} {wanted}, this one has {found}: another base "
+                    f"model; load {name or self.model_type!r}"
+                )
+        if self.weights_hash and seen.weights_hash and self.weights_hash != seen.weights_hash:
+            raise ValueError(
+                f"the adapter was trained for {name or self.model_type!r} with weights {self.weights_hash}, this model "
+                f"has the same shape but weights {seen.weights_hash}; load the base model that the adapter was trained "
+                "for, or train an adapter for this one"
+            )
+
+
+def weights_hash(model: nn.Module) -> str:
+    """Hash a few rows of every layer's attention matrices, which no training here changes; ``""`` where it cannot be.
+
+    Values are hashed as bf16, so a checkpoint has one hash whether it is loaded in fp32 or bf16. In fp16 small values
+    are lost; quantised weights are other numbers, and offloaded ones are elsewhere: none of these is hashed. Nor are
+    embeddings, of which training changes a row or all, nor LoRA's matrices beside the base model's.
+    """
+    digest = hashlib.sha256()
+    for block in attention_blocks(model):
+        for name in HASHED:
+            weight = getattr(getattr(block, name), "weight", None)
+            if not isinstance(weight, Tensor) or weight.dtype not in (torch.float32, torch.bfloat16):
+                return ""
+            data = weight.detach()
+            # Subclasses (torchao's, a shard of several devices) claim a float dtype and hold something else.
+            if type(weight) not in (Tensor, nn.Parameter) or data.is_meta or data.ndim != 2:
+                return ""
+            rows = data[:HASHED_ROWS].to("cpu", torch.bfloat16).contiguous()
+            digest.update(f"{name} {tuple(data.shape)}".encode())
+            digest.update(rows.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
