@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dynarule.memory.search import search_id, search_rows
+from dynarule.memory.search import search_id
 from dynarule.training.additions import Muon, NewWordWeight, ReadingLoss, SortedBatches
 from dynarule.training.losses import IGNORE, lm_loss, stacked_step_loss
 from dynarule.training.pools import RulePools, TrainingStream
@@ -100,17 +100,31 @@ def test_additions_are_objects_in_python_and_tables_in_files():
     assert paper_recipe().additions == () and paper_recipe().added(Muon) is None
 
 
+def base_state(model):
+    """The weights of the base inside a model, with the trained rows of <search> in their matrices."""
+    state = {
+        name.replace("self_attn.base_layer.", "self_attn.").replace(
+            "token_adapter.base_layer.", ""
+        ): value.clone()
+        for name, value in model.state_dict().items()
+        if "dynarule_" not in name and "trainable_tokens" not in name
+    }
+    state["model.embed_tokens.weight"] = model.get_input_embeddings().weight.clone()
+    return state | {"lm_head.weight": model.get_output_embeddings().weight.clone()}
+
+
 def test_two_stages_move_the_adapter_and_one_row_and_nothing_else(case, tmp_path):
     model, tokenizer, adapter, *_ = case
-    before = {name: value.clone() for name, value in model.state_dict().items()}
+    before = base_state(model)
     start = {name: value.clone() for name, value in adapter.state_dict().items()}
     first = run(case, tmp_path / "1", quick(stage=1))
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(torch.equal(value, before[name]) for name, value in base_state(model).items())
     middle = {name: value.clone() for name, value in adapter.state_dict().items()}
     assert all(not torch.equal(middle[name], start[name]) for name in start if not name.endswith("bias"))
     second = run(case, tmp_path / "2", quick())
     row = search_id(tokenizer)
-    for name, value in model.state_dict().items():
+    assert len(before) == len(base_state(model)) > 20
+    for name, value in base_state(model).items():
         moved = (value != before[name]).any(-1) if value.ndim == 2 else value != before[name]
         wanted = [row] if name in ("model.embed_tokens.weight", "lm_head.weight") else []
         assert moved.nonzero().flatten().tolist() == wanted, name
@@ -128,7 +142,9 @@ def test_tied_embeddings_train_the_row_once(tiny_model, word_tokenizer, tmp_path
     run(case, tmp_path, quick())
     after = case[0].get_input_embeddings().weight
     assert (after != before).any(-1).nonzero().flatten().tolist() == [search_id(case[1])]
-    assert case[0].lm_head.weight is after
+    assert torch.equal(case[0].lm_head.weight, after)
+    deltas = [value for name, value in case[0].named_parameters() if "tokens_delta" in name]
+    assert len(deltas) == 1  # one parameter for both sides
 
 
 def test_the_whole_matrix_is_a_switch(case, tmp_path):
@@ -145,7 +161,7 @@ def test_the_loss_is_the_two_losses_of_the_full_logits(case):
     model, tokenizer, adapter, rows, bank = case
     encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
     batch = Collator(encoder, RulePools(RULES), 20)(list(enumerate(rows[:5])))
-    whole = RuleModel(model, adapter, bank, quick(), search_id(tokenizer)).train()
+    whole = RuleModel(model, adapter, bank, quick(), adapter.train_search(search_id(tokenizer))).train()
     with whole.attached():
         found = whole(**batch)
     memory, pool = TrainingMemory(adapter), batch["pool_M"]
@@ -282,9 +298,9 @@ def test_baselines_train_with_their_own_losses_and_no_search(tiny_model, word_to
     config = {"srki": srki_config, "kblam": kblam_config}[method](WIDTH, confidence_layer=0)
     config = replace(config, top_k=6 if method == "srki" else None)
     case = make_case(tiny_model, word_tokenizer, config=config)
-    before = {name: value.clone() for name, value in case[0].state_dict().items()}
+    before = base_state(case[0])
     log = run(case, tmp_path, quick(method=method))
-    assert all(torch.equal(value, before[name]) for name, value in case[0].state_dict().items())
+    assert all(torch.equal(value, before[name]) for name, value in base_state(case[0]).items())
     assert all((entry["retrieval_loss"] > 0) == (method == "srki") for entry in log)
     assert len(case[2].layers) == (2 if method == "srki" else 1)
 
@@ -324,7 +340,7 @@ def test_saved_adapter_and_row_load_into_a_fresh_base(tiny_model, word_tokenizer
         with attach(base, memory), torch.no_grad():
             outputs.append(base(ids).logits)
     assert torch.equal(*outputs)
-    assert torch.equal(search_rows(case[0], row)["input"], search_rows(model, row)["input"])
+    assert torch.equal(*(each.get_input_embeddings().weight[row] for each in (case[0], model)))
     assert loaded.active_peft_config.encoder == "test"
 
 
@@ -403,7 +419,7 @@ def test_muon_under_deepspeed_is_refused(case, tmp_path, monkeypatch):
 
 def test_mistakes_say_what_to_do(case, tmp_path):
     model, tokenizer, adapter, rows, bank = case
-    adapter.config = dynarule_config(WIDTH)
+    adapter.config.confidence_layer = None
     with pytest.raises(ValueError, match="set confidence_layer"):
         run(case, tmp_path, quick())
     narrow = RuleBank(bank.keys_MP[:, :5], bank.values_MP[:, :5], bank.ids, bank.texts)

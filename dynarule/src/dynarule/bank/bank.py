@@ -231,8 +231,7 @@ class RuleBank:
         tuple of Tensor
             Scores (B, K), the mean over heads of q~ . k~ / sqrt(D), best first, and the rows of the rules.
         """
-        asked = projection.encoder_query(query_BHD)
-        scale_M = self.inverse_scale(projection)
+        asked, scale_M = projection.encoder_query(query_BHD), self.inverse_scale(projection)
         count = len(self) if top_k is None else min(top_k, len(self))
         if allowed_BM is None:
             return self.index.search(self, *asked, scale_M, count)

@@ -123,7 +123,7 @@ def _first_layers(model: nn.Module, count: int) -> nn.Module:
     following = decoder.layers[count].input_layernorm if count < len(decoder.layers) else decoder.norm
     first.embed_tokens, first.rotary_emb = nn.Identity(), copy.deepcopy(decoder.rotary_emb)
     first.layers = copy.deepcopy(decoder.layers[:count]).float()
-    for layer in first.layers:  # type: ignore[union-attr]
+    for layer in first.layers:
         # Without rules: the projections beside an attention block are no part of the encoder.
         layer.self_attn = getattr(layer.self_attn, "base_layer", layer.self_attn)
         layer.self_attn.config = config

@@ -82,7 +82,7 @@ class RuleModel(nn.Module):
     @contextmanager
     def attached(self) -> Iterator[None]:
         """Keep hooks on the base through forward and backward, which recomputes layers under checkpointing."""
-        with attach(self.base, self.memory):  # type: ignore[arg-type]
+        with attach(self.base, self.memory):
             yield
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
