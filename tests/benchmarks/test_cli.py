@@ -142,11 +142,11 @@ def test_user_errors_leave_with_2_and_no_traceback(words, message, tmp_path, mon
 def test_failed_questions_leave_with_1(quick, tmp_path, monkeypatch):
     from rwbench.methods.solver import Solver
 
-    def fail(self, pool, questions, top_k):
+    def fail(self, batch, top_k):
         raise RuntimeError("no luck")
         yield
 
-    monkeypatch.setattr(Solver, "run", fail)
+    monkeypatch.setattr(Solver, "answer", fail)
     result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
     assert result.exit_code == 1
     assert "11 questions failed" in result.stderr
@@ -156,15 +156,16 @@ def test_failed_questions_leave_with_1(quick, tmp_path, monkeypatch):
 def test_an_interrupt_keeps_samples_and_says_how_to_go_on(quick, tmp_path, monkeypatch):
     from rwbench.methods.solver import Solver
 
-    once = Solver.run
+    once = Solver.answer
 
-    def interrupted(self, pool, questions, top_k):
-        if pool.questions[0].subtask == "multi_rule_5":
-            raise KeyboardInterrupt
-        yield from once(self, pool, questions, top_k)
+    def interrupted(self, batch, top_k):
+        for output, (_, question) in zip(once(self, batch, top_k), batch, strict=True):
+            if question.subtask == "multi_rule_5":
+                raise KeyboardInterrupt
+            yield output
 
     monkeypatch.setattr(sys, "argv", ["rwbench", "run", quick, "--limit", "1"])
-    monkeypatch.setattr(Solver, "run", interrupted)
+    monkeypatch.setattr(Solver, "answer", interrupted)
     result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
     assert result.exit_code == 1
     assert "To go on: rwbench run quick --limit 1" in result.stderr
