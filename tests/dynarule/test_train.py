@@ -242,6 +242,18 @@ def test_muon_steps_matrices_alike_in_all_directions_and_vectors_as_adamw(case):
             assert float(sizes.min()) > 0.5 and float(sizes.max()) < 1.4, name
 
 
+def test_the_row_of_search_steps_as_a_vector(case):
+    """Stored as a matrix of one row, which Muon would step in the direction of its own gradient alone."""
+    from dynarule.training.optimizers import muon_optimizer
+
+    model, tokenizer, adapter, _, bank = case
+    rows = adapter.train_search(search_id(tokenizer))
+    optimizer = muon_optimizer(RuleModel(model, adapter, bank, quick(), rows), Muon(vector_rate=0.5))
+    (vectors,) = (group["params"] for group in optimizer.param_groups if group["lr"] == 0.005)
+    assert rows and all(any(row is each for each in vectors) for row in rows)
+    assert all(len(each) > 1 for group in optimizer.parts[0].param_groups for each in group["params"])
+
+
 def test_whitened_embeddings_vary_alike_in_all_directions_but_those_of_noise():
     from dynarule.training.optimizers import FLOOR, whitening
 

@@ -102,9 +102,11 @@ def muon_optimizer(module: RuleModel, settings: Muon) -> Optimizer:
     recipe = module.recipe
     rate = recipe.learning_rate
     trained = [(name, each) for name, each in module.named_parameters() if each.requires_grad]
-    values = [each for name, each in trained if each.ndim == 2 and name.endswith(".v.weight")]
-    others = [each for name, each in trained if each.ndim == 2 and not name.endswith(".v.weight")]
-    vectors = [each for _, each in trained if each.ndim != 2]
+    # The row of <search> is a matrix of one row, which has no directions to step alike.
+    matrices = {name: each for name, each in trained if each.ndim == 2 and len(each) > 1}
+    vectors = [each for name, each in trained if name not in matrices]
+    values = [each for name, each in matrices.items() if name.endswith(".v.weight")]
+    others = [each for name, each in matrices.items() if not name.endswith(".v.weight")]
     groups = [{"params": others, "lr": rate}, {"params": values, "lr": rate * settings.value_rate}]
     muon = torch.optim.Muon(
         [group for group in groups if group["params"]],

@@ -2,7 +2,7 @@
 
 >>> adapter = RuleAdapter(model, dynarule_config(bank.encoder_dim))  # doctest: +SKIP
 >>> train(model, tokenizer, adapter, rows, bank, paper_recipe(stage=1), "stage1")  # doctest: +SKIP
->>> adapter.config = replace(adapter.config, confidence_layer=measured)  # doctest: +SKIP
+>>> adapter.config.confidence_layer = measured  # doctest: +SKIP
 >>> train(model, tokenizer, adapter, rows, bank, paper_recipe(stage=2), "stage2")  # doctest: +SKIP
 """
 
