@@ -16,7 +16,7 @@ from ruleworld_data.io import build, check_repo, export, push_dataset
 from ruleworld_data.io.hub import METRIC_FILES
 from typer.testing import CliRunner
 
-fake_hub = runpy.run_path(str(Path(__file__).with_name("fake_hub.py")))
+fake_hub = runpy.run_path(str(Path(__file__).parents[1] / "fake_hub.py"))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 # inspect asks for an older fsspec and lighteval for an older xxhash than constraints.txt holds.
 TOOLS = {
     "inspect": ["torch", "accelerate", "transformers"],

@@ -18,11 +18,11 @@ from ruleworld_data.scoring import score_output
 from ruleworld_data.spec import SUBTASKS
 
 lm_eval = pytest.importorskip("lm_eval", reason='lm-eval is missing: pip install "ruleworld-data[lm-eval]"')
-save_constant_model = runpy.run_path(str(Path(__file__).with_name("constant_model.py")))[
+save_constant_model = runpy.run_path(str(Path(__file__).parents[1] / "constant_model.py"))[
     "save_constant_model"
 ]
 OPTIONS = {"scale": "tiny", "split": "mini", "pool_size": 10}
-BASE = Path(__file__).parents[2] / "benchmarks/src/rwbench/zoo/models/tiny/base"
+BASE = Path(__file__).parents[3] / "benchmarks/src/rwbench/zoo/models/tiny/base"
 METRICS = ("exact_match", "strict_match", "missing_box")
 
 
@@ -127,7 +127,7 @@ def test_options_reach_the_prompt():
 @pytest.mark.slow
 def test_the_command_of_the_page_runs(tmp_path):
     """lm-eval reads its own thousands of task files first; a model without weights stands in for yours."""
-    page = Path(__file__).parents[2] / "ruleworld-data" / "docs" / "plugins.md"
+    page = Path(__file__).parents[3] / "ruleworld-data" / "docs" / "plugins.md"
     (command,) = re.findall(r"```sh\n(lm-eval run .*?)```", page.read_text(), flags=re.S)
     command = command.replace("--model hf --model_args pretrained=my-model", "--model dummy")
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}

@@ -19,7 +19,7 @@ from ruleworld_data.io.builder import MAX_SHARD_ROWS, RuleWorld, shard_ranges
 from ruleworld_data.io.register import patch
 from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
 
-SOURCE = Path(__file__).parents[2] / "ruleworld-data" / "src"
+SOURCE = Path(__file__).parents[3] / "ruleworld-data" / "src"
 ROWS = {"train": 100, "validation": 20, "test": 50, "mini": 50, "heldout": 20}
 patch(datasets.load)
 
@@ -188,7 +188,7 @@ def test_shards_cover_every_row_once(rows: int) -> None:
 def test_datasets_3_6_as_a_script_and_by_name(run_python: Callable[..., str], tmp_path: Path) -> None:
     """The last series with loading scripts. Installs datasets 3.6 (about a minute, needs a package index).
 
-    Run with: pytest -m slow tests/data/test_loader.py
+    Run with: pytest -m slow tests/data/io/test_loader.py
     """
     shutil.copytree(SOURCE, tmp_path / "source")  # datasets 3 writes lock files beside modules
     venv.create(tmp_path / "venv", with_pip=True)

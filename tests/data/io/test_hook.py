@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "ruleworld-data" / "src"
+SOURCE = Path(__file__).parents[3] / "ruleworld-data" / "src"
 Run = Callable[..., str]
 
 
@@ -211,7 +211,7 @@ def test_hash_covers_every_file_of_the_package(tmp_path: Path) -> None:
 def test_installed_package_in_a_fresh_environment(run_python: Run, tmp_path: Path, editable: bool) -> None:
     """Build and install as a user does; the other libraries come from this environment.
 
-    Run with: pytest -m slow tests/data/test_hook.py
+    Run with: pytest -m slow tests/data/io/test_hook.py
     """
     project = tmp_path / "project"
     shutil.copytree(SOURCE.parent, project)

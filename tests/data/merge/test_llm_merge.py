@@ -27,7 +27,7 @@ from ruleworld_data.merge.reword import load_prompt
 from typer.testing import CliRunner
 
 QUICK = {"timeout": 0.5, "tries": 3, "threads": 4}
-fake = runpy.run_path(str(Path(__file__).with_name("fake_model.py")))
+fake = runpy.run_path(str(Path(__file__).parents[1] / "fake_model.py"))
 FakeModel: Any = fake["FakeModel"]
 Play = Callable[[list[str], int], "str | int | bytes | None"]
 
