@@ -8,7 +8,7 @@ from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.data import DataSource
-from rwbench.run.runner import Workspace
+from rwbench.run.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from rwbench.report import browser as browser_module
 from rwbench.report.browser import build_browser
 from rwbench.report.page import render_page
 from rwbench.retrievers.bm25 import BM25
-from rwbench.run.manifests import read_manifests
+from rwbench.run.folder import read_manifests
 from rwbench.run.runner import run_spec
 from rwbench.run.samples import read_samples
 from typer.testing import CliRunner
@@ -220,7 +220,12 @@ def test_a_recipe_that_was_run_in_several_folders_is_one(runs, tmp_path):
     (tmp_path / "a" / "paper-table10.recipe.json").write_text(json.dumps(made | {"recipe": "paper/table10"}))
     found, last = read_manifests(tmp_path)
     assert last.recipe == "paper/table10"
-    assert found == ("paper/table4", "run a; run b", ["a note on a", "a note on b"], [one, other])
+    assert found.model_dump() == {
+        "recipe": "paper/table4",
+        "command": "run a; run b",
+        "skipped": ["a note on a", "a note on b"],
+        "runs": [one, other],
+    }
     run = CliRunner().invoke(app, ["report", str(tmp_path), "--json", "--recipe", "paper/table4"])
     assert [r["run_id"] for r in json.loads(run.stdout)["runs"]] == [one, other]
     assert "Beside the paper: table4" in (tmp_path / "report.html").read_text()

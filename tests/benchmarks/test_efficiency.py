@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from ruleworld_data.io import Progress
 from rwbench.cli.app import app
 from rwbench.efficiency.conditions import InjectedRules
 from rwbench.efficiency.embeddings import random_rows
@@ -14,7 +15,6 @@ from rwbench.efficiency.session import floors, measure
 from rwbench.efficiency.shapes import SHAPES, random_model
 from rwbench.efficiency.tables import serving_markdown, targets
 from rwbench.efficiency.training import make_batch, training_cost
-from rwbench.run.progress import Progress
 from typer.testing import CliRunner
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, kblam_config
@@ -23,7 +23,9 @@ TINY = Settings(shape="tiny", encoder_dim=16, top_k=5, repeats=2, new_tokens=3, 
 
 
 def measured(tmp_path, cells, settings=TINY):
-    return measure(settings, cells, tmp_path / "out", tmp_path / "cache", Progress(len(cells)), apart=False)
+    return measure(
+        settings, cells, tmp_path / "out", tmp_path / "cache", Progress("cells", len(cells)), apart=False
+    )
 
 
 @pytest.fixture(scope="module")

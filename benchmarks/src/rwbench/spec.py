@@ -7,20 +7,28 @@ import hashlib
 import json
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, JsonValue, PositiveInt, ValidationError, field_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    JsonValue,
+    PositiveInt,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.dataclasses import dataclass
 from ruleworld_data.scoring import SCORER_VERSION
-from ruleworld_data.spec import QUESTION_SPLITS, SCALES, SUBTASKS, check_name, check_seed
+from ruleworld_data.spec import QUESTION_SPLITS, SCALES, SUBTASKS, WorldSpec, check_name
 
 REPRESENTATIONS = ("fol", "nl")
 POOL_SCOPES = ("question", "fold", "batch")
 FOLDED_SPLIT = "mini"
 """The one split whose questions belong to folds."""
 
-ALLOWED = {
+_ALLOWED = {
     "representation": REPRESENTATIONS,
     "pool_scope": POOL_SCOPES,
-    "scale": tuple(SCALES),
+    "scale": SCALES,
     "split": QUESTION_SPLITS,
 }
 
@@ -43,7 +51,7 @@ def in_words(error: Exception) -> str:
 
 
 def _one_of(name: str) -> Any:
-    return Field(json_schema_extra={"enum": list(ALLOWED[name])})
+    return Field(json_schema_extra={"enum": list(_ALLOWED[name])})
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid"))
@@ -96,22 +104,19 @@ class RunSpec:
             raise ValueError(f"method must be a dict with a 'name', got {method!r}; use Method.to_dict()")
         return json.loads(canonical_json(method))
 
-    @field_validator(*ALLOWED)
+    @field_validator("representation", "pool_scope")
     @classmethod
-    def _is_allowed(cls, value: str, info: Any) -> str:
-        return check_name(info.field_name, value, ALLOWED[info.field_name])
+    def _is_allowed(cls, value: str, info: ValidationInfo) -> str:
+        name = str(info.field_name)
+        return check_name(name, value, _ALLOWED[name])
 
     @field_validator("subtasks")
     @classmethod
     def _are_subtasks(cls, subtasks: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(check_name("sub-task", name, SUBTASKS) for name in subtasks)
 
-    @field_validator("world_seed")
-    @classmethod
-    def _is_seed(cls, seed: int) -> int:
-        return check_seed(seed)
-
     def __post_init__(self) -> None:
+        WorldSpec(self.scale, self.split, self.world_seed)
         if self.limit is not None and self.split == FOLDED_SPLIT:
             # Never chosen, but written down: runs of before took the first questions, all of one fold.
             object.__setattr__(self, "limit_by", "fold")

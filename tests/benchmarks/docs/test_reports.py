@@ -9,7 +9,7 @@ from rwbench.methods.retrieve import Retrieve
 from rwbench.report import browser
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
-from rwbench.run.manifests import Manifest, write_manifest
+from rwbench.run.folder import Manifest
 from rwbench.run.runner import run_spec
 from rwbench.score.errors import ERROR_CLASSES
 from typer.testing import CliRunner
@@ -24,7 +24,7 @@ def test_the_commands_run(options, workspace, tmp_path, monkeypatch):
     for spec in specs:
         run_spec(spec, workspace, out)
     ids = [spec.run_id for spec in specs]
-    write_manifest(out, Manifest("smoke", "rwbench run smoke", [], ids))
+    Manifest(recipe="smoke", command="rwbench run smoke", skipped=[], runs=ids).write(out)
     lines = [line.split("  #")[0] for line in re.search(r"```sh\n(.*?)```", PAGE, flags=re.S)[1].splitlines()]
     assert [line.split()[1] for line in lines] == ["report"] * 5 + ["compare"]
     for line in lines:

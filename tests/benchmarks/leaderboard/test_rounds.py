@@ -103,7 +103,8 @@ def test_scores_are_those_of_the_method_on_the_revealed_world(played, submission
 
     from rwbench.methods.retrieve import Retrieve
     from rwbench.retrievers.bm25 import BM25 as Searcher
-    from rwbench.run.runner import Workspace, run_spec
+    from rwbench.run.runner import run_spec
+    from rwbench.run.workspace import Workspace
 
     folder, secret, _, _ = played
     (score,) = json.loads((folder / "scores.json").read_text())["scores"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
+from typing import Annotated
 
 import typer
 
+from .. import __version__
 from ..efficiency.cli import app as efficiency
 from ..leaderboard.cli import app as leaderboard
 from ..zoo.adapters.cli import app as adapters
@@ -26,18 +27,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.add_typer(efficiency, name="efficiency")
-app.add_typer(base, name="base")
-app.add_typer(adapters, name="adapters")
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rwbench {__version__}")
+        raise typer.Exit
 
 
-app.command()(run)
-app.command()(resume)
-app.command()(trace)
-app.command()(book)
+@app.callback()
+def rwbench(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Read the options that stand before a command."""
 
 
-@app.command("list")
 def list_names(as_json: JsonFlag = False) -> None:
     """List recipes, methods, retrievers, backends and shipped models.
 
@@ -47,36 +52,36 @@ def list_names(as_json: JsonFlag = False) -> None:
     from ..methods import Method
     from ..recipes import recipes
     from ..retrievers import Retriever
+    from ..run.folder import natural_order
     from ..zoo.models import shipped
 
     groups: dict[str, dict[str, str]] = {
-        "recipes": {name: recipes.get(name).help for name in sorted(recipes.items(), key=_in_order)},
-        "methods": {name: _summary_line(entry) for name, entry in Method.registry.items().items()},
-        "retrievers": {name: _summary_line(entry) for name, entry in Retriever.registry.items().items()},
-        "backends": {name: _summary_line(entry) for name, entry in Backend.registry.items().items()},
-        "models": dict.fromkeys(shipped(), "shipped with this package"),
+        "recipes": {name: recipes.get(name).help for name in sorted(recipes.items(), key=natural_order)}
     }
+    for title, family in (("methods", Method), ("retrievers", Retriever), ("backends", Backend)):
+        entries: dict[str, type] = family.registry.items()
+        groups[title] = {
+            name: (entry.__doc__ or "").strip().split("\n")[0] for name, entry in entries.items()
+        }
+    groups["models"] = dict.fromkeys(shipped(), "shipped with this package")
     if as_json:
         typer.echo(json.dumps(groups))
         return
-    for title, entries in groups.items():
+    for title, texts in groups.items():
         typer.echo(f"{title}:")
-        for name, text in entries.items():
+        for name, text in texts.items():
             typer.echo(f"  {name:<20} {text}")
 
 
+app.add_typer(efficiency, name="efficiency")
+app.add_typer(base, name="base")
+app.add_typer(adapters, name="adapters")
+for command in (run, resume, trace, book):
+    app.command()(command)
+app.command("list")(list_names)
 app.command()(report)
 app.command()(compare)
 app.add_typer(leaderboard)
-
-
-def _in_order(name: str) -> list[tuple[str, int]]:
-    """Sort table10 behind table2."""
-    return [(word, int(number or 0)) for word, number in re.findall(r"(\D+)(\d*)", name)]
-
-
-def _summary_line(entry: type) -> str:
-    return (entry.__doc__ or "").strip().split("\n")[0]
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`rwbench book`: a small rule book with the model in the box, for `dynarule chat` and `dynarule generate`."""
+"""`rwbench book`: a small rule book with a shipped model, for `dynarule chat` and `dynarule generate`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Annotated
 import typer
 
 from .shared import user_errors
-
-QUESTION = "After a feral cow haunted a rustic raccoon, how many rubbery hips does the rustic raccoon have?"
 
 
 def book(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .shared import JsonFlag, disk_errors, user_errors
+from .shared import JsonFlag, RunsFolder, disk_errors, existing_results, user_errors
 
 if TYPE_CHECKING:
     from ..run.data import DataSource
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")],
+    folder: RunsFolder,
     as_json: JsonFlag = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown only.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print the table in LaTeX (booktabs) only.")] = False,
@@ -45,61 +45,61 @@ def report(
     Example: rwbench report runs
     """
     with user_errors():
-        from ..run.data import DataSource
-        from ..score.results import find_results
-
-        if not folder.is_dir():
-            raise FileNotFoundError(f"there is no folder {folder}; give the --out folder of `rwbench run`")
-        results = find_results(folder)
+        results = existing_results(folder, "give the --out folder of `rwbench run`")
         if not results:
             raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
         if recipe is not None:
             results = _of_recipe(folder, recipe, results)
         if pack_to is not None:
-            from ..report.packing import pack
-
-            with disk_errors():
-                size = pack(results, folder, pack_to, recipe)
-            told = f"{len(results)} runs in {pack_to}, {size:,} bytes; look at it: rwbench report {pack_to}"
-            typer.echo(
-                json.dumps({"runs": len(results), "bytes": size, "folder": str(pack_to)}) if as_json else told
-            )
-            return
-        if figure is not None:
+            _pack(results, folder, pack_to, recipe, as_json)
+        elif figure is not None:
             from ..report.figures import write_figure
             from ..report.setting import settings
 
             with disk_errors():
                 numbers = write_figure(settings(results)[0], figure)
             typer.echo(f"{figure}, its numbers in {numbers}")
-            return
-        if markdown or latex or times:
-            from ..report.setting import settings
-            from ..report.tables import latex_table, markdown_table, markdown_times
+        elif markdown or latex or times:
+            typer.echo("\n\n".join(_tables(results, markdown, latex, times)))
+        else:
+            from ..run.data import DataSource
 
-            wanted = {markdown_table: markdown, latex_table: latex, markdown_times: times}
-            texts = [
-                form(setting) for form, asked in wanted.items() if asked for setting in settings(results)
-            ]
-            typer.echo("\n\n".join(texts))
-            return
-        source = DataSource.from_build(data) if data is not None else None
-        page = write_page(results, folder, f"rwbench report {folder.name}", [], source=source)
-    show_results(results, page, as_json, [])
+            source = DataSource.from_build(data) if data is not None else None
+            page = write_page(results, folder, f"rwbench report {folder.name}", [], source=source)
+            show_results(results, page, as_json, [])
 
 
 def _of_recipe(folder: Path, recipe: str, results: list[Results]) -> list[Results]:
     """Return the runs that a recipe made in a folder; a ValueError names the recipes that were run there."""
     from ruleworld_data.spec import check_name
 
-    from ..run.manifests import read_manifests, runs_of
+    from ..run.folder import read_manifests
 
     made = {found.recipe: found for found in read_manifests(folder)}
     if not made:
         raise ValueError(
             f"no recipe's list of runs is in {folder}; `rwbench run {recipe} --out {folder}` writes it"
         )
-    return runs_of(made[check_name("recipe in this folder", recipe, made)], results)
+    return made[check_name("recipe in this folder", recipe, made)].select(results)
+
+
+def _pack(results: list[Results], folder: Path, to: Path, recipe: str | None, as_json: bool) -> None:
+    from ..report.packing import pack
+
+    with disk_errors():
+        size = pack(results, folder, to, recipe)
+    if as_json:
+        typer.echo(json.dumps({"runs": len(results), "bytes": size, "folder": str(to)}))
+    else:
+        typer.echo(f"{len(results)} runs in {to}, {size:,} bytes; look at it: rwbench report {to}")
+
+
+def _tables(results: list[Results], markdown: bool, latex: bool, times: bool) -> list[str]:
+    from ..report.setting import settings
+    from ..report.tables import latex_table, markdown_table, markdown_times
+
+    wanted = {markdown_table: markdown, latex_table: latex, markdown_times: times}
+    return [form(setting) for form, asked in wanted.items() if asked for setting in settings(results)]
 
 
 def show_results(results: list[Results], page: Path, as_json: bool, skipped: list[str]) -> None:
@@ -148,17 +148,18 @@ def write_page(
     from ruleworld_data.io import write_whole
 
     from ..report.page import render_page
-    from ..run.manifests import Manifest, file_stem, read_manifests, runs_of, write_manifest
+    from ..run.folder import Manifest, file_stem, read_manifests
 
     with disk_errors():
         folder.mkdir(parents=True, exist_ok=True)
         if recipe:
-            write_manifest(folder, Manifest(recipe, command, skipped, [run["run_id"] for run in results]))
+            runs = [run["run_id"] for run in results]
+            Manifest(recipe=recipe, command=command, skipped=skipped, runs=runs).write(folder)
             recipes = [(recipe, results)]
         else:
-            recipes = [(found.recipe, runs_of(found, results)) for found in read_manifests(folder)]
+            recipes = [(found.recipe, found.select(results)) for found in read_manifests(folder)]
         path = folder / (f"{file_stem(recipe)}.html" if recipe else "report.html")
         title = f"RuleWorld: {recipe or 'all runs'}"
         page = render_page(results, title, command, skipped, folder, source, recipes)
-        write_whole(path, page.encode())
+        write_whole(path, page)
     return path

@@ -6,26 +6,24 @@ import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .report import show_results, write_page
-from .shared import JsonFlag, disk_error, stopped, user_errors
+from .shared import Build, JsonFlag, OutFolder, RunsFolder, disk_error, how_to_continue, user_errors
 
 if TYPE_CHECKING:
     from ..backends import Backend
     from ..run.data import DataSource
-    from ..run.runner import Plan, Workspace
+    from ..run.folder import Plan
+    from ..run.workspace import Workspace
     from ..score.results import Results
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show samples, tokens, calls and the first prompt; run nothing.")
 ]
 Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time, one process each.")]
-Build = Annotated[
-    Path | None, typer.Option("--data", help="A folder made by `ruleworld build`; its scale and seed count.")
-]
 
 
 def run(
@@ -56,7 +54,7 @@ def run(
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts per forward of a local model.")] = 16,
     encoder: Annotated[str, typer.Option(help="Of dense retrieval: minilm, a folder or a name.")] = "minilm",
-    out: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("runs"),
+    out: OutFolder = Path("runs"),
     jobs: Jobs = 1,
     dry_run: DryRun = False,
     as_json: JsonFlag = False,
@@ -68,8 +66,9 @@ def run(
     with user_errors():
         from ..recipes import Options, recipes
         from ..run.data import DataSource
-        from ..run.runner import Workspace, make_plan
+        from ..run.folder import make_plan
         from ..run.session import usable
+        from ..run.workspace import Workspace
 
         made = recipes.get(recipe)
         source = DataSource(scale, seed) if data is None else DataSource.from_build(data)
@@ -97,7 +96,7 @@ def run(
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")],
+    folder: RunsFolder,
     data: Build = None,
     jobs: Jobs = 1,
     dry_run: DryRun = False,
@@ -109,27 +108,28 @@ def resume(
     """
     with user_errors():
         from ..run.data import DataSource
-        from ..run.runner import Workspace, find_specs, make_plan
+        from ..run.folder import find_specs, make_plan
+        from ..run.workspace import Workspace
 
-        found = find_specs(folder)
         workspaces: dict[tuple[str, int], Workspace] = {}
-        plans: list[tuple[Workspace, Plan]] = []
+        unfinished: dict[tuple[str, int], list[Plan]] = {}
+        found = find_specs(folder)
         for spec, out in found:
-            key = (spec.scale, spec.world_seed)
-            if key not in workspaces:
-                source = DataSource(*key) if data is None else DataSource.from_build(data)
-                workspaces[key] = Workspace(source)
-            plans.append((workspaces[key], make_plan(spec, workspaces[key], out)))
-    left = [(workspace, plan) for workspace, plan in plans if not plan.finished]
-    if not left:
-        typer.echo(f"all {len(plans)} runs below {folder} are finished", err=True)
+            world = (spec.scale, spec.world_seed)
+            if world not in workspaces:
+                source = DataSource(*world) if data is None else DataSource.from_build(data)
+                workspaces[world] = Workspace(source)
+            plan = make_plan(spec, workspaces[world], out)
+            if not plan.finished:
+                unfinished.setdefault(world, []).append(plan)
+    if not unfinished:
+        typer.echo(f"all {len(found)} runs below {folder} are finished", err=True)
     results = []
-    for workspace in workspaces.values():
-        mine = [plan for owner, plan in left if owner is workspace]
-        if mine and dry_run:
-            _show_plans(mine, workspace, [], as_json)
-        elif mine:
-            results += _run_plans(mine, workspace, jobs)
+    for world, plans in unfinished.items():
+        if dry_run:
+            _show_plans(plans, workspaces[world], [], as_json)
+        else:
+            results += _run_plans(plans, workspaces[world], jobs)
     if results:
         page = write_page(results, folder, f"rwbench resume {folder.name}", [])
         show_results(results, page, as_json, [])
@@ -140,13 +140,14 @@ def _backend(
 ) -> Backend:
     from ..zoo.models import usual_temperature
 
-    heat = usual_temperature(name) if temperature is None else temperature
+    if temperature is None:
+        temperature = usual_temperature(name)
     if endpoint is None:
         from ..backends.local import Local
 
         if price is not None:
             raise ValueError("--price is for a model behind --endpoint; a local model costs time only")
-        return Local.of(name, temperature=heat, batch_size=batch_size)
+        return Local.of(name, temperature=temperature, batch_size=batch_size)
     from ..backends.endpoint import Endpoint
 
     prices: dict[str, float] = {}
@@ -158,57 +159,57 @@ def _backend(
                 f"--price must be two numbers, dollars per million tokens in and out, got {price!r}; type for example "
                 "--price 0.15,0.60"
             ) from None
-    return Endpoint.of(name, endpoint, temperature=heat, **prices)
+    return Endpoint.of(name, endpoint, temperature=temperature, **prices)
 
 
 def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int) -> list[Results]:
     import logging
 
+    from ruleworld_data.io import Progress
+
     from ..backends import GoneError
-    from ..run.progress import NoteHandler, Progress
     from ..run.session import run_all
 
-    progress = Progress(sum(plan.scheduled - plan.done for plan in plans))
-    log, handler = logging.getLogger("rwbench"), NoteHandler(progress)
+    progress = Progress("samples", sum(plan.left for plan in plans))
+
+    class Notes(logging.Handler):
+        """Shows log messages above the progress bar."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            progress.note(record.getMessage())
+
+    log, handler = logging.getLogger("rwbench"), Notes(logging.INFO)
     log.setLevel(logging.INFO)
     log.addHandler(handler)
     try:
-        with user_errors():
-            results = run_all(plans, workspace, jobs, progress)
-    except (KeyboardInterrupt, GoneError, OSError) as stop:
-        said = disk_error(stop) if isinstance(stop, OSError) else stop
-        progress.note(stopped("stopped" if isinstance(stop, KeyboardInterrupt) else f"error: {said}"))
-        raise typer.Exit(1) from None
+        with user_errors(), progress:
+            return run_all(plans, workspace, jobs, progress)
+    except KeyboardInterrupt:
+        why = "stopped"
+    except (GoneError, OSError) as error:
+        why = f"error: {disk_error(error) if isinstance(error, OSError) else error}"
     finally:
         log.removeHandler(handler)
-    progress.close()
-    return results
+    typer.echo(how_to_continue(why), err=True)
+    raise typer.Exit(1)
 
 
 def _show_plans(plans: Sequence[Plan], workspace: Workspace, skipped: list[str], as_json: bool) -> None:
-    from ..run.dry_run import foresee
+    from ..run.dry_run import planned_cost
 
     with user_errors():
-        seen = [foresee(plan, workspace) for plan in plans]
-    left = sum(item.samples_left for item in seen)
-    calls = sum(item.calls for item in seen)
-    tokens = sum(item.prompt_tokens for item in seen)
-    first = next((item.prompt for item in seen if item.prompt is not None), None)
+        costs = [planned_cost(plan, workspace) for plan in plans]
+    left = sum(cost.plan.left for cost in costs)
+    calls, tokens = sum(cost.calls for cost in costs), sum(cost.prompt_tokens for cost in costs)
+    first = next((cost.prompt for cost in costs if cost.prompt is not None), None)
     if as_json:
-        rows: list[dict[str, Any]] = [item.to_dict() for item in seen]
-        whole = {
-            "runs": rows,
-            "skipped": skipped,
-            "samples_left": left,
-            "calls": calls,
-            "prompt_tokens": tokens,
-        }
-        typer.echo(json.dumps({**whole, "first_prompt": first}))
+        totals = {"samples_left": left, "calls": calls, "prompt_tokens": tokens, "first_prompt": first}
+        typer.echo(json.dumps({"runs": [cost.to_dict() for cost in costs], "skipped": skipped, **totals}))
         return
-    for item in seen:
-        typer.echo(item.line())
-    cost = f"at most {calls:,} model calls, about {tokens:,} prompt tokens" if calls else "no model calls"
-    typer.echo(f"{len(plans)} runs, {left:,} samples to do, {cost}")
+    for cost in costs:
+        typer.echo(cost.line())
+    total = f"at most {calls:,} model calls, about {tokens:,} prompt tokens" if calls else "no model calls"
+    typer.echo(f"{len(plans)} runs, {left:,} samples to do, {total}")
     if first is not None:
         typer.echo(f"\nThe first prompt:\n\n{first}")
 

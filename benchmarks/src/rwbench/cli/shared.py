@@ -1,4 +1,4 @@
-"""What `rwbench`'s commands share: the --json flag, and how a user's mistake is told."""
+"""What `rwbench`'s commands share: options, and how a user's mistake is reported."""
 
 from __future__ import annotations
 
@@ -6,20 +6,31 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from ..score.results import Results
+
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
+RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")]
+OutFolder = Annotated[Path, typer.Option(help="Folder of run folders.")]
+Build = Annotated[
+    Path | None, typer.Option("--data", help="A folder made by `ruleworld build`; its scale and seed count.")
+]
 
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Turn what a user can mend into one line on stderr and exit code 2."""
+    """Turn a mistake that the user can correct into one line on stderr and exit code 2."""
     try:
         yield
     except (ValueError, FileNotFoundError) as error:
-        typer.echo(f"error: {error}", err=True)
+        from ..spec import in_words
+
+        typer.echo(f"error: {in_words(error)}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -29,7 +40,7 @@ def disk_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        typer.echo(stopped(f"error: {disk_error(error)}"), err=True)
+        typer.echo(how_to_continue(f"error: {disk_error(error)}"), err=True)
         raise typer.Exit(1) from None
 
 
@@ -40,6 +51,15 @@ def disk_error(error: OSError) -> str:
     return "the disk is full" if error.errno in DISK_FULL else str(error)
 
 
-def stopped(why: str) -> str:
-    """Return why a command stopped, and how to go on."""
+def how_to_continue(why: str) -> str:
+    """Return why a command stopped, and the command that goes on."""
     return f"{why}; finished samples are kept. To go on: {shlex.join(['rwbench', *sys.argv[1:]])}"
+
+
+def existing_results(folder: Path, hint: str) -> list[Results]:
+    """Return the results below a folder; a FileNotFoundError with a hint if there is no such folder."""
+    from ..score.results import find_results
+
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder}; {hint}")
+    return find_results(folder)

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .shared import JsonFlag, user_errors
+from .shared import JsonFlag, RunsFolder, existing_results, user_errors
 
 if TYPE_CHECKING:
-    from ..report.browser import SplitData
     from ..run.samples import Sample
+    from ..run.workspace import Workspace
     from ..score.results import Results
 
 SHOWN = 3
 
 
 def trace(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")],
+    folder: RunsFolder,
     method: Annotated[str, typer.Option(help="Method, as `rwbench list` names it.")] = "dynarule",
     size: Annotated[int | None, typer.Option(help="Rules in the pool.", show_default="most in DIR")] = None,
     form: Annotated[str, typer.Option(help="nl or fol.")] = "nl",
@@ -33,29 +33,23 @@ def trace(
     Example: rwbench trace runs --subtask multi_hop_3
     """
     with user_errors():
-        from ..report.browser import SplitData
         from ..run.data import DataSource
-        from ..score.results import find_results
+        from ..run.workspace import Workspace
 
-        if not folder.is_dir():
-            raise FileNotFoundError(
-                f"there is no folder {folder}; make runs first: rwbench run main --out {folder}"
-            )
-        run = _run(find_results(folder), folder, method, size, form)
-        sample = _sample(run, folder, subtask, question)
+        results = existing_results(folder, f"make runs first: rwbench run main --out {folder}")
+        run = _find_run(results, folder, method, size, form)
+        sample = _find_sample(run, folder, subtask, question)
         spec = run["spec"]
         source = DataSource(spec["scale"], spec["world_seed"])
         if source.version != spec["data"]:
             raise ValueError(f"the run used data {spec['data']}, here is {source.version}; run it again")
-        shown = describe(sample, SplitData(source, spec["split"]), spec["representation"], top)
+        shown = describe(sample, Workspace(source), spec["split"], form, top)
+    label = run["method"]["label"]
     if as_json:
-        typer.echo(json.dumps(shown | {"run": run["run_id"], "method": run["method"]["label"]}))
+        typer.echo(json.dumps(shown | {"run": run["run_id"], "method": label}))
         return
-    typer.echo(
-        f"{run['method']['label']}, {spec['pool_size']:,} rules, {form.upper()}, split {spec['split']}"
-    )
-    typer.echo(sample["id"])
-    typer.echo(f"\n{shown['question']}\n")
+    typer.echo(f"{label}, {spec['pool_size']:,} rules, {form.upper()}, split {spec['split']}")
+    typer.echo(f"{sample['id']}\n\n{shown['question']}\n")
     for step in shown["steps"]:
         for rule in step["found"]:
             mark = "gold" if rule["gold"] else "    "
@@ -63,35 +57,64 @@ def trace(
         if step["found"] and step["not_found"]:
             typer.echo(f"       not found: {'; '.join(step['not_found'])}")
         if step["written"]:
-            typer.echo(f"{step['written']}")
+            typer.echo(step["written"])
     right = "right" if shown["right"] else f"wrong, gold {', '.join(shown['gold'])}"
     typer.echo(f"\nanswer: {', '.join(shown['answers'] or ['none'])} ({right})")
 
 
-def _run(results: list[Results], folder: Path, method: str, size: int | None, form: str) -> Results:
+def describe(sample: Sample, workspace: Workspace, split: str, form: str, top: int) -> dict[str, Any]:
+    """Return a sample as texts: the question; per search the best rules, its step's gold ones, what was written."""
+    rules = workspace.rules(split)
+    searches = sample["retrieved"] or []
+    written = [step["text"] for step in sample.get("trace", [])] or [sample["output"]]
+    stepwise = "step_recall@1" in sample["scores"]  # else a search is not one step's, however many there were
+    steps = []
+    for number in range(max(len(searches), len(written))):
+        ranked = searches[number] if number < len(searches) else []
+        each = sample["gold_rules"][number : number + 1] if stepwise else sample["gold_rules"]
+        gold = {rule for step in each for rule in step}
+        ids = sorted({*ranked, *gold})
+        texts = dict(zip(ids, rules.texts(ids, form), strict=True)) if ids else {}
+        found = [
+            {"rank": place, "id": rule, "gold": rule in gold, "text": texts[rule]}
+            for place, rule in enumerate(ranked, 1)
+            if place <= top or rule in gold
+        ]
+        missed = [texts[rule] for rule in sorted(gold - set(ranked))]
+        text = (written[number] or "").strip() if number < len(written) else ""
+        steps.append({"found": found, "not_found": missed, "written": text})
+    asked = (q.text for q in workspace.questions(sample["subtask"], split) if q.id == sample["id"])
+    return {
+        "id": sample["id"],
+        "question": next(asked, ""),
+        "steps": steps,
+        "answers": sample["answers"],
+        "gold": sample["gold_answers"],
+        "right": sample["scores"].get("exact_match") == 1,
+    }
+
+
+def _find_run(results: list[Results], folder: Path, method: str, size: int | None, form: str) -> Results:
     made = [run for run in results if run["spec"]["method"]["name"] == method]
     if not made:
         there = sorted({run["spec"]["method"]["name"] for run in results})
         raise ValueError(f"no run of {method!r} below {folder}; there are: {', '.join(there) or 'none'}")
-    fitting = [
-        run
-        for run in made
-        if run["spec"]["representation"] == form and size in (None, run["spec"]["pool_size"])
-    ]
-    if not fitting:
-        there = sorted({f"{run['spec']['pool_size']:,} {run['spec']['representation']}" for run in made})
+    settings = {(run["spec"]["pool_size"], run["spec"]["representation"]) for run in made}
+    sizes = [rules for rules, representation in settings if representation == form and size in (None, rules)]
+    if not sizes:
+        there = sorted(f"{rules:,} {representation}" for rules, representation in settings)
         raise ValueError(f"no such run of {method!r}; rules and form are one of: {', '.join(there)}")
-    most = max(run["spec"]["pool_size"] for run in fitting)
-    largest = [run for run in fitting if run["spec"]["pool_size"] == most]
-    if len(largest) > 1:
+    wanted = (max(sizes), form)
+    fitting = [run for run in made if (run["spec"]["pool_size"], run["spec"]["representation"]) == wanted]
+    if len(fitting) > 1:
         named = "; ".join(
-            f"{run['run_id']} ({run['method']['label']}, {run['spec']['split']})" for run in largest
+            f"{run['run_id']} ({run['method']['label']}, {run['spec']['split']})" for run in fitting
         )
         raise ValueError(f"several runs fit: {named}; name one: rwbench trace {folder}/RUN")
-    return largest[0]
+    return fitting[0]
 
 
-def _sample(run: Results, folder: Path, subtask: str, question: str | None) -> Sample:
+def _find_sample(run: Results, folder: Path, subtask: str, question: str | None) -> Sample:
     from ..report.browser import samples_path
     from ..run.samples import read_samples
 
@@ -99,50 +122,10 @@ def _sample(run: Results, folder: Path, subtask: str, question: str | None) -> S
     if path is None:
         raise FileNotFoundError(f"run {run['run_id']} has no samples beside its results; run it again")
     samples = read_samples(path)
-    wanted = [
-        sample
-        for sample in samples
-        if (sample["subtask"] == subtask if question is None else sample["id"] == question)
-    ]
-    if not wanted:
-        there = sorted({sample["subtask"] for sample in samples})
-        raise ValueError(
-            f"run {run['run_id']} has no question {question or 'of ' + subtask}; its sub-tasks: {', '.join(there)}"
-        )
-    return wanted[0]
-
-
-def describe(sample: Sample, world: SplitData, form: str, top: int) -> dict[str, Any]:
-    """Return a sample as texts: the question; per search the best rules, its step's gold ones, what was written."""
-    searches = sample["retrieved"] or []
-    written = [step["text"] for step in sample["trace"]] or [sample["output"]]
-    stepwise = "step_recall@1" in sample["scores"]  # else a search is not one step's, however many there were
-    steps = []
-    for number in range(max(len(searches), len(written))):
-        ranked = searches[number] if number < len(searches) else []
-        each = sample["gold_rules"][number : number + 1] if stepwise else sample["gold_rules"]
-        gold = {rule for step in each for rule in step}
-        places = [place for place, rule in enumerate(ranked) if place < top or rule in gold]
-        ids = sorted({ranked[place] for place in places} | gold)
-        texts = {rule: pair[form == "nl"] for rule, pair in world.texts(ids).items()} if ids else {}
-        found = [
-            {
-                "rank": place + 1,
-                "id": ranked[place],
-                "gold": ranked[place] in gold,
-                "text": texts[ranked[place]],
-            }
-            for place in places
-        ]
-        missed = [texts[rule] for rule in sorted(gold - set(ranked))]
-        text = (written[number] or "").strip() if number < len(written) else ""
-        steps.append({"found": found, "not_found": missed, "written": text})
-    asked = world.question(sample["id"], sample["subtask"])
-    return {
-        "id": sample["id"],
-        "question": asked.text if asked else "",
-        "steps": steps,
-        "answers": sample["answers"],
-        "gold": sample["gold_answers"],
-        "right": sample["scores"].get("exact_match") == 1,
-    }
+    for sample in samples:
+        if sample["subtask"] == subtask if question is None else sample["id"] == question:
+            return sample
+    there = sorted({sample["subtask"] for sample in samples})
+    raise ValueError(
+        f"run {run['run_id']} has no question {question or 'of ' + subtask}; its sub-tasks: {', '.join(there)}"
+    )

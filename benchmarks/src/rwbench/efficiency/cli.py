@@ -73,8 +73,9 @@ def serving(
 
     Running it again takes up where it stopped. Example: rwbench efficiency serving --rules 0,1000
     """
+    from ruleworld_data.io import Progress
+
     from ..cache import cache_root
-    from ..run.progress import Progress
     from .figure import draw
     from .plan import grid
     from .session import measure, write_table
@@ -86,7 +87,7 @@ def serving(
             raise ValueError(
                 f"--methods {methods} --rules {rules} name nothing to measure; add dynarule, or rules above 0"
             )
-        progress = Progress(len(cells))
+        progress = Progress("cells", len(cells))
         table = measure(settings, cells, out, cache_root() / "random", progress)
     progress.close()
     table["targets"] = targets(table)

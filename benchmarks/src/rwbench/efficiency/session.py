@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from ruleworld_data.io import start_worker, write_whole
 
 from ..run.environment import environment
-from ..run.samples import exclusive
+from ..run.folder import exclusive
 from .plan import DTYPES, Cell, Settings
 from .shapes import shape_of
 
 if TYPE_CHECKING:
-    from ..run.progress import Progress
+    from ruleworld_data.io import Progress
 
 SCHEMA_VERSION = 1
 Table = dict[str, Any]

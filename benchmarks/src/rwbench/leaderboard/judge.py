@@ -11,9 +11,9 @@ from ruleworld_data.spec import num_rows
 from ..methods import Output
 from ..recipes.grid import SCOPES
 from ..run.data import DataSource, Question
-from ..run.pools import Pool, pools_sha256
-from ..run.runner import Workspace
+from ..run.pools import Pool
 from ..run.samples import Sample, check_sample
+from ..run.workspace import Workspace
 from ..score.results import MethodName, Results
 from ..score.scoring import score
 from ..score.summarise import summarise
@@ -133,11 +133,7 @@ class Judge:
     def results(self, spec: RunSpec, samples: Sequence[Sample], method: MethodName) -> Results:
         """Return results.json as the samples give it; environment and time are this process's own."""
         workspace = self.workspace(spec)
-        gold = {rule for sample in samples for step in sample["gold_rules"] for rule in step}
-        types = workspace.rules(spec.split).types(gold)
-        timing = {"seconds": round(sum(sample["seconds"] for sample in samples), 3), "finished": ""}
-        pools = pools_sha256(workspace.pools(spec))
-        return summarise(spec, samples, len(samples), pools, timing, types, method)
+        return summarise(spec, samples, workspace, num_scheduled=len(samples), finished="", method=method)
 
 
 def _mismatches(

@@ -14,8 +14,8 @@ from typing import Any
 from ruleworld_data.io import write_whole
 
 from ..run.environment import environment
-from ..run.runner import SAMPLES_FILE, SPEC_FILE, find_specs
-from ..run.samples import exclusive, read_samples
+from ..run.folder import SPEC_FILE, exclusive, find_specs
+from ..run.samples import SAMPLES_FILE, read_samples
 from ..score.results import FILE_NAME, read_results
 from ..spec import canonical_json
 from .copies import content_sha256

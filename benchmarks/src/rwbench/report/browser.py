@@ -204,14 +204,14 @@ class SplitData:
             return None
         missing = [rule for rule in question.gold if rule not in self._rules]
         if missing:
-            rows = self.table.take(missing).to_pylist()  # type: ignore[arg-type]
+            rows = self.table.take(missing).to_pylist()
             self._rules |= {row["id"]: row for row in rows}
         found = diagnose(sample, question.row["steps"], self._rules)
         return found.error if found else None
 
     def texts(self, ids: list[int]) -> dict[int, tuple[str, str]]:
         """Return (FOL, NL) of rules, by id."""
-        pairs = [self.table.texts(ids, form) for form in ("fol", "nl")]  # type: ignore[arg-type]
+        pairs = [self.table.texts(ids, form) for form in ("fol", "nl")]
         return {rule: (fol, nl) for rule, fol, nl in zip(ids, *pairs, strict=True)}
 
 

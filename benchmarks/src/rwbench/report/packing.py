@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ruleworld_data.io import write_whole
 
-from ..run.manifests import read_manifests, write_manifest
+from ..run.folder import read_manifests
 from ..run.samples import PACKED_FILE, compressed, read_samples, samples_sha256
 from ..score.results import FILE_NAME, Results, find_results, write_results
 from .browser import samples_path
@@ -53,7 +53,7 @@ def pack(results: Sequence[Results], folder: Path, to: Path, recipe: str | None 
         write_results(place, run)
     for manifest in read_manifests(folder):
         if recipe in (None, manifest.recipe) and ids & set(manifest.runs):
-            write_manifest(to, manifest)
+            manifest.write(to)
     return sum(path.stat().st_size for path in to.rglob("*") if path.is_file())
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Ids = NDArray[np.int32]
+AnyIds = Ids | Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class RuleTable:
     def _order(self) -> NDArray[np.int64]:
         return np.argsort(self._raw_ids, kind="stable")
 
-    def positions(self, ids: Ids) -> NDArray[np.int64]:
+    def positions(self, ids: AnyIds) -> NDArray[np.int64]:
         """Return the row of each id; a ValueError names ids that are not in the table."""
         wanted = np.asarray(ids, dtype=np.int32)
         found = np.searchsorted(self.ids, wanted)
@@ -107,7 +108,7 @@ class RuleTable:
             )
         return self._order[found]
 
-    def texts(self, ids: Ids, representation: str) -> list[str]:
+    def texts(self, ids: AnyIds, representation: str) -> list[str]:
         """Return the rules' texts in representation ``"fol"`` or ``"nl"``, in the order of ``ids``."""
         if representation not in self._texts:
             column = self.table[representation].to_numpy(zero_copy_only=False)
@@ -120,7 +121,7 @@ class RuleTable:
         kinds = self.table["type"].take(self.positions(wanted)).to_pylist()
         return dict(zip(wanted.tolist(), kinds, strict=True))
 
-    def take(self, ids: Ids) -> pa.Table:
+    def take(self, ids: AnyIds) -> pa.Table:
         """Return the rows of ``ids`` in that order, as a table."""
         return self.table.take(self.positions(ids))
 

@@ -1,4 +1,4 @@
-"""What a run would cost, found out without running it."""
+"""What a run would cost, estimated without running it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..methods import Method
-from .runner import Plan, Workspace
+from .folder import Plan
+from .workspace import Workspace
 
 CHARACTERS_PER_TOKEN = 4
 """Where a model's tokenizer is not at hand (endpoints)."""
 
 
 @dataclass(frozen=True)
-class Foreseen:
-    """A plan and its cost.
+class PlannedCost:
+    """A plan and what is left of it to do.
 
     Attributes
     ----------
     plan : Plan
-    method : Method
-    samples_left : int
+    label : str
+        The method's.
     calls, prompt_tokens : int
         At most, and about: first prompts only, each taken to be as long as the one that was looked at.
     prompt : str or None
@@ -30,8 +31,7 @@ class Foreseen:
     """
 
     plan: Plan
-    method: Method
-    samples_left: int
+    label: str
     calls: int
     prompt_tokens: int
     prompt: str | None
@@ -39,16 +39,16 @@ class Foreseen:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        spec = self.plan.spec
+        plan, spec = self.plan, self.plan.spec
         return {
             "run_id": spec.run_id,
             "method": spec.method,
             "representation": spec.representation,
             "pool_size": spec.pool_size,
-            "scheduled": self.plan.scheduled,
-            "done": self.plan.done,
-            "state": self.plan.state,
-            "folder": str(self.plan.folder),
+            "scheduled": plan.scheduled,
+            "done": plan.done,
+            "state": plan.state,
+            "folder": str(plan.folder),
             "calls": self.calls,
             "prompt_tokens": self.prompt_tokens,
             "fits": self.fits,
@@ -61,18 +61,21 @@ class Foreseen:
         cost = f"  {self.calls:,} calls" if self.calls else ""
         cost += f", about {self.prompt_tokens:,} tokens" if self.prompt_tokens else ""
         cost += ", DOES NOT FIT the model's context" if self.fits is False else ""
-        return f"{plan.folder}  {plan.state:<8} {plan.done}/{plan.scheduled}  {where:<27}  {self.method.label}{cost}"
+        return f"{plan.folder}  {plan.state:<8} {plan.done}/{plan.scheduled}  {where:<27}  {self.label}{cost}"
 
 
-def foresee(plan: Plan, workspace: Workspace) -> Foreseen:
+def planned_cost(plan: Plan, workspace: Workspace) -> PlannedCost:
     """Look at the first question of a plan; nothing is asked, searched or written."""
     spec = plan.spec
     method: Method = Method.from_dict(spec.method)
-    left = plan.scheduled - plan.done
     pool = workspace.pools(spec)[0]
-    seen = method.preview(pool, pool.questions[0], spec.top_k)
-    tokens, most = seen.tokens, getattr(getattr(method, "model", None), "context_length", None)
-    fits = None if tokens is None or most is None else tokens + getattr(method, "max_new_tokens", 0) <= most
-    if tokens is None and seen.prompt is not None:
-        tokens = len(seen.prompt) // CHARACTERS_PER_TOKEN
-    return Foreseen(plan, method, left, left * seen.calls, left * (tokens or 0), seen.prompt, fits)
+    first = method.preview(pool, pool.questions[0], spec.top_k)
+    tokens, context = first.tokens, getattr(getattr(method, "model", None), "context_length", None)
+    fits = None
+    if tokens is not None and context is not None:
+        fits = tokens + getattr(method, "max_new_tokens", 0) <= context
+    if tokens is None and first.prompt is not None:
+        tokens = len(first.prompt) // CHARACTERS_PER_TOKEN
+    return PlannedCost(
+        plan, method.label, plan.left * first.calls, plan.left * (tokens or 0), first.prompt, fits
+    )

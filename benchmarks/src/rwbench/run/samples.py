@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Annotated, Any, NotRequired
@@ -152,23 +150,6 @@ def check_sample(value: Any) -> Sample:
     """Return a JSON value if it is a sample, itself and unchanged; a pydantic ValidationError if it is not."""
     _adapter().validate_python(value)
     return value
-
-
-@contextmanager
-def exclusive(folder: Path) -> Iterator[None]:
-    """Hold a run folder for this process alone.
-
-    Raises
-    ------
-    ValueError
-        If another process is writing to the folder.
-    """
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(f"another process is running {folder}; wait for it or stop it") from None
-        yield
 
 
 def samples_file(folder: Path) -> Path | None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 
-from ruleworld_data.io import start_worker
+from ruleworld_data.io import Progress, start_worker
 
 from ..methods import Method
 from ..score.results import Results
 from ..spec import RunSpec
 from .data import DataSource
-from .progress import Progress
-from .runner import Plan, Workspace, run_spec
+from .folder import Plan
+from .runner import run_spec
+from .workspace import Workspace
 
 
 def usable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], list[str]]:
@@ -46,27 +47,21 @@ def run_all(plans: Sequence[Plan], workspace: Workspace, jobs: int, progress: Pr
     """
     if jobs == 1 or len(plans) < 2:
         return [run_spec(plan.spec, workspace, plan.folder.parent, progress) for plan in plans]
-    done = dict(_in_processes(plans, workspace.source, jobs, progress))
-    return [done[plan.spec.run_id] for plan in plans]
-
-
-def _in_processes(
-    plans: Sequence[Plan], source: DataSource, jobs: int, progress: Progress
-) -> Iterator[tuple[str, Results]]:
     # Spawned, not forked: a forked child inherits the locks of numerical libraries' threads.
-    context = get_context("spawn")
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=start_worker, initargs=(threads,)) as pool:
-        futures = {pool.submit(_work, plan.spec, source, plan.folder.parent): plan for plan in plans}
+    with ProcessPoolExecutor(jobs, get_context("spawn"), start_worker, (threads,)) as pool:
+        futures = {
+            pool.submit(_run_here, plan.spec, workspace.source, plan.folder.parent): plan for plan in plans
+        }
         try:
             for future in as_completed(futures):
-                plan, results = futures[future], future.result()
-                for number in range(plan.scheduled - plan.done):
-                    progress.step(failed=number < results["n"]["failed"])
-                yield plan.spec.run_id, results
+                failed = future.result()["n"]["failed"]
+                for number in range(futures[future].left):
+                    progress.step(failed=number < failed)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    return [future.result() for future in futures]
 
 
 @lru_cache(maxsize=1)
@@ -74,5 +69,5 @@ def _workspace(source: DataSource) -> Workspace:
     return Workspace(source)
 
 
-def _work(spec: RunSpec, source: DataSource, out: Path) -> Results:
+def _run_here(spec: RunSpec, source: DataSource, out: Path) -> Results:
     return run_spec(spec, _workspace(source), out)

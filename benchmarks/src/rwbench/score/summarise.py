@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
 from ..methods import Method
 from ..run.environment import environment
+from ..run.pools import pools_sha256
 from ..run.samples import Sample, samples_sha256
+from ..run.workspace import Workspace
 from ..spec import RunSpec
 from .details import measure_means, outcome_counts, recall_details, stage_seconds, usage_totals
 from .results import Folds, MethodName, Metric, Results
@@ -31,10 +32,10 @@ DISPLAYED = ("single_rule", "parallel_2_4", "parallel_5_8", "multi_hop_2", "mult
 def summarise(
     spec: RunSpec,
     samples: Sequence[Sample],
+    workspace: Workspace,
+    *,
     num_scheduled: int,
-    pool_sha256: str,
-    timing: dict[str, Any],
-    rule_types: Mapping[int, str] | None = None,
+    finished: str,
     method: MethodName | None = None,
 ) -> Results:
     """Return the content of results.json.
@@ -44,14 +45,12 @@ def summarise(
     spec : RunSpec
     samples : sequence of Sample
         One per question asked, failed ones included.
+    workspace : Workspace
+        Gives the pools, for their hash, and the types of the gold rules.
     num_scheduled : int
         Questions that the spec asks.
-    pool_sha256 : str
-        Hash of the pools (`pools.pools_sha256`).
-    timing : dict
-        ``seconds`` and ``finished``.
-    rule_types : mapping of int to str, optional
-        Type of every gold rule, for recall by type.
+    finished : str
+        When, in ISO 8601.
     method : dict, optional
         ``key`` and ``label``; without it the spec's method, which must be one of ours, is asked.
     """
@@ -59,6 +58,8 @@ def summarise(
     if method is None:
         ours: Method = Method.from_dict(spec.method)
         method = {"key": ours.key, "label": ours.label}
+    gold = {rule for sample in samples for step in sample["gold_rules"] for rule in step}
+    rule_types = workspace.rules(spec.split).types(gold)
     return {
         "schema_version": 2,
         "run_id": spec.run_id,
@@ -71,9 +72,13 @@ def summarise(
         "usage": usage_totals(samples),
         "measures": measure_means(samples),
         "samples_sha256": samples_sha256(list(samples)),
-        "pool_sha256": pool_sha256,
+        "pool_sha256": pools_sha256(workspace.pools(spec)),
         "environment": environment(),
-        "timing": {**timing, "stages": stage_seconds(samples)},  # type: ignore[typeddict-item]
+        "timing": {
+            "seconds": round(sum(sample["seconds"] for sample in samples), 3),
+            "finished": finished,
+            "stages": stage_seconds(samples),
+        },
     }
 
 

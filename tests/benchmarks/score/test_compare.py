@@ -16,7 +16,7 @@ from rwbench.run.samples import read_samples
 from rwbench.score.compare import compare_runs, find_run, spec_differences
 from typer.testing import CliRunner
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

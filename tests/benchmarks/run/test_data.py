@@ -12,7 +12,8 @@ from rwbench.report.paper import table_beside_paper
 from rwbench.report.setting import Setting, settings
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.data import select
-from rwbench.run.runner import find_specs, run_spec
+from rwbench.run.folder import find_specs
+from rwbench.run.runner import run_spec
 from rwbench.score.results import results_schema
 
 

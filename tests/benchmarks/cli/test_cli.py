@@ -35,6 +35,12 @@ def rwbench(*words):
     return runner.invoke(app, [str(word) for word in words])
 
 
+def test_the_version_is_printed():
+    from importlib.metadata import version
+
+    assert rwbench("--version").stdout == f"rwbench {version('rwbench')}\n"
+
+
 def test_run_prints_a_table_and_writes_a_page(quick, tmp_path):
     result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
     assert result.exit_code == 0, result.output
@@ -200,7 +206,7 @@ def test_an_edited_build_is_refused(quick, tmp_path):
     assert "was changed since it was built" in result.output
 
 
-@pytest.mark.parametrize("module", ["rwbench.run.manifests", "rwbench.run.samples"])
+@pytest.mark.parametrize("module", ["rwbench.run.folder", "ruleworld_data.io"])
 def test_a_full_disk_after_the_last_sample_says_so(quick, tmp_path, monkeypatch, module):
     """While the list of runs is written, or the page: by `run`, then by `report`."""
 
@@ -218,7 +224,7 @@ def test_a_full_disk_after_the_last_sample_says_so(quick, tmp_path, monkeypatch,
         )
         assert told in result.stderr
     assert rwbench(*words).exit_code == 0
-    if module == "rwbench.run.samples":
+    if module == "ruleworld_data.io":
         monkeypatch.setattr(f"{module}.write_whole", full)
         result = rwbench("report", tmp_path)
         assert result.exit_code == 1 and "error: the disk is full" in result.stderr

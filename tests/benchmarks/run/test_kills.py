@@ -13,7 +13,7 @@ from rwbench.zoo.models import shipped
 
 # Of table 2's runs those of four methods on 1,000 rules in English, so that two passes take a few minutes.
 PART = """
-from rwbench.cli import app
+from rwbench.cli.app import app
 from rwbench.recipes import recipe, recipes
 
 METHODS = ("prompting", "rag", "srki", "dynarule")

@@ -2,9 +2,11 @@
 
 import pytest
 from rwbench.cli.app import app
-from rwbench.cli.book import QUESTION, write_book
+from rwbench.cli.book import write_book
 from rwbench.zoo.models import adapter_folder, base_folder, fingerprint
 from typer.testing import CliRunner
+
+QUESTION = "After a feral cow haunted a rustic raccoon, how many rubbery hips does the rustic raccoon have?"
 
 
 def test_the_book_is_the_shipped_model_and_rules_of_its_language(tmp_path):

@@ -10,7 +10,7 @@ from rwbench.run.runner import run_spec
 from rwbench.run.samples import read_samples
 from rwbench.score.results import FILE_NAME, check_results, find_results, read_results, results_schema
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 @pytest.fixture

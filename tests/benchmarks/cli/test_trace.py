@@ -9,7 +9,7 @@ from rwbench.cli.trace import describe
 from rwbench.methods import Method, Output, StepTrace, component
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
-from rwbench.report.browser import SplitData, samples_path
+from rwbench.report.browser import samples_path
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.runner import run_spec
 from rwbench.run.samples import read_samples
@@ -91,15 +91,14 @@ def test_whether_searches_are_steps_is_the_method_s_to_say(runs, workspace):
     run = next(r for r in find_results(runs) if r["spec"]["method"]["name"] == "walker-of-tests")
     path = samples_path(runs, run["run_id"])
     sample = next(s for s in read_samples(path) if s["subtask"] == "multi_hop_3")
-    world = SplitData(workspace.source, "mini")
-    first = describe(sample | {"retrieved": [[]], "trace": sample["trace"][:1]}, world, "nl", 1)
+    first = describe(sample | {"retrieved": [[]], "trace": sample["trace"][:1]}, workspace, "mini", "nl", 1)
     assert (
         len(first["steps"][0]["not_found"])
         == len(sample["gold_rules"][0])
         < sum(map(len, sample["gold_rules"]))
     )
     loose = sample | {"scores": {k: v for k, v in sample["scores"].items() if not k.startswith("step_")}}
-    for step in describe(loose, world, "nl", 1)["steps"]:
+    for step in describe(loose, workspace, "mini", "nl", 1)["steps"]:
         of_all = len([rule for rule in step["found"] if rule["gold"]]) + len(step["not_found"])
         assert of_all == len({rule for gold in sample["gold_rules"] for rule in gold})
 

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rwbench.methods import Method, Output, component
 from rwbench.methods.solver import Solver
-from rwbench.run.runner import make_plan, run_spec
-from rwbench.run.samples import SampleLog, exclusive, read_samples
+from rwbench.run.folder import exclusive, make_plan
+from rwbench.run.runner import run_spec
+from rwbench.run.samples import SampleLog, read_samples
 from rwbench.spec import canonical_json
 
 
@@ -137,7 +138,7 @@ def test_a_real_kill_resumes(tmp_path):
     (path,) = tmp_path.glob("runs/*/samples.jsonl")
     assert not (path.parent / "results.json").exists()
     from rwbench.run.data import DataSource
-    from rwbench.run.runner import Workspace
+    from rwbench.run.workspace import Workspace
     from rwbench.spec import RunSpec
 
     spec = RunSpec.from_dict(json.loads((path.parent / "spec.json").read_text()))

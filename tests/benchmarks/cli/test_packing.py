@@ -9,8 +9,8 @@ from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
-from rwbench.run.manifests import Manifest, write_manifest
-from rwbench.run.runner import make_plan, run_spec
+from rwbench.run.folder import Manifest, make_plan
+from rwbench.run.runner import run_spec
 from rwbench.run.samples import PACKED_FILE, SAMPLES_FILE
 from typer.testing import CliRunner
 
@@ -30,8 +30,10 @@ def made(workspace, tmp_path_factory):
     other = options.spec(Retrieve(Random()), "nl", 100, "question")
     for spec in (*specs, other):
         run_spec(spec, workspace, out)
-    write_manifest(out, Manifest(RECIPE, "rwbench run " + RECIPE, ["a note"], [s.run_id for s in specs]))
-    write_manifest(out, Manifest("mine", "rwbench run mine", [], [other.run_id]))
+    Manifest(
+        recipe=RECIPE, command="rwbench run " + RECIPE, skipped=["a note"], runs=[s.run_id for s in specs]
+    ).write(out)
+    Manifest(recipe="mine", command="rwbench run mine", skipped=[], runs=[other.run_id]).write(out)
     return specs, out
 
 

@@ -1,0 +1,194 @@
+"""Folders of runs: which spec a folder belongs to, how far it is, and which runs a recipe made."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+from ruleworld_data.io import write_whole
+
+from ..score.results import Results, read_results
+from ..spec import RunSpec, in_words, spec_differences
+from .data import select
+from .samples import SAMPLES_FILE, read_samples, samples_sha256
+from .workspace import Workspace
+
+SPEC_FILE = "spec.json"
+MANIFEST_SUFFIX = ".recipe.json"
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Hold a run folder for this process alone.
+
+    Raises
+    ------
+    ValueError
+        If another process is writing to the folder.
+    """
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(f"another process is running {folder}; wait for it or stop it") from None
+        yield
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What running a spec would do."""
+
+    spec: RunSpec
+    folder: Path
+    scheduled: int
+    done: int
+    finished: bool
+
+    @property
+    def left(self) -> int:
+        """Questions still to be asked."""
+        return self.scheduled - self.done
+
+    @property
+    def state(self) -> str:
+        """``"new"``, ``"resume"`` or ``"finished"``."""
+        return "finished" if self.finished else "resume" if self.done else "new"
+
+
+def make_plan(spec: RunSpec, workspace: Workspace, out: Path) -> Plan:
+    """Look at a run's folder without changing it.
+
+    Raises
+    ------
+    ValueError
+        If the folder belongs to another spec.
+    """
+    folder = out / spec.run_id
+    _check_spec(folder, spec)
+    asked = [select(workspace.questions(name, spec.split), spec.limit) for name in spec.subtasks]
+    ids = {question.id for questions in asked for question in questions}
+    samples = read_samples(folder / SAMPLES_FILE)
+    done = ids & {sample["id"] for sample in samples if sample["error"] is None}
+    results = read_results(folder)
+    finished = (
+        results is not None
+        and len(done) == len(ids) == results["n"]["scored"]
+        and results["samples_sha256"] == samples_sha256(samples)
+    )
+    return Plan(spec, folder, len(ids), len(done), finished)
+
+
+def find_specs(folder: Path) -> list[tuple[RunSpec, Path]]:
+    """Return the specs of all runs below a folder, each with the folder that its run folder is in.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    ValueError
+        If one cannot be read, or does not belong to the folder that it is in.
+    """
+    found = []
+    for path in sorted(folder.glob(f"**/{SPEC_FILE}")):
+        try:
+            spec = RunSpec.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"{path} is no spec of a run ({in_words(error)}); delete the folder {path.parent}"
+            ) from None
+        if spec.run_id != path.parent.name:
+            raise ValueError(
+                f"{path} is the spec of run {spec.run_id}, but its folder is called {path.parent.name}: one of them "
+                "was changed; delete the folder, or give it its name back"
+            )
+        found.append((spec, path.parent.parent))
+    if not found:
+        raise FileNotFoundError(f"no {SPEC_FILE} below {folder}; start a run first: rwbench run smoke")
+    return found
+
+
+class Manifest(BaseModel):
+    """A recipe that was run, as one small file beside its run folders, so that a later report knows."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    recipe: str
+    command: str
+    skipped: list[str]
+    """What did not run, and why."""
+    runs: list[str]
+    """Ids of its runs, in the recipe's order."""
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest beside the run folders."""
+        body = json.dumps(self.model_dump(), indent=1, ensure_ascii=False) + "\n"
+        write_whole(folder / f"{file_stem(self.recipe)}{MANIFEST_SUFFIX}", body)
+
+    def merged(self, other: Manifest) -> Manifest:
+        """Return one manifest for a recipe that was run in two folders."""
+        return Manifest(
+            recipe=self.recipe,
+            command="; ".join(dict.fromkeys([self.command, other.command])),
+            skipped=list(dict.fromkeys(self.skipped + other.skipped)),
+            runs=list(dict.fromkeys(self.runs + other.runs)),
+        )
+
+    def select(self, results: Sequence[Results]) -> list[Results]:
+        """Return the results of the recipe's runs, in its order."""
+        by_id = {run["run_id"]: run for run in results}
+        return [by_id[name] for name in self.runs if name in by_id]
+
+
+def read_manifests(folder: Path) -> list[Manifest]:
+    """Return the manifests in and below a folder, table 2 before table 10; a recipe run in several folders is one.
+
+    Raises
+    ------
+    ValueError
+        If a file is not a manifest.
+    """
+    found: dict[str, Manifest] = {}
+    for path in sorted(
+        folder.rglob(f"*{MANIFEST_SUFFIX}"), key=lambda path: (natural_order(path.name), path)
+    ):
+        try:
+            new = Manifest.model_validate_json(path.read_bytes())
+        except ValueError as error:
+            raise ValueError(
+                f"{path} is not a recipe's list of runs ({in_words(error)}); delete it, `rwbench run` writes it anew"
+            ) from None
+        found[new.recipe] = found[new.recipe].merged(new) if new.recipe in found else new
+    return list(found.values())
+
+
+def natural_order(name: str) -> list[tuple[str, int]]:
+    """Return a sort key that puts table10 behind table2."""
+    return [(words, int(number or 0)) for words, number in re.findall(r"(\D*)(\d*)", name)]
+
+
+def file_stem(recipe: str) -> str:
+    """Return a recipe's name as part of a file name."""
+    return recipe.replace("/", "-")
+
+
+def _check_spec(folder: Path, spec: RunSpec) -> None:
+    path = folder / SPEC_FILE
+    if not path.is_file():
+        return
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(
+            f"{path} is not JSON; it is never edited by hand: delete the folder {folder}"
+        ) from None
+    for field, (theirs, ours) in spec_differences(stored, spec.to_dict()).items():
+        raise ValueError(
+            f"{folder} holds a run of another spec: {field} is {theirs!r} there and {ours!r} here; "
+            f"move that folder away, or choose another --out (this run is {spec.run_id})"
+        )
