@@ -87,7 +87,9 @@ def grouped_estimates(
     def estimate(columns: list[int]) -> Estimate:
         rows = np.isin(group_of, columns)
         trials = len(np.unique(cluster_of[rows]))
-        return _estimate(values[rows], float(point[columns].mean()), row_means(means[:, columns]), trials)
+        # Of all columns no copy, whose memory order would change the last bit of a sum.
+        chosen = means if len(columns) == means.shape[1] else means[:, columns]
+        return _estimate(values[rows], float(point[columns].mean()), row_means(chosen), trials)
 
     return Estimates(
         estimate(list(range(len(group_names)))),
