@@ -33,7 +33,7 @@ def train(
     with user_errors():
         import torch
 
-        from ..models.against import against_shipped_adapter
+        from ..models.comparison import compare_adapter
         from .recipe import read_recipe
         from .train import train_adapter
 
@@ -42,4 +42,4 @@ def train(
             folder = train_adapter(read_recipe(recipe), model, method, representation, out, resume)
         except FileExistsError as error:
             raise ValueError(str(error)) from None
-    typer.echo("\n".join([f"wrote {folder}", *against_shipped_adapter(folder, method, representation)]))
+    typer.echo("\n".join([f"wrote {folder}", *compare_adapter(folder, method, representation)]))

@@ -1,18 +1,22 @@
-"""How adapters are trained: the settings that all methods share, read from a TOML file."""
+"""How adapters are trained: the settings that all methods share, read from a TOML file, and the trainings they name."""
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
+from dynarule.training import Recipe, paper_recipe
+from pydantic.dataclasses import dataclass
 from ruleworld_data.spec import SCALES, SUBTASKS, check_name, check_seed
+
+from ..recipe_file import STRICT, read_recipe_file
 
 METHODS = ("dynarule", "srki", "kblam")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class AdapterRecipe:
     """Everything that decides an adapter's weights, besides base, method and representation."""
 
@@ -57,7 +61,7 @@ class AdapterRecipe:
         check_name("scale", self.scale, SCALES)
         for subtask in self.subtasks:
             check_name("sub-task", subtask, SUBTASKS)
-        for world, _ in self.plans():
+        for world in self.worlds:
             check_seed(world)
         numbers = [stage.get("stage") for stage in self.stages]
         if not numbers or numbers != sorted(numbers, key=str) or not {*numbers} <= {1, 2}:
@@ -67,42 +71,48 @@ class AdapterRecipe:
                 "without a stage 1 the confidence layer cannot be measured; set confidence_layer"
             )
 
-    def plans(self) -> list[tuple[int, dict[str, Any]]]:
-        """Return the world of each training and its changes of the paper's recipe."""
-        plans = []
+    @property
+    def worlds(self) -> list[int]:
+        """Seed of each training's world."""
+        return [world for world, _ in self._in_each_world()]
+
+    def trainings(self, method: str) -> list[tuple[int, Recipe]]:
+        """Return the world of each training and how a method is trained there.
+
+        KBLaM has all rules and no retrieval in every stage; it gets the others' pools and steps.
+
+        Raises
+        ------
+        ValueError
+            For a setting that is unknown or impossible, of whichever training, before the first one begins.
+        """
+        from transformers import SchedulerType
+
+        found = []
+        known = sorted({each.name for each in fields(Recipe)} - {"method"} | {"world"})
+        for number, (world, settings) in enumerate(self._in_each_world(), 1):
+            try:
+                for name in settings:
+                    check_name("setting", name, known)
+                recipe = paper_recipe(method, **{"seed": self.seed} | settings)
+                check_name("schedule", recipe.schedule, [each.value for each in SchedulerType])
+            except ValueError as error:
+                raise ValueError(f"training {number} of recipe {self.name!r}: {error}") from None
+            found.append((world, recipe))
+        return found
+
+    def _in_each_world(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, stage in enumerate(self.stages, 1):
             named = stage.get("world", self.seed)
-            worlds = list(named) if isinstance(named, tuple | list) else [named]
+            worlds = named if isinstance(named, tuple | list) else [named]
             if not worlds:
                 raise ValueError(
                     f"world of stage table {number} must be a seed or several, got none; leave it out"
                 )
-            changes = {name: value for name, value in stage.items() if name != "world"}
-            plans += [(world, changes) for world in worlds]
-        return plans
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return asdict(self)
+            for world in worlds:
+                yield world, {name: value for name, value in stage.items() if name != "world"}
 
 
 def read_recipe(path: Path) -> AdapterRecipe:
-    """Read a recipe.
-
-    Raises
-    ------
-    ValueError
-        If a field is unknown or a value impossible; the message names the file.
-    """
-    values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    try:
-        stages = tuple(_tuples(stage) for stage in values.pop("stages", ()))
-        return AdapterRecipe(name=path.stem, stages=stages, **_tuples(values))
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path} is no recipe of adapters: {error}; compare benchmarks/adapters/cpu.toml"
-        ) from None
-
-
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    """Read a recipe; see `read_recipe_file`."""
+    return read_recipe_file(path, AdapterRecipe, "adapters", "benchmarks/adapters/cpu.toml")

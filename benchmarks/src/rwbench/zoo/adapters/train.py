@@ -6,27 +6,29 @@ is differs (layers, number of retrievals, losses).
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from dynarule.bank.embedding_cache import EmbeddingCache
-from dynarule.bank.encoder_choice import open_encoder
-from dynarule.bank.sources import premise_of
-from dynarule.config import dynarule_config, kblam_config, srki_config
-from dynarule.generation import question_prompts
-from dynarule.memory.confidence import measure_confidence
-from dynarule.memory.search import SEARCH_TOKEN, search_rows, set_search_rows
-from dynarule.training import Encoder, LogLines, Recipe, RulePools, recipe_steps, train, write_whole
+from dynarule.bank import EmbeddingCache, premise_of
+from dynarule.memory import SEARCH_TOKEN, search_rows, set_search_rows
+from dynarule.training import Encoder, LogLines, RulePools, recipe_steps, train
 from ruleworld_data.questions import training_text
 from ruleworld_data.spec import check_name
 
-from dynarule import DynaRuleConfig, RuleAdapter, RuleBank, prepare_search
+from dynarule import (
+    RuleAdapter,
+    RuleBank,
+    dynarule_config,
+    kblam_config,
+    measure_confidence,
+    open_encoder,
+    prepare_search,
+    question_prompts,
+    srki_config,
+)
 
 from ...backends.local import load_fresh
 from ...cache import cache_root
@@ -34,43 +36,22 @@ from ...run.data import DataSource, select
 from ..base.documents import Representation
 from ..base.tokenizer import STEP
 from ..models import base_folder
-from .plans import training_plans
-from .publish import publish
+from .folder import FINISHED, claim_folder, publish, read_finished
 from .recipe import METHODS, AdapterRecipe
 
-MAKE = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}
+CONFIGS = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}
 EVALUATIONS = 8
-STARTED = "started.json"
-FINISHED = "README.md"
-"""What a stage's training writes last."""
+"""Measurements of held-out questions in a stage, each with a checkpoint."""
+ENTROPY_RULES = 100
+"""Rules that a question has when the confidence layer is measured."""
 
 
-def training_rows(
-    recipe: AdapterRecipe, split: str, most: int | None, world: int | None = None
-) -> list[dict[str, Any]]:
-    """Return question rows of a split as `dynarule.training.train` takes them: rule ids as text."""
-    source = DataSource(recipe.scale, recipe.seed if world is None else world)
-    rows = []
-    for subtask in recipe.subtasks:
-        for question in select(source.questions(subtask, split), most):
-            steps = [step | {"rule_ids": list(map(str, step["rule_ids"]))} for step in question.row["steps"]]
-            rows.append(question.row | {"steps": steps})
-    return rows
+class WorldData(NamedTuple):
+    """Rules and questions of one world."""
 
-
-def rule_bank(
-    recipe: AdapterRecipe, representation: str, model: Any, tokenizer: Any, world: int | None = None
-) -> RuleBank:
-    """Return all rules of a world, the recipe's by default: the whole rule is the key, its conclusion the value."""
-    table = DataSource(recipe.scale, recipe.seed if world is None else world).rules("train")
-    encoder = open_encoder(recipe.encoder, representation == "fol", model, tokenizer)
-    encode = EmbeddingCache(encoder, cache_root() / "rules")
-    return RuleBank.from_texts(
-        table.texts(table.ids, representation),
-        table.texts(table.ids, f"conclusion_{representation}"),
-        encode,
-        list(map(str, table.ids.tolist())),
-    )
+    bank: RuleBank
+    rows: list[dict[str, Any]]
+    held_out: list[dict[str, Any]]
 
 
 def train_adapter(
@@ -88,54 +69,51 @@ def train_adapter(
     """
     check_name("method", method, METHODS)
     check_name("representation", representation, ("fol", "nl"))
-    plans = training_plans(recipe, method)
+    language: Representation = "fol" if representation == "fol" else "nl"
+    trainings = recipe.trainings(method)
     model, tokenizer = load_fresh(base_folder(model_name))
     model.float()
     # No card names a folder of this machine, nor takes it for a name on a hub.
     model.name_or_path = model.config.name_or_path = f"./{Path(model_name).name}"
-    _claim(out, recipe, method, representation, resume)
-    language: Representation = "fol" if representation == "fol" else "nl"
+    claim_folder(out, recipe, method, representation, resume)
 
-    def read(world: int) -> tuple[RuleBank, list[dict[str, Any]], list[dict[str, Any]]]:
-        return (
-            rule_bank(recipe, representation, model, tokenizer, world),
+    @lru_cache(maxsize=1)  # a bank of 100,000 rules is large, and stages of one world follow each other
+    def data(world: int) -> WorldData:
+        return WorldData(
+            rule_bank(recipe, language, model, tokenizer, world),
             training_rows(recipe, "train", recipe.per_subtask, world),
             training_rows(recipe, "validation", recipe.held_out, world),
         )
 
-    bank, rows, held_out = read(recipe.seed)
-    torch.manual_seed(recipe.seed)
-    changes: dict[str, Any] = {}
+    bank = data(recipe.worlds[0]).bank
+    memory: dict[str, Any] = {}
     if method != "kblam":
-        changes = recipe.memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
-    adapter = RuleAdapter(model, MAKE[method](bank.encoder_dim, **changes))
+        memory = recipe.memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
+    torch.manual_seed(recipe.seed)
+    adapter = RuleAdapter(model, CONFIGS[method](bank.encoder_dim, **memory))
     curve, searching = None, False
-    folders = [out / str(number) for number in range(1, len(plans) + 1)]
-    here = before = recipe.seed
-    for folder, (world, plan) in zip(folders, plans, strict=True):
-        if method != "kblam" and adapter.config.confidence_layer is None and plan.retrieves:
-            if before != here:  # resumed: by the rules of the stage before, as without a break
-                (bank, rows, held_out), here = read(before), before
-            curve = _confidence(recipe, model, tokenizer, bank, held_out)
+    world_before = recipe.worlds[0]
+    for number, (world, plan) in enumerate(trainings, 1):
+        folder = out / str(number)
+        if plan.retrieves and adapter.config.confidence_layer is None:
+            # On rules of the stage before, also when that one was trained by a process that was killed since.
+            curve = measure_confidence_layer(recipe, model, tokenizer, data(world_before))
             adapter.config.confidence_layer = curve["confidence_layer"]
         if plan.searches and not searching:
             inherit_step(model, tokenizer)
             searching = True
-        before = world
+        world_before = world
         if resume and (folder / FINISHED).is_file():
-            _take(folder, plan, adapter, bank.encoder)
+            read_finished(folder, plan, adapter, bank.encoder)
             continue
-        if world != here:
-            (bank, rows, held_out), here = read(world), world
-        between = SEARCH_TOKEN if plan.searches else STEP
-        encoder = Encoder(
-            tokenizer,
-            {name: row for row, name in enumerate(bank.ids)},
-            target=partial(
-                training_text, representation=language, search_token=between, opening=recipe.opening
-            ),
+        bank, rows, held_out = data(world)
+        target = partial(
+            training_text,
+            representation=language,
+            search_token=SEARCH_TOKEN if plan.searches else STEP,
+            opening=recipe.opening,
         )
-        steps = recipe_steps(plan, len(rows))
+        every = max(1, -(-recipe_steps(plan, len(rows)) // EVALUATIONS))
         train(
             model,
             tokenizer,
@@ -146,73 +124,41 @@ def train_adapter(
             folder,
             held_out=held_out,
             premises=[premise_of(text) for text in bank.texts],
-            encoder=encoder,
+            encoder=Encoder(tokenizer, {name: row for row, name in enumerate(bank.ids)}, target=target),
             resume=resume and any(folder.glob("checkpoint-*")),
             curve=curve,
             callbacks=[LogLines()],
             use_cpu=model.device.type == "cpu",
             eval_strategy="steps",
-            eval_steps=max(1, -(-steps // EVALUATIONS)),
-            save_steps=max(1, -(-steps // EVALUATIONS)),
+            eval_steps=every,
+            save_steps=every,
         )
-    return publish(out, folders[-1], recipe, method)
+    return publish(out / str(len(trainings)), out / "adapter", recipe, method)
 
 
-def _claim(out: Path, recipe: AdapterRecipe, method: str, representation: str, resume: bool) -> None:
-    """Write down what a folder is for; on resuming, refuse another recipe than that of the start.
-
-    Stages are compared one by one where they are (`_take`, `dynarule.training.train`), and their worlds here:
-    one that has not begun may change.
-    """
-    path, begun = out / STARTED, any(out.glob("*/checkpoint-*"))
-    if begun and not resume:
-        raise FileExistsError(f"{out} holds a training already; go on with --resume, or give another --out")
-    named = {
-        "method": method,
-        "representation": representation,
-        "worlds": [world for world, _ in recipe.plans()],
-    }
-    wanted = json.loads(json.dumps(asdict(recipe))) | named
-    if begun and path.is_file():
-        theirs = json.loads(path.read_text(encoding="utf-8"))
-        for name in sorted(wanted.keys() - {"name", "stages", "worlds", "serve_top_k", "held_out"}):
-            if theirs.get(name) != wanted[name]:
-                raise ValueError(
-                    f"{out} was started with {name} {theirs.get(name)!r}, now it is {wanted[name]!r}; give another "
-                    f"--out, or delete {out} to begin anew"
-                )
-        begun_in = theirs.get("worlds") or [stage.get("world", recipe.seed) for stage in theirs["stages"]]
-        for number, (was, now) in enumerate(zip(begun_in, wanted["worlds"], strict=False), 1):
-            folder = out / str(number)
-            if was != now and (any(folder.glob("checkpoint-*")) or (folder / FINISHED).is_file()):
-                raise ValueError(
-                    f"{folder} was trained in world {was}, the recipe says {now}; give another --out, or delete {out} "
-                    "to begin anew"
-                )
-    out.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(wanted, indent=1) + "\n")
+def training_rows(recipe: AdapterRecipe, split: str, most: int | None, world: int) -> list[dict[str, Any]]:
+    """Return question rows of a split as `dynarule.training.train` takes them: rule ids as text."""
+    source = DataSource(recipe.scale, world)
+    rows = []
+    for subtask in recipe.subtasks:
+        for question in select(source.questions(subtask, split), most):
+            steps = [step | {"rule_ids": list(map(str, step["rule_ids"]))} for step in question.row["steps"]]
+            rows.append(question.row | {"steps": steps})
+    return rows
 
 
-def _take(folder: Path, plan: Recipe, adapter: RuleAdapter, encoder: str) -> None:
-    """Read what a finished stage left: the adapter, and the row of ``<search>`` into the model."""
-    theirs = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
-    changed = [
-        name
-        for name, value in json.loads(json.dumps(plan.to_dict())).items()
-        if theirs.get(name, value) != value
-    ]
-    if changed:
-        raise ValueError(
-            f"{folder} was trained with {changed[0]} {theirs[changed[0]]!r}, the recipe says "
-            f"{getattr(plan, changed[0])!r}; give another --out, or delete {folder.parent} to begin anew"
-        )
-    earlier = DynaRuleConfig.from_pretrained(folder)
-    if earlier.encoder != encoder:
-        raise ValueError(
-            f"{folder} was trained on rules encoded by {earlier.encoder!r}, now they are by {encoder!r}; put the base "
-            f"of that training back, or delete {folder.parent} to begin anew"
-        )
-    adapter.load(folder)
+def rule_bank(
+    recipe: AdapterRecipe, representation: Representation, model: Any, tokenizer: Any, world: int
+) -> RuleBank:
+    """Return all rules of a world: the whole rule is the key, its conclusion the value."""
+    table = DataSource(recipe.scale, world).rules("train")
+    encoder = open_encoder(recipe.encoder, representation == "fol", model, tokenizer)
+    return RuleBank.from_texts(
+        table.texts(table.ids, representation),
+        table.texts(table.ids, f"conclusion_{representation}"),
+        EmbeddingCache(encoder, cache_root() / "rules"),
+        list(map(str, table.ids.tolist())),
+    )
 
 
 def inherit_step(model: Any, tokenizer: Any) -> None:
@@ -223,27 +169,20 @@ def inherit_step(model: Any, tokenizer: Any) -> None:
         set_search_rows(model, search.id, search_rows(model, row))
 
 
-def _confidence(
-    recipe: AdapterRecipe,
-    model: Any,
-    tokenizer: Any,
-    bank: RuleBank,
-    held_out: Sequence[dict[str, Any]],
+def measure_confidence_layer(
+    recipe: AdapterRecipe, model: Any, tokenizer: Any, data: WorldData
 ) -> dict[str, Any]:
     """Measure the confidence layer on validation questions, each with 100 rules that hold its gold."""
-    rows = {name: row for row, name in enumerate(bank.ids)}
-    chosen = held_out[:: max(1, len(held_out) // recipe.entropy_questions)]
+    bank = data.bank
+    chosen = data.held_out[:: max(1, len(data.held_out) // recipe.entropy_questions)]
     pools = RulePools(len(bank), seed=recipe.seed)
     banks = []
-    for number, row in enumerate(chosen):
-        gold = [rows[rule] for step in row["steps"] for rule in step["rule_ids"]]
-        banks.append(_part(bank, pools.draw(gold, min(100, len(bank)), number).tolist()))
-    prompts = question_prompts(tokenizer, [row["question"] for row in chosen])
-    measured = measure_confidence(model, tokenizer, banks, prompts, batch_size=1)
-    print(f"rwbench: entropy by layer {measured.to_dict()}", file=sys.stderr, flush=True)
-    return measured.to_dict()
-
-
-def _part(bank: RuleBank, rows: Sequence[int]) -> RuleBank:
-    ids, texts = ([column[row] for row in rows] for column in (bank.ids, bank.texts))
-    return RuleBank(bank.keys_MP[rows], bank.values_MP[rows], ids, texts, bank.encoder)
+    for number, question in enumerate(chosen):
+        gold = [bank.row(rule) for step in question["steps"] for rule in step["rule_ids"]]
+        rows = pools.draw(gold, min(ENTROPY_RULES, len(bank)), number).tolist()
+        ids, texts = ([column[row] for row in rows] for column in (bank.ids, bank.texts))
+        banks.append(RuleBank(bank.keys_MP[rows], bank.values_MP[rows], ids, texts, bank.encoder))
+    prompts = question_prompts(tokenizer, [question["question"] for question in chosen])
+    measured = measure_confidence(model, tokenizer, banks, prompts, batch_size=1).to_dict()
+    print(f"rwbench: entropy by layer {measured}", file=sys.stderr, flush=True)
+    return measured

@@ -112,7 +112,7 @@ def ship(
     """
     import torch
 
-    from ..models.against import against_shipped_base
+    from ..models.comparison import compare_base
     from .recipe import read_recipe
     from .ship import write_base
     from .tokenizer import build_vocabulary, corpus
@@ -123,4 +123,4 @@ def ship(
         written: dict[str, Any] = write_base(plan, build_vocabulary(corpus()), out, to, questions, lists)
     for name, size in written.items():
         typer.echo(f"{to / name}  {size / 2**20:.1f} MiB")
-    typer.echo("\n".join(against_shipped_base(to)))
+    typer.echo("\n".join(compare_base(to)))

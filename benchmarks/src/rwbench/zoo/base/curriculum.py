@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 from ruleworld_data.spec import RULE_TYPES, SUBTASKS
 from torch import Tensor
+
+from ..recipe_file import STRICT
 
 TERSE = ((1, 4), (1, 8), (1, 16), (2, 8), (4, 8), (4, 16), (4, 32))
 """Words of a key, and pairs in a list. Lookup by one word emerges first; two pairs would invite guessing."""
@@ -29,7 +30,6 @@ MEMORY = 0.98
 """Weight of the past in a success rate, per observation."""
 MIN_SEEN = 40
 """Observations of every kind before a level can rise."""
-STRICT = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, config=STRICT)

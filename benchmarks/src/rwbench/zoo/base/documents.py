@@ -126,8 +126,8 @@ class Writer:
             first, known = len(document), {self.stems[i] for i in question}
             for step in steps:
                 ids = self.encode(step)
-                said = ids[: ids.index(self.line)]
-                wanted = dict.fromkeys(i for i in said if i in self.words and self.stems[i] in known)
+                conclusion = ids[: ids.index(self.line)]
+                wanted = dict.fromkeys(i for i in conclusion if i in self.words and self.stems[i] in known)
                 if wanted:
                     document.plan.append((first + len(answer), tuple(wanted)))
                 answer.extend([self.step, *ids])

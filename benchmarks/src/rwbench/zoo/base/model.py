@@ -76,8 +76,8 @@ def _look_back(model: LlamaForCausalLM) -> None:
     size = LOOK_BACK_SIZE * torch.exp2(-torch.arange(pairs) / 4)  # high frequencies tell neighbours apart
     attention: Any = model.model.layers[0].self_attn
     back = torch.arange(1, heads - FREE_HEADS + 1).unsqueeze(1) * frequency
-    turned = torch.cat((size * back.cos(), size * -back.sin()), dim=1)
-    attention.q_proj.bias.view(heads, width)[: len(turned)] = turned
+    rotated = torch.cat((size * back.cos(), size * -back.sin()), dim=1)
+    attention.q_proj.bias.view(heads, width)[: len(rotated)] = rotated
     attention.k_proj.bias.view(kv_heads, width)[:] = torch.cat((size, torch.zeros(pairs)))
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from .curriculum import STRICT, Phase
+from ..recipe_file import STRICT, read_recipe_file
+from .curriculum import Phase
 
 GATE_SEED = 2**31 - 1
 """Names the worlds of the gates; no training may use it."""
@@ -77,19 +76,5 @@ class BaseRecipe:
 
 
 def read_recipe(path: Path) -> BaseRecipe:
-    """Read a recipe.
-
-    Raises
-    ------
-    ValueError
-        If a field is unknown or a value impossible; the message names the file.
-    """
-    values = tomllib.loads(path.read_text(encoding="utf-8")) | {"name": path.stem}
-    try:
-        return TypeAdapter(BaseRecipe).validate_python(values)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ValueError(
-            f"{path} is no recipe of a base: {where}: {first['msg']}; compare benchmarks/base/cpu.toml"
-        ) from None
+    """Read a recipe; see `read_recipe_file`."""
+    return read_recipe_file(path, BaseRecipe, "a base", "benchmarks/base/cpu.toml")

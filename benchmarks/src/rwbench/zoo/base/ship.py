@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 
 from ...run.environment import environment
+from ..models import replaced_folder
 from .curriculum import Curriculum
 from .documents import Writer
 from .gates import GateResult, gate_table, run_gates
@@ -51,23 +51,19 @@ def write_base(
     """
     model, state = trained_base(recipe, vocabulary, training)
     torch.nn.Module.to(model, torch.bfloat16)
-    new = to.with_name(to.name + ".new")
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
     model.generation_config.do_sample = False
-    model.save_pretrained(new, max_shard_size="15MB")
-    build_tokenizer(vocabulary, recipe.shape.positions).save_pretrained(new)
-    (new / "prompt.toml").write_bytes(_data("prompt.toml"))
-    cells = list(run_gates(model.float(), Writer(vocabulary, recipe.context_weight), lists, questions))
-    (new / "gates.json").write_text(json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")
-    (new / "training.json").write_text(json.dumps(_summary(recipe, state), indent=2) + "\n")
-    (new / "README.md").write_text(card(recipe, state, cells), encoding="utf-8")
-    sizes = {path.name: path.stat().st_size for path in sorted(new.iterdir())}
-    large = [name for name, size in sizes.items() if size > LARGEST]
-    if large:
-        raise ValueError(f"{', '.join(large)} in {new}: more than {LARGEST:,} bytes; use a smaller shape")
-    shutil.rmtree(to, ignore_errors=True)
-    new.rename(to)
+    with replaced_folder(to) as new:
+        model.save_pretrained(new, max_shard_size="15MB")
+        build_tokenizer(vocabulary, recipe.shape.positions).save_pretrained(new)
+        (new / "prompt.toml").write_bytes(_data("prompt.toml"))
+        cells = list(run_gates(model.float(), Writer(vocabulary, recipe.context_weight), lists, questions))
+        (new / "gates.json").write_text(json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")
+        (new / "training.json").write_text(json.dumps(_summary(recipe, state), indent=2) + "\n")
+        (new / "README.md").write_text(card(recipe, state, cells), encoding="utf-8")
+        sizes = {path.name: path.stat().st_size for path in sorted(new.iterdir())}
+        large = [name for name, size in sizes.items() if size > LARGEST]
+        if large:
+            raise ValueError(f"{', '.join(large)} in {new}: more than {LARGEST:,} bytes; use a smaller shape")
     return sizes
 
 

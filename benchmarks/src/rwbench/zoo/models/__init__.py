@@ -10,8 +10,10 @@ in the base folder replaces the prompt template of this package (see `ruleworld_
 from __future__ import annotations
 
 import hashlib
+import shutil
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,6 +22,18 @@ from ruleworld_data.prompts import Template, answer_template, read_template
 SHIPPED = Path(__file__).parent
 PROMPT_FILE = "prompt.toml"
 BASE_FILE = "base.txt"
+BASE_SUFFIXES = (".json", ".safetensors", ".jinja", ".model", ".txt")
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_FILES = (
+    ADAPTER_CONFIG,
+    "adapter_model.safetensors",
+    "chat_template.jinja",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+)
+"""What decides an adapter's answers."""
 WHOLE_FILE = 1 << 26
 """Files up to this size are hashed whole; of larger ones the size and both ends, which hold the tensors' names."""
 
@@ -80,7 +94,7 @@ def adapter_folder(name: str, method: str, representation: str) -> Path | None:
     """Return the folder of a model's adapter for a method, or None if it has none."""
     for candidate in (f"{method}-{representation}", method):
         folder = resolve(name) / candidate
-        if (folder / "adapter_config.json").is_file():
+        if (folder / ADAPTER_CONFIG).is_file():
             return folder
     return None
 
@@ -102,17 +116,26 @@ def usual_temperature(name: str) -> float:
 
 
 def fingerprint(folder: Path) -> str:
-    """Return 12 hexadecimal digits that change when a model's or an adapter's files change."""
-    files = tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in _files(folder))
-    return _fingerprint(files)
+    """Return 12 hexadecimal digits that change when a base or an adapter changes.
+
+    Of an adapter, configuration, weights and tokenizer count: not its card, the log and the recipes of its training.
+    """
+    # A base's prompt has a hash of its own in the spec.
+    files = [
+        path for path in sorted(folder.iterdir()) if path.suffix in BASE_SUFFIXES and path.name[0] != "."
+    ]
+    if (folder / ADAPTER_CONFIG).is_file():
+        files = [path for path in files if path.name in ADAPTER_FILES]
+    return _hash_files(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
 
 
 @lru_cache(maxsize=64)
-def _fingerprint(files: tuple[tuple[str, int, int], ...]) -> str:
+def _hash_files(files: tuple[tuple[Path, int, int], ...]) -> str:
+    """Hash names and contents; sizes (bytes) and times only tell whether a file is the one that was hashed before."""
     digest = hashlib.sha256()
-    for name, size, _ in files:
-        digest.update(f"{Path(name).name} {size}\n".encode())
-        with Path(name).open("rb") as file:
+    for path, size, _ in files:
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
             if size <= WHOLE_FILE:
                 digest.update(file.read())
                 continue
@@ -122,10 +145,12 @@ def _fingerprint(files: tuple[tuple[str, int, int], ...]) -> str:
     return digest.hexdigest()[:12]
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    # The prompt has a hash of its own in the spec; what else lies in the folder (a model card) decides nothing.
-    for path in sorted(folder.iterdir()):
-        if path.suffix in (".json", ".safetensors", ".jinja", ".model", ".txt") and not path.name.startswith(
-            "."
-        ):
-            yield path
+@contextmanager
+def replaced_folder(folder: Path) -> Iterator[Path]:
+    """Give an empty folder to write into, which takes the place of another when all is written."""
+    new = folder.with_name(folder.name + ".new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    yield new
+    shutil.rmtree(folder, ignore_errors=True)
+    new.rename(folder)

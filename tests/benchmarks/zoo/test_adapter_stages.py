@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import rwbench.zoo.adapters.train as module
 from rwbench.cli.app import app
-from rwbench.zoo.adapters.plans import training_plans
+from rwbench.zoo.adapters.folder import FINISHED, claim_folder
 from rwbench.zoo.adapters.recipe import AdapterRecipe, read_recipe
 from typer.testing import CliRunner
 
@@ -27,20 +27,20 @@ def test_stages_are_in_order_and_their_worlds_seeds():
 
 
 def test_a_stage_in_several_worlds_is_a_training_in_each(tmp_path):
-    """As if each were written out; a file's lists come as tuples."""
+    """As if each were written out; in a file or as objects."""
     written = AdapterRecipe("long", (ONE, *(TWO | {"max_steps": 9, "world": world} for world in (4, 7))))
     path = tmp_path / "short.toml"
     path.write_text("[[stages]]\nstage = 1\n[[stages]]\nstage = 2\nmax_steps = 9\nworld = [4, 7]\n")
-    assert read_recipe(path).plans() == written.plans()
-    assert [(world, plan.stage, plan.max_steps) for world, plan in training_plans(written, "dynarule")] == [
+    assert read_recipe(path).trainings("srki") == written.trainings("srki")
+    assert [(world, plan.stage, plan.max_steps) for world, plan in written.trainings("dynarule")] == [
         (0, 1, None),
         (4, 2, 9),
         (7, 2, 9),
     ]
     # As the list in a shipped adapter's adapters.json; and order, pools and initial weights are of the recipe's seed.
     listed = AdapterRecipe("listed", (ONE, TWO | {"max_steps": 9, "world": [4, 7]}), seed=3)
-    assert [world for world, _ in listed.plans()] == [3, 4, 7]
-    assert {plan.seed for _, plan in training_plans(listed, "srki")} == {3}
+    assert listed.worlds == [3, 4, 7]
+    assert {plan.seed for _, plan in listed.trainings("srki")} == {3}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_stage_that_has_begun_stays_in_its_world(tmp_path, mark):
 
     def claim(*worlds):
         recipe = AdapterRecipe("quick", tuple(ONE | {"world": world} for world in worlds))
-        module._claim(tmp_path, recipe, "kblam", "nl", resume=True)
+        claim_folder(tmp_path, recipe, "kblam", "nl", resume=True)
 
     claim(0, 5)
     (tmp_path / "1" / "checkpoint-2").mkdir(parents=True)
@@ -99,27 +99,27 @@ def test_a_stage_that_has_begun_stays_in_its_world(tmp_path, mark):
 
 def test_a_folder_is_of_one_method_and_representation(tmp_path):
     recipe = AdapterRecipe("quick", (ONE,))
-    module._claim(tmp_path, recipe, "srki", "nl", resume=False)
+    claim_folder(tmp_path, recipe, "srki", "nl", resume=False)
     (tmp_path / "1" / "checkpoint-2").mkdir(parents=True)
-    module._claim(tmp_path, recipe, "srki", "nl", resume=True)
+    claim_folder(tmp_path, recipe, "srki", "nl", resume=True)
     with pytest.raises(ValueError, match="started with method 'srki', now it is 'kblam'"):
-        module._claim(tmp_path, recipe, "kblam", "nl", resume=True)
+        claim_folder(tmp_path, recipe, "kblam", "nl", resume=True)
     with pytest.raises(ValueError, match="started with representation 'nl', now it is 'fol'"):
-        module._claim(tmp_path, recipe, "srki", "fol", resume=True)
+        claim_folder(tmp_path, recipe, "srki", "fol", resume=True)
 
 
 def test_resumed_the_confidence_layer_is_measured_in_the_same_world(tmp_path, monkeypatch):
     """On rules of the last stage without retrieval, whether that was trained just now or read."""
     measured, trained = [], []
 
-    def confidence(recipe, model, tokenizer, adapter, bank, held_out):
-        measured.append((bank.world, held_out))
+    def confidence(recipe, model, tokenizer, data):
+        measured.append((data.bank.world, data.held_out))
         return {"confidence_layer": 2}
 
     def train(model, tokenizer, adapter, rows, bank, plan, folder, **more):
         trained.append((folder.name, bank.world, rows, more["held_out"]))
         folder.mkdir(parents=True)
-        (folder / module.FINISHED).touch()
+        (folder / FINISHED).touch()
 
     base = SimpleNamespace(
         config=SimpleNamespace(), float=lambda: None, device=SimpleNamespace(type="cpu"), encoder_dim=4
@@ -127,22 +127,22 @@ def test_resumed_the_confidence_layer_is_measured_in_the_same_world(tmp_path, mo
     for name, stub in {
         "base_folder": str,
         "load_fresh": lambda folder: (base, None),
-        "rule_bank": lambda recipe, form, model, tokenizer, world=0: SimpleNamespace(
+        "rule_bank": lambda recipe, form, model, tokenizer, world: SimpleNamespace(
             world=world, encoder_dim=4, encoder="", ids=[], texts=[]
         ),
-        "training_rows": lambda recipe, split, most, world=0: [(split, world)],
+        "training_rows": lambda recipe, split, most, world: [(split, world)],
         "RuleAdapter": lambda model, config: SimpleNamespace(config=config),
         "inherit_step": lambda model, tokenizer: None,
         "Encoder": lambda *given, **more: None,
         "train": train,
-        "_take": lambda *given: None,
-        "_confidence": confidence,
-        "publish": lambda out, *given: out,
+        "read_finished": lambda *given: None,
+        "measure_confidence_layer": confidence,
+        "publish": lambda trained, to, *given: to,
     }.items():
         monkeypatch.setattr(module, name, stub)
     recipe = AdapterRecipe("quick", (ONE | {"world": 5}, TWO | {"world": 6}))
     module.train_adapter(recipe, "base", "dynarule", "nl", tmp_path / "a")
-    (tmp_path / "a" / "2" / module.FINISHED).unlink()
+    (tmp_path / "a" / "2" / FINISHED).unlink()
     (tmp_path / "a" / "2").rmdir()
     module.train_adapter(recipe, "base", "dynarule", "nl", tmp_path / "a", resume=True)
     assert measured == [(5, [("validation", 5)])] * 2
@@ -163,8 +163,8 @@ def test_a_second_start_in_a_folder_is_one_line(tmp_path, monkeypatch):
 
 def test_another_stage_may_follow_where_older_versions_wrote_fewer(tmp_path):
     recipe = AdapterRecipe("quick", (ONE,))
-    module._claim(tmp_path, recipe, "kblam", "nl", resume=False)
+    claim_folder(tmp_path, recipe, "kblam", "nl", resume=False)
     (tmp_path / "1" / "checkpoint-2").mkdir(parents=True)
     (tmp_path / "2" / "checkpoint-2").mkdir(parents=True)
     longer = replace(recipe, stages=(ONE, ONE | {"world": 5}))
-    module._claim(tmp_path, longer, "kblam", "nl", resume=True)
+    claim_folder(tmp_path, longer, "kblam", "nl", resume=True)

@@ -1,17 +1,19 @@
-"""What a training says in the end: how far its result is from what comes in the box."""
+"""What a training says in the end: how far its result is from what is shipped."""
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from rwbench.cli.app import app
+from rwbench.zoo.adapters.recipe import read_recipe
 from rwbench.zoo.models import SHIPPED
-from rwbench.zoo.models.against import against_shipped_adapter, against_shipped_base
+from rwbench.zoo.models.comparison import compare_adapter, compare_base
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-ADAPTERS = Path(__file__).parents[2] / "benchmarks/adapters"
+ADAPTERS = Path(__file__).parents[3] / "benchmarks/adapters"
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def change(path, function):
 
 
 def test_a_copy_of_the_shipped_adapter_is_the_same():
-    lines = against_shipped_adapter(SHIPPED / "tiny/dynarule-nl", "dynarule", "nl")
+    lines = compare_adapter(SHIPPED / "tiny/dynarule-nl", "dynarule", "nl")
     assert lines[:3] == [
         "against the shipped tiny/dynarule-nl:",
         "  recipe   the same",
@@ -39,8 +41,21 @@ def test_a_copy_of_the_shipped_adapter_is_the_same():
         ["held-out", "recall", "at", "1", "shipped", f"{recall:.4f},", "here", f"{recall:.4f},", "+0.0000"]
     ]
     assert not any("runtime" in line or "per second" in line for line in lines)
-    kblam = against_shipped_adapter(SHIPPED / "tiny/kblam-nl", "kblam", "nl")
+    kblam = compare_adapter(SHIPPED / "tiny/kblam-nl", "kblam", "nl")
     assert [line.split()[1:3] for line in kblam if "held-out" in line] == [["lm", "loss"]]  # it has no other
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(SHIPPED.glob("*/*-*")), ids=lambda path: f"{path.parent.name}/{path.name}"
+)
+def test_trained_again_by_its_recipe_an_adapter_has_the_same_recipe(folder):
+    """As `rwbench adapters train` would write it now, from the file in the repository."""
+    written = json.loads((folder / "adapters.json").read_text())
+    recipe = read_recipe(ADAPTERS / f"{written['name']}.toml")
+    assert json.loads(json.dumps(asdict(recipe))) == written
+    method, _ = folder.name.split("-")
+    last = json.loads(json.dumps(recipe.trainings(method)[-1][1].to_dict()))
+    assert last.items() <= json.loads((folder / "recipe.json").read_text()).items()
 
 
 def test_another_training_is_told_by_weights_and_held_out_figures(adapter):
@@ -55,7 +70,7 @@ def test_another_training_is_told_by_weights_and_held_out_figures(adapter):
     last["eval_lm_loss"] += 0.25
     del last["eval_recall_at_1"]
     (adapter / "log.json").write_text(json.dumps(entries))
-    lines = [line.strip() for line in against_shipped_adapter(adapter, "srki", "fol")]
+    lines = [line.strip() for line in compare_adapter(adapter, "srki", "fol")]
     assert "weights  10.00% of their length apart" in lines
     (loss,) = [line for line in lines if "lm loss" in line]
     assert loss.endswith(f"shipped {shipped:.4f}, here {shipped + 0.25:.4f}, +0.2500")
@@ -74,7 +89,7 @@ def test_another_training_is_told_by_weights_and_held_out_figures(adapter):
 )
 def test_what_differs_is_named_and_other_questions_are_not_compared(adapter, file, changes, said, figures):
     change(adapter / file, lambda value: value.update(changes))
-    lines = against_shipped_adapter(adapter, "srki", "fol")
+    lines = compare_adapter(adapter, "srki", "fol")
     assert any(line.startswith(said) for line in lines), lines
     assert any("lm loss" in line for line in lines) == figures
     assert ("  held-out questions are others, so their figures cannot be compared" in lines) == (
@@ -84,9 +99,9 @@ def test_what_differs_is_named_and_other_questions_are_not_compared(adapter, fil
 
 def test_questions_of_another_last_world_are_others(adapter):
     change(adapter / "adapters.json", lambda recipe: recipe["stages"][-1].update(world=[3, 0]))
-    assert any("lm loss" in line for line in against_shipped_adapter(adapter, "srki", "fol"))
+    assert any("lm loss" in line for line in compare_adapter(adapter, "srki", "fol"))
     change(adapter / "adapters.json", lambda recipe: recipe["stages"][-1].update(world=[0, 3]))
-    assert not any("lm loss" in line for line in against_shipped_adapter(adapter, "srki", "fol"))
+    assert not any("lm loss" in line for line in compare_adapter(adapter, "srki", "fol"))
 
 
 def test_weights_of_another_shape_are_said_to_be(adapter):
@@ -94,14 +109,14 @@ def test_weights_of_another_shape_are_said_to_be(adapter):
     tensors = load_file(adapter / name)
     tensors.popitem()
     save_file(tensors, adapter / name)
-    assert "  weights  of another shape" in against_shipped_adapter(adapter, "srki", "fol")
+    assert "  weights  of another shape" in compare_adapter(adapter, "srki", "fol")
 
 
 def test_one_line_says_that_nothing_is_shipped(adapter):
     alone = ["no kblam adapter for fol of recipe srki is shipped to compare with"]
-    assert against_shipped_adapter(adapter, "kblam", "fol") == alone
+    assert compare_adapter(adapter, "kblam", "fol") == alone
     change(adapter / "adapters.json", lambda recipe: recipe.update(name="mine"))
-    assert against_shipped_adapter(adapter, "srki", "fol") == [
+    assert compare_adapter(adapter, "srki", "fol") == [
         "no srki adapter for fol of recipe mine is shipped to compare with"
     ]
 
@@ -116,7 +131,7 @@ def test_a_base_is_compared_gate_by_gate(tmp_path):
         cell["success"] = 0.5
     (folder / "gates.json").write_text(json.dumps(cells))
     change(folder / "training.json", lambda said: said.update(earlier=None, tokens=7_000_000))
-    lines = against_shipped_base(folder)
+    lines = compare_base(folder)
     assert lines[:3] == [
         "against the shipped tiny/base:",
         "  trained  shipped 43.5 M tokens (cpu, further, cooldown, opening), here 7.0 M tokens (opening)",

@@ -1,0 +1,129 @@
+"""The folder of an adapter's training: whose it is, which stages are finished, and the adapter that comes of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dynarule.training import Recipe
+from ruleworld_data.io import write_whole
+
+from dynarule import DynaRuleConfig, RuleAdapter
+
+from ..models import replaced_folder
+from .recipe import AdapterRecipe
+
+STARTED = "started.json"
+FINISHED = "README.md"
+"""What a stage's training writes last."""
+MAY_CHANGE = {"name", "stages", "worlds", "serve_top_k", "held_out"}
+"""What a training may go on with if it differs; stages are compared one by one."""
+
+
+def claim_folder(out: Path, recipe: AdapterRecipe, method: str, representation: str, resume: bool) -> None:
+    """Write down what a folder is for; on resuming, refuse another recipe than that of the start.
+
+    Stages are compared one by one where they are (`read_finished`, `dynarule.training.train`), and their worlds here:
+    one that has not begun may change.
+
+    Raises
+    ------
+    FileExistsError
+        If it holds a training, which is not to be resumed.
+    ValueError
+        If it holds another one.
+    """
+    path, begun = out / STARTED, any(out.glob("*/checkpoint-*"))
+    if begun and not resume:
+        raise FileExistsError(f"{out} holds a training already; go on with --resume, or give another --out")
+    settings = {"method": method, "representation": representation, "worlds": recipe.worlds}
+    now = json.loads(json.dumps(asdict(recipe) | settings))
+    if begun and path.is_file():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        for name in sorted(now.keys() - MAY_CHANGE):
+            if before.get(name) != now[name]:
+                raise ValueError(
+                    f"{out} was started with {name} {before.get(name)!r}, now it is {now[name]!r}; give another "
+                    f"--out, or delete {out} to begin anew"
+                )
+        for number, (was, world) in enumerate(zip(before["worlds"], now["worlds"], strict=False), 1):
+            folder = out / str(number)
+            if was != world and (any(folder.glob("checkpoint-*")) or (folder / FINISHED).is_file()):
+                raise ValueError(
+                    f"{folder} was trained in world {was}, the recipe says {world}; give another --out, or delete "
+                    f"{out} to begin anew"
+                )
+    out.mkdir(parents=True, exist_ok=True)
+    write_whole(path, (json.dumps(now, indent=1) + "\n").encode())
+
+
+def read_finished(folder: Path, recipe: Recipe, adapter: RuleAdapter, encoder: str) -> None:
+    """Load what a finished stage left: the adapter, and the row of ``<search>`` into the model.
+
+    Raises
+    ------
+    ValueError
+        If it was trained by another recipe, or on embeddings of another encoder (a fingerprint).
+    """
+    before = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+    now: dict[str, Any] = json.loads(json.dumps(recipe.to_dict()))
+    for name, value in now.items():
+        if before.get(name, value) != value:
+            raise ValueError(
+                f"{folder} was trained with {name} {before[name]!r}, the recipe says {value!r}; give another --out, "
+                f"or delete {folder.parent} to begin anew"
+            )
+    trained_on = DynaRuleConfig.from_pretrained(folder).encoder
+    if trained_on != encoder:
+        raise ValueError(
+            f"{folder} was trained on rules encoded by {trained_on!r}, now they are by {encoder!r}; put the base of "
+            f"that training back, or delete {folder.parent} to begin anew"
+        )
+    adapter.load(folder)
+
+
+def publish(trained: Path, to: Path, recipe: AdapterRecipe, method: str) -> Path:
+    """Copy what serving needs of the last stage, without its checkpoints; its card tells of all stages."""
+    with replaced_folder(to) as new:
+        for path in sorted(trained.iterdir()):
+            if path.is_file():
+                shutil.copy2(path, new / path.name)
+        config = DynaRuleConfig.from_pretrained(new)
+        notes = [_stages(recipe, method)]
+        if recipe.serve_top_k is not None and config.top_k is not None:
+            config.top_k = recipe.serve_top_k
+            config.save_pretrained(new)
+            notes.append(f"Answers read {recipe.serve_top_k} rules per layer, training {recipe.top_k}.")
+        if recipe.opening and method == "dynarule":
+            notes.append(
+                "An opening `<search>` looks for the first step's rules; the prompt before it looks for those of all "
+                "steps, and counts in the Recall@1 below as one step more, which no answer depends on."
+            )
+        card = (new / "README.md").read_text(encoding="utf-8")
+        heading = "## Training\n"
+        card = card.replace(heading, "\n".join([heading, *(note + "\n" for note in notes)]), 1)
+        (new / "README.md").write_text(card, encoding="utf-8")
+        (new / "adapters.json").write_text(json.dumps(asdict(recipe), indent=2) + "\n", encoding="utf-8")
+    return to
+
+
+def _stages(recipe: AdapterRecipe, method: str) -> str:
+    """Return the trainings that came before the last one, which the tables of the card are about."""
+    trainings = recipe.trainings(method)
+    lines = []
+    for number, (world, plan) in enumerate(trainings, 1):
+        stage = "" if method == "kblam" else f"stage {plan.stage}: "  # KBLaM has one stage
+        steps = f"{plan.max_steps:,} steps" if plan.max_steps else f"{plan.epochs} epochs"
+        low, high = (plan.pool_size, plan.pool_size) if isinstance(plan.pool_size, int) else plan.pool_size
+        where = f" of world {world}" if world != recipe.seed else ""
+        lines.append(
+            f"{number}. {stage}{steps} of {plan.batch_size * plan.accumulation} questions, "
+            f"{low:,} to {high:,} rules{where}"
+        )
+    title = f"The last of {len(trainings)} trainings (recipe `{recipe.name}`), each from what the one before left:"
+    if world != recipe.seed:
+        title = f"Questions, rules and results on this card are those of world {world}. {title}"
+    return "\n\n".join([title, "\n".join(lines)])
