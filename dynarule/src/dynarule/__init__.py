@@ -8,7 +8,7 @@ costs nothing.
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _NAMES = {
     "DynaRuleConfig": "config",

@@ -127,9 +127,9 @@ class ChatClient:
                 create(model=self.model, stream=False, extra_headers=self._unsent, **body).content
             )
         except openai.APIStatusError as error:
-            said = " ".join(error.response.text[:2000].split())[:200]
+            detail = " ".join(error.response.text[:2000].split())[:200]
             reason = f"HTTP {error.status_code} {error.response.reason_phrase}" + (
-                f": {said}" if said else ""
+                f": {detail}" if detail else ""
             )
             raise NoAnswerError(
                 reason, hopeless=error.status_code in _HOPELESS, status=error.status_code

@@ -63,8 +63,8 @@ class Shard:
             found = pq.read_metadata(folder / self.path)
         except (pa.ArrowException, OSError):
             return False
-        said = (found.metadata or {}).get(METADATA_KEY.encode(), b"").decode(errors="replace")
-        return said == self.fingerprint and found.num_rows == self.rows
+        written = (found.metadata or {}).get(METADATA_KEY.encode(), b"").decode(errors="replace")
+        return written == self.fingerprint and found.num_rows == self.rows
 
 
 @dataclass(frozen=True)
