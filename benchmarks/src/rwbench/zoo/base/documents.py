@@ -20,7 +20,7 @@ from typing import Any, Literal
 from ruleworld_data.questions import training_text
 from ruleworld_data.world import load_vocabulary
 
-from .tokenizer import END, STEP, Vocabulary, pieces
+from .tokenizer import END, STEP, TokenVocabulary, pieces
 
 Representation = Literal["nl", "fol"]
 
@@ -61,12 +61,12 @@ class Writer:
 
     Parameters
     ----------
-    vocabulary : Vocabulary
+    vocabulary : TokenVocabulary
     context_weight : float
         Weight of tokens that no lookup decides: rules, questions, premises.
     """
 
-    def __init__(self, vocabulary: Vocabulary, context_weight: float) -> None:
+    def __init__(self, vocabulary: TokenVocabulary, context_weight: float) -> None:
         self.ids = {token: i for i, token in enumerate(vocabulary.tokens)}
         self.stems = vocabulary.stems
         terms = term_words()

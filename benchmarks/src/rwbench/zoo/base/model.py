@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .tokenizer import END, PAD, Vocabulary
+from .tokenizer import END, PAD, TokenVocabulary
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -29,7 +29,7 @@ FREE_HEADS = 2
 """Heads of the first layer that begin without a distance of their own."""
 
 
-def new_base(shape: Shape, vocabulary: Vocabulary, seed: int) -> LlamaForCausalLM:
+def new_base(shape: Shape, vocabulary: TokenVocabulary, seed: int) -> LlamaForCausalLM:
     """Return a random base; forms of one word (``▁royal``, ``Royal``, ``_royal``) begin near to each other."""
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -18,7 +18,7 @@ from .curriculum import Curriculum
 from .documents import Writer
 from .gates import GateResult, gate_table, run_gates
 from .recipe import BaseRecipe
-from .tokenizer import Vocabulary, build_tokenizer
+from .tokenizer import TokenVocabulary, build_tokenizer
 from .train import trained_base
 
 LARGEST = 16 * 2**20
@@ -27,7 +27,7 @@ LARGEST = 16 * 2**20
 
 def write_base(
     recipe: BaseRecipe,
-    vocabulary: Vocabulary,
+    vocabulary: TokenVocabulary,
     training: Path,
     to: Path,
     questions: int = 100,

@@ -36,7 +36,7 @@ SIZES = WorldSizes(**vars(SCALES["paper"].sizes) | {"entity2attr": 8_000, "state
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class TokenVocabulary:
     """Tokens in order of their ids, and the stem that each shares with its other forms.
 
     Attributes
@@ -68,7 +68,7 @@ def pieces(text: str) -> list[str]:
     return re.findall(PIECE, text.replace(" ", BLANK))
 
 
-def build_vocabulary(texts: Iterable[str]) -> Vocabulary:
+def build_vocabulary(texts: Iterable[str]) -> TokenVocabulary:
     """Collect the tokens of a corpus; numbers and characters are complete whatever the corpus holds."""
     seen = Counter(piece for text in texts for piece in pieces(text))
     words = sorted(piece for piece in seen if re.search("[A-Za-z]{2}", piece) and piece not in MARKS)
@@ -80,7 +80,7 @@ def build_vocabulary(texts: Iterable[str]) -> Vocabulary:
     endings = ["##s", "##es", "##ed", "##ing"]
     tokens = list(dict.fromkeys([*SPECIAL, *MARKS, *numbers, *characters, *inside, *endings, *words, *terms]))
     forms = _stems()
-    return Vocabulary(tuple(tokens), tuple(_stem(token, forms) for token in tokens))
+    return TokenVocabulary(tuple(tokens), tuple(_stem(token, forms) for token in tokens))
 
 
 def term_forms() -> Iterator[str]:
@@ -119,7 +119,7 @@ def _stem(token: str, forms: dict[str, str]) -> str:
     return word if word.isdigit() else token
 
 
-def build_tokenizer(vocabulary: Vocabulary, max_length: int) -> Any:
+def build_tokenizer(vocabulary: TokenVocabulary, max_length: int) -> Any:
     """Return the vocabulary as a fast tokenizer of transformers (`PreTrainedTokenizerFast`)."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
     from transformers import PreTrainedTokenizerFast

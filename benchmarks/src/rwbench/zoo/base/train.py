@@ -26,7 +26,7 @@ from .data import Batch, Blocks, DocumentStream, batches
 from .documents import Writer
 from .model import hidden_states, new_base
 from .recipe import BaseRecipe
-from .tokenizer import Vocabulary
+from .tokenizer import TokenVocabulary
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -41,7 +41,7 @@ class BaseTrainer:
     Parameters
     ----------
     recipe : BaseRecipe
-    vocabulary : Vocabulary
+    vocabulary : TokenVocabulary
     folder : Path
         Holds ``state/`` (the last checkpoint) and ``log.jsonl``; made if missing.
     device : str
@@ -57,7 +57,7 @@ class BaseTrainer:
     def __init__(
         self,
         recipe: BaseRecipe,
-        vocabulary: Vocabulary,
+        vocabulary: TokenVocabulary,
         folder: Path,
         device: str = "cpu",
         processes: int = 0,
@@ -324,7 +324,7 @@ def _load_start(model: LlamaForCausalLM, folder: Path) -> dict[str, Any]:
     """
     from transformers import AutoModelForCausalLM
 
-    theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False)
     ours = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in theirs.state_dict().items()}
     for name in sorted({*ours, *found}):
@@ -353,7 +353,7 @@ def _strip(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def trained_base(
-    recipe: BaseRecipe, vocabulary: Vocabulary, folder: Path
+    recipe: BaseRecipe, vocabulary: TokenVocabulary, folder: Path
 ) -> tuple[LlamaForCausalLM, dict[str, Any]]:
     """Return the base of a training folder's last checkpoint in float32, and the state beside it.
 
