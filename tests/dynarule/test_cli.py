@@ -104,12 +104,12 @@ def test_a_bank_beyond_exact_search_is_indexed_where_faiss_is_there(cli, files, 
     exact = cli("generate", *asked)
     assert index_and_note() == (ExactIndex, "")
     monkeypatch.setattr("dynarule.bank.faiss_index.EXACT_UP_TO", len(RULES) - 1)
-    monkeypatch.setattr("dynarule.bank.faiss_index.installed", lambda: False)
+    monkeypatch.setattr("dynarule.bank.faiss_index.faiss_installed", lambda: False)
     told = "12 rules, all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
     assert index_and_note() == (ExactIndex, f"dynarule: {told}")
     assert cli("generate", *asked) == exact
     pytest.importorskip("faiss")
-    monkeypatch.setattr("dynarule.bank.faiss_index.installed", lambda: True)
+    monkeypatch.setattr("dynarule.bank.faiss_index.faiss_installed", lambda: True)
     assert index_and_note() == (FaissIndex, "dynarule: 12 rules, building a faiss index of them")
     assert cli("generate", *asked) == exact
     # The entropy is over all rules, so nothing would search the index.

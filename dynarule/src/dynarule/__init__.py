@@ -5,38 +5,16 @@ rules a text sees, and ``<search>`` makes it look again. Names are imported when
 costs nothing.
 """
 
-from importlib import import_module
-from typing import Any
+from ._lazy import lazy_names
 
 __version__ = "0.2.0"
 
-_NAMES = {
-    "DynaRuleConfig": "config",
-    "dynarule_config": "config",
-    "kblam_config": "config",
-    "srki_config": "config",
-    "RuleAdapter": "adapter",
-    "RuleBank": "bank.bank",
-    "RuleMemory": "memory.serving",
-    "attach": "memory.hooks",
-    "prepare_search": "memory.search",
-    "Generation": "generation",
-    "open_encoder": "bank.encoder_choice",
-    "encoder_of": "bank.encoder_choice",
-    "generate": "generation",
-    "question_prompts": "generation",
-    "load_tokenizer": "tokenizer",
-    "measure_confidence": "memory.confidence",
-    "measure_retention": "memory.confidence",
-}
-__all__ = ["__version__", *_NAMES]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    config="DynaRuleConfig dynarule_config kblam_config srki_config",
+    adapter="RuleAdapter",
+    bank="RuleBank open_encoder encoder_of",
+    memory="RuleMemory attach prepare_search measure_confidence measure_retention",
+    generation="Generation generate question_prompts",
+    tokenizer="load_tokenizer",
+)

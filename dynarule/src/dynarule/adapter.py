@@ -24,7 +24,7 @@ from peft.utils.other import set_additional_trainable_modules
 from torch import nn
 
 from .base_model import BaseModel, attention_blocks
-from .config import CONFIG_FILE, NAME, WEIGHTS_FILE, DynaRuleConfig
+from .config import CONFIG_FILE, NAME, DynaRuleConfig
 from .memory.search import SEARCH_TOKEN, base_matrix, token_rows
 from .projection import RuleProjection
 
@@ -301,4 +301,4 @@ def _tuned(model: nn.Module) -> dict[int, DynaRuleLayer]:
     return {int(cast(Any, block.get_base_layer()).layer_idx): block for block in found}
 
 
-__all__ = ["CONFIG_FILE", "WEIGHTS_FILE", "DynaRuleLayer", "DynaRuleModel", "PeftModel", "RuleAdapter"]
+__all__ = ["DynaRuleLayer", "DynaRuleModel", "PeftModel", "RuleAdapter"]

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from .merged_attention import merged_attention
 
+__all__ = ["AttendedRules", "rule_attention"]
+
 NAMES = {"sdpa": "dynarule", "eager": "dynarule_eager"}
 """What transformers calls this attention, by the implementation it stands in for."""
 FEW_SCORES = 1 << 17

@@ -13,6 +13,8 @@ from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
 
 from .base_model import BaseModel
 
+__all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
+
 UpdateScope = Literal["confidence", "confidence_and_after", "all", "none"]
 NAME = "DYNARULE"
 CONFIG_FILE, WEIGHTS_FILE = CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME

@@ -16,6 +16,8 @@ from .memory.hooks import attach
 from .memory.search import SEARCH_TOKEN, check_search, search_id
 from .memory.serving import Retrieval, RuleMemory
 
+__all__ = ["Generation", "Prompt", "encode_prompt", "generate", "question_prompts"]
+
 Prompt = str | Sequence[Mapping[str, Any]]
 """Text as it is, or chat messages for the tokenizer's template."""
 

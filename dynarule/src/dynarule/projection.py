@@ -18,6 +18,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+__all__ = ["RuleProjection", "score_keys"]
+
 LAYER_NORM_EPS = 1e-5
 CACHE_TILE = 1 << 18  # numbers of a half-precision tile widened at once; 1 MiB stays in a core's cache
 

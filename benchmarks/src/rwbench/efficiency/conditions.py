@@ -224,9 +224,9 @@ def _selection(
 
 def set_faiss_threads(threads: int) -> None:
     """Let faiss, where it is installed, use so many threads."""
-    from dynarule.bank.faiss_index import installed
+    from dynarule.bank import faiss_installed
 
-    if installed():
+    if faiss_installed():
         import faiss
 
         faiss.omp_set_num_threads(threads)

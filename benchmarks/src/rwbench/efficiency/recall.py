@@ -16,7 +16,7 @@ import numpy as np
 from .plan import RecallSettings
 
 if TYPE_CHECKING:
-    from dynarule.bank.index import QueryBatch
+    from dynarule.bank import QueryBatch
     from dynarule.projection import RuleProjection
     from torch import Tensor
 
@@ -45,8 +45,8 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
         Numbers of real and drawn rules, Recall@1 of the gold rules by exact search, and a cell per index.
     """
     import torch
+    from dynarule.bank import FaissConfig, FaissIndex, faiss_installed
     from dynarule.bank.bank import RuleBank
-    from dynarule.bank.faiss_index import FaissConfig, FaissIndex, installed
     from dynarule.bank.recall import measure_recall
 
     from .conditions import set_faiss_threads
@@ -59,7 +59,7 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
     clock = time.process_time if settings.threads == 1 else time.perf_counter  # as `plan.Settings.clock`
     cells: list[dict[str, Any]] = []
     for name, choice in INDEXES.items():
-        if choice is not None and not installed():
+        if choice is not None and not faiss_installed():
             cells.append({"index": name, "status": "not_run", "note": "pip install 'dynarule[faiss-cpu]'"})
             continue
         started = clock()
@@ -90,7 +90,7 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
 def _ask(settings: RecallSettings, encode: Encode) -> tuple[Tensor, int, list[QueryBatch], float]:
     """Return keys, the number of real rules, one query per held-out question, and how often gold comes first."""
     import torch
-    from dynarule.bank.index import ExactIndex, QueryBatch
+    from dynarule.bank import ExactIndex, QueryBatch
     from ruleworld_data.spec import SUBTASKS
 
     from ..run.data import DataSource

@@ -22,8 +22,7 @@ class Confidence(Memory):
 
     def answer(self, batch: Batch, top_k: int) -> Iterator[Output]:
         """Yield the measures."""
-        from dynarule.generation import question_prompts
-        from dynarule.memory.confidence import measure_confidence
+        from dynarule import measure_confidence, question_prompts
 
         reader = self.reader(batch[0][0].representation)
         for pool, question in batch:

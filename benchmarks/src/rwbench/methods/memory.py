@@ -26,7 +26,7 @@ from . import Batch, Method, Output, Preview, StepTrace
 from .conversation import UsageCounter, read_answer
 
 if TYPE_CHECKING:
-    from dynarule.generation import Generation
+    from dynarule import Generation
 
     from .rule_memory import PoolMask, RuleReader
 

@@ -7,13 +7,21 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from dynarule.bank.embedding_cache import EmbeddingCache
-from dynarule.bank.encoder_choice import encoder_of
-from dynarule.generation import Generation, encode_prompt, question_prompts
+from dynarule.bank import EmbeddingCache
+from dynarule.generation import encode_prompt
 from peft import PeftModel
 from torch import Tensor
 
-from dynarule import DynaRuleConfig, RuleBank, RuleMemory, generate, prepare_search
+from dynarule import (
+    DynaRuleConfig,
+    Generation,
+    RuleBank,
+    RuleMemory,
+    encoder_of,
+    generate,
+    prepare_search,
+    question_prompts,
+)
 
 from ..backends.local import load_fresh
 from ..cache import cache_root

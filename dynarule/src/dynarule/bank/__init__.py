@@ -1,17 +1,16 @@
 """Rules as embeddings: encoders, the bank that holds them, its files, and exact or indexed search."""
 
-from importlib import import_module
-from typing import Any
+from .._lazy import lazy_names
 
-_NAMES = {"EmbeddingCache": "embedding_cache", "premise_of": "sources"}
-__all__ = sorted(_NAMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    bank="RuleBank",
+    embedding_cache="EmbeddingCache",
+    encoder_choice="encoder_of open_encoder",
+    encoders="SentenceEncoder verbalise",
+    layer_encoder="LayerEncoder",
+    sources="conclusion_of premise_of",
+    index="ExactIndex SearchIndex",
+    faiss_index="FaissConfig FaissIndex faiss_installed use_index",
+    recall="QueryBatch measure_recall",
+)

@@ -207,7 +207,9 @@ def use_index(bank: RuleBank, index: Literal["auto", "exact"] | FaissConfig = "a
     """
     if index == "auto":
         index = (
-            FaissConfig() if len(bank) > EXACT_UP_TO and not bank.keys_MP.is_cuda and installed() else "exact"
+            FaissConfig()
+            if len(bank) > EXACT_UP_TO and not bank.keys_MP.is_cuda and faiss_installed()
+            else "exact"
         )
     if isinstance(index, str):
         if index != "exact":
@@ -218,7 +220,7 @@ def use_index(bank: RuleBank, index: Literal["auto", "exact"] | FaissConfig = "a
     return bank.index
 
 
-def installed() -> bool:
+def faiss_installed() -> bool:
     """Return whether faiss can be imported, without importing it."""
     from importlib.util import find_spec
 

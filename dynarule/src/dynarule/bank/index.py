@@ -7,10 +7,7 @@ scores of all rules never exist at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,7 +18,6 @@ from ..projection import RuleProjection, encoder_scores
 if TYPE_CHECKING:
     from .bank import RuleBank
 
-IndexKind = Literal["exact", "ivf_sq8", "fastscan"]
 EXACT_UP_TO = 100_000
 """Rules up to which `use_index` stays exact on a CPU. A choice for exactness, not the point where faiss overtakes: at
 100,000 rules of width 384, one thread, exact search took 15 ms per query, faiss with 8 bits and 512 clusters 6 ms with
@@ -102,40 +98,3 @@ class LayerScales:
                 scale_M[rows] = projection.inverse_scale(bank.keys_MP[rows])
         self._kept[projection] = (weights, bank.version, scale_M)
         return scale_M
-
-
-@dataclass(frozen=True)
-class QueryBatch:
-    """What one search was asked: the arguments of `SearchIndex.search`, for replay."""
-
-    direction_BP: Tensor
-    offset_B: Tensor
-    inverse_scale_M: Tensor
-    k: int
-
-
-@contextmanager
-def record_queries(bank: RuleBank) -> Iterator[list[QueryBatch]]:
-    """Collect every search of a bank inside the block, so that an index is tuned on the queries a model really asks.
-
-    Examples
-    --------
-    >>> with record_queries(bank) as asked, attach(model, memory):  # doctest: +SKIP
-    ...     model.generate(**inputs)
-    >>> measure_recall(bank, asked)  # doctest: +SKIP
-    """
-    asked: list[QueryBatch] = []
-    inner = bank.index
-
-    class Recorder:
-        def search(
-            self, bank: RuleBank, direction_BP: Tensor, offset_B: Tensor, inverse_scale_M: Tensor, k: int
-        ) -> tuple[Tensor, Tensor]:
-            asked.append(QueryBatch(direction_BP, offset_B, inverse_scale_M, k))
-            return inner.search(bank, direction_BP, offset_B, inverse_scale_M, k)
-
-    bank.index = Recorder()
-    try:
-        yield asked
-    finally:
-        bank.index = inner

@@ -8,12 +8,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
-from .index import ExactIndex, QueryBatch, SearchIndex
+from .index import ExactIndex, SearchIndex
 
 if TYPE_CHECKING:
     from .bank import RuleBank
-    from .faiss_index import FaissIndex
+
+
+@dataclass(frozen=True)
+class QueryBatch:
+    """What one search was asked: the arguments of `SearchIndex.search`, for replay."""
+
+    direction_BP: Tensor
+    offset_B: Tensor
+    inverse_scale_M: Tensor
+    k: int
 
 
 @dataclass(frozen=True)
@@ -55,7 +65,7 @@ def measure_recall(
     bank : RuleBank
         The rules; unchanged since the queries were recorded.
     asked : sequence of QueryBatch
-        From `record_queries`.
+        What a model asked, in forwards with this bank.
     index : SearchIndex, optional
         None: the bank's own.
     ks : sequence of int
@@ -71,7 +81,7 @@ def measure_recall(
     index = bank.index if index is None else index
     if not asked:
         raise ValueError(
-            "no queries to measure on; record some with record_queries while the model generates"
+            "no queries to measure on; wrap bank.index in one that notes what it is asked while the model generates"
         )
     if not ks or min(ks) < 1 or max(ks) > len(bank):
         raise ValueError(f"every k must be 1 to {len(bank)}, the rules of the bank; got {list(ks)}")
@@ -103,19 +113,3 @@ def measure_recall(
         1e3 * seconds[0] / count,
         1e3 * seconds[1] / count,
     )
-
-
-def tune_nprobe(
-    bank: RuleBank, asked: Sequence[QueryBatch], index: FaissIndex, k: int = 100, target: float = 0.95
-) -> RecallReport:
-    """Set a faiss index to the fewest clusters, doubling from 8, that reach a recall at K; return what was measured.
-
-    Where no number of clusters reaches it, all are read: then raise ``candidates``.
-    """
-    nprobe = 8
-    while True:
-        index.nprobe = min(nprobe, index.nlist)
-        report = measure_recall(bank, asked, index, (k,))
-        if report.recall[k] >= target or nprobe >= index.nlist:
-            return report
-        nprobe *= 2

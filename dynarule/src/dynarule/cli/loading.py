@@ -132,7 +132,7 @@ def choose_index(bank: RuleBank) -> None:
     from ..bank import faiss_index
 
     if len(bank) > faiss_index.EXACT_UP_TO and not bank.keys_MP.is_cuda:
-        if faiss_index.installed():
+        if faiss_index.faiss_installed():
             note(f"{len(bank):,} rules, building a faiss index of them")
         else:
             note(

@@ -1,17 +1,12 @@
 """Which rules a text sees and when: selection and visibility, the ``<search>`` token, and the hooks that attach it."""
 
-from importlib import import_module
-from typing import Any
+from .._lazy import lazy_names
 
-_NAMES = {"SEARCH_TOKEN": "search", "search_rows": "search", "set_search_rows": "search"}
-__all__ = sorted(_NAMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    hooks="attach",
+    serving="Retrieval RuleMemory",
+    training="TrainingMemory",
+    search="SEARCH_TOKEN prepare_search search_id search_rows set_search_rows",
+    confidence="measure_confidence measure_retention",
+)
