@@ -10,7 +10,7 @@ from typing import Any
 
 from ruleworld_data.io import Pushed, push_folder, write_whole
 
-from ..report.page import asset
+from ..report.page import asset, template_environment
 from ..report.tables import percent
 from ..score.scoring import ANSWER_METRICS
 from .board import TRACKS, Row, cell_of, order
@@ -65,23 +65,15 @@ def render_board(board: dict[str, Any], samples_base: str = "../submissions") ->
 
     Every string of a submission is escaped here, though the checks let no HTML through.
     """
-    import jinja2
-
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=jinja2.PackageLoader("rwbench.report", "templates"),
-    )
+    environment = template_environment("leaderboard")
     environment.filters["percent"] = percent
     return environment.get_template("board.html.j2").render(
         tables=[_table(track, board["rows"], board["metrics"]) for track in TRACKS],
         badges=BADGES,
         samples_base=samples_base,
         samples_file=SAMPLES,
-        style=asset("report.css") + asset("board.css"),
-        script=asset("board.js"),
+        style=asset("board.css", "leaderboard"),
+        script=asset("board.js", "leaderboard"),
     )
 
 
@@ -118,7 +110,7 @@ def push_space(
             write_whole(place / name, body)
     # The page links to the samples relative to itself, so it is written beside the copies.
     write_board(board, folder, copies)
-    write_whole(folder / "README.md", asset("space_card.md").encode())
+    write_whole(folder / "README.md", asset("space_card.md", "leaderboard").encode())
     return push_folder(
         folder,
         repo,

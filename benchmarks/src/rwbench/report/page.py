@@ -119,8 +119,8 @@ def _labelled(grouped: Sequence[Setting]) -> list[tuple[Results, str]]:
     return found
 
 
-def template_environment() -> jinja2.Environment:
-    """Return the environment of the pages' templates: everything is escaped, and an unknown name is an error."""
+def template_environment(room: str = "report") -> jinja2.Environment:
+    """Return the environment of a room's templates: everything is escaped, and an unknown name is an error."""
     import jinja2
 
     return jinja2.Environment(
@@ -128,12 +128,12 @@ def template_environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=jinja2.PackageLoader("rwbench.report", "templates"),
+        loader=jinja2.PackageLoader(f"rwbench.{room}", "templates"),
     )
 
 
-def asset(name: str) -> Markup:
-    """Return one of the pages' own style sheets or scripts, to be put in as it is."""
+def asset(name: str, room: str = "report") -> Markup:
+    """Return one of a room's own style sheets or scripts, to be put in as it is."""
     from markupsafe import Markup
 
-    return Markup(files("rwbench.report").joinpath("templates", name).read_text(encoding="utf-8"))
+    return Markup(files(f"rwbench.{room}").joinpath("templates", name).read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from rwbench.cli.app import app
 from rwbench.score.results import find_results
 from typer.testing import CliRunner
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 FIGURE = BENCHMARKS / "docs" / "accuracy.png"
 RESULTS = BENCHMARKS / "results" / "table2"
 
