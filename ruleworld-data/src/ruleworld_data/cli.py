@@ -46,7 +46,7 @@ BuildFolder = Annotated[Path, typer.Argument(help="Folder made by: ruleworld bui
 NewFolder = Annotated[Path, typer.Option("--out", help="New or empty folder.", show_default=False)]
 
 
-class Solver(StrEnum):
+class SolverChoice(StrEnum):
     """Who re-derives the answers."""
 
     executor = "executor"
@@ -162,7 +162,9 @@ def stats(folder: BuildFolder, as_json: Json = False) -> None:
 @app.command()
 def verify(
     folder: BuildFolder,
-    solver: Annotated[Solver, typer.Option("--solver", help="Who re-derives the answers.")] = Solver.both,
+    solver: Annotated[
+        SolverChoice, typer.Option("--solver", help="Who re-derives the answers.")
+    ] = SolverChoice.both,
     jobs: Jobs = None,
     leaks: Annotated[
         bool, typer.Option("--leaks", help="Report leaks between splits and shortcuts, too.")
@@ -178,7 +180,7 @@ def verify(
     from .verify import leak_report, render_leaks, render_text
     from .verify import verify as run
 
-    solvers = ("executor", "clingo") if solver is Solver.both else (solver.value,)
+    solvers = ("executor", "clingo") if solver is SolverChoice.both else (solver.value,)
     with Progress("", quiet=quiet) as progress:
         report = run(folder, solvers=solvers, jobs=_all_cores(jobs), progress=progress.stage)
         found = leak_report(folder, progress.stage) if leaks and report.ok else None
