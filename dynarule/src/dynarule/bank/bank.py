@@ -8,30 +8,22 @@ thread at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..projection import encoder_scores
 from .index import ExactIndex, LayerScales, SearchIndex
-from .sources import Rules, read_dataset, read_rules
+from .sources import Rules, read_rules
 
 if TYPE_CHECKING:
     from ..projection import RuleProjection
 
 Encode = Callable[[Sequence[str]], Tensor]
 """Texts to embeddings (N, P), the document side of a sentence encoder."""
-
-
-@dataclass(frozen=True)
-class BankRule:
-    """One rule of a bank, for traces: its id and text."""
-
-    id: str
-    text: str
 
 
 class RuleBank:
@@ -68,8 +60,6 @@ class RuleBank:
         self.index: SearchIndex = ExactIndex()
         # Buffers with room to grow; only the first len(ids) rows count. Not ours until the first change.
         self._keys, self._values, self._ours = keys_MP, values_MP, False
-        self._row_of: dict[str, int] | None = None
-        self._texts_held: set[str] | None = None
         self._stamps = torch.zeros(len(self.ids), dtype=torch.long)
         self._scales = LayerScales()
         self._check()
@@ -88,7 +78,8 @@ class RuleBank:
         Parameters
         ----------
         rules, conclusions : sequence of str
-            Conclusions None: found in each rule, see `dynarule.bank.sources.conclusion_of`.
+            Lists, or columns of a ``datasets.Dataset``. Conclusions None: found in each rule, see
+            `dynarule.bank.conclusion_of`.
         encode : callable
             A `SentenceEncoder`, an `EmbeddingCache` over one, or any function from texts to embeddings (N, P).
         ids : sequence of str, optional
@@ -104,27 +95,6 @@ class RuleBank:
         return cls._from_rules(Rules.of(rules, conclusions, ids), encode, encoder)
 
     @classmethod
-    def from_dataset(
-        cls,
-        dataset: Any,
-        encode: Encode,
-        text: str = "nl",
-        conclusion: str | None = "conclusion_nl",
-        id: str | None = "id",
-        encoder: str | None = None,
-    ) -> RuleBank:
-        """Embed the rules of a ``datasets.Dataset`` or ``pyarrow.Table``.
-
-        The defaults read RuleWorld's rule table; ``text="fol", conclusion="conclusion_fol"`` reads its logic.
-
-        Raises
-        ------
-        ValueError
-            If a column is missing, or as for `from_texts`.
-        """
-        return cls._from_rules(read_dataset(dataset, text, conclusion, id), encode, encoder)
-
-    @classmethod
     def from_file(
         cls,
         path: str | PathLike[str],
@@ -134,7 +104,10 @@ class RuleBank:
         id: str | None = "id",
         encoder: str | None = None,
     ) -> RuleBank:
-        """Embed the rules of a file: ``.parquet`` (columns as in `from_dataset`), ``.tsv``, or one rule per line.
+        """Embed the rules of a file: ``.parquet``, ``.tsv``, or one rule per line.
+
+        The columns of a parquet file are by default those of RuleWorld's rule table; ``text="fol",
+        conclusion="conclusion_fol"`` reads its logic.
 
         Raises
         ------
@@ -183,9 +156,6 @@ class RuleBank:
         """P."""
         return self._keys.shape[-1]
 
-    def __getitem__(self, row: int) -> BankRule:
-        return BankRule(self.ids[row], self.texts[row])
-
     def row(self, id: str) -> int:
         """Return the row of a rule.
 
@@ -195,7 +165,7 @@ class RuleBank:
             If the id is not there.
         """
         try:
-            return self._rows()[id]
+            return self._row_of[id]
         except KeyError:
             raise KeyError(f"no rule {id!r} in this bank of {len(self)} rules") from None
 
@@ -257,7 +227,7 @@ class RuleBank:
             unchanged.
         """
         self._fits(other)
-        known = self._rows()
+        known = self._row_of
         twice = next((name for name in other.ids if name in known), None)
         if twice is not None:
             raise ValueError(f"rule {twice!r} is in the bank already; remove it first, or use replace")
@@ -269,7 +239,7 @@ class RuleBank:
         self._keys[start:stop] = other.keys_MP.detach()
         self._values[start:stop] = other.values_MP.detach()
         known.update(zip(other.ids, range(start, stop), strict=True))
-        self._held().update(other.texts)
+        self._texts_held.update(other.texts)
         self.texts += other.texts
         self.ids += other.ids
         self._mark(range(start, stop))
@@ -285,13 +255,12 @@ class RuleBank:
         gone = sorted({self.row(name) for name in ids})
         if not gone:
             return
-        known, stop = self._rows(), len(self) - len(gone)
+        known, stop = self._row_of, len(self) - len(gone)
         dropped = set(gone)
         gaps = [row for row in gone if row < stop]
         movers = [row for row in range(stop, len(self)) if row not in dropped]
         self._own(len(self))
-        if self._texts_held is not None:
-            self._texts_held.difference_update([self.texts[row] for row in gone])
+        self._texts_held.difference_update([self.texts[row] for row in gone])
         for row in gone:
             del known[self.ids[row]]
         self._keys[gaps] = self._keys[movers]
@@ -317,8 +286,8 @@ class RuleBank:
             return
         leaving = {self.texts[row] for row in rows}
         self._refuse_twice(other, leaving)
-        self._held().difference_update(leaving)
-        self._held().update(other.texts)
+        self._texts_held.difference_update(leaving)
+        self._texts_held.update(other.texts)
         self._own(len(self))
         self._keys[rows] = other.keys_MP.detach().to(self._keys)
         self._values[rows] = other.values_MP.detach().to(self._values)
@@ -326,19 +295,17 @@ class RuleBank:
             self.texts[row] = text
         self._mark(rows)
 
-    def _rows(self) -> dict[str, int]:
-        if self._row_of is None:
-            self._row_of = {name: row for row, name in enumerate(self.ids)}
-        return self._row_of
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.ids)}
 
-    def _held(self) -> set[str]:
-        if self._texts_held is None:
-            self._texts_held = set(self.texts)
-        return self._texts_held
+    @cached_property
+    def _texts_held(self) -> set[str]:
+        return set(self.texts)
 
     def _refuse_twice(self, other: RuleBank, leaving: Collection[str] = ()) -> None:
         """Refuse texts that would be in the bank twice: one rule would take two of the K places."""
-        held, seen = self._held(), dict[str, str]()
+        held, seen = self._texts_held, dict[str, str]()
         for name, text in zip(other.ids, other.texts, strict=True):
             if text in seen or (text in held and text not in leaving):
                 there = seen[text] if text in seen else self.ids[self.texts.index(text)]

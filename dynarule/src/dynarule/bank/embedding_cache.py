@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +12,8 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from .._files import write_whole
 
 FLUSH = 4_096
 """Texts encoded between two writes: what a kill loses at most."""
@@ -136,9 +136,8 @@ class EmbeddingCache:
             try:
                 with safe_open(path, "pt") as file:
                     hashes, rows = file.get_tensor("hashes"), file.get_tensor("embeddings")
-                    if (file.metadata() or {}).get("fingerprint") != self.fingerprint or len(hashes) != len(
-                        rows
-                    ):
+                    about = file.metadata() or {}
+                    if about.get("fingerprint") != self.fingerprint or len(hashes) != len(rows):
                         raise ValueError("it belongs to another encoder")
             except (SafetensorError, OSError, ValueError) as error:
                 warnings.warn(f"ignoring the embedding shard {path}: {error}; delete it", stacklevel=2)
@@ -151,19 +150,13 @@ class EmbeddingCache:
             self._places[row.tobytes()] = (rows, place)
 
     def _write(self, hashes: list[bytes], rows: Tensor) -> None:
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
         rows = self._checked(rows, len(hashes))
         codes = torch.frombuffer(bytearray(b"".join(hashes)), dtype=torch.uint8).view(len(hashes), 32)
         name = hashlib.sha256(b"".join(hashes)).hexdigest()[:32] + ".safetensors"
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=self.folder)
-        os.close(handle)
-        try:
-            save_file({"hashes": codes, "embeddings": rows}, temporary, {"fingerprint": self.fingerprint})
-            sync(Path(temporary))
-            Path(temporary).replace(self.folder / name)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+        shard = save({"hashes": codes, "embeddings": rows}, {"fingerprint": self.fingerprint})
+        write_whole(self.folder / name, shard)
         self._take(name, codes, rows)
 
     @staticmethod
@@ -177,9 +170,3 @@ class EmbeddingCache:
         if len(bad):  # never remembered
             raise ValueError(f"the encoder returned {len(bad)} embeddings that are not finite")
         return rows
-
-
-def sync(path: Path) -> None:
-    """Have the system write a file to its disk before we rename it."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""Sentence encoders: rules to unit vectors, with a fingerprint that tells encoders apart."""
+"""Encoders of rules to unit vectors, with a fingerprint that tells them apart, and which one a name stands for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from .layer_encoder import LayerEncoder, parse_layers
 
 MINILM = "minilm"
 MINILM_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -139,9 +141,8 @@ class SentenceEncoder:
         """Return unit vectors, fp32 (N, P), on the CPU."""
         if not len(texts):
             return torch.zeros(0, self.dim)
-        said = [verbalise(text) for text in texts] if self.fol else list(texts)
         vectors = self.model.encode_document(
-            said,
+            [verbalise(text) for text in texts] if self.fol else list(texts),
             prompt=self._prompt,
             batch_size=self.batch_size,
             normalize_embeddings=True,
@@ -196,3 +197,62 @@ def _pooling(module: Any) -> str:
     config = module.get_config_dict() if type(module).__name__ == "Pooling" else {}
     mode = config.get("pooling_mode") or [key for key, value in config.items() if value is True]
     return f"{type(module).__name__}={mode}" if mode else type(module).__name__
+
+
+AnyEncoder = SentenceEncoder | LayerEncoder
+
+
+def open_encoder(
+    name: str, fol: bool = False, model: nn.Module | None = None, tokenizer: Any = None
+) -> AnyEncoder:
+    """Return the encoder of a name.
+
+    Parameters
+    ----------
+    name : str
+        ``minilm``, a sentence-transformers folder or name, or ``layers:N``: the first N layers of the model.
+    fol : bool
+        Whether a sentence encoder gets logic as words; the model's own layers read logic as the model does.
+    model, tokenizer
+        For ``layers:N``: the model that will answer.
+
+    Raises
+    ------
+    ImportError, ValueError
+        If the encoder cannot be loaded, or ``layers:N`` comes without a model.
+    """
+    layers = parse_layers(name)
+    if layers is None:
+        return SentenceEncoder(name, fol=fol)
+    if model is None or tokenizer is None:
+        raise ValueError(f"encoder {name!r} is a part of the model that answers; say which with --model")
+    return LayerEncoder(model, tokenizer, layers)
+
+
+def encoder_of(fingerprint: str, model: nn.Module | None = None, tokenizer: Any = None) -> AnyEncoder:
+    """Return the encoder with a fingerprint, as adapters and banks record it; ``""`` is minilm.
+
+    Raises
+    ------
+    ImportError, ValueError
+        If none that can be loaded here has the fingerprint.
+    """
+    name = fingerprint.split("@")[0]
+    source = MINILM if name in ("", "all-MiniLM-L6-v2") else name
+    seen = ""
+    for fol in (False,) if parse_layers(source) else (False, True):  # layers read logic as it is
+        encoder = open_encoder(source, fol, model, tokenizer)
+        if fingerprint in ("", encoder.fingerprint):
+            return encoder
+        seen = seen or encoder.fingerprint
+    if parse_layers(source) and model is not None:
+        dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
+        raise ValueError(
+            f"the rules' encoder is {fingerprint!r}; the first layers of this model, loaded in {dtype}, are {seen!r}: "
+            "load the model of then, in the dtype of then (weights that were rounded are others), or train and embed "
+            "again"
+        )
+    raise ValueError(
+        f"the rules' encoder is {fingerprint!r}; the one called {source!r} here is {seen!r}: load the model or install "
+        "the version that was used then, or train and embed again"
+    )

@@ -114,9 +114,8 @@ class FaissIndex:
         if int(found_B.min()) < k:
             return ExactIndex().search(bank, direction_BP, offset_B, inverse_scale_M, k)
         scores_BC = torch.full(rows_BC.shape, -math.inf, device=direction_BP.device)
-        for row, rows_C in enumerate(
-            rows_BC
-        ):  # one query's candidates are a matrix; a batch of them may not fit
+        # One query's candidates are a matrix; a batch of them may not fit.
+        for row, rows_C in enumerate(rows_BC):
             here = rows_C >= 0
             rows = rows_C[here]
             one = slice(row, row + 1)

@@ -13,12 +13,14 @@ import hashlib
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .embedding_cache import sync
+from .._files import sync
 
 if TYPE_CHECKING:
     from .bank import RuleBank
@@ -55,10 +57,7 @@ def save_bank(bank: RuleBank, folder: str | PathLike[str], overwrite: bool = Fal
     try:
         tensors = {
             "keys": bank.keys_MP.detach().cpu().contiguous(),
-            "values": bank.values_MP.detach()
-            .cpu()
-            .contiguous()
-            .clone(),  # may be the same memory as the keys
+            "values": bank.values_MP.detach().cpu().contiguous().clone(),  # may share the keys' memory
         }
         save_file(tensors, work / EMBEDDINGS)
         rules = _write_rules(bank, work)
@@ -74,13 +73,11 @@ def save_bank(bank: RuleBank, folder: str | PathLike[str], overwrite: bool = Fal
         for path in work.iterdir():
             sync(path)
         work.chmod(0o755)
+        old = work.with_suffix(".old")
         if folder.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".old", dir=folder.parent))
             folder.replace(old)
-            work.replace(folder)
-            shutil.rmtree(old)
-        else:
-            work.replace(folder)
+        work.replace(folder)
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -120,13 +117,8 @@ def load_bank(folder: str | PathLike[str], mmap: bool = True, verify: bool = Tru
             raise ValueError(
                 f"the rule bank {folder} is damaged: {name} is truncated or was edited; save it again"
             )
-    try:
-        with safe_open(folder / EMBEDDINGS, "pt") as file:
-            keys, values = file.get_tensor("keys"), file.get_tensor("values")
-    except (SafetensorError, OSError) as error:
-        raise ValueError(
-            f"the rule bank {folder} is damaged: {EMBEDDINGS}: {error}; save it again"
-        ) from error
+    with _reading(folder, EMBEDDINGS, SafetensorError), safe_open(folder / EMBEDDINGS, "pt") as file:
+        keys, values = file.get_tensor("keys"), file.get_tensor("values")
     ids, texts = _read_rules(folder, about)
     shape = (about["rules"], about["width"])
     if tuple(keys.shape) != shape or tuple(values.shape) != shape or len(ids) != about["rules"]:
@@ -139,11 +131,18 @@ def load_bank(folder: str | PathLike[str], mmap: bool = True, verify: bool = Tru
     return RuleBank(keys, values, ids, texts, about["encoder"])
 
 
-def _description(folder: Path) -> dict[str, Any]:
+@contextmanager
+def _reading(folder: Path, name: str, *errors: type[Exception]) -> Iterator[None]:
+    expected: tuple[type[Exception], ...] = (OSError, *errors)
     try:
+        yield
+    except expected as error:
+        raise ValueError(f"the rule bank {folder} is damaged: {name}: {error!r}; save it again") from error
+
+
+def _description(folder: Path) -> dict[str, Any]:
+    with _reading(folder, f"{DESCRIPTION} is not JSON", UnicodeDecodeError, json.JSONDecodeError):
         about = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"the rule bank {folder} is damaged: {DESCRIPTION} is not JSON: {error}") from error
     expected = {"format": int, "encoder": str, "rules": int, "width": int, "dtype": str, "sha256": dict}
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         found = about.get("format") if isinstance(about, dict) else about
@@ -172,25 +171,17 @@ def _write_rules(bank: RuleBank, work: Path) -> str:
 
 def _read_rules(folder: Path, about: dict[str, Any]) -> tuple[list[str], list[str]]:
     if "rules.jsonl" in about["sha256"]:
-        try:
+        with _reading(folder, "rules.jsonl", UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError):
             lines = (folder / "rules.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
             rules = [json.loads(line) for line in lines]
             return [rule["id"] for rule in rules], [rule["text"] for rule in rules]
-        except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"the rule bank {folder} is damaged: rules.jsonl: {error!r}; save it again"
-            ) from error
     if find_spec("pyarrow") is None:
         raise ImportError(f"the rule bank {folder} holds its texts as parquet: pip install pyarrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with _reading(folder, "rules.parquet", pa.ArrowException):
         table = pq.read_table(folder / "rules.parquet", columns=["id", "text"])
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(
-            f"the rule bank {folder} is damaged: rules.parquet: {error}; save it again"
-        ) from error
     return table["id"].to_pylist(), table["text"].to_pylist()
 
 

@@ -7,54 +7,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 _ARROW = re.compile(r"\s*(?:=>|->|⇒|→)\s*")
 _IF = re.compile(r"(if\s[^,]*),\s*(?:then\s+)?(.+)", re.IGNORECASE | re.DOTALL)
 
 
-def conclusion_of(rule: str) -> str:
-    """Return the conclusion of a rule, the text that becomes its value.
+def split_rule(rule: str) -> tuple[str, str]:
+    """Return the premise of a rule and its conclusion, the text that becomes its value.
 
-    ``premise => conclusion`` (also ``->``): what follows the first arrow. ``If premise, conclusion.``: what follows the
-    first comma, without the full stop. Anything else is its own conclusion.
+    ``premise => conclusion`` (also ``->``): around the first arrow. ``If premise, conclusion.``: around the first
+    comma, without the full stop. Anything else is its own premise and its own conclusion, so it shares neither.
 
     Examples
     --------
-    >>> conclusion_of("If A chases B, B will enter the bridge.")
-    'B will enter the bridge'
-    >>> conclusion_of("Chase(A, B) => In(B, Bridge)")
-    'In(B, Bridge)'
-    >>> conclusion_of("All bridges are closed.")
-    'All bridges are closed.'
+    >>> split_rule("If A chases B, B will enter the bridge.")
+    ('If A chases B', 'B will enter the bridge')
+    >>> split_rule("Chase(A, B) => In(B, Bridge)")
+    ('Chase(A, B)', 'In(B, Bridge)')
+    >>> split_rule("All bridges are closed.")
+    ('All bridges are closed.', 'All bridges are closed.')
     """
+    whole = rule.strip()
     parts = _ARROW.split(rule, maxsplit=1)
     if len(parts) == 2 and parts[1].strip():
-        return parts[1].strip()
-    found = _IF.fullmatch(rule.strip())
-    conclusion = found[2].strip().removesuffix(".") if found else ""
-    return conclusion or rule.strip()
+        return parts[0].strip(), parts[1].strip()
+    found = _IF.fullmatch(whole)
+    if not found:
+        return whole, whole
+    return found[1].strip(), found[2].strip().removesuffix(".") or whole
+
+
+def conclusion_of(rule: str) -> str:
+    """Return the conclusion of a rule, see `split_rule`."""
+    return split_rule(rule)[1]
 
 
 def premise_of(rule: str) -> str:
-    """Return the premise of a rule, by which training finds hard negatives: what is before the conclusion.
-
-    A rule without a conclusion of its own (see `conclusion_of`) is its own premise, so it shares it with no other.
-
-    Examples
-    --------
-    >>> premise_of("If A chases B, B will enter the bridge.")
-    'If A chases B'
-    >>> premise_of("Chase(A, B) => In(B, Bridge)")
-    'Chase(A, B)'
-    >>> premise_of("All bridges are closed.")
-    'All bridges are closed.'
-    """
-    parts = _ARROW.split(rule, maxsplit=1)
-    if len(parts) == 2 and parts[1].strip():
-        return parts[0].strip()
-    found = _IF.fullmatch(rule.strip())
-    return found[1].strip() if found else rule.strip()
+    """Return the premise of a rule, by which training finds hard negatives, see `split_rule`."""
+    return split_rule(rule)[0]
 
 
 @dataclass(frozen=True)
@@ -108,48 +99,6 @@ class Rules:
         return cls(list(texts), found, names)
 
 
-def read_dataset(dataset: Any, text: str, conclusion: str | None, id: str | None) -> Rules:
-    """Read a ``datasets.Dataset`` or a ``pyarrow.Table``.
-
-    Parameters
-    ----------
-    dataset : datasets.Dataset or pyarrow.Table
-        One rule per row.
-    text : str
-        Column of rule texts.
-    conclusion, id : str or None
-        Columns of conclusions and of ids; None: found in the rules, row numbers.
-
-    Raises
-    ------
-    ValueError
-        If it is not a table, or a column is not there.
-    """
-    columns = getattr(dataset, "column_names", None)
-    if isinstance(columns, dict):
-        raise ValueError(
-            f"expected one split of a dataset, got all of them; pass dataset[{next(iter(columns))!r}]"
-        )
-    if not isinstance(columns, list):
-        raise ValueError(f"expected a datasets.Dataset or a pyarrow.Table, got {type(dataset).__name__}")
-    for use, name in (("text", text), ("conclusion", conclusion), ("id", id)):
-        if name is not None and name not in columns:
-            or_none = "" if use == "text" else f", or {use}=None"
-            raise ValueError(
-                f"no column {name!r} for {use}; the columns are {columns}: pass {use}=<one of them>{or_none}"
-            )
-
-    def column(name: str) -> list[Any]:
-        values = dataset[name]
-        return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
-
-    return Rules.of(
-        column(text),
-        None if conclusion is None else column(conclusion),
-        None if id is None else column(id),
-    )
-
-
 def read_rules(
     path: str | PathLike[str],
     text: str = "nl",
@@ -158,7 +107,8 @@ def read_rules(
 ) -> Rules:
     """Read rules from a file, by its ending.
 
-    ``.parquet`` has columns, as in `read_dataset`. ``.tsv`` has a rule and its conclusion on each line, separated by a
+    ``.parquet`` has columns of texts, conclusions and ids; without the last two (None) they are found in the rules, and
+    row numbers. ``.tsv`` has a rule and its conclusion on each line, separated by a
     tab. Any other file has one rule per line. Blank lines are skipped; ids are line numbers, from 1.
 
     Raises
@@ -181,7 +131,15 @@ def read_rules(
             table = pq.read_table(path)
         except pa.ArrowException as error:
             raise ValueError(f"{path} is not a readable parquet file: {error}") from error
-        return read_dataset(table, text, conclusion, id)
+        for use, name in (("text", text), ("conclusion", conclusion), ("id", id)):
+            if name is not None and name not in table.column_names:
+                or_none = "" if use == "text" else f", or {use}=None"
+                raise ValueError(
+                    f"no column {name!r} for {use}; the columns are {table.column_names}: "
+                    f"pass {use}=<one of them>{or_none}"
+                )
+        columns = [None if name is None else table[name].to_pylist() for name in (conclusion, id)]
+        return Rules.of(table[text].to_pylist(), *columns)
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:

@@ -129,7 +129,7 @@ def chat(
 
     @cache  # a bank's own encoder is not needed until a rule is added
     def rule_encoder() -> Any:
-        from ..bank.encoder_choice import encoder_of, open_encoder
+        from ..bank.encoders import encoder_of, open_encoder
 
         if encoder is None:
             return encoder_of(bank.encoder, base, tokenizer)

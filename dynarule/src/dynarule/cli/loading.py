@@ -60,7 +60,7 @@ def load_rules(
         return bank
     check_rules(path)  # before an encoder is loaded for nothing
     from ..bank.embedding_cache import EmbeddingCache
-    from ..bank.encoder_choice import encoder_of, open_encoder
+    from ..bank.encoders import encoder_of, open_encoder
 
     quiet_libraries()
     if encoder is None and like:

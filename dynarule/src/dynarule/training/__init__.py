@@ -25,7 +25,6 @@ _MODULES = {
     "pools": ("RulePools", "TrainingStream", "families"),
     "recipe": ("PAPER_MIX", "Recipe", "paper_recipe", "recipe_file", "recipe_steps"),
     "rule_model": ("RuleModel",),
-    "run_folder": ("write_whole",),
     "trainer": ("train",),
 }
 _NAMES = {name: module for module, names in _MODULES.items() for name in names}

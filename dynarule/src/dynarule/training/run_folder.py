@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from .._files import write_whole
 
 RECIPE = "recipe.json"
 STATE = "trainer_state.json"  # the Trainer writes it last
@@ -89,13 +90,3 @@ def _whole(checkpoint: Path) -> bool:
     except (OSError, ValueError):
         return False
     return True
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file at once or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
+from .._files import write_whole
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
@@ -31,7 +32,7 @@ from .optimizers import muon_optimizer
 from .pools import Rows, RulePools, TrainingStream, families
 from .recipe import Recipe, recipe_steps
 from .rule_model import RuleModel
-from .run_folder import claim, write_whole
+from .run_folder import claim
 
 PARTS = ("lm", "retrieval", "reading", "hits", "steps")
 MEASUREMENTS = 10  # of held-out questions in a run

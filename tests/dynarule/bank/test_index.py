@@ -143,7 +143,7 @@ def test_row_id_text_and_value_belong_together_at_every_size(kind, count):
     best = rows[:, 0].tolist()
     assert best == wanted.tolist()  # a unit vector is its own nearest
     for row, key in zip(best, direction / 10, strict=True):
-        assert bank[row].text == f"text of {bank[row].id}"
+        assert bank.texts[row] == f"text of {bank.ids[row]}"
         assert torch.equal(bank.values_MP[row], -bank.keys_MP[row])
         assert torch.allclose(bank.keys_MP[row], key)
     assert torch.allclose(scores[:, 0], torch.full((len(wanted),), 10.0), atol=1e-5)

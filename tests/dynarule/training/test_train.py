@@ -480,7 +480,7 @@ def load(name, path):
     module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)
     return module
 here, folder, settings = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-conftest, this = load("shared", here + "/conftest.py"), load("this", here + "/test_train.py")
+conftest, this = load("shared", here + "/../conftest.py"), load("this", here + "/test_train.py")
 case = this.make_case(conftest.make_model, conftest.make_word_tokenizer)
 recipe = this.quick(accumulation=settings.pop("accumulation"))
 this.run(case, folder, recipe, **settings)

@@ -4,8 +4,9 @@ import json
 
 import pytest
 import torch
+from dynarule._files import write_whole
 from dynarule.training.recipe import paper_recipe
-from dynarule.training.run_folder import claim, write_whole
+from dynarule.training.run_folder import claim
 
 from dynarule import DynaRuleConfig, RuleAdapter, RuleBank, dynarule_config
 

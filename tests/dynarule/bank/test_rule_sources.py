@@ -47,21 +47,21 @@ def test_every_rule_of_ruleworld_has_its_premise_found():
 
     table = rule_table("train", "tiny")
     assert [premise_of(rule) for rule in table["fol"].to_pylist()] == table["premise_fol"].to_pylist()
-    said = [f"If {premise}" for premise in table["premise_nl"].to_pylist()]
-    assert [premise_of(rule) for rule in table["nl"].to_pylist()] == said
+    expected = [f"If {premise}" for premise in table["premise_nl"].to_pylist()]
+    assert [premise_of(rule) for rule in table["nl"].to_pylist()] == expected
     assert premise_of("If only") == "If only" and premise_of(" All are closed. ") == "All are closed."
 
 
-def test_a_bank_from_ruleworlds_table_a_dataset_and_parquet_is_the_same(tmp_path):
+def test_a_bank_from_a_dataset_and_parquet_is_the_same(tmp_path):
     import datasets
     import pyarrow.parquet as pq
     from ruleworld_data.generate import rule_table
 
     table = rule_table("train", "tiny").slice(0, 60)
     pq.write_table(table, tmp_path / "rules.parquet")
+    data = datasets.Dataset(table)
     banks = [
-        RuleBank.from_dataset(table, encode),
-        RuleBank.from_dataset(datasets.Dataset(table), encode),
+        RuleBank.from_texts(data["nl"], data["conclusion_nl"], encode, data["id"]),
         RuleBank.from_file(tmp_path / "rules.parquet", encode),
     ]
     for bank in banks:
@@ -70,7 +70,7 @@ def test_a_bank_from_ruleworlds_table_a_dataset_and_parquet_is_the_same(tmp_path
         assert bank.encoder == "characters"
         assert torch.equal(bank.values_MP, encode(table["conclusion_nl"].to_pylist()))
         assert torch.equal(bank.keys_MP, encode(bank.texts))
-    logic = RuleBank.from_dataset(table, encode, text="fol", conclusion="conclusion_fol")
+    logic = RuleBank.from_file(tmp_path / "rules.parquet", encode, text="fol", conclusion="conclusion_fol")
     assert torch.equal(logic.values_MP, encode(table["conclusion_fol"].to_pylist()))
 
 
@@ -105,12 +105,12 @@ def test_bad_rule_files_are_refused(tmp_path, name, content, complaint):
 
 def test_a_missing_file_and_a_missing_column_say_what_is_there(tmp_path):
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     with pytest.raises(FileNotFoundError, match="one rule per line"):
         RuleBank.from_file(tmp_path / "none.txt", encode)
+    pq.write_table(pa.table({"rule": ["If a, b."]}), tmp_path / "rules.parquet")
     with pytest.raises(ValueError, match=r"no column 'nl' for text; the columns are \['rule'\]"):
-        RuleBank.from_dataset(pa.table({"rule": ["a"]}), encode)
-    with pytest.raises(ValueError, match="pass dataset\\['train'\\]"):
-        import datasets
-
-        RuleBank.from_dataset(datasets.DatasetDict(train=datasets.Dataset.from_dict({"nl": ["a"]})), encode)
+        RuleBank.from_file(tmp_path / "rules.parquet", encode)
+    bank = RuleBank.from_file(tmp_path / "rules.parquet", encode, "rule", None, None)
+    assert (bank.ids, bank.texts) == (["0"], ["If a, b."]) and torch.equal(bank.values_MP, encode(["b"]))
