@@ -1,6 +1,7 @@
 """Efficiency: tiny shapes; what is timed is the right computation, files resume, mistakes are named."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,18 +9,18 @@ import torch
 from ruleworld_data.io import Progress
 from rwbench.cli.app import app
 from rwbench.efficiency.conditions import InjectedRules
-from rwbench.efficiency.embeddings import random_rows
-from rwbench.efficiency.machine import ratios, spread
-from rwbench.efficiency.plan import Cell, RecallSettings, Settings, TrainingSettings, grid
-from rwbench.efficiency.session import floors, measure
-from rwbench.efficiency.shapes import SHAPES, random_model
-from rwbench.efficiency.tables import serving_markdown, targets
+from rwbench.efficiency.serving import floors, measure
+from rwbench.efficiency.settings import Cell, RecallSettings, ServingSettings, TrainingSettings, grid
+from rwbench.efficiency.tables import recall_markdown, serving_markdown, targets, training_markdown
+from rwbench.efficiency.timing import ratios, spread
 from rwbench.efficiency.training import make_batch, training_cost
+from rwbench.efficiency.workload import SHAPES, random_model, random_rows
 from typer.testing import CliRunner
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, kblam_config
 
-TINY = Settings(shape="tiny", encoder_dim=16, top_k=5, repeats=2, new_tokens=3, prompt_tokens=8)
+RESULTS = Path(__file__).parents[3] / "benchmarks/results/efficiency"
+TINY = ServingSettings(shape="tiny", encoder_dim=16, top_k=5, repeats=2, new_tokens=3, prompt_tokens=8)
 
 
 def measured(tmp_path, cells, settings=TINY):
@@ -91,11 +92,11 @@ def test_a_second_run_measures_only_what_is_missing(tmp_path):
     assert both["cells"][0] == first["cells"][0]
     assert [cell["rules"] for cell in both["cells"]] == [20, 30]
     with pytest.raises(ValueError, match=r"was measured with repeats 2; give the same options"):
-        measured(tmp_path, [Cell("dynarule", 20)], Settings(**(TINY.to_dict() | {"repeats": 3})))
+        measured(tmp_path, [Cell("dynarule", 20)], ServingSettings(**(TINY.to_dict() | {"repeats": 3})))
 
 
 def test_cells_that_cannot_run_say_why():
-    shaped = Settings()
+    shaped = ServingSettings()
     assert "140,072 tokens do not fit the context of 32,768" in Cell("prompting", 10_000).obstacle(shaped)
     assert "17.2 GB, allowed are 8" in Cell("inject-all", 100_000).obstacle(shaped)
     assert Cell("dynarule", 1_000_000).obstacle(shaped) is None
@@ -112,7 +113,7 @@ def test_targets_are_judged_on_the_medians():
             "bytes_per_rule": {"embeddings": 3072.0, "1/sigma": 96.0} if rules else {},
         }
 
-    table = {"settings": Settings().to_dict(), "cells": [cell(0, 1.0, 1.0), cell(10_000, 1.3, 1.1)]}
+    table = {"settings": ServingSettings().to_dict(), "cells": [cell(0, 1.0, 1.0), cell(10_000, 1.3, 1.1)]}
     verdicts = [(target["value"], target["met"]) for target in targets(table)]
     assert verdicts == [(1.3, True), (None, None), (1.1, False), (3168.0, True)]
     table["cells"].append(cell(1_000_000, 2.2, 1.0))
@@ -120,8 +121,21 @@ def test_targets_are_judged_on_the_medians():
     assert [target["met"] for target in targets(table)] == [True, True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("name", "markdown"),
+    [
+        ("cpu-qwen2-0.5b/serving", serving_markdown),
+        ("cpu-training/training", training_markdown),
+        ("cpu-recall/recall-100000", recall_markdown),
+    ],
+)
+def test_committed_tables_are_those_of_the_committed_results(name, markdown):
+    table = json.loads((RESULTS / f"{name}.json").read_text())
+    assert markdown(table) + "\n" == (RESULTS / f"{name}.md").read_text()
+
+
 def test_floors_are_bytes_over_bandwidth():
-    found = floors(Settings(), {"status": "ok", "index": "exact", "rules": 10_000}, 10.0)
+    found = floors(ServingSettings(), {"status": "ok", "index": "exact", "rules": 10_000}, 10.0)
     # 24 layers x 10,000 x 384 x 4 bytes; Qwen2-0.5B has 494,032,768 parameters, of which 80,640 are biases and norms.
     assert found["select_floor_ms"] == pytest.approx(24 * 10_000 * 384 * 4 / 10e9 * 1e3, rel=1e-3)
     assert found["base_decode_floor_ms"] == pytest.approx(494_032_768 * 4 / 10e9 * 1e3, rel=1e-3)
@@ -136,7 +150,7 @@ def test_a_training_step_is_compared_with_one_that_sees_no_rules():
     settings = TrainingSettings(
         shape="tiny", encoder_dim=16, rules=60, top_k=10, batch=3, tokens=24, repeats=2
     )
-    with_rules, without = (make_batch(settings, SHAPES["tiny"], rules) for rules in (60, 0))
+    with_rules, without = (make_batch(settings, rules) for rules in (60, 0))
     assert torch.equal(with_rules["input_ids"], without["input_ids"])
     assert len(without["pool_M"]) == 0 and (without["gold_BSG"] == -1).all()
     assert len(set(with_rules["gold_BSG"].flatten().tolist())) == 3 * 3 * 2
@@ -176,7 +190,7 @@ def test_a_file_that_is_not_ours_is_refused(tmp_path):
 
 
 def test_the_command_writes_table_and_figure(tmp_path, monkeypatch):
-    monkeypatch.setattr("rwbench.efficiency.session._run", lambda work, apart, threads, *args: work(*args))
+    monkeypatch.setattr("rwbench.efficiency.serving._run", lambda work, apart, *args: work(*args))
     words = [
         "efficiency",
         "serving",

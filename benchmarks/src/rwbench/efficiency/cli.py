@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from ..cli.shared import JsonFlag, user_errors
-from .plan import METHODS, RULES, RecallSettings, Settings, TrainingSettings
+from .settings import METHODS, RULES, RecallSettings, ServingSettings, Settings, TrainingSettings
 
 Out = Annotated[Path, typer.Option(help="Folder of the results file, table and figure.")]
 
@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 
 
-def settings_options(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def settings_options(kind: type[Settings]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an option for every field of a settings class; it gets them as ``settings``, checked."""
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
@@ -35,7 +35,7 @@ def settings_options(kind: type[Any]) -> Callable[[Callable[..., None]], Callabl
         def run(**values: Any) -> None:
             with user_errors():
                 settings = kind(**{name: values.pop(name) for name in names})
-                if getattr(settings, "device", "") == "cuda":
+                if settings.device == "cuda":
                     _check_gpu()
             command(settings=settings, **values)
 
@@ -59,9 +59,9 @@ def settings_options(kind: type[Any]) -> Callable[[Callable[..., None]], Callabl
 
 
 @app.command()
-@settings_options(Settings)
+@settings_options(ServingSettings)
 def serving(
-    settings: Settings,
+    settings: ServingSettings,
     rules: Annotated[str, typer.Option(help="Numbers of rules, separated by commas.")] = ",".join(
         map(str, RULES)
     ),
@@ -77,8 +77,9 @@ def serving(
 
     from ..cache import cache_root
     from .figure import draw
-    from .plan import grid
-    from .session import measure, write_table
+    from .results_file import write_table
+    from .serving import measure
+    from .settings import grid
     from .tables import serving_markdown, targets
 
     with user_errors():
@@ -92,11 +93,11 @@ def serving(
     progress.close()
     table["targets"] = targets(table)
     write_table(out / "serving.json", table)
-    text = serving_markdown(table)
-    _write(out / "serving.md", text)
     if any(cell["status"] == "ok" and cell["rules"] for cell in table["cells"]):
         draw(table, out / "serving.svg")
-    _finish(table, text, as_json)
+    _finish(table, serving_markdown(table), out / "serving.md", as_json)
+    if any(cell["status"] == "failed" for cell in table["cells"]):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -106,14 +107,12 @@ def training(settings: TrainingSettings, out: Out = Path("efficiency"), as_json:
 
     Example: rwbench efficiency training --repeats 3
     """
-    from .session import save
+    from .results_file import save
     from .tables import training_markdown
     from .training import training_cost
 
     table = save(out, "training", settings.to_dict(), training_cost(settings))
-    text = training_markdown(table)
-    _write(out / "training.md", text)
-    typer.echo(json.dumps(table) if as_json else text)
+    _finish(table, training_markdown(table), out / "training.md", as_json)
 
 
 @app.command()
@@ -127,7 +126,7 @@ def recall(settings: RecallSettings, out: Out = Path("efficiency"), as_json: Jso
     with user_errors():
         from ..retrievers.dense import Dense, embeddings
         from .recall import index_recall
-        from .session import save
+        from .results_file import save
         from .tables import recall_markdown
 
         missing = Dense().missing()
@@ -137,9 +136,7 @@ def recall(settings: RecallSettings, out: Out = Path("efficiency"), as_json: Jso
         found = index_recall(settings, lambda texts: encode(texts).numpy())
     name = f"recall-{settings.rules}"
     table = save(out, name, settings.to_dict(), found)
-    text = recall_markdown(table)
-    _write(out / f"{name}.md", text)
-    typer.echo(json.dumps(table) if as_json else text)
+    _finish(table, recall_markdown(table), out / f"{name}.md", as_json)
 
 
 def _words(text: str) -> list[str]:
@@ -160,14 +157,9 @@ def _check_gpu() -> None:
         raise ValueError("--device cuda: torch sees no GPU here; use --device cpu")
 
 
-def _write(path: Path, text: str) -> None:
+def _finish(table: dict[str, Any], text: str, path: Path, as_json: bool) -> None:
+    """Write a table's Markdown and print it, or the table as JSON."""
     from ruleworld_data.io import write_whole
 
     write_whole(path, (text + "\n").encode())
-
-
-def _finish(table: dict[str, Any], text: str, as_json: bool) -> None:
-    """Print a table and leave with 1 if anything failed."""
     typer.echo(json.dumps(table) if as_json else text)
-    if any(cell["status"] == "failed" for cell in table["cells"]):
-        raise typer.Exit(1)

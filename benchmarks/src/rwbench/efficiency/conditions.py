@@ -6,23 +6,21 @@ import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynarule.adapter import RuleAdapter
-from dynarule.attention import AttendedRules
-from dynarule.bank.bank import RuleBank
-from dynarule.bank.faiss_index import FaissIndex, use_index
-from dynarule.config import dynarule_config, kblam_config
-from dynarule.memory.hooks import attach
-from dynarule.memory.serving import RuleMemory
+from dynarule.bank import FaissIndex, use_index
+from dynarule.memory import LayerMemory
 
-from .embeddings import random_rows
-from .machine import random_tokens, spread, timed
-from .plan import Cell, Settings
+from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
+
+from .settings import DTYPES, Cell, ServingSettings
+from .timing import spread, timed
+from .workload import random_rows, random_tokens
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
 Pair = tuple[float, float]
 """Wall and CPU seconds."""
@@ -62,13 +60,10 @@ class Condition:
         from transformers import DynamicCache
 
         self._cache = DynamicCache(config=self.model.config)
-        return self._forward(self.prompt, device)
+        return self.step(self.prompt, device)
 
-    def step(self, token: Tensor, device: str) -> Pair:
-        """Read one more token and choose the next."""
-        return self._forward(token, device)
-
-    def _forward(self, ids: Tensor, device: str) -> Pair:
+    def step(self, ids: Tensor, device: str) -> Pair:
+        """Read more tokens, (1, T), and choose the next."""
         import torch
 
         def work() -> None:
@@ -79,8 +74,8 @@ class Condition:
             return timed(work, device)
 
 
-class InjectedRules:
-    """All rules in attention, as KBLaM serves them; goes where a `dynarule.RuleMemory` goes.
+class InjectedRules(LayerMemory):
+    """All rules in attention, as KBLaM serves them.
 
     Keys and values are projected when it is made, as a server would do before the first prompt, and lie in memory
     as attention reads them: (1, H, M, D) per layer.
@@ -94,24 +89,26 @@ class InjectedRules:
     """
 
     def __init__(self, adapter: RuleAdapter, keys_MP: Tensor, values_MP: Tensor) -> None:
-        self.adapter = adapter
+        super().__init__(adapter)
         self._rules: dict[int, tuple[Tensor, Tensor]] = {}
         for layer in adapter.config.layers(adapter.num_layers):
             projection = adapter[layer]
             dtype = projection.k.weight.dtype
-            key = projection.heads(projection.keys(keys_MP.to(dtype))[None]).contiguous()
-            value = projection.heads(projection.values(values_MP.to(dtype))[None]).contiguous()
-            self._rules[layer] = key, value
+            key_1HMD = projection.heads(projection.keys(keys_MP.to(dtype))[None]).contiguous()
+            value_1HMD = projection.heads(projection.values(values_MP.to(dtype))[None]).contiguous()
+            self._rules[layer] = key_1HMD, value_1HMD
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Nothing changes with the tokens."""
 
-    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
-        """Return all rules; see `dynarule.RuleMemory.attended`."""
-        if layer not in self._rules:
-            return None
-        key, value = self._rules[layer]
-        return AttendedRules(self.adapter[layer].query(hidden_BTC), key, value)
+    def holds(self, layer: int) -> bool:
+        """Return whether a layer reads rules."""
+        return layer in self._rules
+
+    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, int]:
+        """Return all rules of a layer, each visible to every token."""
+        key_1HMD, value_1HMD = self._rules[layer]
+        return key_1HMD, value_1HMD, None, key_1HMD.shape[2]
 
     @property
     def nbytes(self) -> int:
@@ -119,12 +116,22 @@ class InjectedRules:
         return sum(tensor.nbytes for pair in self._rules.values() for tensor in pair)
 
 
-def build(
-    settings: Settings, cell: Cell, model: Any, prompt: Tensor, search_token: int, cache: Path
-) -> Condition:
+class RecordingBank(RuleBank):
+    """A bank that remembers what it was asked while ``asked`` is a list, so that the searches can be timed alone."""
+
+    asked: list[tuple[Any, ...]] | None = None
+
+    def search(self, *query: Any) -> tuple[Tensor, Tensor]:
+        """Search as the bank does."""
+        if self.asked is not None:
+            self.asked.append(query)
+        return super().search(*query)
+
+
+def build(settings: ServingSettings, cell: Cell, base: Condition, cache: Path) -> Condition:
     """Return a cell's method, made ready for its number of rules."""
     if cell.method == "prompting":
-        return _prompting(settings, cell, model, prompt, search_token)
+        return _prompting(settings, cell, base)
     keys, values = (
         random_rows(cache, cell.rules, settings.encoder_dim, settings.embeddings, settings.seed + which).to(
             settings.device
@@ -132,61 +139,55 @@ def build(
         for which in (0, 1)
     )
     # A model of its own over the same weights: the adapter becomes a part of it.
-    model = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
+    model = copy.deepcopy(base.model, {id(weight): weight for weight in base.model.parameters()})
     if cell.method == "dynarule":
-        return _dynarule(settings, model, prompt, search_token, keys, values)
+        return _dynarule(settings, model, base.prompt, keys, values)
     every = 1 if cell.method == "inject-all" else 3
     adapter = RuleAdapter(model, kblam_config(settings.encoder_dim, every=every)).requires_grad_(False)
     rules = InjectedRules(adapter, keys, values)
     return Condition(
         model,
-        prompt,
+        base.prompt,
         lambda: attach(model, rules),
         figures=lambda: {"bytes_per_rule": {"keys and values": rules.nbytes / cell.rules}},
     )
 
 
-def _prompting(settings: Settings, cell: Cell, model: Any, prompt: Tensor, search_token: int) -> Condition:
+def _prompting(settings: ServingSettings, cell: Cell, base: Condition) -> Condition:
     import torch
 
-    rules = random_tokens(
-        cell.rules * settings.tokens_per_rule, search_token, settings.seed + 1, settings.device
-    )
-    config = model.config
-    head_dim = config.hidden_size // config.num_attention_heads
-    per_token = 2 * config.num_hidden_layers * config.num_key_value_heads * head_dim * model.dtype.itemsize
+    shape, count = settings.sizes, cell.rules * settings.tokens_per_rule
+    rules = random_tokens(count, shape.search_token, settings.seed + 1, settings.device)
+    per_token = 2 * shape.layers * shape.kv_heads * shape.hidden // shape.heads * DTYPES[settings.dtype]
     size = {"KV cache": float(per_token * settings.tokens_per_rule)}
-    return Condition(model, torch.cat([rules, prompt], 1), figures=lambda: {"bytes_per_rule": size})
+    return Condition(base.model, torch.cat([rules, base.prompt], 1), figures=lambda: {"bytes_per_rule": size})
 
 
 def _dynarule(
-    settings: Settings, model: Any, prompt: Tensor, search_token: int, keys: Tensor, values: Tensor
+    settings: ServingSettings, model: Any, prompt: Tensor, keys_MP: Tensor, values_MP: Tensor
 ) -> Condition:
     import torch
 
-    count = len(keys)
-    config = dynarule_config(
-        settings.encoder_dim,
-        confidence_layer=model.config.num_hidden_layers // 2,
-        top_k=settings.top_k,
-    )
+    count, shape = len(keys_MP), settings.sizes
+    config = dynarule_config(settings.encoder_dim, confidence_layer=shape.layers // 2, top_k=settings.top_k)
     torch.manual_seed(settings.seed)
     adapter = RuleAdapter(model, config).requires_grad_(False)
-    bank = RuleBank(keys, values, [str(row) for row in range(count)], [f"rule {row}" for row in range(count)])
+    names = [str(row) for row in range(count)]
+    bank = RecordingBank(keys_MP, values_MP, names, [f"rule {name}" for name in names])
     set_faiss_threads(settings.threads)
     index = use_index(bank) if count else bank.index
-    memory = RuleMemory(adapter, bank, search_token)
+    memory = RuleMemory(adapter, bank, shape.search_token)
     condition = Condition(model, prompt, lambda: attach(model, memory), searches=bool(count))
 
     def figures() -> dict[str, Any]:
-        name = index.config.kind if isinstance(index, FaissIndex) else "exact"
-        found: dict[str, Any] = {"index": name, "bytes_per_rule": {}}
+        faiss = index if isinstance(index, FaissIndex) else None
+        found: dict[str, Any] = {"index": faiss.config.kind if faiss else "exact", "bytes_per_rule": {}}
         if count:
-            found["select_ms"] = _selection(settings, condition, adapter, bank)
+            found["select_ms"] = _selection(settings, condition, bank)
             scales = sum(bank.inverse_scale(adapter[layer]).nbytes for layer in range(adapter.num_layers))
-            sizes = {"embeddings": (keys.nbytes + values.nbytes) / count, "1/sigma": scales / count}
-            if isinstance(index, FaissIndex):
-                sizes["index codes and ids"] = float(index.bytes_per_rule)
+            sizes = {"embeddings": (keys_MP.nbytes + values_MP.nbytes) / count, "1/sigma": scales / count}
+            if faiss:
+                sizes["index codes and ids"] = float(faiss.bytes_per_rule)
             found["bytes_per_rule"] = sizes
         return found
 
@@ -194,28 +195,18 @@ def _dynarule(
     return condition
 
 
-def _selection(
-    settings: Settings, condition: Condition, adapter: RuleAdapter, bank: RuleBank
-) -> dict[str, Any]:
+def _selection(settings: ServingSettings, condition: Condition, bank: RecordingBank) -> dict[str, Any]:
     """Time the searches of one prefill again, all layers: queries moved to encoder space, the best K rules found."""
     import torch
 
-    queries: list[tuple[Any, Tensor]] = []
-    search = bank.search
-
-    def note(projection: Any, query_BHD: Tensor, *args: Any) -> Any:
-        queries.append((projection, query_BHD))
-        return search(projection, query_BHD, *args)
-
-    bank.search = note  # type: ignore[method-assign,assignment]
-    try:
-        condition.prefill(settings.device)
-    finally:
-        del bank.search
+    queries: list[tuple[Any, ...]] = []
+    bank.asked = queries
+    condition.prefill(settings.device)
+    bank.asked = None
 
     def again() -> None:
-        for projection, query_BHD in queries:
-            search(projection, query_BHD, adapter.config.top_k)
+        for query in queries:
+            bank.search(*query)
 
     with torch.inference_mode():
         pairs = [timed(again, settings.device) for _ in range(max(3, settings.repeats))]
@@ -224,9 +215,7 @@ def _selection(
 
 def set_faiss_threads(threads: int) -> None:
     """Let faiss, where it is installed, use so many threads."""
-    from dynarule.bank import faiss_installed
-
-    if faiss_installed():
+    if find_spec("faiss"):
         import faiss
 
         faiss.omp_set_num_threads(threads)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..report.charts import Line, Point, draw_lines, number_axis, panels, save
 from ..report.style import STYLES
-from .plan import METHODS
+from .settings import METHODS
 
 STYLE_OF = {
     "dynarule": "dynarule",

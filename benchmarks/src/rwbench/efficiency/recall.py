@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .plan import RecallSettings
+from .settings import RecallSettings
+from .workload import keyed
 
 if TYPE_CHECKING:
-    from dynarule.bank import QueryBatch
     from dynarule.projection import RuleProjection
     from torch import Tensor
 
@@ -45,18 +45,24 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
         Numbers of real and drawn rules, Recall@1 of the gold rules by exact search, and a cell per index.
     """
     import torch
-    from dynarule.bank import FaissConfig, FaissIndex, faiss_installed
-    from dynarule.bank.bank import RuleBank
-    from dynarule.bank.recall import measure_recall
+    from dynarule.bank import FaissConfig, FaissIndex, QueryBatch, faiss_installed, measure_recall
 
     from .conditions import set_faiss_threads
 
     torch.set_num_threads(settings.threads)
     set_faiss_threads(settings.threads)
-    keys_MP, real, asked, found = _ask(settings, encode)
-    names = [str(row) for row in range(len(keys_MP))]
-    bank = RuleBank(keys_MP, keys_MP, names, names)
-    clock = time.process_time if settings.threads == 1 else time.perf_counter  # as `plan.Settings.clock`
+    stream = keyed(settings.seed, settings.rules)
+    rules_MP, texts_QP, gold_Q = _embedded(settings, encode, stream)
+    held_out = slice(len(texts_QP) - settings.questions, None)
+    trained = slice(held_out.start)
+    projection = _train(settings, texts_QP[trained], gold_Q[trained], rules_MP)
+    with torch.no_grad():
+        query_QHD = projection.query(texts_QP[held_out, None])[:, :, 0]
+    first_Q1 = _bank(rules_MP).search(projection, query_QHD, 1)[1].cpu()
+    bank = _bank(torch.cat([rules_MP, _drawn(rules_MP, settings.rules - len(rules_MP), stream)]))
+    scale_M = bank.inverse_scale(projection)
+    asked = [QueryBatch(*projection.encoder_query(one[None]), scale_M, 100) for one in query_QHD]
+    clock = time.process_time if settings.clock == "cpu" else time.perf_counter
     cells: list[dict[str, Any]] = []
     for name, choice in INDEXES.items():
         if choice is not None and not faiss_installed():
@@ -79,28 +85,30 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
             }
         )
     return {
-        "real_rules": real,
-        "drawn_rules": len(keys_MP) - real,
+        "real_rules": len(rules_MP),
+        "drawn_rules": len(bank) - len(rules_MP),
         "queries": len(asked),
-        "gold_recall_at_1": round(found, 4),
+        "gold_recall_at_1": round(float((first_Q1[:, 0] == gold_Q[held_out]).float().mean()), 4),
         "cells": cells,
     }
 
 
-def _ask(settings: RecallSettings, encode: Encode) -> tuple[Tensor, int, list[QueryBatch], float]:
-    """Return keys, the number of real rules, one query per held-out question, and how often gold comes first."""
+def _embedded(
+    settings: RecallSettings, encode: Encode, stream: np.random.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rules (M, P), questions (Q, P), the held-out ones last, and the row of each question's gold rule (Q,)."""
     import torch
-    from dynarule.bank import ExactIndex, QueryBatch
     from ruleworld_data.spec import SUBTASKS
 
     from ..run.data import DataSource
 
+    def embed(texts: list[str]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(encode(texts))).float()
+
     source = DataSource(settings.scale, settings.seed)
     table = source.rules("train")
-    stream = np.random.Generator(np.random.Philox(np.random.SeedSequence((settings.seed, settings.rules))))
-    kept = np.sort(stream.permutation(len(table.ids))[: settings.rules])
-    place = {int(rule): row for row, rule in enumerate(table.ids[kept])}
-    rules_MP = torch.from_numpy(np.ascontiguousarray(encode(table.texts(table.ids[kept], "nl")))).float()
+    kept = table.ids[np.sort(stream.permutation(len(table.ids))[: settings.rules])]
+    place = {int(rule): row for row, rule in enumerate(kept)}
     questions = [q for subtask in SUBTASKS for q in source.questions(subtask, "train")]
     # The first step's rules: later steps are searched with another query.
     pairs = [(q.text, place[q.gold_steps[0][0]]) for q in questions if q.gold_steps[0][0] in place]
@@ -110,24 +118,15 @@ def _ask(settings: RecallSettings, encode: Encode) -> tuple[Tensor, int, list[Qu
             f"only {len(pairs)} questions of scale {settings.scale} have a gold rule among the {len(kept)} rules, "
             f"--questions asks for {settings.questions}; lower it or raise --rules"
         )
-    texts_QP = torch.from_numpy(np.ascontiguousarray(encode([text for text, _ in pairs]))).float()
-    gold_Q = torch.tensor([row for _, row in pairs])
-    split = len(pairs) - settings.questions
-    projection = _train(settings, texts_QP[:split], gold_Q[:split], rules_MP)
-    keys_MP = torch.cat([rules_MP, _drawn(rules_MP, settings.rules - len(rules_MP), stream)])
-    scale_M = projection.inverse_scale(keys_MP)
-    asked = []
-    with torch.no_grad():
-        for text_P in texts_QP[split:]:
-            query_BHD = projection.query(text_P[None, None])[:, :, 0]
-            asked.append(QueryBatch(*projection.encoder_query(query_BHD), scale_M, 100))
-    from dynarule.bank.bank import RuleBank
+    rules = embed(table.texts(kept, "nl"))
+    return rules, embed([text for text, _ in pairs]), torch.tensor([row for _, row in pairs])
 
-    real = RuleBank(rules_MP, rules_MP, [str(i) for i in range(len(rules_MP))], ["-"] * len(rules_MP))
-    exact, count = ExactIndex(), len(rules_MP)
-    first = [exact.search(real, a.direction_BP, a.offset_B, scale_M[:count], 1)[1][0, 0] for a in asked]
-    found = float((torch.stack(first) == gold_Q[split:]).float().mean())
-    return keys_MP, count, asked, found
+
+def _bank(rules_MP: Tensor) -> Any:
+    from dynarule import RuleBank
+
+    names = [str(row) for row in range(len(rules_MP))]
+    return RuleBank(rules_MP, rules_MP, names, names)
 
 
 def _train(settings: RecallSettings, texts_QP: Tensor, gold_Q: Tensor, rules_MP: Tensor) -> RuleProjection:
@@ -142,7 +141,7 @@ def _train(settings: RecallSettings, texts_QP: Tensor, gold_Q: Tensor, rules_MP:
     block.q_proj, block.head_dim = torch.nn.Linear(width, 512, bias=False), 64  # type: ignore[assignment]
     projection = RuleProjection(block, width, key_norm=True)
     optimizer = torch.optim.AdamW(projection.parameters(), lr=1e-3)
-    stream = np.random.Generator(np.random.Philox(np.random.SeedSequence((settings.seed, 1))))
+    stream = keyed(settings.seed, 1)
     for _ in range(settings.train_steps):
         rows = torch.from_numpy(stream.integers(0, len(texts_QP), 64))
         others = torch.from_numpy(stream.integers(0, len(rules_MP), 448))

@@ -1,47 +1,116 @@
-"""One cell: time to first token, time per token, selection and memory of a method, in pairs with the base model.
+"""Serving cost by number of rules: time to first token, time per token, selection and memory of each method.
 
-Base and method take turns: a prefill of one, a prefill of the other (first one first, then the other way round), then
-token by token in turns. So whatever else the machine does falls on both, and ratios are of neighbours in time.
+Base model and method take turns: a prefill of one, a prefill of the other (first one first, then the other way round),
+then token by token in turns. So whatever else the machine does falls on both, and ratios are of neighbours in time.
+Each cell is measured in a process of its own; the results file is written after every one, and a later run takes up
+from it.
 """
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .machine import peak_mb, random_tokens, ratios, reset_peak, spread
-from .plan import TORCH_NAMES, Cell, Settings
-from .shapes import random_model, shape_of
+from ruleworld_data.io import start_worker
+
+from ..run.environment import environment
+from ..run.folder import exclusive
+from .results_file import Table, open_table, write_table
+from .settings import DTYPES, TORCH_NAMES, Cell, ServingSettings
+from .timing import peak_mb, ratios, read_bandwidth, reset_peak, spread
+from .workload import random_model, random_tokens
 
 if TYPE_CHECKING:
+    from ruleworld_data.io import Progress
+
     from .conditions import Condition
 
 
-def run_cell(settings: Settings, cell: Cell, cache: Path) -> dict[str, Any]:
-    """Measure a cell in this process; its peak memory is right only in a process of its own.
+def measure(
+    settings: ServingSettings,
+    cells: Sequence[Cell],
+    out: Path,
+    cache: Path,
+    progress: Progress,
+    apart: bool = True,
+) -> Table:
+    """Measure what is not measured yet and return the whole table.
 
     Parameters
     ----------
-    settings : Settings
+    settings : ServingSettings
+    cells : sequence of Cell
+    out : Path
+        Folder; ``serving.json`` in it is written after every cell.
+    cache : Path
+        Folder of random embeddings.
+    progress : Progress
+    apart : bool
+        A process per cell; without it, peak memory contains what other cells left.
+    """
+    path = out / "serving.json"
+    table = open_table(path, "serving", settings.to_dict())
+    done = {(cell["method"], cell["rules"]) for cell in table["cells"] if cell["status"] != "failed"}
+    out.mkdir(parents=True, exist_ok=True)
+    with exclusive(out):
+        table["environment"] = environment()
+        if "bandwidth_gb_s" not in table:
+            table["bandwidth_gb_s"] = round(_run(_bandwidth, apart, settings), 2)
+        for cell in cells:
+            if (cell.method, cell.rules) in done:
+                progress.step()
+                continue
+            progress.note(f"{cell.method}, {cell.rules:,} rules")
+            found = _measured(settings, cell, cache, apart)
+            found |= floors(settings, found, table["bandwidth_gb_s"])
+            others = [c for c in table["cells"] if (c["method"], c["rules"]) != (cell.method, cell.rules)]
+            table["cells"] = [*others, found]
+            write_table(path, table)
+            progress.step(failed=found["status"] == "failed")
+    return table
+
+
+def _measured(settings: ServingSettings, cell: Cell, cache: Path, apart: bool) -> dict[str, Any]:
+    """Return a cell's figures, or why there are none."""
+    which = {"method": cell.method, "rules": cell.rules}
+    if obstacle := cell.obstacle(settings):
+        return which | {"status": "not_run", "note": obstacle}
+    try:
+        return which | {"status": "ok"} | _run(run_cell, apart, settings, cell, cache)
+    except BrokenProcessPool:
+        note = "the process was killed, most likely for memory"
+    except (RuntimeError, MemoryError, OSError) as error:
+        note = f"{type(error).__name__}: {error}".splitlines()[0]
+    return which | {"status": "failed", "note": note}
+
+
+def run_cell(settings: ServingSettings, cell: Cell, cache: Path) -> dict[str, Any]:
+    """Measure a cell in this process and return its figures, in ms and MB.
+
+    Its peak memory is right only in a process of its own.
+
+    Parameters
+    ----------
+    settings : ServingSettings
     cell : Cell
     cache : Path
         Folder of random embeddings.
-
-    Returns
-    -------
-    dict
-        The cell's figures, in ms and MB; see ``schema/efficiency.schema.json``.
     """
     import torch
 
     from .conditions import Condition, build
 
     torch.set_num_threads(settings.threads)
-    shape, device = shape_of(settings.shape), settings.device
+    shape, device = settings.sizes, settings.device
     model = random_model(shape, device, getattr(torch, TORCH_NAMES[settings.dtype]), settings.seed)
-    search_token = shape.vocab - 1
-    tokens = random_tokens(settings.prompt_tokens + settings.new_tokens, search_token, settings.seed, device)
+    count = settings.prompt_tokens + settings.new_tokens
+    tokens = random_tokens(count, shape.search_token, settings.seed, device)
     base = Condition(model, tokens[:, : settings.prompt_tokens])
     new = tokens[:, settings.prompt_tokens :].split(1, 1)
     reset_peak(device)
@@ -49,7 +118,7 @@ def run_cell(settings: Settings, cell: Cell, cache: Path) -> dict[str, Any]:
     base.step(new[0], device)
     base_peak = peak_mb(device)
     started = time.perf_counter()
-    method = build(settings, cell, model, base.prompt, search_token, cache)
+    method = build(settings, cell, base, cache)
     if cell.method != "prompting":  # the same code as the base model's, and long
         method.prefill(device)
         method.step(new[0], device)
@@ -65,10 +134,13 @@ def run_cell(settings: Settings, cell: Cell, cache: Path) -> dict[str, Any]:
                 each.decode.append(each.step(token, device))
         if method.searches:
             for each in order:
-                each.search.append(each.step(torch.full_like(new[0], search_token), device))
+                each.search.append(each.step(torch.full_like(new[0], shape.search_token), device))
         number += 1
     peak = peak_mb(device)
-    return _figures(settings, cell, base, method) | {
+    return {
+        "prompt_tokens": method.prompt.shape[1],
+        "repeats": number,
+        **_figures(settings, base, method),
         "peak_mb": round(peak, 1),
         "base_peak_mb": round(base_peak, 1),
         "prepare_s": round(prepared, 2),
@@ -76,22 +148,52 @@ def run_cell(settings: Settings, cell: Cell, cache: Path) -> dict[str, Any]:
     }
 
 
-def _figures(settings: Settings, cell: Cell, base: Condition, method: Condition) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "method": cell.method,
-        "rules": cell.rules,
-        "status": "ok",
-        "prompt_tokens": method.prompt.shape[1],
-        "repeats": len(method.ttft),
-    }
+def _figures(settings: ServingSettings, base: Condition, method: Condition) -> dict[str, Any]:
+    """Return times and ratios of what was timed, ratios by the wall clock too."""
+    out: dict[str, Any] = {}
     column = settings.clock == "cpu"
     for name in ("ttft", "decode", "search"):
-        ours, theirs = ([pair[column] for pair in getattr(each, name)] for each in (method, base))
-        if not ours:
+        pairs = getattr(method, name), getattr(base, name)
+        if not pairs[0]:
             continue
+        ours, theirs = ([pair[column] for pair in each] for each in pairs)
         out[f"{name}_ms"] = spread([1e3 * second for second in ours])
         out[f"base_{name}_ms"] = spread([1e3 * second for second in theirs])
         out[f"{name}_ratio"] = spread(ratios(ours, theirs))
-        walls = [[pair[0] for pair in getattr(each, name)] for each in (method, base)]
-        out[f"{name}_wall_ratio"] = spread(ratios(*walls))
+        out[f"{name}_wall_ratio"] = spread(ratios(*([pair[0] for pair in each] for each in pairs)))
     return out
+
+
+def floors(settings: ServingSettings, cell: dict[str, Any], bandwidth: float) -> dict[str, Any]:
+    """Return the ms in which memory can be read that must be read: all embeddings per layer, all weights per token."""
+    if cell["status"] != "ok":
+        return {}
+    shape = settings.sizes
+    layer = shape.hidden * (2 * shape.hidden + 3 * shape.ffn)
+    layer += 2 * shape.hidden * shape.kv_heads * (shape.hidden // shape.heads)
+    weights = DTYPES[settings.dtype] * (shape.layers * layer + shape.vocab * shape.hidden)
+    out = {"base_decode_floor_ms": round(weights / bandwidth / 1e6, 3)}
+    if cell.get("index") == "exact" and cell["rules"]:
+        read = shape.layers * cell["rules"] * settings.encoder_dim * DTYPES[settings.embeddings]
+        out["select_floor_ms"] = round(read / bandwidth / 1e6, 3)
+    return out
+
+
+def _bandwidth(settings: ServingSettings) -> float:
+    import torch
+
+    torch.set_num_threads(settings.threads)
+    return read_bandwidth(settings.device, settings.clock, 8 if settings.shape == "tiny" else 1_024)
+
+
+def _run(work: Any, apart: bool, settings: ServingSettings, *args: Any) -> Any:
+    if not apart:
+        return work(settings, *args)
+    context = get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=_start, initargs=(settings.threads,)) as pool:
+        return pool.submit(work, settings, *args).result()
+
+
+def _start(threads: int) -> None:
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    start_worker(threads)

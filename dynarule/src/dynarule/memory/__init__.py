@@ -6,6 +6,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     hooks="attach",
     serving="Retrieval RuleMemory",
+    selection="LayerMemory",
     training="TrainingMemory",
     search="SEARCH_TOKEN prepare_search search_id search_rows set_search_rows",
     confidence="measure_confidence measure_retention",

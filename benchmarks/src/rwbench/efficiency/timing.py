@@ -1,16 +1,13 @@
-"""Clocks, peak memory and read bandwidth of the machine that measures; medians and ratios of what was timed."""
+"""Clocks, peak memory and read bandwidth; medians and ratios of what was timed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -66,14 +63,6 @@ def read_bandwidth(device: str, clock: str, megabytes: int = 1_024, repeats: int
     out = torch.empty(len(rows), device=device)
     seconds = [timed(lambda: torch.mv(rows, vector, out=out), device) for _ in range(repeats + 1)][1:]
     return rows.nbytes / 1e9 / min(pair[clock == "cpu"] for pair in seconds)
-
-
-def random_tokens(count: int, below: int, key: int, device: str) -> Tensor:
-    """Return keyed random tokens, (1, count)."""
-    import torch
-
-    stream = np.random.Generator(np.random.Philox(np.random.SeedSequence((key, count))))
-    return torch.from_numpy(stream.integers(0, below, (1, count))).to(device)
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:

@@ -1,0 +1,150 @@
+"""Models by shape, tokens and embeddings, all random: time and memory depend on shapes alone."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+BLOCK = 65_536
+"""Rows of embeddings that are drawn from one key."""
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """The sizes of a Qwen2 model.
+
+    Attributes
+    ----------
+    hidden, layers, heads, kv_heads, ffn, vocab : int
+        As in its configuration; ``hidden`` is heads times head dimension too.
+    tied : bool
+        Whether input and output embeddings are one matrix.
+    context : int
+        Tokens it was made for; prompting cannot use more.
+    """
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    vocab: int
+    tied: bool
+    context: int = 32_768
+
+    @property
+    def search_token(self) -> int:
+        """The vocabulary's last id, which no random prompt holds."""
+        return self.vocab - 1
+
+
+SHAPES = {
+    "qwen2-0.5b": ModelShape(896, 24, 14, 2, 4_864, 151_936, tied=True),
+    "qwen2.5-7b": ModelShape(3_584, 28, 28, 4, 18_944, 152_064, tied=False),
+    "small": ModelShape(512, 8, 8, 4, 1_408, 4_096, tied=False),
+    "tiny": ModelShape(32, 2, 4, 2, 64, 101, tied=True, context=512),
+}
+
+
+def keyed(*key: int) -> np.random.Generator:
+    """Return the random numbers of a key."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+
+
+def random_model(shape: ModelShape, device: str, dtype: torch.dtype, seed: int = 0) -> Any:
+    """Return a Qwen2 model with small random weights, frozen, in eval mode.
+
+    Weights are drawn once, where and how they are used: 7 billion of them on a CPU in fp32 would take minutes.
+    """
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+    from transformers.initialization import no_init_weights
+
+    config = Qwen2Config(
+        vocab_size=shape.vocab,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.ffn,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        max_position_embeddings=shape.context,
+        tie_word_embeddings=shape.tied,
+    )
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device(device), no_init_weights():
+            model = Qwen2ForCausalLM(config)
+    finally:
+        torch.set_default_dtype(before)
+    model.tie_weights()
+    generator = torch.Generator(device).manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("norm.weight"):
+                parameter.fill_(1.0)
+            elif parameter.ndim == 1:
+                parameter.zero_()
+            else:
+                parameter.normal_(std=0.02, generator=generator)
+    return model.eval().requires_grad_(False)
+
+
+def random_tokens(count: int, below: int, key: int, device: str) -> Tensor:
+    """Return keyed random tokens, (1, count)."""
+    import torch
+
+    return torch.from_numpy(keyed(key, count).integers(0, below, (1, count))).to(device)
+
+
+def random_rows(folder: Path, rules: int, width: int, dtype: str, key: int) -> Tensor:
+    """Return unit vectors in random directions, (rules, width), mapped from a file made on first use.
+
+    Block b is a function of (key, b), so the first rows of a large file are those of a small one. Such vectors say
+    nothing about what a search finds, only what it costs.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the files lie.
+    rules, width : int
+        Shape.
+    dtype : {"fp32", "fp16"}
+        How they are stored.
+    key : int
+        Which random numbers.
+    """
+    import torch
+
+    kind = np.dtype({"fp32": "float32", "fp16": "float16"}[dtype])
+    if not rules:
+        return torch.empty(0, width, dtype=getattr(torch, kind.name))
+    path = folder / f"random-{rules}x{width}-{dtype}-key{key}.npy"
+    if not path.exists():
+        _write_rows(path, rules, width, kind, key)
+    # Mapped copy-on-write: torch wants memory that it may write to, and nobody does.
+    return torch.from_numpy(np.load(path, mmap_mode="c"))
+
+
+def _write_rows(path: Path, rules: int, width: int, kind: np.dtype, key: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".npy", dir=path.parent)
+    os.close(handle)
+    try:
+        rows = np.lib.format.open_memmap(name, mode="w+", dtype=kind, shape=(rules, width))
+        for number, start in enumerate(range(0, rules, BLOCK)):
+            block = keyed(key, number).standard_normal((BLOCK, width), dtype=np.float32)[: rules - start]
+            rows[start : start + len(block)] = block / np.linalg.norm(block, axis=1, keepdims=True)
+        rows.flush()
+        Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)
