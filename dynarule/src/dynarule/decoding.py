@@ -48,8 +48,8 @@ def check_decoding(
     """
     sources = [options.get("generation_config"), model.generation_config]
     for name, value in allowed.items():
-        said = [options.get(name), *(getattr(source, name, None) for source in sources)]
-        seen = next((one for one in said if one is not None), None)
+        values = [options.get(name), *(getattr(source, name, None) for source in sources)]
+        seen = next((found for found in values if found is not None), None)
         if seen not in (None, value):
             raise ValueError(
                 f"{name}={seen!r} is not supported with rules: the memory follows one forward per new token of a "

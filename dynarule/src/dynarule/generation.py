@@ -13,7 +13,7 @@ from .adapter import RuleAdapter
 from .bank.bank import RuleBank
 from .decoding import SINGLE_PASS, check_decoding
 from .memory.hooks import attach
-from .memory.search import SEARCH_TOKEN, check_search, search_id
+from .memory.search import search_id
 from .memory.serving import Retrieval, RuleMemory
 
 __all__ = ["Generation", "Prompt", "encode_prompt", "generate", "question_prompts"]
@@ -145,8 +145,7 @@ def _memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
     adapter = RuleAdapter(model)
     config, row = adapter.config, None
     if config.updated_layers(adapter.num_layers):
-        row = search_id(tokenizer, config.search_token or SEARCH_TOKEN)
-        check_search(tokenizer, config.search_token, row if config.search_id is None else config.search_id)
+        row = search_id(tokenizer, config.search_token, config.search_id)
     return RuleMemory(adapter, bank, row)
 
 

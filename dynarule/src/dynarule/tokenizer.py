@@ -23,9 +23,9 @@ def load_tokenizer(name: str | Path) -> Any:
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    said = Path(name) / "tokenizer_config.json"
-    if said.is_file() and (Path(name) / "tokenizer.json").is_file():
-        about = json.loads(said.read_text(encoding="utf-8"))
+    config = Path(name) / "tokenizer_config.json"
+    if config.is_file() and (Path(name) / "tokenizer.json").is_file():
+        about = json.loads(config.read_text(encoding="utf-8"))
         if about.get("tokenizer_class") in _GENERIC and "auto_map" not in about:
             return PreTrainedTokenizerFast.from_pretrained(name, trust_remote_code=False)
     return AutoTokenizer.from_pretrained(name, trust_remote_code=False)

@@ -111,14 +111,14 @@ def load_all(
     """
     from ..adapter import PeftModel
     from ..config import DynaRuleConfig
-    from ..memory.search import SEARCH_TOKEN, check_search, prepare_search
+    from ..memory.search import SEARCH_TOKEN, prepare_search, search_id
 
     config = DynaRuleConfig.from_pretrained(adapter)
     check_rules(rules)
     base, tokenizer = load_model(model, adapter, device)
     if config.search_id is not None:
         prepare_search(base, tokenizer, config.search_token or SEARCH_TOKEN)
-        check_search(tokenizer, config.search_token, config.search_id)
+        search_id(tokenizer, config.search_token, config.search_id)
     tuned = PeftModel.from_pretrained(base, adapter)
     bank = load_rules(rules, encoder, fol, like=config.encoder, model=tuned, tokenizer=tokenizer)
     bank.to(base.device, base.dtype)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -122,23 +122,19 @@ def measure_confidence(
         )
     columns: list[Tensor] = []
     sizes: list[int] = []
-    for memory in _read(model, tokenizer, bank, prompts, batch_size, _Entropies):
-        columns.append(torch.stack([memory.per_layer[layer] for layer in sorted(memory.per_layer)]))
-        sizes += [len(memory.bank)] * columns[-1].shape[1]
+    layers = tuple(map(int, RuleAdapter(model).layers))
+    for own, entropy_LB in _read(model, tokenizer, bank, prompts, batch_size, _mean_entropy):
+        columns.append(entropy_LB)
+        sizes += [len(own)] * entropy_LB.shape[1]
     values_LQ = torch.cat(columns, 1)
-    if not bool(torch.isfinite(values_LQ).all()):
-        layer = int((~torch.isfinite(values_LQ)).any(1).nonzero()[0])
-        raise ValueError(
-            f"layer {sorted(memory.per_layer)[layer]} has rule scores that are not finite; look for NaN in the adapter"
-        )
-    spread = values_LQ.std(1) if values_LQ.shape[1] > 1 else torch.zeros(len(values_LQ))
-    return ConfidenceCurve(
-        tuple(sorted(memory.per_layer)),
-        tuple(values_LQ.mean(1).tolist()),
-        tuple(spread.tolist()),
-        values_LQ.shape[1],
-        sum(sizes) / len(sizes),
-    )
+    infinite_L = (~torch.isfinite(values_LQ)).any(1)
+    if bool(infinite_L.any()):
+        layer = layers[int(infinite_L.nonzero()[0])]
+        raise ValueError(f"layer {layer} has rule scores that are not finite; look for NaN in the adapter")
+    count = values_LQ.shape[1]
+    spread = values_LQ.std(1) if count > 1 else torch.zeros(len(values_LQ))
+    mean = values_LQ.mean(1)
+    return ConfidenceCurve(layers, tuple(mean.tolist()), tuple(spread.tolist()), count, sum(sizes) / count)
 
 
 def measure_retention(
@@ -166,32 +162,32 @@ def measure_retention(
     ValueError
         If a gold rule is not in the bank or a question has none.
     """
-    count = top_k or RuleAdapter(model).config.top_k
+    adapter = RuleAdapter(model)
+    count = top_k or adapter.config.top_k
     if count is None:
         raise ValueError(
             "this adapter keeps all rules (top_k is None); pass top_k to say how many to look at"
         )
     if len(gold_ids) != len(prompts):
         raise ValueError(f"{len(prompts)} prompts but {len(gold_ids)} lists of gold rules")
-    kept: list[list[float]] = []
-    for memory in _read(model, tokenizer, bank, prompts, batch_size, _Rankings):
-        row_of = {name: row for row, name in enumerate(memory.bank.ids)}
-        for row in range(len(next(iter(memory.per_layer.values())))):
-            gold = set(gold_ids[len(kept)])
-            missing = sorted(gold - set(row_of))
-            if missing or not gold:
-                raise ValueError(
-                    f"question {len(kept)}: "
-                    + (f"gold rule {missing[0]!r} is not in its bank" if missing else "it has no gold rule")
-                )
-            wanted = {row_of[name] for name in gold}
-            shares = []
-            for layer in sorted(memory.per_layer):
-                best = memory.per_layer[layer][row].topk(min(count, len(memory.bank))).indices.tolist()
-                shares.append(len(wanted.intersection(best)) / len(wanted))
-            kept.append(shares)
-    mean = torch.tensor(kept).mean(0).tolist()
-    return RetentionCurve(tuple(sorted(memory.per_layer)), tuple(mean), count, len(kept))
+    shares: list[Tensor] = []
+    for own, scores_LBM in _read(model, tokenizer, bank, prompts, batch_size, _mean_scores):
+        for scores_LM in scores_LBM.unbind(1):
+            gold_G = _gold_rows(own, gold_ids[len(shares)], len(shares))
+            best_LK = scores_LM.topk(min(count, len(own)), dim=-1).indices
+            shares.append((best_LK[:, None] == gold_G[:, None]).any(-1).float().mean(-1))
+    mean_L = torch.stack(shares).mean(0)
+    return RetentionCurve(tuple(map(int, adapter.layers)), tuple(mean_L.tolist()), count, len(shares))
+
+
+def _gold_rows(bank: RuleBank, ids: Sequence[str], question: int) -> Tensor:
+    """Rows of a question's gold rules in its bank: (G,)."""
+    if not ids:
+        raise ValueError(f"question {question}: it has no gold rule")
+    missing = sorted(set(ids).difference(bank.ids))
+    if missing:
+        raise ValueError(f"question {question}: gold rule {missing[0]!r} is not in its bank")
+    return torch.tensor([bank.row(id) for id in sorted(set(ids))])
 
 
 @torch.no_grad()
@@ -233,40 +229,43 @@ def rule_entropy(
     return total.log() - weighted / total
 
 
-class _Reading(RuleMemory):
-    """A memory that writes down one tensor per layer, rows first, when it reads a question."""
+Measure = Callable[[RuleProjection, Tensor, Tensor, Tensor], Tensor]
+"""A layer's projections, its rule queries (B, H, T, D), the rules' embeddings (M, P) and the question's tokens (B, T)
+to one tensor with a row per question."""
 
-    def __init__(self, model: nn.Module, bank: RuleBank) -> None:
+
+def _mean_entropy(
+    projection: RuleProjection, query_BHTD: Tensor, keys_MP: Tensor, question_BT: Tensor
+) -> Tensor:
+    """Mean entropy of each row's question tokens and heads: (B,)."""
+    entropy_BT = rule_entropy(projection, query_BHTD, keys_MP).mean(1)
+    weight_BT = question_BT.float()
+    return (entropy_BT * weight_BT).sum(-1) / weight_BT.sum(-1)
+
+
+def _mean_scores(
+    projection: RuleProjection, query_BHTD: Tensor, keys_MP: Tensor, question_BT: Tensor
+) -> Tensor:
+    """The score of every rule for each row's mean question token: (B, M)."""
+    mean_BHD = mean_query(query_BHTD, question_BT)
+    return projection.score(mean_BHD, keys_MP, projection.inverse_scale(keys_MP))
+
+
+class _MeasuringMemory(RuleMemory):
+    """A memory that measures every layer when it reads a question."""
+
+    def __init__(self, model: nn.Module, bank: RuleBank, measure: Measure) -> None:
         super().__init__(model, bank)
+        self.measure = measure
         self.per_layer: dict[int, Tensor] = {}
 
     def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
         rules = super().attended(layer, hidden_BTC, block)
         if rules is not None:
             assert self._question_BT is not None
-            self.per_layer[layer] = self.read(layer, rules.query_BHTD, self._question_BT).cpu()
+            given = (self.adapter[layer], rules.query_BHTD, self.bank.keys_MP, self._question_BT)
+            self.per_layer[layer] = self.measure(*given).cpu()
         return rules
-
-    def read(self, layer: int, query_BHTD: Tensor, question_BT: Tensor) -> Tensor:
-        raise NotImplementedError
-
-
-class _Entropies(_Reading):
-    """Mean entropy of each row's question tokens and heads: (B,)."""
-
-    def read(self, layer: int, query_BHTD: Tensor, question_BT: Tensor) -> Tensor:
-        entropy_BT = rule_entropy(self.adapter[layer], query_BHTD, self.bank.keys_MP).mean(1)
-        weight = question_BT.float()
-        return (entropy_BT * weight).sum(-1) / weight.sum(-1)
-
-
-class _Rankings(_Reading):
-    """The score of every rule for each row's mean question token: (B, M)."""
-
-    def read(self, layer: int, query_BHTD: Tensor, question_BT: Tensor) -> Tensor:
-        projection, keys_MP = self.adapter[layer], self.bank.keys_MP
-        mean_BHD = mean_query(query_BHTD, question_BT)
-        return projection.score(mean_BHD, keys_MP, projection.inverse_scale(keys_MP))
 
 
 @torch.no_grad()
@@ -276,9 +275,9 @@ def _read(
     bank: RuleBank | Sequence[RuleBank],
     prompts: Sequence[Prompt],
     batch_size: int,
-    kind: type[_Reading],
-) -> Iterator[Any]:
-    """Run the questions in batches and yield each batch's memory."""
+    measure: Measure,
+) -> Iterator[tuple[RuleBank, Tensor]]:
+    """Run the questions in batches; yield each batch's bank and what every layer measured, (L, B, ...)."""
     if not prompts:
         raise ValueError("no prompts: the confidence layer is measured on questions")
     banks = [bank] if isinstance(bank, RuleBank) else list(bank)
@@ -294,7 +293,8 @@ def _read(
     encoded = [encode_prompt(tokenizer, prompt, i) for i, prompt in enumerate(prompts)]
     for start in range(0, len(encoded), batch_size):
         ids_BT, mask_BT = left_pad(encoded[start : start + batch_size], pad, model.device)  # type: ignore[arg-type]
-        memory = kind(model, banks[0] if len(banks) == 1 else banks[start])
+        own = banks[0] if len(banks) == 1 else banks[start]
+        memory = _MeasuringMemory(model, own, measure)
         with attach(model, memory):
             model(ids_BT, attention_mask=mask_BT, use_cache=False, logits_to_keep=1)
-        yield memory
+        yield own, torch.stack([memory.per_layer[layer] for layer in sorted(memory.per_layer)])

@@ -85,43 +85,45 @@ def prepare_search(
     return SearchToken(row, token, origin)
 
 
-def search_id(tokenizer: Any, token: str = SEARCH_TOKEN) -> int:
+def search_id(tokenizer: Any, token: str | None = None, trained: int | None = None) -> int:
     """Return the id of ``<search>``.
+
+    Parameters
+    ----------
+    tokenizer : PreTrainedTokenizerBase
+        The tokenizer of the answering model.
+    token : str or None
+        Its text; None: ``<search>``.
+    trained : int or None
+        The id that an adapter was trained with, if one was.
 
     Raises
     ------
     ValueError
-        If the tokenizer has no such token.
+        If the tokenizer has no such token, or has it at another id.
     """
+    token = token or SEARCH_TOKEN
     row = _id_of(tokenizer, token)
     if row is None:
         raise ValueError(
             f"the tokenizer ({len(tokenizer)} tokens) has no token {token!r}, so the model cannot ask for rules again; "
             "load the tokenizer saved with the adapter, or call dynarule.prepare_search(model, tokenizer)"
         )
-    return row
-
-
-def check_search(tokenizer: Any, token: str | None, row: int) -> None:
-    """Raise ValueError if a tokenizer has ``<search>`` nowhere, or not at the id that an adapter was trained with."""
-    token = token or SEARCH_TOKEN
-    found = search_id(tokenizer, token)
-    if found != row:
+    if trained not in (None, row):
         raise ValueError(
-            f"the tokenizer has {token!r} at id {found}, the adapter was trained with id {row}; use the tokenizer "
+            f"the tokenizer has {token!r} at id {row}, the adapter was trained with id {trained}; use the tokenizer "
             "saved with the adapter"
         )
+    return row
 
 
 def token_rows(model: nn.Module, row: int) -> list[int] | dict[str, list[int]]:
     """Return what PEFT's ``trainable_token_indices`` takes to train one row, in both matrices where they are untied."""
     if len(_matrices(model)) == 1:
         return [row]
-    sides = (model.get_input_embeddings(), model.get_output_embeddings())  # type: ignore[operator]
-    names = [
-        name.rsplit(".", 1)[-1] for side in sides for name, module in model.named_modules() if module is side
-    ]
-    return {name: [row] for name in names}
+    names = {module: name.rsplit(".", 1)[-1] for name, module in model.named_modules()}
+    embeddings = (model.get_input_embeddings(), model.get_output_embeddings())  # type: ignore[operator]
+    return {names[module]: [row] for module in embeddings}
 
 
 def search_rows(model: nn.Module, row: int) -> dict[str, Tensor]:
