@@ -74,7 +74,7 @@ def build_browser(
             browser.notes.append(f"{label}: no {SAMPLES_FILE} beside its results")
             continue
         samples = read_samples(path)
-        rows, errors = packer.rows(run, samples[:MAX_SAMPLES], samples[MAX_SAMPLES:])
+        rows, errors = packer.rows(run, samples)
         if errors:
             browser.errors[run["run_id"]] = errors
         part = _packed(rows)
@@ -101,20 +101,17 @@ class _Packer:
         self.questions: dict[str, dict[str, Any]] = {}
         self.notes: list[str] = []
         self._worlds: dict[tuple[Any, ...], SplitData | None] = {}
-        self._shown: dict[SplitData, set[int]] = {}
 
-    def rows(
-        self, run: Results, samples: Sequence[Sample], rest: Sequence[Sample]
-    ) -> tuple[list[dict[str, Any]], dict[str, int]]:
-        """Return what the page shows of each sample, and error classes counted over all, ``rest`` included."""
+    def rows(self, run: Results, samples: Sequence[Sample]) -> tuple[list[dict[str, Any]], dict[str, int]]:
+        """Return what the page shows of the first `MAX_SAMPLES` samples, and error classes counted over all."""
         world = self._world(run["spec"])
         errors = dict.fromkeys(ERROR_CLASSES, 0)
         rows = []
-        for place, sample in enumerate([*samples, *rest]):
+        for place, sample in enumerate(samples):
             error = world.diagnose(sample) if world else None
             if error is not None:
                 errors[error] += 1
-            if place < len(samples):
+            if place < MAX_SAMPLES:
                 rows.append(self._row(sample, error, world))
         return rows, {name: count for name, count in errors.items() if count}
 
@@ -136,8 +133,7 @@ class _Packer:
             for ranked in (found or [])
         ]
         if world is not None:
-            shown = self._shown.setdefault(world, set())
-            shown |= gold.union(*(ranked[:SHOWN_RULES] for ranked in found or []))
+            world.shown |= gold.union(*(ranked[:SHOWN_RULES] for ranked in found or []))
         values = sample["scores"]
         score = values.get("exact_match", values.get("recall@1"))
         return {
@@ -160,8 +156,9 @@ class _Packer:
         """Return FOL and NL of every rule shown, by world and id."""
         return {
             f"{world.name}/{rule}": list(pair)
-            for world, ids in self._shown.items()
-            for rule, pair in world.texts(sorted(ids)).items()
+            for world in self._worlds.values()
+            if world
+            for rule, pair in world.texts(sorted(world.shown)).items()
         }
 
     def _world(self, spec: dict[str, Any]) -> SplitData | None:
@@ -181,12 +178,13 @@ class _Packer:
 
 
 class SplitData:
-    """Questions and rules of one split, read when first asked for."""
+    """Questions and rules of one split, read when first asked for; ``shown`` are the rules that the page shows."""
 
     def __init__(self, source: DataSource, split: str) -> None:
         self.source, self.split = source, split
         self.name = f"{source.scale}-{source.seed}-{split}"
         self.table = source.rules(split)
+        self.shown: set[int] = set()
         self._questions: dict[str, dict[str, Question]] = {}
         self._rules: dict[int, dict[str, Any]] = {}
 
