@@ -62,6 +62,7 @@ def within_rounding(got, expected, units=64):
     A tiny model's logits of 10 differ by about 10 units from one CPU, or number of threads, to another; a mistake in
     what is read makes 1,000 units and more.
     """
+    got, expected = got.detach(), expected.detach()
     dtype = max(got.dtype, expected.dtype, key=lambda dtype: torch.finfo(dtype).eps)
     return float((got - expected).abs().max()) <= units * torch.finfo(dtype).eps * float(expected.abs().max())
 

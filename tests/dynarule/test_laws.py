@@ -1,12 +1,13 @@
 """The three laws: no rules is the base model, attention is one softmax, generation is the full forward."""
 
+import itertools
 import math
-from dataclasses import replace
 
 import pytest
 import torch
-from dynarule.attention import NAMES, AttendedRules, register, rule_attention
-from dynarule.merged_attention import merged_attention
+from dynarule.attention import AttendedRules, rule_attention
+from dynarule.attention_interface import NAMES, register
+from dynarule.kernels import attend, fused_attention, merged_attention, plain_attention
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
 
@@ -100,103 +101,126 @@ def test_layers_that_hold_no_rules_are_the_base_model_s_bit_for_bit(
     assert [torch.equal(*pair) for pair in zip(after, before, strict=True)] == [True] * 3 + [False] * 2
 
 
-def one_softmax(query, key, value, rules, mask_BTS, scale):
-    """Equation 2, row by row, in float64."""
-    batch_size, heads, tokens, dim = query.shape
-    groups = heads // key.shape[1]
-    out = torch.zeros(batch_size, tokens, heads, dim, dtype=torch.float64)
-    for b in range(batch_size):
-        for h in range(heads):
-            for t in range(tokens):
-                scores, values = [], []
-                for r in range(rules.key_BHRD.shape[2]):
-                    if rules.visible_BTR is None or rules.visible_BTR[b, t, r]:
-                        product = rules.query_BHTD[b, h, t].double() @ rules.key_BHRD[b, h, r].double()
-                        scores.append(product * scale + rules.shift)
-                        values.append(rules.value_BHRD[b, h, r].double())
-                for s in range(key.shape[2]):
-                    if mask_BTS[b, t, s]:
-                        scores.append(query[b, h, t].double() @ key[b, h // groups, s].double() * scale)
-                        values.append(value[b, h // groups, s].double())
-                weights = torch.softmax(torch.stack(scores), 0)
-                out[b, t, h] = (weights[:, None] * torch.stack(values)).sum(0)
-    return out
-
-
-@pytest.mark.parametrize("shift", [0.0, math.log(100) - math.log(6)])
-@pytest.mark.parametrize("masked", ["causal", "bool", "float"])
-@pytest.mark.parametrize("visible", [False, True])
-@pytest.mark.parametrize("tokens", [1, 3])
-@pytest.mark.parametrize("way", ["plain", "fused", "merged"])
-@pytest.mark.parametrize("shared", [False, True])
-def test_attention_is_one_softmax_over_rules_and_text(
-    shift, masked, visible, tokens, way, shared, monkeypatch
-):
-    if way == "fused":
-        monkeypatch.setattr("dynarule.attention.FEW_SCORES", 0)
-    if way == "merged":
-        monkeypatch.setattr("dynarule.attention.MERGE_FROM", 1)
+def attention_case(tokens, masked, visible, shared, shift, dtype=torch.float32):
+    """Arguments of `rule_attention` for two rows that have read 5 tokens and 6 rules, and the text each token sees."""
     generator = torch.Generator().manual_seed(5)
 
     def random(*shape):
-        return torch.randn(*shape, generator=generator)
+        return torch.randn(*shape, generator=generator, dtype=dtype)
 
     query, key, value = random(2, 4, tokens, 8), random(2, 2, 5, 8), random(2, 2, 5, 8)
-    causal = torch.ones(tokens, 5, dtype=torch.bool).tril(5 - tokens).expand(2, tokens, 5).clone()
+    text_BTS = torch.ones(tokens, 5, dtype=torch.bool).tril(5 - tokens).expand(2, tokens, 5).clone()
     if masked != "causal":
-        causal[1, :, 0] = False  # a pad
-    mask = {
-        "causal": None,
-        "bool": causal[:, None],
-        "float": torch.where(causal, 0.0, torch.finfo(torch.float32).min)[:, None],
-    }[masked]
+        text_BTS[1, :, 0] = False  # a pad
+    hidden = {"float": torch.finfo(dtype).min, "infinite": -torch.inf}.get(masked, 0.0)
+    added = torch.zeros(text_BTS.shape, dtype=dtype).masked_fill(~text_BTS, hidden)
+    mask = {"causal": None, "bool": text_BTS[:, None]}.get(masked, added[:, None])
     seen = torch.rand(2, tokens, 6, generator=generator) > 0.4 if visible else None
     if seen is not None:
         seen[..., 0] = True
     held = 1 if shared else 2
     rules = AttendedRules(random(2, 4, tokens, 8), random(held, 4, 6, 8), random(held, 4, 6, 8), seen, shift)
-    module = torch.nn.Module()
-    module.num_key_value_groups, module.is_causal = 2, True
-    out, _ = rule_attention(module, query, key, value, mask, scaling=8**-0.5, attended_rules=rules)
-    own_key, own_value = rules.each_row(2)
-    rules = replace(rules, key_BHRD=own_key, value_BHRD=own_value)
-    expected = one_softmax(query, key, value, rules, causal, 8**-0.5)
-    assert torch.allclose(out.double(), expected, atol=2e-6)
+    return (query, key, value, mask, rules, 8**-0.5), text_BTS
+
+
+CASES = [
+    pytest.mark.parametrize("shift", [0.0, math.log(100) - math.log(6)]),
+    pytest.mark.parametrize("masked", ["causal", "bool", "float", "infinite"]),
+    pytest.mark.parametrize("visible", [False, True]),
+    pytest.mark.parametrize("tokens", [1, 3, 5]),
+    pytest.mark.parametrize("shared", [False, True]),
+]
+
+
+def over_cases(test):
+    for mark in CASES:
+        test = mark(test)
+    return test
+
+
+@over_cases
+def test_the_equation_is_one_softmax_over_what_a_token_sees(shift, masked, visible, tokens, shared):
+    """Token by token and head by head, in float64: what is masked is left out instead of added to."""
+    arguments, text_BTS = attention_case(tokens, masked, visible, shared, shift, torch.float64)
+    query, key, value, _, rules, scale = arguments
+    seen_BTR = torch.ones(2, tokens, 6, dtype=torch.bool) if rules.visible_BTR is None else rules.visible_BTR
+    expected = torch.empty_like(query)
+    for b, h, t in itertools.product(*map(range, query.shape[:3])):
+        held, seen, text = b % len(rules.key_BHRD), seen_BTR[b, t], text_BTS[b, t]
+        scores = torch.cat(
+            [
+                rules.key_BHRD[held, h, seen] @ rules.query_BHTD[b, h, t] * scale + shift,
+                key[b, h // 2, text] @ query[b, h, t] * scale,
+            ]
+        )
+        expected[b, h, t] = scores.softmax(0) @ torch.cat(
+            [rules.value_BHRD[held, h, seen], value[b, h // 2, text]]
+        )
+    torch.testing.assert_close(rule_attention(*arguments), expected)
+
+
+@over_cases
+@pytest.mark.parametrize("way", [rule_attention, plain_attention, fused_attention, merged_attention, attend])
+def test_every_way_to_attend_is_the_equation(shift, masked, visible, tokens, shared, way, near):
+    if shared and way is plain_attention:
+        pytest.skip("for rows with rules of their own")
+    (*text, mask, rules, scale), _ = attention_case(tokens, masked, visible, shared, shift)
+    tensors = (rules.query_BHTD, rules.key_BHRD, rules.value_BHRD)
+    wide = AttendedRules(*(tensor.double() for tensor in tensors), rules.visible_BTR, shift)
+    expected = rule_attention(*(tensor.double() for tensor in text), mask, wide, scale)
+    assert near(way(*text, mask, rules, scale), expected, units=8)
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 32])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_fast_way_is_chosen_by_shape_and_dtype(tokens, dtype, shared, monkeypatch):
+    called = []
+    for way in ("rule_attention", "plain_attention", "fused_attention", "merged_attention"):
+        monkeypatch.setattr(f"dynarule.kernels.{way}", lambda *_, way=way: called.append(way))
+    query, rules = (
+        torch.zeros(2, 4, tokens, 8, dtype=dtype),
+        torch.zeros(1 if shared else 2, 4, 6, 8, dtype=dtype),
+    )
+    arguments = (query, query, query, None, AttendedRules(query, rules, rules), 1.0)
+    attend(*arguments)
+    attend(*arguments, dropout=0.1)  # which only SDPA itself has
+    merged = tokens == 32 or (shared and tokens > 1)
+    plain = "rule_attention" if shared else "plain_attention"
+    alone = plain if dtype == torch.float32 else "fused_attention"
+    assert called == ["merged_attention" if merged else alone, "fused_attention"]
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.5])
 @pytest.mark.parametrize("masked", [False, True])
-def test_merged_blocks_have_the_gradients_of_one_softmax(shift, masked):
+@pytest.mark.parametrize("way", [plain_attention, fused_attention, merged_attention])
+def test_every_way_to_attend_has_the_gradients_of_the_equation(way, shift, masked):
     generator = torch.Generator().manual_seed(6)
 
     def random(*shape):
         return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
 
-    text = [random(2, 3, 40, 8) for _ in range(3)]
-    rules = [random(2, 3, 40, 8), random(2, 3, 7, 8), random(2, 3, 7, 8)]
+    text = [random(2, 4, 40, 8), random(2, 2, 40, 8), random(2, 2, 40, 8)]
+    rules = [random(2, 4, 40, 8), random(2, 4, 7, 8), random(2, 4, 7, 8)]
     causal = torch.ones(40, 40, dtype=torch.bool).tril().expand(2, 1, 40, 40).clone()
-    seen = torch.ones(2, 1, 40, 7, dtype=torch.bool)
+    seen = torch.ones(2, 40, 7, dtype=torch.bool)
     if masked:
         causal[1, :, :, :3] = False  # the first rows see no text at all, as left padding does
-        seen[0, :, 20:, 2] = False
-        seen[0, :, :5] = False
-    out = merged_attention(
-        *text, causal if masked else None, *rules, seen if masked else None, scale=0.3, shift=shift
+        seen[0, 20:, 2] = False
+        seen[0, :5] = False
+    arguments = (
+        *text,
+        causal if masked else None,
+        AttendedRules(*rules, seen if masked else None, shift),
+        0.3,
     )
-    scores = torch.cat(
-        [
-            (rules[0] @ rules[1].transpose(-1, -2) * 0.3 + shift).masked_fill(~seen, -1e30),
-            (text[0] @ text[1].transpose(-1, -2) * 0.3).masked_fill(~causal, -1e30),
-        ],
-        -1,
-    )
-    expected = scores.softmax(-1) @ torch.cat([rules[2], text[2]], 2)
-    assert torch.allclose(out, expected, atol=1e-12)
+    out, expected = way(*arguments), rule_attention(*arguments)
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
     weight = torch.randn(out.shape, generator=generator, dtype=torch.float64)
     found = torch.autograd.grad((out * weight).sum(), [*text, *rules])
     wanted = torch.autograd.grad((expected * weight).sum(), [*text, *rules])
     for one, other in zip(found, wanted, strict=True):
-        assert torch.allclose(one, other, atol=1e-12)
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12 * float(other.abs().max()))
 
 
 @pytest.mark.parametrize(("before", "masked"), [("sdpa", False), ("sdpa", True), ("eager", True)])
@@ -210,7 +234,7 @@ def test_a_token_that_sees_no_rule_is_the_base_model_s_bit_for_bit(
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
     from transformers.models.llama.modeling_llama import eager_attention_forward
 
-    monkeypatch.setattr("dynarule.attention.MERGE_FROM", merge_from)
+    monkeypatch.setattr("dynarule.kernels.MERGE_MIN_TOKENS", merge_from)
     register()
     generator = torch.Generator().manual_seed(7)
 
@@ -243,7 +267,7 @@ def test_a_token_that_sees_no_rule_is_the_base_model_s_bit_for_bit(
 def test_cached_generation_is_the_full_forward_through_searches(
     family, dtype, merge_from, bank, tiny_model, monkeypatch, near
 ):
-    monkeypatch.setattr("dynarule.attention.MERGE_FROM", merge_from)
+    monkeypatch.setattr("dynarule.kernels.MERGE_MIN_TOKENS", merge_from)
     model = tiny_model(family, dtype)
     adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
     adapter[2].v.weight.mul_(4)  # what a <search> changes stands out of bf16's rounding
@@ -301,7 +325,7 @@ def test_layers_after_the_confidence_layer_can_read_what_it_keeps(bank, tiny_mod
             rows = [place[name] for name in ids]
             for layer in range(1, adapter.num_layers):
                 value = adapter[layer].heads(adapter[layer].values(bank.values_MP[rows]))
-                assert torch.allclose(memory._kept[layer].value[row], value, atol=1e-6)
+                assert near(memory._kept[layer].value[row], value)
         memory.question_mask_BT = question
         at_once = model(full, attention_mask=mask, position_ids=positions).logits
     assert near(stepwise[mask.bool()], at_once[mask.bool()])

@@ -125,7 +125,11 @@ def logits(model, adapter, bank, ids, prompt):
         return model(ids[None]).logits[0]
 
 
-WAYS = {"plain": ("FEW_SCORES", 1 << 17), "fused": ("FEW_SCORES", 0), "merged": ("MERGE_FROM", 1)}
+WAYS = {
+    "plain": ("UNFUSED_MAX_SCORES", 1 << 17),
+    "fused": ("UNFUSED_MAX_SCORES", 0),
+    "merged": ("MERGE_MIN_TOKENS", 1),
+}
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -134,7 +138,7 @@ WAYS = {"plain": ("FEW_SCORES", 1 << 17), "fused": ("FEW_SCORES", 0), "merged": 
 def test_a_forward_is_equation_2_to_the_last_digits_of_fp32(
     family, way, attention, bank, tiny_model, monkeypatch, near
 ):
-    monkeypatch.setattr(f"dynarule.attention.{WAYS[way][0]}", WAYS[way][1])
+    monkeypatch.setattr(f"dynarule.kernels.{WAYS[way][0]}", WAYS[way][1])
     model, adapter, bank, ids = ready(family, torch.float32, 5, bank, tiny_model)
     model.set_attn_implementation(attention)
     expected = reference(model, adapter, bank, ids, prompt=9)
@@ -148,7 +152,7 @@ def test_a_forward_is_equation_2_within_the_rounding_of_bf16(family, way, bank, 
 
     All rules are kept: which are the best K may hang on a rounding, and fp32 has settled it.
     """
-    monkeypatch.setattr(f"dynarule.attention.{WAYS[way][0]}", WAYS[way][1])
+    monkeypatch.setattr(f"dynarule.kernels.{WAYS[way][0]}", WAYS[way][1])
     model, adapter, bank, ids = ready(family, torch.bfloat16, None, bank, tiny_model)
 
     def off(found, expected):

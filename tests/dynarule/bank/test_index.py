@@ -133,7 +133,7 @@ KINDS = ("ivf_sq8", "fastscan")
 
 @pytest.mark.parametrize("kind", ["exact", *KINDS])
 @pytest.mark.parametrize("count", [3, 300, 3000])
-def test_row_id_text_and_value_belong_together_at_every_size(kind, count):
+def test_row_id_text_and_value_belong_together_at_every_size(kind, count, near):
     bank = random_bank(count)
     if kind != "exact":
         bank.index = faiss_index(bank, kind=kind, nlist=8, nprobe=8, candidates=200)
@@ -146,18 +146,18 @@ def test_row_id_text_and_value_belong_together_at_every_size(kind, count):
         assert bank.texts[row] == f"text of {bank.ids[row]}"
         assert torch.equal(bank.values_MP[row], -bank.keys_MP[row])
         assert torch.allclose(bank.keys_MP[row], key)
-    assert torch.allclose(scores[:, 0], torch.full((len(wanted),), 10.0), atol=1e-5)
+    assert near(scores[:, 0], torch.full((len(wanted),), 10.0))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_index_that_reads_everything_is_exact(kind):
+def test_an_index_that_reads_everything_is_exact(kind, near):
     bank = random_bank(3000)
     index = faiss_index(bank, kind=kind, nlist=16, nprobe=16, candidates=2900)
     asked = questions(bank)
     for got, expected in zip(
         index.search(bank, *asked, 10), ExactIndex().search(bank, *asked, 10), strict=True
     ):
-        assert torch.allclose(got.float(), expected.float(), atol=1e-6)
+        assert near(got.float(), expected.float())
 
 
 @pytest.mark.parametrize("kind", KINDS)

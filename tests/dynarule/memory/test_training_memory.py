@@ -43,7 +43,7 @@ def case(bank, tiny_model, family):
     return model, adapter, batch(bank)
 
 
-def test_reading_tokens_score_the_kept_rules_of_their_own_step(case, bank, family, tiny_model):
+def test_reading_tokens_score_the_kept_rules_of_their_own_step(case, bank, family, tiny_model, near):
     """In the confidence layer and those that share its rules: mean over heads of q~ . k~ / sqrt(D), by loop."""
     model, (ids, mask, _, rules) = tiny_model(family), case[2]
     config = dynarule_config(WIDTH, confidence_layer=1, first_layer=1, shared_after=True, top_k=9)
@@ -66,11 +66,12 @@ def test_reading_tokens_score_the_kept_rules_of_their_own_step(case, bank, famil
         assert torch.equal(memory.kept[layer], memory.kept[1])
         for n, ((b, t), step) in enumerate(step_of.items()):
             query = adapter[layer].query(*hidden[layer])[b, :, t]
+            wanted = []
             for k, row in enumerate(memory.kept[1][b].tolist()):
                 key = adapter[layer].heads(adapter[layer].keys(bank.keys_MP[row : row + 1]))[:, 0]
-                wanted = (query * key).sum(-1).mean() / query.shape[-1] ** 0.5
-                assert torch.allclose(scores[n, k], wanted, atol=1e-5)
+                wanted.append((query * key).sum(-1).mean() / query.shape[-1] ** 0.5)
                 assert bool(positive[n, k]) == (row in gold[b, step].tolist())
+            assert near(scores[n], torch.stack(wanted))
 
 
 def both(model, ids, mask, *memories):
@@ -275,7 +276,7 @@ def test_gold_is_forced_at_the_confidence_layer_only(case):
 def test_gradients_reach_the_adapter_alone_and_equal_finite_differences(
     merge_from, bank, tiny_model, monkeypatch
 ):
-    monkeypatch.setattr("dynarule.attention.MERGE_FROM", merge_from)
+    monkeypatch.setattr("dynarule.kernels.MERGE_MIN_TOKENS", merge_from)
     model = tiny_model("qwen2", torch.float64)
     adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=9))
     ids, mask, labels, rules = batch(bank.to("cpu", torch.float64))
@@ -304,7 +305,7 @@ def test_gradients_reach_the_adapter_alone_and_equal_finite_differences(
 
 @pytest.mark.parametrize("visibility", ("all", "step"))
 def test_gradient_checkpointing_changes_nothing(case, visibility, monkeypatch):
-    monkeypatch.setattr("dynarule.attention.MERGE_FROM", 1)
+    monkeypatch.setattr("dynarule.kernels.MERGE_MIN_TOKENS", 1)
     model, adapter, (ids, mask, labels, rules) = case
     memory = TrainingMemory(adapter, visibility=visibility)
     memory.load(rules)

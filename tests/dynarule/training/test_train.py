@@ -153,7 +153,7 @@ def test_the_whole_matrix_is_a_switch(case, tmp_path):
     assert (case[0].get_input_embeddings().weight != before).any(-1).sum() > 10
 
 
-def test_the_loss_is_the_two_losses_of_the_full_logits(case):
+def test_the_loss_is_the_two_losses_of_the_full_logits(case, near):
     """Against transformers' own logits and the adapter's scores, without `RuleModel`'s shortcuts."""
     from dynarule.memory.training import RuleBatch, TrainingMemory
     from dynarule.training.data import Collator, Encoder
@@ -171,10 +171,8 @@ def test_the_loss_is_the_two_losses_of_the_full_logits(case):
         logits = model(batch["input_ids"], attention_mask=batch["attention_mask"]).logits
     side = memory.scores[1]
     predicting = logits[:, :-1][batch["labels"][:, 1:] != IGNORE]
-    assert torch.allclose(found["lm"], lm_loss(predicting, batch["labels"]), atol=1e-5)
-    assert torch.allclose(
-        found["retrieval"], stacked_step_loss(side.scores_BSK, side.positives_BSK), atol=1e-5
-    )
+    assert near(found["lm"], lm_loss(predicting, batch["labels"]))
+    assert near(found["retrieval"], stacked_step_loss(side.scores_BSK, side.positives_BSK))
     assert int(found["steps"]) == 5 + 2  # of five questions two have a second step
     whole.recipe = quick(additions=(NewWordWeight(4.0),))
     ids, labels = batch["input_ids"], batch["labels"]
@@ -183,7 +181,7 @@ def test_the_loss_is_the_two_losses_of_the_full_logits(case):
         each = 1.0 if ids[b, t + 1] in ids[b, : t + 1] else 4.0
         loss, weight = loss - each * logits[b, t].log_softmax(-1)[ids[b, t + 1]], weight + each
     with whole.attached():
-        assert torch.allclose(whole(**batch)["lm"], loss / weight, atol=1e-5)
+        assert near(whole(**batch)["lm"], loss / weight)
         measured = whole.eval()(**batch)["lm"]
         whole.recipe = quick()
         assert torch.equal(measured, whole(**batch)["lm"])  # held-out losses stay comparable
@@ -254,7 +252,7 @@ def test_the_row_of_search_steps_as_a_vector(case):
     assert all(len(each) > 1 for group in optimizer.parts[0].param_groups for each in group["params"])
 
 
-def test_whitened_embeddings_vary_alike_in_all_directions_but_those_of_noise():
+def test_whitened_embeddings_vary_alike_in_all_directions_but_those_of_noise(near):
     from dynarule.training.optimizers import FLOOR, whitening
 
     generator = torch.Generator().manual_seed(0)
@@ -262,7 +260,7 @@ def test_whitened_embeddings_vary_alike_in_all_directions_but_those_of_noise():
     turn = torch.linalg.qr(torch.randn(4, 4, generator=generator)).Q
     embeddings = torch.randn(5000, 4, generator=generator) * spread @ turn
     white = whitening(embeddings, block=1000)
-    assert torch.allclose(white, white.T, atol=1e-5)
+    assert near(white, white.T)
     after = embeddings.double() @ white.double() @ turn.T.double()
     moment = after.T @ after / len(after)
     variance = (embeddings.double() @ turn.T.double()).square().mean(0)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .. import attention
+from ..attention_interface import is_attached
 from ..base_model import attention_blocks
 from ..memory.search import base_matrix
 
@@ -67,7 +67,7 @@ class LayerEncoder:
             raise ValueError(f"layers must be 1 to {len(blocks)}, the model's, got {layers}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
-        if attention.is_attached(model):
+        if is_attached(model):
             raise ValueError(
                 "rules are encoded by the model without rules; leave the block of `attach` first"
             )

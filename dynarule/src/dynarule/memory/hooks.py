@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from .. import attention
+from ..attention_interface import NAMES, is_attached, register
 from ..decoding import single_pass
 from .selection import LayerMemory
 
@@ -40,21 +40,22 @@ def attach(model: nn.Module, memory: Memory) -> Iterator[Memory]:
     """
     config: Any = model.config
     before: str = config._attn_implementation
-    if attention.is_attached(model):
+    if is_attached(model):
         raise ValueError("a rule memory is attached to this model already; leave its block first")
     blocks = memory.adapter.check_model(model)
-    if before not in attention.NAMES:
+    if before not in NAMES:
         raise ValueError(
-            f"the model attends with {before!r}, and a rule memory stands in for {' or '.join(attention.NAMES)}; call "
+            f"the model attends with {before!r}, and a rule memory stands in for {' or '.join(NAMES)}; call "
             'model.set_attn_implementation("sdpa") first'
         )
     decoder = model.get_decoder()  # type: ignore[operator]
-    attention.register()
+    register()
     handles = [decoder.register_forward_pre_hook(_note_tokens(memory), with_kwargs=True)]
     for layer, block in enumerate(blocks):
+        block = getattr(block, "base_layer", block)  # inside PEFT's wrapper
         handles.append(block.register_forward_pre_hook(_read_rules(memory, layer), with_kwargs=True))
     try:
-        model.set_attn_implementation(attention.NAMES[before])  # type: ignore[operator]
+        model.set_attn_implementation(NAMES[before])  # type: ignore[operator]
         with single_pass(model), _search_rows_in_place(model):
             yield memory
     finally:
