@@ -153,9 +153,9 @@ class DataSource:
         """The generator version that made the rows."""
         if self.folder is not None:
             return str(_manifest(self.folder)["generator_version"])
-        import ruleworld_data
+        from ruleworld_data import GENERATOR_VERSION
 
-        return str(ruleworld_data.GENERATOR_VERSION)
+        return GENERATOR_VERSION
 
     def rules(self, split: str) -> RuleTable:
         """Return the rules that questions of a split ask about: the held-out world's for ``heldout``."""
@@ -170,11 +170,11 @@ class DataSource:
     def _table(self, config: str, split: str) -> pa.Table:
         if self.folder is not None:
             return _read_shards(self.folder, config, split)
-        from ruleworld_data import generate
+        from ruleworld_data.generate import question_table, rule_table
 
         if config == "rules":
-            return generate.rule_table(split, scale=self.scale, seed=self.seed)
-        return generate.question_table(config, split, scale=self.scale, seed=self.seed)
+            return rule_table(split, scale=self.scale, seed=self.seed)
+        return question_table(config, split, scale=self.scale, seed=self.seed)
 
 
 def select(questions: Sequence[Question], limit: int | None) -> list[Question]:
