@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from torch import Tensor
 
@@ -57,6 +56,8 @@ SHAPES = {
 
 def keyed(*key: int) -> np.random.Generator:
     """Return the random numbers of a key."""
+    import numpy as np
+
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
@@ -123,6 +124,7 @@ def random_rows(folder: Path, rules: int, width: int, dtype: str, key: int) -> T
     key : int
         Which random numbers.
     """
+    import numpy as np
     import torch
 
     kind = np.dtype({"fp32": "float32", "fp16": "float16"}[dtype])
@@ -136,6 +138,8 @@ def random_rows(folder: Path, rules: int, width: int, dtype: str, key: int) -> T
 
 
 def _write_rows(path: Path, rules: int, width: int, kind: np.dtype, key: int) -> None:
+    import numpy as np
+
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".", suffix=".npy", dir=path.parent)
     os.close(handle)
