@@ -53,7 +53,7 @@ class DynaRuleLayer(nn.Module, BaseTunerLayer):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the attention block."""
-        return self.base_layer(*args, **kwargs)
+        return self._modules["base_layer"](*args, **kwargs)  # type: ignore[misc]  # not through __getattr__
 
     def __getattr__(self, name: str) -> Any:
         """Look like the attention block: q_proj, q_norm, head_dim and the like are its own."""
@@ -183,13 +183,12 @@ class RuleAdapter(nn.Module):
         self._model, self._blocks = [model], blocks
         self.name = self._active()
         self.num_layers = int(cast(Any, model).config.num_hidden_layers)
-        self.layers = nn.ModuleDict(
-            {
-                str(layer): block.dynarule_projection[self.name]
-                for layer, block in sorted(blocks.items())
-                if self.name in block.dynarule_projection
-            }
-        )
+        self._projections = {
+            layer: cast(RuleProjection, block.dynarule_projection[self.name])
+            for layer, block in sorted(blocks.items())
+            if self.name in block.dynarule_projection
+        }
+        self.layers = nn.ModuleDict({str(layer): each for layer, each in self._projections.items()})
 
     @property
     def model(self) -> Any:
@@ -202,15 +201,25 @@ class RuleAdapter(nn.Module):
         return cast(DynaRuleConfig, self.model.peft_config[self.name])
 
     def __getitem__(self, layer: int) -> RuleProjection:
+        return self._projections[layer]
+
+    def __contains__(self, layer: int) -> bool:
+        return layer in self.projections()
+
+    def projections(self) -> dict[int, RuleProjection]:
+        """Return the projections by layer; none while adapters are disabled.
+
+        Raises
+        ------
+        ValueError
+            If another adapter is active by now.
+        """
         if self._active() != self.name:
             raise ValueError(
                 f"the active adapter changed from {self.name!r} to {self._active()!r}, and a rule memory keeps what it "
                 "computed for one; make a new RuleMemory(model, bank) after set_adapter"
             )
-        return cast(RuleProjection, self.layers[str(layer)])
-
-    def __contains__(self, layer: int) -> bool:
-        return str(layer) in self.layers and not self._blocks[layer].disable_adapters
+        return {} if next(iter(self._blocks.values())).disable_adapters else self._projections
 
     def check_model(self, model: nn.Module) -> list[nn.Module]:
         """Return the attention blocks of the model that the adapter is part of.

@@ -65,17 +65,13 @@ class LayerMemory:
 
     def __init__(self, adapter: RuleAdapter | nn.Module, config: DynaRuleConfig | None = None) -> None:
         self.adapter = adapter if isinstance(adapter, RuleAdapter) else RuleAdapter(adapter)
-        self._config = config
+        self.config = config or self.adapter.config
         self.config.validate()
-
-    @property
-    def config(self) -> DynaRuleConfig:
-        """What the memory goes by."""
-        return self._config or self.adapter.config
+        self._projections: dict[int, RuleProjection] = {}
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
-        """Take note of a forward's tokens, before its layers run."""
-        raise NotImplementedError
+        """Take note of a forward's tokens, and of the projections that are active, before its layers run."""
+        self._projections = self.adapter.projections()
 
     def holds(self, layer: int) -> bool:
         """Return whether a layer reads rules in this forward."""
@@ -87,9 +83,10 @@ class LayerMemory:
 
     def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
         """Return what a layer's attention reads besides the text; None if it holds no rules."""
-        if layer not in self.adapter or not self.holds(layer):
+        projection = self._projections.get(layer)
+        if projection is None or not self.holds(layer):
             return None
-        query_BHTD = self.adapter[layer].query(hidden_BTC, getattr(block, "q_norm", None))
+        query_BHTD = projection.query(hidden_BTC, getattr(block, "q_norm", None))
         key_BHRD, value_BHRD, visible_BTR, count = self.rules(layer, query_BHTD)
         shift = self.config.length_shift
         return AttendedRules(

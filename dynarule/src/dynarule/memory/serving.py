@@ -106,6 +106,7 @@ class RuleMemory(LayerMemory):
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Take note of a forward's tokens, before its layers run."""
+        super().begin(input_ids, attention_mask, past_length)
         first = past_length == 0
         if not first and len(input_ids) != len(self._steps_B):
             raise ValueError(

@@ -162,6 +162,7 @@ class TrainingMemory(LayerMemory):
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Forget the last forward's scores and selections."""
+        super().begin(input_ids, attention_mask, past_length)
         if past_length:
             raise ValueError("a training memory reads whole sequences; generate with RuleMemory")
         self.scores, self.kept, self.reading = {}, {}, {}
