@@ -80,6 +80,25 @@ def test_no_import_circles():
     TopologicalSorter(graph).prepare()  # raises CycleError with the circle
 
 
+def test_scores_runs_and_reports_stand_on_each_other_in_one_direction():
+    order = ["score", "run", "report", "leaderboard"]
+    for module, (_, tree) in TREES.items():
+        room = module.removeprefix("rwbench.").split(".")[0]
+        if room in order:
+            above = {f"rwbench.{name}" for name in order[order.index(room) + 1 :]}
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom) and not is_type_only(tree, node):
+                    source = ".".join(absolute(module, node).split(".")[:2])
+                    assert source not in above, f"{module}:{node.lineno} imports {source}"
+
+
+def is_type_only(tree, node):
+    return any(
+        isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test) and node in block.body
+        for block in tree.body
+    )
+
+
 def test_no_two_classes_of_one_name():
     homes = defaultdict(list)
     for module, (_, tree) in TREES.items():

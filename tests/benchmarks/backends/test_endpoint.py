@@ -8,7 +8,7 @@ from rwbench.backends import Decoding, GoneError
 from rwbench.backends.endpoint import FAILED_IN_A_ROW, Endpoint
 from rwbench.methods.prompting import Prompting
 from rwbench.run.runner import run_spec
-from rwbench.run.samples import read_samples
+from rwbench.score.samples import read_samples
 
 ANSWER = "[Step 1] So it is.\n[Answer] \\boxed{7}"
 

@@ -15,7 +15,7 @@ from rwbench.backends.endpoint import Endpoint
 from rwbench.backends.local import Local
 from rwbench.methods.prompting import Prompting
 from rwbench.run.runner import run_spec
-from rwbench.run.samples import read_samples
+from rwbench.score.samples import read_samples
 from rwbench.zoo.models import base_folder, shipped
 
 pytestmark = [

@@ -11,7 +11,7 @@ from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.folder import Manifest, make_plan
 from rwbench.run.runner import run_spec
-from rwbench.run.samples import PACKED_FILE, SAMPLES_FILE
+from rwbench.score.samples import PACKED_FILE, SAMPLES_FILE
 from typer.testing import CliRunner
 
 RECIPE = "paper/table4"

@@ -9,11 +9,10 @@ from rwbench.cli.trace import describe
 from rwbench.methods import Method, Output, StepTrace, component
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
-from rwbench.report.browser import samples_path
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.runner import run_spec
-from rwbench.run.samples import read_samples
 from rwbench.score.results import find_results
+from rwbench.score.samples import read_samples, samples_path
 from typer.testing import CliRunner
 
 

@@ -13,7 +13,7 @@ from rwbench.cli.app import app
 from rwbench.methods import Method
 from rwbench.recipes import recipes
 from rwbench.retrievers import Retriever
-from rwbench.run.samples import read_samples
+from rwbench.score.samples import read_samples
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[3]

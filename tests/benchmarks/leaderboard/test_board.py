@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from rwbench.leaderboard.board import bootstrap_draws, build_board, cell_of, interval, order, ranks
 from rwbench.leaderboard.page import render_board, write_board
-from rwbench.run.samples import read_samples
-from rwbench.score.paired import paired_difference
-from rwbench.score.stats import sample_clusters
+from rwbench.score.samples import read_samples
+from rwbench.score.stats import paired_difference, sample_clusters
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`&amp;{{7*7}}"
 

@@ -13,8 +13,8 @@ from rwbench.leaderboard.submit import import_predictions, slug_of, submit
 from rwbench.leaderboard.validate import validate
 from rwbench.methods import Method, Output, component
 from rwbench.run.runner import run_spec
-from rwbench.run.samples import read_samples
 from rwbench.score.results import read_results
+from rwbench.score.samples import read_samples
 from typer.testing import CliRunner
 
 

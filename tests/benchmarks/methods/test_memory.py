@@ -14,7 +14,7 @@ from rwbench.methods.dynarule import DynaRule
 from rwbench.methods.kblam import KBLaM
 from rwbench.methods.srki import SRKI
 from rwbench.run.runner import run_spec
-from rwbench.run.samples import read_samples
+from rwbench.score.samples import read_samples
 
 WIDTH = 24
 METHODS = (KBLaM, SRKI, DynaRule)

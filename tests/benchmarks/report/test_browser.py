@@ -21,7 +21,7 @@ from rwbench.report.page import render_page
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.folder import read_manifests
 from rwbench.run.runner import run_spec
-from rwbench.run.samples import read_samples
+from rwbench.score.samples import read_samples
 from typer.testing import CliRunner
 
 EVIL = "</script><img src=x onerror=alert(1)><!-- &amp; '\""

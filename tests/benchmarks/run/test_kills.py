@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from rwbench.run.samples import read_samples
+from rwbench.score.samples import read_samples
 from rwbench.zoo.models import shipped
 
 # Of table 2's runs those of four methods on 1,000 rules in English, so that two passes take a few minutes.

@@ -22,7 +22,7 @@ from rwbench.recipes import RunRecipe, recipes
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
-from rwbench.run.samples import SampleLog, read_samples
+from rwbench.score.samples import SampleLog, read_samples
 from typer.testing import CliRunner
 
 

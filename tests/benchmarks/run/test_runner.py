@@ -16,7 +16,7 @@ from rwbench.methods import Method, Output, component
 from rwbench.methods.solver import Solver
 from rwbench.run.folder import exclusive, make_plan
 from rwbench.run.runner import run_spec
-from rwbench.run.samples import SampleLog, read_samples
+from rwbench.score.samples import SampleLog, read_samples
 from rwbench.spec import canonical_json
 
 

@@ -9,11 +9,11 @@ import pytest
 from rwbench.cli.app import app
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
+from rwbench.report.compare import compare_runs, find_run, spec_differences
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
-from rwbench.run.samples import read_samples
-from rwbench.score.compare import compare_runs, find_run, spec_differences
+from rwbench.score.samples import read_samples
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[3]

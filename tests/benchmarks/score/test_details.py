@@ -1,7 +1,7 @@
 """Recall by step and type, outcomes, costs and attention, each worked out by hand."""
 
 import pytest
-from rwbench.score.details import measure_means, outcome_counts, recall_details, stage_seconds, usage_totals
+from rwbench.score.summarise import measure_means, outcome_counts, recall_details, stage_seconds, usage_totals
 
 TYPES = {1: "action2env", 2: "env2state", 3: "state2attr", 4: "entity2attr"}
 
@@ -52,7 +52,10 @@ def test_searches_per_step_are_compared_step_by_step():
 
 
 def test_methods_that_search_nothing_have_no_details():
-    assert recall_details([sample()], 100, None) == {"by_step": {"recall@1": {}, "recall@10": {}}}
+    assert recall_details([sample()], 100, TYPES) == {
+        "by_step": {"recall@1": {}, "recall@10": {}},
+        "by_rule_type": {"recall@1": {}, "recall@10": {}},
+    }
 
 
 def test_outcomes_and_costs_add_up():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.stats
-from rwbench.score.paired import holm, paired_difference
+from rwbench.score.stats import holm, paired_difference
 
 
 def scores(seed, n, shift=0.0):

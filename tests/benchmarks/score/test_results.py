@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 from rwbench.run.runner import run_spec
-from rwbench.run.samples import read_samples
 from rwbench.score.results import FILE_NAME, check_results, find_results, read_results, results_schema
+from rwbench.score.samples import read_samples
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
@@ -126,10 +126,12 @@ def test_results_of_version_1_stay_readable(run):
     for metric in results["metrics"].values():
         del metric["by_group"], metric["folds"]["displayed"]
     del results["spec"]["limit_by"]
+    results["timing"]["seconds"] = None
     (folder / FILE_NAME).write_text(json.dumps(results))
     read = read_results(folder)
-    assert read == results
-    assert results["run_id"] in render_page([read], "t", "c")
+    assert read["metrics"]["recall@10"].pop("by_group") == {} and read["outcomes"] == read["usage"] == {}
+    assert read["metrics"]["recall@10"] == results["metrics"]["recall@10"]
+    assert results["run_id"] in render_page([read_results(folder)], "t", "c")
 
 
 def test_groups_are_the_means_of_their_sub_tasks(run):
@@ -147,5 +149,5 @@ def test_files_of_another_schema_or_none_are_named(run):
     with pytest.raises(ValueError, match="schema version 99, this rwbench reads 1 and 2"):
         read_results(folder)
     (folder / FILE_NAME).write_text("not json")
-    with pytest.raises(ValueError, match="not a results file; delete it"):
+    with pytest.raises(ValueError, match=r"not a results file \(.*\); delete it"):
         read_results(folder)

@@ -11,7 +11,7 @@ import typer
 from .shared import JsonFlag, user_errors
 
 if TYPE_CHECKING:
-    from ..score.compare import Comparison
+    from ..report.compare import Comparison
 
 
 def compare(
@@ -29,7 +29,7 @@ def compare(
     Example: rwbench compare 1eff50249111 4a0c runs/9d3e21b0c4f7
     """
     with user_errors():
-        from ..score.compare import compare_runs, find_run
+        from ..report.compare import compare_runs, find_run
 
         found = compare_runs([find_run(name, out) for name in runs], metric or ())
     if as_json:

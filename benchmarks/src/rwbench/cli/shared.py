@@ -46,7 +46,7 @@ def disk_errors() -> Iterator[None]:
 
 def disk_error(error: OSError) -> str:
     """Return what is wrong with the disk in words."""
-    from ..run.samples import DISK_FULL
+    from ..score.samples import DISK_FULL
 
     return "the disk is full" if error.errno in DISK_FULL else str(error)
 

@@ -11,9 +11,9 @@ import typer
 from .shared import JsonFlag, RunsFolder, existing_results, user_errors
 
 if TYPE_CHECKING:
-    from ..run.samples import Sample
     from ..run.workspace import Workspace
     from ..score.results import Results
+    from ..score.samples import Sample
 
 SHOWN = 3
 
@@ -115,8 +115,7 @@ def _find_run(results: list[Results], folder: Path, method: str, size: int | Non
 
 
 def _find_sample(run: Results, folder: Path, subtask: str, question: str | None) -> Sample:
-    from ..report.browser import samples_path
-    from ..run.samples import read_samples
+    from ..score.samples import read_samples, samples_path
 
     path = samples_path(folder, run["run_id"])
     if path is None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..report.setting import macro
-from ..run.samples import Sample
+from ..score.samples import Sample
 from ..score.scoring import ANSWER_METRICS, RECALLS
 from ..score.stats import DRAWS, Floats, codes, group_means, interval, row_means, sample_clusters
 from .files import submission_folders
@@ -118,7 +118,7 @@ def bootstrap_draws(samples: Sequence[Sample], metric: str) -> Floats:
     """Return the macro average of a metric in every bootstrap draw, shape (draws,).
 
     Two submissions on the same questions get the same draws, so the difference of their arrays is the paired
-    bootstrap of `rwbench.score.paired.paired_difference`.
+    bootstrap of `rwbench.score.stats.paired_difference`.
     """
     samples = sorted(samples, key=lambda sample: sample["id"])
     values = np.array([sample["scores"][metric] for sample in samples], dtype=np.float64)

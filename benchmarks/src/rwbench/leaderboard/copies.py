@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ruleworld_data.scoring import parse_boxed
 
-from ..run.samples import Sample
+from ..score.samples import Sample
 from ..spec import canonical_json
 from .files import SAMPLES
 from .parsing import Problem

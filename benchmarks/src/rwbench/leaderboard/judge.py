@@ -12,11 +12,11 @@ from ..methods import Output
 from ..recipes.grid import SCOPES
 from ..run.data import DataSource, Question
 from ..run.pools import Pool
-from ..run.samples import Sample, check_sample
+from ..run.runner import summarise
 from ..run.workspace import Workspace
 from ..score.results import MethodName, Results
+from ..score.samples import Sample, check_sample
 from ..score.scoring import score
-from ..score.summarise import summarise
 from ..spec import RunSpec
 from .files import HOW_TO_WRITE, RESULTS, SAMPLES
 from .parsing import Problem, Refused, quote, refuse_if

@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from ruleworld_data.scoring import PARQUET_SUFFIXES, parse_boxed, read_predictions, split_answers
 
-from ..run.samples import OUTCOMES, VOLATILE_USAGE, Sample
+from ..score.samples import OUTCOMES, VOLATILE_USAGE, Sample
 from ..spec import canonical_json
 from .files import MAX_LINE, SAMPLES, sample_lines
 from .parsing import Problem, Refused, model_problems, quote, refuse_if, strict_json

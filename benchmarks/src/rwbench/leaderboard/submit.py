@@ -15,8 +15,8 @@ from ruleworld_data.io import write_whole
 
 from ..run.environment import environment
 from ..run.folder import SPEC_FILE, exclusive, find_specs
-from ..run.samples import SAMPLES_FILE, read_samples
 from ..score.results import FILE_NAME, read_results
+from ..score.samples import SAMPLES_FILE, read_samples
 from ..spec import canonical_json
 from .copies import content_sha256
 from .files import FOLDER_NAME, METADATA, RESULTS, SAMPLES, compress, submission_folders

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from ..run.samples import Sample
 from ..score.results import Results, check_results
+from ..score.samples import Sample
 from ..spec import RunSpec, canonical_json
 from .copies import Fingerprint, duplicates, gold_copies
 from .files import HOW_TO_WRITE, KIB, METADATA, RESULTS, SAMPLES, read_folder, submission_folders

@@ -19,7 +19,7 @@ from ..registry import Component, Registry, component
 from ..retrievers import Retriever
 from ..run.data import Question
 from ..run.pools import Pool
-from ..run.samples import OUTCOMES
+from ..score.samples import OUTCOMES
 from ..score.scoring import Ties
 
 __all__ = ["Batch", "Method", "Output", "Preview", "StepTrace", "Work", "batches", "component"]
@@ -70,13 +70,13 @@ class Output:
     text : str, or None
         The raw output that the answers were read from.
     usage : mapping
-        Costs worth logging; the names are in `rwbench.run.samples`.
+        Costs worth logging; the names are in `rwbench.score.samples`.
     outcome : str
-        How it ended, one of `rwbench.run.samples.OUTCOMES`.
+        How it ended, one of `rwbench.score.samples.OUTCOMES`.
     trace : sequence of StepTrace
         What was searched and written on the way, for a method that does so more than once.
     measures : mapping
-        What an analysis measured, name -> numbers; the names are in `rwbench.run.samples`.
+        What an analysis measured, name -> numbers; the names are in `rwbench.score.samples`.
     ties : Ties, or None
         Scores of a single search, from which the expected recall under ties is computed; never logged.
     error : str, or None

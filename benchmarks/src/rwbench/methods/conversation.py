@@ -69,7 +69,7 @@ class UsageCounter:
         self.seconds["retrieve"] = self.seconds.get("retrieve", 0.0) + time.perf_counter() - start
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers under the names of `rwbench.run.samples`."""
+        """Return the numbers under the names of `rwbench.score.samples`."""
         names = ("calls", "prompt_tokens", "completion_tokens", "cached_calls", "retrievals")
         values: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.cost_usd is not None:

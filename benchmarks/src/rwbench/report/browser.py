@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,17 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from ..run.data import DataSource, Question
-from ..run.samples import SAMPLES_FILE, Sample, read_samples, samples_file
 from ..score.errors import ERROR_CLASSES, diagnose
 from ..score.results import Results
+from ..score.samples import SAMPLES_FILE, Sample, read_samples, samples_path
 
 MAX_SAMPLES = 2_000
 SHOWN_RULES = 10
 MAX_TEXT = 4_000
 MAX_BYTES = 20_000_000
 """Compressed bytes of all samples; the page is a third larger, since it holds them as text."""
-
-_RUN_ID = re.compile("[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -218,14 +215,6 @@ def _question(question: Question) -> dict[str, Any]:
         {"rules": step["rule_ids"], "nl": step["nl"], "fol": step["fol"]} for step in question.row["steps"]
     ]
     return {"text": question.text, "steps": steps}
-
-
-def samples_path(folder: Path, run_id: str) -> Path | None:
-    """Return the samples of a run below a folder, None if they are not there."""
-    if not _RUN_ID.fullmatch(run_id):
-        return None
-    places = [place for place in (folder, *folder.glob(f"**/{run_id}")) if place.resolve().name == run_id]
-    return next((path for place in places if (path := samples_file(place)) is not None), None)
 
 
 def _packed(value: Any) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..run.samples import OUTCOMES
 from ..score.errors import ERROR_CLASSES
 from ..score.results import Estimate, Results
+from ..score.samples import OUTCOMES
 from ..score.scoring import ANSWER_METRICS, RECALLS
 from .paper import PaperTable
 from .setting import MAIN_METRIC, Setting, macro

@@ -8,9 +8,8 @@ from pathlib import Path
 from ruleworld_data.io import write_whole
 
 from ..run.folder import read_manifests
-from ..run.samples import PACKED_FILE, compressed, read_samples, samples_sha256
 from ..score.results import FILE_NAME, Results, find_results, write_results
-from .browser import samples_path
+from ..score.samples import PACKED_FILE, compressed, read_samples, samples_path, samples_sha256
 
 
 def pack(results: Sequence[Results], folder: Path, to: Path, recipe: str | None = None) -> int:

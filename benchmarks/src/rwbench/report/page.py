@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..run.data import DataSource
-from ..run.samples import OUTCOMES
 from ..score.errors import ERROR_CLASSES
 from ..score.results import Results
+from ..score.samples import OUTCOMES
 from .browser import SHOWN_RULES, Browser, build_browser
 from .charts import swatch
 from .figures import parts

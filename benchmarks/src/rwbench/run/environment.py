@@ -8,12 +8,8 @@ import subprocess
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NotRequired
 
-from pydantic import with_config
-from typing_extensions import TypedDict
-
-from .samples import OPEN
+from ..score.results import Environment, GitState
 
 PACKAGES = (
     "rwbench",
@@ -27,25 +23,6 @@ PACKAGES = (
     "torch",
     "transformers",
 )
-
-
-@with_config(OPEN)
-class GitState(TypedDict):
-    """The checkout that ran."""
-
-    commit: str
-    dirty: bool
-
-
-@with_config(OPEN)
-class Environment(TypedDict):
-    """What a run ran on; a package that is not installed has version null."""
-
-    python: str
-    platform: str
-    cpu_count: NotRequired[int | None]
-    packages: dict[str, str | None]
-    git: GitState | None
 
 
 @lru_cache(maxsize=1)
@@ -69,19 +46,13 @@ def _version(package: str) -> str | None:
 
 def _git() -> GitState | None:
     """Return commit and whether tracked files were changed; None outside a checkout."""
-    folder = Path(__file__).resolve().parent
+
+    def output(*words: str) -> str:
+        command = ["git", "-C", str(Path(__file__).resolve().parent), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
     try:
-        commit = _git_output(folder, "rev-parse", "HEAD")
-        return {
-            "commit": commit,
-            "dirty": bool(_git_output(folder, "status", "--porcelain", "--untracked-files=no")),
-        }
+        dirty = output("status", "--porcelain", "--untracked-files=no")
+        return {"commit": output("rev-parse", "HEAD"), "dirty": bool(dirty)}
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _git_output(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10, check=True
-    )
-    return done.stdout.strip()

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import from_json
 from ruleworld_data.io import write_whole
 
 from ..score.results import Results, read_results
+from ..score.samples import SAMPLES_FILE, read_samples, samples_sha256
 from ..spec import RunSpec, in_words, spec_differences
 from .data import select
-from .samples import SAMPLES_FILE, read_samples, samples_sha256
 from .workspace import Workspace
 
 SPEC_FILE = "spec.json"
@@ -25,13 +26,7 @@ MANIFEST_SUFFIX = ".recipe.json"
 
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Hold a run folder for this process alone.
-
-    Raises
-    ------
-    ValueError
-        If another process is writing to the folder.
-    """
+    """Hold a run folder for this process alone; a ValueError if another process holds it."""
     with (folder / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,7 +92,7 @@ def find_specs(folder: Path) -> list[tuple[RunSpec, Path]]:
     found = []
     for path in sorted(folder.glob(f"**/{SPEC_FILE}")):
         try:
-            spec = RunSpec.from_dict(json.loads(path.read_text(encoding="utf-8")))
+            spec = RunSpec.from_dict(from_json(path.read_bytes()))
         except (ValueError, TypeError) as error:
             raise ValueError(
                 f"{path} is no spec of a run ({in_words(error)}); delete the folder {path.parent}"
@@ -182,12 +177,12 @@ def _check_spec(folder: Path, spec: RunSpec) -> None:
     if not path.is_file():
         return
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        differences = spec_differences(dict(from_json(path.read_bytes())), spec.to_dict())
+    except (ValueError, TypeError):
         raise ValueError(
-            f"{path} is not JSON; it is never edited by hand: delete the folder {folder}"
+            f"{path} is no spec; it is never edited by hand: delete the folder {folder}"
         ) from None
-    for field, (theirs, ours) in spec_differences(stored, spec.to_dict()).items():
+    for field, (theirs, ours) in differences.items():
         raise ValueError(
             f"{folder} holds a run of another spec: {field} is {theirs!r} there and {ours!r} here; "
             f"move that folder away, or choose another --out (this run is {spec.run_id})"

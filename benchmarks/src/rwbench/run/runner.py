@@ -12,23 +12,44 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic_core import from_json
 from ruleworld_data.io import Progress, write_whole
 
 from ..backends import GoneError
 from ..methods import Method, Output
-from ..score.results import Results, read_results, write_results
+from ..score.results import MethodName, Results, read_results, write_results
+from ..score.samples import (
+    DISK_FULL,
+    SAMPLES_FILE,
+    Sample,
+    SampleLog,
+    check_sample,
+    read_samples,
+    sample_line,
+    samples_sha256,
+)
 from ..score.scoring import score
-from ..score.summarise import summarise
+from ..score.summarise import (
+    measure_means,
+    metric_estimates,
+    outcome_counts,
+    recall_details,
+    stage_seconds,
+    usage_totals,
+)
 from ..spec import RunSpec
 from .data import Question
+from .environment import environment
 from .folder import SPEC_FILE, exclusive, make_plan
-from .pools import Pool
-from .samples import DISK_FULL, SAMPLES_FILE, Sample, SampleLog, check_sample, read_samples
+from .pools import Pool, pools_sha256
 from .workspace import Workspace
+
+MAX_ERROR = 2_000
+"""Characters kept of what went wrong."""
 
 
 def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress | None = None) -> Results:
-    """Run a spec to its end, taking up whatever an earlier attempt left.
+    """Run a spec to its end, taking up whatever an earlier attempt left, and return its results.
 
     Parameters
     ----------
@@ -38,11 +59,6 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
         Folder of run folders; made if missing.
     progress : Progress, optional
         Told of every sample.
-
-    Returns
-    -------
-    dict
-        The content of results.json.
 
     Raises
     ------
@@ -73,9 +89,65 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
                         progress.step(failed=sample["error"] is not None, text=name)
         samples = read_samples(folder / SAMPLES_FILE)
         finished = datetime.now(UTC).isoformat(timespec="seconds")
-        results = summarise(spec, samples, workspace, num_scheduled=plan.scheduled, finished=finished)
+        results = summarise(
+            spec,
+            samples,
+            workspace,
+            num_scheduled=plan.scheduled,
+            finished=finished,
+            method={"key": method.key, "label": method.label},
+        )
         write_results(folder, results)
         return results
+
+
+def summarise(
+    spec: RunSpec,
+    samples: Sequence[Sample],
+    workspace: Workspace,
+    *,
+    num_scheduled: int,
+    finished: str,
+    method: MethodName,
+) -> Results:
+    """Return the content of results.json.
+
+    Parameters
+    ----------
+    spec : RunSpec
+    samples : sequence of Sample
+        One per question asked, failed ones included.
+    workspace : Workspace
+        Gives the pools, for their hash, and the types of the gold rules.
+    num_scheduled : int
+        Questions that the spec asks.
+    finished : str
+        When, in ISO 8601.
+    method : dict
+        ``key`` and ``label``.
+    """
+    scored = [sample for sample in samples if sample["error"] is None]
+    gold = {rule for sample in samples for step in sample["gold_rules"] for rule in step}
+    return {
+        "schema_version": 2,
+        "run_id": spec.run_id,
+        "spec": spec.to_dict(),
+        "method": {"key": method["key"], "label": method["label"]},
+        "n": {"scheduled": num_scheduled, "scored": len(scored), "failed": len(samples) - len(scored)},
+        "metrics": metric_estimates(scored, spec.split),
+        "details": recall_details(scored, spec.pool_size, workspace.rules(spec.split).types(gold)),
+        "outcomes": outcome_counts(samples),
+        "usage": usage_totals(samples),
+        "measures": measure_means(samples),
+        "samples_sha256": samples_sha256(list(samples)),
+        "pool_sha256": pools_sha256(workspace.pools(spec)),
+        "environment": environment(),
+        "timing": {
+            "seconds": round(sum(sample["seconds"] for sample in samples), 3),
+            "finished": finished,
+            "stages": stage_seconds(samples),
+        },
+    }
 
 
 def _ask(method: Method, pools: Sequence[Pool], done: Collection[str], spec: RunSpec) -> Iterator[Sample]:
@@ -88,18 +160,23 @@ def _ask(method: Method, pools: Sequence[Pool], done: Collection[str], spec: Run
             outputs = method.run(left, spec.top_k)
         asked.add(question.id)
         start = time.perf_counter()
-        scores: dict[str, float] = {}
         try:
             output = _matching(next(outputs, None), question)
-            if output.error is None:
-                scores = score(output, question, spec.pool_size)
         except GoneError:
             raise
         except Exception as error:  # whatever a method raises is this question's failure, and is on record
             if isinstance(error, OSError) and error.errno in DISK_FULL:
                 raise
-            output, outputs = Output(question.id, error=f"{type(error).__name__}: {error}"), None
-        yield _sample(question, output, scores, time.perf_counter() - start)
+            output, outputs = _failure(question, error), None
+        try:
+            sample = _sample(question, output, spec.pool_size, start)
+        except Exception as error:  # so is an output that cannot be scored or written down
+            sample = _sample(question, _failure(question, error), spec.pool_size, start)
+        yield sample
+
+
+def _failure(question: Question, error: Exception) -> Output:
+    return Output(question.id, error=f"{type(error).__name__}: {error}"[:MAX_ERROR])
 
 
 def _matching(output: Output | None, question: Question) -> Output:
@@ -114,8 +191,9 @@ def _matching(output: Output | None, question: Question) -> Output:
     return output
 
 
-def _sample(question: Question, output: Output, scores: dict[str, float], seconds: float) -> Sample:
-    return check_sample(
+def _sample(question: Question, output: Output, pool_size: int, start: float) -> Sample:
+    """Return a question's sample as it is read back from its line."""
+    line = sample_line(
         {
             "id": question.id,
             "subtask": question.subtask,
@@ -126,12 +204,13 @@ def _sample(question: Question, output: Output, scores: dict[str, float], second
             "gold_answers": list(question.answers),
             "retrieved": output.retrieved,
             "gold_rules": [list(step) for step in question.gold_steps],
-            "scores": scores,
+            "scores": score(output, question, pool_size) if output.error is None else {},
             "outcome": "failed" if output.error is not None else output.outcome,
             "trace": [step.to_dict() for step in output.trace],
             "measures": dict(output.measures),
             "usage": dict(output.usage),
-            "seconds": round(seconds, 6),
+            "seconds": round(time.perf_counter() - start, 6),
             "error": output.error,
         }
     )
+    return check_sample(from_json(line))

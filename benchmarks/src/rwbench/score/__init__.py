@@ -1,1 +1,1 @@
-"""From samples to numbers: metrics, intervals, paired tests, comparisons, and classes of errors."""
+"""What a question's sample and a run's results hold, and from samples to numbers: metrics, intervals, error classes."""

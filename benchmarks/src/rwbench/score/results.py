@@ -7,17 +7,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import Field, TypeAdapter, ValidationError, with_config
+from pydantic import AfterValidator, Field, TypeAdapter, with_config
+from pydantic_core import from_json
 from ruleworld_data.io import write_whole
 from typing_extensions import TypedDict
 
-from ..run.environment import Environment
-from ..run.samples import OPEN, STRICT
 from ..spec import RunSpec, in_words
+from .samples import OPEN, STRICT
 
 SCHEMA_VERSION = 2
 READABLE_VERSIONS = (1, 2)
-"""Version 2 added groups, details, outcomes, usage and measures; readers treat them as absent in version 1."""
+"""Version 2 added groups, details, outcomes, usage and measures; of version 1 they are read as empty."""
 FILE_NAME = "results.json"
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -25,17 +25,23 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+PlainText = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+"""A line of text that a terminal takes for nothing else."""
 MetricName = Annotated[str, Field(pattern="^((step_|expected_)?recall@[0-9]+|exact_match|strict_match)$")]
 
 
-class _SpecSchema:
-    """Describes a stored spec as a `RunSpec`; `RunSpec.from_dict` checks it where it is run or scored again."""
+def _check_spec(spec: dict[str, Any]) -> dict[str, Any]:
+    """Let pass what could be run, and specs of before `limit_by`, which are shown but run no more."""
+    RunSpec(**{name: value for name, value in spec.items() if name != "limit_by"})
+    return spec
 
+
+class _SpecSchema:
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
         return handler(TypeAdapter(RunSpec).core_schema)
 
 
-StoredSpec = Annotated[dict[str, Any], _SpecSchema()]
+StoredSpec = Annotated[dict[str, Any], AfterValidator(_check_spec), _SpecSchema()]
 
 
 @with_config(STRICT)
@@ -88,8 +94,8 @@ class Details(TypedDict):
 class MethodName(TypedDict):
     """How reports call the method; equal keys share one colour."""
 
-    key: str
-    label: str
+    key: PlainText
+    label: PlainText
 
 
 @with_config(STRICT)
@@ -144,6 +150,25 @@ class Timing(TypedDict):
     finished: str
 
 
+@with_config(OPEN)
+class GitState(TypedDict):
+    """The checkout that ran."""
+
+    commit: str
+    dirty: bool
+
+
+@with_config(OPEN)
+class Environment(TypedDict):
+    """What a run ran on; a package that is not installed has version null."""
+
+    python: str
+    platform: str
+    cpu_count: NotRequired[int | None]
+    packages: dict[str, str | None]
+    git: GitState | None
+
+
 @with_config(STRICT)
 class Results(TypedDict):
     """The content of results.json, schema version 2; ``run_id`` is the start of the spec's hash."""
@@ -173,8 +198,6 @@ def _adapter() -> TypeAdapter[Results]:
 
 def check_results(value: Any) -> Results:
     """Return a JSON value if it is what results.json of this version holds, itself and unchanged.
-
-    The spec is looked at by whoever runs it again (`RunSpec.from_dict`).
 
     Raises
     ------
@@ -209,29 +232,28 @@ def read_results(folder: Path) -> Results | None:
     if not path.is_file():
         return None
     try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-        found = results["schema_version"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(
-            f"{path} is not a results file; delete it and run the recipe again to rewrite it"
-        ) from None
-    if found not in READABLE_VERSIONS:
-        known = " and ".join(map(str, READABLE_VERSIONS))
-        raise ValueError(
-            f"{path} has schema version {found!r}, this rwbench reads {known}; delete it and run the "
-            "recipe again: samples are kept, only the summary is rewritten"
-        )
-    if found == SCHEMA_VERSION:
-        try:
-            check_results(results)
-        except ValidationError as error:
-            raise ValueError(
-                f"{path} is not a results file ({in_words(error)}); delete it and run the recipe again to rewrite it"
-            ) from None
-    return results
+        results = from_json(path.read_bytes())
+        version = results["schema_version"] if isinstance(results, dict) else None
+        if version in READABLE_VERSIONS:
+            return check_results(_of_version_1(results) if version == 1 else results)
+        why = f"schema version {version!r}, this rwbench reads {' and '.join(map(str, READABLE_VERSIONS))}"
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        why = in_words(error)
+    raise ValueError(
+        f"{path} is not a results file ({why}); delete it and run the recipe again: samples are kept, only the summary "
+        "is rewritten"
+    )
 
 
 def find_results(folder: Path) -> list[Results]:
     """Return the results of all runs below a folder, by folder name."""
     paths = sorted(folder.glob(f"**/{FILE_NAME}"))
     return [results for path in paths if (results := read_results(path.parent)) is not None]
+
+
+def _of_version_1(old: dict[str, Any]) -> dict[str, Any]:
+    """Return old results with what version 2 added, empty; a run that was taken up again had no sum of its time."""
+    added: dict[str, Any] = {"details": {"by_step": {}}, "outcomes": {}, "usage": {}, "measures": {}}
+    metrics = {name: {"by_group": {}, **metric} for name, metric in old["metrics"].items()}
+    timing = old["timing"] | {"seconds": old["timing"]["seconds"] or 0.0}
+    return {**added, **old, "schema_version": SCHEMA_VERSION, "metrics": metrics, "timing": timing}

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ruleworld_data.scoring import exact_match, step_recall, strict_match, union_recall
 
-from ..run.data import Question
-
 if TYPE_CHECKING:
     from ..methods import Output
+    from ..run.data import Question
 
 Budget = int | Literal["gold"]
 
@@ -27,15 +26,7 @@ ANSWER_METRICS = ("exact_match", "strict_match")
 
 
 class Ties(NamedTuple):
-    """What a ranking says about ties.
-
-    Attributes
-    ----------
-    scores : sequence of float
-        Of the kept rules, best first.
-    tail : sequence of int
-        Ids of the rules that score as much as the last kept one and were cut off.
-    """
+    """Scores of a ranking's kept rules, best first, and ids of those cut off that score as much as the last of them."""
 
     scores: Sequence[float]
     tail: Sequence[int]
@@ -59,8 +50,9 @@ def score(output: Output, question: Question, pool_size: int) -> dict[str, float
     """
     scores: dict[str, float] = {}
     steps = output.retrieved
-    for name, budget in budgets(pool_size).items() if steps is not None else ():
-        assert steps is not None
+    for name, budget in budgets(pool_size).items():
+        if steps is None:
+            break
         if len(steps) > 1 or output.stepwise:
             scores[f"recall@{name}"] = union_recall(steps, question.gold_steps, budget)
             scores[f"step_recall@{name}"] = step_recall(steps, question.gold_steps, budget)
@@ -77,17 +69,7 @@ def score(output: Output, question: Question, pool_size: int) -> dict[str, float
 
 
 def expected_recall(ranked: Sequence[int], ties: Ties, gold: Collection[int], k: int) -> float:
-    """Return the mean recall in the first ``k`` over all orders of rules with equal scores.
-
-    Parameters
-    ----------
-    ranked : sequence of int
-        Kept rule ids, best first, each once.
-    ties : Ties
-        Scores of ``ranked``, and what was cut off behind them.
-    gold : collection of int
-    k : int
-        At most the number of rules that a search keeps: behind the cut no scores are known.
+    """Return the mean recall in the first ``k`` of the kept rule ids over all orders of rules with equal scores.
 
     Raises
     ------

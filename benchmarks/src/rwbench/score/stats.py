@@ -1,10 +1,12 @@
-"""Intervals: bootstrap clustered by gold rule, Wilson where nothing varies, the paper's t over folds.
+"""Intervals and paired tests over clusters of questions.
 
-Questions of one world share rules, so they are not independent: whoever finds a popular rule scores on all
-its questions. The bootstrap therefore draws clusters with replacement, not questions. A question's cluster is
-its world and, of its gold rules, the one that most questions of the run share (`sample_clusters`). The world alone
-would not do: a split asks about one world, and one cluster has no spread. Nor would the components of "shares any
-gold rule": the few hundred action rules tie nearly all parallel and multi-hop questions into one.
+Questions of one world share rules, so they are not independent: whoever finds a popular rule scores on all its
+questions. A question's cluster is its world and, of its gold rules, the one that most questions of the run share. The
+world alone would not do: a split asks about one world, and one cluster has no spread. Nor would the components of
+"shares any gold rule": the few hundred action rules tie nearly all parallel and multi-hop questions into one.
+
+The bootstrap draws clusters with replacement; the paired test flips the signs of all differences of a cluster together.
+Sub-tasks weigh the same, whatever their size.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from ruleworld_data.world import Stream
 
-from ..run.samples import Sample
 from .results import Estimate
+from .samples import Sample
 
 Key = TypeVar("Key", bound=Hashable)
 Floats = NDArray[np.float64]
@@ -28,7 +30,8 @@ Codes = NDArray[np.int64]
 
 DRAWS = 10_000
 LEVEL = 0.95
-_TAILS = [(1 - LEVEL) / 2, 1 - (1 - LEVEL) / 2]
+EXACT_CLUSTERS = 13
+"""Up to so many clusters that differ, all sign patterns are tried (2^13 = 8,192) instead of drawn."""
 
 
 class Estimates(NamedTuple):
@@ -39,10 +42,26 @@ class Estimates(NamedTuple):
     by_set: dict[str, Estimate]
 
 
+class Difference(NamedTuple):
+    """A paired difference: macro average of second minus first, in [-1, 1], with its 95 % interval.
+
+    ``p_value`` is two-sided, of the sign-flip test; ``n`` questions lie in ``clusters``; on ``better`` and ``worse`` of
+    them the second scores higher, lower.
+    """
+
+    value: float
+    ci_low: float
+    ci_high: float
+    p_value: float
+    n: int
+    clusters: int
+    better: int
+    worse: int
+
+
 def sample_clusters(samples: Sequence[Sample]) -> list[tuple[str, int]]:
     """Return one cluster per sample: its world and its most shared gold rule (lowest id among equals)."""
-    gold = [{rule for step in sample["gold_rules"] for rule in step} for sample in samples]
-    keyed = [(sample["world_id"], rules) for sample, rules in zip(samples, gold, strict=True)]
+    keyed = [(s["world_id"], {rule for step in s["gold_rules"] for rule in step}) for s in samples]
     shared = Counter((world, rule) for world, rules in keyed for rule in rules)
     return [
         (world, min(rules, key=lambda rule: (-shared[world, rule], rule)) if rules else -1)
@@ -63,10 +82,8 @@ def grouped_estimates(
     ----------
     values : ndarray of float64, shape (N,)
         One score in [0, 1] per question.
-    groups : sequence, length N
-        Sub-task of each question; the result has them in order of first appearance.
-    clusters : sequence, length N
-        Cluster of each question (`sample_clusters`).
+    groups, clusters : sequence, length N
+        Sub-task and cluster of each question; the result has the sub-tasks in order of first appearance.
     sets : mapping of str to collection, optional
         Sets of groups; one of whose groups no question is asked is left out.
     draws : int
@@ -102,6 +119,81 @@ def grouped_estimates(
     )
 
 
+def paired_difference(
+    first: Floats,
+    second: Floats,
+    groups: Sequence[Hashable],
+    clusters: Sequence[Hashable],
+    draws: int = DRAWS,
+) -> Difference:
+    """Compare two methods on the same questions, whose scores (N,) stand in the same order.
+
+    ``draws`` are bootstrap draws, and sign patterns where there are too many to try all.
+
+    Raises
+    ------
+    ValueError
+        If there is no question or the two have different lengths.
+    """
+    if len(first) != len(second) or not len(first):
+        raise ValueError(
+            f"a paired comparison needs the same questions, at least one; got {len(first)} and {len(second)} scores"
+        )
+    difference = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
+    group_of, group_names = codes(groups)
+    cluster_of, cluster_names = codes(clusters)
+    # The effect is linear in the differences, so a cluster's part of it is one number.
+    weight = 1.0 / (len(group_names) * np.bincount(group_of).astype(np.float64)[group_of])
+    parts = np.bincount(cluster_of, weights=difference * weight).astype(np.float64)
+    low = high = float(difference[0])
+    if difference.min() != difference.max():
+        low, high = interval(row_means(group_means(difference, group_of, cluster_of, draws)))
+    return Difference(
+        value=float(parts.sum()),
+        ci_low=low,
+        ci_high=high,
+        p_value=_sign_flip(parts, draws),
+        n=len(difference),
+        clusters=len(cluster_names),
+        better=int((difference > 0).sum()),
+        worse=int((difference < 0).sum()),
+    )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return Holm's step-down correction: p values that keep the chance of any false finding at the level."""
+    order = np.argsort(p_values, kind="stable")
+    scaled = np.asarray(p_values, dtype=np.float64)[order] * np.arange(len(order), 0, -1)
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, scaled))
+    return [float(value) for value in adjusted]
+
+
+def fold_interval(fold_values: Sequence[float]) -> tuple[float, float]:
+    """Return (standard deviation, half width of the 95 % t interval) over folds, as the paper reports seeds."""
+    from scipy.stats import t
+
+    n = len(fold_values)
+    if n < 2:
+        raise ValueError(f"a t interval needs at least two folds, got {n}")
+    deviation = float(np.std(fold_values, ddof=1))
+    return deviation, float(t.ppf(0.5 + LEVEL / 2, n - 1)) * deviation / math.sqrt(n)
+
+
+def wilson(successes: int, n: int) -> tuple[float, float]:
+    """Return the 95 % Wilson score interval of a proportion."""
+    from scipy.stats import binomtest
+
+    found = binomtest(successes, n).proportion_ci(LEVEL, method="wilson")
+    return float(found.low), float(found.high)
+
+
+def interval(draws: Floats) -> tuple[float, float]:
+    """Return the 95 % percentile interval of bootstrap draws."""
+    low, high = np.nanquantile(draws, [(1 - LEVEL) / 2, 1 - (1 - LEVEL) / 2])
+    return float(low), float(high)
+
+
 def group_means(values: Floats, group_of: Codes, cluster_of: Codes, draws: int) -> Floats:
     """Return the mean of every group in every bootstrap draw of clusters, shape (draws, groups).
 
@@ -125,29 +217,20 @@ def row_means(means: Floats) -> Floats:
         return np.asarray(np.where(known, means, 0.0).sum(1) / known.sum(1))
 
 
-def interval(draws: Floats) -> tuple[float, float]:
-    """Return the 95 % percentile interval of bootstrap draws."""
-    low, high = np.nanquantile(draws, _TAILS)
-    return float(low), float(high)
+def codes(keys: Sequence[Key]) -> tuple[Codes, list[Key]]:
+    """Return a number per key, and the keys in order of first appearance."""
+    order: dict[Key, int] = {}
+    numbers = np.array([order.setdefault(key, len(order)) for key in keys], dtype=np.int64)
+    return numbers, list(order)
 
 
-def wilson(successes: int, n: int) -> tuple[float, float]:
-    """Return the 95 % Wilson score interval of a proportion."""
-    from scipy.stats import binomtest
-
-    found = binomtest(successes, n).proportion_ci(LEVEL, method="wilson")
-    return float(found.low), float(found.high)
-
-
-def fold_interval(fold_values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
-    """Return (standard deviation, half width of the t interval) over folds, as the paper reports seeds."""
-    from scipy.stats import t
-
-    n = len(fold_values)
-    if n < 2:
-        raise ValueError(f"a t interval needs at least two folds, got {n}")
-    deviation = float(np.std(fold_values, ddof=1))
-    return deviation, float(t.ppf(0.5 + level / 2, n - 1)) * deviation / math.sqrt(n)
+@lru_cache(maxsize=8)
+def resamples(num_clusters: int, draws: int) -> Floats:
+    """Return how often each cluster is drawn, shape (draws, clusters): each row sums to the number of clusters."""
+    picks = Stream("rwbench", "bootstrap", num_clusters).integers(num_clusters, draws * num_clusters)
+    rows = np.repeat(np.arange(draws), num_clusters)
+    flat = np.bincount(rows * num_clusters + picks, minlength=draws * num_clusters)
+    return flat.reshape(draws, num_clusters).astype(np.float64)
 
 
 def _estimate(values: Floats, point: float, draws: Floats, num_clusters: int) -> Estimate:
@@ -168,17 +251,17 @@ def _estimate(values: Floats, point: float, draws: Floats, num_clusters: int) ->
     }
 
 
-def codes(keys: Sequence[Key]) -> tuple[Codes, list[Key]]:
-    """Return a number per key, and the keys in order of first appearance."""
-    order: dict[Key, int] = {}
-    numbers = np.array([order.setdefault(key, len(order)) for key in keys], dtype=np.int64)
-    return numbers, list(order)
-
-
-@lru_cache(maxsize=8)
-def resamples(num_clusters: int, draws: int) -> Floats:
-    """Return how often each cluster is drawn, shape (draws, clusters): each row sums to the number of clusters."""
-    picks = Stream("rwbench", "bootstrap", num_clusters).integers(num_clusters, draws * num_clusters)
-    rows = np.repeat(np.arange(draws), num_clusters)
-    flat = np.bincount(rows * num_clusters + picks, minlength=draws * num_clusters)
-    return flat.reshape(draws, num_clusters).astype(np.float64)
+def _sign_flip(parts: Floats, draws: int) -> float:
+    """Return the share of sign patterns with an effect at least as large as the one seen."""
+    moving = parts[parts != 0]
+    if not len(moving):
+        return 1.0
+    # Sums in another order differ in the last bits; a tie must count as one.
+    seen = abs(moving.sum()) - 1e-12
+    if len(moving) <= EXACT_CLUSTERS:
+        patterns = np.arange(2 ** len(moving))[:, None] >> np.arange(len(moving)) & 1
+        return float((np.abs((2 * patterns - 1) @ moving) >= seen).mean())
+    signs = Stream("rwbench", "sign-flip", len(moving)).integers(2, draws * len(moving))
+    flipped = np.abs((2.0 * signs.reshape(draws, len(moving)) - 1.0) @ moving)
+    # The pattern that was seen is one of them, so that no p value is zero.
+    return float(((flipped >= seen).sum() + 1) / (draws + 1))

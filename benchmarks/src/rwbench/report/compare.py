@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from ruleworld_data.spec import check_name
 
-from ..leaderboard.files import METADATA
-from ..report.setting import ANSWERS, MAIN_METRIC
-from ..run.samples import SAMPLES_FILE, Sample, read_samples
+from ..score.results import Results, read_results
+from ..score.samples import SAMPLES_FILE, Sample, read_samples
+from ..score.stats import Difference, holm, paired_difference, sample_clusters
 from ..spec import spec_differences
-from .paired import Difference, holm, paired_difference
-from .results import Results, read_results
-from .stats import sample_clusters
+from .setting import ANSWERS, MAIN_METRIC
 
 SAME_QUESTIONS = ("scale", "world_seed", "data", "split", "scorer_version")
 """Fields of the spec that must agree: otherwise equal ids are not equal questions, or scores not one measure."""
+
+SUBMISSION_FILE = "metadata.yaml"
 
 Comparison = dict[str, Any]
 
@@ -88,7 +88,7 @@ def _load(folder: Path) -> tuple[Results, dict[str, Sample]]:
     results = read_results(folder)
     if results is None:
         raise FileNotFoundError(f"{folder} has no results.json; finish the run first: rwbench run")
-    if (folder / METADATA).is_file():
+    if (folder / SUBMISSION_FILE).is_file():
         raise ValueError(
             f"{folder} is a submission to the board, which holds answers and no scores; compare the runs that it was "
             "made of, or see the board: rwbench board"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Annotated, Any, NotRequired
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
+from pydantic_core import from_json
 from ruleworld_data.io import write_whole
 from typing_extensions import TypedDict
 
@@ -152,16 +153,35 @@ def check_sample(value: Any) -> Sample:
     return value
 
 
+def sample_line(sample: Mapping[str, Any]) -> bytes:
+    """Return a sample's line of the file; half a surrogate pair, which UTF-8 has not, becomes a question mark.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it holds what JSON cannot: NaN, a number of thousands of digits, an object.
+    """
+    return (canonical_json(sample) + "\n").encode(errors="replace")
+
+
 def samples_file(folder: Path) -> Path | None:
     """Return the samples of a run's folder, as written or compressed; None if there are none."""
     return next((path for name in (SAMPLES_FILE, PACKED_FILE) if (path := folder / name).is_file()), None)
+
+
+def samples_path(folder: Path, run_id: str) -> Path | None:
+    """Return the samples of a run in or below a folder, None if they are not there."""
+    if not re.fullmatch("[0-9a-f]{12}", run_id):
+        return None
+    places = [place for place in (folder, *folder.glob(f"**/{run_id}")) if place.resolve().name == run_id]
+    return next((path for place in places if (path := samples_file(place)) is not None), None)
 
 
 def compressed(samples: Sequence[Sample]) -> bytes:
     """Return samples as `PACKED_FILE` holds them."""
     import pyarrow as pa
 
-    body = "".join(map(_line, samples)).encode()
+    body = b"".join(map(sample_line, samples))
     return bytes(pa.Codec("zstd", compression_level=19).compress(body, asbytes=True))
 
 
@@ -185,11 +205,11 @@ def read_samples(path: Path) -> list[Sample]:
     samples = []
     for number, line in enumerate(lines, 1):
         try:
-            samples.append(check_sample(json.loads(line)))
+            samples.append(check_sample(from_json(line)))
         except ValueError as error:
-            why = f" ({in_words(error)})" if isinstance(error, ValidationError) else ""
             raise ValueError(
-                f"{found} line {number} is not a sample{why}: {line[:60]!r}; delete the line and run again to redo it"
+                f"{found} line {number} is not a sample ({in_words(error)}): {line[:60]!r}; delete the line and run "
+                "again to redo it"
             ) from None
     return samples
 
@@ -208,43 +228,37 @@ class SampleLog:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         kept: dict[str, Sample] = {}
         for sample in read_samples(path):
             if sample["error"] is None:
                 kept.setdefault(sample["id"], sample)
         self.done = set(kept)
-        body = "".join(_line(sample) for sample in kept.values()).encode()
+        body = b"".join(map(sample_line, kept.values()))
         if not path.is_file() or path.read_bytes() != body:
             write_whole(path, body)
         self._file: IO[bytes] = path.open("ab")
 
     def append(self, sample: Sample) -> None:
         """Write one sample and hand it to the operating system before returning."""
-        self._file.write(_line(sample).encode())
+        self._file.write(sample_line(sample))
         self._file.flush()
         if sample["error"] is None:
             self.done.add(sample["id"])
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
     def __enter__(self) -> SampleLog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._file.close()
 
 
 def samples_sha256(samples: list[Sample]) -> str:
     """Return a hash of the samples by id, timing left out: what two runs of one spec must agree on."""
     digest = hashlib.sha256()
     for sample in sorted(samples, key=lambda sample: sample["id"]):
-        stable = {name: value for name, value in sample.items() if name not in VOLATILE}
-        usage = sample.get("usage", {})
-        stable["usage"] = {name: value for name, value in usage.items() if name not in VOLATILE_USAGE}
-        digest.update(_line(stable).encode())
+        usage = {k: v for k, v in sample.get("usage", {}).items() if k not in VOLATILE_USAGE}
+        stable = {k: v for k, v in sample.items() if k not in VOLATILE}
+        digest.update(sample_line(stable | {"usage": usage}))
     return digest.hexdigest()
 
 
@@ -260,7 +274,3 @@ def _whole(path: Path) -> bytes:
         raise ValueError(
             f"{path} is not whole zstd data ({error}); pack the runs again: rwbench report RUNS --pack FOLDER"
         ) from None
-
-
-def _line(sample: Mapping[str, Any]) -> str:
-    return canonical_json(sample) + "\n"
