@@ -261,17 +261,16 @@ def test_whitened_embeddings_vary_alike_in_all_directions_but_those_of_noise(nea
     embeddings = torch.randn(5000, 4, generator=generator) * spread @ turn
     white = whitening(embeddings, block=1000)
     assert near(white, white.T)
-    after = embeddings.double() @ white.double() @ turn.T.double()
-    moment = after.T @ after / len(after)
-    variance = (embeddings.double() @ turn.T.double()).square().mean(0)
-    wanted = variance / (variance + FLOOR * variance.mean()) / 4
-    assert torch.allclose(moment.diag(), wanted, rtol=0.05, atol=1e-6)
-    assert float((moment - moment.diag().diag()).abs().max()) < 0.01
-    assert float(moment.diag()[3]) < 1e-6  # not blown up
+    moment, wide = (embeddings.T @ embeddings / len(embeddings)).double(), white.double()
+    floored = moment + FLOOR * moment.trace() / 4 * torch.eye(4)
+    condition = torch.linalg.cond(floored)
+    assert near((wide @ floored @ wide * 4).float(), torch.eye(4), scale=condition)
+    after = (embeddings.double() @ wide @ turn.T.double()).square().mean(0)
+    assert after[:3].min() > 0.19 and after[3] < 1e-6  # the direction of noise is not blown up
 
 
 @pytest.mark.parametrize("reads", ("keys", "values"))
-def test_a_whitened_step_is_a_step_of_the_matrix_that_reads_white_embeddings(case, reads):
+def test_a_whitened_step_is_a_step_of_the_matrix_that_reads_white_embeddings(case, reads, near):
     """Beside a module that is given the whitened embeddings themselves, over steps that use momentum and decay."""
     from dynarule.training.optimizers import muon_optimizer, whitening
 
@@ -299,8 +298,8 @@ def test_a_whitened_step_is_a_step_of_the_matrix_that_reads_white_embeddings(cas
         muon.step()
         optimizer.zero_grad()
         muon.zero_grad()
-    assert torch.allclose(linear.weight, other.weight @ white, atol=1e-3)  # Muon steps in bfloat16
-    assert float((linear.weight - start).detach().abs().max()) > 1e-2
+    moved = (linear.weight - start).bfloat16()  # in which Muon steps
+    assert near(moved, other.weight @ white - start, units=2) and float(moved.abs().max()) > 1e-2
 
 
 @pytest.mark.parametrize("method", ("srki", "kblam"))

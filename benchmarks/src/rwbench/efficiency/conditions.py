@@ -98,9 +98,6 @@ class InjectedRules(LayerMemory):
             value_1HMD = projection.heads(projection.values(values_MP.to(dtype))[None]).contiguous()
             self._rules[layer] = key_1HMD, value_1HMD
 
-    def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
-        """Nothing changes with the tokens."""
-
     def holds(self, layer: int) -> bool:
         """Return whether a layer reads rules."""
         return layer in self._rules
