@@ -85,15 +85,15 @@ def test_a_stage_that_has_begun_stays_in_its_world(tmp_path, mark):
 
     claim(0, 5)
     (tmp_path / "1" / "checkpoint-2").mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"1 was trained in world 0, the recipe says 3; give another --out"):
+    with pytest.raises(ValueError, match=r"1 was trained with world 0, now it is 3; give another --out"):
         claim(3, 5)
     claim(0, 6)  # the second one has not begun
     (tmp_path / "2").mkdir()
     (tmp_path / "2" / mark).touch()
-    with pytest.raises(ValueError, match=r"2 was trained in world 6, the recipe says 5"):
+    with pytest.raises(ValueError, match=r"2 was trained with world 6, now it is 5"):
         claim(0, 5)
     claim(0, 6, 7)
-    with pytest.raises(ValueError, match=r"2 was trained in world 6, the recipe says 8"):
+    with pytest.raises(ValueError, match=r"2 was trained with world 6, now it is 8"):
         claim((0, 8))
 
 
@@ -102,9 +102,9 @@ def test_a_folder_is_of_one_method_and_representation(tmp_path):
     claim_folder(tmp_path, recipe, "srki", "nl", resume=False)
     (tmp_path / "1" / "checkpoint-2").mkdir(parents=True)
     claim_folder(tmp_path, recipe, "srki", "nl", resume=True)
-    with pytest.raises(ValueError, match="started with method 'srki', now it is 'kblam'"):
+    with pytest.raises(ValueError, match="trained with method 'srki', now it is 'kblam'"):
         claim_folder(tmp_path, recipe, "kblam", "nl", resume=True)
-    with pytest.raises(ValueError, match="started with representation 'nl', now it is 'fol'"):
+    with pytest.raises(ValueError, match="trained with representation 'nl', now it is 'fol'"):
         claim_folder(tmp_path, recipe, "srki", "fol", resume=True)
 
 

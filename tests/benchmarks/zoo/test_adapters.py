@@ -117,7 +117,7 @@ def test_a_finished_stage_is_not_trained_again(model, tmp_path):
     theirs = load_file(again / name)
     assert all(torch.equal(ours[key], theirs[key]) for key in ours)
     other = replace(recipe, stages=(recipe.stages[0] | {"max_steps": 3}, recipe.stages[1]))
-    with pytest.raises(ValueError, match="trained with max_steps 2, the recipe says 3"):
+    with pytest.raises(ValueError, match="trained with max_steps 2, now it is 3"):
         train_adapter(other, str(model), "dynarule", "nl", tmp_path / "parts", resume=True)
 
 
@@ -131,7 +131,7 @@ def test_a_folder_belongs_to_the_training_that_began_it(model, tmp_path):
     other = replace(recipe, opening=True)
     with pytest.raises(FileExistsError, match="--resume"):
         train_adapter(other, str(model), "srki", "nl", out)
-    with pytest.raises(ValueError, match="started with opening False, now it is True"):
+    with pytest.raises(ValueError, match="trained with opening False, now it is True"):
         train_adapter(other, str(model), "srki", "nl", out, resume=True)
     assert (out / "started.json").read_bytes() == started
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from dynarule.memory.search import search_id, search_rows, set_search_rows
+from dynarule.memory.search import search_id
 from transformers import AutoTokenizer
 
 from dynarule import prepare_search
@@ -72,18 +72,3 @@ def test_a_known_token_is_set_to_the_mean_on_request(tiny_model, tiny_tokenizer,
     mean = model.get_input_embeddings().weight.mean(0)
     prepare_search(model, tokenizer, initialise=True)
     assert near(model.get_input_embeddings().weight[90], mean)
-
-
-def test_rows_are_taken_and_put_back(tiny_model):
-    untied, tied = tiny_model("qwen2"), tiny_model("qwen2", tie_word_embeddings=True)
-    rows = search_rows(untied, 7)
-    assert torch.equal(rows["output"], untied.lm_head.weight[7])
-    before = untied.lm_head.weight.clone()
-    set_search_rows(untied, 7, {name: row + 1 for name, row in rows.items()})
-    changed = (untied.lm_head.weight != before).any(1).nonzero().flatten().tolist()
-    assert changed == [7]
-    assert sorted(search_rows(tied, 7)) == ["input"]
-    with pytest.raises(ValueError, match="tied"):
-        set_search_rows(tied, 7, rows)
-    with pytest.raises(ValueError, match="97 rows"):
-        set_search_rows(untied, 97, rows)

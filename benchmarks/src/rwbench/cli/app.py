@@ -10,8 +10,7 @@ import typer
 from .. import __version__
 from ..efficiency.cli import app as efficiency
 from ..leaderboard.cli import app as leaderboard
-from ..zoo.adapters.cli import app as adapters
-from ..zoo.base.cli import app as base
+from ..zoo.cli import adapters, base
 from .book import book
 from .compare import compare
 from .report import report

@@ -27,7 +27,7 @@ def user_errors() -> Iterator[None]:
     """Turn a mistake that the user can correct into one line on stderr and exit code 2."""
     try:
         yield
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, FileNotFoundError, FileExistsError) as error:
         from ..spec import in_words
 
         typer.echo(f"error: {in_words(error)}", err=True)

@@ -13,29 +13,20 @@ T = TypeVar("T")
 
 
 def read_recipe_file(path: Path, kind: type[T], of: str, example: str) -> T:
-    """Return a recipe, named after its file.
-
-    Parameters
-    ----------
-    path : Path
-    kind : type
-        A pydantic dataclass with a field ``name``.
-    of, example : str
-        What is trained by such a recipe, and a good one; for messages.
+    """Return a recipe, a pydantic dataclass with a field ``name``, which is its file's.
 
     Raises
     ------
     ValueError
-        If a field is unknown or a value impossible; the message names the file and each such field.
+        If a field is unknown or a value impossible; the message names the file, each such field, what is trained by
+        such a recipe (``of``), and a good one.
     """
     values = tomllib.loads(path.read_text(encoding="utf-8")) | {"name": path.stem}
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        wrong = [
-            ": ".join(
-                filter(None, (".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")))
-            )
+        problems = [
+            ": ".join([*map(str, each["loc"]), each["msg"].removeprefix("Value error, ")])
             for each in error.errors(include_url=False)
         ]
-        raise ValueError(f"{path} is no recipe of {of}: {'; '.join(wrong)}; compare {example}") from None
+        raise ValueError(f"{path} is no recipe of {of}: {'; '.join(problems)}; compare {example}") from None

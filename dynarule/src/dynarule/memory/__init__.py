@@ -8,6 +8,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     serving="Retrieval RuleMemory",
     selection="LayerMemory",
     training="TrainingMemory",
-    search="SEARCH_TOKEN prepare_search search_id search_rows set_search_rows",
+    search="SEARCH_TOKEN prepare_search search_id",
     confidence="measure_confidence measure_retention",
 )

@@ -126,43 +126,6 @@ def token_rows(model: nn.Module, row: int) -> list[int] | dict[str, list[int]]:
     return {names[module]: [row] for module in embeddings}
 
 
-def search_rows(model: nn.Module, row: int) -> dict[str, Tensor]:
-    """Return copies of the token's embedding row, and of its output row where that is a matrix of its own.
-
-    Returns
-    -------
-    dict
-        ``input`` (C,), and ``output`` (C,) if embeddings are untied.
-    """
-    names = ("input", "output")
-    return {name: matrix[row].detach().clone() for name, matrix in zip(names, _matrices(model), strict=False)}
-
-
-@torch.no_grad()
-def set_search_rows(model: nn.Module, row: int, values: dict[str, Tensor]) -> None:
-    """Write what `search_rows` returned.
-
-    Raises
-    ------
-    ValueError
-        If the row is not in the vocabulary, or the rows were trained with tied embeddings and these are not (or the
-        other way round).
-    """
-    matrices = dict(zip(("input", "output"), _matrices(model), strict=False))
-    if set(matrices) != set(values):
-        raise ValueError(
-            f"the adapter holds <search> rows {sorted(values)}, this model needs {sorted(matrices)}; "
-            "one has tied embeddings and the other has not: load the adapter of this base model"
-        )
-    for name, matrix in matrices.items():
-        if row >= len(matrix):
-            raise ValueError(
-                f"<search> has id {row}, the model's vocabulary has {len(matrix)} rows; "
-                "call dynarule.prepare_search(model, tokenizer) with the adapter's tokenizer first"
-            )
-        matrix[row] = values[name].to(matrix)
-
-
 def _matrices(model: nn.Module) -> list[Tensor]:
     """The input embedding, and the output embedding unless it is the same tensor."""
     source: Tensor = base_matrix(model.get_input_embeddings()).weight  # type: ignore[operator]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -43,21 +44,12 @@ def claim_folder(out: Path, recipe: AdapterRecipe, method: str, representation: 
     now = json.loads(json.dumps(asdict(recipe) | settings))
     if begun and path.is_file():
         before = json.loads(path.read_text(encoding="utf-8"))
-        for name in sorted(now.keys() - MAY_CHANGE):
-            if before.get(name) != now[name]:
-                raise ValueError(
-                    f"{out} was started with {name} {before.get(name)!r}, now it is {now[name]!r}; give another "
-                    f"--out, or delete {out} to begin anew"
-                )
+        _refuse_changes(out, out, before, now, sorted(now.keys() - MAY_CHANGE))
         for number, (was, world) in enumerate(zip(before["worlds"], now["worlds"], strict=False), 1):
-            folder = out / str(number)
-            if was != world and (any(folder.glob("checkpoint-*")) or (folder / FINISHED).is_file()):
-                raise ValueError(
-                    f"{folder} was trained in world {was}, the recipe says {world}; give another --out, or delete "
-                    f"{out} to begin anew"
-                )
-    out.mkdir(parents=True, exist_ok=True)
-    write_whole(path, (json.dumps(now, indent=1) + "\n").encode())
+            stage = out / str(number)
+            if any(stage.glob("checkpoint-*")) or (stage / FINISHED).is_file():
+                _refuse_changes(stage, out, {"world": was}, {"world": world}, ["world"])
+    write_whole(path, json.dumps(now, indent=1) + "\n")
 
 
 def read_finished(folder: Path, recipe: Recipe, adapter: RuleAdapter, encoder: str) -> None:
@@ -69,13 +61,8 @@ def read_finished(folder: Path, recipe: Recipe, adapter: RuleAdapter, encoder: s
         If it was trained by another recipe, or on embeddings of another encoder (a fingerprint).
     """
     before = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
-    now: dict[str, Any] = json.loads(json.dumps(recipe.to_dict()))
-    for name, value in now.items():
-        if before.get(name, value) != value:
-            raise ValueError(
-                f"{folder} was trained with {name} {before[name]!r}, the recipe says {value!r}; give another --out, "
-                f"or delete {folder.parent} to begin anew"
-            )
+    now = json.loads(json.dumps(recipe.to_dict()))
+    _refuse_changes(folder, folder.parent, before, now, now.keys() & before.keys())
     trained_on = DynaRuleConfig.from_pretrained(folder).encoder
     if trained_on != encoder:
         raise ValueError(
@@ -83,6 +70,17 @@ def read_finished(folder: Path, recipe: Recipe, adapter: RuleAdapter, encoder: s
             f"that training back, or delete {folder.parent} to begin anew"
         )
     adapter.load(folder)
+
+
+def _refuse_changes(
+    folder: Path, out: Path, before: Mapping[str, Any], now: Mapping[str, Any], names: Iterable[str]
+) -> None:
+    for name in names:
+        if before.get(name) != now[name]:
+            raise ValueError(
+                f"{folder} was trained with {name} {before.get(name)!r}, now it is {now[name]!r}; give another --out, "
+                f"or delete {out} to begin anew"
+            )
 
 
 def publish(trained: Path, to: Path, recipe: AdapterRecipe, method: str) -> Path:

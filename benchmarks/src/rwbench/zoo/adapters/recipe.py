@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
@@ -18,44 +17,32 @@ METHODS = ("dynarule", "srki", "kblam")
 
 @dataclass(frozen=True, config=STRICT)
 class AdapterRecipe:
-    """Everything that decides an adapter's weights, besides base, method and representation."""
+    """Everything that decides an adapter's weights, besides base, method and representation.
 
-    name: str = field(metadata={"help": "name of the recipe"})
-    stages: tuple[dict[str, Any], ...] = field(
-        metadata={
-            "help": "trainings one after the other: `stage`, the paper's 1 or 2, and changes of it; `world`: seed of "
-            "another world than `seed`'s, or several: a training in each, one after the other"
-        }
-    )
-    scale: str = field(default="paper", metadata={"help": "world of the training questions"})
-    seed: int = field(default=0, metadata={"help": "world seed"})
-    subtasks: tuple[str, ...] = field(default=SUBTASKS, metadata={"help": "sub-tasks trained on"})
-    per_subtask: int | None = field(default=None, metadata={"help": "most questions per sub-task"})
-    held_out: int = field(default=20, metadata={"help": "validation questions per sub-task, for the log"})
-    top_k: int = field(default=100, metadata={"help": "rules kept in every layer (DynaRule, SR-KI)"})
-    serve_top_k: int | None = field(
-        default=None,
-        metadata={"help": "rules kept when answering; None: top_k. Training needs more, to tell them apart"},
+    ``stages`` are trainings one after the other: ``stage``, the paper's 1 or 2, and changes of it; ``world`` is the
+    seed of another world than ``seed``'s, or several: a training in each, one after the other.
+    """
+
+    name: str
+    stages: tuple[dict[str, Any], ...]
+    scale: str = "paper"  # world of the training questions
+    seed: int = 0  # of the world
+    subtasks: tuple[str, ...] = SUBTASKS
+    per_subtask: int | None = None  # most questions per sub-task
+    held_out: int = 20  # validation questions per sub-task, for the log
+    top_k: int = 100  # rules kept in every layer (DynaRule, SR-KI)
+    serve_top_k: int | None = (
+        None  # kept when answering, where training needs more to tell them apart; None: top_k
     )
     memory: dict[str, Any] = field(
-        default_factory=dict, metadata={"help": "other settings of the rule memory (DynaRule, SR-KI)"}
+        default_factory=dict
+    )  # other settings of the rule memory (DynaRule, SR-KI)
+    confidence_layer: int | None = None  # of the retrieval loss; None: by entropy after stage 1
+    opening: bool = (
+        False  # a boundary before the first step too: <search> where there is one, else the base's
     )
-    confidence_layer: int | None = field(
-        default=None, metadata={"help": "layer of the retrieval loss; None: by entropy after stage 1"}
-    )
-    opening: bool = field(
-        default=False,
-        metadata={
-            "help": "a boundary before the first step too: <search> where there is one, else the base's"
-        },
-    )
-    entropy_questions: int = field(
-        default=200, metadata={"help": "questions that choose the confidence layer"}
-    )
-    encoder: str = field(
-        default="minilm",
-        metadata={"help": "encoder of the rules: minilm, a sentence encoder, layers:N of the base"},
-    )
+    entropy_questions: int = 200  # that choose the confidence layer
+    encoder: str = "minilm"  # of the rules: minilm, a sentence encoder, or layers:N of the base
 
     def __post_init__(self) -> None:
         check_name("scale", self.scale, SCALES)
@@ -101,16 +88,18 @@ class AdapterRecipe:
             found.append((world, recipe))
         return found
 
-    def _in_each_world(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _in_each_world(self) -> list[tuple[int, dict[str, Any]]]:
+        found = []
         for number, stage in enumerate(self.stages, 1):
-            named = stage.get("world", self.seed)
+            settings = dict(stage)
+            named = settings.pop("world", self.seed)
             worlds = named if isinstance(named, tuple | list) else [named]
             if not worlds:
                 raise ValueError(
                     f"world of stage table {number} must be a seed or several, got none; leave it out"
                 )
-            for world in worlds:
-                yield world, {name: value for name, value in stage.items() if name != "world"}
+            found += [(world, settings) for world in worlds]
+        return found
 
 
 def read_recipe(path: Path) -> AdapterRecipe:

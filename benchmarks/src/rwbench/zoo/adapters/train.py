@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from dynarule.bank import EmbeddingCache, premise_of
-from dynarule.memory import SEARCH_TOKEN, search_rows, set_search_rows
+from dynarule.memory import SEARCH_TOKEN
 from dynarule.training import Encoder, LogLines, RulePools, recipe_steps, train
 from ruleworld_data.questions import training_text
 from ruleworld_data.spec import check_name
@@ -33,6 +33,7 @@ from dynarule import (
 from ...backends.local import load_fresh
 from ...cache import cache_root
 from ...run.data import DataSource, select
+from ...run.folder import exclusive
 from ..base.documents import Representation
 from ..base.tokenizer import STEP
 from ..models import base_folder
@@ -75,7 +76,7 @@ def train_adapter(
     model.float()
     # No card names a folder of this machine, nor takes it for a name on a hub.
     model.name_or_path = model.config.name_or_path = f"./{Path(model_name).name}"
-    claim_folder(out, recipe, method, representation, resume)
+    out.mkdir(parents=True, exist_ok=True)
 
     @lru_cache(maxsize=1)  # a bank of 100,000 rules is large, and stages of one world follow each other
     def data(world: int) -> WorldData:
@@ -85,55 +86,55 @@ def train_adapter(
             training_rows(recipe, "validation", recipe.held_out, world),
         )
 
-    bank = data(recipe.worlds[0]).bank
-    memory: dict[str, Any] = {}
-    if method != "kblam":
-        memory = recipe.memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
-    torch.manual_seed(recipe.seed)
-    adapter = RuleAdapter(model, CONFIGS[method](bank.encoder_dim, **memory))
-    curve, searching = None, False
-    world_before = recipe.worlds[0]
-    for number, (world, plan) in enumerate(trainings, 1):
-        folder = out / str(number)
-        if plan.retrieves and adapter.config.confidence_layer is None:
-            # On rules of the stage before, also when that one was trained by a process that was killed since.
-            curve = measure_confidence_layer(recipe, model, tokenizer, data(world_before))
-            adapter.config.confidence_layer = curve["confidence_layer"]
-        if plan.searches and not searching:
-            inherit_step(model, tokenizer)
-            searching = True
-        world_before = world
-        if resume and (folder / FINISHED).is_file():
-            read_finished(folder, plan, adapter, bank.encoder)
-            continue
-        bank, rows, held_out = data(world)
-        target = partial(
-            training_text,
-            representation=language,
-            search_token=SEARCH_TOKEN if plan.searches else STEP,
-            opening=recipe.opening,
-        )
-        every = max(1, -(-recipe_steps(plan, len(rows)) // EVALUATIONS))
-        train(
-            model,
-            tokenizer,
-            adapter,
-            rows,
-            bank,
-            plan,
-            folder,
-            held_out=held_out,
-            premises=[premise_of(text) for text in bank.texts],
-            encoder=Encoder(tokenizer, {name: row for row, name in enumerate(bank.ids)}, target=target),
-            resume=resume and any(folder.glob("checkpoint-*")),
-            curve=curve,
-            callbacks=[LogLines()],
-            use_cpu=model.device.type == "cpu",
-            eval_strategy="steps",
-            eval_steps=every,
-            save_steps=every,
-        )
-    return publish(out / str(len(trainings)), out / "adapter", recipe, method)
+    with exclusive(out):
+        claim_folder(out, recipe, method, representation, resume)
+        bank = data(recipe.worlds[0]).bank
+        memory: dict[str, Any] = {}
+        if method != "kblam":
+            memory = recipe.memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
+        torch.manual_seed(recipe.seed)
+        adapter = RuleAdapter(model, CONFIGS[method](bank.encoder_dim, **memory))
+        curve, searching = None, False
+        world_before = recipe.worlds[0]
+        for number, (world, plan) in enumerate(trainings, 1):
+            folder = out / str(number)
+            if plan.retrieves and adapter.config.confidence_layer is None:
+                # On rules of the stage before, also when that one was trained by a process that was killed since.
+                curve = measure_confidence_layer(recipe, model, tokenizer, data(world_before))
+                adapter.config.confidence_layer = curve["confidence_layer"]
+            if plan.searches and not searching:
+                inherit_step(model, tokenizer)
+                searching = True
+            world_before = world
+            if resume and (folder / FINISHED).is_file():
+                read_finished(folder, plan, adapter, bank.encoder)
+                continue
+            bank, rows, held_out = data(world)
+            token = SEARCH_TOKEN if plan.searches else STEP
+            target = partial(
+                training_text, representation=language, search_token=token, opening=recipe.opening
+            )
+            every = max(1, -(-recipe_steps(plan, len(rows)) // EVALUATIONS))
+            train(
+                model,
+                tokenizer,
+                adapter,
+                rows,
+                bank,
+                plan,
+                folder,
+                held_out=held_out,
+                premises=[premise_of(text) for text in bank.texts],
+                encoder=Encoder(tokenizer, {name: row for row, name in enumerate(bank.ids)}, target=target),
+                resume=resume and any(folder.glob("checkpoint-*")),
+                curve=curve,
+                callbacks=[LogLines()],
+                use_cpu=model.device.type == "cpu",
+                eval_strategy="steps",
+                eval_steps=every,
+                save_steps=every,
+            )
+        return publish(out / str(len(trainings)), out / "adapter", recipe, method)
 
 
 def training_rows(recipe: AdapterRecipe, split: str, most: int | None, world: int) -> list[dict[str, Any]]:
@@ -161,12 +162,14 @@ def rule_bank(
     )
 
 
+@torch.no_grad()
 def inherit_step(model: Any, tokenizer: Any) -> None:
     """Give ``<search>`` the row of the base's boundary before a step, whose state plans that step."""
     search = prepare_search(model, tokenizer)
     row = tokenizer.convert_tokens_to_ids(STEP)
     if row is not None and row != tokenizer.unk_token_id:  # a base of another maker has no such token
-        set_search_rows(model, search.id, search_rows(model, row))
+        for matrix in (model.get_input_embeddings().weight, model.get_output_embeddings().weight):
+            matrix[search.id] = matrix[row]
 
 
 def measure_confidence_layer(

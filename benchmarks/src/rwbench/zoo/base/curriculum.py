@@ -1,20 +1,14 @@
-"""The curriculum: what a phase's blocks hold, and levels that rise with success.
+"""The curriculum's levels, one for each sort of document: how many pairs or rules a list may have.
 
-A level says how many pairs or rules a list may have, one level for each sort of document. It rises when the lookups in
-lists of the present level come out right.
+A level rises when the lookups in lists of the present level come out right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
-from typing import Any
 
-from pydantic.dataclasses import dataclass
 from ruleworld_data.spec import RULE_TYPES, SUBTASKS
 from torch import Tensor
-
-from ..recipe_file import STRICT
 
 TERSE = ((1, 4), (1, 8), (1, 16), (2, 8), (4, 8), (4, 16), (4, 32))
 """Words of a key, and pairs in a list. Lookup by one word emerges first; two pairs would invite guessing."""
@@ -32,47 +26,6 @@ MIN_SEEN = 40
 """Observations of every kind before a level can rise."""
 
 
-@dataclass(frozen=True, config=STRICT)
-class Mixture:
-    """What a block holds: shares of its tokens by sort of document."""
-
-    terse: float = field(default=0.0, metadata={"help": "share of key-value lists"})
-    recital: float = field(default=0.0, metadata={"help": "share of recited rule lists"})
-    questions: float = field(default=0.0, metadata={"help": "share of questions with rules"})
-    guess: float = field(default=0.0, metadata={"help": "share of questions without any rule"})
-    same_type: float = field(default=0.6, metadata={"help": "share of recited lists of one rule type"})
-    fol: float = field(default=0.5, metadata={"help": "share of lists in first-order logic"})
-    asked: int = field(default=3, metadata={"help": "most questions on one list"})
-
-    def __post_init__(self) -> None:
-        shares = (self.terse, self.recital, self.questions, self.guess)
-        if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
-            raise ValueError(f"terse + recital + questions + guess must be 1, got {shares}")
-
-
-@dataclass(frozen=True, config=STRICT)
-class Phase:
-    """One part of the curriculum."""
-
-    name: str = field(metadata={"help": "what it teaches"})
-    tokens: int = field(metadata={"help": "its length"})
-    mixture: Mixture = field(metadata={"help": "what its blocks hold"})
-    until: dict[str, int] = field(
-        default_factory=dict, metadata={"help": "ends early when these levels are reached"}
-    )
-    rate: tuple[float, float] = field(
-        default=(1.0, 1.0), metadata={"help": "factor of the learning rates at its start and end"}
-    )
-
-    def __post_init__(self) -> None:
-        for name, level in self.until.items():
-            if name not in LADDERS or not 0 <= level < len(LADDERS[name]):
-                raise ValueError(
-                    f"phase {self.name!r}: until names {name}={level}; levels are "
-                    + ", ".join(f"{key} 0-{len(steps) - 1}" for key, steps in LADDERS.items())
-                )
-
-
 class Curriculum:
     """Success rates by kind, and the level of each sort of document.
 
@@ -85,9 +38,9 @@ class Curriculum:
         self.rates: dict[str, float] = {}
         self.seen: dict[str, int] = {}
 
-    def size(self, name: str) -> int:
-        """Return the longest list of the present level."""
-        return LADDERS[name][self.levels[name]]
+    def sizes(self) -> dict[str, int]:
+        """Return the longest list of each present level."""
+        return {name: LADDERS[name][level] for name, level in self.levels.items()}
 
     def observe(self, spans: Sequence[tuple[int, int, str]], right: Tensor) -> None:
         """Count spans of ``right`` (N,) that are true throughout."""
@@ -108,7 +61,7 @@ class Curriculum:
             enough = sum(rates) / len(rates) >= self.raise_at and min(rates) >= self.raise_least
             if enough and self.levels[name] + 1 < len(LADDERS[name]):
                 self.levels[name] += 1
-                raised.append(f"{name} to {self.size(name)}")
+                raised.append(f"{name} to {self.sizes()[name]}")
                 for kind in kinds:
                     self.seen[kind] = 0
                     self.rates.pop(kind)
@@ -118,7 +71,7 @@ class Curriculum:
         """Return whether all of some levels are reached; False for none."""
         return bool(levels) and all(self.levels[name] >= level for name, level in levels.items())
 
-    def summary(self) -> dict[str, tuple[float, float]]:
+    def success(self) -> dict[str, tuple[float, float]]:
         """Return mean and least success over the kinds of each sort that has been seen."""
         found = {}
         for name, kinds in KINDS.items():
@@ -126,11 +79,3 @@ class Curriculum:
             if rates:
                 found[name] = (round(sum(rates) / len(rates), 4), round(min(rates), 4))
         return found
-
-    def state(self) -> dict[str, Any]:
-        """Return what `load` takes, as JSON values."""
-        return {"levels": self.levels, "rates": self.rates, "seen": self.seen}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
-        self.levels, self.rates, self.seen = (dict(state[name]) for name in ("levels", "rates", "seen"))

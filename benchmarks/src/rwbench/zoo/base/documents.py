@@ -15,6 +15,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from ruleworld_data.questions import training_text
@@ -23,6 +24,8 @@ from ruleworld_data.world import load_vocabulary
 from .tokenizer import END, STEP, TokenVocabulary, pieces
 
 Representation = Literal["nl", "fol"]
+RECITED = {"nl": ("If {},", " {}."), "fol": ("{} =>", " {}")}
+"""A rule's premise, and its conclusion."""
 
 
 @dataclass
@@ -57,14 +60,7 @@ class Document:
 
 
 class Writer:
-    """Turns rules and questions into documents.
-
-    Parameters
-    ----------
-    vocabulary : TokenVocabulary
-    context_weight : float
-        Weight of tokens that no lookup decides: rules, questions, premises.
-    """
+    """Turns rules and questions into documents; ``context_weight`` is that of tokens that no lookup decides."""
 
     def __init__(self, vocabulary: TokenVocabulary, context_weight: float) -> None:
         self.ids = {token: i for i, token in enumerate(vocabulary.tokens)}
@@ -80,12 +76,7 @@ class Writer:
 
     def terse(self, pairs: Sequence[tuple[str, str]], order: Sequence[int]) -> Document:
         """Write key-value pairs and ask for some of them again: the value stands next to the key."""
-        document, colon = Document(), self.ids[":"]
-        for key, value in pairs:
-            document.add(
-                [*self.encode(" " + key), colon, *self.encode(" " + value), self.line], self.context_weight
-            )
-        document.add([self.line], self.context_weight)
+        document, colon = self._rules([f" {key}: {value}" for key, value in pairs]), self.ids[":"]
         for i in order:
             key, value = pairs[i]
             document.add([*self.encode(" " + key), colon], self.context_weight)
@@ -104,12 +95,9 @@ class Writer:
             premise, conclusion = rule["premise_" + representation], rule["conclusion_" + representation]
             if rules_of[premise] > 1:
                 continue
-            if representation == "nl":
-                premise, conclusion = f"If {premise},", f" {conclusion}."
-            else:
-                premise, conclusion = f"{premise} =>", f" {conclusion}"
-            document.add(self.encode(premise), self.context_weight)
-            document.add(self.encode(conclusion), 1.0, rule["type"])
+            before, after = RECITED[representation]
+            document.add(self.encode(before.format(premise)), self.context_weight)
+            document.add(self.encode(after.format(conclusion)), 1.0, rule["type"])
             document.add([self.line], self.context_weight)
         return document
 
@@ -139,37 +127,15 @@ class Writer:
 
     def _rules(self, texts: Sequence[str]) -> Document:
         document = Document()
-        for text in texts:
-            document.add([*self.encode(text), self.line], self.context_weight)
         if texts:
-            document.add([self.line], self.context_weight)
+            lines = [token for text in texts for token in (*self.encode(text), self.line)]
+            document.add([*lines, self.line], self.context_weight)
         return document
 
 
-SLOTS = ("entity_adjective", "entity_noun", "attribute_adjective", "attribute_noun")
-
-
-def key_value_pairs(
-    generator: random.Random, words: dict[str, list[str]], count: int, length: int, shared: bool
-) -> list[tuple[str, str]]:
-    """Draw different keys of one, two or four words, and a value of one word for each.
-
-    Keys of four words are made of three words a slot if ``shared``, so that only all four together tell them apart.
-    """
-    slots = SLOTS if length == 4 else generator.sample(SLOTS, length)
-    choices = [generator.sample(words[name], 3) if shared and length == 4 else words[name] for name in slots]
-    if length == 1:
-        choices = [sorted({word for name in SLOTS for word in words[name]})]
-    keys: dict[str, None] = {}
-    for _ in range(20 * count):
-        keys[" ".join(generator.choice(each) for each in choices)] = None
-        if len(keys) == count:
-            break
-    return [(key, generator.choice(words["value"])) for key in keys]
-
-
+@lru_cache(maxsize=1)
 def key_value_words() -> dict[str, list[str]]:
-    """Return the words of `key_value_pairs`, from the terms of the vocabulary."""
+    """Return the words of `key_value_pairs`, from the terms of the vocabulary: four sorts for keys, one for values."""
     terms = load_vocabulary()
     words = {
         "entity_adjective": {entity.split()[0] for entity in terms.entities},
@@ -179,6 +145,25 @@ def key_value_words() -> dict[str, list[str]]:
         "value": {state.split()[1] for state in terms.states},
     }
     return {name: sorted(each) for name, each in words.items()}
+
+
+def key_value_pairs(draw: random.Random, count: int, length: int, shared: bool) -> list[tuple[str, str]]:
+    """Draw different keys of one, two or four words, and a value of one word for each.
+
+    Keys of four words are made of three words a slot if ``shared``, so that only all four together tell them apart.
+    """
+    *slots, values = key_value_words().values()
+    chosen = slots if length == 4 else draw.sample(slots, length)
+    if length == 1:
+        chosen = [sorted({word for words in slots for word in words})]
+    elif shared and length == 4:
+        chosen = [draw.sample(words, 3) for words in slots]
+    keys: dict[str, None] = {}
+    for _ in range(20 * count):
+        keys[" ".join(draw.choice(words) for words in chosen)] = None
+        if len(keys) == count:
+            break
+    return [(key, draw.choice(values)) for key in keys]
 
 
 def term_words() -> set[str]:

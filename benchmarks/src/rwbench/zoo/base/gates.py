@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from itertools import islice
+from statistics import mean
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from ruleworld_data.fresh import fresh_worlds
 from ruleworld_data.spec import RULE_TYPES, SUBTASKS, WorldSizes
 
+from ...markdown import markdown_table
 from .data import batches
 from .documents import Document, Representation, Writer
 from .model import hidden_states
@@ -45,36 +48,24 @@ LENGTHS = (2, 4, 8, 16, 32, 64)
 DISTRACTORS = (0, 4, 8, 16, 32, 64)
 LONGEST = 4096
 GATES = {"lookup": 0.95, "gold_only": 0.98}
+TITLES = {
+    "lookup": "Lookup in a list of rules of one type, by length of the list",
+    "gold_only": "Questions with their gold rules only",
+    "distractors": "Questions with other rules beside the gold ones, by their number",
+}
 
 
 @dataclass(frozen=True)
 class GateResult:
-    """One figure.
+    """One figure."""
 
-    Attributes
-    ----------
-    gate : str
-        ``lookup``, ``gold_only`` or ``distractors``.
-    kind : str
-        Rule type or sub-task.
-    representation : str
-    rules : int
-        Rules in the list (lookup), or beside the gold ones.
-    n : int
-        Lookups or questions.
-    success : float
-        Share that came out right.
-    chance : float
-        What blind choice would reach.
-    """
-
-    gate: str
-    kind: str
+    gate: str  # lookup, gold_only or distractors
+    kind: str  # rule type or sub-task
     representation: str
-    rules: int
-    n: int
-    success: float
-    chance: float = field(default=math.nan)
+    rules: int  # in the list (lookup), or beside the gold ones
+    n: int  # lookups or questions
+    success: float  # share that came out right
+    chance: float  # what blind choice would reach
 
 
 @torch.no_grad()
@@ -101,22 +92,21 @@ def lookups(
     (world,) = fresh_worlds(GATE_SEED, 1, {}, n_rules=sum(SIZES.rule_counts().values()), sizes=SIZES)
     rules = world.rules.to_pylist()
     for kind in RULE_TYPES:
-        by_premise: dict[str, list[dict[str, Any]]] = {}
+        by_premise = defaultdict(list)
         for rule in rules:
             if rule["type"] == kind:
-                by_premise.setdefault(rule["premise_" + language], []).append(rule)
+                by_premise[rule["premise_" + language]].append(rule)
         groups = sorted(by_premise.values(), key=lambda group: group[0]["id"])
         for length in lengths:
             if length > len(groups):
                 continue
             documents, chance = [], 0.0
             for i in range(lists):
-                generator = random.Random(f"lookup/{kind}/{language}/{length}/{i}")
-                drawn = [generator.choice(group) for group in generator.sample(groups, length)]
+                draw = random.Random(f"lookup/{kind}/{language}/{length}/{i}")
+                drawn = [draw.choice(group) for group in draw.sample(groups, length)]
                 conclusions = Counter(rule["conclusion_" + language] for rule in drawn)
                 chance += sum(n * n for n in conclusions.values()) / length**2 / lists
-                order = generator.sample(range(length), length)
-                documents.append(writer.recital(drawn, order, language))
+                documents.append(writer.recital(drawn, draw.sample(range(length), length), language))
             yield kind, length, documents, chance
 
 
@@ -124,27 +114,23 @@ def asked(
     writer: Writer, distractors: int, per_subtask: int, language: Representation
 ) -> Iterator[tuple[str, list[Document], float]]:
     """Yield sub-task, one-question documents, and the chance that rules chosen blindly by type are the gold ones."""
-    worlds_asked = min(64, per_subtask)
-    each = -(-per_subtask // worlds_asked)
+    number = min(64, per_subtask)
+    each, enough = -(-per_subtask // number), 64 + distractors
     for subtask in SUBTASKS:
-        worlds = fresh_worlds(
-            GATE_SEED, worlds_asked, {subtask: each}, n_rules=64 + distractors, sizes=SIZES, first=64
+        worlds = fresh_worlds(GATE_SEED, number, {subtask: each}, n_rules=enough, sizes=SIZES, first=64)
+        questions = (
+            (world.rules.to_pylist(), row) for world in worlds for row in world.questions.to_pylist()
         )
-        documents: list[Document] = []
-        chance = 0.0
-        for world in worlds:
-            rules = world.rules.to_pylist()
-            for row in world.questions.to_pylist():
-                if len(documents) == per_subtask:
-                    break
-                generator = random.Random(f"asked/{subtask}/{language}/{distractors}/{len(documents)}")
-                gold = [rule for rule in rules if rule["id"] in set(row["gold_rule_ids"])]
-                others = [rule for rule in rules if rule["id"] not in set(row["gold_rule_ids"])]
-                kept = gold + generator.sample(others, distractors)
-                generator.shuffle(kept)
-                of_type = Counter(rule["type"] for rule in kept)
-                chance += math.prod(1 / of_type[rule["type"]] for rule in gold) / per_subtask
-                documents.append(writer.questions([rule[language] for rule in kept], [row], language))
+        documents, chance = [], 0.0
+        for i, (rules, row) in enumerate(islice(questions, per_subtask)):
+            draw = random.Random(f"asked/{subtask}/{language}/{distractors}/{i}")
+            gold = [rule for rule in rules if rule["id"] in row["gold_rule_ids"]]
+            others = [rule for rule in rules if rule["id"] not in row["gold_rule_ids"]]
+            kept = gold + draw.sample(others, distractors)
+            draw.shuffle(kept)
+            of_type = Counter(rule["type"] for rule in kept)
+            chance += math.prod(1 / of_type[rule["type"]] for rule in gold) / per_subtask
+            documents.append(writer.questions([rule[language] for rule in kept], [row], language))
         yield subtask, documents, chance
 
 
@@ -161,47 +147,34 @@ def run_gates(
     for language in languages:
         for kind, length, documents, chance in lookups(writer, lengths, lists, language):
             n = sum(len(each.spans) for each in documents)
-            yield GateResult(
-                "lookup", kind, language, length, n, successes(model, documents)[kind] / n, chance
-            )
+            share = successes(model, documents)[kind] / n
+            yield GateResult("lookup", kind, language, length, n, share, chance)
     for beside in distractors:
-        gate = "distractors" if beside else "gold_only"
         for language in languages:
             for subtask, documents, chance in asked(writer, beside, questions, language):
                 n = len(documents)
-                right = successes(model, documents)[subtask]
-                yield GateResult(gate, subtask, language, beside, n, right / n, chance)
+                share = successes(model, documents)[subtask] / n
+                gate = "distractors" if beside else "gold_only"
+                yield GateResult(gate, subtask, language, beside, n, share, chance)
 
 
 def gate_table(cells: Sequence[GateResult]) -> str:
     """Return the figures as Markdown: one table a gate, one row a kind and representation."""
-    titles = {
-        "lookup": "Lookup in a list of rules of one type, by length of the list",
-        "gold_only": "Questions with their gold rules only",
-        "distractors": "Questions with other rules beside the gold ones, by their number",
-    }
     parts = []
-    for gate, title in titles.items():
+    for gate, title in TITLES.items():
         chosen = [cell for cell in cells if cell.gate == gate]
         if not chosen:
             continue
         columns = sorted({cell.rules for cell in chosen})
+        found = {(c.kind, c.representation, c.rules): f"{c.success:.3f} ({c.chance:.2f})" for c in chosen}
+        rows = [
+            [kind, language.upper(), *(found.get((kind, language, n), "") for n in columns)]
+            for kind, language in dict.fromkeys((cell.kind, cell.representation) for cell in chosen)
+        ]
+        means = [mean(cell.success for cell in chosen if cell.rules == n) for n in columns]
+        rows.append(["mean", "", *(f"{each:.3f}" for each in means)])
         goal = f" (goal {GATES[gate]})" if gate in GATES else ""
         fewest = min(cell.n for cell in chosen)
-        lines = [f"**{title}**{goal}; success of {fewest} or more, chance in brackets", ""]
-        lines.append("| | | " + " | ".join(map(str, columns)) + " |")
-        lines.append("| --- | --- |" + " ---: |" * len(columns))
-        rows = dict.fromkeys((cell.kind, cell.representation) for cell in chosen)
-        for kind, language in rows:
-            found = {c.rules: c for c in chosen if (c.kind, c.representation) == (kind, language)}
-            figures = (
-                f"{found[n].success:.3f} ({found[n].chance:.2f})" if n in found else "" for n in columns
-            )
-            lines.append(f"| {kind} | {language.upper()} | " + " | ".join(figures) + " |")
-        mean = (
-            f"{sum(c.success for c in chosen if c.rules == n) / sum(c.rules == n for c in chosen):.3f}"
-            for n in columns
-        )
-        lines.append("| mean | | " + " | ".join(mean) + " |")
-        parts.append("\n".join(lines))
+        table = markdown_table(["", "", *map(str, columns)], rows, "ll" + "r" * len(columns))
+        parts.append(f"**{title}**{goal}; success of {fewest} or more, chance in brackets\n\n{table}")
     return "\n\n".join(parts)

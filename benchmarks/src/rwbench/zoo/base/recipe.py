@@ -2,64 +2,89 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import field
 from pathlib import Path
-from typing import Any
 
 from pydantic.dataclasses import dataclass
 
 from ..recipe_file import STRICT, read_recipe_file
-from .curriculum import Phase
+from .curriculum import LADDERS
 
 GATE_SEED = 2**31 - 1
 """Names the worlds of the gates; no training may use it."""
 
 
 @dataclass(frozen=True, config=STRICT)
+class Mixture:
+    """What a block holds: shares of its tokens by sort of document."""
+
+    terse: float = 0.0  # key-value lists
+    recital: float = 0.0  # recited rule lists
+    questions: float = 0.0  # questions with rules
+    guess: float = 0.0  # questions without any rule
+    same_type: float = 0.6  # share of recited lists of one rule type
+    fol: float = 0.5  # share of lists in first-order logic
+    asked: int = 3  # most questions on one list
+
+    def __post_init__(self) -> None:
+        shares = (self.terse, self.recital, self.questions, self.guess)
+        if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+            raise ValueError(f"terse + recital + questions + guess must be 1, got {shares}")
+
+
+@dataclass(frozen=True, config=STRICT)
+class Phase:
+    """One part of the curriculum."""
+
+    name: str
+    tokens: int
+    mixture: Mixture
+    until: dict[str, int] = field(default_factory=dict)  # ends early when these levels are reached
+    rate: tuple[float, float] = (1.0, 1.0)  # factor of the learning rates at its start and end
+
+    def __post_init__(self) -> None:
+        for name, level in self.until.items():
+            if name not in LADDERS or not 0 <= level < len(LADDERS[name]):
+                raise ValueError(
+                    f"phase {self.name!r}: until names {name}={level}; levels are "
+                    + ", ".join(f"{key} 0-{len(steps) - 1}" for key, steps in LADDERS.items())
+                )
+
+
+@dataclass(frozen=True, config=STRICT)
 class Shape:
     """Sizes of the network."""
 
-    hidden: int = field(default=256, metadata={"help": "width of the residual stream"})
-    layers: int = field(default=6, metadata={"help": "number of layers"})
-    heads: int = field(default=8, metadata={"help": "query heads"})
-    kv_heads: int = field(default=4, metadata={"help": "key and value heads"})
-    feed_forward: int = field(default=704, metadata={"help": "width of the feed-forward part"})
-    positions: int = field(default=4096, metadata={"help": "longest sequence the configuration states"})
+    hidden: int = 256  # width of the residual stream
+    layers: int = 6
+    heads: int = 8  # of queries
+    kv_heads: int = 4
+    feed_forward: int = 704
+    positions: int = 4096  # longest sequence that the configuration states
 
 
 @dataclass(frozen=True, config=STRICT)
 class BaseRecipe:
     """Everything that decides the weights."""
 
-    name: str = field(metadata={"help": "name of the recipe"})
-    phases: tuple[Phase, ...] = field(metadata={"help": "curriculum"})
-    shape: Shape = field(default=Shape(), metadata={"help": "network"})
-    seed: int = field(default=0, metadata={"help": "names weights and data"})
-    batch_tokens: int = field(default=4096, metadata={"help": "tokens of a step, padding included"})
-    block_tokens: int = field(default=65536, metadata={"help": "tokens of a block of data"})
-    longest: int = field(default=1536, metadata={"help": "longer documents are left out"})
-    muon_rate: float = field(default=3e-3, metadata={"help": "learning rate of matrices (Muon)"})
-    adam_rate: float = field(default=2e-3, metadata={"help": "learning rate of the rest (AdamW)"})
-    warmup: int = field(default=100, metadata={"help": "steps of rising rate at the start of every phase"})
-    weight_decay: float = field(default=0.01, metadata={"help": "of matrices"})
-    clip: float = field(default=1.0, metadata={"help": "largest norm of the gradient"})
-    context_weight: float = field(
-        default=0.15, metadata={"help": "loss weight of tokens that no lookup decides"}
-    )
-    plan_weight: float = field(
-        default=0.1, metadata={"help": "loss weight of the next step's words at <step>"}
-    )
-    plan_layers: tuple[int, ...] = field(
-        default=(1, 2), metadata={"help": "layers whose states plan, from 0"}
-    )
-    raise_at: float = field(default=0.9, metadata={"help": "success, mean over kinds, that raises a level"})
-    raise_least: float = field(
-        default=0.75, metadata={"help": "success of the worst kind that raises a level"}
-    )
-    lag: int = field(
-        default=2, metadata={"help": "blocks between a level's rise and the data that follow it"}
-    )
+    name: str
+    phases: tuple[Phase, ...]
+    shape: Shape = Shape()
+    seed: int = 0  # names weights and data
+    batch_tokens: int = 4096  # of a step, padding included
+    block_tokens: int = 65536  # of a block of data
+    longest: int = 1536  # longer documents are left out
+    muon_rate: float = 3e-3  # of matrices
+    adam_rate: float = 2e-3  # of the rest
+    warmup: int = 100  # steps of rising rate at the start of every phase
+    weight_decay: float = 0.01  # of matrices
+    clip: float = 1.0  # largest norm of the gradient
+    context_weight: float = 0.15  # loss weight of tokens that no lookup decides
+    plan_weight: float = 0.1  # loss weight of the next step's words at <step>
+    plan_layers: tuple[int, ...] = (1, 2)  # layers whose states plan, from 0
+    raise_at: float = 0.9  # success, mean over kinds, that raises a level
+    raise_least: float = 0.75  # success of the worst kind that raises a level
+    lag: int = 2  # blocks between a level's rise and the data that follow it
 
     def __post_init__(self) -> None:
         if self.seed == GATE_SEED:
@@ -69,10 +94,6 @@ class BaseRecipe:
     def tokens(self) -> int:
         """Tokens of all phases together, at most."""
         return sum(phase.tokens for phase in self.phases)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return dataclasses.asdict(self)
 
 
 def read_recipe(path: Path) -> BaseRecipe:

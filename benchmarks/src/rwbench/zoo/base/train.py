@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import json
 import math
-import shutil
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,29 +23,31 @@ import torch.nn.functional as F
 from ruleworld_data.io import write_whole
 from torch import Tensor, nn
 
-from .curriculum import Curriculum, Phase
+from ...run.environment import environment
+from ...run.folder import exclusive
+from .curriculum import Curriculum
 from .data import Batch, Blocks, DocumentStream, batches
 from .documents import Writer
 from .model import hidden_states, new_base
-from .recipe import BaseRecipe
+from .recipe import BaseRecipe, Phase
 from .tokenizer import TokenVocabulary
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
-STATE_FOLDER = "state"
+STATE_FILE = "state.pt"
 LOG_FILE = "log.jsonl"
 
 
 class BaseTrainer:
-    """One training, in a folder of its own.
+    """One training, in a folder of its own; it takes up the last checkpoint if there is one.
 
     Parameters
     ----------
     recipe : BaseRecipe
     vocabulary : TokenVocabulary
     folder : Path
-        Holds ``state/`` (the last checkpoint) and ``log.jsonl``; made if missing.
+        Holds ``state.pt`` (the last checkpoint) and ``log.jsonl``; made by `run`.
     device : str
         ``cpu`` or ``cuda``.
     processes : int
@@ -52,6 +56,11 @@ class BaseTrainer:
         Fuse the forward and backward pass; takes a minute or two once.
     start : Path, optional
         A base as `rwbench base ship` writes it, whose weights are the first ones instead of random ones.
+
+    Raises
+    ------
+    ValueError
+        If the folder belongs to another recipe, or ``start`` has another shape or vocabulary.
     """
 
     def __init__(
@@ -65,37 +74,29 @@ class BaseTrainer:
         start: Path | None = None,
     ) -> None:
         self.recipe, self.folder, self.device = recipe, folder, torch.device(device)
-        self.dtype = torch.bfloat16
         self.model: LlamaForCausalLM = new_base(recipe.shape, vocabulary, recipe.seed)
         self.earlier: dict[str, Any] = _load_start(self.model, start) if start is not None else {}
-        self.plan_maps = nn.ParameterList(torch.eye(recipe.shape.hidden) for _ in recipe.plan_layers)
         nn.Module.to(self.model, self.device)
+        self.plan_maps = nn.ParameterList(torch.eye(recipe.shape.hidden) for _ in recipe.plan_layers)
         self.plan_maps.to(self.device)
-        matrices = [
-            parameter
-            for name, parameter in self.model.named_parameters()
-            if parameter.ndim == 2 and "embed" not in name
-        ] + list(self.plan_maps.parameters())
-        chosen = {id(parameter) for parameter in matrices}
-        others = [parameter for parameter in self.model.parameters() if id(parameter) not in chosen]
-        self.muon = torch.optim.Muon(
-            matrices,
-            lr=recipe.muon_rate,
-            weight_decay=recipe.weight_decay,
-            adjust_lr_fn="match_rms_adamw",
-        )
-        self.adam = torch.optim.AdamW(
-            others, lr=recipe.adam_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True
-        )
+        self.parameters = [*self.model.parameters(), *self.plan_maps.parameters()]
+        named = [*self.model.named_parameters(), *self.plan_maps.named_parameters()]
+        matrices = [each for name, each in named if each.ndim == 2 and "embed" not in name]
+        others = [each for name, each in named if each.ndim != 2 or "embed" in name]
+        muon = torch.optim.Muon(matrices, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw")
+        adam = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+        self.optimizers = ((muon, recipe.muon_rate), (adam, recipe.adam_rate))
         self.curriculum = Curriculum(recipe.raise_at, recipe.raise_least)
         self.position = {"phase": 0, "block": 0, "step": 0, "tokens": 0, "phase_tokens": 0, "phase_step": 0}
         self.seconds = 0.0
         writer = Writer(vocabulary, recipe.context_weight)
-        self.blocks = Blocks(DocumentStream(writer, recipe.seed, recipe.block_tokens), recipe.lag, processes)
-        self.losses: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]] = self._losses
+        self.blocks = Blocks(DocumentStream(writer, recipe.seed, recipe.block_tokens), processes)
+        self.losses: Callable[..., tuple[Tensor, Tensor, Tensor]] = self._losses
         if compiled:
             self.losses = torch.compile(self._losses, dynamic=True)
-        self.orders: list[tuple[int, dict[str, int]]] | None = None
+        self.resumed = (folder / STATE_FILE).is_file()
+        if self.resumed:
+            self._resume()
 
     @property
     def phase(self) -> Phase | None:
@@ -107,50 +108,100 @@ class BaseTrainer:
         self, seconds: float = math.inf, save_every: float = 120.0, report: Callable[[str], None] = print
     ) -> bool:
         """Train until the recipe ends (True) or the time is up (False); the state is saved either way."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         begun = saved = time.monotonic()
-        while (phase := self.phase) is not None:
-            self._order(phase)
-            started = time.monotonic()
-            number, documents = self.blocks.take()
-            before = dict(self.position)
-            found = []
-            key = f"{self.recipe.seed}/{number}"
-            for batch in batches(documents, self.recipe.batch_tokens, self.recipe.longest, key):
-                found.append(self._step(batch, phase))
-            self.position["block"] = number + 1
-            _trim_heap()
-            raised = self.curriculum.raise_levels()
-            self.seconds += time.monotonic() - started
-            report(self._log(phase, found, before, time.monotonic() - started, raised))
-            if self.position["phase_tokens"] >= phase.tokens or self.curriculum.reached(phase.until):
-                self.position |= {"phase": self.position["phase"] + 1, "phase_tokens": 0, "phase_step": 0}
-                self.blocks.clear()
-            now = time.monotonic()
-            if now - saved >= save_every or now - begun >= seconds or self.phase is None:
-                self.save()
-                saved = now
-            if now - begun >= seconds:
-                break
-        self.blocks.close()
+        with exclusive(self.folder), contextlib.closing(self.blocks):
+            while (phase := self.phase) is not None:
+                # The data follow a level by some blocks, so that processes, however many, can work ahead of it.
+                while len(self.blocks.pending) <= self.recipe.lag:
+                    number = self.position["block"] + len(self.blocks.pending)
+                    self.blocks.order(number, phase.mixture, self.curriculum.levels)
+                report(self._train_block(phase))
+                if self.position["phase_tokens"] >= phase.tokens or self.curriculum.reached(phase.until):
+                    self.position |= {"phase": self.position["phase"] + 1, "phase_tokens": 0, "phase_step": 0}
+                    self.blocks.pending.clear()
+                now = time.monotonic()
+                over = now - begun >= seconds
+                if now - saved >= save_every or over or self.phase is None:
+                    self.save()
+                    saved = now
+                if over:
+                    break
         return self.phase is None
 
-    def _order(self, phase: Phase) -> None:
-        """Keep ``lag`` + 1 blocks ordered."""
-        if self.orders is not None:  # what a resumed training had ordered already
-            for number, levels in self.orders:
-                self.blocks.ask(number, phase.mixture, levels)
-            self.orders = None
-        pending = self.blocks.orders()
-        following = pending[-1][0] + 1 if pending else self.position["block"]
-        for number in range(following, self.position["block"] + self.recipe.lag + 1):
-            self.blocks.ask(number, phase.mixture, self.curriculum.levels)
+    def _train_block(self, phase: Phase) -> str:
+        """Train on one block; log it and return the log's entry in words."""
+        started, before = time.monotonic(), self.position["tokens"]
+        number, documents = self.blocks.take()
+        key = f"{self.recipe.seed}/{number}"
+        found = [
+            self._step(batch, phase)
+            for batch in batches(documents, self.recipe.batch_tokens, self.recipe.longest, key)
+        ]
+        self.position["block"] = number + 1
+        _trim_heap()
+        raised = self.curriculum.raise_levels()
+        took = time.monotonic() - started
+        self.seconds += took
+        losses, plan_losses, skipped = zip(*found, strict=True)
+        plans = [plan for plan in plan_losses if not math.isnan(plan)]
+        entry: dict[str, Any] = {
+            "phase": phase.name,
+            "block": number,
+            "step": self.position["step"],
+            "tokens": self.position["tokens"],
+            "seconds": round(self.seconds, 1),
+            "loss": round(sum(losses) / len(losses), 4),
+            "plan": round(sum(plans) / len(plans), 3) if plans else None,
+            "skipped": sum(skipped),
+            "levels": dict(self.curriculum.levels),
+            "success": self.curriculum.success(),
+        }
+        with (self.folder / LOG_FILE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+        note = f"  raised: {', '.join(raised)}" if raised else ""
+        if entry["skipped"]:
+            note += f"  skipped {entry['skipped']} steps: the gradient was not finite"
+        levels = " ".join(f"{name} {size}" for name, size in self.curriculum.sizes().items())
+        success = " ".join(
+            f"{name} {mean:.2f} ({least:.2f})" for name, (mean, least) in entry["success"].items()
+        )
+        return (
+            f"{phase.name:<10} {entry['tokens'] / 1e6:7.2f} M tokens  {(entry['tokens'] - before) / took:6,.0f}/s  "
+            f"loss {entry['loss']:.3f}  plan {entry['plan']}  | {levels} | {success}{note}"
+        )
+
+    def _step(self, batch: Batch, phase: Phase) -> tuple[float, float, bool]:
+        """Train on one batch; return its loss, plan loss (NaN: no plan) and whether the gradient was not finite."""
+        place = self.position
+        part = min(1.0, place["phase_tokens"] / phase.tokens)
+        factor = phase.rate[0] + (phase.rate[1] - phase.rate[0]) * part
+        factor *= min(1.0, (place["phase_step"] + 1) / self.recipe.warmup)
+        tensors = (each.to(self.device) for each in (batch.ids, batch.predicted, batch.plan, batch.wanted))
+        loss, plan_loss, right = self.losses(*tensors)
+        (loss + self.recipe.plan_weight * plan_loss).backward()
+        finite = bool(nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip).isfinite())
+        for optimizer, rate in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate * factor
+            if finite:
+                optimizer.step()
+            optimizer.zero_grad()
+        self.curriculum.observe(batch.spans, right.cpu())
+        for name in ("step", "phase_step"):
+            place[name] += 1
+        for name in ("tokens", "phase_tokens"):
+            place[name] += batch.ids.numel()
+        plan = plan_loss.item() if (batch.wanted >= 0).any() else math.nan
+        return loss.item(), plan, not finite
 
     def _losses(
         self, ids_BT: Tensor, predicted_2N: Tensor, plan_2S: Tensor, wanted_SW: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the language-model loss, the plan loss, and which tokens were predicted right (N,)."""
-        states = hidden_states(self.model, ids_BT, self.dtype)
-        output = self.model.model.embed_tokens.weight.to(self.dtype)
+        dtype = torch.bfloat16
+        states = hidden_states(self.model, ids_BT, dtype)
+        output = self.model.model.embed_tokens.weight.to(dtype)
         rows, positions = predicted_2N
         logits = F.linear(states[-1][rows, positions - 1], output).float()
         target = ids_BT[rows, positions]
@@ -159,203 +210,69 @@ class BaseTrainer:
         mask = (wanted_SW >= 0).float()
         plan = loss.new_zeros(())
         for layer, mapping in zip(self.recipe.plan_layers, self.plan_maps, strict=True):
-            state = F.linear(states[layer][plan_2S[0], plan_2S[1]], mapping.to(self.dtype))
+            state = F.linear(states[layer][plan_2S[0], plan_2S[1]], mapping.to(dtype))
             state = F.rms_norm(state.float(), state.shape[-1:])
-            odds = F.linear(state.to(self.dtype), output).float().log_softmax(-1)
+            odds = F.linear(state.to(dtype), output).float().log_softmax(-1)
             odds = odds.gather(1, wanted_SW.clamp(min=0))
             plan = plan - (odds * mask).sum() / mask.sum().clamp(min=1)
         return loss, plan / max(1, len(self.plan_maps)), right
 
-    def _step(self, batch: Batch, phase: Phase) -> dict[str, float]:
-        recipe, place = self.recipe, self.position
-        part = min(1.0, place["phase_tokens"] / phase.tokens)
-        factor = phase.rate[0] + (phase.rate[1] - phase.rate[0]) * part
-        factor *= min(1.0, (place["phase_step"] + 1) / recipe.warmup)
-        for optimiser, rate in ((self.muon, recipe.muon_rate), (self.adam, recipe.adam_rate)):
-            for group in optimiser.param_groups:
-                group["lr"] = rate * factor
-        plan, wanted = batch.plan, batch.wanted
-        short = 2 - min(2, plan.shape[1])
-        if short or wanted.shape[1] < 2:  # sizes 0 and 1 would be compiled anew
-            plan = F.pad(plan, (0, short))
-            wanted = F.pad(wanted, (0, 2 - min(2, wanted.shape[1]), 0, short), value=-1)
-        tensors = (each.to(self.device) for each in (batch.ids, batch.predicted, plan, wanted))
-        loss, plan_loss, right = self.losses(*tensors)
-        (loss + recipe.plan_weight * plan_loss).backward()
-        norm = nn.utils.clip_grad_norm_([*self.model.parameters(), *self.plan_maps.parameters()], recipe.clip)
-        finite = bool(torch.isfinite(norm))
-        if finite:
-            self.muon.step()
-            self.adam.step()
-        self.muon.zero_grad()
-        self.adam.zero_grad()
-        self.curriculum.observe(batch.spans, right.cpu())
-        place["step"] += 1
-        place["phase_step"] += 1
-        place["tokens"] += batch.tokens
-        place["phase_tokens"] += batch.tokens
-        return {
-            "loss": float(loss.detach()),
-            "plan": float(plan_loss.detach()) if batch.plan.shape[1] else math.nan,
-            "skipped": float(not finite),
-        }
-
-    def _log(
-        self,
-        phase: Phase,
-        found: Sequence[dict[str, float]],
-        before: dict[str, int],
-        seconds: float,
-        raised: Sequence[str],
-    ) -> str:
-        plans = [each["plan"] for each in found if not math.isnan(each["plan"])]
-        entry: dict[str, Any] = {
-            "phase": phase.name,
-            "block": before["block"],
-            "step": self.position["step"],
-            "tokens": self.position["tokens"],
-            "seconds": round(self.seconds, 1),
-            "loss": round(sum(each["loss"] for each in found) / len(found), 4),
-            "plan": round(sum(plans) / len(plans), 3) if plans else None,
-            "skipped": sum(int(each["skipped"]) for each in found),
-            "levels": dict(self.curriculum.levels),
-            "success": self.curriculum.summary(),
-        }
-        with (self.folder / LOG_FILE).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
-        rate = (self.position["tokens"] - before["tokens"]) / max(seconds, 1e-9)
-        levels = " ".join(f"{name} {self.curriculum.size(name)}" for name in self.curriculum.levels)
-        success = " ".join(
-            f"{name} {mean:.2f} ({least:.2f})" for name, (mean, least) in entry["success"].items()
-        )
-        note = f"  raised: {', '.join(raised)}" if raised else ""
-        if entry["skipped"]:
-            note += f"  skipped {entry['skipped']} steps: the gradient was not finite"
-        return (
-            f"{phase.name:<10} {self.position['tokens'] / 1e6:7.2f} M tokens  {rate:6,.0f}/s  loss {entry['loss']:.3f}"
-            f"  plan {entry['plan']}  | {levels} | {success}{note}"
-        )
-
     def save(self) -> None:
         """Write a checkpoint; the last one stays until this one is whole."""
-        from safetensors.torch import save_file
-
-        new, old = self.folder / (STATE_FOLDER + ".new"), self.folder / STATE_FOLDER
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
-        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items() if k != "lm_head.weight"}
-        tensors |= {f"plan.{k}": v for k, v in self.plan_maps.state_dict().items()}
-        for name, optimiser in (("muon", self.muon), ("adam", self.adam)):
-            for index, entry in optimiser.state_dict()["state"].items():
-                tensors |= {f"{name}.{index}.{k}": torch.as_tensor(v) for k, v in entry.items()}
-        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, new / "state.safetensors")
-        values = {
-            "recipe": self.recipe.to_dict(),
+        log = self.folder / LOG_FILE
+        state = {
+            "recipe": asdict(self.recipe),
             "earlier": self.earlier,
             "position": self.position,
             "seconds": self.seconds,
-            "curriculum": self.curriculum.state(),
-            "orders": self.blocks.orders(),
+            "curriculum": {name: getattr(self.curriculum, name) for name in ("levels", "rates", "seen")},
+            "orders": [(number, levels) for number, levels, _ in self.blocks.pending],
+            "log_bytes": log.stat().st_size if log.is_file() else 0,
+            "model": self.model.state_dict(),
+            "plan_maps": self.plan_maps.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer, _ in self.optimizers],
         }
-        write_whole(new / "state.json", json.dumps(values).encode())
-        last = self.folder / (STATE_FOLDER + ".old")
-        shutil.rmtree(last, ignore_errors=True)
-        if old.exists():
-            old.rename(last)  # not removed before the new one is in its place
-        new.rename(old)
-        shutil.rmtree(last, ignore_errors=True)
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        write_whole(self.folder / STATE_FILE, buffer.getvalue())
 
-    def resume(self) -> bool:
-        """Take up the last checkpoint; False if there is none.
-
-        Raises
-        ------
-        ValueError
-            If the folder belongs to another recipe.
-        """
-        from safetensors.torch import load_file
-
-        folder = self.folder / STATE_FOLDER
-        if not (folder / "state.json").is_file():
-            folder = self.folder / (STATE_FOLDER + ".new")  # killed between the two renames
-            if not (folder / "state.json").is_file():
-                self.folder.mkdir(parents=True, exist_ok=True)
-                return False
-        values = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        if values["recipe"] != json.loads(json.dumps(self.recipe.to_dict())):
+    def _resume(self) -> None:
+        state = torch.load(self.folder / STATE_FILE, map_location=self.device, weights_only=True)
+        if state["recipe"] != asdict(self.recipe):
             raise ValueError(
-                f"{self.folder} holds a training of another recipe ({values['recipe']['name']}, or an older text of "
+                f"{self.folder} holds a training of another recipe ({state['recipe']['name']}, or an older text of "
                 "this one); give another --out, or delete the folder to begin anew"
             )
-        tensors = load_file(folder / "state.safetensors")
-        self.model.load_state_dict(_strip(tensors, "model."), strict=False)
-        self.plan_maps.load_state_dict(_strip(tensors, "plan."))
-        for name, optimiser in (("muon", self.muon), ("adam", self.adam)):
-            state: dict[int, dict[str, Tensor]] = {}
-            for key, value in _strip(tensors, name + ".").items():
-                index, field = key.split(".", 1)
-                state.setdefault(int(index), {})[field] = value
-            optimiser.load_state_dict(
-                {"state": state, "param_groups": optimiser.state_dict()["param_groups"]}
-            )
-        self.position, self.seconds = values["position"], values["seconds"]
-        self.earlier = values.get("earlier", {})
-        self.curriculum.load(values["curriculum"])
-        self.orders = [(number, levels) for number, levels in values["orders"]]
-        self._forget_after(self.position["block"])
-        return True
-
-    def _forget_after(self, block: int) -> None:
-        """Drop the log's lines of blocks that were trained after the checkpoint: they come again."""
+        self.model.load_state_dict(state["model"])
+        self.plan_maps.load_state_dict(state["plan_maps"])
+        for (optimizer, _), values in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(values)
+        self.earlier, self.position, self.seconds = (state[n] for n in ("earlier", "position", "seconds"))
+        vars(self.curriculum).update(state["curriculum"])
+        for number, levels in state["orders"]:
+            assert self.phase is not None
+            self.blocks.order(number, self.phase.mixture, levels)
         log = self.folder / LOG_FILE
-        if log.is_file():
-            lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
-            kept = [line for line in lines if line.endswith("\n") and json.loads(line)["block"] < block]
-            write_whole(log, "".join(kept).encode())
+        if log.is_file() and log.stat().st_size > state["log_bytes"]:
+            os.truncate(log, state["log_bytes"])  # blocks trained after the checkpoint come again
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the training took so far, those of the bases that it started from included, as JSON values."""
+        earlier = self.earlier or {"tokens": 0, "steps": 0, "hours": 0.0}
+        return {
+            "recipe": asdict(self.recipe),
+            "earlier": self.earlier,
+            "tokens": earlier["tokens"] + self.position["tokens"],
+            "steps": earlier["steps"] + self.position["step"],
+            "hours": round(earlier["hours"] + self.seconds / 3600, 3),
+            "finished": self.phase is None,
+            "levels": self.curriculum.sizes(),
+            "environment": environment(),
+        }
 
 
-def _load_start(model: LlamaForCausalLM, folder: Path) -> dict[str, Any]:
-    """Load a shipped base's weights; return what its training took.
-
-    Raises
-    ------
-    ValueError
-        If it has another shape or vocabulary.
-    """
-    from transformers import AutoModelForCausalLM
-
-    theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False)
-    ours = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-    found = {name: tuple(value.shape) for name, value in theirs.state_dict().items()}
-    for name in sorted({*ours, *found}):
-        if ours.get(name) != found.get(name):
-            raise ValueError(
-                f"{folder} is no start for this recipe: {name} is {found.get(name)} there, {ours.get(name)} here; "
-                "give a base of the same shape and vocabulary"
-            )
-    model.load_state_dict(theirs.state_dict())
-    summary = json.loads((folder / "training.json").read_text(encoding="utf-8"))
-    before = summary["earlier"].get("recipes", [])
-    return {name: summary[name] for name in ("tokens", "steps", "hours")} | {
-        "recipes": [*before, summary["recipe"]["name"]]
-    }
-
-
-def _trim_heap() -> None:
-    """Return freed memory to the system where the C library can: tensors of ever new sizes would pile it up."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def _strip(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors below a prefix, without it."""
-    return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def trained_base(
-    recipe: BaseRecipe, vocabulary: TokenVocabulary, folder: Path
-) -> tuple[LlamaForCausalLM, dict[str, Any]]:
-    """Return the base of a training folder's last checkpoint in float32, and the state beside it.
+def trained_base(recipe: BaseRecipe, vocabulary: TokenVocabulary, folder: Path) -> BaseTrainer:
+    """Return the training that a folder holds, its model in float32 and eval mode.
 
     Raises
     ------
@@ -365,14 +282,38 @@ def trained_base(
         If it is another recipe's.
     """
     trainer = BaseTrainer(recipe, vocabulary, folder, compiled=False)
-    if not trainer.resume():
+    if not trainer.resumed:
         raise FileNotFoundError(
             f"{folder} holds no checkpoint; train first: rwbench base train RECIPE --out {folder}"
         )
-    state = {
-        "earlier": trainer.earlier,
-        "position": trainer.position,
-        "seconds": trainer.seconds,
-        "curriculum": trainer.curriculum.state(),
+    trainer.model.eval()
+    return trainer
+
+
+def _load_start(model: LlamaForCausalLM, folder: Path) -> dict[str, Any]:
+    """Load a shipped base's weights; return what its training took."""
+    from transformers import AutoModelForCausalLM
+
+    theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False)
+    shapes = [
+        {name: tuple(value.shape) for name, value in each.state_dict().items()} for each in (model, theirs)
+    ]
+    for name in sorted({*shapes[0], *shapes[1]}):
+        here, there = (each.get(name) for each in shapes)
+        if here != there:
+            raise ValueError(
+                f"{folder} is no start for this recipe: {name} is {there} there, {here} here; "
+                "give a base of the same shape and vocabulary"
+            )
+    model.load_state_dict(theirs.state_dict())
+    summary = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    before = (summary["earlier"] or {}).get("recipes", [])
+    return {name: summary[name] for name in ("tokens", "steps", "hours")} | {
+        "recipes": [*before, summary["recipe"]["name"]]
     }
-    return trainer.model.eval(), state
+
+
+def _trim_heap() -> None:
+    """Return freed memory to the system where the C library can: tensors of ever new sizes would pile it up."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

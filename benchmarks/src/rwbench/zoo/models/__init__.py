@@ -10,6 +10,7 @@ in the base folder replaces the prompt template of this package (see `ruleworld_
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import tomllib
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ ADAPTER_FILES = (
     "tokenizer_config.json",
 )
 """What decides an adapter's answers."""
-WHOLE_FILE = 1 << 26
+WHOLE_FILE, FILE_END = 1 << 26, 1 << 20
 """Files up to this size are hashed whole; of larger ones the size and both ends, which hold the tensors' names."""
 
 
@@ -105,14 +106,10 @@ def model_template(name: str) -> Template:
     return read_template(path) if path.is_file() else answer_template()
 
 
-@lru_cache(maxsize=1)
-def _temperatures() -> dict[str, float]:
-    return tomllib.loads((SHIPPED / "temperatures.toml").read_text(encoding="utf-8"))
-
-
 def usual_temperature(name: str) -> float:
     """Return the temperature that a model is asked at by default: 0 but for the exceptions of the paper."""
-    return _temperatures().get(name.rstrip("/").split("/")[-1], 0.0)
+    exceptions = tomllib.loads((SHIPPED / "temperatures.toml").read_text(encoding="utf-8"))
+    return exceptions.get(name.rstrip("/").split("/")[-1], 0.0)
 
 
 def fingerprint(folder: Path) -> str:
@@ -120,13 +117,11 @@ def fingerprint(folder: Path) -> str:
 
     Of an adapter, configuration, weights and tokenizer count: not its card, the log and the recipes of its training.
     """
-    # A base's prompt has a hash of its own in the spec.
-    files = [
-        path for path in sorted(folder.iterdir()) if path.suffix in BASE_SUFFIXES and path.name[0] != "."
-    ]
+    files = [each for each in folder.iterdir() if each.suffix in BASE_SUFFIXES and each.name[0] != "."]
     if (folder / ADAPTER_CONFIG).is_file():
         files = [path for path in files if path.name in ADAPTER_FILES]
-    return _hash_files(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
+    # A base's prompt has a hash of its own in the spec.
+    return _hash_files(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(files)))
 
 
 @lru_cache(maxsize=64)
@@ -136,21 +131,27 @@ def _hash_files(files: tuple[tuple[Path, int, int], ...]) -> str:
     for path, size, _ in files:
         digest.update(f"{path.name} {size}\n".encode())
         with path.open("rb") as file:
-            if size <= WHOLE_FILE:
+            digest.update(file.read(WHOLE_FILE if size <= WHOLE_FILE else FILE_END))
+            if size > WHOLE_FILE:
+                file.seek(-FILE_END, os.SEEK_END)
                 digest.update(file.read())
-                continue
-            digest.update(file.read(1 << 20))
-            file.seek(-(1 << 20), 2)
-            digest.update(file.read())
     return digest.hexdigest()[:12]
 
 
 @contextmanager
 def replaced_folder(folder: Path) -> Iterator[Path]:
-    """Give an empty folder to write into, which takes the place of another when all is written."""
-    new = folder.with_name(folder.name + ".new")
-    shutil.rmtree(new, ignore_errors=True)
+    """Give an empty folder to write into, which takes the place of another when all is written.
+
+    Killed between the two renames, the old one is put back by the next writer.
+    """
+    new, old = (folder.with_name(f"{folder.name}.{end}") for end in ("new", "old"))
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+    for left in (new, old):
+        shutil.rmtree(left, ignore_errors=True)
     new.mkdir(parents=True)
     yield new
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
     new.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)

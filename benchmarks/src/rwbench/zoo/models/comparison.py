@@ -11,7 +11,7 @@ from typing import Any
 
 from . import SHIPPED, shipped
 
-TIMES = ("runtime", "per_second")
+NOT_RESULTS = ("runtime", "per_second")
 
 
 def compare_adapter(trained: Path, method: str, representation: str) -> list[str]:
@@ -26,7 +26,7 @@ def compare_adapter(trained: Path, method: str, representation: str) -> list[str
         if (folder / "adapters.json").is_file():
             theirs = _json(folder / "adapters.json")
             if theirs["name"] == recipe["name"]:
-                lines += [_title(folder), *_adapter_lines(trained, recipe, folder, theirs)]
+                lines += _adapter_lines(trained, recipe, folder, theirs)
     none = f"no {method} adapter for {representation} of recipe {recipe['name']} is shipped to compare with"
     return lines or [none]
 
@@ -40,7 +40,7 @@ def compare_base(trained: Path) -> list[str]:
     for folder in (SHIPPED / model / "base" for model in shipped()):
         if (folder / "gates.json").is_file():
             lines += [
-                _title(folder),
+                f"against the shipped {folder.parent.name}/{folder.name}:",
                 f"  trained  shipped {_trainings(folder)}, here {_trainings(trained)}",
                 f"  weights  {_distance(trained, folder)}",
                 *_figures(_gates(trained), _gates(folder)),
@@ -48,13 +48,10 @@ def compare_base(trained: Path) -> list[str]:
     return lines
 
 
-def _title(folder: Path) -> str:
-    return f"against the shipped {folder.parent.name}/{folder.name}:"
-
-
 def _adapter_lines(
     trained: Path, recipe: Mapping[str, Any], folder: Path, theirs: Mapping[str, Any]
 ) -> Iterator[str]:
+    yield f"against the shipped {folder.parent.name}/{folder.name}:"
     differing = sorted(name for name in theirs.keys() | recipe.keys() if recipe.get(name) != theirs.get(name))
     yield f"  recipe   {'another: ' + ', '.join(differing) if differing else 'the same'}"
     bases = [_json(each / "adapter_config.json")["base"]["weights_hash"] for each in (trained, folder)]
@@ -80,19 +77,13 @@ def _distance(trained: Path, folder: Path) -> str:
     from safetensors.torch import load_file
 
     ours, theirs = (
-        {
-            name: tensor.double()
-            for path in sorted(each.glob("*.safetensors"))
-            for name, tensor in load_file(path).items()
-        }
+        {k: v.double() for path in each.glob("*.safetensors") for k, v in load_file(path).items()}
         for each in (trained, folder)
     )
-    if {name: each.shape for name, each in ours.items()} != {
-        name: each.shape for name, each in theirs.items()
-    }:
+    if {k: v.shape for k, v in ours.items()} != {k: v.shape for k, v in theirs.items()}:
         return "of another shape"
-    distance = sum(float((ours[name] - tensor).square().sum()) for name, tensor in theirs.items()) ** 0.5
-    norm = sum(float(tensor.square().sum()) for tensor in theirs.values()) ** 0.5
+    distance = sum(float((ours[k] - v).square().sum()) for k, v in theirs.items()) ** 0.5
+    norm = sum(float(v.square().sum()) for v in theirs.values()) ** 0.5
     return f"{distance / norm:.2%} of their length apart" if distance else "the same"
 
 
@@ -104,21 +95,21 @@ def _held_out_questions(recipe: Mapping[str, Any]) -> list[Any]:
 
 def _held_out(folder: Path) -> dict[str, float]:
     """Return what the last evaluation of a log measured; a loss of zero is one that the method does not have."""
-    last: dict[str, Any] = next(
-        (entry for entry in reversed(_json(folder / "log.json")) if "eval_lm_loss" in entry), {}
-    )
+    measured = [entry for entry in _json(folder / "log.json") if "eval_lm_loss" in entry] or [{}]
     return {
         f"held-out {name.removeprefix('eval_').replace('_', ' ')}": value
-        for name, value in last.items()
-        if name.startswith("eval_") and not name.endswith(TIMES) and value
+        for name, value in measured[-1].items()
+        if name.startswith("eval_") and not name.endswith(NOT_RESULTS) and value
     }
 
 
 def _gates(folder: Path) -> dict[str, float]:
     cells = defaultdict(list)
     for cell in _json(folder / "gates.json"):
-        cells[f"{cell['gate'].replace('_', ' ')}, {cell['representation'].upper()}"].append(cell["success"])
-    return {f"gate {name}": mean(values) for name, values in cells.items()}
+        cells[f"gate {cell['gate'].replace('_', ' ')}, {cell['representation'].upper()}"].append(
+            cell["success"]
+        )
+    return {name: mean(values) for name, values in cells.items()}
 
 
 def _trainings(folder: Path) -> str:

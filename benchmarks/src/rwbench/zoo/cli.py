@@ -1,0 +1,151 @@
+"""`rwbench base`: train the small base, see what it can do, ship it; `rwbench adapters`: train adapters for a base."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..cli.shared import JsonFlag, user_errors
+
+HELP: dict[str, Any] = {
+    "no_args_is_help": True,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+base = typer.Typer(help="Train the bundled base model, and measure what it can do.", **HELP)
+adapters = typer.Typer(help="Train adapters for a base model, all methods alike.", **HELP)
+Recipe = Annotated[Path, typer.Argument(help="A recipe, such as benchmarks/base/cpu.toml.")]
+Training = Annotated[Path, typer.Option(help="Folder of the training.")]
+Questions = Annotated[int, typer.Option(min=1, help="Questions per sub-task.")]
+Lists = Annotated[int, typer.Option(min=1, help="Lists per rule type and length.")]
+Threads = Annotated[int, typer.Option(min=1, help="Threads; one gives the same weights every time.")]
+
+
+@base.command("train")
+def train_base(
+    recipe: Recipe,
+    out: Annotated[Path, typer.Option(help="Folder of the training; if it holds one, that goes on.")],
+    start: Annotated[Path | None, typer.Option(help="A shipped base whose weights come first.")] = None,
+    minutes: Annotated[float, typer.Option(min=0, help="Stop after this long; 0: at the recipe's end.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    processes: Annotated[int, typer.Option(min=0, help="Processes that make data ahead of time.")] = 0,
+    threads: Threads = 1,
+    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Fuse the passes first.")] = True,
+) -> None:
+    """Train a base, or go on with a training; Ctrl-C and kill cost two minutes at most.
+
+    Example: rwbench base train benchmarks/base/cpu.toml --out runs/base
+    """
+    import torch
+
+    from .base.recipe import read_recipe
+    from .base.tokenizer import build_vocabulary, corpus
+    from .base.train import BaseTrainer
+
+    torch.set_num_threads(threads)
+    with user_errors():
+        plan = read_recipe(recipe)
+        trainer = BaseTrainer(plan, build_vocabulary(corpus()), out, device, processes, compiled, start)
+        done = trainer.position["tokens"] / 1e6
+        typer.echo(f"{plan.name}: {plan.tokens / 1e6:.0f} M tokens at most, {done:.1f} M done", err=True)
+        if not trainer.resumed and compiled:
+            typer.echo("compiling first: a minute or two", err=True)
+        finished = trainer.run(60 * minutes or math.inf, report=lambda line: typer.echo(line, err=True))
+    typer.echo(f"{'finished' if finished else 'stopped'}: {out}")
+    if finished:
+        typer.echo(f"next: rwbench base gates {recipe} --out {out}")
+
+
+@base.command()
+def gates(
+    recipe: Recipe,
+    out: Training,
+    questions: Questions = 100,
+    lists: Lists = 16,
+    threads: Threads = 1,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure what a base can do: lookups in lists, questions with their rules alone, with others beside them.
+
+    Example: rwbench base gates benchmarks/base/cpu.toml --out runs/base
+    """
+    import torch
+
+    from .base.documents import Writer
+    from .base.gates import gate_table, run_gates
+    from .base.recipe import read_recipe
+    from .base.tokenizer import build_vocabulary, corpus
+    from .base.train import trained_base
+
+    torch.set_num_threads(threads)
+    with user_errors():
+        plan, vocabulary = read_recipe(recipe), build_vocabulary(corpus())
+        model = trained_base(plan, vocabulary, out).model
+    cells = []
+    for cell in run_gates(model, Writer(vocabulary, plan.context_weight), lists, questions):
+        cells.append(cell)
+        typer.echo(
+            f"{cell.gate:<12} {cell.kind:<16} {cell.representation:<3} {cell.rules:>3} rules: "
+            f"{cell.success:.3f} of {cell.n} (chance {cell.chance:.3f})",
+            err=True,
+        )
+    typer.echo(json.dumps([dataclasses.asdict(cell) for cell in cells]) if as_json else gate_table(cells))
+
+
+@base.command()
+def ship(
+    recipe: Recipe,
+    out: Training,
+    to: Annotated[Path, typer.Option(help="Folder of the model; it is replaced.")],
+    questions: Questions = 100,
+    lists: Lists = 16,
+    threads: Threads = 1,
+) -> None:
+    """Write a trained base as transformers loads it, with a card of what it can do; say how far it is from the shipped.
+
+    Example: rwbench base ship benchmarks/base/cpu.toml --out runs/base --to models/mine/base
+    """
+    import torch
+
+    from .base.recipe import read_recipe
+    from .base.ship import write_base
+    from .base.tokenizer import build_vocabulary, corpus
+    from .models.comparison import compare_base
+
+    torch.set_num_threads(threads)
+    with user_errors():
+        plan = read_recipe(recipe)
+        written = write_base(plan, build_vocabulary(corpus()), out, to, questions, lists)
+    for name, size in written.items():
+        typer.echo(f"{to / name}  {size / 2**20:.1f} MiB")
+    typer.echo("\n".join(compare_base(to)))
+
+
+@adapters.command("train")
+def train_adapters(
+    recipe: Annotated[Path, typer.Argument(help="A recipe, such as benchmarks/adapters/cpu.toml.")],
+    method: Annotated[str, typer.Option(help="dynarule, srki or kblam.")],
+    representation: Annotated[str, typer.Option(help="fol or nl.")],
+    out: Annotated[Path, typer.Option(help="Folder of the training; the adapter is in its adapter/.")],
+    model: Annotated[str, typer.Option(help="A shipped model's name, or a folder.")] = "tiny",
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
+) -> None:
+    """Train one adapter, stage by stage; killed, it goes on with --resume. Then say how far it is from the shipped one.
+
+    Example: rwbench adapters train benchmarks/adapters/cpu.toml --method dynarule --representation nl --out runs/nl
+    """
+    with user_errors():
+        import torch
+
+        from .adapters.recipe import read_recipe
+        from .adapters.train import train_adapter
+        from .models.comparison import compare_adapter
+
+        torch.set_num_threads(threads)
+        folder = train_adapter(read_recipe(recipe), model, method, representation, out, resume)
+    typer.echo("\n".join([f"wrote {folder}", *compare_adapter(folder, method, representation)]))
