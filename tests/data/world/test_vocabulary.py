@@ -1,14 +1,14 @@
 """The word lists keep terms apart (C7), keep common sense out (C8), and load into the right order."""
 
 import itertools
-import shutil
+import re
 import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
 
 import pytest
-from ruleworld_data.world import article, load_vocabulary, symbol, term, vocabulary
+from ruleworld_data.world import article, load_vocabulary, symbol, term
 
 FOLDER = Path(str(resources.files("ruleworld_data.world"))) / "vocab"
 
@@ -281,27 +281,40 @@ def test_denied_pairs_leave_room_for_the_world():
         assert mask.mean(axis=0).max() < 0.25
 
 
-@pytest.mark.parametrize(
-    ("name", "line", "text"),
-    [
-        ("actions.tsv", 3, "chase\tchases"),
-        ("entity_nouns.txt", 2, "Dog"),
-        ("entity_nouns.txt", 2, "cat"),
-        ("state_adverbs.txt", 4, "very much"),
-        ("environments.tsv", 1, "place\tpreposition\tarticle"),
-        ("change_verbs.tsv", 2, "times\tlose\tloses\tlost\tlosing\tlost"),
-        ("denied.tsv", 2, "env_state\tdesert\tswimming"),
-        ("denied.tsv", 2, "state\tdesert\tthirsty"),
-    ],
-)
-def test_a_malformed_file_names_file_and_line(tmp_path, name, line, text):
-    folder = tmp_path / "vocab"
-    shutil.copytree(FOLDER, folder)
-    content = (folder / name).read_text(encoding="utf-8").splitlines()
-    content[line - 1] = text
-    (folder / name).write_text("\n".join(content) + "\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=rf"vocab/{name}, line {line}: "):
-        vocabulary._read(folder)
+FORMS = ("base", "third", "past", "gerund", "participle")
+HEADERS = {
+    "actions.tsv": FORMS,
+    "change_verbs.tsv": ("operator", *FORMS),
+    "attribute_nouns.tsv": ("singular", "plural"),
+    "environments.tsv": ("name", "preposition", "article"),
+    "denied.tsv": ("kind", "left", "right"),
+}
+
+
+def test_every_file_is_a_table_of_plain_words():
+    assert {path.name for path in FOLDER.iterdir()} == {*HEADERS, *(f"{name}.txt" for name in WORD_LISTS)}
+    for name, header in HEADERS.items():
+        assert tuple((FOLDER / name).read_text(encoding="utf-8").split("\n")[0].split("\t")) == header
+    for path in FOLDER.iterdir():
+        rows, width = lines(path.name), len(HEADERS.get(path.name, [""]))
+        assert len({tuple(row) for row in rows}) == len(rows), path.name
+        word = "[a-z]+" if width == 1 else "[a-z]+(?: [a-z]+)*|(?:env|action)_(?:state|env)"
+        for row in rows:
+            assert len(row) == width and all(re.fullmatch(word, cell) for cell in row), (path.name, row)
+    assert {row[0] for row in lines("change_verbs.tsv")} == {"minus", "plus"}
+
+
+def test_denied_pairs_name_known_words():
+    """Another word would deny nothing."""
+    verbs, names = ({row[0] for row in lines(f"{name}.tsv")} for name in ("actions", "environments"))
+    adjectives = {row[0] for row in lines("state_adjectives.txt")}
+    known = {
+        "env_state": ({word for name in names for word in name.split()}, adjectives),
+        "action_state": (verbs, adjectives),
+        "action_env": (verbs, names),
+    }
+    for kind, left, right in lines("denied.tsv"):
+        assert left in known[kind][0] and right in known[kind][1], (kind, left, right)
 
 
 def test_import_pulls_in_nothing_heavy():

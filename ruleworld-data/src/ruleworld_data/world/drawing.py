@@ -23,21 +23,8 @@ def build_world(
 ) -> World:
     """Draw the world of a seed.
 
-    Parameters
-    ----------
-    seed : int
-        World seed.
-    sizes : WorldSizes
-        Terms and rules.
-    subset : dict, optional
-        Also draw a random subset with this many rules per open type (see `World.restrict`).
-    heldout : bool
-        Draw the seed's held-out world instead: the same terms, and no rule in common with the first world of these
-        sizes.
-
-    Returns
-    -------
-    World
+    ``subset`` draws a random part as well, with so many rules per open type (see `World.restrict`); ``heldout`` draws
+    the held-out world of the seed instead: the same terms, and no rule in common with the first world of these sizes.
     """
     check_seed(seed)
     return _Drawing(seed, sizes, subset or {}, heldout).world()

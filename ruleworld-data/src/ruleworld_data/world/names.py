@@ -11,27 +11,8 @@ from .vocabulary import Verb, article, load_vocabulary, symbol
 class Names:
     """Term names of a world by index: plain, plural, FOL symbol, verb forms, places.
 
-    Parameters
-    ----------
-    terms : mapping
-        For each of entity, attribute, action, environment, state: the vocabulary index of every term.
-
-    Attributes
-    ----------
-    entity, attribute, action, environment, state : list of str
-        Plain names; ``action`` is the base form.
-    plural : list of str
-        Attribute plurals.
-    symbols : dict
-        FOL symbols by kind.
-    verbs : list of Verb
-        Forms of the actions.
-    an_entity : list of str
-        ``"a tiny cat"``.
-    the_place, at_place : list of str
-        ``"the bridge"`` and ``"on the bridge"``.
-    lexicon : tuple of tuple of Verb
-        Change verbs by operator (0 minus, 1 plus).
+    ``terms`` has for each kind of term the vocabulary index of every one; ``an_entity`` are names like "a tiny cat",
+    ``the_place`` "the bridge", ``at_place`` "on the bridge"; ``lexicon`` has the change verbs by operator.
     """
 
     def __init__(self, terms: Mapping[str, Ints]) -> None:
