@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from .generate import num_rows, question_table, rule_table
 from .questions import training_text
-from .spec import CONFIGS, QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, check_name
+from .spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, WorldSpec
 
 if TYPE_CHECKING:
     from .io import BuildStats
@@ -26,7 +26,6 @@ def rows_with_rules(
     ValueError
         For an unknown name, or a start past the end.
     """
-    check_name("configuration", config, CONFIGS)
     rows = num_rows(config, split, scale, seed)
     if start >= rows:
         raise ValueError(
@@ -36,9 +35,9 @@ def rows_with_rules(
     if config == "rules":
         return rule_table(split, scale, seed, start, stop).to_pylist()
     questions = question_table(config, split, scale, seed, start, stop).to_pylist()
-    # Evaluation questions use the paper's rules, which every larger scale holds under the same ids.
-    source = "paper" if scale == "full" and split != "train" else scale
-    rules = rule_table("heldout" if split == "heldout" else "train", source, seed)
+    rules = rule_table(
+        "heldout" if split == "heldout" else "train", WorldSpec(scale, split, seed).drawn.scale, seed
+    )
     wanted = sorted({rule for row in questions for rule in row["gold_rule_ids"]})
     found = rules.filter(pc.is_in(rules.column("id"), pa.array(wanted, pa.int32())))
     by_id = {rule["id"]: rule for rule in found.select(["id", "nl", "fol"]).to_pylist()}
@@ -121,12 +120,15 @@ def _print(*parts: Any) -> None:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], last: Sequence[str] = ()) -> Any:
     from rich.table import Table
+    from rich.text import Text
+
+    from .verify.report import printable
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if not i or column == "sub-task" else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(printable(cell)) for cell in row))  # as it is, no markup
     if last:
         table.add_section()
         table.add_row(*last)

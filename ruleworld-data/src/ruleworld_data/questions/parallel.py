@@ -28,20 +28,33 @@ def block_bounds(rows: int) -> list[tuple[int, int]]:
     return [(rows * i // count, rows * (i + 1) // count) for i in range(count)]
 
 
-class ClausePool:
-    """The sub-questions that a block of parallel questions combines: ``size`` of one rule, ``size`` of two.
+class ParallelBlock:
+    """One block of a parallel sub-task: which sub-questions each question merges, drawn at once.
 
-    Every text is kept once; a question row points at it.
+    It has ``count`` rows from ``first`` on, and at most ``limit`` sub-questions of each width.
     """
 
-    def __init__(self, origin: Origin, size: int) -> None:
+    def __init__(self, origin: Origin, block: int, first: int, count: int, limit: int) -> None:
+        self.origin, self.first, self.width = origin, first, origin.size
+        self.key = origin.part(f"block {block}")
+        self._draw_pool(min(limit, POOL_PER_QUESTION * count))
+        parts, units = self._compose(int(count * 1.05) + 64)
+        keep = self._distinct(parts, units)[:count]
+        if len(keep) < count:
+            raise ValueError(
+                f"{count} different {origin.subtask} questions wanted, only {len(keep)} can be merged"
+            )
+        self.parts, self.units = parts[keep], units[keep]
+        self.merge = self.key.stream("merge").integers(len(merge_templates()), count)
+
+    def _draw_pool(self, size: int) -> None:
+        """Draw what the block combines: ``size`` sub-questions of one rule, ``size`` of two; each text is kept once."""
+        proofs = self.key.part("one rule").proofs(SINGLE, size, clauses=True)
+        proofs += self.key.part("two rules").proofs(DOUBLE, size, clauses=True)
+        steps, clauses = [proof.steps[0] for proof in proofs], [proof.question for proof in proofs]
         self.size = size
-        proofs = origin.part("one rule").proofs(SINGLE, size, clauses=True)
-        proofs += origin.part("two rules").proofs(DOUBLE, size, clauses=True)
-        steps = [proof.steps[0] for proof in proofs]
         self.rule_ids = pa.array([step.rule_ids for step in steps], pa.list_(pa.int32()))
         self.id_matrix = np.array([[*step.rule_ids, -1][:2] for step in steps], dtype=np.int32)
-        clauses = [proof.question for proof in proofs]
         self.clauses = pa.array(clauses + [f"and {clause}" for clause in clauses])
         texts = {
             "nl": [step.nl for step in steps],
@@ -56,36 +69,9 @@ class ClausePool:
         # Parquet writes a dictionary as it is only if its values are all different.
         self.texts = {name: pa.array(values).dictionary_encode() for name, values in texts.items()}
 
-
-class ParallelBlock:
-    """One block of a parallel sub-task: which sub-questions each question merges, drawn at once.
-
-    Parameters
-    ----------
-    origin : Origin
-        World, split and sub-task.
-    block, first, count : int
-        Number of the block, its first row and its rows.
-    limit : int
-        Most sub-questions of each width.
-    """
-
-    def __init__(self, origin: Origin, block: int, first: int, count: int, limit: int) -> None:
-        self.origin, self.first, self.width = origin, first, origin.size
-        self.key = origin.part(f"block {block}")
-        self.pool = ClausePool(self.key, min(limit, POOL_PER_QUESTION * count))
-        parts, units = self._compose(int(count * 1.05) + 64)
-        keep = self._distinct(parts, units)[:count]
-        if len(keep) < count:
-            raise ValueError(
-                f"{count} different {origin.subtask} questions wanted, only {len(keep)} can be merged"
-            )
-        self.parts, self.units = parts[keep], units[keep]
-        self.merge = self.key.stream("merge").integers(len(merge_templates()), count)
-
     def _compose(self, count: int) -> tuple[Ints, Ints]:
         """Draw the number of parts and the parts of each question; unused places hold -1."""
-        width, size, stream = self.width, self.pool.size, self.key.stream("parts")
+        width, size, stream = self.width, self.size, self.key.stream("parts")
         # Parts are one or two rules with equal chance: a question of `width` rules then has `parts` parts in
         # proportion to the binomial coefficient.
         possible = np.arange(max(2, -(-width // 2)), min(MAX_PARTS, width) + 1)
@@ -105,7 +91,7 @@ class ParallelBlock:
 
     def _distinct(self, parts: Ints, units: Ints) -> Ints:
         """Return rows that use no rule twice, and each set of sub-questions once."""
-        ids = self.pool.id_matrix[units].reshape(len(units), -1)
+        ids = self.id_matrix[units].reshape(len(units), -1)
         ids[np.repeat(units < 0, 2, axis=1)] = -1
         ids.sort(axis=1)
         unique_rules = ~((ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] >= 0)).any(axis=1)
@@ -117,16 +103,16 @@ class ParallelBlock:
 
     def table(self, start: int, stop: int) -> pa.Table:
         """Render the block's rows ``[start, stop)``; strings of the pool are dictionary-encoded."""
-        pool, rows = self.pool, stop - start
+        rows = stop - start
         parts, units = self.parts[start:stop], self.units[start:stop]
         flat = units[units >= 0].astype(np.int32)
         ends = np.cumsum(parts)
         offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
         indices = pa.array(flat)
-        short = len(flat) < 2 * pool.size
+        short = len(flat) < 2 * self.size
 
         def encoded(name: str) -> pa.Array:
-            column = pool.texts[name].take(indices)
+            column = self.texts[name].take(indices)
             # A short slice does not carry the whole pool along.
             return column.dictionary_decode().dictionary_encode() if short else column
 
@@ -137,11 +123,11 @@ class ParallelBlock:
             return pc.binary_join(pa.ListArray.from_arrays(offsets, flat_texts), separator)
 
         last = flat.copy()
-        last[ends - 1] += 2 * pool.size  # "and ..."
+        last[ends - 1] += 2 * self.size  # "and ..."
         merges = merge_templates()
         before, after = zip(*(merge.text.split("{parts}") for merge in merges), strict=True)
         merge = pa.array(self.merge[start:stop].astype(np.int32))
-        rule_ids = pool.rule_ids.take(indices)
+        rule_ids = self.rule_ids.take(indices)
         steps = pa.StructArray.from_arrays(
             [rule_ids, encoded("nl"), encoded("fol"), encoded("state")], names=[f.name for f in STEP_TYPE]
         )
@@ -149,7 +135,7 @@ class ParallelBlock:
             **self.origin.identity(self.first + start, self.first + stop),
             "question": pc.binary_join_element_wise(
                 pa.array(before).take(merge),
-                joined(pool.clauses, pa.array(last), "; "),
+                joined(self.clauses, pa.array(last), "; "),
                 pa.array(after).take(merge),
                 "",
             ),
@@ -161,7 +147,7 @@ class ParallelBlock:
             ),
             "facts": pa.ListArray.from_arrays(offsets, encoded("facts")),
             "queries": pa.ListArray.from_arrays(offsets, encoded("queries")),
-            "skeleton": joined(pool.texts["skeleton"], indices, " & "),
+            "skeleton": joined(self.texts["skeleton"], indices, " & "),
             "template_id": pa.DictionaryArray.from_arrays(merge, [template.id for template in merges]),
             "n_rules": pa.array(np.full(rows, self.width, dtype=np.int8)),
             "n_hops": pa.array(np.ones(rows, dtype=np.int8)),

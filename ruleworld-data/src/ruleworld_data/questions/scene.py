@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..spec import ROLES
 from ..world import Names
 from ..world.arrays import PLUS
 
@@ -27,18 +28,8 @@ class Step(NamedTuple):
 class Scene:
     """A unit being written.
 
-    Attributes
-    ----------
-    facts : list of str
-        What the question states, in FOL; the first is the subject's kind or its stated initial value.
-    slots : dict
-        Fillers of the question templates.
-    steps : list of Step
-        The proof so far.
-    start, ask : str
-        Which templates word the question.
-    query, answer : str
-        The query in FOL and its answer, once the last step is taken.
+    ``facts`` is what the question states, in FOL, first the subject's kind or its stated initial value; ``start``,
+    ``ask`` and ``slots`` choose and fill the question's template; ``query`` and ``answer`` stand after the last step.
     """
 
     def __init__(self, names: Names, start: str, subject: int, stated: tuple[int, int] | None) -> None:
@@ -55,45 +46,45 @@ class Scene:
         self.premise = ("", "")
         self.ask, self.query, self.answer, self.amount = "count", "", "", 1
 
-    # What the question starts with.
+    def begin(self, hop: Hop, amount: int, pick: int, other: int) -> None:
+        """State what the question starts with: what triggers its first rule.
 
-    def start_change(self, hop: Hop, amount: int, pick: int) -> None:
-        """The subject loses or gains some units; ``pick`` chooses the verb."""
-        operator, attribute = hop["trigger_operator"], hop["trigger_attribute"]
-        verb = pick % len(self.names.lexicon[operator])
-        form, things = self.names.lexicon[operator][verb], self.names.things(attribute, amount)
-        self.slots |= {"loses": form.third, "lost": form.past, "things": things}
-        self.amount = amount
-        event = self.names.event(operator, verb, attribute, amount, "x")
-        self._state_fact(f"the {self.who} {form.third} {things}", event)
-
-    def start_environment(self, hop: Hop) -> None:
-        """The subject is in an environment."""
-        place = hop["environment"]
-        self.slots |= {"at_place": self.names.at_place[place], "place": self.names.the_place[place]}
-        self._state_fact(f"the {self.who} is {self.names.at_place[place]}", self._in(place))
-
-    def start_state(self, hop: Hop) -> None:
-        """The subject is in a state."""
-        state = self.slots["state"] = self.names.state[hop["state"]]
-        self._state_fact(f"the {self.who} is {state}", f"{self.symbols['state'][hop['state']]}(x)")
-
-    def start_action(self, hop: Hop, role: str, other: int) -> None:
-        """The subject does something to the other creature, or suffers it."""
-        form, name, a_name = (
-            self.names.verbs[hop["action"]],
-            self.names.entity[other],
-            self.names.an_entity[other],
-        )
-        self.slots |= {"Y": a_name, "Y_capital": _capital(a_name)}
-        self.slots |= {"does": form.third, "did": form.past, "done": form.participle}
-        self.start = role
-        self.facts.append(f"{self.symbols['entity'][other]}(y)")
-        act = self.symbols["action"][hop["action"]]
-        if role == "actor":
-            self._state_fact(f"the {self.who} {form.third} the {name}", f"{act}(x, y)")
-        else:
-            self._state_fact(f"the {name} {form.third} the {self.who}", f"{act}(y, x)")
+        Parameters
+        ----------
+        amount : int
+            Units of a change.
+        pick : int
+            Chooses the verb of a change.
+        other : int
+            Kind of the other creature of an action.
+        """
+        names, symbols, who = self.names, self.symbols, f"the {self.who}"
+        if self.start == "change":
+            operator, attribute = hop["trigger_operator"], hop["trigger_attribute"]
+            verb = pick % len(names.lexicon[operator])
+            form, things = names.lexicon[operator][verb], names.things(attribute, amount)
+            self.slots |= {"loses": form.third, "lost": form.past, "things": things}
+            self.amount = amount
+            fol = names.event(operator, verb, attribute, amount, "x")
+            self._state_fact(f"{who} {form.third} {things}", fol)
+        elif self.start == "environment":
+            place = hop["environment"]
+            self.slots |= {"at_place": names.at_place[place], "place": names.the_place[place]}
+            self._state_fact(f"{who} is {names.at_place[place]}", self._in(place))
+        elif self.start == "state":
+            state = self.slots["state"] = names.state[hop["state"]]
+            self._state_fact(f"{who} is {state}", f"{symbols['state'][hop['state']]}(x)")
+        elif self.start == "action":
+            self.start = ROLES[hop.get("role", ROLES.index("target"))]  # only a target enters an environment
+            form, the_other, a_name = names.verbs[hop["action"]], names.entity[other], names.an_entity[other]
+            self.slots |= {"Y": a_name, "Y_capital": _capital(a_name)}
+            self.slots |= {"does": form.third, "did": form.past, "done": form.participle}
+            self.facts.append(f"{symbols['entity'][other]}(y)")
+            act = symbols["action"][hop["action"]]
+            if self.start == "actor":
+                self._state_fact(f"{who} {form.third} the {the_other}", f"{act}(x, y)")
+            else:
+                self._state_fact(f"the {the_other} {form.third} {who}", f"{act}(y, x)")
 
     def _state_fact(self, nl: str, fol: str) -> None:
         self.facts.append(fol)

@@ -15,15 +15,10 @@ Initial = Literal["rule", "stated"] | None
 
 @dataclass(frozen=True)
 class Skeleton:
-    """A typed path.
+    """A typed path: rule types in firing order, one per hop.
 
-    Attributes
-    ----------
-    path : tuple of str
-        Rule types in firing order, one per hop.
-    initial : {"rule", "stated", None}
-        Where the queried attribute's initial value comes from: an ``entity2attr`` rule, the question itself, or
-        nowhere (the answer is no final value).
+    ``initial`` says where the queried attribute's initial value comes from: an ``entity2attr`` rule, the question
+    itself, or nowhere (the answer is no final value).
     """
 
     path: tuple[str, ...]
@@ -95,13 +90,7 @@ MULTI_HOP: dict[int, dict[Skeleton, float]] = {
 
 
 def chains(world: World, path: tuple[str, ...]) -> list[Ints]:
-    """Enumerate all rule chains along a path.
-
-    Returns
-    -------
-    list of int32 arrays
-        For each hop the row of the rule in its block; equal lengths.
-    """
+    """Enumerate all rule chains along a path: for each hop the row of the rule in its block."""
     rows = [np.arange(len(world.blocks[path[0]]), dtype=np.int32)]
     for here, following in pairwise(path):
         keep, found = _follow(world, here, following, rows[-1])

@@ -25,20 +25,10 @@ SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0), "he
 
 @dataclass(frozen=True)
 class Units:
-    """Drawn units of one skeleton, as arrays of equal length.
+    """Drawn units of one skeleton, as arrays of equal length; None where the question has none.
 
-    Attributes
-    ----------
-    rows : list of int arrays
-        For each hop, the rule's row in its block.
-    initial_row : int array or None
-        Row of the ``entity2attr`` rule that gives the initial value.
-    initial : int array or None
-        Initial value, from the rule or stated in the question.
-    amount : int array
-        Units of the change that starts the chain (1 where none does).
-    subject, other : int array or None
-        Kinds of the two creatures; None where the question names none.
+    Per hop the rule's row in its block; row and value of the initial count (a stated one has no row); units of the
+    change that starts the chain (1 where none does); kinds of the two creatures.
     """
 
     skeleton: Skeleton
@@ -60,17 +50,7 @@ class Units:
 
 
 class UnitSource:
-    """All units of one skeleton that one split of a world may use.
-
-    Parameters
-    ----------
-    world : World
-        Where the rules are.
-    skeleton : Skeleton
-        The typed path.
-    split : str
-        A key of `SHARES`.
-    """
+    """All units of one skeleton that one split of a world may use."""
 
     def __init__(self, world: World, skeleton: Skeleton, split: str) -> None:
         self.world, self.skeleton, self.split = world, skeleton, split
