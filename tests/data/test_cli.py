@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from ruleworld_data import show
 from ruleworld_data.cli import app
 from ruleworld_data.generate import question_table
 from ruleworld_data.spec import SUBTASKS
@@ -64,6 +65,12 @@ def test_show_as_json_holds_the_rows():
     shown = [{k: v for k, v in row.items() if k != "rules"} for row in rows]
     assert shown == question_table("multi_rule_2", "test", "tiny").slice(0, 3).to_pylist()
     assert [[rule["id"] for rule in row["rules"]] for row in rows] == [row["gold_rule_ids"] for row in rows]
+
+
+def test_cells_of_tables_are_no_markup(capsys):
+    """Skeleton names of `stats` come from a build's files, which may be anyone's."""
+    show._print(show._table(["skeleton"], [["\x1b[2J[bold]a[/bold]"]]))
+    assert "\\x1b[2J[bold]a[/bold]" in capsys.readouterr().out
 
 
 def test_show_rules_and_heldout():

@@ -17,7 +17,7 @@ import pyarrow as pa
 from .io.schema import QUESTION_SCHEMA, RULE_SCHEMA, decode
 from .questions.parallel import ParallelBlock
 from .questions.tables import Origin, chain_table
-from .spec import SCALES, SUBTASKS, WorldSizes, check_name, check_seed
+from .spec import SCALES, SUBTASKS, WorldSizes, check_count, check_name, check_seed
 from .text.render import block_table
 from .world import Stream, build_world
 
@@ -82,8 +82,7 @@ def fresh_worlds(
         check_name("sub-task", subtask, SUBTASKS)
     wanted = {"count": count, "first": first, "n_rules": n_rules} | dict(questions)
     for name, value in wanted.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ValueError(f"{name} must be a non-negative integer, got {value!r}")
+        check_count(name, value)
     number = first
     while number < first + count:
         continent, start = divmod(number, WORLDS_PER_CONTINENT)

@@ -20,6 +20,7 @@ __all__ = [
     "Scale",
     "WorldSizes",
     "WorldSpec",
+    "check_count",
     "check_name",
     "check_seed",
     "num_rows",
@@ -53,6 +54,43 @@ def _by_subtask(*counts: int) -> dict[str, int]:
     return dict(zip(SUBTASKS, counts, strict=True))
 
 
+def check_name(kind: str, value: object, known: Iterable[str]) -> str:
+    """Return ``value`` if it is one of the known names.
+
+    Raises
+    ------
+    ValueError
+        Otherwise, naming the near matches and all known names.
+    """
+    names = list(known)
+    if isinstance(value, str) and value in names:
+        return value
+    near = difflib.get_close_matches(str(value), names, n=2, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    raise ValueError(f"unknown {kind} {value!r}{hint} Known: {', '.join(names)}.")
+
+
+def check_count(name: str, value: object, least: int = 0) -> int:
+    """Return a number if it is an integer of at least 0 or 1.
+
+    Raises
+    ------
+    ValueError
+        For any other value, strings and booleans included.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        kind = "positive" if least else "non-negative"
+        raise ValueError(f"{name} must be a {kind} integer, got {value!r}")
+    return value
+
+
+def check_seed(seed: object) -> int:
+    """Return a world seed if it is an integer from 0 to 2**63 - 1; `ValueError` for any other value."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be an integer from 0 to 2**63 - 1, got {seed!r} ({type(seed).__name__})")
+    return seed
+
+
 @dataclass(frozen=True)
 class WorldSizes:
     """How many terms a world uses and how many rules of each open type it holds.
@@ -72,8 +110,7 @@ class WorldSizes:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ValueError(f"{name} must be a non-negative integer, got {value!r}")
+            check_count(name, value)
         if self.entities < 2 or self.attributes < 4 or self.attributes % 4:
             raise ValueError(
                 "a world needs at least 2 entities and a multiple of 4 attributes (drivers and responses, in two "
@@ -232,32 +269,3 @@ class WorldSpec:
 def num_rows(config: str, split: str, scale: str = "paper", seed: int = 0) -> int:
     """Return the number of rows of one split of one configuration (a sub-task name or ``"rules"``)."""
     return WorldSpec(scale, split, seed).num_rows(config)
-
-
-def check_name(kind: str, value: object, known: Iterable[str]) -> str:
-    """Return ``value`` if it is one of the known names.
-
-    Raises
-    ------
-    ValueError
-        Otherwise, naming the near matches and all known names.
-    """
-    names = list(known)
-    if isinstance(value, str) and value in names:
-        return value
-    near = difflib.get_close_matches(str(value), names, n=2, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-    raise ValueError(f"unknown {kind} {value!r}{hint} Known: {', '.join(names)}.")
-
-
-def check_seed(seed: object) -> int:
-    """Return a world seed if it is a non-negative integer below 2**63.
-
-    Raises
-    ------
-    ValueError
-        For any other value, strings and booleans included.
-    """
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise ValueError(f"seed must be an integer from 0 to 2**63 - 1, got {seed!r} ({type(seed).__name__})")
-    return seed

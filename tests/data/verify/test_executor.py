@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+from graphlib import CycleError
 
 import numpy as np
 import pyarrow as pa
@@ -159,8 +160,9 @@ def test_lowest_counts_sum_losses_and_ignore_gains(base):
 def test_chain_depth():
     assert chain_depth(np.array([], int), np.array([], int)) == 0
     assert chain_depth(np.array([1, 2, 1]), np.array([2, 3, 3])) == 2
-    assert chain_depth(np.array([1, 2, 3]), np.array([2, 3, 2])) is None
-    assert chain_depth(np.array([5]), np.array([5])) is None
+    for triggers, targets in (([1, 2, 3], [2, 3, 2]), ([5], [5])):
+        with pytest.raises(CycleError):
+            chain_depth(np.array(triggers), np.array(targets))
 
 
 def test_clingo_refuses_numbers_that_wrap(base):

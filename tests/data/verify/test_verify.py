@@ -10,9 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.io import build
 from ruleworld_data.verify import CHECKS, render_text, verify
-from ruleworld_data.verify.mentions import TextChecker
-from ruleworld_data.verify.report import Findings
-from ruleworld_data.verify.subquestions import SubQuestion, SubQuestions
+from ruleworld_data.verify.mentions import question_problems
 
 
 @pytest.fixture(scope="session")
@@ -189,26 +187,43 @@ def test_a_stray_file(copy):
     assert "extra.parquet is in the folder but not in build.json" in copy.failed()["shards"]
 
 
-def test_a_tampered_manifest(copy):
+def edited_manifest(copy, edit):
     manifest = json.loads((copy.folder / "build.json").read_text())
-    shards = manifest["shards"]
-    manifest["scale"] = "huge"
-    shards.append(shards[0])
-    shards.append(3)
-    shards[2]["rows"] = "many"
-    shards[3]["path"] = "../secret.parquet"
+    edit(manifest)
     (copy.folder / "build.json").write_text(json.dumps(manifest))
-    message = copy.failed()["manifest"]
-    for part in ("'huge'", "more than once", "3 is no shard", "rows is 'many'", "outside the folder"):
-        assert part in message
+    return copy.failed()
+
+
+def test_a_tampered_manifest(copy):
+    def edit(manifest):
+        shards = manifest["shards"]
+        shards.append(shards[0])
+        shards += [3, {"path": ["rules"]}, {"path": "../secret.parquet"}, {"path": "/etc/passwd"}]
+        shards[2] |= {"rows": "many", "bytes": None}
+        shards[3]["sha256"] = 7
+
+    failed = edited_manifest(copy, edit)
+    assert failed["manifest"].count("is no shard of such a build") == 4
+    assert "more than once" in failed["manifest"] and "['rules']" in failed["manifest"]
+    for wrong in ("rows", "bytes", "SHA-256"):
+        assert wrong in failed["shards"]
+
+
+def test_a_shard_that_is_not_listed(copy):
+    failed = edited_manifest(copy, lambda manifest: manifest["shards"].pop(3))
+    assert "is not listed" in failed["manifest"]
+
+
+@pytest.mark.parametrize("head", [{"scale": "huge"}, {"scale": ["tiny"]}, {"seed": -1}, {"seed": "0"}])
+def test_a_manifest_of_no_known_build(copy, head):
+    failed = edited_manifest(copy, lambda manifest: manifest.update(head))
+    assert set(failed) == {"manifest"}
+    assert repr(next(iter(head.values()))) in failed["manifest"]
 
 
 def test_a_shard_under_another_split(copy):
-    manifest = json.loads((copy.folder / "build.json").read_text())
-    manifest["shards"][0]["split"] = "validation"
-    (copy.folder / "build.json").write_text(json.dumps(manifest))
-    failed = copy.failed()
-    assert "no configuration 'rules' with a split 'validation'" in failed["manifest"]
+    failed = edited_manifest(copy, lambda manifest: manifest["shards"][0].update(split="validation"))
+    assert "is listed as 'rules', split 'validation'" in failed["manifest"]
     assert "rules/train has 0 readable rows" in failed["counts"]
 
 
@@ -572,6 +587,13 @@ def test_mini_is_a_part_of_test(copy):
     assert row["id"] == "new"
 
 
+def test_what_a_file_says_does_not_reach_the_terminal(copy):
+    copy.change("single_rule", "test", lambda row: row.update(question="?", id="\x1b[2J\r[red]\u202e"))
+    shown = render_text(verify(copy.folder, solvers=("executor",)))
+    assert "\\x1b[2J\\r[red]\\u202e" in shown
+    assert all(line.isprintable() for line in shown.split("\n"))
+
+
 def test_folds_of_ten(copy):
     copy.change("single_rule", "mini", lambda row: row.update(fold=(row["fold"] + 1) % 5))
     assert "folds have" in copy.failed()["question_labels"]
@@ -616,15 +638,11 @@ def test_edited_question_texts(copy):
 @pytest.mark.parametrize("edit", TEXT_EDITS)
 def test_an_edited_text_is_found_whatever_the_edit(tiny, edit):
     """The same edits one by one, on the text checker alone."""
-    findings, asked = Findings(), SubQuestions()
     row = next(
         row
         for row in pq.read_table(next((tiny / "single_rule").glob("train-*"))).to_pylist()
         if any(word.isdigit() for word in row["question"].split())
     )
-    number = asked.add(SubQuestion("rw", row["facts"][0], row["queries"][0], "", "", (), row["id"]))
-    checker = TextChecker(findings, asked)
-    checker.rows(["honest"], [row["question"]], iter([[number]]))
-    assert findings["question_text"].failures == 0
-    checker.rows(["edited"], [edit(row["question"])], iter([[number]]))
-    assert "edited" in findings["question_text"].examples[0]
+    scopes = [(row["facts"][0], row["queries"][0])]
+    assert question_problems(row["question"], scopes) == []
+    assert question_problems(edit(row["question"]), scopes)

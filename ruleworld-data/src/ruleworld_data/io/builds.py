@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import GENERATOR_VERSION
+from ..spec import check_count
 from .files import file_digest, write_whole
 from .shards import Shard, ShardFile, make_shard, plan
 from .workers import start_worker
@@ -58,8 +59,7 @@ def build(
         For a bad argument or a folder that holds something else.
     """
     shards = plan(scale, seed)
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise ValueError(f"jobs must be a positive integer, got {jobs!r}")
+    check_count("jobs", jobs, 1)
     out = Path(out)
     head = {"format": FORMAT, "generator_version": GENERATOR_VERSION, "scale": scale, "seed": seed}
     _claim(out, head)

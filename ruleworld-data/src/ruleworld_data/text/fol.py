@@ -62,16 +62,7 @@ def parse_clause_fol(text: str) -> Fact:
 
 @lru_cache(maxsize=8192)
 def parse_facts(text: str) -> tuple[Fact, ...]:
-    """Parse the facts of one scope.
-
-    Parameters
-    ----------
-    text : str
-        Atoms about ``x`` and ``y`` joined by ``" & "``, for example ``"Chase(y, x) & Tiny_cat(x)"``.
-
-    Returns
-    -------
-    tuple of Fact
+    """Parse the facts of one scope: atoms about ``x`` and ``y``, for example ``"Chase(y, x) & Tiny_cat(x)"``.
 
     Raises
     ------

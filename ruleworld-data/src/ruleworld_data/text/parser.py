@@ -7,6 +7,7 @@ module joins them. Every function returns parts or raises `ValueError` naming th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..spec import ROLES
 from .english import parse_conclusion_nl, parse_premise_nl
@@ -14,36 +15,32 @@ from .fol import Fact, parse_clause_fol, unreadable
 
 FOL_ARROW = " => "
 NL_COMMA = ", "
-RULE_KINDS = {
-    "entity2attr": (("entity", "is"), ("has",)),
-    "attrchange2attr": (("change",), ("change",)),
-    "action2env": (("act",), ("in",)),
-    "action2attr": (("act",), ("change",)),
-    "action2state": (("act",), ("state", "is")),
-    "env2state": (("in",), ("state", "is")),
-    "state2attr": (("state", "is"), ("change",)),
+
+
+class RuleShape(NamedTuple):
+    """What a rule type says: kinds of clauses, columns of their terms, and whom the conclusion may be about."""
+
+    premise: tuple[str, ...]
+    conclusion: tuple[str, ...]
+    premise_column: str
+    conclusion_column: str
+    about: str = "A"
+
+    @property
+    def with_role(self) -> bool:
+        """Whether the rule says whose change or state it is; only a target ever enters a place."""
+        return self.about == "AB"
+
+
+RULE_SHAPES = {
+    "entity2attr": RuleShape(("entity", "is"), ("has",), "entity", "attribute"),
+    "attrchange2attr": RuleShape(("change",), ("change",), "trigger_attribute", "attribute"),
+    "action2env": RuleShape(("act",), ("in",), "action", "environment", "B"),
+    "action2attr": RuleShape(("act",), ("change",), "action", "attribute", "AB"),
+    "action2state": RuleShape(("act",), ("state", "is"), "action", "state", "AB"),
+    "env2state": RuleShape(("in",), ("state", "is"), "environment", "state"),
+    "state2attr": RuleShape(("state", "is"), ("change",), "state", "attribute"),
 }
-"""Kinds of premise and conclusion by rule type."""
-PREMISE_COLUMN = {
-    "entity2attr": "entity",
-    "attrchange2attr": "trigger_attribute",
-    "action2env": "action",
-    "action2attr": "action",
-    "action2state": "action",
-    "env2state": "environment",
-    "state2attr": "state",
-}
-"""Column of the premise's term by rule type."""
-CONCLUSION_COLUMN = dict.fromkeys(RULE_KINDS, "attribute") | {
-    "action2env": "environment",
-    "action2state": "state",
-    "env2state": "state",
-}
-"""Column of the conclusion's term by rule type."""
-CONCLUSION_ABOUT = {"action2env": "B", "action2attr": "AB", "action2state": "AB"}
-"""Who a conclusion may be about; A where the type is not listed."""
-WITH_ROLE = ("action2attr", "action2state")
-"""Rule types that say whose change or state it is; only a target ever enters a place."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +61,7 @@ class ParsedRule:
 
 
 def parse_rule_fol(text: str) -> ParsedRule:
-    """Parse a rule in first-order logic.
-
-    Parameters
-    ----------
-    text : str
-        For example ``"Tiny_cat(A) => Has(A, Strong_horn, 14)"``.
-
-    Returns
-    -------
-    ParsedRule
+    """Parse a rule in first-order logic, such as ``"Tiny_cat(A) => Has(A, Strong_horn, 14)"``.
 
     Raises
     ------
@@ -85,16 +73,7 @@ def parse_rule_fol(text: str) -> ParsedRule:
 
 
 def parse_rule_nl(text: str) -> ParsedRule:
-    """Parse a rule in English.
-
-    Parameters
-    ----------
-    text : str
-        For example ``"If A is a tiny cat, it has 14 strong horns."``.
-
-    Returns
-    -------
-    ParsedRule
+    """Parse a rule in English, such as ``"If A is a tiny cat, it has 14 strong horns."``.
 
     Raises
     ------
@@ -141,16 +120,19 @@ def type_of_rule(premise: Fact, conclusion: Fact, text: str) -> str:
     ValueError
         If they make none; ``text`` is named.
     """
-    fitting = [n for n, k in RULE_KINDS.items() if premise.kind in k[0] and conclusion.kind in k[1]]
+    fitting = [
+        (name, shape)
+        for name, shape in RULE_SHAPES.items()
+        if premise.kind in shape.premise and conclusion.kind in shape.conclusion
+    ]
     if not fitting:
-        shape = f"{premise.kind} => {conclusion.kind}"
-        raise unreadable("rule", text, f"one of the seven rule types, not {shape}")
-    (name,) = fitting
-    about = CONCLUSION_ABOUT.get(name, "A")
+        found = f"{premise.kind} => {conclusion.kind}"
+        raise unreadable("rule", text, f"one of the seven rule types, not {found}")
+    ((name, shape),) = fitting
     if premise.who != "A":
         raise unreadable("rule", text, "a premise about A")
-    if conclusion.who not in about:
-        raise unreadable("rule", text, f"a conclusion about {about}")
+    if conclusion.who not in shape.about:
+        raise unreadable("rule", text, f"a conclusion about {shape.about}")
     if premise.kind == "change" and premise.number != 1:
         raise unreadable("rule", text, "a premise of 1 unit (effects are per unit)")
     return name
@@ -158,13 +140,14 @@ def type_of_rule(premise: Fact, conclusion: Fact, text: str) -> str:
 
 def _join(premise: Fact, conclusion: Fact, text: str) -> ParsedRule:
     rule_type = type_of_rule(premise, conclusion, text)
+    shape = RULE_SHAPES[rule_type]
     parts: dict[str, str | int | None] = {
-        PREMISE_COLUMN[rule_type]: premise.term,
+        shape.premise_column: premise.term,
         "trigger_operator": premise.operator,
-        CONCLUSION_COLUMN[rule_type]: conclusion.term,
+        shape.conclusion_column: conclusion.term,
         "operator": conclusion.operator,
         "amount": conclusion.number,
     }
-    if rule_type in WITH_ROLE:
+    if shape.with_role:
         parts["role"] = ROLES["AB".index(conclusion.who)]
     return ParsedRule(rule_type, **parts)  # type: ignore[arg-type]

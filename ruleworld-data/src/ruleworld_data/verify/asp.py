@@ -6,8 +6,9 @@ parser with `executor` and nothing else.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 from importlib import resources
 from typing import Any
 
@@ -52,9 +53,10 @@ class AspSolver:
         import_clingo()
         self.base = base
         changes = base.of_type("attrchange2attr")
-        depth = chain_depth(changes.premise, changes.conclusion)
-        if depth is None:
-            raise ValueError("attribute changes are circular; clingo would not end (see check C3)")
+        try:
+            depth = chain_depth(changes.premise, changes.conclusion)
+        except CycleError:
+            raise ValueError("attribute changes are circular; clingo would not end (see check C3)") from None
         self._growth = int(changes.amount.max(initial=1)) ** depth
 
     def answers(
@@ -81,13 +83,12 @@ class AspSolver:
         """
         if not scopes:
             return []
-        writer = _Writer(self.base, self._growth)
         pools = [np.arange(len(self.base))] if pools is None else pools
-        owner = np.repeat(np.arange(len(pools)), [len(rows) for rows in pools])
         rows = np.concatenate(pools)
         if (rows < 0).any():
             raise ValueError("a pool names a rule that is not in the rule base")
-        lines = list(writer.rules(rows, owner))
+        writer = _Writer(self.base.take(rows), self._growth)
+        lines = list(writer.rules(np.repeat(np.arange(len(pools)), [len(own) for own in pools])))
         for number, (facts, query) in enumerate(scopes):
             lines.extend(writer.scope(number, number % len(pools), parse_facts(facts), parse_query(query)))
         found: list[set[str]] = [set() for _ in scopes]
@@ -96,18 +97,21 @@ class AspSolver:
         return [tuple(sorted(values)) for values in found]
 
 
-def chain_depth(triggers: Ints, targets: Ints) -> int | None:
-    """Length of the longest chain of attribute changes; None if they are circular."""
-    depth = 0
-    edges = np.stack([triggers, targets])
-    while edges.shape[1]:
-        # Peel off the edges that no other edge leads to.
-        inner = np.isin(edges[0], edges[1])
-        if inner.all():
-            return None
-        edges = edges[:, inner]
-        depth += 1
-    return depth
+def chain_depth(triggers: Ints, targets: Ints) -> int:
+    """Length of the longest chain of attribute changes.
+
+    Raises
+    ------
+    graphlib.CycleError
+        If they are circular.
+    """
+    causes: dict[int, set[int]] = defaultdict(set)
+    for trigger, target in zip(triggers.tolist(), targets.tolist(), strict=True):
+        causes[target].add(trigger)
+    depth: dict[int, int] = {}
+    for term in TopologicalSorter(causes).static_order():
+        depth[term] = max((depth[cause] + 1 for cause in causes.get(term, ())), default=0)
+    return max(depth.values(), default=0)
 
 
 def import_clingo() -> Any:
@@ -125,31 +129,26 @@ def import_clingo() -> Any:
 class _Writer:
     """Writes parsed parts as facts; terms of scopes that no rule knows get numbers of their own."""
 
-    def __init__(self, base: RuleBase, growth: int) -> None:
-        self._base, self._growth = base, growth
-        self.terms = Terms(base.terms.names)
-        self._largest = 1
-        self._rules = 0
+    def __init__(self, rules: RuleBase, growth: int) -> None:
+        self._rules, self._growth = rules, growth
+        self.terms = Terms(rules.terms.names)
+        self._largest = int(rules.amount.max(initial=1))
 
-    def rules(self, rows: Ints, pools: Ints) -> Iterator[str]:
+    def rules(self, pools: Ints) -> Iterator[str]:
         """Yield one fact per rule; ``pools`` tells the pool of each."""
-        part = self._base.take(rows)
-        self._rules += len(rows)
-        self._largest = max(self._largest, int(part.amount.max(initial=1)))
+        part = self._rules
         columns = {
             "premise": part.premise,
             "mark": part.mark,
             "sign": np.where(part.mark == 0, -1, 1),
             "conclusion": part.conclusion,
-            "delta": np.where(part.operator == 0, -part.amount, part.amount),
+            "delta": part.delta,
         }
         for rule_type, names in _RULE_COLUMNS.items():
             own = part.rows_of(rule_type)
-            arguments = [pools, part.id, *(columns[name] for name in names)]
+            arguments = [column[own].tolist() for column in (pools, part.id, *map(columns.get, names))]
             template = f"{rule_type}({','.join(['%d'] * len(arguments))})."
-            yield from map(
-                template.__mod__, zip(*(column[own].tolist() for column in arguments), strict=True)
-            )
+            yield from map(template.__mod__, zip(*arguments, strict=True))
 
     def scope(self, number: int, pool: int, facts: tuple[Fact, ...], query: Query) -> Iterator[str]:
         """Yield the facts of one scope."""
@@ -173,7 +172,7 @@ class _Writer:
             return f"{'at' if fact.kind == 'in' else 'is'}({scope},{who},{term})."
         # Changes multiply along a chain, and clingo's integers wrap silently at 32 bits.
         self._largest = max(self._largest, fact.number)
-        if self._largest * self._growth * (self._rules + 10) >= _LIMIT:
+        if self._largest * self._growth * (len(self._rules) + 10) >= _LIMIT:
             raise ValueError(
                 f"the number {fact.number} may overflow clingo's 32-bit integers; use the executor alone"
             )
@@ -182,16 +181,11 @@ class _Writer:
         return f"change({scope},{who},{term},{-fact.number if fact.operator == 'minus' else fact.number})."
 
 
-@lru_cache(maxsize=1)
-def _program() -> str:
-    return resources.files(__package__).joinpath("world.lp").read_text(encoding="utf-8")
-
-
 def _run(lines: list[str]) -> Iterator[tuple[str, tuple[int, int]]]:
     """Run the program with the facts and yield every shown atom."""
     clingo = import_clingo()
     control = clingo.Control(["--warn=none"])
-    control.add("base", [], _program())
+    control.add("base", [], resources.files(__package__).joinpath("world.lp").read_text(encoding="utf-8"))
     control.add("base", [], "\n".join(lines))
     control.ground([("base", [])])
     with control.solve(yield_=True) as handle:

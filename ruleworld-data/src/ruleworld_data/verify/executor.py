@@ -36,14 +36,9 @@ class Event(NamedTuple):
 
 
 class Derivation(NamedTuple):
-    """An answer and what it rests on.
+    """An answer (None if rules and facts give none) and the rules used, in firing order.
 
-    Attributes
-    ----------
-    answer : str or None
-        Count, environment or state as text; None if the rules and facts do not give one.
-    firings : tuple of Firing
-        The rules used, in firing order; the rule that gives the initial count is read off last.
+    The rule that gives the initial count is read off last.
     """
 
     answer: str | None
@@ -215,8 +210,8 @@ class _Scope:
                 found.append((fact.number or 0, ()))
             elif fact.kind == "is":
                 for effect in self.rules.fire("entity2attr", self.code(fact.term, -1), attribute=attribute):
-                    has = Fact("has", self.who, name, number=effect.amount)
-                    found.append((effect.amount, (Firing(effect.rule_id, has),)))
+                    has = Fact("has", self.who, name, number=effect.delta)
+                    found.append((effect.delta, (Firing(effect.rule_id, has),)))
         return found
 
     def events(self, attribute: int, name: str) -> list[Event]:

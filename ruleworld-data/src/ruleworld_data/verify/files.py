@@ -3,123 +3,107 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..io.files import file_digest
 from ..io.schema import QUESTION_SCHEMA, RULE_SCHEMA
-from ..spec import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS, WorldSpec
-from .report import Findings, StageProgress
+from ..io.shards import Shard, plan
+from .report import Check, Findings, StageProgress
 
-_FIELDS = {"path": str, "config": str, "split": str, "rows": int, "sha256": str, "bytes": int}
-
-
-@dataclass(frozen=True)
-class ReadableShard:
-    """One readable shard of a build."""
-
-    path: Path
-    name: str
-    config: str
-    split: str
-    rows: int
+_AGAIN = "build the folder again, or copy this file again"
 
 
 def check_shards(
     folder: Path, manifest: dict[str, Any], findings: Findings, progress: StageProgress
-) -> list[ReadableShard]:
-    """Check manifest and files.
+) -> list[Shard]:
+    """Check manifest and files against what a build of this scale and seed holds.
+
+    Only files that such a build has are opened, whatever the manifest lists.
 
     Returns
     -------
-    list of ReadableShard
-        The shards that can be read, in the order of the manifest.
+    list of Shard
+        The shards that can be read.
     """
-    listed = _listed(manifest, findings)
-    shards = []
-    for done, entry in enumerate(listed, start=1):
-        shard = _check_file(folder, entry, findings)
-        if shard:
+    findings["manifest"].checked = 1
+    try:
+        planned = {shard.path: shard for shard in plan(manifest.get("scale"), manifest.get("seed"))}  # type: ignore[arg-type]
+    except ValueError as error:
+        findings["manifest"].fail(str(error))
+        findings.skip("the manifest names no scale and seed", "shards", "schema", "counts")
+        return []
+    entries = _entries(manifest["shards"], planned, findings["manifest"])
+    shards, rows = [], Counter(dict.fromkeys(((s.config, s.split) for s in planned.values()), 0))
+    for done, (path, entry) in enumerate(entries.items(), start=1):
+        shard, found = planned[path], _check_file(folder / path, path, entry, findings)
+        if found is not None:
             shards.append(shard)
-        progress("files", done, len(listed))
-    _check_counts(manifest, shards, findings)
-    stray = {path.relative_to(folder).as_posix() for path in folder.glob("*/*.parquet")} - {
-        e["path"] for e in listed
-    }
+            rows[shard.config, shard.split] += found
+        progress("files", done, len(entries))
+    for (config, split), found in rows.items():
+        expected = sum(s.rows for s in planned.values() if (s.config, s.split) == (config, split))
+        findings["counts"].checked += 1
+        if found != expected:
+            findings["counts"].fail(f"{config}/{split} has {found:,} readable rows, expected {expected:,}")
+    stray = {path.relative_to(folder).as_posix() for path in folder.glob("*/*.parquet")} - planned.keys()
     findings["shards"].fail(
         *(f"{name} is in the folder but not in build.json; remove it" for name in sorted(stray))
     )
     return shards
 
 
-def _listed(manifest: dict[str, Any], findings: Findings) -> list[dict[str, Any]]:
-    """Return the manifest's well-formed entries."""
-    check = findings["manifest"]
-    check.checked = 1
-    if manifest.get("scale") not in SCALES:
-        check.fail(f"scale is {manifest.get('scale')!r}, expected one of {', '.join(SCALES)}")
-    if not isinstance(manifest.get("seed"), int):
-        check.fail(f"seed is {manifest.get('seed')!r}, expected an integer")
-    splits = {"rules": RULE_SPLITS} | dict.fromkeys(SUBTASKS, QUESTION_SPLITS)
-    good = []
-    for entry in manifest["shards"]:
-        if not isinstance(entry, dict):
-            check.fail(f"{entry!r} is no shard entry")
-            continue
-        wrong = [name for name, kind in _FIELDS.items() if not isinstance(entry.get(name), kind)]
-        if wrong:
-            check.fail(f"{entry.get('path', entry)!r}: {wrong[0]} is {entry.get(wrong[0])!r}")
-        elif entry["split"] not in splits.get(entry["config"], ()):
-            check.fail(
-                f"{entry['path']}: no configuration {entry['config']!r} with a split {entry['split']!r}"
-            )
-        elif Path(entry["path"]).is_absolute() or ".." in Path(entry["path"]).parts:
-            check.fail(f"{entry['path']} points outside the folder")
+def _entries(listed: list[Any], planned: dict[str, Shard], check: Check) -> dict[str, dict[str, Any]]:
+    """Return the manifest's entries of planned shards by path."""
+    entries: dict[str, dict[str, Any]] = {}
+    for entry in listed:
+        path = entry.get("path") if isinstance(entry, dict) else None
+        shard = planned.get(path) if isinstance(path, str) else None
+        if shard is None:
+            check.fail(f"{repr(entry)[:100]} is no shard of such a build")
+        elif shard.path in entries:
+            check.fail(f"{path} is listed more than once")
+        elif (entry.get("config"), entry.get("split")) != (shard.config, shard.split):
+            check.fail(f"{path} is listed as {entry.get('config')!r}, split {entry.get('split')!r}")
         else:
-            good.append(entry)
-    repeated = [path for path, times in Counter(entry["path"] for entry in good).items() if times > 1]
-    check.fail(*(f"{path} is listed more than once" for path in repeated))
-    return good
+            entries[shard.path] = entry
+    check.fail(*(f"{path} is not listed" for path in planned if path not in entries))
+    return entries
 
 
-def _check_file(folder: Path, entry: dict[str, Any], findings: Findings) -> ReadableShard | None:
-    path, name = folder / entry["path"], entry["path"]
+def _check_file(path: Path, name: str, entry: dict[str, Any], findings: Findings) -> int | None:
+    """Check one file; return its rows if it can be read."""
     check = findings["shards"]
     check.checked += 1
-    again = "build the folder again, or copy this file again"
     if not path.is_file():
-        check.fail(f"{name} is missing; {again}")
+        check.fail(f"{name} is missing; {_AGAIN}")
         return None
-    with path.open("rb") as file:
-        digest = file_digest(file, "sha256").hexdigest()
-    size = path.stat().st_size
-    genuine = size == entry["bytes"] and digest == entry["sha256"]
-    if size != entry["bytes"]:
-        check.fail(f"{name} has {size:,} bytes, build.json says {entry['bytes']:,}; {again}")
-    elif not genuine:
-        check.fail(f"{name} has SHA-256 {digest[:12]}..., build.json says {entry['sha256'][:12]}...; {again}")
+
+    def same(what: str, found: object, key: str) -> bool:
+        if found != entry.get(key):
+            check.fail(f"{name} has {what} {found}, build.json says {entry.get(key)!r}; {_AGAIN}")
+        return found == entry.get(key)
+
+    genuine = same("bytes", path.stat().st_size, "bytes") and same("SHA-256", file_digest(path), "sha256")
     try:
-        file_schema, rows = pq.read_schema(path), pq.read_metadata(path).num_rows
+        schema, rows = pq.read_schema(path), pq.read_metadata(path).num_rows
         if not genuine:  # what was damaged may still not be readable
             pq.read_table(path).validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
-        check.fail(f"{name} is no readable parquet file ({str(error).splitlines()[0][:80]}); {again}")
+        check.fail(f"{name} is no readable parquet file ({str(error).splitlines()[0][:80]}); {_AGAIN}")
         return None
-    if rows != entry["rows"]:
-        check.fail(f"{name} has {rows:,} rows, build.json says {entry['rows']:,}; {again}")
-    wanted = RULE_SCHEMA if entry["config"] == "rules" else QUESTION_SCHEMA
+    same("rows", rows, "rows")
     findings["schema"].checked += 1
-    problem = _schema_problem(file_schema, wanted)
+    problem = _schema_problem(schema, RULE_SCHEMA if name.startswith("rules/") else QUESTION_SCHEMA)
     if not problem and (holes := pq.read_table(path, columns=["id"]).column("id").null_count):
         problem = f"column id holds {holes:,} nulls"
     if problem:
         findings["schema"].fail(f"{name}: {problem}")
         return None
-    return ReadableShard(path, name, entry["config"], entry["split"], rows)
+    return rows
 
 
 def _schema_problem(found: pa.Schema, wanted: pa.Schema) -> str:
@@ -129,21 +113,3 @@ def _schema_problem(found: pa.Schema, wanted: pa.Schema) -> str:
         if found.field(field.name).type != field.type:
             return f"column {field.name} has type {found.field(field.name).type}, expected {field.type}"
     return ""
-
-
-def _check_counts(manifest: dict[str, Any], shards: list[ReadableShard], findings: Findings) -> None:
-    scale = manifest.get("scale")
-    if scale not in SCALES:
-        findings.skip("the scale is unknown", "counts")
-        return
-    rows: Counter[tuple[str, str]] = Counter()
-    for shard in shards:
-        rows[shard.config, shard.split] += shard.rows
-    wanted = [("rules", split) for split in RULE_SPLITS]
-    wanted += [(config, split) for config in SUBTASKS for split in QUESTION_SPLITS]
-    findings["counts"].checked = len(wanted)
-    for config, split in wanted:
-        expected = WorldSpec(scale, split).num_rows(config)
-        if rows[config, split] != expected:
-            found = rows[config, split]
-            findings["counts"].fail(f"{config}/{split} has {found:,} readable rows, expected {expected:,}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from itertools import combinations
 from math import log2
 from pathlib import Path
@@ -13,15 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from ..io.builds import read_manifest
 from ..spec import QUESTION_SPLITS
 from ..world import Ints
 from .files import check_shards
 from .mentions import plain_words
-from .report import Findings, StageProgress
+from .report import Findings, StageProgress, printable
 from .rows import lesson
-from .rulebase import Terms
-from .scan import Scan, ScannedRows
-from .subquestions import SubQuestion
+from .scan import Scan, ScannedRows, SubQuestion
 
 _READ = 20_000
 """Questions per shard whose text is read for visible answers; the others are like them."""
@@ -109,102 +110,86 @@ def leak_report(build_dir: str | Path, progress: StageProgress | None = None) ->
     ValueError
         If it is damaged; ``ruleworld verify`` tells where.
     """
-    from ..io import read_manifest
-
-    folder, tell = Path(build_dir), progress or (lambda stage, done, total: None)
-    findings = Findings()
+    folder, tell, findings = Path(build_dir), progress or (lambda stage, done, total: None), Findings()
     shards = check_shards(folder, read_manifest(folder), findings, tell)
     if damage := [example for check in findings.values() for example in check.examples]:
         raise ValueError(
             f"{folder} is damaged: {damage[0]}. For all findings type: ruleworld verify {folder}"
         )
-    seen = _Seen()
+    seen = _Seen(Scan(folder, findings))
     shards = [shard for shard in shards if shard.config != "rules"]
     for done, shard in enumerate(shards, start=1):
         for rows in seen.scan.shard(shard, "heldout" if shard.split == "heldout" else "first"):
             seen.rows(rows)
         tell("questions", done, len(shards))
-    return LeakReport(str(folder), seen.questions(), seen.duplicates(), seen.overlap(), seen.subtasks())
+    splits = [split for split in QUESTION_SPLITS if split in seen.texts]
+    return LeakReport(
+        str(folder),
+        {split: len(seen.texts[split]) for split in splits},
+        _duplicates({split: np.array(seen.texts[split], dtype=np.int64) for split in splits}),
+        {split: seen.overlap(split) for split in splits if split != "train"},
+        {name: seen.subtask(name) for name in seen.test_rows},
+    )
 
 
 class _Seen:
-    """What is kept of the rows read."""
+    """What is kept of the rows read: hashes of texts and of their lessons by split, uses of train, rows of test."""
 
-    def __init__(self) -> None:
-        self.scan = Scan(Findings())
-        self._lessons, self._lesson_codes = Terms(), list[int]()
-        self._texts: dict[str, list[Ints]] = defaultdict(list)
-        self._instances: dict[str, list[Ints]] = defaultdict(list)
+    def __init__(self, scan: Scan) -> None:
+        self.scan = scan
+        self.texts: dict[str, array[int]] = defaultdict(lambda: array("q"))
+        self.test_rows: dict[str, list[ScannedRows]] = defaultdict(list)
+        self._instances: dict[str, list[int]] = defaultdict(list)
+        self._lessons: list[int] = []
         self._train_uses: dict[str, Counter[int]] = defaultdict(Counter)
-        self._test_rows: dict[str, list[ScannedRows]] = defaultdict(list)
         self._visible: dict[str, list[bool]] = defaultdict(list)
 
     def rows(self, rows: ScannedRows) -> None:
         asked, texts = self.scan.asked, rows.questions.to_pylist()
-        self._texts[rows.split].append(np.fromiter(map(hash, texts), np.int64, len(texts)))
-        for number in range(len(self._lesson_codes), len(asked)):
-            self._lesson_codes.append(self._lessons[repr(lesson(asked[number]))])
-        codes = np.array(self._lesson_codes, dtype=np.int64)[rows.asked]
-        self._instances[rows.split].append(_row_keys(codes, rows.ends))
-        if rows.split == "train":
+        config, split = rows.shard.config, rows.shard.split
+        self.texts[split].extend(map(hash, texts))
+        self._lessons += [hash(lesson(one)) for one in asked[len(self._lessons) :]]
+        for numbers in rows.lists():
+            self._instances[split].append(hash(tuple(sorted(self._lessons[number] for number in numbers))))
+        if split == "train":
             uses = np.stack(
                 np.unique(rows.asked, return_counts=True), axis=1
             )  # in an order that decides ties
-            self._train_uses[rows.config].update(dict(uses.tolist()))
-        elif rows.split == "test":
-            self._test_rows[rows.config].append(rows)
+            self._train_uses[config].update(dict(uses.tolist()))
+        elif split == "test":
+            self.test_rows[config].append(rows)
             for text, numbers in zip(texts[:_READ], rows.lists(), strict=False):
                 words = plain_words(text)
-                self._visible[rows.config] += [f" {asked[number].answer} " in words for number in numbers]
+                self._visible[config] += [f" {asked[number].answer} " in words for number in numbers]
 
-    def questions(self) -> dict[str, int]:
-        return {split: sum(map(len, self._texts[split])) for split in QUESTION_SPLITS if split in self._texts}
+    @cached_property
+    def _train(self) -> dict[str, set[Any]]:
+        """What the sub-questions of train have that those of other splits might have too."""
+        asked = [self.scan.asked[number] for number in self.scan.splits.get("train", ())]
+        return {name: {part for one in asked for part in parts(one)} for name, parts in _SHARED.items()}
 
-    def duplicates(self) -> dict[str, int]:
-        texts = {split: np.concatenate(parts) for split, parts in self._texts.items()}
-        found = {split: int((np.diff(np.sort(values)) == 0).sum()) for split, values in texts.items()}
-        for one, other in combinations(texts, 2):
-            if {one, other} != {"test", "mini"}:
-                found[f"{one}/{other}"] = int(np.isin(texts[other], texts[one]).sum())
-        return found
+    def overlap(self, split: str) -> dict[str, float]:
+        asked = [self.scan.asked[number] for number in self.scan.splits[split]]
+        instances = set(self._instances["train"])
+        shares = {"instances": _mean(row in instances for row in self._instances[split])}
+        for name, parts in _SHARED.items():
+            found = [part for one in asked for part in parts(one)]
+            if name == "gold_rules":  # of different rules, not of uses
+                found = list(set(found))
+            shares[name] = _mean(part in self._train[name] for part in found)
+        return shares
 
-    def overlap(self) -> dict[str, dict[str, float]]:
-        keys: dict[str, Callable[[SubQuestion], Any]] = {
-            "sub_questions": lesson,
-            "rules_and_answer": lambda asked: (asked.world_id, tuple(sorted(asked.rule_ids)), asked.answer),
-        }
-        train = [self.scan.asked[number] for number in self.scan.splits.get("train", ())]
-        train_rows = np.concatenate(self._instances.get("train", [np.empty(0, np.uint64)]))
-        train_keys = {name: set(map(key, train)) for name, key in keys.items()}
-        result = {}
-        for split in QUESTION_SPLITS[1:]:
-            if split not in self.scan.splits:
-                continue
-            asked = [self.scan.asked[number] for number in self.scan.splits[split]]
-            shares = {"instances": float(np.isin(np.concatenate(self._instances[split]), train_rows).mean())}
-            for name, key in keys.items():
-                shares[name] = _mean(key(one) in train_keys[name] for one in asked)
-            rules = _gold_rules(asked)
-            shares["gold_rules"] = len(rules & _gold_rules(train)) / max(1, len(rules))
-            result[split] = shares
-        return result
-
-    def subtasks(self) -> dict[str, SubtaskLeaks]:
-        return {name: self._subtask(name, parts) for name, parts in self._test_rows.items()}
-
-    def _subtask(self, name: str, parts: list[ScannedRows]) -> SubtaskLeaks:
-        learnt: dict[str, Counter[str]] = defaultdict(Counter)
+    def subtask(self, name: str) -> SubtaskLeaks:
+        parts, learnt = self.test_rows[name], defaultdict[str, Counter[str]](Counter)
         for number, times in self._train_uses[name].items():
             asked = self.scan.asked[number]
             learnt[asked.answer_type][asked.answer] += times
         guess = {kind: answers.most_common(1)[0][0] for kind, answers in learnt.items()}
-        skeletons = Counter(skeleton for rows in parts for skeleton in rows.skeletons.to_pylist())
         questions = [[self.scan.asked[n] for n in numbers] for rows in parts for numbers in rows.lists()]
         positions = [asked for question in questions for asked in question]
         answers = Counter(asked.answer for asked in positions)
         total = answers.total()
         top, times = answers.most_common(1)[0] if answers else ("", 0)
-        changed = [asked for asked in positions if " = " in asked.steps[-1].fol]
         return SubtaskLeaks(
             questions=len(questions),
             top_answer=top,
@@ -215,10 +200,25 @@ class _Seen:
                 for question in questions
             ),
             initial_share=_mean(map(_is_initial, positions)),
-            unchanged_share=_mean(map(_is_initial, changed)),
+            unchanged_share=_mean(_is_initial(asked) for asked in positions if " = " in asked.steps[-1].fol),
             visible_share=_mean(self._visible[name]),
-            skeletons=dict(skeletons.most_common()),
+            skeletons=dict(Counter(s for rows in parts for s in rows.skeletons.to_pylist()).most_common()),
         )
+
+
+_SHARED: dict[str, Callable[[SubQuestion], list[Any]]] = {
+    "sub_questions": lambda asked: [lesson(asked)],
+    "rules_and_answer": lambda asked: [(asked.world_id, tuple(sorted(asked.rule_ids)), asked.answer)],
+    "gold_rules": lambda asked: [(asked.world_id, rule_id) for rule_id in asked.rule_ids],
+}
+
+
+def _duplicates(texts: dict[str, Ints]) -> dict[str, int]:
+    found = {split: int((np.diff(np.sort(values)) == 0).sum()) for split, values in texts.items()}
+    for one, other in combinations(texts, 2):
+        if {one, other} != {"test", "mini"}:
+            found[f"{one}/{other}"] = int(np.isin(texts[other], texts[one]).sum())
+    return found
 
 
 def render_leaks(report: LeakReport) -> str:
@@ -238,7 +238,7 @@ def render_leaks(report: LeakReport) -> str:
             f" {leak.majority_exact_match:6.1%} {leak.initial_share:6.1%} {leak.visible_share:6.1%}"
             f"   {len(leak.skeletons)} skeletons"
         )
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _is_initial(asked: SubQuestion) -> bool:
@@ -247,24 +247,6 @@ def _is_initial(asked: SubQuestion) -> bool:
     return any(asked.answer in _HAS.findall(text) for text in texts)
 
 
-def _gold_rules(asked: list[SubQuestion]) -> set[tuple[str, int]]:
-    return {(one.world_id, rule_id) for one in asked for rule_id in one.rule_ids}
-
-
-def _row_keys(codes: Ints, ends: Ints) -> Ints:
-    """Hash each row's set of codes to 64 bits."""
-    widths = np.diff(ends, prepend=0)
-    matrix = np.full((len(ends), int(widths.max(initial=1))), -1, dtype=np.int64)
-    matrix[np.arange(matrix.shape[1]) < widths[:, None]] = codes
-    matrix.sort(axis=1)
-    key = np.zeros(len(ends), dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for column in matrix.T.astype(np.uint64):
-            key = (key ^ column) * np.uint64(0x9E3779B97F4A7C15)
-            key ^= key >> np.uint64(29)
-    return key
-
-
-def _mean(values: Any) -> float:
-    numbers = [float(value) for value in values]
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
     return sum(numbers) / len(numbers) if numbers else 0.0

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
 
-from ..text import Fact, Query, parse_facts, parse_query
+from ..text import Fact, parse_facts, parse_query
 from ..world import Verb, load_vocabulary
-from .report import Findings
-from .subquestions import SubQuestion, SubQuestions
 
-_REMEMBERED = 60_000
-"""Sub-questions whose words are kept at one time."""
 _NUMBER = re.compile(r"\d+")
 _TO_WORDS = {code: " " for code in range(128) if not chr(code).isalnum()}
 
@@ -20,39 +16,21 @@ Thing = tuple[str, ...]
 """One thing that a text must mention: all its forms, of which one must be there, with a space at both ends."""
 
 
-class TextChecker:
-    """Checks question texts against the facts of their sub-questions."""
-
-    def __init__(self, findings: Findings, asked: SubQuestions) -> None:
-        self.check = findings["question_text"]
-        self.asked = asked
-        self._known: dict[int, tuple[list[Thing], list[str]] | None] = {}
-
-    def rows(self, ids: Sequence[str], texts: Sequence[str], lists: Iterator[list[int]]) -> None:
-        """Check some rows; ``lists`` yields the sub-question numbers of each."""
-        self.check.checked += len(texts)
-        for row_id, text, numbers in zip(ids, texts, lists, strict=False):
-            words = plain_words(text)
-            stated: list[str] = []
-            for number in numbers:
-                needed = self._needed(number)
-                if needed is None:  # facts that cannot be read are reported once, as such
-                    stated += _NUMBER.findall(words)
-                    continue
-                stated += needed[1]
-                if missing := _missing(words, needed[0]):
-                    self.check.fail(f"{row_id}: {missing} is not in {text!r}")
-            for found in _NUMBER.findall(words):
-                if found not in stated:
-                    self.check.fail(f"{row_id}: the number {found} in {text!r} is in no fact")
-
-    def _needed(self, number: int) -> tuple[list[Thing], list[str]] | None:
-        """Return the things that a text must mention for a sub-question, and the numbers that it may."""
-        if number not in self._known:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[number] = _things_of(self.asked[number])
-        return self._known[number]
+def question_problems(text: str, scopes: Sequence[tuple[str, str]]) -> list[str]:
+    """Say what a question does not mention of its facts and queries, and which of its numbers are in no fact."""
+    words, problems = plain_words(text), []
+    numbers = _NUMBER.findall(words)
+    stated: list[str] = []
+    for facts, query in scopes:
+        try:
+            things, known = _needed(facts, query)
+        except ValueError:  # facts that cannot be read are reported once, as such
+            stated += numbers
+            continue
+        stated += known
+        if missing := _missing(words, things):
+            problems.append(f"{missing} is not in {text!r}")
+    return problems + [f"the number {n} in {text!r} is in no fact" for n in numbers if n not in stated]
 
 
 def plain_words(text: str) -> str:
@@ -75,13 +53,16 @@ def _missing(words: str, things: list[Thing]) -> str:
     return ""
 
 
-def _things_of(asked: SubQuestion) -> tuple[list[Thing], list[str]] | None:
-    try:
-        facts, query = parse_facts(asked.facts), parse_query(asked.query)
-    except ValueError:
-        return None
-    things = [thing for fact in facts for thing in _fact_things(fact)] + _query_things(query)
-    return things, [str(fact.number) for fact in facts if fact.number is not None]
+@lru_cache(maxsize=60_000)
+def _needed(facts: str, query: str) -> tuple[list[Thing], list[str]]:
+    """Return the things that a text must mention, and the numbers that it may."""
+    scope, asked = parse_facts(facts), parse_query(query)
+    things = [thing for fact in scope for thing in _fact_things(fact)]
+    if asked.kind == "has":
+        things.append((f" {load_vocabulary().plural_of.get(asked.term, asked.term)} ", f" {asked.term} "))
+    elif asked.kind == "state" and asked.term != "in":
+        things.append(_verb_forms(asked.term))
+    return things, [str(fact.number) for fact in scope if fact.number is not None]
 
 
 def _fact_things(fact: Fact) -> list[Thing]:
@@ -90,12 +71,6 @@ def _fact_things(fact: Fact) -> list[Thing]:
         counted = (f" {fact.number} {fact.term if fact.number == 1 else plural} ",)
         return [counted, _change_forms(fact.operator)] if fact.operator else [counted]
     return [_verb_forms(fact.term) if fact.kind == "act" else (f" {fact.term} ",)]
-
-
-def _query_things(query: Query) -> list[Thing]:
-    if query.kind == "has":
-        return [(f" {load_vocabulary().plural_of.get(query.term, query.term)} ", f" {query.term} ")]
-    return [_verb_forms(query.term)] if query.kind == "state" and query.term != "in" else []
 
 
 @cache

@@ -55,9 +55,8 @@ def parse_rule_table(table: pa.Table) -> RuleBase:
     """
     findings = Findings()
     base = TableReader().read(table.to_batches(max_chunksize=_CHUNK), findings)
-    for check in findings.values():
-        if check.failures:
-            raise ValueError(f"{check.examples[0]} ({check.failures} such rules)")
+    if failed := next((check for check in findings.values() if check.failures), None):
+        raise ValueError(f"{failed.examples[0]} ({failed.failures} such rules)")
     return base
 
 
@@ -66,11 +65,9 @@ class TableReader:
 
     def __init__(self) -> None:
         self.terms = Terms()
-        fol = _Halves(parse_clause_fol, self.terms), _Halves(parse_clause_fol, self.terms)
-        premises = _Halves(parse_premise_nl, self.terms, start="If ")
-        conclusions = _Halves(parse_conclusion_nl, self.terms, end=".")
-        self._fol = _Language("fol", ("", FOL_ARROW, ""), fol, parse_rule_fol)
-        self._nl = _Language("nl", ("If ", NL_COMMA, "."), (premises, conclusions), parse_rule_nl)
+        clauses, english = (parse_clause_fol, parse_clause_fol), (parse_premise_nl, parse_conclusion_nl)
+        self._fol = _Language("fol", ("", FOL_ARROW, ""), clauses, parse_rule_fol, self.terms)
+        self._nl = _Language("nl", ("If ", NL_COMMA, "."), english, parse_rule_nl, self.terms)
 
     def read(self, batches: Iterable[pa.RecordBatch], findings: Findings) -> RuleBase:
         """Read batches with the columns ``id``, ``fol`` and any others of the rule table.
@@ -101,7 +98,7 @@ class TableReader:
         nl, nl_key = self._nl.read(columns, findings) if "nl" in columns else (fol, fol_key)
         differ = (fol["type"] >= 0) & (nl["type"] >= 0)
         differ &= ~np.logical_and.reduce([fol[part] == nl[part] for part in fol])
-        findings["rule_texts"].add_rows(
+        findings["rule_texts"].fail_rows(
             np.flatnonzero(differ),
             lambda row: (
                 f"rule {ids[row]}: its two texts say different things: "
@@ -129,7 +126,7 @@ class TableReader:
             shipped = pc.if_else(unknown, -2, code.fill_null(-1)).to_numpy(zero_copy_only=False)
         else:
             shipped = self.terms.encode(column)
-        findings["rule_columns"].add_rows(
+        findings["rule_columns"].fail_rows(
             np.flatnonzero(shipped != wanted),
             lambda row: (
                 f"rule {base.id[row]}: column {name} is {column[row].as_py()!r}, its text says "
@@ -148,10 +145,13 @@ class _Language:
         self,
         name: str,
         frame: tuple[str, str, str],
-        halves: tuple[_Halves, _Halves],
+        parsers: tuple[Callable[[str], Fact], Callable[[str], Fact]],
         parse: Callable[[str], ParsedRule],
+        terms: Terms,
     ) -> None:
-        self.name, self.frame, self.halves, self._parse = name, frame, halves, parse
+        self.name, self.frame, self._parse = name, frame, parse
+        self._premises = _Halves(parsers[0], terms, start=frame[0])
+        self._conclusions = _Halves(parsers[1], terms, end=frame[2])
 
     def read(self, columns: dict[str, pa.Array], findings: Findings) -> tuple[dict[str, Ints], Ints]:
         """Parse the text of every row; return the arrays of a `RuleBase` and the key of each text.
@@ -159,44 +159,42 @@ class _Language:
         ``type`` is -1 where a text is no rule.
         """
         ids, texts = columns["id"], columns[self.name].cast(pa.string())
-        numbers = [half.numbers(text) for half, text in zip(self.halves, self._split(texts), strict=True)]
-        shape, _, premise, operator, _ = self.halves[0].parsed(numbers[0])
-        other_shape, who, conclusion, its_operator, amount = self.halves[1].parsed(numbers[1])
+        before, between, after = self.frame
+        # A text without the separator has an empty second half.
+        whole = texts.fill_null("")
+        found = pc.match_substring(whole, between)
+        parts = pc.split_pattern(
+            pc.if_else(found, whole, pc.binary_join_element_wise(whole, "", between)), between, max_splits=1
+        )
+        first = self._premises.numbers(pc.list_element(parts, 0).dictionary_encode())
+        second = self._conclusions.numbers(pc.list_element(parts, 1).dictionary_encode())
+        shape, _, premise, operator, _ = self._premises.parsed(first)
+        other_shape, who, conclusion, its_operator, amount = self._conclusions.parsed(second)
         rule_type = _types()[shape, other_shape]
-        findings[f"rule_{self.name}"].add_rows(
+        findings[f"rule_{self.name}"].fail_rows(
             np.flatnonzero(rule_type < 0),
             lambda row: f"rule {ids[row]}: {self._complaint(texts[row].as_py())}",
         )
         if {f"premise_{self.name}", f"conclusion_{self.name}"} <= columns.keys():
-            before, between, after = self.frame
             halves = [columns[f"{half}_{self.name}"].cast(pa.string()) for half in ("premise", "conclusion")]
-            whole = pc.binary_join_element_wise(before, halves[0], between, halves[1], after, "")
-            same = pc.equal(whole, texts).fill_null(False).to_numpy(zero_copy_only=False)
-            findings["rule_halves"].add_rows(
+            joined = pc.binary_join_element_wise(before, halves[0], between, halves[1], after, "")
+            same = pc.equal(joined, texts).fill_null(False).to_numpy(zero_copy_only=False)
+            findings["rule_halves"].fail_rows(
                 np.flatnonzero(~same),
                 lambda row: (
                     f"rule {ids[row]}: {halves[0][row].as_py()!r} and {halves[1][row].as_py()!r} are not "
                     f"the halves of {texts[row].as_py()!r}"
                 ),
             )
-        parts = {
+        arrays = {
             "type": rule_type,
-            "premise": premise.astype(np.int32),
+            "premise": premise,
             "mark": np.where(rule_type == TYPE_CODE["attrchange2attr"], operator, who).astype(np.int8),
-            "conclusion": conclusion.astype(np.int32),
+            "conclusion": conclusion,
             "operator": its_operator.astype(np.int8),
-            "amount": amount.astype(np.int32),
+            "amount": amount,
         }
-        return parts, numbers[0] << 32 | numbers[1]
-
-    def _split(self, texts: pa.Array) -> list[pa.DictionaryArray]:
-        """Split at the first separator; a text without one gives an empty second half."""
-        separator = self.frame[1]
-        texts = texts.fill_null("")
-        found = pc.match_substring(texts, separator)
-        texts = pc.if_else(found, texts, pc.binary_join_element_wise(texts, "", separator))
-        parts = pc.split_pattern(texts, separator, max_splits=1)
-        return [pc.list_element(parts, place).dictionary_encode() for place in range(2)]
+        return arrays, first << 32 | second
 
     def _complaint(self, text: str | None) -> str:
         """Say why a text does not parse."""

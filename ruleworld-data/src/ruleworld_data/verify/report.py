@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from ..world import Ints
@@ -60,10 +61,8 @@ class Check:
     ----------
     name : str
         Key of `CHECKS`.
-    checked : int
-        Things looked at: rows, rules, distinct sub-questions.
-    failures : int
-        Things that contradict the claim.
+    checked, failures : int
+        Things looked at (rows, rules, distinct sub-questions), and those that contradict the claim.
     examples : list of str
         The first few failures in words.
     skipped : str
@@ -85,35 +84,27 @@ class Check:
 
     def fail(self, *messages: str) -> None:
         """Count one failure per message."""
-        self.add(len(messages), messages)
+        self.fail_rows(messages, str)
 
-    def add(self, failures: int, examples: Sequence[str]) -> None:
-        """Count failures of which some are put in words."""
-        self.failures += failures
-        self.examples += examples[: max(0, MAX_EXAMPLES - len(self.examples))]
-
-    def add_rows(self, rows: Sequence[int] | Ints, describe: Callable[[int], str]) -> None:
-        """Count one failure per row; describe the first few."""
-        room = max(0, MAX_EXAMPLES - len(self.examples))
-        self.add(len(rows), [describe(int(row)) for row in rows[:room]])
+    def fail_rows(self, rows: Sequence[Any] | Ints, describe: Callable[[Any], str]) -> None:
+        """Count one failure per row; put the first few in words."""
+        self.failures += len(rows)
+        self.examples += [describe(row) for row in rows[: MAX_EXAMPLES - len(self.examples)]]
 
 
 class Findings(dict[str, Check]):
-    """Checks by name, made on first use."""
+    """Every check by name."""
 
-    def __missing__(self, name: str) -> Check:
-        if name not in CHECKS:
-            raise KeyError(name)
-        check = self[name] = Check(name)
-        return check
+    def __init__(self) -> None:
+        super().__init__({name: Check(name) for name in CHECKS})
 
     def merge(self, other: Findings) -> None:
         """Add what another run of the same checks found."""
         for name, check in other.items():
             mine = self[name]
             mine.checked += check.checked
-            mine.add(check.failures, check.examples)
-            mine.skipped = mine.skipped or check.skipped
+            mine.failures += check.failures
+            mine.examples = (mine.examples + check.examples)[:MAX_EXAMPLES]
 
     def skip(self, reason: str, *names: str) -> None:
         """Mark checks as not run."""
@@ -127,10 +118,8 @@ class Report:
 
     Attributes
     ----------
-    folder, scale, generator_version : str
+    folder, scale, generator_version, seed : str, str, str, int
         What was verified.
-    seed : int
-        World seed.
     checks : list of Check
         In the order of `CHECKS`.
     counts : dict
@@ -151,17 +140,12 @@ class Report:
 
     def check(self, name: str) -> Check:
         """Return one check."""
-        return next(check for check in self.checks if check.name == name)
+        return self.checks[list(CHECKS).index(name)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
-        checks = [
-            {"name": c.name, "status": c.status, "claim": CHECKS[c.name], "checked": c.checked}
-            | {"failures": c.failures, "examples": c.examples, "skipped": c.skipped}
-            for c in self.checks
-        ]
-        names = ("folder", "scale", "seed", "generator_version", "counts")
-        return {"ok": self.ok, **{name: getattr(self, name) for name in names}, "checks": checks}
+        checks = [asdict(c) | {"status": c.status, "claim": CHECKS[c.name]} for c in self.checks]
+        return asdict(self) | {"ok": self.ok, "checks": checks}
 
 
 def render_text(report: Report) -> str:
@@ -176,10 +160,13 @@ def render_text(report: Report) -> str:
         lines.append(f"{check.status:4}  {check.name:{width}}  {CHECKS[check.name]} ({note})")
         lines += [f"      - {example}" for example in check.examples]
         if hidden := check.failures - len(check.examples):
-            lines += [f"      - and {hidden:,} more"] if check.examples else []
-    tally = {
-        status: sum(check.status == status for check in report.checks) for status in ("pass", "fail", "skip")
-    }
-    verdict = "verified" if report.ok and not tally["skip"] else ("incomplete" if report.ok else "FAILED")
+            lines.append(f"      - and {hidden:,} more")
+    tally = Counter(check.status for check in report.checks)
+    verdict = "FAILED" if tally["fail"] else "incomplete" if tally["skip"] else "verified"
     lines += ["", f"{verdict}: {tally['pass']} passed, {tally['fail']} failed, {tally['skip']} skipped"]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
+
+
+def printable(text: str) -> str:
+    """Return a line with everything that a terminal would act on escaped: a build's files may be anyone's."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -13,13 +13,12 @@ import pyarrow as pa
 
 from ..spec import OPERATORS, ROLES, RULE_TYPES
 from ..text import ParsedRule
-from ..text.parser import CONCLUSION_COLUMN, PREMISE_COLUMN, WITH_ROLE
+from ..text.parser import RULE_SHAPES
 from ..world import Ints
 
 TYPE_CODE = {name: code for code, name in enumerate(RULE_TYPES)}
 NAMED_CODES = {"type": RULE_TYPES, "role": ROLES, "operator": OPERATORS, "trigger_operator": OPERATORS}
 TYPED_COLUMNS = tuple(part.name for part in fields(ParsedRule))
-_PARTS = ("premise", "mark", "conclusion")
 
 
 class Terms(dict[str, int]):
@@ -51,24 +50,22 @@ class RuleBase:
         Names behind the codes.
     worlds : tuple of str
         The worlds that the table names; one, if it is sound.
-    id : ndarray of int32
+    id : int32 array
         Rule ids.
-    type : ndarray of int8
+    type : int8 array
         Index in `RULE_TYPES`.
-    premise : ndarray of int32
-        Term of the premise: entity, action, environment, state or trigger attribute.
-    mark : ndarray of int8
+    premise, conclusion : int32 array
+        Their terms.
+    mark : int8 array
         What else the premise fixes: the trigger's operator, or the role (0 actor, 1 target) that the
         conclusion is about.
-    conclusion : ndarray of int32
-        Term of the conclusion: attribute, environment or state.
-    operator : ndarray of int8
+    operator : int8 array
         0 minus, 1 plus, -1 if the conclusion is no change.
-    amount : ndarray of int32
+    amount : int32 array
         Count or units; -1 if the conclusion has none.
-    in_paper : ndarray of bool
+    in_paper : bool array
         Whether the table says that the rule is in the paper's subset.
-    fol_key, nl_key : ndarray of int64
+    fol_key, nl_key : int64 array
         Equal exactly where two texts are equal.
     """
 
@@ -125,12 +122,17 @@ class RuleBase:
             raise ValueError(f"{size} terms are too many to pack into 64-bit keys")
         return ((self.type.astype(np.int64) * size + self.premise) * 2 + self.mark) * size + self.conclusion
 
+    @property
+    def delta(self) -> Ints:
+        """Amounts with their signs; counts as they are."""
+        return np.where(self.operator == 0, -self.amount, self.amount)
+
     def column(self, name: str) -> Ints:
         """Return the codes of a typed column of the rule table, -1 where it is null."""
         if name not in _SOURCES:
             return getattr(self, name)
         none = np.full(len(self), -1, dtype=np.int32)
-        return np.choose(_SOURCES[name][self.type], [none, *(getattr(self, part) for part in _PARTS)])
+        return np.choose(_SOURCES[name][self.type], [none, self.premise, self.mark, self.conclusion])
 
     def value(self, column: str, code: int) -> Any:
         """Return the value of a typed column for one of its codes."""
@@ -147,40 +149,31 @@ class RuleBase:
 ARRAYS = tuple(part.name for part in fields(RuleBase))[2:]
 
 
-def _sources(column: str) -> Ints:
-    """Return for each rule type which of the parts fills a column: 0 none, or 1 plus the index in `_PARTS`."""
-    filled = {name: {PREMISE_COLUMN[name]: 1, CONCLUSION_COLUMN[name]: 3} for name in RULE_TYPES}
-    filled["attrchange2attr"]["trigger_operator"] = 2
-    for name in WITH_ROLE:
-        filled[name]["role"] = 2
-    return np.array([filled[name].get(column, 0) for name in RULE_TYPES])
+def _source(column: str, rule_type: str) -> int:
+    """Return what fills a column: 0 nothing, 1 the premise, 2 the mark, 3 the conclusion."""
+    shape = RULE_SHAPES[rule_type]
+    mark = "role" if shape.with_role else "trigger_operator" if rule_type == "attrchange2attr" else ""
+    parts = ("", shape.premise_column, mark, shape.conclusion_column)
+    return parts.index(column) if column in parts else 0
 
 
-_SOURCES = {name: _sources(name) for name in TYPED_COLUMNS if name not in ("type", "operator", "amount")}
+_SOURCES = {
+    name: np.array([_source(name, rule_type) for rule_type in RULE_TYPES])
+    for name in TYPED_COLUMNS
+    if name not in ("type", "operator", "amount")
+}
 
 
 class Effect(NamedTuple):
-    """What a rule concludes: a term and, for attributes, operator (0 minus, 1 plus, -1 none) and amount."""
+    """What a rule concludes: a term and, for attributes, the count or the signed change."""
 
     rule_id: int
     term: int
-    operator: int
-    amount: int
-
-    @property
-    def delta(self) -> int:
-        """The amount with its sign."""
-        return self.amount if self.operator else -self.amount
+    delta: int
 
 
 class RuleIndex:
-    """Rules by what triggers them, found by bisection; about 17 bytes a rule.
-
-    Parameters
-    ----------
-    base : RuleBase
-        Parsed rules, see `parse_rule_table`.
-    """
+    """Parsed rules by what triggers them, found by bisection; about 17 bytes a rule."""
 
     def __init__(self, base: RuleBase) -> None:
         self.terms = base.terms
@@ -190,8 +183,7 @@ class RuleIndex:
         # Memory views hand out plain Python integers, several times faster than arrays do.
         self._keys = base.keys[order].data
         self._ids = base.id[order].astype(np.int32).data
-        self._operator = base.operator[order].astype(np.int8).data
-        self._amount = base.amount[order].astype(np.int32).data
+        self._delta = base.delta[order].astype(np.int32).data
         changes = base.of_type("attrchange2attr")
         self._triggers: dict[int, set[int]] = {}
         for trigger, attribute in zip(changes.premise.tolist(), changes.conclusion.tolist(), strict=True):
@@ -225,7 +217,7 @@ class RuleIndex:
         row, found = bisect_left(self._keys, first), []
         while row < len(self._keys) and (key := self._keys[row]) < end:
             if self._allowed is None or self._ids[row] in self._allowed:
-                found.append(Effect(self._ids[row], key % self._size, self._operator[row], self._amount[row]))
+                found.append(Effect(self._ids[row], key % self._size, self._delta[row]))
             row += 1
         return found
 

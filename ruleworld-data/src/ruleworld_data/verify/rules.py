@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from graphlib import CycleError
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..io.shards import Shard
 from ..spec import ROLES, RULE_TYPES
-from ..text.parser import CONCLUSION_COLUMN, PREMISE_COLUMN
+from ..text.parser import RULE_SHAPES
 from ..world import Ints, load_vocabulary
 from .asp import chain_depth
-from .files import ReadableShard
 from .reader import TableReader
 from .report import Findings
 from .rulebase import TYPE_CODE, RuleBase
@@ -21,22 +24,23 @@ from .rulebase import TYPE_CODE, RuleBase
 _BATCH = 150_000
 
 
-def read_rules(reader: TableReader, shards: list[ReadableShard], findings: Findings) -> RuleBase:
+def read_rules(reader: TableReader, folder: Path, shards: list[Shard], findings: Findings) -> RuleBase:
     """Read the shards of one rule table and check every row."""
+    checked = ("rule_ids", "rule_fol", "rule_nl", "rule_texts", "rule_halves", "rule_columns")
 
     def batches() -> Iterator[pa.RecordBatch]:
         for shard in shards:
-            with pq.ParquetFile(shard.path) as file:
-                yield from file.iter_batches(batch_size=_BATCH)
+            with pq.ParquetFile(folder / shard.path) as file:
+                for batch in file.iter_batches(batch_size=_BATCH):
+                    for name in checked:
+                        findings[name].checked += len(batch)
+                    yield batch
 
     base = reader.read(batches(), findings)
-    table = f"rules/{shards[0].split}"
-    for name in ("rule_ids", "rule_fol", "rule_nl", "rule_texts", "rule_halves", "rule_columns"):
-        findings[name].checked += sum(shard.rows for shard in shards)
-    later, _ = _repeats(base.id)
-    findings["rule_ids"].add_rows(later, lambda row: f"{table}: the id {base.id[row]} occurs twice")
+    table, ids = f"rules/{shards[0].split}", findings["rule_ids"]
+    ids.fail_rows(_repeats(base.id)[0], lambda row: f"{table}: the id {base.id[row]} occurs twice")
     if len(base.worlds) != 1:
-        findings["rule_ids"].fail(f"{table}: one world_id expected, got {', '.join(base.worlds)}")
+        ids.fail(f"{table}: one world_id expected, got {', '.join(base.worlds)}")
     return base
 
 
@@ -44,12 +48,8 @@ def check_constraints(base: RuleBase, findings: Findings) -> None:
     """Check C1 to C5, C7 and C8 on one world."""
     for name in ("C1", "C2", "C3", "C4", "C5", "C7", "C8"):
         findings[name].checked += len(base)
-    _functional(base, findings)
-    _attribute_structure(base, findings)
-    _routes(base, findings)
-    _distinct_texts(base, findings)
-    _terms(base, findings)
-    _denied(base, findings)
+    for check in (_functional, _attribute_structure, _routes, _distinct_texts, _terms, _denied):
+        check(base, findings)
 
 
 def check_heldout(first: RuleBase, heldout: RuleBase, findings: Findings) -> None:
@@ -58,7 +58,7 @@ def check_heldout(first: RuleBase, heldout: RuleBase, findings: Findings) -> Non
     check.checked += len(heldout)
     for text in ("fol_key", "nl_key"):
         shared = np.isin(getattr(heldout, text), getattr(first, text))
-        check.add_rows(np.flatnonzero(shared), lambda row: f"rule {_name(heldout, row)} is in both worlds")
+        check.fail_rows(np.flatnonzero(shared), lambda row: f"rule {_name(heldout, row)} is in both worlds")
 
 
 def _name(base: RuleBase, row: int) -> str:
@@ -85,17 +85,19 @@ def _functional(base: RuleBase, findings: Findings) -> None:
     def describe(row: int) -> str:
         return f"rules {_name(base, before[row])} and {_name(base, row)} have the same key"
 
-    findings["C1"].add_rows(later, describe)
-    findings["C2"].add_rows(later[base.operator[later] + base.operator[earlier] == 1], describe)
+    findings["C1"].fail_rows(later, describe)
+    findings["C2"].fail_rows(later[base.operator[later] + base.operator[earlier] == 1], describe)
 
 
 def _attribute_structure(base: RuleBase, findings: Findings) -> None:
     """C3 and C4: acyclic; drivers and responses apart; one driver per response."""
     changes = base.of_type("attrchange2attr")
     names = base.terms.names
-    if chain_depth(changes.premise, changes.conclusion) is None:
-        loop = _find_loop(changes)
-        findings["C3"].fail(f"attribute changes run in a circle: {' -> '.join(names[code] for code in loop)}")
+    try:
+        chain_depth(changes.premise, changes.conclusion)
+    except CycleError as error:
+        loop = " -> ".join(names[code] for code in error.args[1])
+        findings["C3"].fail(f"attribute changes run in a circle: {loop}")
     driven = np.isin(base.type, [TYPE_CODE["state2attr"], TYPE_CODE["action2attr"]])
     drivers = np.union1d(base.conclusion[driven], changes.premise)
     both = np.intersect1d(drivers, changes.conclusion)
@@ -107,30 +109,27 @@ def _attribute_structure(base: RuleBase, findings: Findings) -> None:
         findings["C4"].fail(f"the response {names[code]!r} has {len(rivals)} drivers: {', '.join(rivals)}")
 
 
-def _find_loop(changes: RuleBase) -> list[int]:
-    """Walk back along causes that are themselves caused until an attribute comes again."""
-    edges = np.stack([changes.premise, changes.conclusion])
-    while not (inner := np.isin(edges[0], edges[1])).all():
-        edges = edges[:, inner]
-    cause = dict(zip(edges[1].tolist(), edges[0].tolist(), strict=True))
-    walk = [int(edges[0][0])]
-    while (previous := cause[walk[-1]]) not in walk:
-        walk.append(previous)
-    return [previous, *reversed(walk[walk.index(previous) :])]
-
-
 def _routes(base: RuleBase, findings: Findings) -> None:
     """C5: what an action does through the environment, through the state and by itself is disjoint."""
-    touched: dict[int, set[int]] = defaultdict(set)
-    places, effects = base.of_type("env2state"), base.of_type("state2attr")
-    reachable = np.union1d(places.conclusion, base.of_type("action2state").conclusion)
-    effects = effects.take(np.flatnonzero(np.isin(effects.premise, reachable)))
-    for state, attribute in zip(effects.premise.tolist(), effects.conclusion.tolist(), strict=True):
-        touched[state].add(attribute)
-    state_of = dict(zip(places.premise.tolist(), places.conclusion.tolist(), strict=True))
+
+    def links(rule_type: str, premises: Ints | None = None) -> dict[int, set[int]]:
+        part = base.of_type(rule_type)
+        if premises is not None:
+            part = part.take(np.flatnonzero(np.isin(part.premise, premises)))
+        found: dict[int, set[int]] = defaultdict(set)
+        for premise, conclusion in zip(part.premise.tolist(), part.conclusion.tolist(), strict=True):
+            found[premise].add(conclusion)
+        return found
+
+    names, state_of = base.terms.names, links("env2state")
+    touched = links("state2attr", base.conclusion[base.rows_of("env2state", "action2state")])
     routes: dict[tuple[int, int], list[tuple[str, set[int]]]] = defaultdict(list)
     for rule_type, label, reach in (
-        ("action2env", "its environment's state", lambda term: touched[state_of.get(term, -1)]),
+        (
+            "action2env",
+            "its environment's state",
+            lambda term: set().union(*(touched[s] for s in state_of[term])),
+        ),
         ("action2state", "its own state", lambda term: touched[term]),
         ("action2attr", "its own effect", lambda term: {term}),
     ):
@@ -139,25 +138,23 @@ def _routes(base: RuleBase, findings: Findings) -> None:
         for action, role, term in zip(*columns, strict=True):
             routes[action, role].append((label, reach(term)))
     for (action, role), ways in routes.items():
-        for i, (label, attributes) in enumerate(ways):
-            for other, others in ways[:i]:
-                if shared := attributes & others:
-                    name, party = base.terms.names[action], ROLES[role]
-                    attribute = base.terms.names[min(shared)]
-                    findings["C5"].fail(
-                        f"{name!r} changes {attribute!r} of its {party} by {other} and by {label}"
-                        f" ({len(shared)} such attributes)"
-                    )
+        for (other, others), (label, attributes) in combinations(ways, 2):
+            if shared := attributes & others:
+                findings["C5"].fail(
+                    f"{names[action]!r} changes {names[min(shared)]!r} of its {ROLES[role]} by {other} and by {label}"
+                    f" ({len(shared)} such attributes)"
+                )
 
 
 def _distinct_texts(base: RuleBase, findings: Findings) -> None:
     for text, key in (("FOL", base.fol_key), ("English", base.nl_key)):
-        later, earlier = _repeats(key)
-        pairs = [
-            f"rules {base.id[b]} and {_name(base, int(a))}"
-            for a, b in zip(later[:5], earlier[:5], strict=True)
-        ]
-        findings["C7"].add(len(later), [f"{pair} have the same {text} text" for pair in pairs])
+        pairs = np.stack(_repeats(key), axis=1)
+        findings["C7"].fail_rows(
+            pairs,
+            lambda pair, text=text: (
+                f"rules {base.id[pair[1]]} and {_name(base, pair[0])} have the same {text} text"
+            ),
+        )
 
 
 def _terms(base: RuleBase, findings: Findings) -> None:
@@ -165,21 +162,20 @@ def _terms(base: RuleBase, findings: Findings) -> None:
     kinds: dict[str, set[str]] = defaultdict(set)
     for rule_type in RULE_TYPES:
         part = base.of_type(rule_type)
-        for codes, column in ((part.premise, PREMISE_COLUMN), (part.conclusion, CONCLUSION_COLUMN)):
+        shape = RULE_SHAPES[rule_type]
+        for codes, kind in ((part.premise, shape.premise_column), (part.conclusion, shape.conclusion_column)):
             for term in np.unique(codes):
-                kinds[base.terms.names[term]].add(column[rule_type].removeprefix("trigger_"))
+                kinds[base.terms.names[term]].add(kind.removeprefix("trigger_"))
     for name, plural in load_vocabulary().plural_of.items():
         if plural != name and name in base.terms and plural in base.terms:
             findings["C7"].fail(f"{plural!r} is a term and the plural of {name!r}")
     for name, its_kinds in kinds.items():
         if len(its_kinds) > 1:
             findings["C7"].fail(f"{name!r} is used as {' and as '.join(sorted(its_kinds))}")
-        parts = name.split()
-        for start in range(len(parts)):
-            for stop in range(start + 1, len(parts) + 1):
-                inner = " ".join(parts[start:stop])
-                if inner != name and inner in kinds:
-                    findings["C7"].fail(f"the term {inner!r} is part of the term {name!r}")
+        words = name.split()
+        for start, stop in combinations(range(len(words) + 1), 2):
+            if (inner := " ".join(words[start:stop])) != name and inner in kinds:
+                findings["C7"].fail(f"the term {inner!r} is part of the term {name!r}")
 
 
 def _denied(base: RuleBase, findings: Findings) -> None:

@@ -7,20 +7,22 @@ logic then runs once per distinct sub-question (`answers`).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..io.shards import Shard
 from ..spec import MINI_FOLD_SIZE, MINI_FOLDS
 from ..world import Ints
-from .files import ReadableShard
 from .report import Findings
-from .subquestions import GivenStep, SubQuestion, SubQuestions
 
 _SCOPE = ("facts", "queries", "answers", "answer_types")
 _TEXTS = ("nl", "fol", "state")
@@ -28,25 +30,44 @@ _ENCODED = [f"{name}.list.element" for name in _SCOPE]
 _ENCODED += [*(f"steps.list.element.{name}" for name in _TEXTS), "skeleton"]
 
 
+class GivenStep(NamedTuple):
+    """One proof step as shipped."""
+
+    rule_ids: tuple[int, ...]
+    nl: str
+    fol: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubQuestion:
+    """One distinct sub-question: a scope, what is given as its answer, and why.
+
+    ``found_in`` is the id of the first question that has it, and no part of what it is.
+    """
+
+    world_id: str
+    facts: str
+    query: str
+    answer: str
+    answer_type: str
+    steps: tuple[GivenStep, ...]
+    found_in: str = field(compare=False)
+
+    @property
+    def rule_ids(self) -> tuple[int, ...]:
+        """Gold rule ids in step order."""
+        return tuple(rule_id for step in self.steps for rule_id in step.rule_ids)
+
+
 @dataclass
 class ScannedRows:
     """What is kept of one shard's well-formed rows.
 
-    Attributes
-    ----------
-    config, split, name : str
-        Sub-task, split and file.
-    ids, questions, skeletons : pyarrow.Array
-        As shipped.
-    asked : ndarray
-        Numbers of the sub-questions of all rows, flat.
-    ends : ndarray
-        Where each row's sub-questions end in ``asked``.
+    ``asked`` has the numbers of the sub-questions of all rows, flat; ``ends`` tells where each row's end.
     """
 
-    config: str
-    split: str
-    name: str
+    shard: Shard
     ids: pa.Array
     questions: pa.Array
     skeletons: pa.Array
@@ -61,30 +82,23 @@ class ScannedRows:
             start = end
 
 
-@dataclass
 class Scan:
-    """Distinct sub-questions of everything scanned so far.
+    """Distinct sub-questions of everything scanned so far, numbered by first occurrence.
 
-    Attributes
-    ----------
-    asked : SubQuestions
-        Numbered by first occurrence.
-    splits : dict
-        For each split the numbers of its sub-questions.
-    rows, parts : int
-        Questions and sub-questions seen.
+    ``splits`` has the numbers of each split; ``rows`` and ``parts`` count questions and sub-questions.
     """
 
-    findings: Findings
-    asked: SubQuestions = field(default_factory=SubQuestions)
-    splits: dict[str, set[int]] = field(default_factory=dict)
-    rows: int = 0
-    parts: int = 0
+    def __init__(self, folder: Path, findings: Findings) -> None:
+        self.folder, self.findings = folder, findings
+        self.asked: list[SubQuestion] = []
+        self._numbers: dict[SubQuestion, int] = {}
+        self.splits: dict[str, set[int]] = defaultdict(set)
+        self.rows = self.parts = 0
 
-    def shard(self, shard: ReadableShard, world_id: str) -> Iterator[ScannedRows]:
+    def shard(self, shard: Shard, world_id: str) -> Iterator[ScannedRows]:
         """Scan one shard, one row group at a time."""
         hops = int(shard.config.rsplit("_", 1)[1]) if shard.config.startswith("multi_hop") else 1
-        with pq.ParquetFile(shard.path, read_dictionary=_ENCODED) as file:
+        with pq.ParquetFile(self.folder / shard.path, read_dictionary=_ENCODED) as file:
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group)
                 self.rows += len(table)
@@ -94,11 +108,10 @@ class Scan:
                 ends = np.cumsum(_lengths(columns["queries"]))
                 asked = self._number(columns, world_id, hops, ends)
                 self.parts += len(asked)
-                self.splits.setdefault(shard.split, set()).update(np.unique(asked).tolist())
-                texts = columns["id"], columns["question"], columns["skeleton"]
-                yield ScannedRows(shard.config, shard.split, shard.name, *texts, asked, ends)
+                self.splits[shard.split].update(np.unique(asked).tolist())
+                yield ScannedRows(shard, columns["id"], columns["question"], columns["skeleton"], asked, ends)
 
-    def _well_formed(self, table: pa.Table, shard: ReadableShard, hops: int) -> pa.Table:
+    def _well_formed(self, table: pa.Table, shard: Shard, hops: int) -> pa.Table:
         """Drop (and report) rows whose lists do not line up."""
         check = self.findings["question_shape"]
         check.checked += len(table)
@@ -111,9 +124,9 @@ class Scan:
         for name in (*_SCOPE, "question", "steps", "gold_rule_ids"):
             good &= pc.is_valid(table.column(name)).to_numpy()
         ids = table.column("id")
-        check.add_rows(
+        check.fail_rows(
             np.flatnonzero(~good),
-            lambda row: f"{shard.name}: {ids[row]}: facts, queries, answers, types and steps do not line up",
+            lambda row: f"{shard.path}: {ids[row]}: facts, queries, answers, types and steps do not line up",
         )
         table = table.filter(pa.array(good)) if not good.all() else table
         steps = table.column("steps").combine_chunks()
@@ -125,15 +138,13 @@ class Scan:
         if same.all():
             same[np.repeat(np.arange(len(table)), sizes)[_values(gold) != _values(in_steps)]] = False
         ids = table.column("id")
-        check.add_rows(
+        check.fail_rows(
             np.flatnonzero(~same),
-            lambda row: f"{shard.name}: {ids[row]}: gold_rule_ids are not the rule ids of its steps in order",
+            lambda row: f"{shard.path}: {ids[row]}: gold_rule_ids are not the rule ids of its steps in order",
         )
         return table
 
-    def _check_labels(
-        self, columns: dict[str, pa.Array], shard: ReadableShard, world_id: str, hops: int
-    ) -> None:
+    def _check_labels(self, columns: dict[str, pa.Array], shard: Shard, world_id: str, hops: int) -> None:
         check = self.findings["question_labels"]
         check.checked += len(columns["id"])
         rules = _lengths(columns["gold_rule_ids"])
@@ -150,12 +161,12 @@ class Scan:
         if shard.split == "mini":
             sizes = np.bincount(folds[(folds >= 0) & (folds < MINI_FOLDS)], minlength=MINI_FOLDS).tolist()
             if sizes != [MINI_FOLD_SIZE] * MINI_FOLDS:
-                check.fail(f"{shard.name}: folds have {sizes} questions, expected {MINI_FOLD_SIZE} each")
+                check.fail(f"{shard.path}: folds have {sizes} questions, expected {MINI_FOLD_SIZE} each")
         else:
             wrong["fold"] = pa.array(folds != 0)
         for name, bad in wrong.items():
             rows = np.flatnonzero(bad.fill_null(True).to_numpy(zero_copy_only=False))
-            check.add_rows(rows, partial(_label, shard, columns, name))
+            check.fail_rows(rows, partial(_label, shard, columns, name))
 
     def _number(self, columns: dict[str, pa.Array], world_id: str, hops: int, ends: Ints) -> Ints:
         """Number the sub-questions of every row."""
@@ -176,17 +187,18 @@ class Scan:
                 *(column.take(spots).to_pylist() for column in (rule_ids, *texts)), strict=True
             )
         ]
-        numbers = np.empty(len(first), dtype=np.int32)
-        for i, (owner, facts, query, answer, kind) in enumerate(zip(found_in, *cells, strict=True)):
+        numbers = []
+        for i, (owner, *texts) in enumerate(zip(found_in, *cells, strict=True)):
             proof = tuple(given[i * hops : (i + 1) * hops])
-            numbers[i] = self.asked.add(
-                SubQuestion(world_id, facts or "", query or "", answer or "", kind or "", proof, owner)
-            )
-        return numbers[local]
+            asked = SubQuestion(world_id, *(text or "" for text in texts), proof, owner)
+            numbers.append(self._numbers.setdefault(asked, len(self.asked)))
+            if numbers[-1] == len(self.asked):
+                self.asked.append(asked)
+        return np.array(numbers, dtype=np.int32)[local]
 
 
-def _label(shard: ReadableShard, columns: dict[str, pa.Array], name: str, row: int) -> str:
-    return f"{shard.name}: {columns['id'][row]}: {name} is {columns[name][row]}"
+def _label(shard: Shard, columns: dict[str, pa.Array], name: str, row: int) -> str:
+    return f"{shard.path}: {columns['id'][row]}: {name} is {columns[name][row]}"
 
 
 def _lengths(column: pa.Array | pa.ChunkedArray) -> Ints:
