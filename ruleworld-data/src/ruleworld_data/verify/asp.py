@@ -146,7 +146,7 @@ class _Writer:
         }
         for rule_type, names in _RULE_COLUMNS.items():
             own = part.rows_of(rule_type)
-            arguments = [column[own].tolist() for column in (pools, part.id, *map(columns.get, names))]
+            arguments = [column[own].tolist() for column in (pools, part.id, *(columns[n] for n in names))]
             template = f"{rule_type}({','.join(['%d'] * len(arguments))})."
             yield from map(template.__mod__, zip(*arguments, strict=True))
 
