@@ -11,7 +11,6 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
-    PositiveInt,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -25,6 +24,7 @@ POOL_SCOPES = ("question", "fold", "batch")
 FOLDED_SPLIT = "mini"
 """The one split whose questions belong to folds."""
 
+Number = Annotated[int, Field(gt=0, lt=2**31)]
 _ALLOWED = {
     "representation": REPRESENTATIONS,
     "pool_scope": POOL_SCOPES,
@@ -50,6 +50,15 @@ def in_words(error: Exception) -> str:
     return f"{field}: {first['msg']}{seen}"
 
 
+def endpoints_of(method: Any) -> set[str]:
+    """Return the URLs that a method's dict names, however deep."""
+    if isinstance(method, list):
+        return {url for each in method for url in endpoints_of(each)}
+    if not isinstance(method, dict):
+        return set()
+    return {str(v) for k, v in method.items() if k == "url"}.union(*map(endpoints_of, method.values()))
+
+
 def _one_of(name: str) -> Any:
     return Field(json_schema_extra={"enum": list(_ALLOWED[name])})
 
@@ -71,7 +80,7 @@ class RunSpec:
         dict[str, JsonValue], Field(description="name and hyper-parameters, from Method.to_dict()")
     ]
     representation: Annotated[str, Field(description="how rules are written"), _one_of("representation")]
-    pool_size: Annotated[PositiveInt, Field(description="rules per pool, gold rules included")]
+    pool_size: Annotated[Number, Field(description="rules per pool, gold rules included")]
     pool_scope: Annotated[
         str, Field(description="who shares a pool, see `rwbench.run.pools`"), _one_of("pool_scope")
     ]
@@ -79,7 +88,7 @@ class RunSpec:
         str, Field(description="generator version, or the build's, that made the questions and rules")
     ]
     pool_within: Annotated[
-        PositiveInt | None,
+        Number | None,
         Field(description="draw distractors from the batch's pool of this size; None: all"),
     ] = None
     pool_seed: Annotated[int, Field(description="names the random draw of distractors")] = 0
@@ -89,8 +98,8 @@ class RunSpec:
     subtasks: Annotated[tuple[str, ...], Field(description="sub-tasks asked", strict=False, min_length=1)] = (
         SUBTASKS
     )
-    top_k: Annotated[PositiveInt, Field(description="rules kept per retrieval step")] = 100
-    limit: Annotated[PositiveInt | None, Field(description="questions per sub-task; None: all")] = None
+    top_k: Annotated[Number, Field(description="rules kept per retrieval step")] = 100
+    limit: Annotated[Number | None, Field(description="questions per sub-task; None: all")] = None
     limit_by: Annotated[
         str | None, Field(description="fold: limited questions come from all folds in turn")
     ] = dataclasses.field(default=None, init=False)

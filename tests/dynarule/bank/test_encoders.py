@@ -155,15 +155,35 @@ def test_queries_that_are_not_stored_stay_in_this_process(tmp_path):
     assert len(list(tmp_path.rglob("*.safetensors"))) == 1
 
 
-def test_a_truncated_shard_is_encoded_again(tmp_path):
+def with_nan(body):
+    from safetensors.torch import load, save
+
+    tensors = load(body)
+    tensors["embeddings"][0, 0] = float("nan")
+    return save(tensors, {"fingerprint": "counting"})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda body: body[:-4],
+        lambda body: b"",
+        lambda body: body[:-2] + bytes([body[-2] ^ 64]) + body[-1:],
+        lambda body: body.replace(b"sha256", b"sha257"),
+        with_nan,
+    ],
+    ids=["truncated", "empty", "flipped", "no checksum", "nan"],
+)
+def test_a_damaged_shard_is_set_aside_and_encoded_again(tmp_path, damage):
     EmbeddingCache(Counting(), tmp_path)(["a", "b"])
     shard = next(tmp_path.rglob("*.safetensors"))
-    shard.write_bytes(shard.read_bytes()[:-4])
+    shard.write_bytes(damaged := damage(shard.read_bytes()))
     encode = Counting()
-    with pytest.warns(UserWarning, match="ignoring the embedding shard"):
+    with pytest.warns(UserWarning, match="set aside as .*damaged"):
         cache = EmbeddingCache(encode, tmp_path)
         assert torch.equal(cache(["a", "b"]), Counting()(["a", "b"]))
     assert encode.seen == ["a", "b"]
+    assert shard.with_suffix(".damaged").read_bytes() == damaged
     healed = Counting()
     EmbeddingCache(healed, tmp_path)(["a", "b"])
     assert healed.seen == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -15,7 +17,7 @@ from .book import book
 from .compare import compare
 from .report import report
 from .run import resume, run
-from .shared import JsonFlag
+from .shared import JsonFlag, disk_error
 from .trace import trace
 
 app = typer.Typer(
@@ -85,7 +87,12 @@ app.add_typer(leaderboard)
 
 def main() -> None:
     """Entry point of the `rwbench` command."""
-    app()
+    try:
+        app()
+    except OSError as error:
+        # Most likely of stdout, which Python would try to write once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(f"error: {disk_error(error)}")
 
 
 if __name__ == "__main__":

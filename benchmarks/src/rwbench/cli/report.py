@@ -129,21 +129,9 @@ def write_page(
     recipe: str | None = None,
     source: DataSource | None = None,
 ) -> Path:
-    """Write the page of some runs and return its path.
+    """Write the page of some runs into their folder (see `render_page`) and return its path.
 
-    Parameters
-    ----------
-    results : list of dict
-    folder : Path
-        Folder of run folders; the page is written into it.
-    command : str
-        What makes these numbers again.
-    skipped : list of str
-        What did not run here, and what to type to have it run.
-    recipe : str, optional
-        Names the page; without it the page is called report.html.
-    source : DataSource, optional
-        Where questions and rules come from; without it the world that the runs name is generated.
+    A recipe gives the page its name, else it is called report.html, and is noted in the folder with its runs.
     """
     from ruleworld_data.io import write_whole
 

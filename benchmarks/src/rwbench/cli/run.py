@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .report import show_results, write_page
-from .shared import Build, JsonFlag, OutFolder, RunsFolder, disk_error, how_to_continue, user_errors
+from .shared import (
+    Build,
+    JsonFlag,
+    OutFolder,
+    RunsFolder,
+    disk_error,
+    how_to_continue,
+    printable,
+    user_errors,
+)
 
 if TYPE_CHECKING:
     from ..backends import Backend
@@ -98,11 +107,17 @@ def run(
 def resume(
     folder: RunsFolder,
     data: Build = None,
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Endpoint that these runs may ask; may be repeated."),
+    ] = None,
     jobs: Jobs = 1,
     dry_run: DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Finish every run below a folder that is not finished; the recipe need not be known.
+
+    A folder may come from somebody else: runs that ask an endpoint go on only where you name it.
 
     Example: rwbench resume runs
     """
@@ -121,6 +136,7 @@ def resume(
                 workspaces[world] = Workspace(source)
             plan = make_plan(spec, workspaces[world], out)
             if not plan.finished:
+                _check_endpoints(plan, endpoint or [])
                 unfinished.setdefault(world, []).append(plan)
     if not unfinished:
         typer.echo(f"all {len(found)} runs below {folder} are finished", err=True)
@@ -133,6 +149,17 @@ def resume(
     if results:
         page = write_page(results, folder, f"rwbench resume {folder.name}", [])
         show_results(results, page, as_json, [])
+
+
+def _check_endpoints(plan: Plan, typed: Sequence[str]) -> None:
+    """Refuse to send questions, and the user's key, to a server that only the run's folder names."""
+    from ..spec import endpoints_of
+
+    for url in sorted(endpoints_of(plan.spec.method) - set(typed)):
+        raise ValueError(
+            f"{plan.folder} asks a model at {url!r}, which would get every question and the key in RULEWORLD_API_KEY; "
+            f"if you chose that server, type --endpoint {shlex.quote(url)}, else delete the folder"
+        )
 
 
 def _backend(
@@ -198,18 +225,18 @@ def _show_plans(plans: Sequence[Plan], workspace: Workspace, skipped: list[str],
     from ..run.dry_run import planned_cost
 
     with user_errors():
-        costs = [planned_cost(plan, workspace) for plan in plans]
-    left = sum(cost.plan.left for cost in costs)
-    calls, tokens = sum(cost.calls for cost in costs), sum(cost.prompt_tokens for cost in costs)
-    first = next((cost.prompt for cost in costs if cost.prompt is not None), None)
+        looked_at = [planned_cost(plan, workspace) for plan in plans]
+    costs = [cost for cost, _, _ in looked_at]
+    lines = [line for _, line, _ in looked_at]
+    left = sum(plan.left for plan in plans)
+    calls, tokens = (sum(cost[name] for cost in costs) for name in ("calls", "prompt_tokens"))
+    first = next((prompt for _, _, prompt in looked_at if prompt is not None), None)
     if as_json:
         totals = {"samples_left": left, "calls": calls, "prompt_tokens": tokens, "first_prompt": first}
-        typer.echo(json.dumps({"runs": [cost.to_dict() for cost in costs], "skipped": skipped, **totals}))
+        typer.echo(json.dumps({"runs": costs, "skipped": skipped, **totals}))
         return
-    for cost in costs:
-        typer.echo(cost.line())
     total = f"at most {calls:,} model calls, about {tokens:,} prompt tokens" if calls else "no model calls"
-    typer.echo(f"{len(plans)} runs, {left:,} samples to do, {total}")
+    typer.echo(printable("\n".join([*lines, f"{len(plans)} runs, {left:,} samples to do, {total}"])))
     if first is not None:
         typer.echo(f"\nThe first prompt:\n\n{first}")
 

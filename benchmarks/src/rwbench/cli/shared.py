@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
 import sys
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ def user_errors() -> Iterator[None]:
     except (ValueError, FileNotFoundError, FileExistsError) as error:
         from ..spec import in_words
 
-        typer.echo(f"error: {in_words(error)}", err=True)
+        typer.echo(f"error: {printable(in_words(error))}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -46,14 +47,17 @@ def disk_errors() -> Iterator[None]:
 
 def disk_error(error: OSError) -> str:
     """Return what is wrong with the disk in words."""
-    from ..score.samples import DISK_FULL
-
-    return "the disk is full" if error.errno in DISK_FULL else str(error)
+    return "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else printable(str(error))
 
 
 def how_to_continue(why: str) -> str:
     """Return why a command stopped, and the command that goes on."""
     return f"{why}; finished samples are kept. To go on: {shlex.join(['rwbench', *sys.argv[1:]])}"
+
+
+def printable(text: str) -> str:
+    """Return a text whose control characters, which a terminal would obey, are written as escapes."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 def existing_results(folder: Path, hint: str) -> list[Results]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .shared import JsonFlag, RunsFolder, existing_results, user_errors
+from .shared import JsonFlag, RunsFolder, existing_results, printable, user_errors
 
 if TYPE_CHECKING:
     from ..run.workspace import Workspace
@@ -48,18 +48,19 @@ def trace(
     if as_json:
         typer.echo(json.dumps(shown | {"run": run["run_id"], "method": label}))
         return
-    typer.echo(f"{label}, {spec['pool_size']:,} rules, {form.upper()}, split {spec['split']}")
-    typer.echo(f"{sample['id']}\n\n{shown['question']}\n")
+    lines = [f"{label}, {spec['pool_size']:,} rules, {form.upper()}, split {spec['split']}"]
+    lines += [f"{sample['id']}\n\n{shown['question']}\n"]
     for step in shown["steps"]:
         for rule in step["found"]:
             mark = "gold" if rule["gold"] else "    "
-            typer.echo(f"  {rule['rank']:>6,}. {mark}  {rule['text']}")
+            lines.append(f"  {rule['rank']:>6,}. {mark}  {rule['text']}")
         if step["found"] and step["not_found"]:
-            typer.echo(f"       not found: {'; '.join(step['not_found'])}")
+            lines.append(f"       not found: {'; '.join(step['not_found'])}")
         if step["written"]:
-            typer.echo(step["written"])
+            lines.append(step["written"])
     right = "right" if shown["right"] else f"wrong, gold {', '.join(shown['gold'])}"
-    typer.echo(f"\nanswer: {', '.join(shown['answers'] or ['none'])} ({right})")
+    lines.append(f"\nanswer: {', '.join(shown['answers'] or ['none'])} ({right})")
+    typer.echo(printable("\n".join(lines)))
 
 
 def describe(sample: Sample, workspace: Workspace, split: str, form: str, top: int) -> dict[str, Any]:

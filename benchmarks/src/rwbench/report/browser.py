@@ -9,12 +9,15 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ..run.data import DataSource, Question
+from ..run.workspace import Workspace
 from ..score.errors import ERROR_CLASSES, diagnose
 from ..score.results import Results
 from ..score.samples import SAMPLES_FILE, Sample, read_samples, samples_path
@@ -63,17 +66,35 @@ def build_browser(
         Where questions and rules come from; by default the world that each run names is generated.
     """
     browser = Browser()
-    packer = _Packer(source)
+    other_data: list[str] = []
+    worlds: list[_World] = []
+
+    @cache
+    def world_of(scale: str, seed: int, data: str, split: str) -> _World | None:
+        found = source or DataSource(scale, seed)
+        if (found.scale, found.seed, found.version) == (scale, seed, data):
+            worlds.append(_World(found, split))
+            return worlds[-1]
+        other_data.append(
+            f"questions, rule texts and error classes of scale {scale}, seed {seed}: the runs used data {data}, here "
+            f"is {found.version}; give the build they used with --data"
+        )
+        return None
+
     size = 0
     for run, label in runs:
         path = samples_path(folder, run["run_id"])
         if path is None:
             browser.notes.append(f"{label}: no {SAMPLES_FILE} beside its results")
             continue
-        samples = read_samples(path)
-        rows, errors = packer.rows(run, samples)
-        if errors:
-            browser.errors[run["run_id"]] = errors
+        samples, spec = read_samples(path), run["spec"]
+        world = world_of(spec["scale"], spec["world_seed"], spec["data"], spec["split"])
+        errors = world.diagnose(samples) if world else [None] * len(samples)
+        counts = Counter(errors)
+        if found := {name: counts[name] for name in ERROR_CLASSES if counts[name]}:
+            browser.errors[run["run_id"]] = found
+        shown = list(zip(samples, errors, strict=True))[:MAX_SAMPLES]
+        rows = [_row(sample, error) | {"question": _asked(sample, world)} for sample, error in shown]
         part = _packed(rows)
         if size + len(part) > MAX_BYTES:
             browser.notes.append(f"{label}: left out, the page would be too large; report this run alone")
@@ -84,141 +105,90 @@ def build_browser(
         browser.parts[f"run-{run['run_id']}"] = part
         browser.runs.append({"id": run["run_id"], "label": label, "count": len(rows)})
     if browser.runs:
-        browser.parts["questions"] = _packed(packer.questions)
-        browser.parts["rules"] = _packed(packer.texts())
-    browser.notes.extend(packer.notes)
+        browser.parts["questions"] = _packed({k: v for world in worlds for k, v in world.questions.items()})
+        browser.parts["rules"] = _packed({k: v for world in worlds for k, v in world.texts().items()})
+    browser.notes.extend(other_data)
     return browser
 
 
-class _Packer:
-    """Collects what the runs share: questions and rule texts, joined from the source of the data."""
+class _World:
+    """One split's data, and what of it the page shows."""
 
-    def __init__(self, source: DataSource | None) -> None:
-        self.source = source
+    def __init__(self, source: DataSource, split: str) -> None:
+        self.workspace, self.split = Workspace(source), split
+        self.name = f"{source.scale}-{source.seed}-{split}"
         self.questions: dict[str, dict[str, Any]] = {}
-        self.notes: list[str] = []
-        self._worlds: dict[tuple[Any, ...], SplitData | None] = {}
+        self.rules: set[int] = set()
 
-    def rows(self, run: Results, samples: Sequence[Sample]) -> tuple[list[dict[str, Any]], dict[str, int]]:
-        """Return what the page shows of the first `MAX_SAMPLES` samples, and error classes counted over all."""
-        world = self._world(run["spec"])
-        errors = dict.fromkeys(ERROR_CLASSES, 0)
-        rows = []
-        for place, sample in enumerate(samples):
-            error = world.diagnose(sample) if world else None
-            if error is not None:
-                errors[error] += 1
-            if place < MAX_SAMPLES:
-                rows.append(self._row(sample, error, world))
-        return rows, {name: count for name, count in errors.items() if count}
+    @cache  # noqa: B019 - lives as long as the page is made
+    def by_id(self, subtask: str) -> dict[str, Question]:
+        """Return the questions of a sub-task by id."""
+        return {question.id: question for question in self.workspace.questions(subtask, self.split)}
 
-    def _row(self, sample: Sample, error: str | None, world: SplitData | None) -> dict[str, Any]:
-        key = sample["id"]
-        question = world.question(key, sample["subtask"]) if world else None
-        if question is not None:
-            key = f"{world.name}/{key}" if world else key
-            self.questions.setdefault(key, _question(question))
-        text = sample["output"]
-        found = sample["retrieved"]
-        gold = {rule for step in sample["gold_rules"] for rule in step}
-        searches = [
-            {
-                "top": ranked[:SHOWN_RULES],
-                "more": max(0, len(ranked) - SHOWN_RULES),
-                "gold": {str(rule): ranked.index(rule) + 1 for rule in gold if rule in ranked},
-            }
-            for ranked in (found or [])
+    def diagnose(self, samples: Sequence[Sample]) -> list[str | None]:
+        """Return the error class of every sample; None where its method answers nothing or its question is unknown."""
+        asked = [self.by_id(sample["subtask"]).get(sample["id"]) for sample in samples]
+        gold = sorted({rule for question in asked if question for rule in question.gold})
+        rules = {row["id"]: row for row in self.workspace.rules(self.split).take(gold).to_pylist()}
+        found = [
+            diagnose(sample, question.row["steps"], rules) if question else None
+            for sample, question in zip(samples, asked, strict=True)
         ]
-        if world is not None:
-            world.shown |= gold.union(*(ranked[:SHOWN_RULES] for ranked in found or []))
-        values = sample["scores"]
-        score = values.get("exact_match", values.get("recall@1"))
-        return {
-            "id": sample["id"],
-            "question": key,
-            "subtask": sample["subtask"],
-            "answers": sample["answers"],
-            "gold": sample["gold_answers"],
-            "rules": sample["gold_rules"],
-            "searches": None if found is None else searches,
-            "score": score,
-            "scores": values,
-            "error_class": error,
-            "outcome": sample.get("outcome", "ok" if sample["error"] is None else "failed"),
-            "failure": sample["error"],
-            "output": text if text is None or len(text) <= MAX_TEXT else text[:MAX_TEXT] + " [cut]",
-        }
+        return [each.error if each else None for each in found]
 
     def texts(self) -> dict[str, list[str]]:
         """Return FOL and NL of every rule shown, by world and id."""
-        return {
-            f"{world.name}/{rule}": list(pair)
-            for world in self._worlds.values()
-            if world
-            for rule, pair in world.texts(sorted(world.shown)).items()
-        }
-
-    def _world(self, spec: dict[str, Any]) -> SplitData | None:
-        key = (spec["scale"], spec["world_seed"], spec["data"], spec["split"])
-        if key not in self._worlds:
-            source = self.source or DataSource(spec["scale"], spec["world_seed"])
-            found = (source.scale, source.seed, source.version)
-            if found == key[:3]:
-                self._worlds[key] = SplitData(source, spec["split"])
-            else:
-                self._worlds[key] = None
-                self.notes.append(
-                    f"questions, rule texts and error classes of scale {key[0]}, seed {key[1]}: the runs used data "
-                    f"{key[2]}, here is {found[2]}; give the build they used with --data"
-                )
-        return self._worlds[key]
+        ids, table = sorted(self.rules), self.workspace.rules(self.split)
+        both = zip(ids, table.texts(ids, "fol"), table.texts(ids, "nl"), strict=True)
+        return {f"{self.name}/{rule}": texts for rule, *texts in both}
 
 
-class SplitData:
-    """Questions and rules of one split, read when first asked for; ``shown`` are the rules that the page shows."""
-
-    def __init__(self, source: DataSource, split: str) -> None:
-        self.source, self.split = source, split
-        self.name = f"{source.scale}-{source.seed}-{split}"
-        self.table = source.rules(split)
-        self.shown: set[int] = set()
-        self._questions: dict[str, dict[str, Question]] = {}
-        self._rules: dict[int, dict[str, Any]] = {}
-
-    def question(self, name: str, subtask: str) -> Question | None:
-        """Return a question by its id, None if the split has no such one."""
-        if subtask not in self._questions:
-            found = self.source.questions(subtask, self.split)
-            self._questions[subtask] = {question.id: question for question in found}
-        return self._questions[subtask].get(name)
-
-    def diagnose(self, sample: Sample) -> str | None:
-        """Return a sample's error class, None for a right answer."""
-        question = self.question(sample["id"], sample["subtask"])
-        if question is None:
-            return None
-        missing = [rule for rule in question.gold if rule not in self._rules]
-        if missing:
-            rows = self.table.take(missing).to_pylist()
-            self._rules |= {row["id"]: row for row in rows}
-        found = diagnose(sample, question.row["steps"], self._rules)
-        return found.error if found else None
-
-    def texts(self, ids: list[int]) -> dict[int, tuple[str, str]]:
-        """Return (FOL, NL) of rules, by id."""
-        pairs = [self.table.texts(ids, form) for form in ("fol", "nl")]
-        return {rule: (fol, nl) for rule, fol, nl in zip(ids, *pairs, strict=True)}
-
-
-def _question(question: Question) -> dict[str, Any]:
+def _asked(sample: Sample, world: _World | None) -> str:
+    """Return under which key the page finds a sample's question; its texts and its rules' go along."""
+    question = world.by_id(sample["subtask"]).get(sample["id"]) if world else None
+    if world is not None:
+        world.rules.update(
+            *sample["gold_rules"], *(ranked[:SHOWN_RULES] for ranked in sample["retrieved"] or [])
+        )
+    if world is None or question is None:
+        return sample["id"]
     steps = [
         {"rules": step["rule_ids"], "nl": step["nl"], "fol": step["fol"]} for step in question.row["steps"]
     ]
-    return {"text": question.text, "steps": steps}
+    key = f"{world.name}/{sample['id']}"
+    world.questions[key] = {"text": question.text, "steps": steps}
+    return key
+
+
+def _row(sample: Sample, error: str | None) -> dict[str, Any]:
+    """Return what the page shows of a sample, all but its question."""
+    text, found, scores = sample["output"], sample["retrieved"], sample["scores"]
+    gold = {rule for step in sample["gold_rules"] for rule in step}
+    searches = [
+        {
+            "top": ranked[:SHOWN_RULES],
+            "more": max(0, len(ranked) - SHOWN_RULES),
+            "gold": {str(rule): ranked.index(rule) + 1 for rule in gold if rule in ranked},
+        }
+        for ranked in found or []
+    ]
+    return {
+        "id": sample["id"],
+        "subtask": sample["subtask"],
+        "answers": sample["answers"],
+        "gold": sample["gold_answers"],
+        "rules": sample["gold_rules"],
+        "searches": None if found is None else searches,
+        "score": scores.get("exact_match", scores.get("recall@1")),
+        "scores": scores,
+        "error_class": error,
+        "outcome": sample.get("outcome", "ok" if sample["error"] is None else "failed"),
+        "failure": sample["error"],
+        "output": text if text is None or len(text) <= MAX_TEXT else text[:MAX_TEXT] + " [cut]",
+    }
 
 
 def _packed(value: Any) -> str:
     """Return base64 of raw-deflated JSON: what a browser's DecompressionStream("deflate-raw") reads."""
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    squeeze = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return base64.b64encode(squeeze.compress(body) + squeeze.flush()).decode()
+    return base64.b64encode(zlib.compress(body, 9, -15)).decode()

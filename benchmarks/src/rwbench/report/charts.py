@@ -6,10 +6,9 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
@@ -19,36 +18,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-RC: Any = {
-    "font.family": ["DejaVu Sans"],
-    "font.size": 12,
-    "svg.fonttype": "none",
-    "axes.edgecolor": LINE,
-    "axes.labelcolor": SOFT,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlecolor": INK,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 13,
-    "axes.titleweight": "bold",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": LINE,
-    "grid.linewidth": 0.8,
-    "xtick.color": SOFT,
-    "ytick.color": SOFT,
-    "xtick.minor.visible": False,
-    "text.color": SOFT,
-    "lines.markersize": 6,
-    "legend.frameon": False,
-}
+STYLE = Path(__file__).with_name("templates") / "report.mplstyle"
 UNITS = 72
 """Units of an SVG per inch of a figure: a font size of 12 is 12 units."""
 TIP = "tip:"
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """A value with its interval, and the text shown on hover."""
 
     x: float
@@ -58,8 +34,7 @@ class Point:
     tip: str = ""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One method's points in one panel."""
 
     label: str
@@ -76,7 +51,7 @@ def panels(count: int = 1, width: float = 410, height: float = 296) -> Iterator[
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context(RC):
+    with rc_context(fname=STYLE):
         figure = Figure(figsize=(count * width / UNITS, height / UNITS), dpi=UNITS)
         figure.subplots_adjust(
             left=46 / (count * width), right=1 - 34 / (count * width), bottom=44 / height, top=1 - 28 / height
@@ -106,7 +81,7 @@ def draw_lines(axes: Axes, lines: Sequence[Line], intervals: bool = True, connec
             mark[0].set_markeredgewidth(1.4 if line.style.marker in "x+1" else 0)
 
 
-def label_ends(axes: Axes, lines: Sequence[Line], gap: float = 0.045) -> None:
+def label_ends(axes: Axes, lines: Sequence[Line], gap: float = 0.06) -> None:
     """Write the value of each line at the right edge that it reaches, moved apart so that none covers another."""
     last = max((point.x for line in lines for point in line.points), default=0)
     ends = [(p.value, line.style.colour) for line in lines for p in line.points if p.x == last]
@@ -193,7 +168,7 @@ def swatch(style: Style) -> Markup:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context(RC):
+    with rc_context(fname=STYLE):
         figure = Figure(figsize=(32 / UNITS, 16 / UNITS), dpi=UNITS)
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, 2), ylim=(-1, 1))
         axes.axis("off")

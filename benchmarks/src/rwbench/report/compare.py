@@ -112,54 +112,45 @@ def _against(
                 f"runs {first['run_id']} and {second['run_id']} cannot be paired: {name} is {ours!r} in one and "
                 f"{theirs!r} in the other; compare runs on the same questions"
             )
-    found: dict[str, Any] = {}
+    found = {}
     for metric in metrics:
-        ids = [
-            name
+        pairs = [
+            (sample, other)
             for name, sample in first_samples.items()
-            if metric in sample["scores"] and metric in second_samples.get(name, {"scores": ()})["scores"]
+            if (other := second_samples.get(name))
+            and metric in sample["scores"]
+            and metric in other["scores"]
         ]
-        if not ids:
+        if not pairs:
             raise ValueError(
                 f"runs {first['run_id']} and {second['run_id']} share no question scored by {metric}"
             )
-        mine = [first_samples[name] for name in ids]
-        scores = [
-            np.array([found[name]["scores"][metric] for name in ids])
-            for found in (first_samples, second_samples)
-        ]
-        subtasks, clusters = [sample["subtask"] for sample in mine], sample_clusters(mine)
-        whole = paired_difference(scores[0], scores[1], subtasks, clusters)
-        by_subtask = {}
-        for subtask in dict.fromkeys(subtasks):
-            rows = [row for row, name in enumerate(subtasks) if name == subtask]
-            part = paired_difference(
-                scores[0][rows], scores[1][rows], [subtask] * len(rows), [clusters[row] for row in rows]
+        scores = np.array([[sample["scores"][metric] for sample in pair] for pair in pairs]).T
+        mine = [sample for sample, _ in pairs]
+        clusters, subtasks = sample_clusters(mine), np.array([sample["subtask"] for sample in mine])
+        groups = {name: np.flatnonzero(subtasks == name) for name in dict.fromkeys(subtasks.tolist())}
+        means = [float(np.mean([values[rows].mean() for rows in groups.values()])) for values in scores]
+        by_subtask = {
+            name: paired_difference(
+                scores[0, rows], scores[1, rows], [name] * len(rows), [clusters[row] for row in rows]
             )
-            by_subtask[subtask] = _plain(part, tested=False)
-        means = [_macro(values, subtasks) for values in scores]
+            for name, rows in groups.items()
+        }
         found[metric] = {
-            "first": means[0],
-            "second": means[1],
-            "difference": _plain(whole),
-            "by_subtask": by_subtask,
+            "first": round(means[0], 6),
+            "second": round(means[1], 6),
+            "difference": _plain(paired_difference(scores[0], scores[1], subtasks.tolist(), clusters)),
+            "by_subtask": {name: _plain(part, "p_value") for name, part in by_subtask.items()},
         }
     return {**_head(second), "spec_differences": differences, "metrics": found}
 
 
-def _macro(values: np.ndarray, subtasks: Sequence[str]) -> float:
-    names = np.array(subtasks)
-    return round(float(np.mean([values[names == name].mean() for name in dict.fromkeys(subtasks)])), 6)
-
-
-def _plain(found: Difference, tested: bool = True) -> dict[str, Any]:
-    values = {
+def _plain(found: Difference, *left_out: str) -> dict[str, Any]:
+    return {
         name: round(value, 6) if isinstance(value, float) else value
         for name, value in found._asdict().items()
+        if name not in left_out
     }
-    if not tested:
-        del values["p_value"]
-    return values
 
 
 def _head(run: Results) -> dict[str, Any]:

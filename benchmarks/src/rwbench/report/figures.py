@@ -18,10 +18,13 @@ from .tables import estimates, percent, score_frame
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+    from matplotlib.axes import Axes
 
 HOPS = {"single_rule": 1, "multi_hop_2": 2, "multi_hop_3": 3, "multi_hop_4": 4}
 WIDE = 0.1
 """Intervals whose half width is larger than this (median) are named under a figure instead of drawn in it."""
+LONG = 20
+"""A table of more rows opens on demand."""
 MEANINGS = {
     ANSWERS: "Share of sub-questions answered rightly.",
     MAIN_METRIC: "Share of a question's gold rules among its top K, K being its number of gold rules.",
@@ -60,24 +63,17 @@ def parts(setting: Setting, errors: Mapping[str, Mapping[str, int]]) -> list[Par
     ]
     found += [*attention_maps(setting), *entropy(setting), *cost(setting)]
     wrong = grids.error_counts(setting, errors)
-    found += [Part("How answers go wrong", "", grids=[wrong])] if wrong else []
-    tables = {
-        "Recall@1 by step and by rule type": grids.by_step_and_type(setting),
-        "Cost per question": grids.usage(setting),
-        "What the time went to": grids.times(setting),
-    }
-    captions = {
-        "Recall@1 by step and by rule type": (
-            "In %, with 95 % intervals. One search is held to the question's K for all steps; searches per step are "
-            "compared with the gold rules of their step. By type: over the questions that need such a rule."
-        )
-    }
-    found += [
-        Part(title, captions.get(title, ""), grids=[grid], folded=True)
-        for title, grid in tables.items()
-        if grid.rows
+    found += [Part("How answers go wrong", "", grids=[wrong], folded=len(wrong.rows) > LONG)] if wrong else []
+    by_part = (
+        "In %, with 95 % intervals. One search is held to the question's K for all steps; searches per step are "
+        "compared with the gold rules of their step. By type: over the questions that need such a rule."
+    )
+    folded = [
+        Part("Recall@1 by step and by rule type", by_part, grids=[grids.by_step_and_type(setting)]),
+        Part("Cost per question", "", grids=[grids.usage(setting)]),
+        Part("What the time went to", "", grids=[grids.times(setting)]),
     ]
-    return found
+    return found + [part._replace(folded=True) for part in folded if part.grids[0].rows]
 
 
 Points = Callable[[Results, MethodView], list[Point]]
@@ -110,12 +106,11 @@ def size_lines(setting: Setting, metric: str) -> dict[str, list[Line]]:
 
 def by_size(setting: Setting, metric: str, meaning: str = "") -> Part:
     """Draw a metric against pool size, one panel per representation."""
-    lines = size_lines(setting, metric)
+    lines, title = size_lines(setting, metric), f"{_name(metric)} against pool size"
     n = f"n = {setting.num_questions:,} questions per point"
     caption = f"{meaning} Mean over sub-tasks with equal weight; {_intervals(lines)}; {n}."
-    title = f"{_name(metric)} against pool size"
     return Part(
-        title, caption.strip(), _panels(lines, title, "rules in the pool (log scale)", setting.sizes, True)
+        title, caption.strip(), _shares(lines, title, "rules in the pool (log scale)", setting.sizes, "log")
     )
 
 
@@ -166,48 +161,60 @@ def by_hop(setting: Setting, metric: str, size: int) -> Part:
         found = estimates(run, metric)
         return [_point(n, view.label, f"{n} hops", found[name]) for name, n in HOPS.items() if name in found]
 
-    lines = lines_by_form(setting, [size], points)
+    lines, title = lines_by_form(setting, [size], points), f"{_name(metric)} by hop"
     caption = f"One rule, then chains of two to four steps; {_intervals(lines)}; {size:,} rules."
-    title = f"{_name(metric)} by hop"
-    return Part(title, caption, _panels(lines, title, "hops", list(HOPS.values())), folded=True)
+    return Part(title, caption, _shares(lines, title, "hops", list(HOPS.values())), folded=True)
 
 
-def _panels(
-    lines: Mapping[str, Sequence[Line]], label: str, axis: str, ticks: Sequence[float], log: bool = False
+def _drawings(
+    lines: Mapping[str, Sequence[Line]], label: str, draw: Callable[[Axes, Sequence[Line]], None]
 ) -> list[Markup]:
-    """Draw shares, one figure per representation, so that a narrow page shows them one below another."""
-    drawings = []
-    narrow = _half_width(lines) <= WIDE
-    for form, drawn in lines.items():
+    """Draw one figure per representation, so that a narrow page shows them one below another."""
+    found = []
+    for form in sorted(lines):
         with panels() as (figure, (axes,)):
-            axes.set(title=FORM_TITLES[form], xlabel=axis, xscale="log" if log else "linear")
-            share_axis(axes)
-            draw_lines(axes, drawn, intervals=narrow)
-            number_axis(axes, ticks)
-            label_ends(axes, drawn)
-            drawings.append(inline_svg(figure, f"{label}, {form.upper()}, by method"))
-    return drawings
+            axes.set_title(FORM_TITLES[form])
+            draw(axes, lines[form])
+            found.append(inline_svg(figure, f"{label}, {form.upper()}"))
+    return found
+
+
+def _shares(
+    lines: Mapping[str, Sequence[Line]], label: str, axis: str, ticks: Sequence[float], scale: str = "linear"
+) -> list[Markup]:
+    narrow = _half_width(lines) <= WIDE
+
+    def draw(axes: Axes, drawn: Sequence[Line]) -> None:
+        axes.set(xlabel=axis, xscale=scale)
+        share_axis(axes)
+        draw_lines(axes, drawn, intervals=narrow)
+        number_axis(axes, ticks)
+        label_ends(axes, drawn)
+
+    return _drawings(lines, label, draw)
 
 
 def attention_maps(setting: Setting) -> list[Part]:
     """Return the mean attention on gold rules by step, of the runs that measured it."""
-    found: list[Part] = []
-    # One opens with the page, those of other runs on demand: the method whose steps search, where it is read best.
-    for run in sorted(setting.runs, key=lambda r: (r["method"]["key"] != "dynarule", r["spec"]["pool_size"])):
-        maps = run.get("measures", {}).get("rule_attention")
-        if maps:
-            where = _where(setting, run)
-            tables = [
-                grids.attention(m["weights"], m["n"], f"{steps} step{'s' if steps != '1' else ''}")
-                for steps, m in maps.items()
-            ]
-            caption = (
-                "Rows: retrievals. Columns: the gold rules of each step, weights summed. All rules of the pool "
-                f"weigh 1 together. {where}."
-            )
-            title = f"Attention on gold rules by step, {where}" if found else "Rule attention by step"
-            found.append(Part(title, caption, grids=tables, folded=bool(found)))
-    return found
+    # One opens with the page, the others on demand: the method whose steps search, where it is read best.
+    order = sorted(setting.runs, key=lambda r: (r["method"]["key"] != "dynarule", r["spec"]["pool_size"]))
+    measured = [(_where(setting, run), run["measures"].get("rule_attention", {})) for run in order]
+    tables = [
+        [
+            grids.attention(m["weights"], m["n"], f"{where}: {steps} step{'s' if steps != '1' else ''}")
+            for steps, m in maps.items()
+        ]
+        for where, maps in measured
+        if maps
+    ]
+    caption = (
+        "Rows: retrievals. Columns: the gold rules of each step, weights summed. All rules weigh 1 together."
+    )
+    others = [grid for found in tables[1:] for grid in found]
+    found = [Part("Rule attention by step", caption, grids=tables[0])] if tables else []
+    return found + [Part("Rule attention by step, other runs", caption, grids=others, folded=True)] * bool(
+        others
+    )
 
 
 def entropy(setting: Setting) -> list[Part]:
@@ -216,36 +223,34 @@ def entropy(setting: Setting) -> list[Part]:
     lines: dict[str, list[Line]] = {}
     lowest = []
     for run in setting.runs:
-        measured = run.get("measures", {}).get("rule_entropy")
+        measured = run["measures"].get("rule_entropy")
         if measured:
             where = _where(setting, run)
-            rows = list(zip(measured["layers"], measured["mean"], measured["std"], strict=True))
-            layer = min(rows, key=lambda row: row[1])[0]
-            lowest.append(f"{where}, layer {layer}")
             points = [
                 Point(x, value, tip=f"{where}, layer {x}: {value:.2f} nats (standard deviation {std:.2f})")
-                for x, value, std in rows
+                for x, value, std in zip(measured["layers"], measured["mean"], measured["std"], strict=True)
             ]
+            lowest.append(f"{where}, layer {min(points, key=lambda point: point.value).x}")
             line = Line(where, drawn[setting.view(run).key], points)
             lines.setdefault(run["spec"]["representation"], []).append(line)
     if not lines:
         return []
-    drawings = []
-    for form in sorted(lines):
-        with panels() as (figure, (axes,)):
-            axes.set(title=FORM_TITLES[form], xlabel="layer (counted from 0)", ylabel="nats")
-            draw_lines(axes, lines[form], intervals=False)
-            for line in lines[form]:
-                low = min(line.points, key=lambda point: point.value)
-                axes.plot(low.x, low.value, "o", markersize=13, fillstyle="none", color=line.style.colour)
-            axes.set_ylim(bottom=0)
-            number_axis(axes, sorted({point.x for line in lines[form] for point in line.points}))
-            drawings.append(inline_svg(figure, f"Attention entropy by layer, {form.upper()}"))
+
+    def draw(axes: Axes, drawn: Sequence[Line]) -> None:
+        axes.set(xlabel="layer (counted from 0)", ylabel="nats")
+        draw_lines(axes, drawn, intervals=False)
+        for line in drawn:
+            low = min(line.points, key=lambda point: point.value)
+            axes.plot(low.x, low.value, "o", markersize=13, fillstyle="none", color=line.style.colour)
+        axes.set_ylim(bottom=0)
+        number_axis(axes, sorted({point.x for line in drawn for point in line.points}))
+
     caption = (
         "Entropy of attention over the rules, mean over heads, tokens and questions. The confidence layer (ringed) has "
         f"the lowest mean: {'; '.join(lowest)}."
     )
-    return [Part("Attention entropy by layer", caption, drawings)]
+    title = "Attention entropy by layer"
+    return [Part(title, caption, _drawings(lines, title, draw))]
 
 
 def cost(setting: Setting) -> list[Part]:
@@ -255,34 +260,35 @@ def cost(setting: Setting) -> list[Part]:
     unit = "tokens" if by_tokens else "seconds"
 
     def points(run: Results, view: MethodView) -> list[Point]:
-        seconds = (run["timing"]["seconds"] or 0.0) / max(run["n"]["scored"], 1)
+        seconds = run["timing"]["seconds"] / max(run["n"]["scored"], 1)
         spent, estimate = _tokens(run) if by_tokens else seconds, macro(run, metric)
         if not estimate or not spent:
             return []
         words = f"{_where(setting, run)}: {percent(estimate['value'])} % at {spent:,.3g} {unit} per question"
         return [Point(spent, estimate["value"], tip=words)]
 
+    def draw(axes: Axes, drawn: Sequence[Line]) -> None:
+        axes.set(xlabel=f"{unit} per question (log scale)", xscale="log")
+        share_axis(axes)
+        draw_lines(axes, drawn, intervals=False, connected=False)
+        low, high = axes.get_xlim()
+        nice = [digit * 10.0**power for power in range(-4, 10) for digit in (1, 2, 5)]
+        number_axis(axes, [value for value in nice if low <= value <= high])
+
     lines = lines_by_form(setting, setting.sizes, points)
     if sum(len(line.points) for drawn in lines.values() for line in drawn) < 2:
         return []
-    drawings = []
-    for form, drawn in lines.items():
-        with panels() as (figure, (axes,)):
-            axes.set(title=FORM_TITLES[form], xlabel=f"{unit} per question (log scale)", xscale="log")
-            share_axis(axes)
-            draw_lines(axes, drawn, intervals=False, connected=False)
-            axes.minorticks_off()
-            drawings.append(inline_svg(figure, f"Cost and accuracy, {form.upper()}"))
     caption = "One mark per run: method, representation and pool size (hover to see which)."
     if by_tokens:
         caption += " Tokens of prompt and answer."
     else:
         caption += " Time of this machine; encoding that runs share falls on the first."
+    drawings = _drawings(lines, "Cost and accuracy", draw)
     return [Part(f"Cost against {_name(metric).lower()}", caption, drawings)]
 
 
 def _tokens(run: Results) -> float:
-    found = run.get("usage", {})
+    found = run["usage"]
     return sum(found[name]["mean"] for name in ("prompt_tokens", "completion_tokens") if name in found)
 
 

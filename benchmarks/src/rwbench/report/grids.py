@@ -134,10 +134,7 @@ def all_runs(setting: Setting) -> Grid:
 def error_counts(setting: Setting, counted: Mapping[str, Mapping[str, int]]) -> Grid | None:
     """Return how answers go wrong, None if none does: error classes by run id (``counted``), and outcomes."""
     found = {run["run_id"]: counted.get(run["run_id"], {}) for run in setting.runs}
-    bad = {
-        run["run_id"]: {name: n for name, n in run.get("outcomes", {}).items() if name != "ok"}
-        for run in setting.runs
-    }
+    bad = {run["run_id"]: {k: n for k, n in run["outcomes"].items() if k != "ok"} for run in setting.runs}
     classes = [name for name in ERROR_CLASSES if any(name in counts for counts in found.values())]
     outcomes = [name for name in OUTCOMES if any(name in counts for counts in bad.values())]
     if not outcomes and not set(classes) - {"correct"}:
@@ -156,12 +153,13 @@ def error_counts(setting: Setting, counted: Mapping[str, Mapping[str, int]]) -> 
 
 def by_step_and_type(setting: Setting) -> Grid:
     """Return Recall@1 by step of the proof and by type of the gold rules, where the results split it."""
-    split: dict[str, list[dict[str, Estimate]]] = {}
-    for run in setting.runs:
-        found: Any = run.get("details", {})
-        split[run["run_id"]] = [
-            found.get(kind, {}).get(MAIN_METRIC, {}) for kind in ("by_step", "by_rule_type")
+    split = {
+        run["run_id"]: [
+            run["details"]["by_step"].get(MAIN_METRIC, {}),
+            run["details"].get("by_rule_type", {}).get(MAIN_METRIC, {}),
         ]
+        for run in setting.runs
+    }
     steps = sorted({name for found, _ in split.values() for name in found}, key=int)
     types = sorted({name for _, found in split.values() for name in found})
 
@@ -177,10 +175,10 @@ def by_step_and_type(setting: Setting) -> Grid:
 
 def usage(setting: Setting) -> Grid:
     """Return what a question cost, mean by run."""
-    names = sorted({name for run in setting.runs for name in run.get("usage", {})})
+    names = sorted({name for run in setting.runs for name in run["usage"]})
 
     def cells(run: Results) -> list[GridCell]:
-        found = run.get("usage", {})
+        found = run["usage"]
         return [number(found[name]["mean"] if name in found else None) for name in names if found]
 
     return _of_runs(setting, [name.replace("_", " ") for name in names], cells)

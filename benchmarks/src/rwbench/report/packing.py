@@ -13,19 +13,9 @@ from ..score.samples import PACKED_FILE, compressed, read_samples, samples_path,
 
 
 def pack(results: Sequence[Results], folder: Path, to: Path, recipe: str | None = None) -> int:
-    """Write what `report`, `compare` and `trace` need of some runs, and return the bytes written.
+    """Write what `report`, `compare` and `trace` need of some runs in ``folder``, and return the bytes written.
 
-    The same runs give the same bytes.
-
-    Parameters
-    ----------
-    results : sequence of dict
-    folder : Path
-        Folder of run folders that they are from.
-    to : Path
-        Folder to write; made if missing.
-    recipe : str, optional
-        Of the recipes' lists of runs, take along this one only; by default all.
+    The same runs give the same bytes. Of the recipes' lists of runs, all are taken along, or that of ``recipe`` only.
 
     Raises
     ------

@@ -36,14 +36,12 @@ def render_page(
     source: DataSource | None = None,
     recipes: Sequence[tuple[str, Sequence[Results]]] = (),
 ) -> str:
-    """Return the page as one HTML string with no outside resource.
+    """Return the page as one HTML string with no outside resource; a ValueError if there are no results.
 
     Parameters
     ----------
     results : sequence of Results
-        Contents of results.json files.
     title : str
-        Heading.
     command : str
         What makes these numbers again.
     skipped : sequence of str
@@ -54,11 +52,6 @@ def render_page(
         Where questions and rules come from (see `browser.build_browser`).
     recipes : sequence of (name, runs)
         Those of the paper's tables are shown with the paper's numbers.
-
-    Raises
-    ------
-    ValueError
-        If there are no results.
     """
     if not results:
         raise ValueError(
@@ -93,7 +86,7 @@ def render_page(
 def _section(setting: Setting, browser: Browser) -> dict[str, Any]:
     drawn = styles(view.key for view in setting.methods.values())
     encoded = base64.b64encode(csv_text(setting).encode()).decode()
-    outcomes = {name for run in setting.runs for name in run.get("outcomes", {})}
+    outcomes = {name for run in setting.runs for name in run["outcomes"]}
     return {
         "title": setting.title(),
         "headline": headline(setting),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..score.results import Estimate, Results
 from ..score.scoring import RECALLS
 from ..score.summarise import DISPLAYED
-from .setting import ANSWERS, Setting, cell, settings
+from .setting import ANSWERS, Setting, settings
 from .style import FLOORS
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ COLUMN_NAMES = {
     "multi_hop_3": "MH-3",
     "multi_hop_4": "MH-4",
 }
+CSV_COLUMNS = "run_id method rules pool_size metric subtask value ci_low ci_high n".split()
 LATEX_SIGNS = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
     | {
@@ -62,36 +63,25 @@ def percent(value: float) -> str:
 def estimates(run: Results, metric: str) -> dict[str, Estimate]:
     """Return the estimates of a run's metric by part: ``macro``, sub-tasks and groups; empty if it has none."""
     found = run["metrics"].get(metric)
-    return {"macro": found["macro"]} | found["by_subtask"] | found.get("by_group", {}) if found else {}
+    return {"macro": found["macro"]} | found["by_subtask"] | found["by_group"] if found else {}
 
 
 def csv_text(setting: Setting) -> str:
     """Return every estimate of the setting, sub-tasks included, as CSV."""
     import pandas as pd
 
-    rows = []
-    for run in setting.runs:
-        label = setting.view(run).label
-        # No spreadsheet reads a label as a formula.
-        head = [run["run_id"], f"'{label}" if label[:1] in "=+-@" else label, *cell(run)[1:]]
-        for metric in run["metrics"]:
-            rows += [
-                [*head, metric, part, e["value"], e["ci_low"], e["ci_high"], e["n"]]
-                for part, e in estimates(run, metric).items()
-            ]
-    columns = [
-        "run_id",
-        "method",
-        "rules",
-        "pool_size",
-        "metric",
-        "subtask",
-        "value",
-        "ci_low",
-        "ci_high",
-        "n",
+    rows = [
+        estimate
+        | {"run_id": run["run_id"], "method": setting.view(run).label, "metric": metric, "subtask": part}
+        | {"rules": run["spec"]["representation"], "pool_size": run["spec"]["pool_size"]}
+        for run in setting.runs
+        for metric in run["metrics"]
+        for part, estimate in estimates(run, metric).items()
     ]
-    return pd.DataFrame(rows, columns=columns).to_csv(index=False, lineterminator="\n")
+    frame = pd.DataFrame(rows, columns=CSV_COLUMNS)
+    # No spreadsheet reads a label as a formula.
+    frame["method"] = frame["method"].str.replace(r"^(?=[=+@-])", "'", regex=True)
+    return str(frame.to_csv(index=False, lineterminator="\n"))
 
 
 def score_frame(setting: Setting, columns: dict[str, tuple[str, str]] | None = None) -> pd.DataFrame:

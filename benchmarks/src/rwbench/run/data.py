@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,22 +22,10 @@ AnyIds = Ids | Sequence[int]
 
 @dataclass(frozen=True)
 class Question:
-    """One question with its gold data.
+    """One question with its gold data: an answer per sub-question, rule ids per step.
 
-    Attributes
-    ----------
-    id, subtask, world_id, text : str
-        ``text`` is what a method is asked.
-    index : int
-        Position in the sub-task's split.
-    fold : int
-        One of the paper's five seeds in split mini, else 0.
-    answers : tuple of str
-        One answer per sub-question.
-    gold_steps : tuple of tuple of int
-        Rule ids per step, in step order.
-    row : dict
-        The whole row of the question table (facts, queries, steps, ...).
+    ``text`` is what a method is asked; ``index`` is the place in the sub-task's split, ``fold`` one of the paper's five
+    seeds in split mini, else 0; ``row`` is the whole row of the question table (facts, queries, steps, ...).
     """
 
     id: str
@@ -71,13 +60,7 @@ class Question:
 
 
 class RuleTable:
-    """The rules of one world, looked up by id.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Rows with the columns of ``ruleworld_data.io.schema.RULE_SCHEMA``, ids distinct, in any order.
-    """
+    """The rules of one world by id: rows of ``ruleworld_data.io.RULE_SCHEMA``, ids distinct, in any order."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -86,15 +69,11 @@ class RuleTable:
     @cached_property
     def ids(self) -> Ids:
         """All rule ids, ascending, shape (M,), int32."""
-        return self._raw_ids[self._order]
-
-    @cached_property
-    def _raw_ids(self) -> Ids:
-        return np.asarray(self.table["id"].to_numpy(), dtype=np.int32)
+        return np.asarray(self.table["id"].to_numpy(), dtype=np.int32)[self._order]
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
-        return np.argsort(self._raw_ids, kind="stable")
+        return np.argsort(self.table["id"].to_numpy(), kind="stable")
 
     def positions(self, ids: AnyIds) -> NDArray[np.int64]:
         """Return the row of each id; a ValueError names ids that are not in the table."""
@@ -128,15 +107,7 @@ class RuleTable:
 
 @dataclass(frozen=True)
 class DataSource:
-    """Where a run's questions and rules come from.
-
-    Parameters
-    ----------
-    scale, seed
-        Name of the world. Ignored in favour of the build's own when ``folder`` is given.
-    folder : Path, optional
-        A folder made by ``ruleworld build``; without it rows are generated in this process.
-    """
+    """Where a run's questions and rules come from: generated here, or a folder made by ``ruleworld build``."""
 
     scale: str = "paper"
     seed: int = 0
@@ -183,11 +154,8 @@ def select(questions: Sequence[Question], limit: int | None) -> list[Question]:
     In split mini, whose table is ordered by fold, a few questions then lie in all five folds, so that the spread
     over seeds can be told from them. Other splits are one fold: there these are the first questions.
     """
-    turns: list[int] = []
-    asked: Counter[int] = Counter()
-    for question in questions:
-        turns.append(asked[question.fold])
-        asked[question.fold] += 1
+    asked: dict[int, Iterator[int]] = defaultdict(count)
+    turns = [next(asked[question.fold]) for question in questions]
     chosen = sorted(range(len(questions)), key=turns.__getitem__)[:limit]
     return [questions[place] for place in sorted(chosen)]
 

@@ -92,7 +92,7 @@ def find_specs(folder: Path) -> list[tuple[RunSpec, Path]]:
     found = []
     for path in sorted(folder.glob(f"**/{SPEC_FILE}")):
         try:
-            spec = RunSpec.from_dict(from_json(path.read_bytes()))
+            spec = RunSpec.from_dict(dict(from_json(path.read_bytes())))
         except (ValueError, TypeError) as error:
             raise ValueError(
                 f"{path} is no spec of a run ({in_words(error)}); delete the folder {path.parent}"

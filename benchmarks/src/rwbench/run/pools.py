@@ -34,17 +34,9 @@ Key = tuple[int | str, ...]
 
 @dataclass(frozen=True)
 class Pool:
-    """The rules of one pool, in shuffled order, and the questions asked on it.
+    """The rules of one pool, ids (M,) in shuffled order, and the questions asked on it.
 
-    Attributes
-    ----------
-    ids : ndarray of int32, shape (M,)
-    rules : RuleTable
-        The world's rules, for typed parts and other representations.
-    representation : str
-        ``"fol"`` or ``"nl"``.
-    questions : tuple of Question
-        Those the spec selects.
+    ``rules`` are the world's, for typed parts and other representations; ``representation`` is ``"fol"`` or ``"nl"``.
     """
 
     ids: Ids
@@ -59,19 +51,9 @@ class Pool:
 
 
 def build_pools(spec: RunSpec, split: Mapping[str, Sequence[Question]], rules: RuleTable) -> Iterator[Pool]:
-    """Yield the pools of a run in a fixed order.
+    """Yield the pools of a run in a fixed order; a ValueError if one cannot hold its questions' gold rules.
 
-    Parameters
-    ----------
-    spec : RunSpec
-    split : mapping of str to sequence of Question
-        All questions of the spec's split, by sub-task: also those that the spec does not ask.
-    rules : RuleTable
-
-    Raises
-    ------
-    ValueError
-        If a pool cannot hold its questions' gold rules.
+    ``split`` holds all questions of the spec's split by sub-task: also those that the spec does not ask.
     """
     asked = {q.id for name in spec.subtasks for q in select(split[name], spec.limit)}
     everything = [question for questions in split.values() for question in questions]
@@ -116,11 +98,7 @@ def _draw(
     universe: Ids, members: Sequence[Question], size: int, spec: RunSpec, scope: str, *key: int | str
 ) -> Ids:
     gold = np.unique(np.asarray([rule for question in members for rule in question.gold], dtype=np.int32))
-    seed = _seed(spec, scope, size, *key)
+    # The seed, 63 bits, is a hash of the draw's name: no two draws share a stream by accident.
+    name = "\x1f".join(map(str, (spec.pool_seed, spec.world_seed, spec.split, scope, size, *key)))
+    seed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") >> 1
     return shared_pool(universe, gold, size, seed)
-
-
-def _seed(spec: RunSpec, *key: int | str) -> int:
-    """Return a 63-bit seed that is a hash of the draw's name: no two draws share a stream by accident."""
-    name = "\x1f".join(str(part) for part in (spec.pool_seed, spec.world_seed, spec.split, *key))
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") >> 1

@@ -22,29 +22,15 @@ from .workspace import Workspace
 
 def usable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], list[str]]:
     """Split runs into those that can run here and notes about the others, each with what to type."""
-    ready: list[RunSpec] = []
-    notes: dict[str, None] = {}
-    for spec in specs:
-        method: Method = Method.from_dict(spec.method)
-        need = method.missing()
-        if need is None:
-            ready.append(spec)
-        else:
-            notes[f"{method.label} (needs: {need})"] = None
-    return ready, list(notes)
+    methods: list[Method] = [Method.from_dict(spec.method) for spec in specs]
+    needs = [method.missing() for method in methods]
+    notes = [f"{m.label} (needs: {need})" for m, need in zip(methods, needs, strict=True) if need is not None]
+    ready = [spec for spec, need in zip(specs, needs, strict=True) if need is None]
+    return ready, list(dict.fromkeys(notes))
 
 
 def run_all(plans: Sequence[Plan], workspace: Workspace, jobs: int, progress: Progress) -> list[Results]:
-    """Run every plan and return the results in the order of the plans.
-
-    Parameters
-    ----------
-    plans : sequence of Plan
-    workspace : Workspace
-    jobs : int
-        Processes; 1 runs in this one.
-    progress : Progress
-    """
+    """Run every plan in so many processes (1: in this one); return the results in the order of the plans."""
     if jobs == 1 or len(plans) < 2:
         return [run_spec(plan.spec, workspace, plan.folder.parent, progress) for plan in plans]
     # Spawned, not forked: a forked child inherits the locks of numerical libraries' threads.

@@ -45,17 +45,7 @@ _INITIAL = re.compile(r"Has\(\w+, \w+, (\d+) [-+] \d+ = \d+\)")
 
 
 class Diagnosis(NamedTuple):
-    """What is wrong with an answer.
-
-    Attributes
-    ----------
-    error : str
-        One of `ERROR_CLASSES`.
-    answer : int or None
-        Position of the first wrong sub-question.
-    rule : int or None
-        Id of the first gold rule that was not applied.
-    """
+    """One of `ERROR_CLASSES`, the place of the first wrong sub-question, and the id of its first rule not applied."""
 
     error: str
     answer: int | None = None
@@ -65,7 +55,7 @@ class Diagnosis(NamedTuple):
 def diagnose(
     sample: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], rules: Mapping[int, Mapping[str, Any]]
 ) -> Diagnosis | None:
-    """Classify one sample.
+    """Classify one sample; None if it failed or its method does not answer.
 
     Parameters
     ----------
@@ -75,25 +65,19 @@ def diagnose(
         The question's gold steps: ``rule_ids`` and ``fol``.
     rules : mapping of int to mapping
         Rows of the rule table for the gold rules.
-
-    Returns
-    -------
-    Diagnosis, or None
-        None if the sample failed or its method does not answer.
     """
-    if sample["error"] is not None or (sample["answers"] is None and sample.get("outcome", "ok") == "ok"):
+    outcome = sample.get("outcome", "ok")
+    if sample["error"] is not None or (sample["answers"] is None and outcome == "ok"):
         return None
     answers, gold = sample["answers"] or [], sample["gold_answers"]
-    if not answers and sample.get("outcome", "ok") not in ("ok", "refused_format"):
+    if not answers and outcome not in ("ok", "refused_format"):
         return Diagnosis("no_answer")
     if len(answers) != len(gold):
         return Diagnosis("format")
-    wrong = [
-        i for i, pair in enumerate(zip(answers, gold, strict=True)) if len(set(map(normalise, pair))) > 1
-    ]
-    if not wrong:
+    pairs = enumerate(zip(answers, gold, strict=True))
+    first = next((place for place, pair in pairs if len(set(map(normalise, pair))) > 1), None)
+    if first is None:
         return Diagnosis("correct")
-    first = wrong[0]
     proof = list(steps) if len(gold) == 1 else [steps[first]]
     text = _steps_text(sample["output"] or "", first if len(gold) > 1 else None, len(steps))
     found = sample["retrieved"]
@@ -117,35 +101,24 @@ def _first_fault(text: str, step: str, rule: Mapping[str, Any]) -> str | None:
     if rule["operator"] is None:
         concluded = rule["environment"] if kind == "action2env" else rule["state"]
         return None if re.search(rf"\b{re.escape(concluded)}\b", text) else "rule_omission"
-    effect = _effect(step, rule["attribute"])
+    amount, another_verb = _effect(step, rule)
     claims = _changes(text, rule["attribute"])
-    if (rule["operator"], effect.amount) in claims:
+    if (rule["operator"], amount) in claims:
         return None
     if any(operator == rule["operator"] for operator, _ in claims):
         return "incorrect_use"
-    if claims or _another_verb(effect, rule):
-        return "operator_misalignment"
-    return "rule_omission"
+    return "operator_misalignment" if claims or another_verb else "rule_omission"
 
 
-class _Effect(NamedTuple):
-    """A change as a gold step writes it: the verb that triggered it (lower case, or ""), and its amount."""
-
-    trigger: str
-    amount: int
-
-
-def _effect(step: str, attribute: str) -> _Effect:
+def _effect(step: str, rule: Mapping[str, Any]) -> tuple[int, bool]:
+    """Return the amount of a rule's change in a gold step, and whether another verb than the rule's triggers it."""
     for trigger, _, symbol, amount in _EFFECT.findall(step):
-        if term(symbol) == attribute:
-            return _Effect(trigger.lower(), int(amount))
-    raise ValueError(f"the gold step {step!r} has no change of {attribute!r}; the rule is of another step")
-
-
-def _another_verb(effect: _Effect, rule: Mapping[str, Any]) -> bool:
-    """Say whether the event's verb differs from the one in the rule's premise."""
-    return (
-        rule["type"] == "attrchange2attr" and effect.trigger != rule["premise_fol"].partition("_")[0].lower()
+        if term(symbol) == rule["attribute"]:
+            if rule["type"] != "attrchange2attr":
+                return int(amount), False
+            return int(amount), trigger.lower() != rule["premise_fol"].partition("_")[0].lower()
+    raise ValueError(
+        f"the gold step {step!r} has no change of {rule['attribute']!r}; the rule is of another step"
     )
 
 
@@ -156,21 +129,20 @@ def _without_steps(
     seen: set[int] | None,
 ) -> Diagnosis:
     """Classify by the number alone."""
-    for step in proof:
-        for rule in step["rule_ids"]:
-            if seen is not None and rule not in seen:
-                return Diagnosis("retrieval_miss", rule=rule)
+    missed = [rule for step in proof for rule in step["rule_ids"] if seen is not None and rule not in seen]
+    if missed:
+        return Diagnosis("retrieval_miss", rule=missed[0])
     last = proof[-1]
     start = _INITIAL.search(last["fol"])
     changing = next((rule for rule in last["rule_ids"] if rules[rule]["operator"] is not None), None)
     if start is None or changing is None or not answer.isdecimal():
         return Diagnosis("unexplained")
     rule = rules[changing]
-    effect = _effect(last["fol"], rule["attribute"])
+    amount, another_verb = _effect(last["fol"], rule)
     initial, sign = int(start[1]), 1 if rule["operator"] == "plus" else -1
     by_count = {
-        initial: "operator_misalignment" if _another_verb(effect, rule) else "rule_omission",
-        initial - sign * effect.amount: "operator_misalignment",
+        initial: "operator_misalignment" if another_verb else "rule_omission",
+        initial - sign * amount: "operator_misalignment",
         initial + sign * rule["amount"]: "incorrect_use",
     }
     error = by_count.get(int(answer), "unexplained")
@@ -218,20 +190,16 @@ def _states_count(text: str, attribute: str, count: int) -> bool:
 def _operators() -> dict[str, str]:
     """Every form of every change verb -> its operator."""
     words = load_vocabulary()
-    pairs = [("plus", verb) for verb in words.plus] + [("minus", verb) for verb in words.minus]
     return {
         form: operator
-        for operator, verb in pairs
+        for operator in ("plus", "minus")
+        for verb in getattr(words, operator)
         for form in (verb.base, verb.third, verb.past, verb.gerund, verb.participle)
     }
 
 
 @lru_cache(maxsize=4096)
 def _forms(attribute: str) -> tuple[str, str]:
-    return attribute, _plurals()[attribute]
-
-
-@lru_cache(maxsize=1)
-def _plurals() -> dict[str, str]:
+    """Return the singular and the plural."""
     words = load_vocabulary()
-    return dict(zip(words.attributes, words.attribute_plurals, strict=True))
+    return attribute, words.attribute_plurals[words.attributes.index(attribute)]

@@ -27,6 +27,7 @@ Amount = Annotated[float, Field(ge=0)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 PlainText = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 """A line of text that a terminal takes for nothing else."""
+StepNumber = Annotated[str, Field(pattern="^[1-9][0-9]?$")]
 MetricName = Annotated[str, Field(pattern="^((step_|expected_)?recall@[0-9]+|exact_match|strict_match)$")]
 
 
@@ -39,6 +40,15 @@ def _check_spec(spec: dict[str, Any]) -> dict[str, Any]:
 class _SpecSchema:
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
         return handler(TypeAdapter(RunSpec).core_schema)
+
+
+def _same_lengths(value: dict[str, Any]) -> dict[str, Any]:
+    """Let pass a table whose columns, and rows if it has any, are of one length."""
+    columns = [found for found in value.values() if isinstance(found, list)]
+    lengths = {len(found) for found in [*columns, *value.get("weights", ())]}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(f"its lists must all be of one length, at least 1; got lengths {sorted(lengths)}")
+    return value
 
 
 StoredSpec = Annotated[dict[str, Any], AfterValidator(_check_spec), _SpecSchema()]
@@ -86,7 +96,7 @@ class Metric(TypedDict):
 class Details(TypedDict):
     """Recall by step of the proof, and by type of the gold rules: metric -> step or type -> estimate."""
 
-    by_step: dict[str, dict[str, Estimate]]
+    by_step: dict[str, dict[StepNumber, Estimate]]
     by_rule_type: NotRequired[dict[str, dict[str, Estimate]]]
 
 
@@ -137,8 +147,8 @@ class AttentionMap(TypedDict):
 class MeanMeasures(TypedDict, total=False):
     """What an analysis measured, averaged over questions; ``rule_attention`` by number of gold steps."""
 
-    rule_entropy: Entropy
-    rule_attention: dict[str, AttentionMap]
+    rule_entropy: Annotated[Entropy, AfterValidator(_same_lengths)]
+    rule_attention: dict[StepNumber, Annotated[AttentionMap, AfterValidator(_same_lengths)]]
 
 
 @with_config(OPEN)

@@ -6,7 +6,7 @@ import fcntl
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 
@@ -37,13 +37,19 @@ def encode_unique(encode: Callable[[Sequence[str]], Tensor], texts: Sequence[str
     return unique[torch.tensor(at, dtype=torch.long, device=unique.device)]
 
 
+def _digest(hashes: Tensor, rows: Tensor) -> str:
+    """Return what tells a shard as written from a damaged one."""
+    shape = f"{hashes.dtype} {tuple(hashes.shape)} {rows.dtype} {tuple(rows.shape)}".encode()
+    return hashlib.sha256(shape + hashes.numpy().tobytes() + rows.numpy().tobytes()).hexdigest()
+
+
 class EmbeddingCache:
     """An encoder that remembers on disk.
 
     One folder per encoder fingerprint holds shards, safetensors files of text hashes and embeddings (fp32). A shard is
     written under a temporary name, synced and renamed, so a killed build leaves whole shards only. Processes that share
-    a cache take turns encoding, so no text is encoded by two of them. A shard that cannot be read is ignored with a
-    warning and its texts are encoded again.
+    a cache take turns encoding, so no text is encoded by two of them. A shard that is damaged (by its checksum) is set
+    aside with a warning and its texts are encoded again.
 
     Parameters
     ----------
@@ -127,7 +133,7 @@ class EmbeddingCache:
         return len(self._places)
 
     def refresh(self) -> None:
-        """Take in shards that other processes wrote."""
+        """Take in shards that other processes wrote; a damaged one is set aside, and its texts are encoded again."""
         from safetensors import SafetensorError, safe_open
 
         for path in sorted(self.folder.glob("*.safetensors")):
@@ -137,10 +143,18 @@ class EmbeddingCache:
                 with safe_open(path, "pt") as file:
                     hashes, rows = file.get_tensor("hashes"), file.get_tensor("embeddings")
                     about = file.metadata() or {}
-                    if about.get("fingerprint") != self.fingerprint or len(hashes) != len(rows):
-                        raise ValueError("it belongs to another encoder")
-            except (SafetensorError, OSError, ValueError) as error:
-                warnings.warn(f"ignoring the embedding shard {path}: {error}; delete it", stacklevel=2)
+                if about.get("sha256") != _digest(hashes, rows):
+                    raise ValueError("its checksum is another, or none")
+                if about.get("fingerprint") != self.fingerprint:
+                    raise ValueError("it belongs to another encoder")
+            except (SafetensorError, OSError, ValueError, TypeError) as error:
+                aside = path.with_suffix(".damaged")
+                with suppress(OSError):
+                    path.replace(aside)
+                warnings.warn(
+                    f"the embedding shard {path} is set aside as {aside.name} ({error}); its texts are encoded again",
+                    stacklevel=2,
+                )
                 continue
             self._take(path.name, hashes, rows)
 
@@ -155,7 +169,8 @@ class EmbeddingCache:
         rows = self._checked(rows, len(hashes))
         codes = torch.frombuffer(bytearray(b"".join(hashes)), dtype=torch.uint8).view(len(hashes), 32)
         name = hashlib.sha256(b"".join(hashes)).hexdigest()[:32] + ".safetensors"
-        shard = save({"hashes": codes, "embeddings": rows}, {"fingerprint": self.fingerprint})
+        about = {"fingerprint": self.fingerprint, "sha256": _digest(codes, rows)}
+        shard = save({"hashes": codes, "embeddings": rows}, about)
         write_whole(self.folder / name, shard)
         self._take(name, codes, rows)
 

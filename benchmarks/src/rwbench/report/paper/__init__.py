@@ -142,7 +142,7 @@ def _ours(runs: Sequence[Results], metric: str, column: Mapping[str, str]) -> fl
                 return None
             if metric == "recall":
                 return found["macro"]["value"]
-            estimates = found["by_subtask"] | found.get("by_group", {})
+            estimates = found["by_subtask"] | found["by_group"]
             return estimates[column["column"]]["value"] if column["column"] in estimates else None
     return None
 
