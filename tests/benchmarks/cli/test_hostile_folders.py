@@ -53,7 +53,8 @@ def test_resume_asks_only_an_endpoint_that_is_typed(serve, options, tmp_path, mo
     folder = tmp_path / "runs" / spec.run_id
     folder.mkdir(parents=True)
     (folder / "spec.json").write_text(json.dumps(spec.to_dict()))
-    for words in ((), ("--endpoint", "https://api.openai.com/v1"), ("--dry-run",)):
+    assert rwbench("resume", tmp_path / "runs", "--dry-run").exit_code == 0 and not server.asked
+    for words in ((), ("--endpoint", "https://api.openai.com/v1")):
         refused = rwbench("resume", tmp_path / "runs", *words)
         assert refused.exit_code == 2 and not server.asked
         assert f"type --endpoint {server.url}" in refused.stderr and "RULEWORLD_API_KEY" in refused.stderr

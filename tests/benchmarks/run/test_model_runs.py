@@ -194,7 +194,7 @@ def test_resume_finishes_what_is_left_from_the_folders_alone(answering, tmp_path
         path.write_bytes(path.read_bytes()[:-100])
     seen = json.loads(rwbench("resume", tmp_path / "runs", "--dry-run", "--json").stdout)
     assert (len(seen["runs"]), seen["samples_left"]) == (2, 2)
-    resumed = rwbench("resume", tmp_path / "runs", "--json")
+    resumed = rwbench("resume", tmp_path / "runs", "--json", "--endpoint", answering.url)
     assert resumed.exit_code == 0, resumed.output
     again = {run["run_id"]: run["samples_sha256"] for run in json.loads(resumed.stdout)["runs"]}
     assert len(again) == 2 and again.items() <= wanted.items()

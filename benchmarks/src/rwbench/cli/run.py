@@ -136,7 +136,8 @@ def resume(
                 workspaces[world] = Workspace(source)
             plan = make_plan(spec, workspaces[world], out)
             if not plan.finished:
-                _check_endpoints(plan, endpoint or [])
+                if not dry_run:
+                    _check_endpoints(plan, endpoint or [])
                 unfinished.setdefault(world, []).append(plan)
     if not unfinished:
         typer.echo(f"all {len(found)} runs below {folder} are finished", err=True)
