@@ -150,6 +150,26 @@ def test_results_of_other_types_or_ranges_are_refused_in_one_line(runs, path, va
         assert result.stderr.count("\n") == 1 and "\x1b" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retrieved", [[10**20]]),
+        ("retrieved", [[-1]]),
+        ("gold_rules", [[2**31]]),
+        ("subtask", ESC),
+        ("usage", {"prompt_tokens": 10**400}),
+    ],
+)
+def test_samples_of_other_ranges_are_refused_in_one_line(runs, name, value):
+    file = sorted(runs.glob("*/samples.jsonl"))[0]
+    first, *rest = file.read_text().splitlines(keepends=True)
+    file.write_text(json.dumps(json.loads(first) | {name: value}) + "\n" + "".join(rest))
+    result = rwbench("report", runs)
+    assert result.exit_code == 2, (result.output, result.exception)
+    assert result.stderr.startswith("error: ") and "samples.jsonl" in result.stderr
+    assert result.stderr.count("\n") == 1 and "\x1b" not in result.stderr
+
+
 def test_text_of_a_stranger_is_shown_as_text(runs):
     file = sorted(runs.glob("*/samples.jsonl"))[0]
     samples = [json.loads(line) for line in file.read_text().splitlines()]
@@ -159,6 +179,35 @@ def test_text_of_a_stranger_is_shown_as_text(runs):
     shown = rwbench("trace", file.parent, "--method", "retrieve", "--subtask", "single_rule")
     assert shown.exit_code == 0, shown.output
     assert "\x1b" not in shown.output and "\\x1b]0;owned\\x07" in shown.output
+
+
+def test_links_in_a_folder_write_to_no_other_file(runs, tmp_path):
+    target = tmp_path / "precious"
+    target.write_bytes(b"")
+    samples = sorted(runs.glob("*/samples.jsonl"))[0]
+    lines = samples.read_bytes().splitlines(keepends=True)
+    target.write_bytes(b"".join(lines[:5]))
+    before = target.read_bytes()
+    samples.unlink()
+    samples.symlink_to(target)
+    (samples.parent / ".lock").unlink(missing_ok=True)
+    (samples.parent / ".lock").symlink_to(target)
+    assert rwbench("resume", runs).exit_code == 0
+    assert target.read_bytes() == before and not samples.is_symlink()
+    assert len(read_samples(samples)) == 11
+
+
+def test_samples_that_unpack_to_too_much_are_refused(runs, monkeypatch):
+    from rwbench.score import samples as module
+
+    path = sorted(runs.glob("*/samples.jsonl"))[0]
+    whole = read_samples(path)
+    path.with_name(module.PACKED_FILE).write_bytes(module.compressed(whole))
+    path.unlink()
+    assert read_samples(path) == whole
+    monkeypatch.setattr(module, "MAX_BYTES", 1_000)
+    told = rwbench("report", runs)
+    assert told.exit_code == 2 and "unpacks to more than 1,000 bytes" in told.stderr
 
 
 @component

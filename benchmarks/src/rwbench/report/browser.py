@@ -89,7 +89,10 @@ def build_browser(
             continue
         samples, spec = read_samples(path), run["spec"]
         world = world_of(spec["scale"], spec["world_seed"], spec["data"], spec["split"])
-        errors = world.diagnose(samples) if world else [None] * len(samples)
+        try:
+            errors = world.diagnose(samples) if world else [None] * len(samples)
+        except ValueError as error:
+            raise ValueError(f"{path} is not of these questions and rules: {error}") from None
         counts = Counter(errors)
         if found := {name: counts[name] for name in ERROR_CLASSES if counts[name]}:
             browser.errors[run["run_id"]] = found

@@ -27,7 +27,7 @@ MANIFEST_SUFFIX = ".recipe.json"
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
     """Hold a run folder for this process alone; a ValueError if another process holds it."""
-    with (folder / ".lock").open("w") as file:
+    with (folder / ".lock").open("a") as file:  # never truncated: it may be a link
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -32,6 +32,8 @@ SAMPLES_FILE = "samples.jsonl"
 PACKED_FILE = "samples.jsonl.zst"
 """What `rwbench report --pack` leaves of it; read wherever the file itself is missing."""
 
+MAX_BYTES = 2**30
+"""Of unpacked samples; the largest runs in this repository have a thousandth of it."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 VOLATILE = ("seconds",)
@@ -42,12 +44,16 @@ STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
+RuleId = Annotated[int, Field(ge=0, lt=2**31)]
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+
+
 @with_config(STRICT)
 class TraceStep(TypedDict):
     """What a method did at one step: it searches (``query``, ``retrieved``), writes (``text``), or both."""
 
     query: str | None
-    retrieved: list[int]
+    retrieved: list[RuleId]
     text: str | None
 
 
@@ -55,10 +61,10 @@ class TraceStep(TypedDict):
 class Usage(TypedDict, total=False):
     """What a question cost. What a method has no number for is not there; a method may add numbers of its own."""
 
-    calls: Annotated[int, Field(description="calls of the model")]
-    prompt_tokens: int
-    completion_tokens: int
-    retrievals: int
+    calls: Annotated[Count, Field(description="calls of the model")]
+    prompt_tokens: Count
+    completion_tokens: Count
+    retrievals: Count
     cost_usd: Annotated[float, Field(description="where the price is known")]
     cached_calls: Annotated[int, Field(description="calls answered from disk")]
     rounds: Annotated[int, Field(description="of an iterative method, out of `round_budget`")]
@@ -108,13 +114,13 @@ class Sample(TypedDict):
     ]
     gold_answers: list[str]
     retrieved: Annotated[
-        list[list[int]] | None,
+        list[list[RuleId]] | None,
         Field(
             description="what recall is computed from: rule ids per step, best first (a method that searches once has "
             "one step); null: the method retrieves nothing"
         ),
     ]
-    gold_rules: Annotated[list[list[int]], Field(description="gold rule ids per step")]
+    gold_rules: Annotated[list[list[RuleId]], Field(description="gold rule ids per step")]
     scores: Annotated[dict[str, float], Field(description="metric -> value; empty if the question failed")]
     outcome: NotRequired[
         Annotated[str, Field(description="how it ended", json_schema_extra={"enum": list(OUTCOMES)})]
@@ -234,7 +240,8 @@ class SampleLog:
                 kept.setdefault(sample["id"], sample)
         self.done = set(kept)
         body = b"".join(map(sample_line, kept.values()))
-        if not path.is_file() or path.read_bytes() != body:
+        # A link in a folder of others would have another file written to.
+        if path.is_symlink() or not path.is_file() or path.read_bytes() != body:
             write_whole(path, body)
         self._file: IO[bytes] = path.open("ab")
 
@@ -269,8 +276,11 @@ def _whole(path: Path) -> bytes:
 
     try:
         with pa.CompressedInputStream(pa.memory_map(str(path)), "zstd") as stream:
-            return bytes(stream.read())
+            body = bytes(stream.read(MAX_BYTES + 1))
     except (OSError, pa.ArrowException) as error:
         raise ValueError(
             f"{path} is not whole zstd data ({error}); pack the runs again: rwbench report RUNS --pack FOLDER"
         ) from None
+    if len(body) > MAX_BYTES:
+        raise ValueError(f"{path} unpacks to more than {MAX_BYTES:,} bytes; delete it, if it is not yours")
+    return body
