@@ -1,4 +1,8 @@
-"""Every command and every Python block of the documentation runs as it is written."""
+"""Every command and every Python block of the documentation runs as it is written.
+
+Commands run in this process, in an empty folder for each page; the slow tests run the pages' own install lines in fresh
+environments, and the commands there as a user does.
+"""
 
 import os
 import re
@@ -8,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -18,12 +23,18 @@ PAGES = (
     *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/docs/*.md")),
 )
 
-# Run by tests of their own, or only described here: with the test that stands for each.
+# Run by tests of their own, or only described here: with what stands for each.
 ELSEWHERE = {
     "make demo": "tests/benchmarks: the main recipe",
     "make test": "this run",
     "git clone": "the checkout this test runs in",
     "cd ": "likewise",
+}
+# Blocks marked `sh` need something that stands in for a model, a server or finished runs: the tests that run them.
+WITH_STAND_INS = {
+    "benchmarks/docs/reports.md": "tests/benchmarks/docs/test_reports.py",
+    "benchmarks/docs/running.md": "tests/benchmarks/docs/test_extending.py",
+    "ruleworld-data/docs/plugins.md": "tests/data/plugins/test_plugin_environments.py",
 }
 
 
@@ -48,8 +59,17 @@ def environment() -> dict[str, str]:
     }
 
 
+@pytest.fixture(scope="module")
+def embeddings(tmp_path_factory):
+    """What a command encodes, the next page's finds."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_of_the_page_run(page, tmp_path):
+def test_commands_of_the_page_run(page, tmp_path, embeddings, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"RWBENCH_CACHE": str(embeddings), "COLUMNS": "160"}.items():
+        monkeypatch.setenv(name, value)
     for line in commands(page):
         if line.startswith(tuple(ELSEWHERE)):
             continue
@@ -58,9 +78,27 @@ def test_commands_of_the_page_run(page, tmp_path):
             continue
         words = shlex.split(line)
         assert (BIN / words[0]).exists(), f"{page} names a command that is not ours: {line}"
-        run(words, tmp_path)
+        done = CliRunner().invoke(app_of(words[0]), words[1:], input="")
+        assert done.exit_code == 0 and "Traceback" not in done.output, (
+            f"{line}\n{done.output}\n{done.exception}"
+        )
     if page == "dynarule/docs/training.md":
         check_recall_of_the_example(page, tmp_path / "depot" / "stage2" / "README.md")
+
+
+def app_of(command: str):
+    import dynarule.cli.app
+    import ruleworld_data.cli
+    import rwbench.cli.app
+
+    apps = {"ruleworld": ruleworld_data.cli, "dynarule": dynarule.cli.app, "rwbench": rwbench.cli.app}
+    return apps[command].app
+
+
+def test_commands_that_need_a_stand_in_have_a_test_of_their_own():
+    assert {page for page in PAGES if blocks(page, "sh")} == set(WITH_STAND_INS)
+    for page, test in WITH_STAND_INS.items():
+        assert Path(page).name in (ROOT / test).read_text(encoding="utf-8"), f"{test} does not read {page}"
 
 
 def run(words: list[str], folder: Path) -> None:

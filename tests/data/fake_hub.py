@@ -67,6 +67,19 @@ class Hub:
             "NO_PROXY": "127.0.0.1",
         }
 
+    def reach(self, patch, home: object, **variables: str) -> None:
+        """Point this process's huggingface_hub here, which reads the environment once, when it is imported."""
+        from huggingface_hub import close_session, constants
+
+        environment = self.environment() | variables
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        patch.setattr(constants, "ENDPOINT", environment["HF_ENDPOINT"])
+        patch.setattr(constants, "HF_HUB_OFFLINE", environment["HF_HUB_OFFLINE"] == "1")
+        patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        patch.setattr(constants, "HF_TOKEN_PATH", f"{home}/token")
+        close_session()
+
     def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
         path = urlsplit(request.path).path
         self.requests.append(f"{request.command} {path}")

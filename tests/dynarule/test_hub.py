@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from dynarule.cli.app import app
 from dynarule.hub import files_to_push, local_base
+from typer.testing import CliRunner
 
 from dynarule import RuleAdapter, dynarule_config
 
@@ -33,37 +32,34 @@ def adapter(tiny_model, tmp_path) -> Path:
     return folder
 
 
-def push(folder: Path, hub, *arguments: str) -> subprocess.CompletedProcess:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
-    code = "from dynarule.cli.app import main; main()"
-    words = [sys.executable, "-c", code, "push", str(folder), *arguments]
-    return subprocess.run(
-        words,
-        env=environment | {"HF_HOME": str(folder.parent / "home")} | hub.environment(),
-        capture_output=True,
-        text=True,
-    )
+@pytest.fixture
+def push(adapter, monkeypatch):
+    def run(hub, *arguments: str):
+        hub.reach(monkeypatch, adapter.parent)
+        return CliRunner().invoke(app, ["push", str(adapter), *arguments])
+
+    return run
 
 
-def test_the_adapter_and_its_card_arrive_and_older_weights_go(adapter):
+def test_the_adapter_and_its_card_arrive_and_older_weights_go(adapter, push):
     planned = files_to_push(adapter, "me/rules")
     (weights,) = (path.name for path in adapter.glob("*.safetensors"))
     assert set(planned) == {"adapter_config.json", "README.md", "log.json", weights}
     with fake_hub["Hub"]() as hub:
         old = fake_hub["Repository"]({}, {"adapter-0.safetensors": b"old", "figure.png": b"theirs"})
         hub.repositories["models/me/rules"] = old
-        done = push(adapter, hub, "--to", "me/rules", "--json")
-        assert done.returncode == 0, done.stderr
+        done = push(hub, "--to", "me/rules", "--json")
+        assert done.exit_code == 0, done.stderr
         assert json.loads(done.stdout)["files"] == planned
         assert old.files == {"figure.png": b"theirs"} | {
             name: (adapter / name).read_bytes() for name in planned
         }
 
 
-def test_a_dry_run_lists_files_and_sizes_and_asks_nobody(adapter):
+def test_a_dry_run_lists_files_and_sizes_and_asks_nobody(adapter, push):
     with fake_hub["Hub"]() as hub:
-        done = push(adapter, hub, "--to", "me/rules", "--private", "--dry-run")
-        assert done.returncode == 0 and hub.requests == []
+        done = push(hub, "--to", "me/rules", "--private", "--dry-run")
+        assert done.exit_code == 0 and hub.requests == []
         planned = files_to_push(adapter, "me/rules")
         for name, size in planned.items():
             assert f"{size:>12,}  {name}\n" in done.stdout
@@ -85,14 +81,14 @@ def test_what_cannot_be_pushed_is_refused_with_words(adapter, tmp_path):
         files_to_push(adapter, "me/rules")
 
 
-def test_a_base_model_named_by_a_local_path_is_noted(adapter):
+def test_a_base_model_named_by_a_local_path_is_noted(adapter, push):
     assert local_base(adapter) == ""
     info = json.loads((adapter / "adapter_config.json").read_text())
     info["base_model_name_or_path"] = "/home/me/model"
     (adapter / "adapter_config.json").write_text(json.dumps(info))
     assert local_base(adapter) == "/home/me/model"
     with fake_hub["Hub"]() as hub:
-        done = push(adapter, hub, "--to", "me/rules", "--dry-run")
+        done = push(hub, "--to", "me/rules", "--dry-run")
     assert (
         "names its base model by a path of this machine (/home/me/model); others cannot load" in done.stderr
     )

@@ -9,15 +9,14 @@ from typer.testing import CliRunner
 QUESTION = "After a feral cow haunted a rustic raccoon, how many rubbery hips does the rustic raccoon have?"
 
 
-def test_the_book_is_the_shipped_model_and_rules_of_its_language(tmp_path):
+def test_the_book_is_the_shipped_model_and_rules_of_its_language(vocabulary, tmp_path):
     from rwbench.zoo.base.documents import Writer
-    from rwbench.zoo.base.tokenizer import build_vocabulary, corpus
 
     done = CliRunner().invoke(app, ["book", str(tmp_path / "book")])
     assert done.exit_code == 0 and f"dynarule chat --model {tmp_path}/book/base" in done.stderr
     assert fingerprint(tmp_path / "book/base") == fingerprint(base_folder("tiny"))
     assert fingerprint(tmp_path / "book/adapter") == fingerprint(adapter_folder("tiny", "dynarule", "nl"))
-    writer = Writer(build_vocabulary(corpus()), 0.1)
+    writer = Writer(vocabulary, 0.1)
     rules = (tmp_path / "book/rules.txt").read_text().splitlines()
     assert len(rules) == len({*rules}) == 18
     for text in [*rules, QUESTION]:

@@ -36,9 +36,9 @@ def rwbench(*words):
 
 
 def test_the_version_is_printed():
-    from importlib.metadata import version
+    from rwbench import __version__
 
-    assert rwbench("--version").stdout == f"rwbench {version('rwbench')}\n"
+    assert rwbench("--version").stdout == f"rwbench {__version__}\n"
 
 
 def test_run_prints_a_table_and_writes_a_page(quick, tmp_path):
@@ -81,14 +81,16 @@ def test_dry_run_writes_nothing_and_says_what_is_done(quick, tmp_path):
     assert sorted(run["state"] for run in plan["runs"]) == ["finished", "resume"]
 
 
-def test_several_processes_give_the_same_results(quick, tmp_path):
-    """In processes of their own, so with a recipe that they can find by name."""
+def test_several_processes_give_the_same_results(tmp_path):
+    """In processes of their own, so with a recipe that they can find by name; its smaller pools will do."""
     outputs = []
     for jobs in ("1", "2"):
         words = ["run", "smoke", "--scale", "tiny", "--limit", "1", "--jobs", jobs, "--json"]
         code = (
-            "import rwbench.retrievers.dense as d; d.Dense.missing = lambda self: 'nothing';"
-            "import sys; from rwbench.cli.app import main\n"
+            "import rwbench.retrievers.dense as d; d.Dense.missing = lambda self: 'nothing'\n"
+            "from rwbench.recipes import recipes; smoke = recipes.get('smoke'); whole = smoke.function\n"
+            "smoke.function = lambda options: [s for s in whole(options) if s.pool_size < 10_000]\n"
+            "from rwbench.cli.app import main\n"
             "if __name__ == '__main__': main()"
         )
         script = tmp_path / f"jobs{jobs}.py"
@@ -103,7 +105,7 @@ def test_several_processes_give_the_same_results(quick, tmp_path):
         outputs.append(json.loads(done.stdout))
     hashes = [[(r["run_id"], r["samples_sha256"], r["pool_sha256"]) for r in o["runs"]] for o in outputs]
     assert hashes[0] == hashes[1]
-    assert len(hashes[0]) == 24
+    assert len(hashes[0]) == 16
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")

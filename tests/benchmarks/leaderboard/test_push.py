@@ -1,11 +1,8 @@
 """`rwbench push` against a stand-in of the Hub's API: the board as a Space whose links lead somewhere."""
 
 import json
-import os
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -25,27 +22,24 @@ def hub():
 
 
 @pytest.fixture
-def push(hub, submissions, tmp_path):
+def push(hub, submissions, monkeypatch, tmp_path):
     def run(*arguments, **variables):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
-        environment |= {"HF_HOME": str(tmp_path)} | hub.environment() | variables
-        code = "from rwbench.cli.app import main; main()"
-        words = [sys.executable, "-c", code, "push", str(submissions), "--to", REPO, *arguments]
-        return subprocess.run(words, env=environment, capture_output=True, text=True)
+        hub.reach(monkeypatch, tmp_path, **variables)
+        return CliRunner().invoke(app, ["push", str(submissions), "--to", REPO, *arguments])
 
     return run
 
 
 def test_what_the_dry_run_lists_is_what_arrives_and_stale_submissions_go(push, hub, submissions):
     dry = push("--dry-run", "--private", "--json")
-    assert dry.returncode == 0, dry.stderr
+    assert dry.exit_code == 0, dry.stderr
     planned = json.loads(dry.stdout)
     names = {f"submissions/{folder.name}/{file}" for folder in submissions.iterdir() for file in LIMITS}
     assert set(planned["files"]) == {"README.md", "index.html", "board.json", *names}
     assert hub.requests == [] and planned["sent_to"] is None
 
     done = push("--private")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     (name, space), *others = hub.repositories.items()
     assert name == f"spaces/{REPO}" and not others
     assert space.asked["sdk"] == "static"
@@ -64,14 +58,14 @@ def test_what_the_dry_run_lists_is_what_arrives_and_stale_submissions_go(push, h
     assert set(links) <= set(space.files)
 
     space.files |= {"submissions/2025-01-01_gone/results.json": b"{}", "notes.md": b"theirs"}
-    assert push().returncode == 0
+    assert push().exit_code == 0
     assert "submissions/2025-01-01_gone/results.json" not in space.files
     assert space.files["notes.md"] == b"theirs"
 
 
 def test_a_hub_that_does_not_take_it_says_why(push, hub):
     done = push(HF_TOKEN="hf_wrong")
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert f"did not take {REPO}" in done.stderr and "Traceback" not in done.stderr
     assert hub.repositories == {}
 

