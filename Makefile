@@ -36,7 +36,7 @@ demo: $(INSTALLED)
 	$(BIN)/rwbench trace runs --size 1000
 
 test: $(INSTALLED) lint
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow

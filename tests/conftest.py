@@ -6,3 +6,18 @@ import tempfile
 _HOME = tempfile.TemporaryDirectory(prefix="ruleworld-tests-")
 os.environ["HF_HOME"] = _HOME.name
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Two workers share two cores, and commands that tests start would each take both; set it to try other numbers.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+LONG = (
+    "tests/contract/test_docs.py",
+    "tests/data/verify/test_verify.py",
+    "tests/benchmarks/cli/test_cli.py",
+    "tests/benchmarks/leaderboard/test_readme_leaderboard.py",
+    "tests/benchmarks/zoo/",
+)
+"""Half a minute and more each, so begun first: the last minute of several workers is one of many small modules."""
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))

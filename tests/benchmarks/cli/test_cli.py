@@ -14,6 +14,18 @@ from typer.testing import CliRunner
 runner = CliRunner()
 
 
+def test_what_asks_no_model_loads_none():
+    """Retrieval alone works, and starts at once, where neither torch nor dynarule is installed."""
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('torch', 'peft', 'transformers', 'dynarule', 'openai')))\n"
+        "from rwbench.backends import Backend; from rwbench.methods import Method\n"
+        "from rwbench.recipes import recipes; from rwbench.retrievers import Retriever\n"
+        "for family in (Backend.registry, Method.registry, recipes, Retriever.registry): assert family.items()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture
 def quick():
     """A recipe of two runs without the encoder."""
@@ -89,7 +101,7 @@ def test_several_processes_give_the_same_results(tmp_path):
         code = (
             "import rwbench.retrievers.dense as d; d.Dense.missing = lambda self: 'nothing'\n"
             "from rwbench.recipes import recipes; smoke = recipes.get('smoke'); whole = smoke.function\n"
-            "smoke.function = lambda options: [s for s in whole(options) if s.pool_size < 10_000]\n"
+            "smoke.function = lambda options: [s for s in whole(options) if s.pool_size <= 1_000]\n"
             "from rwbench.cli.app import main\n"
             "if __name__ == '__main__': main()"
         )
@@ -112,7 +124,7 @@ def test_several_processes_give_the_same_results(tmp_path):
 def test_workers_end_when_the_command_is_killed(tmp_path):
     words = ["run", "smoke", "--scale", "tiny", "--jobs", "2", "--out", str(tmp_path)]
     process = subprocess.Popen([sys.executable, "-m", "rwbench", *words], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not any(tmp_path.glob("*/samples.jsonl")):
         assert time.monotonic() < deadline
         time.sleep(0.05)

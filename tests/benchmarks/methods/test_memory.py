@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 from rwbench.backends.local import Local
-from rwbench.methods import rule_memory
 from rwbench.methods.dynarule import DynaRule
 from rwbench.methods.kblam import KBLaM
 from rwbench.methods.srki import SRKI
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
+from rwbench.zoo.models import reader
 
 WIDTH = 24
 METHODS = (KBLaM, SRKI, DynaRule)
@@ -62,10 +62,10 @@ def folder(save_model, workspace, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def hashed(monkeypatch):
-    monkeypatch.setattr(rule_memory, "encoder_of", lambda *_: Hashed())
-    rule_memory.load_reader.cache_clear()
+    monkeypatch.setattr(reader, "encoder_of", lambda *_: Hashed())
+    reader.load_reader.cache_clear()
     yield
-    rule_memory.load_reader.cache_clear()
+    reader.load_reader.cache_clear()
 
 
 def make(kind, folder, batch_size=4, **changes):

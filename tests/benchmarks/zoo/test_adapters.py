@@ -153,7 +153,7 @@ def test_a_folder_belongs_to_the_training_that_began_it(model, tmp_path):
 
 def test_the_memory_methods_run_in_fp32_on_a_cpu(model, tmp_path):
     from rwbench.backends.local import load_fresh
-    from rwbench.methods.rule_memory import load_reader
+    from rwbench.zoo.models.reader import load_reader
 
     own = tmp_path / "half"
     base, tokenizer = load_fresh(model / "base")

@@ -28,7 +28,7 @@ from .conversation import UsageCounter, read_answer
 if TYPE_CHECKING:
     from dynarule import Generation
 
-    from .rule_memory import PoolMask, RuleReader
+    from ..zoo.models.reader import PoolMask, RuleReader
 
 RULES = ("pool", "without_gold", "gold")
 
@@ -133,7 +133,7 @@ class Memory(Method):
 
     def reader(self, representation: str) -> RuleReader:
         """Return the model with its adapter; a ValueError if it is not the one that the spec names."""
-        from .rule_memory import load_reader
+        from ..zoo.models.reader import load_reader
 
         name = self.adapter_name or self.name
         folder = adapter_folder(self.model.model, name, representation)
@@ -146,7 +146,7 @@ class Memory(Method):
 
     def answer(self, batch: Batch, top_k: int) -> Iterable[Output]:
         """Return the answers of a batch."""
-        from .rule_memory import open_memory
+        from ..zoo.models.reader import open_memory
 
         reader = self.reader(batch[0][0].representation)
         start = time.perf_counter()
@@ -171,7 +171,7 @@ class Memory(Method):
         """Return the rules of the batch's bank, and who may see which of them; None: everyone everything."""
         import torch
 
-        from .rule_memory import PoolMask
+        from ..zoo.models.reader import PoolMask
 
         if self.rules == "gold":
             ((_, question),) = batch

@@ -23,10 +23,10 @@ from dynarule import (
     question_prompts,
 )
 
-from ..backends.local import load_fresh
-from ..cache import cache_root
-from ..run.data import Ids, RuleTable
-from ..zoo.models import adapter_folder, base_folder
+from ...backends.local import load_fresh
+from ...cache import cache_root
+from ...run.data import Ids, RuleTable
+from . import adapter_folder, base_folder
 
 
 @dataclass(frozen=True)
