@@ -6,7 +6,6 @@ import inspect
 import json
 from collections.abc import Callable
 from dataclasses import fields
-from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -28,31 +27,30 @@ def settings_options(kind: type[Settings]) -> Callable[[Callable[..., None]], Ca
     """Give a command an option for every field of a settings class; it gets them as ``settings``, checked."""
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(kind)
-        names = [field.name for field in fields(kind)]
-
-        @wraps(command)
         def run(**values: Any) -> None:
             with user_errors():
-                settings = kind(**{name: values.pop(name) for name in names})
+                settings = kind(**{each.name: values.pop(each.name) for each in fields(kind)})
                 if settings.device == "cuda":
                     _check_gpu()
-            command(settings=settings, **values)
+                command(settings=settings, **values)
 
+        hints = get_type_hints(kind)
         added = [
             inspect.Parameter(
-                field.name,
+                each.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=Annotated[hints[field.name], typer.Option(help=field.metadata["help"])],
+                default=each.default,
+                annotation=Annotated[hints[each.name], typer.Option(help=each.metadata["help"])],
             )
-            for field in fields(kind)
+            for each in fields(kind)
         ]
-        own = inspect.signature(command, eval_str=True).parameters
-        kept = [own[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in own if name != "settings"]
-        run.__signature__ = inspect.Signature([*added, *kept])  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in [*added, *kept]}
-        del run.__wrapped__
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        added += [
+            each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own if each.name != "settings"
+        ]
+        run.__signature__ = inspect.Signature(added)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in added}
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
         return run
 
     return wrap
@@ -77,25 +75,22 @@ def serving(
 
     from ..cache import cache_root
     from .figure import draw
-    from .results_file import write_table
     from .serving import measure
     from .settings import grid
     from .tables import serving_markdown, targets
 
-    with user_errors():
-        cells = grid(_words(methods), _numbers(rules))
-        if not cells:
-            raise ValueError(
-                f"--methods {methods} --rules {rules} name nothing to measure; add dynarule, or rules above 0"
-            )
-        progress = Progress("cells", len(cells))
-        table = measure(settings, cells, out, cache_root() / "random", progress)
+    cells = grid(_words(methods), _numbers(rules))
+    if not cells:
+        raise ValueError(
+            f"--methods {methods} --rules {rules} name nothing to measure; add dynarule, or rules above 0"
+        )
+    progress = Progress("cells", len(cells))
+    table = measure(settings, cells, out, cache_root() / "random", progress)
     progress.close()
     table["targets"] = targets(table)
-    write_table(out / "serving.json", table)
     if any(cell["status"] == "ok" and cell["rules"] for cell in table["cells"]):
         draw(table, out / "serving.svg")
-    _finish(table, serving_markdown(table), out / "serving.md", as_json)
+    _finish(table, serving_markdown(table), out / "serving", as_json)
     if any(cell["status"] == "failed" for cell in table["cells"]):
         raise typer.Exit(1)
 
@@ -107,12 +102,12 @@ def training(settings: TrainingSettings, out: Out = Path("efficiency"), as_json:
 
     Example: rwbench efficiency training --repeats 3
     """
-    from .results_file import save
+    from .results_file import new_table
     from .tables import training_markdown
     from .training import training_cost
 
-    table = save(out, "training", settings.to_dict(), training_cost(settings))
-    _finish(table, training_markdown(table), out / "training.md", as_json)
+    table = new_table("training", settings, training_cost(settings))
+    _finish(table, training_markdown(table), out / "training", as_json)
 
 
 @app.command()
@@ -123,20 +118,17 @@ def recall(settings: RecallSettings, out: Out = Path("efficiency"), as_json: Jso
     The first run embeds the rules, some minutes for 100,000. Example: rwbench efficiency recall --scale tiny
     --rules 2000
     """
-    with user_errors():
-        from ..retrievers.dense import Dense, embeddings
-        from .recall import index_recall
-        from .results_file import save
-        from .tables import recall_markdown
+    from ..retrievers.dense import Dense, embeddings
+    from .recall import index_recall
+    from .results_file import new_table
+    from .tables import recall_markdown
 
-        missing = Dense().missing()
-        if missing:
-            raise ValueError(f"this needs the encoder: {missing}")
-        encode = embeddings("minilm", "document")
-        found = index_recall(settings, lambda texts: encode(texts).numpy())
+    if missing := Dense().missing():
+        raise ValueError(f"this needs the encoder: {missing}")
+    encode = embeddings("minilm", "document")
     name = f"recall-{settings.rules}"
-    table = save(out, name, settings.to_dict(), found)
-    _finish(table, recall_markdown(table), out / f"{name}.md", as_json)
+    table = new_table(name, settings, index_recall(settings, lambda texts: encode(texts).numpy()))
+    _finish(table, recall_markdown(table), out / name, as_json)
 
 
 def _words(text: str) -> list[str]:
@@ -158,8 +150,11 @@ def _check_gpu() -> None:
 
 
 def _finish(table: dict[str, Any], text: str, path: Path, as_json: bool) -> None:
-    """Write a table's Markdown and print it, or the table as JSON."""
+    """Write a table as JSON and Markdown, and print one of them."""
     from ruleworld_data.io import write_whole
 
-    write_whole(path, (text + "\n").encode())
+    from .results_file import write_table
+
+    write_table(path.with_suffix(".json"), table)
+    write_whole(path.with_suffix(".md"), text + "\n")
     typer.echo(json.dumps(table) if as_json else text)

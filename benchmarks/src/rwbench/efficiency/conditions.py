@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -28,32 +29,16 @@ Pair = tuple[float, float]
 
 @dataclass
 class Condition:
-    """A prompt and the way it is run: the base model alone, or with a method's rules.
+    """A prompt and the way it is run: the base model alone, or with a method's rules."""
 
-    Attributes
-    ----------
-    model : PreTrainedModel
-        Shared by both conditions of a pair.
-    prompt : Tensor
-        (1, T) tokens.
-    attached : callable
-        A context in which the model is the method's.
-    searches : bool
-        Whether it has a ``<search>`` token to time.
-    figures : callable
-        Figures of its own, asked after the timing.
-    ttft, decode, search : list of (wall, CPU) seconds
-        What was timed so far.
-    """
-
-    model: Any
-    prompt: Tensor
-    attached: Callable[[], AbstractContextManager[Any]] = nullcontext
-    searches: bool = False
-    figures: Callable[[], dict[str, Any]] = dict
-    ttft: list[Pair] = field(default_factory=list)
-    decode: list[Pair] = field(default_factory=list)
-    search: list[Pair] = field(default_factory=list)
+    model: Any  # of transformers; its weights are shared by both conditions of a pair
+    prompt: Tensor  # (1, T) tokens
+    attached: Callable[[], AbstractContextManager[Any]] = nullcontext  # in it the model is the method's
+    searches: bool = False  # whether it has a <search> token to time
+    figures: Callable[[], dict[str, Any]] = dict  # of its own, asked after the timing
+    times: defaultdict[str, list[Pair]] = field(
+        default_factory=lambda: defaultdict(list)
+    )  # ttft, decode, search
 
     def prefill(self, device: str) -> Pair:
         """Read the prompt into a new cache and choose the first token."""
@@ -78,14 +63,7 @@ class InjectedRules(LayerMemory):
     """All rules in attention, as KBLaM serves them.
 
     Keys and values are projected when it is made, as a server would do before the first prompt, and lie in memory
-    as attention reads them: (1, H, M, D) per layer.
-
-    Parameters
-    ----------
-    adapter : RuleAdapter
-        With ``every=3`` for KBLaM's every third layer.
-    keys_MP, values_MP : Tensor
-        Embeddings.
+    as attention reads them: (1, H, M, D) per layer. The adapter has ``every=3`` for KBLaM's every third layer.
     """
 
     def __init__(self, adapter: RuleAdapter, keys_MP: Tensor, values_MP: Tensor) -> None:
@@ -207,7 +185,7 @@ def _selection(settings: ServingSettings, condition: Condition, bank: RecordingB
 
     with torch.inference_mode():
         pairs = [timed(again, settings.device) for _ in range(max(3, settings.repeats))]
-    return spread([1e3 * pair[settings.clock == "cpu"] for pair in pairs])
+    return spread([1e3 * pair[settings.by_cpu_time] for pair in pairs])
 
 
 def set_faiss_threads(threads: int) -> None:

@@ -31,13 +31,7 @@ INDEXES: dict[str, dict[str, Any] | None] = {
 
 
 def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
-    """Embed, train, and measure every index.
-
-    Parameters
-    ----------
-    settings : RecallSettings
-    encode : callable
-        Texts to embeddings, (n, P) float32; see `rwbench.retrievers.dense`.
+    """Embed, train, and measure every index; ``encode`` returns the embeddings of texts, (n, P) float32.
 
     Returns
     -------
@@ -62,7 +56,7 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
     bank = _bank(torch.cat([rules_MP, _drawn(rules_MP, settings.rules - len(rules_MP), stream)]))
     scale_M = bank.inverse_scale(projection)
     asked = [QueryBatch(*projection.encoder_query(one[None]), scale_M, 100) for one in query_QHD]
-    clock = time.process_time if settings.clock == "cpu" else time.perf_counter
+    clock = time.process_time if settings.by_cpu_time else time.perf_counter
     cells: list[dict[str, Any]] = []
     for name, choice in INDEXES.items():
         if choice is not None and not faiss_installed():

@@ -3,56 +3,58 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ruleworld_data.io import write_whole
 
 from ..run.environment import environment
+from .settings import Settings
 
 SCHEMA_VERSION = 1
 Table = dict[str, Any]
 
 
-def open_table(path: Path, kind: str, settings: dict[str, Any]) -> Table:
-    """Return the results file's content, or an empty table if there is none.
+def new_table(kind: str, settings: Settings, found: Table) -> Table:
+    """Return what was measured with its head."""
+    head = {"schema_version": SCHEMA_VERSION, "kind": kind, "settings": asdict(settings)}
+    return head | {"environment": environment()} | found
+
+
+def open_table(path: Path, kind: str, settings: Settings) -> Table:
+    """Return the results file's content, or a table without cells if there is none.
 
     Raises
     ------
     ValueError
         If the file is not one of ours, or was measured with other settings.
     """
-    head = {"schema_version": SCHEMA_VERSION, "kind": kind, "settings": settings}
+    new = new_table(kind, settings, {"cells": []})
     if not path.exists():
-        return head | {"environment": None, "cells": []}
+        return new
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
-        version, found = table["schema_version"], table["settings"]
-        table["cells"]
+        head = table["schema_version"], table["kind"]
+        found, _ = dict(table["settings"]), list(table["cells"])
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is not a results file; delete it or choose another --out") from None
-    if (version, table.get("kind")) != (SCHEMA_VERSION, kind):
+    if head != (SCHEMA_VERSION, kind):
         raise ValueError(
-            f"{path} has schema version {version!r} and kind {table.get('kind')!r}, this command writes "
-            f"{SCHEMA_VERSION} and {kind!r}; choose another --out"
+            f"{path} has schema version {head[0]!r} and kind {head[1]!r}, this command writes {SCHEMA_VERSION} and "
+            f"{kind!r}; choose another --out"
         )
-    other = [f"{name} {found.get(name)!r}" for name in settings if found.get(name) != settings[name]]
+    other = [
+        f"{name} {found.get(name)!r}" for name, value in new["settings"].items() if found.get(name) != value
+    ]
     if other:
         raise ValueError(
             f"{path} was measured with {', '.join(other)}; give the same options to go on, or another --out"
         )
-    return table
+    return table | {"environment": new["environment"]}
 
 
 def write_table(path: Path, table: Table) -> None:
     """Replace the results file in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, (json.dumps(table, indent=1, allow_nan=False) + "\n").encode())
-
-
-def save(out: Path, kind: str, settings: dict[str, Any], found: Table) -> Table:
-    """Write what was measured in one go as a results file, ``KIND.json``, and return its content."""
-    head = {"schema_version": SCHEMA_VERSION, "kind": kind, "settings": settings}
-    table = head | {"environment": environment()} | found
-    write_table(out / f"{kind}.json", table)
-    return table
+    write_whole(path, json.dumps(table, indent=1, allow_nan=False) + "\n")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from ruleworld_data.io import start_worker
 
-from ..run.environment import environment
 from ..run.folder import exclusive
 from .results_file import Table, open_table, write_table
 from .settings import DTYPES, TORCH_NAMES, Cell, ServingSettings
@@ -42,38 +41,27 @@ def measure(
 ) -> Table:
     """Measure what is not measured yet and return the whole table.
 
-    Parameters
-    ----------
-    settings : ServingSettings
-    cells : sequence of Cell
-    out : Path
-        Folder; ``serving.json`` in it is written after every cell.
-    cache : Path
-        Folder of random embeddings.
-    progress : Progress
-    apart : bool
-        A process per cell; without it, peak memory contains what other cells left.
+    ``serving.json`` in the folder ``out`` is written after every cell; ``cache`` is the folder of random embeddings.
+    Each cell has a process of its own if ``apart``; without it, peak memory contains what other cells left.
     """
     path = out / "serving.json"
-    table = open_table(path, "serving", settings.to_dict())
-    done = {(cell["method"], cell["rules"]) for cell in table["cells"] if cell["status"] != "failed"}
     out.mkdir(parents=True, exist_ok=True)
     with exclusive(out):
-        table["environment"] = environment()
+        table = open_table(path, "serving", settings)
+        cells_by_name = {(cell["method"], cell["rules"]): cell for cell in table["cells"]}
         if "bandwidth_gb_s" not in table:
-            table["bandwidth_gb_s"] = round(_run(_bandwidth, apart, settings), 2)
+            megabytes = 8 if settings.shape == "tiny" else 1_024
+            table["bandwidth_gb_s"] = round(_run(read_bandwidth, apart, settings, megabytes), 2)
         for cell in cells:
-            if (cell.method, cell.rules) in done:
-                progress.step()
-                continue
-            progress.note(f"{cell.method}, {cell.rules:,} rules")
-            found = _measured(settings, cell, cache, apart)
-            found |= floors(settings, found, table["bandwidth_gb_s"])
-            others = [c for c in table["cells"] if (c["method"], c["rules"]) != (cell.method, cell.rules)]
-            table["cells"] = [*others, found]
-            write_table(path, table)
-            progress.step(failed=found["status"] == "failed")
-    return table
+            name = cell.method, cell.rules
+            if cells_by_name.get(name, {"status": "failed"})["status"] == "failed":
+                progress.note(f"{cell.method}, {cell.rules:,} rules")
+                found = _measured(settings, cell, cache, apart)
+                cells_by_name.pop(name, None)
+                cells_by_name[name] = found | floors(settings, found, table["bandwidth_gb_s"])
+                write_table(path, table | {"cells": list(cells_by_name.values())})
+            progress.step(failed=cells_by_name[name]["status"] == "failed")
+    return table | {"cells": list(cells_by_name.values())}
 
 
 def _measured(settings: ServingSettings, cell: Cell, cache: Path, apart: bool) -> dict[str, Any]:
@@ -91,17 +79,7 @@ def _measured(settings: ServingSettings, cell: Cell, cache: Path, apart: bool) -
 
 
 def run_cell(settings: ServingSettings, cell: Cell, cache: Path) -> dict[str, Any]:
-    """Measure a cell in this process and return its figures, in ms and MB.
-
-    Its peak memory is right only in a process of its own.
-
-    Parameters
-    ----------
-    settings : ServingSettings
-    cell : Cell
-    cache : Path
-        Folder of random embeddings.
-    """
+    """Measure a cell in this process and return its figures, in ms and MB; peak memory is the process's."""
     import torch
 
     from .conditions import Condition, build
@@ -128,13 +106,14 @@ def run_cell(settings: ServingSettings, cell: Cell, cache: Path) -> dict[str, An
     while number < settings.repeats and (not number or time.perf_counter() - started < settings.cell_seconds):
         order = [base, method] if number % 2 == 0 else [method, base]
         for each in order:
-            each.ttft.append(each.prefill(device))
+            each.times["ttft"].append(each.prefill(device))
         for token in new:
             for each in order:
-                each.decode.append(each.step(token, device))
+                each.times["decode"].append(each.step(token, device))
         if method.searches:
             for each in order:
-                each.search.append(each.step(torch.full_like(new[0], shape.search_token), device))
+                token = torch.full_like(new[0], shape.search_token)
+                each.times["search"].append(each.step(token, device))
         number += 1
     peak = peak_mb(device)
     return {
@@ -151,12 +130,9 @@ def run_cell(settings: ServingSettings, cell: Cell, cache: Path) -> dict[str, An
 def _figures(settings: ServingSettings, base: Condition, method: Condition) -> dict[str, Any]:
     """Return times and ratios of what was timed, ratios by the wall clock too."""
     out: dict[str, Any] = {}
-    column = settings.clock == "cpu"
-    for name in ("ttft", "decode", "search"):
-        pairs = getattr(method, name), getattr(base, name)
-        if not pairs[0]:
-            continue
-        ours, theirs = ([pair[column] for pair in each] for each in pairs)
+    for name, timed_pairs in method.times.items():
+        pairs = timed_pairs, base.times[name]
+        ours, theirs = ([pair[settings.by_cpu_time] for pair in each] for each in pairs)
         out[f"{name}_ms"] = spread([1e3 * second for second in ours])
         out[f"base_{name}_ms"] = spread([1e3 * second for second in theirs])
         out[f"{name}_ratio"] = spread(ratios(ours, theirs))
@@ -177,13 +153,6 @@ def floors(settings: ServingSettings, cell: dict[str, Any], bandwidth: float) ->
         read = shape.layers * cell["rules"] * settings.encoder_dim * DTYPES[settings.embeddings]
         out["select_floor_ms"] = round(read / bandwidth / 1e6, 3)
     return out
-
-
-def _bandwidth(settings: ServingSettings) -> float:
-    import torch
-
-    torch.set_num_threads(settings.threads)
-    return read_bandwidth(settings.device, settings.clock, 8 if settings.shape == "tiny" else 1_024)
 
 
 def _run(work: Any, apart: bool, settings: ServingSettings, *args: Any) -> Any:

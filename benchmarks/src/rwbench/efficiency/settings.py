@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .workload import SHAPES, ModelShape
@@ -48,17 +48,13 @@ class Settings:
                 raise ValueError(f"{each.name} must be 1 or more, got {value}")
 
     @property
-    def clock(self) -> str:
-        """Which clock the figures are of, "cpu" or "wall".
+    def by_cpu_time(self) -> bool:
+        """Whether figures are of CPU time, else of the wall clock.
 
         One CPU thread: its CPU time, which on an idle machine is the wall clock, and on a shared one still counts only
-        our work. Else the wall clock.
+        our work.
         """
-        return "cpu" if self.device == "cpu" and self.threads == 1 else "wall"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
+        return self.device == "cpu" and self.threads == 1
 
 
 @dataclass(frozen=True)
@@ -105,18 +101,16 @@ class TrainingSettings(ModelSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        gold = 2 * self.batch * self.steps
+        gold, steps = 2 * self.batch * self.steps, self.steps
         if self.rules < gold:
             raise ValueError(
                 f"a batch of {self.batch} questions has {gold} gold rules, the pool only {self.rules}; raise --rules "
                 "or lower --batch"
             )
-        if self.top_k < 2 * self.steps:
-            raise ValueError(
-                f"top_k must hold the {2 * self.steps} gold rules of a question, got {self.top_k}"
-            )
-        if self.tokens < 4 * self.steps:
-            raise ValueError(f"{self.steps} steps need at least {4 * self.steps} tokens, got {self.tokens}")
+        if self.top_k < 2 * steps:
+            raise ValueError(f"top_k must hold the {2 * steps} gold rules of a question, got {self.top_k}")
+        if self.tokens < 4 * steps:
+            raise ValueError(f"{steps} steps need at least {4 * steps} tokens, got {self.tokens}")
 
 
 @dataclass(frozen=True)

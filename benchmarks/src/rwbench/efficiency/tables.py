@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..markdown import markdown_table
 from .results_file import Table
 from .settings import DTYPES, METHODS
 from .workload import SHAPES
@@ -12,28 +12,17 @@ from .workload import SHAPES
 VERDICTS = {True: "met", False: "missed", None: "not measured"}
 
 
-def rows_as_markdown(head: Sequence[str], rows: Iterable[Sequence[str]], right: int | None = None) -> str:
-    """Return a Markdown table; all columns but the first are numbers, or ``right`` of them."""
-    marks = ["---:"] * (len(head) - 1 if right is None else right)
-    lines = [head, ["---", *marks, *["---"] * (len(head) - 1 - len(marks))], *rows]
-    return "\n".join("|" + "".join(f" {text} |" if text else " |" for text in line) for line in lines)
-
-
 def targets(table: Table) -> list[dict[str, Any]]:
     """Return the targets for DynaRule: name, limit, measured value (None: not measured) and whether it is met."""
     settings = table["settings"]
     cells = {c["rules"]: c for c in table["cells"] if c["method"] == "dynarule" and c["status"] == "ok"}
-
-    def ttft(rules: int) -> float | None:
-        return cells[rules]["ttft_ratio"]["median"] if rules in cells else None
-
+    ttft = {rules: cell["ttft_ratio"]["median"] for rules, cell in cells.items()}
     decode = [cell["decode_ratio"]["median"] for cell in cells.values()]
     held = [sum(c["bytes_per_rule"].values()) for c in cells.values() if c.get("bytes_per_rule")]
-    layers = SHAPES[settings["shape"]].layers
-    room = 2 * settings["encoder_dim"] * DTYPES[settings["embeddings"]] + 4 * layers
+    room = 2 * settings["encoder_dim"] * DTYPES[settings["embeddings"]] + 4 * SHAPES[settings["shape"]].layers
     rows: list[tuple[str, float, float | None]] = [
-        ("TTFT at 10,000 rules, times M = 0", 1.35, ttft(10_000)),
-        ("TTFT at 1,000,000 rules, times M = 0", 3.0, ttft(1_000_000)),
+        ("TTFT at 10,000 rules, times M = 0", 1.35, ttft.get(10_000)),
+        ("TTFT at 1,000,000 rules, times M = 0", 3.0, ttft.get(1_000_000)),
         ("decode at any M, times M = 0", 1.08, max(decode, default=None)),
         ("bytes per rule: two embeddings and one number per layer", room, max(held, default=None)),
     ]
@@ -46,13 +35,11 @@ def targets(table: Table) -> list[dict[str, Any]]:
 def serving_markdown(table: Table) -> str:
     """Return the table of cells, then the targets."""
     settings = table["settings"]
-    clock = "CPU time" if settings["device"] == "cpu" and settings["threads"] == 1 else "wall clock"
     caption = (
-        f"{settings['shape']}-shaped model with random weights, {settings['dtype']}, {settings['device']}, "
-        f"{settings['threads']} thread(s), prompt of {settings['prompt_tokens']} tokens; "
+        f"{_model(settings)}, prompt of {settings['prompt_tokens']} tokens; "
         f"P = {settings['encoder_dim']}, embeddings {settings['embeddings']}, mapped from disk; "
-        f"K = {settings['top_k']}. Medians of {clock}; ratios (quartiles) to the same model without rules, measured in "
-        f"turns. Memory is read at {table['bandwidth_gb_s']:g} GB/s."
+        f"K = {settings['top_k']}. Medians of {_clock(settings)}; ratios (quartiles) to the same model without rules, "
+        f"measured in turns. Memory is read at {table['bandwidth_gb_s']:g} GB/s."
     )
     head = (
         "method", "rules", "TTFT ms", "x M=0", "decode ms", "x M=0", "`<search>` ms", "selection ms (floor)",
@@ -60,7 +47,6 @@ def serving_markdown(table: Table) -> str:
     )  # fmt: skip
     order = list(METHODS)
     cells = sorted(table["cells"], key=lambda cell: (order.index(cell["method"]), cell["rules"]))
-    measured = rows_as_markdown(head, (_serving_row(cell) for cell in cells))
     judged = [
         (
             target["name"],
@@ -71,7 +57,11 @@ def serving_markdown(table: Table) -> str:
         for target in targets(table)
     ]
     return "\n\n".join(
-        [caption, measured, rows_as_markdown(("target", "at most", "measured", ""), judged, 2)]
+        [
+            caption,
+            markdown_table(head, map(_serving_row, cells)),
+            markdown_table(("target", "at most", "measured", ""), judged, "lrrl"),
+        ]
     )
 
 
@@ -79,22 +69,17 @@ def _serving_row(cell: dict[str, Any]) -> list[str]:
     name, rules = METHODS[cell["method"]], f"{cell['rules']:,}"
     if cell["status"] != "ok":
         return [name, rules, cell["note"], *[""] * 8]
-    index = f" ({cell['index']})" if cell.get("index", "exact") != "exact" else ""
+    if cell.get("index", "exact") != "exact":
+        name += f" ({cell['index']})"
     size = sum(cell.get("bytes_per_rule", {}).values())
     floor = f" ({cell['select_floor_ms']:,.1f})" if "select_floor_ms" in cell else ""
-    ms = {
-        key: f"{cell[f'{key}_ms']['median']:,.1f}" if f"{key}_ms" in cell else "-"
+    ttft, decode, search, select = (
+        f"{cell[f'{key}_ms']['median']:,.1f}" if f"{key}_ms" in cell else "-"
         for key in ("ttft", "decode", "search", "select")
-    }
+    )
     return [
-        name + index,
-        rules,
-        ms["ttft"],
-        _ratio(cell["ttft_ratio"]),
-        ms["decode"],
-        _ratio(cell["decode_ratio"]),
-        ms["search"],
-        ms["select"] + floor,
+        *(name, rules, ttft, _ratio(cell["ttft_ratio"]), decode, _ratio(cell["decode_ratio"]), search),
+        select + floor,
         f"{cell['peak_mb']:,.0f} ({cell['base_peak_mb']:,.0f})",
         f"{size:,.0f}" if size else "-",
         str(cell["repeats"]),
@@ -105,8 +90,7 @@ def training_markdown(table: Table) -> str:
     """Return the parts of a training step, their ratio and the profile."""
     settings, ratio = table["settings"], table["ratio"]
     caption = (
-        f"{settings['shape']}-shaped model with random weights, {settings['dtype']}, {settings['device']}, "
-        f"{settings['threads']} thread(s): batch {settings['batch']} of {settings['tokens']} tokens, "
+        f"{_model(settings)}: batch {settings['batch']} of {settings['tokens']} tokens, "
         f"{settings['accumulation']} batches per step, M = {settings['rules']:,}, K = {settings['top_k']}, "
         f"P = {settings['encoder_dim']}. Median ms over {ratio['n']} pairs."
     )
@@ -124,21 +108,20 @@ def training_markdown(table: Table) -> str:
     return "\n\n".join(
         [
             caption,
-            rows_as_markdown(("rules", *parts), times),
+            markdown_table(("rules", *parts), times),
             sentence,
-            rows_as_markdown(("operation, ms of one batch and update", "without", "with"), profile),
+            markdown_table(("operation, ms of one batch and update", "without", "with"), profile),
         ]
     )
 
 
 def recall_markdown(table: Table) -> str:
     """Return recall and time of every index."""
-    threads = table["settings"]["threads"]
     caption = (
         f"{table['real_rules']:,} rules of RuleWorld and {table['drawn_rules']:,} drawn between two of them; "
         f"{table['queries']} held-out questions, one at a time, through a trained projection "
         f"(gold rule first for {100 * table['gold_recall_at_1']:.0f} % among the real rules); "
-        f"{threads} thread(s), {'CPU time' if threads == 1 else 'wall clock'}."
+        f"{table['settings']['threads']} thread(s), {_clock(table['settings'])}."
     )
     head = (
         "index", "Recall@1", "Recall@10", "Recall@100", "ms per query", "exact ms", "build s", "bytes per rule",
@@ -147,8 +130,7 @@ def recall_markdown(table: Table) -> str:
         (
             cell["index"],
             *(f"{cell['recall'][k]:.3f}" for k in ("1", "10", "100")),
-            f"{cell['ms']:.2f}",
-            f"{cell['exact_ms']:.2f}",
+            *(f"{cell[name]:.2f}" for name in ("ms", "exact_ms")),
             f"{cell['build_s']:.0f}",
             str(cell["bytes_per_rule"]),
         )
@@ -156,7 +138,17 @@ def recall_markdown(table: Table) -> str:
         else (cell["index"], cell["note"], *[""] * 6)
         for cell in table["cells"]
     ]
-    return f"{caption}\n\n{rows_as_markdown(head, rows)}"
+    return f"{caption}\n\n{markdown_table(head, rows)}"
+
+
+def _model(settings: dict[str, Any]) -> str:
+    shape, dtype, device, threads = (settings[name] for name in ("shape", "dtype", "device", "threads"))
+    return f"{shape}-shaped model with random weights, {dtype}, {device}, {threads} thread(s)"
+
+
+def _clock(settings: dict[str, Any]) -> str:
+    on_one_core = settings.get("device", "cpu") == "cpu" and settings["threads"] == 1
+    return "CPU time" if on_one_core else "wall clock"
 
 
 def _ratio(spread: dict[str, Any], template: str = "{} ({}-{})") -> str:

@@ -1,13 +1,17 @@
-"""Clocks, peak memory and read bandwidth; medians and ratios of what was timed."""
+"""Clocks, peak memory and read bandwidth; medians of what was timed."""
 
 from __future__ import annotations
 
+import resource
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from .settings import Settings
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -47,22 +51,20 @@ def peak_mb(device: str) -> float:
     if STATUS.exists():
         line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) * 1024 / 1e6
-    import resource
-    import sys
-
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
 
 
-def read_bandwidth(device: str, clock: str, megabytes: int = 1_024, repeats: int = 5) -> float:
+def read_bandwidth(settings: Settings, megabytes: int = 1_024, repeats: int = 5) -> float:
     """Measure how fast memory is read: the best of some sums over more than a cache holds, in GB/s."""
     import torch
 
-    rows = torch.ones(megabytes * 1_000_000 // 4_096, 1_024, device=device)
-    vector = torch.ones(1_024, device=device)
-    out = torch.empty(len(rows), device=device)
-    seconds = [timed(lambda: torch.mv(rows, vector, out=out), device) for _ in range(repeats + 1)][1:]
-    return rows.nbytes / 1e9 / min(pair[clock == "cpu"] for pair in seconds)
+    torch.set_num_threads(settings.threads)
+    rows = torch.ones(megabytes * 1_000_000 // 4_096, 1_024, device=settings.device)
+    vector = torch.ones(1_024, device=settings.device)
+    out = torch.empty(len(rows), device=settings.device)
+    seconds = [timed(lambda: torch.mv(rows, vector, out=out), settings.device) for _ in range(repeats + 1)]
+    return rows.nbytes / 1e9 / min(pair[settings.by_cpu_time] for pair in seconds[1:])
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def training_cost(settings: TrainingSettings) -> dict[str, Any]:
         for name in sorted(conditions, reverse=bool(number % 2)):
             for part in PARTS:
                 pair = timed(conditions[name][part], settings.device)
-                found[name][part].append(1e3 * pair[settings.clock == "cpu"])
+                found[name][part].append(1e3 * pair[settings.by_cpu_time])
     for parts in found.values():
         parts["step"] = [
             settings.accumulation * (forward + backward) + optimizer

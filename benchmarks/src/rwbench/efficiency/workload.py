@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ruleworld_data.io import whole_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,26 +19,16 @@ BLOCK = 65_536
 
 @dataclass(frozen=True)
 class ModelShape:
-    """The sizes of a Qwen2 model.
+    """The sizes of a Qwen2 model, as in its configuration."""
 
-    Attributes
-    ----------
-    hidden, layers, heads, kv_heads, ffn, vocab : int
-        As in its configuration; ``hidden`` is heads times head dimension too.
-    tied : bool
-        Whether input and output embeddings are one matrix.
-    context : int
-        Tokens it was made for; prompting cannot use more.
-    """
-
-    hidden: int
+    hidden: int  # heads times head dimension too
     layers: int
     heads: int
     kv_heads: int
     ffn: int
     vocab: int
-    tied: bool
-    context: int = 32_768
+    tied: bool  # input and output embeddings are one matrix
+    context: int = 32_768  # tokens; prompting cannot use more
 
     @property
     def search_token(self) -> int:
@@ -112,17 +102,6 @@ def random_rows(folder: Path, rules: int, width: int, dtype: str, key: int) -> T
 
     Block b is a function of (key, b), so the first rows of a large file are those of a small one. Such vectors say
     nothing about what a search finds, only what it costs.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the files lie.
-    rules, width : int
-        Shape.
-    dtype : {"fp32", "fp16"}
-        How they are stored.
-    key : int
-        Which random numbers.
     """
     import numpy as np
     import torch
@@ -132,23 +111,12 @@ def random_rows(folder: Path, rules: int, width: int, dtype: str, key: int) -> T
         return torch.empty(0, width, dtype=getattr(torch, kind.name))
     path = folder / f"random-{rules}x{width}-{dtype}-key{key}.npy"
     if not path.exists():
-        _write_rows(path, rules, width, kind, key)
+        folder.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as part:
+            rows = np.lib.format.open_memmap(part, mode="w+", dtype=kind, shape=(rules, width))
+            for number, start in enumerate(range(0, rules, BLOCK)):
+                block = keyed(key, number).standard_normal((BLOCK, width), dtype=np.float32)[: rules - start]
+                rows[start : start + len(block)] = block / np.linalg.norm(block, axis=1, keepdims=True)
+            rows.flush()
     # Mapped copy-on-write: torch wants memory that it may write to, and nobody does.
     return torch.from_numpy(np.load(path, mmap_mode="c"))
-
-
-def _write_rows(path: Path, rules: int, width: int, kind: np.dtype, key: int) -> None:
-    import numpy as np
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".", suffix=".npy", dir=path.parent)
-    os.close(handle)
-    try:
-        rows = np.lib.format.open_memmap(name, mode="w+", dtype=kind, shape=(rules, width))
-        for number, start in enumerate(range(0, rules, BLOCK)):
-            block = keyed(key, number).standard_normal((BLOCK, width), dtype=np.float32)[: rules - start]
-            rows[start : start + len(block)] = block / np.linalg.norm(block, axis=1, keepdims=True)
-        rows.flush()
-        Path(name).replace(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
