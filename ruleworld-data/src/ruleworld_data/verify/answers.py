@@ -16,7 +16,7 @@ from .asp import AspSolver
 from .cones import Cones
 from .executor import Derivation, execute, lowest_counts
 from .mentions import unmentioned
-from .report import Check, Findings
+from .report import Findings
 from .rulebase import RuleBase, RuleIndex
 from .scan import GivenStep, SubQuestion
 
@@ -63,8 +63,9 @@ class AnswerChecker:
         gold = [rule_id for asked in known for rule_id in asked.rule_ids]
         pool = list(dict.fromkeys([*gold, *self._fillers[number % _FILLERS]]))[:POOL_SIZE]
         if self.executor:
+            rules = self.index.only(frozenset(pool))
             for asked in known:
-                self._derive(asked, frozenset(pool), findings)
+                self._derive(asked, rules, findings)
         if self.solver:
             self._second_opinion(self.solver, known, self.base.find(pool), findings)
         return findings
@@ -85,14 +86,15 @@ class AnswerChecker:
             check.fail(f"{asked.found_in}: no gold rule of {asked.world_id}")
         return len(rows) > 0
 
-    def _derive(self, asked: SubQuestion, pool: frozenset[int], findings: Findings) -> None:
+    def _derive(self, asked: SubQuestion, pool: RuleIndex, findings: Findings) -> None:
         """Run the executor on all three pools, then check the proof."""
-        pools = {"gold": self.index.only(asked.rule_ids), "pool": self.index.only(pool), "full": self.index}
+        facts, query = parse_facts(asked.facts), parse_query(asked.query)
+        pools = {"gold": self.index.only(asked.rule_ids), "pool": pool, "full": self.index}
         for name, rules in pools.items():
             check = findings[f"C9_{name}_executor"]
             check.checked += 1
             try:
-                proof = execute(asked.facts, asked.query, rules)
+                proof = execute(facts, query, rules)
             except ValueError as error:
                 check.fail(f"{asked.found_in}: {error}")
                 continue
@@ -102,19 +104,16 @@ class AnswerChecker:
                 check.fail(f"{asked.found_in}: follows from rules {proof.rule_ids}, gold is {asked.rule_ids}")
             if name == "gold":
                 self._check_steps(asked, proof, findings)
-                self._check_needed(asked, findings["needed"])
+                findings["needed"].checked += len(asked.rule_ids)
+                for rule_id in asked.rule_ids:
+                    rest = self.index.only([other for other in asked.rule_ids if other != rule_id])
+                    if execute(facts, query, rest).answer == asked.answer:
+                        without = f"the answer is {asked.answer!r} without the gold rule {rule_id} too"
+                        findings["needed"].fail(f"{asked.found_in}: {without}")
         findings["C6"].checked += 1
-        for attribute, count in lowest_counts(asked.facts, asked.query, self.index).items():
+        for attribute, count in lowest_counts(facts, query, self.index).items():
             if count < 0:
                 findings["C6"].fail(f"{asked.found_in}: {asked.facts}: {attribute!r} could fall to {count}")
-
-    def _check_needed(self, asked: SubQuestion, check: Check) -> None:
-        check.checked += len(asked.rule_ids)
-        for rule_id in asked.rule_ids:
-            rest = self.index.only([other for other in asked.rule_ids if other != rule_id])
-            if execute(asked.facts, asked.query, rest).answer == asked.answer:
-                without = f"the answer is {asked.answer!r} without the gold rule {rule_id} too"
-                check.fail(f"{asked.found_in}: {without}")
 
     def _check_steps(self, asked: SubQuestion, proof: Derivation, findings: Findings) -> None:
         steps, texts = findings["steps"], findings["step_texts"]
