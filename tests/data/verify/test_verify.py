@@ -142,9 +142,12 @@ def test_a_folder_that_is_no_build(tmp_path):
         verify(tmp_path)
     with pytest.raises(FileNotFoundError, match="ruleworld build"):
         verify(tmp_path / "nowhere")
-    (tmp_path / "build.json").write_text("{not json")
-    with pytest.raises(ValueError, match="damaged"):
-        verify(tmp_path)
+    for text in ("{not json", "[" * 100_000, "[]", '{"format": 1, "shards": {}}'):
+        (tmp_path / "build.json").write_text(text)
+        with pytest.raises(ValueError, match="damaged"):
+            verify(tmp_path)
+        with pytest.raises(ValueError, match=r"damaged|another build"):
+            build(tmp_path, "tiny")
 
 
 @pytest.mark.parametrize("options", [{"solvers": ()}, {"solvers": ("prolog",)}, {"jobs": 0}, {"jobs": True}])

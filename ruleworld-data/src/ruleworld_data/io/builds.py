@@ -110,7 +110,7 @@ def _claim(out: Path, head: dict[str, Any]) -> None:
         try:
             values = json.loads(there.read_text(encoding="utf-8"))
             found = {key: values.get(key) for key in head}
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             raise ValueError(f"{there} is damaged; remove the folder or choose another") from None
         differs = [f"{k} {found[k]!r} (wanted {head[k]!r})" for k in head if found[k] != head[k]]
         if differs:
@@ -149,7 +149,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT or not isinstance(manifest["shards"], list):
             raise KeyError("format")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error!r}); build the folder again") from None
     return manifest
 
@@ -160,7 +160,7 @@ def _command(folder: Path) -> str:
     try:
         head = json.loads((folder / STARTED).read_text(encoding="utf-8"))
         return f"{command} --scale {head['scale']} --seed {head['seed']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return command
 
 
