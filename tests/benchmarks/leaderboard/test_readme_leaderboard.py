@@ -67,7 +67,7 @@ def board_of(done):
 def test_the_commands_lead_to_a_row_with_a_drop(done):
     row, _ = board_of(done)
     assert (row["name"], row["rank"], row["n"], row["track"]) == ("Shared words", 1, 550, "answers")
-    assert row["badges"] == ["re-scored", "sealed round"]
+    assert row["badges"] == ["sealed round"]
     assert row["sealed"]["round"] == "2026-1"
     assert "Shared words" in (done / "site/index.html").read_text()
 

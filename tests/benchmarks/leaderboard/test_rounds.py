@@ -6,11 +6,14 @@ import shutil
 import stat
 
 import pytest
+from rwbench.backends.endpoint import Endpoint
 from rwbench.cli.app import app
+from rwbench.leaderboard import rounds
 from rwbench.leaderboard.board import build_board
 from rwbench.leaderboard.judge import Judge
 from rwbench.leaderboard.page import render_board
 from rwbench.leaderboard.rounds import (
+    answer_round,
     drop,
     new_round,
     read_round,
@@ -20,6 +23,7 @@ from rwbench.leaderboard.rounds import (
     verify_round,
 )
 from rwbench.run.data import DataSource
+from rwbench.spec import RunSpec
 from typer.testing import CliRunner
 
 BM25 = "2026-01-31_bm25"
@@ -138,7 +142,7 @@ def test_the_drop_is_a_column_of_the_board(played):
     place = played[0].parent.parent
     built = build_board(place / "submissions", place / "rounds")
     rows = {row["submission"]: row for row in built["rows"]}
-    assert rows[BM25]["badges"] == ["re-scored", "sealed round"]
+    assert rows[BM25]["badges"] == ["sealed round"]
     assert rows[BM25]["sealed"]["round"] == "2026-1"
     assert rows["2026-01-31_naive"]["sealed"] is None
     page = render_board(built)
@@ -245,6 +249,46 @@ def test_a_ceiling_cannot_enter_for_it_needs_gold(folder):
     assert done.exit_code == 2
     assert "of a question, which a kit does not hold" in done.stderr
     assert not (folder / "entries" / "2026-01-31_solver.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"name": "endpoint", "model": "gpt", "url": "https://evil.example/v1"},
+        {"name": "local", "model": "/evil/gpt", "weights": "", "prompt": ""},
+        {"name": "script", "model": "gpt"},
+        "gpt",
+    ],
+)
+def test_a_stranger_s_submission_names_no_model_and_no_server(folder, model, monkeypatch):
+    """Only what the organiser types is asked, wherever in the method the submission names something else."""
+    foreign = {
+        "name": "rag",
+        "model": model,
+        "retriever": {"name": "rrf", "parts": [{"name": "dense", "encoder": "/evil/encoder"}]},
+    }
+    monkeypatch.setattr(rounds, "read_claimed", lambda body: {"spec": None})
+    spec = RunSpec(
+        method=foreign, representation="nl", pool_size=100, pool_scope="question", data="1", scale="tiny"
+    )
+    monkeypatch.setattr(Judge, "check_spec", lambda self, values: spec)
+    asked = []
+    monkeypatch.setattr(rounds, "answer_kit", lambda kit, spec, out: asked.append(spec.method) or 1)
+    submission = folder.parent.parent / "submissions" / BM25
+    for wrong in (None, Endpoint.of("llama", "https://mine.example/v1")):
+        with pytest.raises(ValueError, match=r"asks the model 'gpt'.*add --model"):
+            answer_round(folder, submission, wrong)
+    assert asked == []
+    mine = Endpoint.of("gpt", "https://mine.example/v1")
+    answer_round(folder, submission, mine)
+    assert asked[0]["model"] == mine.to_dict()
+    assert asked[0]["retriever"]["parts"] == [{"name": "dense", "encoder": "minilm"}]
+    assert "evil" not in json.dumps(asked)
+
+
+def test_a_model_is_named_to_the_command(folder):
+    done = command("answer", folder, folder.parent.parent / "submissions" / BM25, "--endpoint", "http://x/v1")
+    assert done.exit_code == 2 and "add --model NAME" in done.stderr
 
 
 def test_a_sealed_world_is_no_setting_of_the_board(folder, entry):

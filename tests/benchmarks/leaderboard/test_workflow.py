@@ -145,6 +145,13 @@ def test_a_link_in_place_of_a_file_is_refused(repository):
         f"{PLACE}/2026-01-31_x/deep/metadata.yaml",
         f"{PLACE}/2026-01-31_x/.gitattributes",
         f"{PLACE}/2026-01-31_x/metadata.yaml\n",
+        f"{PLACE}/2026-01-31_x\x1b[2J/metadata.yaml",
+        f"{PLACE}/2026-01-31_X/metadata.yaml",
+        f"{PLACE}/2026-01-31_x\n/metadata.yaml",
+        f"{PLACE}/2026-01-31_x/Metadata.yaml",
+        f"{PLACE}/2026-01-31_\u0445/metadata.yaml",
+        f"{PLACE}/../submissions/metadata.yaml",
+        ".gitmodules",
         ".github/workflows/submissions.yml",
     ],
 )

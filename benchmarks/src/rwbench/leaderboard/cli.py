@@ -141,11 +141,11 @@ def validate(
     """
     from .files import SUBMISSIONS as PLACE
     from .files import added_submissions
-    from .parsing import Problem, Refused
+    from .parsing import Refused
 
-    problems_of: dict[str, tuple[Problem, ...]] = {}
     with user_errors():
-        from .validate import check_all
+        from .judge import Judge
+        from .validate import check_all, fingerprints
 
         chosen = list(folders or [])
         try:
@@ -154,7 +154,8 @@ def validate(
                 chosen += added_submissions(changed.read_bytes(), head, base)
             if not chosen:
                 raise ValueError("nothing to check; name a folder: rwbench validate DIR")
-            problems_of = check_all(chosen, board)
+            checked = check_all(chosen, Judge(), fingerprints(board) if board is not None else None)
+            problems_of = {name: getattr(found, "problems", ()) for name, found in checked.items()}
         except Refused as error:
             problems_of = {"pull request": error.problems}
     if as_json:

@@ -66,16 +66,30 @@ def seal(folder: Folder, secret: SecretFile = None) -> None:
 @app.command()
 def answer(
     folder: Folder,
-    submission: Annotated[Path, typer.Argument(help="Submission whose method is to enter; one of ours.")],
+    submission: Annotated[Path, typer.Argument(help="Submission whose method is to enter.")],
+    model: Annotated[
+        str | None, typer.Option(help="The model that it asks: its name, or your folder.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Your OpenAI-compatible server, if the model is on one.")
+    ] = None,
+    encoder: Annotated[str, typer.Option(help="Of dense retrieval: minilm, a folder or a name.")] = "minilm",
 ) -> None:
     """Enter with a method of rwbench: run a submission's method on the round's kit.
 
-    Example: rwbench round answer benchmarks/leaderboard/rounds/2026-1 SUBMISSION
+    Models and servers are those that you name here, never the ones that the submission names.
+
+    Example: rwbench round answer benchmarks/leaderboard/rounds/2026-1 SUBMISSION --model tiny
     """
     with user_errors():
+        from ..backends.endpoint import Endpoint
+        from ..backends.local import Local
         from .rounds import answer_round
 
-        out, count = answer_round(folder, submission)
+        if endpoint is not None and model is None:
+            raise ValueError("--endpoint needs the name of a model there; add --model NAME")
+        backend = model and (Endpoint.of(model, endpoint) if endpoint else Local.of(model))
+        out, count = answer_round(folder, submission, backend or None, encoder)
     typer.echo(f"{out}: {count} answers")
 
 
@@ -90,9 +104,8 @@ def reveal(folder: Folder, secret: SecretFile = None) -> None:
 
         done = reveal_round(folder, _secret(folder, secret))
     assert done.revealed is not None
-    typer.echo(
-        f"seed {done.revealed['seed']}, {len(done.revealed['entries'])} entries; next: rwbench round score {folder}"
-    )
+    told = f"seed {done.revealed.seed}, {len(done.revealed.entries)} entries"
+    typer.echo(f"{told}; next: rwbench round score {folder}")
 
 
 @app.command()

@@ -12,20 +12,20 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from .parsing import Problem, Refused, quote, refuse_if
+from .parsing import Problem, quote, refuse, refuse_if
 
 METADATA, RESULTS, SAMPLES = "metadata.yaml", "results.json", "samples.jsonl.zst"
 KIB, MIB = 1 << 10, 1 << 20
 LIMITS = {METADATA: 16 * KIB, RESULTS: MIB, SAMPLES: 16 * MIB}
 """Bytes at most of each file that a submission consists of."""
-MAX_EXPANDED = 256 * MIB
+MAX_EXPANDED = 64 * MIB
 MAX_LINE = MIB
 SUBMISSIONS = "benchmarks/leaderboard/submissions"
 """Folder of submissions in the repository."""
 PLAIN_FILE = "100644"
 """git's mode of a file that is no link, no program and no submodule."""
-FOLDER_NAME = re.compile(r"(\d{4}-\d{2}-\d{2})_[a-z0-9]+([.-][a-z0-9]+)*")
-MAX_NAME = 80
+FOLDER_NAME = re.compile(r"(?=.{12,80}$)[0-9]{4}-[0-9]{2}-[0-9]{2}_[a-z0-9]+([.-][a-z0-9]+)*")
+"""Lower case, so that no two names differ in case only; no control characters, no path."""
 HOW_TO_WRITE = "write the folder with `rwbench submit RUN`"
 
 
@@ -37,26 +37,19 @@ def submission_folders(root: Path) -> list[Path]:
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
-    """Return the bytes of a submission's three files.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such folder.
-    Refused
-        If the folder's name, a file's name, kind or size is not what a submission has.
-    """
-    if len(folder.name) > MAX_NAME or FOLDER_NAME.fullmatch(folder.name) is None:
-        what = "its name must be a date and a short name in a-z, 0-9, dot and hyphen"
-        raise Refused(Problem("folder", what, "for example 2026-01-31_my-method", value=quote(folder.name)))
+    """Return the bytes of a submission's three files; `Refused` if a name, kind or size is not what one has."""
+    if not FOLDER_NAME.fullmatch(folder.name):
+        what = "its name must be a date and a short name in a-z, 0-9, dot and hyphen, at most 80 characters"
+        refuse("folder", what, "for example 2026-01-31_my-method", value=quote(folder.name))
     if not stat.S_ISDIR(_lstat(folder).st_mode):
-        raise Refused(
-            Problem(quote(folder.name), "is not a folder", "submit a real folder, no link and no file")
-        )
+        refuse(quote(folder.name), "is not a folder", "submit a real folder, no link and no file")
     found = sorted(path.name for path in folder.iterdir())
-    extra = [name for name in found if name not in LIMITS]
     refuse_if(
-        [Problem(quote(name), "is not a file of a submission", f"only {', '.join(LIMITS)}") for name in extra]
+        [
+            Problem(quote(name), "is not a file of a submission", f"only {', '.join(LIMITS)}")
+            for name in found
+            if name not in LIMITS
+        ]
         + [Problem(name, "is missing", HOW_TO_WRITE) for name in LIMITS if name not in found]
     )
     return {name: _read(folder / name, limit) for name, limit in LIMITS.items()}
@@ -65,30 +58,27 @@ def read_folder(folder: Path) -> dict[str, bytes]:
 def sample_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield (1-based number, line) of a zstd-compressed file of lines, in bounded memory.
 
-    Raises
-    ------
-    Refused
-        If it is not zstd, cut off, larger than `MAX_EXPANDED`, has a line longer than `MAX_LINE`, or does not end
-        with a line break.
+    `Refused` if it is cut off, larger than `MAX_EXPANDED`, has a line longer than `MAX_LINE`, or no last line break.
     """
-    number, rest, total = 0, b"", 0
+
+    def check(line: bytes) -> bytes:
+        if len(line) > MAX_LINE:
+            refuse(SAMPLES, f"a line has more than {MAX_LINE // MIB} MiB", "shorten it", number)
+        return line
+
+    number, rest, total = 1, b"", 0
     for piece in _expanded(body):
         total += len(piece)
         if total > MAX_EXPANDED:
-            what = f"expands to more than {MAX_EXPANDED // MIB} MiB"
-            raise Refused(Problem(SAMPLES, what, "shorten the outputs"))
+            refuse(SAMPLES, f"expands to more than {MAX_EXPANDED // MIB} MiB", "shorten the outputs")
         *lines, rest = (rest + piece).split(b"\n")
-        if any(len(line) > MAX_LINE for line in (*lines, rest)):
-            place = number + next(n for n, line in enumerate((*lines, rest), 1) if len(line) > MAX_LINE)
-            raise Refused(
-                Problem(SAMPLES, f"a line has more than {MAX_LINE // MIB} MiB", "shorten it", place)
-            )
         for line in lines:
+            yield number, check(line)
             number += 1
-            yield number, line
+        check(rest)
     if rest:
         what = "the last line has no line break: the file is cut off"
-        raise Refused(Problem(SAMPLES, what, "write the file again", number + 1))
+        refuse(SAMPLES, what, "write the file again", number)
 
 
 def compress(lines: bytes) -> bytes:
@@ -105,16 +95,14 @@ def added_submissions(changed: bytes, head: Path, base: Path | None = None) -> l
     ----------
     changed : bytes
         The pull request's files, as ``git diff --raw --no-renames -z`` gives them.
-    head : Path
-        Checkout of the pull request; only looked at.
-    base : Path, optional
-        Checkout of the main branch, to tell new folders from old ones.
+    head, base : Path
+        Checkouts of the pull request, only looked at, and of main, to tell new folders from old ones.
 
     Raises
     ------
     Refused
-        If submissions come together with other changes, a path leads out of its place, a file is not a plain one
-        (mode 100644: no link, no program, no submodule), or a submission that is on the board is changed.
+        If submissions come together with other changes, a path is not that of a file of a submission, a file is not
+        a plain one (mode 100644: no link, no program, no submodule), or a submission that is on the board is changed.
     """
     place = head / SUBMISSIONS
     problems = []
@@ -123,7 +111,11 @@ def added_submissions(changed: bytes, head: Path, base: Path | None = None) -> l
     for header, path in zip(fields[0::2], fields[1::2], strict=False):
         folder, _, file = path.removeprefix(f"{SUBMISSIONS}/").partition("/")
         mode = header.split(" ")[1]
-        if path != f"{SUBMISSIONS}/{folder}/{file}" or folder in ("", ".", "..") or file not in LIMITS:
+        if (
+            path != f"{SUBMISSIONS}/{folder}/{file}"
+            or not FOLDER_NAME.fullmatch(folder)
+            or file not in LIMITS
+        ):
             fix = f"a pull request with a submission adds folders to {SUBMISSIONS} and nothing else"
             problems.append(Problem(quote(path), "is not a file of a submission", fix))
         elif mode != PLAIN_FILE:
@@ -133,7 +125,7 @@ def added_submissions(changed: bytes, head: Path, base: Path | None = None) -> l
     if place.resolve() != head.resolve() / SUBMISSIONS:
         problems.append(Problem(SUBMISSIONS, "is a link", "submit real folders"))
     for name in names:
-        if base is not None and (base / SUBMISSIONS / name).exists():
+        if base is not None and os.path.lexists(base / SUBMISSIONS / name):
             fix = "add a new folder: what is on the board stays as it is"
             problems.append(Problem(quote(name), "is on the board already", fix))
     refuse_if(problems)
@@ -148,22 +140,18 @@ def _expanded(body: bytes) -> Iterator[bytes]:
             while piece := stream.read(MIB):
                 yield piece
     except (OSError, pa.ArrowException) as error:
-        what = "is not whole zstd data"
-        raise Refused(Problem(SAMPLES, what, "compress it with zstd", value=quote(str(error)))) from None
+        refuse(SAMPLES, "is not whole zstd data", "compress it with zstd", value=quote(str(error)))
 
 
 def _read(path: Path, limit: int) -> bytes:
     # Checked before it is opened: a pipe would block. Opened without following: it may have changed since.
     if not stat.S_ISREG(_lstat(path).st_mode):
-        fix = "submit the file itself, no link, folder or pipe"
-        raise Refused(Problem(path.name, "is not a regular file", fix))
+        refuse(path.name, "is not a regular file", "submit the file itself, no link, folder or pipe")
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         body = file.read(limit + 1)
     if len(body) > limit:
-        raise Refused(
-            Problem(path.name, f"is larger than {limit:,} bytes", "submit one run and nothing else")
-        )
+        refuse(path.name, f"is larger than {limit:,} bytes", "submit one run and nothing else")
     return body
 
 

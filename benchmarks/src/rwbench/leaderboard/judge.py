@@ -19,7 +19,7 @@ from ..score.samples import Sample, check_sample
 from ..score.scoring import score
 from ..spec import RunSpec
 from .files import HOW_TO_WRITE, RESULTS, SAMPLES
-from .parsing import Problem, Refused, quote, refuse_if
+from .parsing import Problem, quote, refuse, refuse_if
 from .records import Record
 
 SPLITS = ("mini", "test")
@@ -29,13 +29,7 @@ PUBLIC_SEED = 0
 
 
 def pool_design(size: int, scale: str) -> dict[str, Any]:
-    """Return the fields of a spec that make a pool of this size, the same for all submissions.
-
-    Raises
-    ------
-    ValueError
-        If the board has no pools of this size.
-    """
+    """Return the fields of a spec that make a pool of this size, the same for all; a ValueError if there is none."""
     everything = num_rows("rules", "train", scale)
     scopes = {min(known, everything): scope for known, scope in SCOPES.items()}
     if size not in scopes:
@@ -61,14 +55,14 @@ def board_spec(
     return RunSpec(method=method, representation=representation, **world, **fields)
 
 
-class Judge:
-    """Re-scores submissions; worlds are generated once and shared.
+def looks_at_gold(method: Mapping[str, Any]) -> bool:
+    """Return whether a method of ours reads gold data, by its spec."""
+    rules, layer = method.get("rules"), method.get("correct_layer")
+    return method.get("name") == "solver" or rules in ("gold", "without_gold") or layer is not None
 
-    Parameters
-    ----------
-    seeds : sequence of int
-        Worlds that are known: the public one, and those of rounds that were revealed.
-    """
+
+class Judge:
+    """Re-scores submissions on the worlds of ``seeds``, the public one or revealed ones; each is generated once."""
 
     def __init__(self, seeds: Sequence[int] = (PUBLIC_SEED,)) -> None:
         self.seeds = tuple(seeds)
@@ -88,7 +82,7 @@ class Judge:
             design = pool_design(spec.pool_size, spec.scale)
         except (ValueError, TypeError, AttributeError) as error:
             what = f"spec is not a run's ({quote(str(error))[1:-1]})"
-            raise Refused(Problem(RESULTS, what, HOW_TO_WRITE, value=quote(values))) from None
+            refuse(RESULTS, what, HOW_TO_WRITE, value=quote(values))
         allowed: dict[str, tuple[Any, ...]] = {
             "split": SPLITS,
             "world_seed": self.seeds,
@@ -110,20 +104,18 @@ class Judge:
             for name, values in allowed.items()
             if getattr(spec, name) not in values
         ]
-        if not spec.subtasks or len(set(spec.subtasks)) != len(spec.subtasks):
-            what = "spec.subtasks is empty or names one twice"
-            problems.append(Problem(RESULTS, what, "each once", value=quote(spec.subtasks)))
+        if len(set(spec.subtasks)) != len(spec.subtasks):
+            problems.append(
+                Problem(RESULTS, "spec.subtasks names one twice", "each once", value=quote(spec.subtasks))
+            )
         refuse_if(problems)
         return spec
 
     def samples(self, spec: RunSpec, records: Mapping[int, Record], file: str = SAMPLES) -> list[Sample]:
         """Join records, by line of their file, with gold.
 
-        Raises
-        ------
-        Refused
-            If the ids are not exactly those of the split, a rule is not in the question's pool, or a method answers or
-            searches on some questions only.
+        `Refused` if the ids are not exactly those of the split, a rule is not in the question's pool, or a method
+        answers or searches on some questions only.
         """
         pools = self.workspace(spec).pools(spec)
         asked = {question.id: (question, pool) for pool in pools for question in pool.questions}

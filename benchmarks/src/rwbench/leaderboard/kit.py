@@ -60,21 +60,8 @@ def write_kit(folder: Path, judge: Judge, spec: RunSpec) -> dict[str, str]:
 def answer_kit(kit: Path, spec: RunSpec, out: Path) -> int:
     """Run a spec's method on a kit, write predictions, and return how many there are.
 
-    Parameters
-    ----------
-    kit : Path
-        Folder that `write_kit` wrote.
-    spec : RunSpec
-        Names method, representation, sub-tasks and K; the world is the kit's.
-    out : Path
-        JSON Lines that `rwbench import` and rounds read.
-
-    Raises
-    ------
-    FileNotFoundError
-        If a file of the kit is missing.
-    ValueError
-        If the method needs what a kit does not hold, or a question fails.
+    The spec gives method, representation, sub-tasks and K; the world is the kit's. ``out`` is JSON Lines that
+    `rwbench import` and rounds read. A ValueError if the method needs what a kit does not hold, or a question fails.
     """
     method: Method = Method.from_dict(spec.method)
     work = [

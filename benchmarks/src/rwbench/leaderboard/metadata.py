@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import difflib
 import re
+from collections.abc import Mapping
 from datetime import date, timedelta
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 from .files import METADATA
-from .parsing import Problem, Scalar, flat_yaml, plain_text, quote, reason, refuse_if
+from .parsing import flat_yaml, model_problems, plain_text, refuse_if
 
 URL = re.compile(r"https://[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9._~%+@:,;=/-]*)?(#[A-Za-z0-9._-]*)?")
 MAX_COST = 1e7
 
 
+def _name(text: str) -> str:
+    if not any(map(str.isalnum, text)):
+        raise PydanticCustomError("name", "must have a letter or a digit")
+    return plain_text(text, 60)
+
+
 def _day(text: str) -> str:
     try:
-        found = date.fromisoformat(text) if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII) else None
+        found = date.fromisoformat(text) if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text) else None
     except ValueError:
         found = None
     if found is None:
@@ -37,21 +43,21 @@ def _link(text: str) -> str:
     return text
 
 
-def _cost(value: Any) -> float:
-    """Read decimal digits (no exponents, signs or words), as a YAML file has them, or a number."""
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,8}(\.[0-9]{1,6})?", value):
-        value = float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_COST:
-        raise PydanticCustomError("cost", "must be a number from 0 to 10,000,000")
-    return float(value)
+def _cost(value: Any) -> Any:
+    """Read decimal digits (no exponents, signs or words), as a YAML file has them."""
+    return (
+        float(value)
+        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,8}(\.[0-9]{1,6})?", value)
+        else value
+    )
 
 
-Text60 = Annotated[str, AfterValidator(partial(plain_text, longest=60))]
+Name = Annotated[str, AfterValidator(_name)]
 Text80 = Annotated[str, AfterValidator(partial(plain_text, longest=80))]
 Text400 = Annotated[str, AfterValidator(partial(plain_text, longest=400))]
 Day = Annotated[str, AfterValidator(_day)]
 Link = Annotated[str, AfterValidator(_link)]
-Cost = Annotated[float, BeforeValidator(_cost)]
+Cost = Annotated[float, BeforeValidator(_cost), Field(ge=0, le=MAX_COST)]
 
 
 class Metadata(BaseModel):
@@ -59,8 +65,8 @@ class Metadata(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    name: Text60 = Field(description="the method, up to 60 characters")
-    submitter: Text60 = Field(description="person or team, up to 60 characters")
+    name: Name = Field(description="the method, up to 60 characters")
+    submitter: Name = Field(description="person or team, up to 60 characters")
     date: Day = Field(description="YYYY-MM-DD")
     model: Text80 = Field(description="language model and revision, or none; up to 80 characters")
     open_weights: Literal["yes", "no", "none"] = Field(description="yes, no, or none (no weights at all)")
@@ -74,29 +80,23 @@ class Metadata(BaseModel):
     code: Link | None = Field(None, description="https link")
     paper: Link | None = Field(None, description="https link")
     hardware: Text80 | None = Field(None, description="what it ran on, up to 80 characters")
-    cost_usd: Cost | None = Field(None, description="US dollars for the whole run")
+    cost_usd: Cost | None = Field(
+        None, description="US dollars for the whole run, a number from 0 to 10,000,000"
+    )
 
     @classmethod
-    def of(cls, entries: dict[str, Any]) -> Metadata:
-        """Return checked metadata; `Refused` names every wrong field.
-
-        Parameters
-        ----------
-        entries : dict
-            Values by field; a `Scalar` brings its line along.
-        """
-        lines = {name: entry.line for name, entry in entries.items() if isinstance(entry, Scalar)}
-        values = {name: entry.value if name in lines else entry for name, entry in entries.items()}
+    def of(cls, values: Mapping[str, Any], lines: Mapping[str, int] | None = None) -> Metadata:
+        """Return checked metadata; `Refused` names every wrong field, and its line if it is known."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            refuse_if(cls._problem(item, values, lines) for item in error.errors(include_url=False))
+            refuse_if(model_problems(error, METADATA, model=cls, lines=lines))
             raise
 
     @classmethod
     def from_yaml(cls, body: bytes) -> Metadata:
         """Read the file; `Refused` names field and line."""
-        return cls.of(flat_yaml(body, METADATA))
+        return cls.of(*flat_yaml(body, METADATA))
 
     def to_yaml(self) -> str:
         """Return the file's text: a line per field, in order, without those that are None."""
@@ -110,15 +110,3 @@ class Metadata(BaseModel):
                 text = yaml.safe_dump(text, allow_unicode=True, width=10_000, default_style='"').strip()
             lines.append(f"{name}: {text}\n")
         return "".join(lines)
-
-    @classmethod
-    def _problem(cls, error: ErrorDetails, values: dict[str, Any], lines: dict[str, int]) -> Problem:
-        name = str(error["loc"][0])
-        if error["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(name, cls.model_fields, n=1)
-            fix = f"did you mean {near[0]}?" if near else f"known fields: {', '.join(cls.model_fields)}"
-            return Problem(METADATA, "unknown field", fix, lines.get(name), quote(name))
-        fix = f"{name} is: {cls.model_fields[name].description}"
-        if error["type"] == "missing":
-            return Problem(METADATA, f"{name} is missing", fix)
-        return Problem(METADATA, f"{name} {reason(error)}", fix, lines.get(name), quote(values[name]))

@@ -13,7 +13,8 @@ from ruleworld_data.io import Pushed, push_folder, write_whole
 from ..report.page import asset, template_environment
 from ..report.tables import percent
 from ..score.scoring import ANSWER_METRICS
-from .board import TRACKS, Row, cell_of, order
+from .board import TRACKS, Row, order
+from .copies import cell_of
 from .files import LIMITS, SAMPLES, read_folder
 
 TITLES = {
@@ -33,8 +34,9 @@ FILTERS = (
     ("badge", "Badge"),
 )
 BADGES = {
-    "re-scored": "every number was recomputed from the samples, with gold from our data",
-    "reproduced": "maintainers ran it again and compared samples",
+    "claimed": "nobody but the submitter has run it; scores follow from the samples, but no check can tell where "
+    "well-made samples come from",
+    "reproduced by us": "maintainers ran it again and compared samples",
     "sealed round": "it also answered questions of a world that nobody could have seen before",
 }
 BAR = 96
@@ -42,17 +44,7 @@ BAR = 96
 
 
 def write_board(board: dict[str, Any], out: Path, submissions: Path) -> Path:
-    """Write ``board.json`` and ``index.html`` and return the page's path.
-
-    Parameters
-    ----------
-    board : dict
-        From `rwbench.leaderboard.board.build_board`.
-    out : Path
-        Folder; made if missing.
-    submissions : Path
-        Where the samples are; the page links to them relative to itself.
-    """
+    """Write ``board.json`` and ``index.html`` to a folder and return the page's path; it links to the submissions."""
     out.mkdir(parents=True, exist_ok=True)
     write_whole(out / "board.json", (json.dumps(board, indent=1, ensure_ascii=False) + "\n").encode())
     base = Path(os.path.relpath(submissions.resolve(), out.resolve())).as_posix()
@@ -82,25 +74,7 @@ def push_space(
 ) -> Pushed:
     """Send the board as a static Space of the Hugging Face Hub: card, page, numbers, submissions.
 
-    Parameters
-    ----------
-    board : dict
-        From `rwbench.leaderboard.board.build_board`.
-    submissions : Path
-        The folder that the board was built from.
-    folder : Path
-        Empty; what is sent is written here first.
-    repo : str
-        ``OWNER/NAME``.
-    private : bool
-        Of a Space that is made.
-    dry_run : bool
-        Send nothing.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError, OSError
-        As `ruleworld_data.io.push_folder`.
+    What is sent is written to ``folder``, which is empty, first; all else is as in `ruleworld_data.io.push_folder`.
     """
     copies = folder / "submissions"
     for row in board["rows"]:
@@ -127,18 +101,14 @@ def push_space(
 def _table(track: str, rows: Sequence[Row], metrics: Sequence[str]) -> dict[str, Any]:
     metric = TRACKS[track]
     # A floor or ceiling frames every table that it has a number for.
-    own = [
-        _cells(row, metric)
-        for row in rows
-        if row["track"] == track or (row["kind"] != "contender" and row["metrics"][metric])
-    ]
-    own.sort(key=lambda row: order(row, metric))
+    shown = (r for r in rows if r["track"] == track or (r["kind"] != "contender" and r["metrics"][metric]))
+    own = sorted((_cells(row, metric) for row in shown), key=lambda row: order(row, metric))
     for number, row in enumerate(own):
         row["first"] = number > 0 and cell_of(own[number - 1]) != cell_of(row)
     # Answers of a ceiling are no column of a table about finding rules.
     wanted = [name for name in metrics if track == "answers" or name not in ANSWER_METRICS]
     options = {
-        name: list(dict.fromkeys(value for row in own for value in _listed(row["filters"][name])))
+        name: list(dict.fromkeys(value for row in own for value in row["filters"][name].split("|")))
         for name, _ in FILTERS
     }
     title, words = TITLES[track]
@@ -170,12 +140,8 @@ def _cells(row: Row, metric: str) -> Row:
             "tasks": "all 11" if len(subtasks) == 11 else f"{len(subtasks)}: {', '.join(subtasks)}",
             "trained": row["trained"],
             "weights": row["open_weights"],
-            "badge": row["badges"],
+            "badge": "|".join(row["badges"]),
         },
         "bar": estimate and {name: round(BAR * estimate[name], 1) for name in ("value", "ci_low", "ci_high")},
         "words": " ".join(row[name] for name in ("name", "submitter", "model", "description")).lower(),
     }
-
-
-def _listed(value: str | list[str]) -> list[str]:
-    return value if isinstance(value, list) else [value]

@@ -1,31 +1,34 @@
 """Strict JSON, flat YAML and plain text, and how what breaks their rules is refused.
 
-JSON has no NaN, no number out of range and no key twice. YAML is a flat mapping of scalars: no anchors, aliases,
-tags, nesting or second document, and every scalar is text until a model says what it is.
+JSON has no NaN, no number out of range and no key twice. YAML is one ``key: text`` a line.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic_core import PydanticCustomError
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
-    from pydantic_core import ErrorDetails
+    from pydantic import BaseModel, ValidationError
 
 MAX_DEPTH = 32
 MAX_DIGITS = 15
 """Digits of a whole number: below 2**53, so that every reader sees the same one."""
 MAX_QUOTED = 80
 MAX_PROBLEMS = 20
+UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Letters, marks and symbols that print as nothing; Python calls them printable."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,8 @@ class Problem:
     ----------
     file : str
         Name of the file in the submission's folder, or of the folder.
-    what : str
-        What is wrong.
-    fix : str
-        What to do about it.
+    what, fix : str
+        What is wrong, and what to do about it.
     line : int or None
         1-based line, or row of a table.
     value : str or None
@@ -66,10 +67,9 @@ class Refused(ValueError):
         super().__init__("\n".join(map(str, problems)))
 
 
-def quote(value: Any) -> str:
-    """Return a value as one short line of printable ASCII, safe for a terminal."""
-    text = ascii(value)
-    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}... ({len(text):,} characters)"
+def refuse(file: str, what: str, fix: str, line: int | None = None, value: str | None = None) -> NoReturn:
+    """Raise `Refused` with one `Problem`."""
+    raise Refused(Problem(file, what, fix, line, value))
 
 
 def refuse_if(problems: Iterable[Problem]) -> None:
@@ -81,21 +81,44 @@ def refuse_if(problems: Iterable[Problem]) -> None:
         raise Refused(*found)
 
 
-def reason(error: ErrorDetails) -> str:
-    """Return pydantic's message in the form "must be ..."."""
-    return re.sub(r"^\w+ should", "must", error["msg"]).replace(" after validation", "")
+def quote(value: Any) -> str:
+    """Return a value as one short line of printable ASCII, safe for a terminal."""
+    text = ascii(value)
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}... ({len(text):,} characters)"
 
 
-def location(error: ErrorDetails) -> str:
-    """Return the dotted path of a field that a model refused, in printable ASCII."""
-    path = ".".join(str(part) for part in error["loc"] if part != "[key]")
-    return path if re.fullmatch(r"[\w.@-]{0,80}", path, re.ASCII) else quote(path)
+def model_problems(
+    error: ValidationError,
+    file: str,
+    fix: str = "",
+    model: type[BaseModel] | None = None,
+    lines: Mapping[str, int] | int | None = None,
+) -> Iterator[Problem]:
+    """Yield a problem for every field that a model refused.
 
-
-def model_problems(error: ValidationError, file: str, fix: str, line: int | None = None) -> Iterable[Problem]:
-    """Yield a problem for every field that a model refused."""
-    for item in error.errors(include_url=False):
-        yield Problem(file, f"{location(item) or 'content'} {reason(item)}", fix, line, quote(item["input"]))
+    ``fix`` is by default the field's description in ``model``; ``lines`` is the line of each field, or of all.
+    """
+    fields = model.model_fields if model else {}
+    for item in error.errors(include_url=False, include_context=False):
+        path = ".".join(str(part) for part in item["loc"] if part != "[key]") or "content"
+        path = path if re.fullmatch(r"[\w.@-]{1,80}", path, re.ASCII) else quote(path)
+        top = str(item["loc"][0]) if item["loc"] else ""
+        line = lines.get(top) if isinstance(lines, Mapping) else lines
+        if item["type"] == "missing":
+            what, value = "is missing", None
+        elif item["type"] == "extra_forbidden":
+            what, value = "is an unknown field", quote(item["input"])
+        else:
+            said = re.sub(
+                r"^Value error, |^\w+ should", lambda m: m[0].endswith("should") * "must", item["msg"]
+            )
+            what, value = ascii(said)[1:-1][:200], quote(item["input"])
+        if top in fields:
+            advice = f"{top} is: {fields[top].description}"
+        else:
+            near = difflib.get_close_matches(top, fields, n=1)
+            advice = f"did you mean {near[0]}?" if near else f"known fields: {', '.join(fields)}"
+        yield Problem(file, f"{path} {what.replace(' after validation', '')}", fix or advice, line, value)
 
 
 def utf8(body: bytes, file: str, line: int | None = None) -> str:
@@ -104,71 +127,59 @@ def utf8(body: bytes, file: str, line: int | None = None) -> str:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         place = line or body.count(b"\n", 0, error.start) + 1
-        value = f"byte 0x{body[error.start]:02x}"
-        raise Refused(Problem(file, "is not UTF-8", "save it as UTF-8", place, value)) from None
-    for mark, name in (("\ufeff", "a byte order mark"), ("\x00", "a NUL character")):
+        refuse(file, "is not UTF-8", "save it as UTF-8", place, f"byte 0x{body[error.start]:02x}")
+    for mark, name in (("\ufeff", "a byte order mark"), ("\0", "a NUL character")):
         if mark in text:
             place = line or text.count("\n", 0, text.index(mark)) + 1
-            raise Refused(Problem(file, f"contains {name}", "save it as plain UTF-8", place))
+            refuse(file, f"contains {name}", "save it as plain UTF-8", place)
     return text
 
 
 def strict_json(body: bytes, file: str, line: int | None = None) -> Any:
-    """Return the value of a JSON text.
+    """Return the value of a JSON text, which may be one line of a file.
 
-    Parameters
-    ----------
-    body : bytes
-    file : str
-        For messages.
-    line : int, optional
-        Line number, if the text is one line of a file.
-
-    Raises
-    ------
-    Refused
-        If it is not UTF-8, not JSON, nested too deep, has a key twice, NaN, infinity, a whole number of more than 15
-        digits, or half a surrogate pair.
+    `Refused` if it is not UTF-8, not JSON, nested too deep, has a key twice, NaN, infinity, a whole number of more than
+    15 digits, or half a surrogate pair.
     """
     text = utf8(body, file, line)
 
-    def refuse(what: str, fix: str, token: str) -> NoReturn:
-        place = line or text.count("\n", 0, max(text.rfind(token), 0)) + 1
-        raise Refused(Problem(file, what, fix, place, quote(token)))
+    def bad(what: str, fix: str, token: str) -> NoReturn:
+        refuse(file, what, fix, line or text.count("\n", 0, max(text.rfind(token), 0)) + 1, quote(token))
 
     def unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in items:
-            if key in found:
-                refuse("a key occurs twice", "keep one", json.dumps(key, ensure_ascii=False))
-            found[key] = value
+        found = dict(items)
+        if len(found) < len(items):
+            seen: set[str] = set()
+            twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            bad("a key occurs twice", "keep one", json.dumps(twice, ensure_ascii=False))
         return found
 
     def integer(token: str) -> int:
         if len(token.lstrip("-")) > MAX_DIGITS:
-            refuse("the number is too large", f"at most {MAX_DIGITS} digits", token)
+            bad("the number is too large", f"at most {MAX_DIGITS} digits", token)
         return int(token)
 
     def real(token: str) -> float:
-        value = float(token)
-        if not math.isfinite(value):
-            refuse("is not a finite number", "write a finite number, or leave the field out", token)
+        if not math.isfinite(value := float(token)):
+            bad("is not a finite number", "write a finite number, or leave the field out", token)
         return value
 
     try:
         value = json.loads(
             text, object_pairs_hook=unique, parse_constant=real, parse_int=integer, parse_float=real
         )
-        if _depth(value) > MAX_DEPTH:
-            raise RecursionError
-        json.dumps(value, ensure_ascii=False).encode()
+        deep = _depth(value) > MAX_DEPTH
     except json.JSONDecodeError as error:
-        what = f"is not JSON ({error.msg})"
-        raise Refused(Problem(file, what, "write it with a JSON library", line or error.lineno)) from None
+        refuse(file, f"is not JSON ({error.msg})", "write it with a JSON library", line or error.lineno)
     except RecursionError:
-        raise Refused(Problem(file, "is nested too deep", f"at most {MAX_DEPTH} levels", line)) from None
-    except UnicodeEncodeError:
-        raise Refused(Problem(file, "has half a surrogate pair", "write whole characters", line)) from None
+        deep = True
+    if deep:
+        refuse(file, "is nested too deep", f"at most {MAX_DEPTH} levels", line)
+    if re.search(r"\\u[dD][89a-fA-F]", text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            refuse(file, "has half a surrogate pair", "write whole characters", line)
     return value
 
 
@@ -181,81 +192,58 @@ def _depth(value: Any) -> int:
     return depth
 
 
-class Scalar(NamedTuple):
-    """A scalar of a YAML file and its 1-based line."""
+def flat_yaml(body: bytes, file: str) -> tuple[dict[str, str], dict[str, int]]:
+    """Return the texts of a YAML file of ``key: text`` lines by key, and the lines by key.
 
-    value: str
-    line: int
-
-
-def flat_yaml(body: bytes, file: str) -> dict[str, Scalar]:
-    """Return the entries of a flat YAML mapping, every value as text.
-
-    Raises
-    ------
-    Refused
-        If it is anything but one mapping of scalars without anchors, aliases, tags and repeated keys.
+    Each line is read by itself, so there is no nesting, no alias and no second document to guard against. `Refused` if
+    one is anything else, or a key occurs twice.
     """
     import yaml
 
-    text = utf8(body, file)
-    flat = ("is not a flat list of `key: text`", "one key per line")
-    forbidden = {
-        yaml.AnchorToken: ("has an anchor or alias", "write the value out"),
-        yaml.AliasToken: ("has an anchor or alias", "write the value out"),
-        yaml.TagToken: ("has a tag", "write plain text after the colon"),
-        yaml.DirectiveToken: flat,
-        yaml.BlockEntryToken: flat,
-        yaml.FlowSequenceStartToken: flat,
-        yaml.FlowMappingStartToken: flat,
-    }
-    once: list[type] = [yaml.DocumentStartToken, yaml.BlockMappingStartToken]
-    try:
-        # Tokens first: composing nodes is recursive, and forgets anchors.
-        for token in yaml.scan(text, Loader=yaml.BaseLoader):
-            refused = forbidden.get(type(token))
-            if type(token) in once:
-                once.remove(type(token))
-            elif isinstance(token, yaml.DocumentStartToken | yaml.BlockMappingStartToken):
-                refused = flat
-            if refused:
-                raise Refused(Problem(file, *refused, token.start_mark.line + 1))
-        node = yaml.compose(text, Loader=yaml.BaseLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        what = f"is not YAML ({quote(getattr(error, 'problem', None) or 'unreadable')})"
-        raise Refused(
-            Problem(file, what, "one `key: text` per line", mark.line + 1 if mark else None)
-        ) from None
-    if not isinstance(node, yaml.MappingNode | None):
-        raise Refused(Problem(file, *flat))
-    found: dict[str, Scalar] = {}
-    for key, value in node.value if node else ():
-        line = key.start_mark.line + 1
-        if key.value in found:
-            raise Refused(Problem(file, "a key occurs twice", "keep one", line, quote(key.value)))
-        found[key.value] = Scalar(value.value, line)
-    return found
+    found: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    for number, line in enumerate(utf8(body, file).split("\n"), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            entry = yaml.load(line, Loader=yaml.BaseLoader)
+        except (yaml.YAMLError, RecursionError):
+            entry = None
+        key, value = (
+            next(iter(entry.items())) if isinstance(entry, dict) and len(entry) == 1 else (None, None)
+        )
+        if not isinstance(key, str) or not isinstance(value, str):
+            refuse(
+                file,
+                "is not a flat list of `key: text`",
+                "one per line, quoted if need be",
+                number,
+                quote(line),
+            )
+        if key in found:
+            refuse(file, "a key occurs twice", "keep one", number, quote(key))
+        found[key], lines[key] = value, number
+    return found, lines
 
 
 def plain_text(text: str, longest: int) -> str:
-    """Return a string that is one line of plain text: a validator for pydantic.
-
-    Not allowed: HTML's brackets, control characters, invisible ones and those that turn the direction of writing,
-    more than two accents on a letter, blanks at the ends.
-    """
-
-    def refuse(what: str) -> NoReturn:
-        raise PydanticCustomError("plain_text", what)
-
-    if not text or len(text) > longest:
-        refuse(f"must have 1 to {longest} characters")
-    if text != text.strip() or text != unicodedata.normalize("NFC", text):
-        refuse("must have no blanks at its ends, and composed characters (NFC)")
-    if not text.isprintable():
-        refuse("must be one line without control or invisible characters")
-    if "<" in text or ">" in text:
-        refuse("must be plain text without < and >")
-    if "mmm" in "".join("m" if unicodedata.combining(letter) else "." for letter in text):
-        refuse("must have at most two accents on a letter")
+    """Return a string that is one line of plain text: a validator for pydantic."""
+    marks = "".join("m" if unicodedata.combining(letter) else "." for letter in text[: longest + 1])
+    for wrong, what in (
+        (not text or len(text) > longest, f"have 1 to {longest} characters"),
+        (text != text.strip(), "have no blanks at its ends"),
+        (
+            not text.isprintable() or UNSEEN.search(text),
+            "be one line without control or invisible characters",
+        ),
+        ("<" in text or ">" in text, "be plain text without < and >"),
+        ("mmm" in marks, "have at most two accents on a letter"),
+        (not unicodedata.is_normalized("NFC", text), "have composed characters (NFC)"),
+        (
+            len(unicodedata.normalize("NFKC", text[:longest])) > longest,
+            f"have 1 to {longest} characters spelt out",
+        ),
+    ):
+        if wrong:
+            raise PydanticCustomError("plain_text", "must " + what)
     return text

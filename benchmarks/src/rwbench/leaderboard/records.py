@@ -6,7 +6,7 @@ Questions, gold and scores are joined when it is read (`rwbench.leaderboard.judg
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -25,13 +25,20 @@ from ruleworld_data.scoring import PARQUET_SUFFIXES, parse_boxed, read_predictio
 from ..score.samples import OUTCOMES, VOLATILE_USAGE, Sample
 from ..spec import canonical_json
 from .files import MAX_LINE, SAMPLES, sample_lines
-from .parsing import Problem, Refused, model_problems, quote, refuse_if, strict_json
+from .parsing import Problem, model_problems, quote, refuse, refuse_if, strict_json
 
-GOLD_KEYS = ("gold_answers", "gold_rules", "scores", "world_id", "subtask", "fold")
 MAX_SEARCHES, MAX_FOUND = 32, 100
 MAX_RECORDS = 20_000
 MAX_AMOUNT = 1e9
 FINISH = re.compile(r"finish\[(.*)\]", re.DOTALL)
+PREDICTED: dict[str, Any] = {
+    "output": None,
+    "answers": None,
+    "retrieved": None,
+    "usage": {},
+    "seconds": 0.0,
+}
+"""What a line of predictions may leave out."""
 
 
 def _distinct(found: list[int]) -> list[int]:
@@ -65,7 +72,9 @@ class Record(BaseModel):
     retrieved: Annotated[list[Search], Field(max_length=MAX_SEARCHES)] | None = Field(
         description="rule ids, best first, one list per search; null if the method retrieves nothing"
     )
-    outcome: Literal[tuple(name for name in OUTCOMES if name != "failed")]  # type: ignore[valid-type]
+    outcome: Literal[tuple(name for name in OUTCOMES if name != "failed")] = Field(  # type: ignore[valid-type]
+        description="how it ended; a submission has no failed question"
+    )
     usage: Annotated[
         dict[Annotated[str, Field(pattern="^[a-z][a-z_]{0,30}$")], Amount], Field(max_length=20)
     ] = Field(description='name -> number, for example {"calls": 1}')
@@ -83,18 +92,13 @@ class Record(BaseModel):
     @classmethod
     def of_sample(cls, sample: Sample) -> Record:
         """Return what a submission keeps of a run's sample."""
-        searches = sample["retrieved"]
-        usage: Any = {name: value for name, value in sample["usage"].items() if name not in VOLATILE_USAGE}
-        return cls(
-            id=sample["id"],
-            output=sample["output"],
-            answers=sample["answers"],
+        kept: dict[str, Any] = {name: sample.get(name) for name in cls.model_fields}
+        kept["outcome"] = kept["outcome"] or "ok"
+        kept["usage"] = {name: value for name, value in sample["usage"].items() if name not in VOLATILE_USAGE}
+        if kept["retrieved"] is not None:
             # No question has so many steps, and recall counts no search beyond them: the scores are the same.
-            retrieved=None if searches is None else searches[:MAX_SEARCHES],
-            outcome=sample.get("outcome", "ok"),
-            usage=usage,
-            seconds=sample["seconds"],
-        )
+            kept["retrieved"] = kept["retrieved"][:MAX_SEARCHES]
+        return cls(**kept)
 
     def line(self) -> str:
         """Return the record as a line of a samples file."""
@@ -103,38 +107,47 @@ class Record(BaseModel):
 
 def read_records(body: bytes) -> dict[int, Record]:
     """Return the records of samples.jsonl.zst by line number; `Refused` names lines."""
-    records: dict[int, Record] = {}
-    refuse_if(_read_into(records, body))
-    return records
+
+    def rows() -> Iterator[tuple[int, Any]]:
+        for number, line in sample_lines(body):
+            if number > MAX_RECORDS:
+                refuse(SAMPLES, f"has more than {MAX_RECORDS:,} lines", "one per question", number)
+            yield number, strict_json(line, SAMPLES, number)
+
+    return _checked(rows(), SAMPLES)
 
 
 def read_prediction_file(path: Path) -> dict[int, Record]:
-    """Return the records of a predictions file by line (parquet: row); answers not given are read from outputs.
+    """Return the records of a predictions file by line (parquet: row); answers not given are read from outputs."""
 
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If there is no such file, or a row of it cannot be used.
-    """
-    if path.suffix.lower() in PARQUET_SUFFIXES:
-        table = read_predictions(path).items()
-        return {
-            n: _prediction({"id": id_, "output": text}, path, n) for n, (id_, text) in enumerate(table, 1)
-        }
+    def rows() -> Iterator[tuple[int, Any]]:
+        if path.suffix.lower() in PARQUET_SUFFIXES:
+            for number, (name, text) in enumerate(read_predictions(path).items(), 1):
+                yield number, {"id": name, "output": text}
+            return
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if len(line) > MAX_LINE:
+                    refuse(str(path), f"more than {MAX_LINE:,} bytes", "shorten the output", number)
+                if line.strip():
+                    yield number, strict_json(line, str(path), number)
+
+    def completed() -> Iterator[tuple[int, Any]]:
+        for number, row in rows():
+            if not isinstance(row, dict) or "id" not in row or not row.keys() <= {"id", *PREDICTED}:
+                what = f"expected an object with id and any of {', '.join(PREDICTED)}"
+                refuse(str(path), what, "leave other keys out", number, quote(row))
+            row = PREDICTED | row
+            if row["answers"] is None and isinstance(row["output"], str):
+                row["answers"] = read_output(row["output"])
+            unread = row["output"] is not None and not row["answers"]
+            yield number, row | {"outcome": "refused_format" if unread else "ok"}
+
     if not path.is_file():
         raise FileNotFoundError(
             f'no predictions file at {path}; one {{"id": "...", "output": "..."}} per line of a .jsonl file'
         )
-    records: dict[int, Record] = {}
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if len(line) > MAX_LINE:
-                raise Refused(
-                    Problem(str(path), f"more than {MAX_LINE:,} bytes", "shorten the output", number)
-                )
-            if line.strip():
-                records[number] = _prediction(strict_json(line, str(path), number), path, number)
-    return records
+    return _checked(completed(), str(path))
 
 
 def read_output(text: str) -> list[str]:
@@ -146,55 +159,15 @@ def read_output(text: str) -> list[str]:
     return split_answers(done[1]) if done else []
 
 
-def _read_into(records: dict[int, Record], body: bytes) -> Iterator[Problem]:
-    """Fill ``records`` and yield what is wrong with the other lines, line by line."""
-    for number, line in sample_lines(body):
-        if number > MAX_RECORDS:
-            raise Refused(
-                Problem(SAMPLES, f"has more than {MAX_RECORDS:,} lines", "one per question", number)
-            )
-        found = _record(strict_json(line, SAMPLES, number), SAMPLES, number)
-        if isinstance(found, Problem):
-            yield found
-        else:
-            records[number] = found
+def _checked(rows: Iterable[tuple[int, Any]], file: str) -> dict[int, Record]:
+    records: dict[int, Record] = {}
 
+    def problems() -> Iterator[Problem]:
+        for number, row in rows:
+            try:
+                records[number] = Record.model_validate(row)
+            except ValidationError as error:
+                yield from model_problems(error, file, model=Record, lines=number)
 
-def _record(row: Any, file: str, line: int) -> Record | Problem:
-    """Return a row as a record, or the first thing that is wrong with it."""
-    fields = ", ".join(Record.model_fields)
-    if not isinstance(row, dict):
-        return Problem(file, "is not an object", f"keys: {fields}", line, quote(row))
-    for name in GOLD_KEYS:
-        if name in row:
-            fix = "remove them: both are joined from our data"
-            return Problem(file, "contains gold or scores", fix, line, quote(name))
-    try:
-        return Record.model_validate(row)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = Record.model_fields.get(str(first["loc"][0])) if first["loc"] else None
-        fix = (field and field.description) or f"exactly these keys: {fields}"
-        return next(iter(model_problems(error, file, fix, line)))
-
-
-def _prediction(row: Any, path: Path, number: int) -> Record:
-    defaults: dict[str, Any] = {
-        "output": None,
-        "answers": None,
-        "retrieved": None,
-        "usage": {},
-        "seconds": 0.0,
-    }
-    if not isinstance(row, dict) or "id" not in row or not set(row) <= {"id", *defaults}:
-        what = f"expected an object with id and any of {', '.join(defaults)}"
-        raise Refused(Problem(str(path), what, "leave other keys out", number, quote(row)))
-    row = defaults | row
-    output = row["output"]
-    if row["answers"] is None and isinstance(output, str):
-        row["answers"] = read_output(output)
-    row["outcome"] = "refused_format" if output is not None and not row["answers"] else "ok"
-    found = _record(row, str(path), number)
-    if isinstance(found, Problem):
-        raise Refused(found)
-    return found
+    refuse_if(problems())
+    return records

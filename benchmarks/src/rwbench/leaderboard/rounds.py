@@ -13,13 +13,15 @@ import math
 import re
 import secrets
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
-from ruleworld_data.io import write_whole
+from ruleworld_data.io import file_digest, write_whole
 
+from ..backends import Backend
 from ..report.setting import macro
 from ..score.results import Estimate
 from ..spec import RunSpec, canonical_json
@@ -28,6 +30,7 @@ from .files import METADATA, RESULTS, read_folder
 from .judge import PUBLIC_SEED, SPLITS, Judge, pool_design
 from .kit import answer_kit, kit_spec, write_kit
 from .metadata import Metadata
+from .parsing import quote
 from .records import read_prediction_file
 from .submit import json_bytes
 from .validate import read_claimed, validate
@@ -36,17 +39,28 @@ ROUND, KIT, ENTRIES, SCORES = "round.json", "kit", "entries", "scores.json"
 NAME = re.compile(r"[a-z0-9]+([.-][a-z0-9]+)*")
 
 
-class Secret(BaseModel):
-    """What `new_round` keeps from the public: a world seed below 2**63 and 32 random bytes in hexadecimal."""
-
+class _File(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Secret(_File):
+    """What `new_round` keeps from the public: a world seed below 2**63 and 32 random bytes in hexadecimal."""
 
     name: str
     seed: int
     salt: str
 
 
-class Round(BaseModel):
+class Reveal(_File):
+    """What ends a round: its secret, and the sha256 of every entry."""
+
+    time: str
+    seed: int
+    salt: str
+    entries: dict[str, str]
+
+
+class Round(_File):
     """round.json: all of it public.
 
     Attributes
@@ -58,11 +72,8 @@ class Round(BaseModel):
     opened : str
     sealed : dict or None
         Time, and sha256 of the questions, pools and rules.
-    revealed : dict or None
-        Time, seed, salt, and sha256 of every entry.
+    revealed : Reveal or None
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str
     scale: str
@@ -72,24 +83,13 @@ class Round(BaseModel):
     commitment: str
     opened: str
     sealed: dict[str, str] | None = None
-    revealed: dict[str, Any] | None = None
+    revealed: Reveal | None = None
     schema_version: int = 1
 
-    @property
-    def setting(self) -> dict[str, Any]:
-        """What is committed to, beside seed and salt."""
-        return self.model_dump(include={"name", "scale", "split", "pool_size", "data"})
-
-    @property
-    def seed(self) -> int:
-        """The revealed seed; a ValueError before the reveal."""
-        if self.sealed is None or self.revealed is None:
-            raise ValueError(f"round {self.name} is not revealed; first: rwbench round reveal")
-        return self.revealed["seed"]
-
-    def check(self, seed: Any, salt: Any) -> None:
+    def check(self, secret: Secret | Reveal) -> None:
         """Raise ValueError unless seed and salt are the ones that were committed to."""
-        found = commitment(self.setting, seed, salt)
+        setting = self.model_dump(include={"name", "scale", "split", "pool_size", "data"})
+        found = commitment(setting, secret.seed, secret.salt)
         if found != self.commitment:
             raise ValueError(
                 f"seed and salt have the hash {found[:16]}..., round {self.name} was opened with "
@@ -103,13 +103,7 @@ def commitment(setting: dict[str, Any], seed: int, salt: str) -> str:
 
 
 def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size: int) -> Round:
-    """Draw a secret, write it to ``secret_file`` and its hash to ``folder``.
-
-    Raises
-    ------
-    ValueError
-        If the name or setting is not allowed, or either file is there already.
-    """
+    """Draw a secret, write it to ``secret_file`` and its hash to ``folder``; neither file may be there already."""
     if not NAME.fullmatch(folder.name):
         raise ValueError(
             f"a round is named with a-z, 0-9, dot and hyphen, got {folder.name!r}; for example 2026-1"
@@ -119,19 +113,11 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
     for path in (folder / ROUND, secret_file):
         if path.exists():
             raise ValueError(f"{path} is there already; choose another name")
-    seed = PUBLIC_SEED
-    while seed == PUBLIC_SEED:
-        seed = secrets.randbits(63)
-    data = kit_spec(pool_size, scale, split, seed=seed).data
-    setting: dict[str, Any] = {
-        "name": folder.name,
-        "scale": scale,
-        "split": split,
-        "pool_size": pool_size,
-        "data": data,
-    }
-    secret = Secret(name=folder.name, seed=seed, salt=secrets.token_hex(32))
-    made = Round(**setting, commitment=commitment(setting, secret.seed, secret.salt), opened=_now())
+    secret = Secret(name=folder.name, seed=secrets.randbits(63) or 1, salt=secrets.token_hex(32))
+    data = kit_spec(pool_size, scale, split, seed=secret.seed).data
+    setting = {"name": folder.name, "scale": scale, "split": split, "pool_size": pool_size, "data": data}
+    public = commitment(setting, secret.seed, secret.salt)
+    made = Round.model_validate({**setting, "commitment": public, "opened": _now()})
     # The secret first: a hash without its secret would be a round that nobody can open.
     secret_file.touch(mode=0o600, exist_ok=False)
     write_whole(secret_file, json_bytes(secret.model_dump()))
@@ -147,14 +133,21 @@ def seal_round(folder: Path, secret_file: Path) -> Round:
         raise ValueError(
             f"round {found.name} was sealed on {found.sealed['time']}; its kit is in {folder / KIT}"
         )
-    found.check(secret.seed, secret.salt)
+    found.check(secret)
     hashes = kit_hashes(found, secret.seed, folder / KIT)
     (folder / ENTRIES).mkdir(exist_ok=True)
-    return _write(folder, found.model_copy(update={"sealed": {"time": _now(), **hashes}}))
+    return _write(folder, found, sealed={"time": _now(), **hashes})
 
 
-def answer_round(folder: Path, submission: Path) -> tuple[Path, int]:
-    """Answer a round's kit with the method of a submission of ours; return the entry's file and its answers."""
+def answer_round(
+    folder: Path, submission: Path, model: Backend | None = None, encoder: str = "minilm"
+) -> tuple[Path, int]:
+    """Answer a round's kit with the method of a submission; return the entry's file and its answers.
+
+    ``model`` and ``encoder`` are what the method asks and embeds with. A submission is a stranger's: a folder or a
+    server that it names is never used, and gets no key and no question. A ValueError if it is a ceiling, or of another
+    model.
+    """
     read_round(folder)
     files = read_folder(submission)
     # Not every ceiling would fail: one that puts the gold rules in the prompt would go on with none.
@@ -164,6 +157,7 @@ def answer_round(folder: Path, submission: Path) -> tuple[Path, int]:
             "or a floor"
         )
     spec = Judge().check_spec(read_claimed(files[RESULTS])["spec"])
+    spec = replace(spec, method=_with_own(spec.method, model, encoder))
     out = folder / ENTRIES / f"{submission.name}.jsonl"
     return out, answer_kit(folder / KIT, spec, out)
 
@@ -174,27 +168,27 @@ def reveal_round(folder: Path, secret_file: Path) -> Round:
     if found.sealed is None:
         raise ValueError(f"round {found.name} is not sealed; first: rwbench round seal {folder}")
     if found.revealed is not None:
-        raise ValueError(f"round {found.name} was revealed on {found.revealed['time']}")
-    found.check(secret.seed, secret.salt)
-    entries = {path.stem: _sha256(path) for path in entry_files(folder)}
-    revealed = {"time": _now(), "seed": secret.seed, "salt": secret.salt, "entries": entries}
-    return _write(folder, found.model_copy(update={"revealed": revealed}))
+        raise ValueError(f"round {found.name} was revealed on {found.revealed.time}")
+    found.check(secret)
+    entries = {path.stem: file_digest(path) for path in entry_files(folder)}
+    return _write(
+        folder, found, revealed=Reveal(time=_now(), seed=secret.seed, salt=secret.salt, entries=entries)
+    )
 
 
 def verify_round(folder: Path) -> Round:
     """Make a revealed round's world again and return the round.
 
-    Raises
-    ------
-    ValueError
-        If seed and salt are not those of the published hash, the kit is not that world's, or an entry was changed or
-        came after the reveal.
+    A ValueError if seed and salt are not those of the published hash, the kit is not that world's, or an entry was
+    changed or came after the reveal.
     """
     found = read_round(folder)
-    seed, revealed, sealed = found.seed, found.revealed or {}, found.sealed or {}
-    found.check(seed, revealed["salt"])
+    sealed, revealed = found.sealed, found.revealed
+    if sealed is None or revealed is None:
+        raise ValueError(f"round {found.name} is not revealed; first: rwbench round reveal {folder}")
+    found.check(revealed)
     with tempfile.TemporaryDirectory() as place:
-        hashes = kit_hashes(found, seed, Path(place))
+        hashes = kit_hashes(found, revealed.seed, Path(place))
     for name, value in hashes.items():
         if sealed.get(name) != value:
             raise ValueError(
@@ -202,7 +196,7 @@ def verify_round(folder: Path) -> Round:
                 f"its seed gives {value[:16]}...: entrants answered another world"
             )
     for path in entry_files(folder):
-        if revealed["entries"].get(path.stem) != _sha256(path):
+        if revealed.entries.get(path.stem) != file_digest(path):
             raise ValueError(
                 f"{path} was changed or added after the reveal and cannot count; restore its bytes, or move it away"
             )
@@ -212,30 +206,20 @@ def verify_round(folder: Path) -> Round:
 def score_round(folder: Path, submissions: Path) -> dict[str, Any]:
     """Score every entry of a revealed round and write scores.json.
 
-    Parameters
-    ----------
-    folder : Path
-        The round.
-    submissions : Path
-        Folder of submissions. An entry is named like the submission that it is compared with; method, representation
-        and pool size are that submission's.
+    An entry is named like the submission, in ``submissions``, that it is compared with; method, representation and pool
+    size are that submission's.
 
-    Returns
-    -------
-    dict
-        ``round``, ``seed`` and ``scores``: per entry ``public`` (the submission), ``metric``, the estimates
-        ``public_score`` and ``sealed_score``, and ``drop`` (public minus sealed, with its 95 % interval).
-
-    Raises
-    ------
-    ValueError
-        If the round does not verify, or an entry cannot be scored; the message names file and line.
+    It holds ``round``, ``seed`` and ``scores``: per entry ``public`` (the submission), ``metric``, the estimates
+    ``public_score`` and ``sealed_score``, and ``drop`` (public minus sealed, with its 95 % interval). A ValueError
+    names file and line of an entry that cannot be scored.
     """
     found = verify_round(folder)
-    judge = Judge((PUBLIC_SEED, found.seed))
-    scores = [_score(found, path, submissions, judge) for path in entry_files(folder)]
+    assert found.revealed is not None
+    seed = found.revealed.seed
+    judge = Judge((PUBLIC_SEED, seed))
+    scores = [_score(found, seed, path, submissions, judge) for path in entry_files(folder)]
     scores.sort(key=lambda score: (-score["sealed_score"]["value"], score["public"]))
-    done = {"round": found.name, "seed": found.seed, "scores": scores}
+    done = {"round": found.name, "seed": seed, "scores": scores}
     write_whole(folder / SCORES, json_bytes(done))
     return done
 
@@ -270,29 +254,29 @@ def entry_files(folder: Path) -> list[Path]:
 
 def read_round(folder: Path) -> Round:
     """Read a round's public file; a ValueError or FileNotFoundError says what is wrong."""
-    path = folder / ROUND
-    if not path.is_file():
-        raise FileNotFoundError(f"no {ROUND} in {folder}; open a round first: rwbench round new {folder}")
-    try:
-        return Round.model_validate_json(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path} is not a round's file ({error})") from None
+    return _read(Round, folder / ROUND, f"open a round first: rwbench round new {folder}")
 
 
 def read_secret(path: Path) -> Secret:
     """Read a secret file."""
+    return _read(Secret, path, "give the file that `rwbench round new` wrote with --secret")
+
+
+Kind = TypeVar("Kind", bound=_File)
+
+
+def _read(kind: type[Kind], path: Path, hint: str) -> Kind:
     if not path.is_file():
-        raise FileNotFoundError(
-            f"no secret at {path}; give the file that `rwbench round new` wrote with --secret"
-        )
+        raise FileNotFoundError(f"no {kind.__name__.lower()} at {path}; {hint}")
     try:
-        return Secret.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(path.read_bytes())
     except ValueError:
-        # Without the cause: its text would show the secret.
-        raise ValueError(f"{path} is not a secret that `rwbench round new` wrote") from None
+        # Without the cause: its text would show a secret.
+        name = kind.__name__.lower()
+        raise ValueError(f"{path} is not a {name} as `rwbench round` writes it; restore the file") from None
 
 
-def _score(found: Round, path: Path, submissions: Path, judge: Judge) -> dict[str, Any]:
+def _score(found: Round, seed: int, path: Path, submissions: Path, judge: Judge) -> dict[str, Any]:
     if not (submissions / path.stem).is_dir():
         raise ValueError(f"{path} is named after no submission; there is no {submissions / path.stem}")
     public = validate(submissions / path.stem, judge)
@@ -302,9 +286,8 @@ def _score(found: Round, path: Path, submissions: Path, judge: Judge) -> dict[st
             f"{path.stem} has scale, split and pool size {setting}, round {found.name} has "
             f"{(found.scale, found.split, found.pool_size)}; enter with a submission of the same setting"
         )
-    spec = RunSpec.from_dict(
-        public.spec.to_dict() | pool_design(found.pool_size, found.scale) | {"world_seed": found.seed}
-    )
+    sealed = pool_design(found.pool_size, found.scale) | {"world_seed": seed}
+    spec = RunSpec.from_dict(public.spec.to_dict() | sealed)
     try:
         samples = judge.samples(spec, read_prediction_file(path), path.name)
     except ValueError as error:
@@ -318,13 +301,32 @@ def _score(found: Round, path: Path, submissions: Path, judge: Judge) -> dict[st
     return {"public": public.folder, "metric": metric, **scores}
 
 
-def _write(folder: Path, found: Round) -> Round:
-    write_whole(folder / ROUND, json_bytes(found.model_dump()))
-    return found
+def _with_own(value: Any, model: Backend | None, encoder: str) -> Any:
+    """Return a method's dict with models and encoders that were chosen here, wherever it names one."""
+    if isinstance(value, list):
+        return [_with_own(part, model, encoder) for part in value]
+    if not isinstance(value, dict):
+        return value
+    made = {name: _with_own(part, model, encoder) for name, part in value.items() if name != "model"}
+    made |= {"encoder": encoder} if "encoder" in made else {}
+    if "model" in value:
+        theirs = value["model"] if isinstance(value["model"], dict) else {"model": value["model"]}
+        ours = {} if model is None else model.to_dict()
+        wanted = str(theirs.get("model")).rstrip("/").split("/")[-1]
+        if str(ours.get("model")).rstrip("/").split("/")[-1] != wanted:
+            raise ValueError(
+                f"the submission asks the model {quote(wanted)}, and only a model of your choice is used: add --model "
+                f"(its name or your folder), and --endpoint URL if it is on a server; got {quote(ours.get('model'))}"
+            )
+        warmth = theirs.get("temperature")
+        made["model"] = ours | ({"temperature": warmth} if isinstance(warmth, int | float) else {})
+    return made
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _write(folder: Path, found: Round, **changes: Any) -> Round:
+    made = found.model_copy(update=changes)
+    write_whole(folder / ROUND, json_bytes(made.model_dump()))
+    return made
 
 
 def _now() -> str:

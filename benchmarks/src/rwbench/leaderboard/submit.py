@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ruleworld_data.io import write_whole
 
 from ..run.environment import environment
 from ..run.folder import SPEC_FILE, exclusive, find_specs
-from ..score.results import FILE_NAME, read_results
+from ..score.results import read_results, write_results
 from ..score.samples import SAMPLES_FILE, read_samples
 from ..spec import canonical_json
 from .copies import content_sha256
-from .files import FOLDER_NAME, METADATA, RESULTS, SAMPLES, compress, submission_folders
+from .files import FOLDER_NAME, METADATA, SAMPLES, compress
 from .judge import Judge, board_spec
 from .metadata import Metadata
 from .records import Record, read_prediction_file, read_records
 from .validate import fingerprints, validate
-
-UNFINISHED = ".unfinished"
 
 
 def import_predictions(
@@ -40,13 +38,11 @@ def import_predictions(
         with ``id`` and ``output``.
     label : str
         Name of the method in reports.
-    representation, pool_size
-        What the method was given; `rwbench kit` writes questions and pools of a setting.
+    representation, pool_size, **setting
+        What the method was given, as in `rwbench.leaderboard.judge.board_spec`.
     out : Path
         Folder of run folders.
     judge : Judge
-    **setting
-        ``scale``, ``split``, ``subtasks``, ``seed`` of `rwbench.leaderboard.judge.board_spec`.
 
     Raises
     ------
@@ -67,7 +63,7 @@ def import_predictions(
         write_whole(folder / SPEC_FILE, json_bytes(spec.to_dict()))
         lines = "".join(canonical_json(sample) + "\n" for sample in samples)
         write_whole(folder / SAMPLES_FILE, lines.encode())
-        write_whole(folder / FILE_NAME, json_bytes(results))
+        write_results(folder, results)
     return folder
 
 
@@ -76,11 +72,9 @@ def submit(run: Path, metadata: Metadata, root: Path, judge: Judge, slug: str | 
 
     Parameters
     ----------
-    run : Path
-        Folder of one finished run.
+    run, root : Path
+        Folder of one finished run, and of submissions; the latter is made if missing.
     metadata : Metadata
-    root : Path
-        Folder of submissions; made if missing.
     judge : Judge
     slug : str, optional
         End of the folder's name; by default made of the method's name and the setting.
@@ -118,28 +112,20 @@ def submit(run: Path, metadata: Metadata, root: Path, judge: Judge, slug: str | 
     ours = judge.results(spec, judge.samples(spec, read_records(body)), results["method"])
     ours["environment"] = results["environment"]
     ours["timing"]["finished"] = results["timing"]["finished"]
-    part = root / UNFINISHED / name
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    try:
-        write_whole(part / METADATA, metadata.to_yaml().encode())
-        write_whole(part / RESULTS, json_bytes(ours))
+    root.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".unfinished-", dir=root) as place:
+        part = Path(place) / name
+        part.mkdir()
+        write_whole(part / METADATA, metadata.to_yaml())
+        write_results(part, ours)
         write_whole(part / SAMPLES, body)
-        validate(part, judge, fingerprints(submission_folders(root)))
+        validate(part, judge, fingerprints(root))
         part.rename(root / name)
-    finally:
-        shutil.rmtree(root / UNFINISHED, ignore_errors=True)
     return root / name
 
 
 def only_run(paths: Sequence[Path]) -> Path:
-    """Return the one run folder among paths, as a shell gives them for ``runs/*``: reports lie beside it.
-
-    Raises
-    ------
-    ValueError
-        If there are several, or none among several paths.
-    """
+    """Return the one run folder among paths, as a shell gives them for ``runs/*``; a ValueError if there is not one."""
     if len(paths) == 1:
         return paths[0]
     found = [path for path in paths if (path / SPEC_FILE).is_file()]

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from pydantic_core import PydanticCustomError
 
 from ..score.results import Results, check_results
 from ..score.samples import Sample
-from ..spec import RunSpec, canonical_json
-from .copies import Fingerprint, duplicates, gold_copies
+from ..spec import RunSpec, canonical_json, spec_differences
+from .copies import Fingerprint, duplicates, gold_copies, impostors
 from .files import HOW_TO_WRITE, KIB, METADATA, RESULTS, SAMPLES, read_folder, submission_folders
-from .judge import Judge
+from .judge import Judge, looks_at_gold
 from .metadata import Metadata
-from .parsing import Problem, Refused, model_problems, plain_text, quote, refuse_if, strict_json, utf8
-from .records import Record, read_records
+from .parsing import UNSEEN, Problem, Refused, model_problems, quote, refuse, refuse_if, strict_json
+from .records import read_records
 
 TOLERANCE = 1e-6
 UNCHECKED = ("environment", "timing")
 """Parts of results.json that only the submitter knows; their form is checked, and they are not shown."""
 MAX_SPEC = 16 * KIB
-METHOD_KEY = re.compile(r"[a-z0-9][a-z0-9#+._-]{0,59}")
-Keys = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Submission:
+class Submission(NamedTuple):
     """A submission that was accepted: its words, and results computed here."""
 
     folder: str
@@ -43,99 +37,59 @@ class Submission:
 
 
 def validate(folder: Path, judge: Judge, others: Mapping[str, Fingerprint] | None = None) -> Submission:
-    """Check a submission.
+    """Check a submission against our data, and ``others``: the fingerprints on the board, by folder name.
 
-    Parameters
-    ----------
-    folder : Path
-    judge : Judge
-    others : mapping of str to Fingerprint, optional
-        Those of the submissions that are on the board already, by folder name (`Submission.fingerprint`).
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such folder.
-    Refused
-        With every problem of the first stage that finds one: files, metadata, results, samples, scores, copies.
+    `Refused` with every problem of the first stage that finds one: files, metadata, results, samples, scores, copies.
     """
     files = read_folder(folder)
     metadata = Metadata.from_yaml(files[METADATA])
     if not folder.name.startswith(metadata.date):
-        what, fix = "date is not the folder's", f"folder: {folder.name[:10]}"
-        raise Refused(Problem(METADATA, what, fix, value=metadata.date))
+        refuse(METADATA, "date is not the folder's", f"folder: {folder.name[:10]}", value=metadata.date)
     claimed = read_claimed(files[RESULTS])
     spec = judge.check_spec(claimed["spec"])
+    if metadata.kind != "ceiling" and looks_at_gold(spec.method):
+        what = "spec.method looks at gold data"
+        refuse(RESULTS, what, "set `kind: ceiling`", value=quote(spec.method.get("rules", "solver")))
     records = read_records(files[SAMPLES])
     samples = judge.samples(spec, records)
     results = judge.results(spec, samples, claimed["method"])
-    lines = utf8(files[RESULTS], RESULTS).split("\n")
-    refuse_if(
-        Problem(
-            RESULTS, f"{quote('.'.join(path))} is not what the samples give", fix, line_of(lines, path), value
-        )
-        for path, value, fix in differences(claimed, results)
-    )
+    refuse_if(differences(claimed, results))
     if metadata.kind != "ceiling":
         refuse_if(gold_copies(samples))
-    fingerprint = fingerprint_of(claimed, records.values())
+    fingerprint = Fingerprint.of(metadata, spec.to_dict(), records.values())
     others = {name: other for name, other in (others or {}).items() if name != folder.name}
-    refuse_if(duplicates(fingerprint, others))
+    refuse_if([*duplicates(fingerprint, others), *impostors(fingerprint, others)])
     results["environment"], results["timing"] = claimed["environment"], claimed["timing"]
     return Submission(folder.name, metadata, spec, results, samples, fingerprint)
 
 
-def validate_all(folders: Iterable[Path], judge: Judge) -> list[Submission]:
-    """Return accepted submissions; the first that is refused stops it with a ValueError that names its folder."""
-    accepted: list[Submission] = []
-    for path in folders:
-        known = {submission.folder: submission.fingerprint for submission in accepted}
-        try:
-            accepted.append(validate(path, judge, known))
-        except Refused as error:
-            raise ValueError(f"{path.name} is refused:\n{error}") from None
-    return accepted
-
-
-def check_all(folders: Iterable[Path], board: Path | None) -> dict[str, tuple[Problem, ...]]:
-    """Return the problems of each submission by folder name: none if it is accepted.
-
-    Parameters
-    ----------
-    folders : iterable of Path
-        They must not be copies of each other, nor of those in ``board``.
-    board : Path, optional
-        Folder of the submissions on the board already.
-    """
-    judge = Judge()
-    known = fingerprints(submission_folders(board)) if board is not None else {}
-    found: dict[str, tuple[Problem, ...]] = {}
+def check_all(
+    folders: Iterable[Path], judge: Judge, known: Mapping[str, Fingerprint] | None = None
+) -> dict[str, Submission | Refused]:
+    """Return each submission, or why it is refused, by folder name; copies of each other or of ``known`` are."""
+    known = dict(known or {})
+    found: dict[str, Submission | Refused] = {}
     for path in folders:
         try:
-            known[path.name] = validate(path, judge, known).fingerprint
-            found[path.name] = ()
+            submission = found[path.name] = validate(path, judge, known)
+            known[path.name] = submission.fingerprint
         except Refused as error:
-            found[path.name] = error.problems
+            found[path.name] = error
     return found
 
 
-def fingerprints(folders: Iterable[Path]) -> dict[str, Fingerprint]:
+def fingerprints(board: Path) -> dict[str, Fingerprint]:
     """Return the fingerprints of submissions on the board, by folder name; unreadable ones are left out."""
     found = {}
-    for path in folders:
+    for path in submission_folders(board):
         try:
             files = read_folder(path)
+            spec = strict_json(files[RESULTS], RESULTS)["spec"]
             records = read_records(files[SAMPLES]).values()
-            found[path.name] = fingerprint_of(strict_json(files[RESULTS], RESULTS), records)
+            found[path.name] = Fingerprint.of(Metadata.from_yaml(files[METADATA]), spec, records)
         except (Refused, KeyError, TypeError):
             continue
     return found
-
-
-def fingerprint_of(results: Mapping[str, Any], records: Iterable[Record]) -> Fingerprint:
-    """Return the fingerprint of a submission, from its results.json and records."""
-    spec = results["spec"]
-    return Fingerprint.of(f"{spec['representation']} {spec['pool_size']}", records)
 
 
 def read_claimed(body: bytes) -> Results:
@@ -151,74 +105,46 @@ def read_claimed(body: bytes) -> Results:
 
 
 def _word_problems(claimed: Results) -> Iterator[Problem]:
-    words = {name: claimed[name] for name in ("method", *UNCHECKED, "spec")}  # type: ignore[literal-required]
-    for path, text in _texts(words):
-        try:
-            plain_text(text or "-", 80 if path == "method.label" else 200)
-        except PydanticCustomError as error:
-            fix = "leave it out or write plain text"
-            yield Problem(RESULTS, f"{ascii(path)[1:-1][:200]} {error.message()}", fix, value=quote(text))
-    key, finished = claimed["method"]["key"], claimed["timing"]["finished"]
-    if not METHOD_KEY.fullmatch(key):
-        yield Problem(RESULTS, "method.key must be a short name", "a-z, 0-9, hyphen", value=quote(key))
+    """Yield where words of results.json could be more than plain text to a terminal or a browser."""
+    text = canonical_json(claimed)
+    # What is left of backslashes escapes a control character.
+    plain = text.replace(r"\\", " ").replace(r"\"", " ")
+    wrong = re.search(r"[<>\\]", plain) or UNSEEN.search(plain)
+    at = wrong.start() if wrong else next((n for n, sign in enumerate(plain) if not sign.isprintable()), None)
+    if at is not None:
+        what = "must be plain text without <, >, control and invisible characters"
+        fix = "leave it out or write plain text"
+        yield Problem(RESULTS, what, fix, value=quote(plain[max(at - 30, 0) : at + 40]))
     if len(canonical_json(claimed["spec"])) > MAX_SPEC:
         yield Problem(RESULTS, f"spec has more than {MAX_SPEC // KIB} KiB", HOW_TO_WRITE)
-    try:
-        datetime.fromisoformat(finished)
-    except ValueError:
-        fix = "as 2026-01-31T12:00:00+00:00"
-        yield Problem(RESULTS, "timing.finished is no time", fix, value=quote(finished))
+    for name, value, form in (
+        ("method.key", claimed["method"]["key"], r"[a-z0-9][a-z0-9#+._-]{0,59}"),
+        (
+            "timing.finished",
+            claimed["timing"]["finished"],
+            r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)",
+        ),
+    ):
+        if not re.fullmatch(form, value, re.ASCII):
+            yield Problem(RESULTS, f"{name} must match {form}", HOW_TO_WRITE, value=quote(value))
 
 
-def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (dotted path, text) of all texts and keys in a JSON value."""
-    if isinstance(value, dict):
-        for name, part in value.items():
-            yield f"a key in {path or RESULTS}", name
-            yield from _texts(part, f"{path}.{name}" if path else name)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part, path)
-    elif isinstance(value, str):
-        yield path, value
-
-
-def differences(claimed: Any, ours: Any, path: Keys = ()) -> Iterator[tuple[Keys, str | None, str]]:
-    """Yield (keys down to a field, submitted value, fix) where submitted results are not the recomputed ones."""
-    for name in sorted({*claimed, *ours} - set(() if path else UNCHECKED)):
-        place = (*path, name)
-        if name not in claimed:
-            yield place, None, f"add it: {HOW_TO_WRITE}"
-        elif name not in ours:
-            yield place, quote(claimed[name]), "remove it"
-        elif isinstance(claimed[name], dict) and isinstance(ours[name], dict):
-            yield from differences(claimed[name], ours[name], place)
-        elif not _same(claimed[name], ours[name]):
-            yield place, quote(claimed[name]), f"recomputed: {quote(ours[name])}"
+def differences(claimed: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield a problem for every field in which submitted results are not the recomputed ones."""
+    left, right = ({k: v for k, v in side.items() if k not in UNCHECKED} for side in (claimed, ours))
+    for path, (theirs, found) in spec_differences(left, right).items():
+        if not _same(theirs, found):
+            yield Problem(
+                RESULTS,
+                f"{quote(path)} is not what the samples give",
+                f"recomputed: {quote(found)}",
+                value=quote(theirs),
+            )
 
 
 def _same(left: Any, right: Any) -> bool:
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(_same, left, right))
-    if isinstance(left, bool) or isinstance(right, bool) or not isinstance(left, int | float):
-        return type(left) is type(right) and left == right
-    return isinstance(right, int | float) and abs(left - right) <= TOLERANCE
-
-
-def line_of(lines: list[str], path: Keys) -> int | None:
-    """Return the 1-based line of a field in indented JSON, by the keys down to it.
-
-    If only some of the keys are found, it is the line of the last of these; None if there is none.
-    """
-    at = 0
-    for depth, name in enumerate(path, 1):
-        indent = "  " * depth
-        for number in range(at, len(lines)):
-            if lines[number].startswith(f'{indent}"{name}":'):
-                at = number + 1
-                break
-            if depth > 1 and lines[number].strip() and not lines[number].startswith(indent):
-                return at or None
-        else:
-            return at or None
-    return at or None
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return abs(left - right) <= TOLERANCE
+    return bool(left == right)
