@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..run.folder import natural_order
 from ..score.errors import ERROR_CLASSES
 from ..score.results import Estimate, Results
 from ..score.samples import OUTCOMES
@@ -93,95 +94,69 @@ def by_part(setting: Setting, metric: str, size: int, parts: Mapping[str, str]) 
 FORM_TITLES = {"fol": "First-order logic (FOL)", "nl": "Natural language (NL)"}
 
 
-def sorted_runs(setting: Setting) -> list[Results]:
-    """Return the runs, largest pools first, methods in the report's order."""
-    order = {method: place for place, method in enumerate(setting.methods)}
-    return sorted(
-        setting.runs,
-        key=lambda run: (
-            -run["spec"]["pool_size"],
-            run["spec"]["representation"],
-            order[setting.method_of(run)],
-        ),
-    )
-
-
-def _of_runs(setting: Setting, columns: Iterable[str], cells: Any) -> Grid:
-    """Return a table with a row per run for which ``cells(run)`` gives any."""
-    rows = []
-    for run in sorted_runs(setting):
-        found = cells(run)
-        if found:
+def _of_runs(
+    setting: Setting,
+    cells: Callable[[Results], Mapping[str, GridCell]],
+    order: Callable[[str], Any] = str,
+    empty: GridCell = MISSING,
+) -> Grid:
+    """Return a table with a row per run for which ``cells`` gives any (heading -> cell); the largest pools first."""
+    places = {method: place for place, method in enumerate(setting.methods)}
+    found = []
+    for run in setting.runs:
+        if row := cells(run):
             form, pool = run["spec"]["representation"].upper(), run["spec"]["pool_size"]
-            head = [GridCell(setting.view(run).label), GridCell(form), number(pool, ",")]
-            rows.append(GridRow([*head, *found], form, pool))
-    return Grid(["Method", "Rules", "Pool", *columns], rows)
+            found.append((-pool, form, places[setting.method_of(run)], setting.view(run).label, row))
+    heads = sorted({head for *_, row in found for head in row}, key=order)
+    rows = []
+    for size, form, _, label, row in sorted(found, key=lambda each: each[:3]):
+        first = [GridCell(label), GridCell(form), number(-size, ",")]
+        rows.append(GridRow([*first, *(row.get(head, empty) for head in heads)], form, -size))
+    return Grid(["Method", "Rules", "Pool", *(head.replace("_", " ") for head in heads)], rows)
 
 
 def all_runs(setting: Setting) -> Grid:
     """Return every run with its metrics."""
-    metrics = [name for name in TABLE_METRICS if any(macro(run, name) for run in setting.runs)]
+    titles = {name: f"{name.replace('_', ' ').capitalize()}, %" for name in TABLE_METRICS}
 
-    def cells(run: Results) -> list[GridCell]:
+    def cells(run: Results) -> dict[str, GridCell]:
         failed = run["n"]["failed"]
         scored = number(run["n"]["scored"], ",")._replace(note=f"({failed} failed)" if failed else "")
-        return [*(share(macro(run, name)) for name in metrics), scored, GridCell(run["run_id"])]
+        found = {title: share(each) for name, title in titles.items() if (each := macro(run, name))}
+        return found | {"n": scored, "Run": GridCell(run["run_id"])}
 
-    heads = [f"{name.replace('_', ' ').capitalize()}, %" for name in metrics]
-    return _of_runs(setting, [*heads, "n", "Run"], cells)
+    return _of_runs(setting, cells, [*titles.values(), "n", "Run"].index)
 
 
 def error_counts(setting: Setting, counted: Mapping[str, Mapping[str, int]]) -> Grid | None:
     """Return how answers go wrong, None if none does: error classes by run id (``counted``), and outcomes."""
-    found = {run["run_id"]: counted.get(run["run_id"], {}) for run in setting.runs}
-    bad = {run["run_id"]: {k: n for k, n in run["outcomes"].items() if k != "ok"} for run in setting.runs}
-    classes = [name for name in ERROR_CLASSES if any(name in counts for counts in found.values())]
-    outcomes = [name for name in OUTCOMES if any(name in counts for counts in bad.values())]
-    if not outcomes and not set(classes) - {"correct"}:
-        return None
+    outcomes = {name: name for name in OUTCOMES if name != "ok"} | {"failed": "failed (outcome)"}
 
-    def cells(run: Results) -> list[GridCell]:
-        ours, ends = found[run["run_id"]], bad[run["run_id"]]
-        if not ours and not ends:
-            return []
-        counts = [*(ours.get(name, 0) for name in classes), *(ends.get(name, 0) for name in outcomes)]
-        return [number(count, "d") for count in counts]
+    def cells(run: Results) -> dict[str, GridCell]:
+        ends = {outcomes[name]: n for name, n in run["outcomes"].items() if name in outcomes}
+        return {name: number(n, "d") for name, n in {**counted.get(run["run_id"], {}), **ends}.items()}
 
-    heads = [*classes, *("failed (outcome)" if name == "failed" else name for name in outcomes)]
-    return _of_runs(setting, [name.replace("_", " ") for name in heads], cells)
+    found = _of_runs(setting, cells, [*ERROR_CLASSES, *outcomes.values()].index, number(0, "d"))
+    return None if set(found.columns[3:]) <= {"correct"} else found
 
 
 def by_step_and_type(setting: Setting) -> Grid:
     """Return Recall@1 by step of the proof and by type of the gold rules, where the results split it."""
-    split = {
-        run["run_id"]: [
-            run["details"]["by_step"].get(MAIN_METRIC, {}),
-            run["details"].get("by_rule_type", {}).get(MAIN_METRIC, {}),
-        ]
-        for run in setting.runs
-    }
-    steps = sorted({name for found, _ in split.values() for name in found}, key=int)
-    types = sorted({name for _, found in split.values() for name in found})
 
-    def cells(run: Results) -> list[GridCell]:
-        by_step, by_type = split[run["run_id"]]
-        if not by_step and not by_type:
-            return []
-        found = [*(by_step.get(name) for name in steps), *(by_type.get(name) for name in types)]
-        return [share(each)._replace(shade=each["value"] if each else None) for each in found]
+    def cells(run: Results) -> dict[str, GridCell]:
+        details = run["details"]
+        steps = {f"step {name}": e for name, e in details["by_step"].get(MAIN_METRIC, {}).items()}
+        found = steps | details.get("by_rule_type", {}).get(MAIN_METRIC, {})
+        return {name: share(each)._replace(shade=each["value"]) for name, each in found.items()}
 
-    return _of_runs(setting, [*(f"step {name}" for name in steps), *types], cells)
+    return _of_runs(setting, cells, lambda name: (not name.startswith("step "), natural_order(name)))
 
 
 def usage(setting: Setting) -> Grid:
     """Return what a question cost, mean by run."""
-    names = sorted({name for run in setting.runs for name in run["usage"]})
-
-    def cells(run: Results) -> list[GridCell]:
-        found = run["usage"]
-        return [number(found[name]["mean"] if name in found else None) for name in names if found]
-
-    return _of_runs(setting, [name.replace("_", " ") for name in names], cells)
+    return _of_runs(
+        setting, lambda run: {name: number(found["mean"]) for name, found in run["usage"].items()}
+    )
 
 
 def times(setting: Setting) -> Grid:

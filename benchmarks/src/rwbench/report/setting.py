@@ -17,18 +17,8 @@ from .style import CEILINGS, FLOORS
 
 MAIN_METRIC = "recall@1"
 ANSWERS = "exact_match"
-SETTING_FIELDS = (
-    "scale",
-    "world_seed",
-    "data",
-    "split",
-    "limit",
-    "limit_by",
-    "subtasks",
-    "pool_seed",
-    "top_k",
-    "scorer_version",
-)
+OF_A_RUN = ("method", "representation", "pool_size", "pool_scope", "pool_within")
+"""Fields of a spec in which the runs of one setting may differ."""
 
 
 class MethodView(NamedTuple):
@@ -154,7 +144,7 @@ def settings(results: Sequence[Results]) -> list[Setting]:
     """Group results by setting, largest group first; of groups as large, held-out rules after the others."""
     groups: dict[str, list[Setting]] = {}
     for run in results:
-        shared = canonical_json({name: run["spec"].get(name) for name in SETTING_FIELDS})
+        shared = canonical_json({k: v for k, v in run["spec"].items() if k not in OF_A_RUN})
         found = groups.setdefault(shared, [])
         place = next((place for place, setting in enumerate(found) if setting.admits(run)), None)
         if place is None:

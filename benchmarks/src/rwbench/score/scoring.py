@@ -21,7 +21,6 @@ RECALL_BUDGETS: dict[str, Budget] = {"1": "gold", "10": 10, "100": 100}
 """Metric suffix -> rules looked at. Recall@1 looks at as many as there are gold rules (the paper's caption)."""
 
 RECALLS = tuple(f"recall@{name}" for name in RECALL_BUDGETS)
-MAIN_RECALL = RECALLS[0]
 ANSWER_METRICS = ("exact_match", "strict_match")
 
 
