@@ -1,7 +1,7 @@
 """Each evaluation tool runs our task from an installed wheel, in an environment of its own (minutes each).
 
-The tests of a tool run its own Python interface. Of the commands in docs/plugins.md only lm-eval's runs without a network:
-inspect's fetches a vocabulary to count tokens, lighteval's files of other tasks, before the first question.
+The tests of a tool run its own Python interface. Of the commands in docs/plugins.md only lm-eval's runs without a
+network: inspect's fetches a vocabulary to count tokens, lighteval's files of other tasks, before the first question.
 """
 
 from __future__ import annotations
