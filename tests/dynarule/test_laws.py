@@ -325,7 +325,7 @@ def test_layers_after_the_confidence_layer_can_read_what_it_keeps(bank, tiny_mod
             rows = [place[name] for name in ids]
             for layer in range(1, adapter.num_layers):
                 value = adapter[layer].heads(adapter[layer].values(bank.values_MP[rows]))
-                assert near(memory._kept[layer].value[row], value)
+                assert near(memory._kept[layer][1][row], value)
         memory.question_mask_BT = question
         at_once = model(full, attention_mask=mask, position_ids=positions).logits
     assert near(stepwise[mask.bool()], at_once[mask.bool()])

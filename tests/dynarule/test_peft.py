@@ -290,7 +290,7 @@ def test_a_base_that_cannot_be_hashed_is_not(tiny_model):
 
 def test_a_grown_vocabulary_is_asked_for(tiny_model, tiny_tokenizer, tmp_path):
     model, tokenizer = tiny_model("qwen2"), tiny_tokenizer(97)
-    row = prepare_search(model, tokenizer).id
+    row = prepare_search(model, tokenizer)
     adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2))
     trained = [p.data.add_(1)[0].clone() for p in adapter.train_search(row)]
     adapter.save(tmp_path, tokenizer)
@@ -308,7 +308,7 @@ def test_a_grown_vocabulary_is_asked_for(tiny_model, tiny_tokenizer, tmp_path):
 def test_a_tokenizer_with_the_token_elsewhere_is_refused(tiny_model, tiny_tokenizer, bank):
     model, tokenizer = tiny_model("qwen2"), tiny_tokenizer()
     adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2))
-    adapter.train_search(prepare_search(model, tokenizer).id)
+    adapter.train_search(prepare_search(model, tokenizer))
     with pytest.raises(ValueError, match="at id 80, the adapter was trained with id 90"):
         generate(model, tiny_tokenizer(80, search=True), bank, ["w1"])
     with pytest.raises(ValueError, match="has no token '<search>'"):

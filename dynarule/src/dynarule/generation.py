@@ -157,7 +157,7 @@ def _check_options(model: nn.Module, options: dict[str, Any], **positive: int) -
 
 
 def question_prompts(tokenizer: Any, questions: Sequence[str]) -> list[Prompt]:
-    """Return questions as training asks them (`dynarule.training.data.chat_prompt`).
+    """Return questions as they are asked, in training too.
 
     Chat messages where the tokenizer has a template, else a line of its own for each.
 

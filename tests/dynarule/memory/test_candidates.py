@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from dynarule.memory.candidates import gold_mask, keep_top, pool_scores, pool_tokens, positives
+from dynarule.memory.candidates import gold_mask, keep_top, pool_scores, positives
 from dynarule.memory.selection import mean_query
 
 from dynarule import RuleAdapter, dynarule_config, kblam_config
@@ -77,14 +77,3 @@ def test_pool_scores_are_the_mean_over_unpadded_tokens_and_heads_of_every_dot_pr
     assert not found.requires_grad
     assert near(found, naive)
     assert not near(mean_query(query, tokens)[0], mean_query(query, torch.ones_like(tokens))[0], units=10_000)
-
-
-def test_pool_tokens():
-    attention = torch.tensor([[0, 1, 1, 1, 1]])
-    question = torch.tensor([[0, 0, 1, 0, 0]])
-    answer = torch.tensor([[0, 0, 0, 0, 1]])
-    assert pool_tokens(attention, question, "full").int().tolist() == attention.tolist()
-    assert pool_tokens(attention, question, "prompt").int().tolist() == question.tolist()
-    assert pool_tokens(attention, question, "prompt", answer).int().tolist() == [[0, 1, 1, 1, 0]]
-    with pytest.raises(ValueError, match="full"):
-        pool_tokens(attention, question, "answer")

@@ -1,4 +1,4 @@
-"""The entropy curve and the retention of gold rules, against loops over heads, tokens and rules."""
+"""The entropy curve, against loops over heads, tokens and rules."""
 
 import math
 import statistics
@@ -15,7 +15,6 @@ from dynarule import (
     dynarule_config,
     kblam_config,
     measure_confidence,
-    measure_retention,
 )
 
 WIDTH = 20
@@ -132,30 +131,6 @@ def test_each_question_may_have_a_bank_of_its_own(bank, tiny_model, tiny_tokeniz
     assert own.rules == 18
 
 
-@torch.no_grad()
-def test_retention_is_the_share_of_gold_in_each_layers_top_k(bank, tiny_model, tiny_tokenizer):
-    model, tokenizer = tiny_model("qwen3"), tiny_tokenizer()
-    adapter = RuleAdapter(model, dynarule_config(WIDTH))
-    gold = [["r1", "r2"], ["r3"], ["r4", "r5", "r6"], ["r7", "r7"]]
-    curve = measure_retention(model, tokenizer, bank, PROMPTS, gold, top_k=10, batch_size=3)
-    shares = []
-    for prompt, names in zip(PROMPTS, gold, strict=True):
-        inputs = layer_inputs(model, adapter, bank, tokenizer(prompt)["input_ids"])
-        row = []
-        for layer in range(4):
-            block = model.model.layers[layer].self_attn
-            query_THD = block.q_norm(adapter[layer].q(inputs[layer]).unflatten(-1, (4, 16)))
-            key_MHD = adapter[layer].keys(bank.keys_MP).unflatten(-1, (4, 16))
-            scores = torch.einsum("thd,mhd->m", query_THD, key_MHD)
-            best = {bank.ids[i] for i in scores.argsort(descending=True)[:10]}
-            row.append(len(best & set(names)) / len(set(names)))
-        shares.append(row)
-    assert curve.mean == pytest.approx([statistics.mean(c) for c in zip(*shares, strict=True)])
-    assert 0 < sum(curve.mean) < 4
-    assert measure_retention(model, tokenizer, bank, PROMPTS, gold, top_k=30).mean == (1.0,) * 4
-    assert curve.to_dict()["top_k"] == 10
-
-
 def test_what_cannot_be_measured_is_refused(bank, tiny_model, tiny_tokenizer):
     model, tokenizer = tiny_model("qwen2"), tiny_tokenizer()
     adapter = RuleAdapter(model, kblam_config(WIDTH))
@@ -167,14 +142,6 @@ def test_what_cannot_be_measured_is_refused(bank, tiny_model, tiny_tokenizer):
     ):
         with pytest.raises(ValueError, match=message):
             measure_confidence(model, tokenizer, *wrong)
-    for gold, k, message in (
-        ([["r1"]] * 4, None, "pass top_k"),
-        ([["r1"]], 5, "4 prompts but 1 lists"),
-        ([["r1"], ["nope"], ["r1"], ["r1"]], 5, "question 1: gold rule 'nope'"),
-        ([["r1"], ["r2"], [], ["r1"]], 5, "question 2: it has no gold rule"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            measure_retention(model, tokenizer, bank, PROMPTS, gold, top_k=k)
     adapter[3].q.weight.data[0, 0] = math.nan
     with pytest.raises(ValueError, match="layer 3 has rule scores that are not finite"):
         measure_confidence(model, tokenizer, bank, PROMPTS)

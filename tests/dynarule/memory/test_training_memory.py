@@ -25,13 +25,14 @@ def batch(bank):
     question[:, :PROMPT] = True
     gold = torch.tensor([[[0, 3], [4, -1], [5, -1]], [[1, -1], [2, 6], [-1, -1]]])
     labels = ids.masked_fill(question | ~mask.bool(), -100)
-    rules = RuleBatch(bank.keys_MP, bank.values_MP, question, search, gold, ~question & mask.bool())
+    answer = ~question & mask.bool()
+    rules = RuleBatch(bank.keys_MP, bank.values_MP, question, answer, search, gold)
     return ids, mask, labels, rules
 
 
 def loss_of(model, memory, ids, mask, labels):
     logits = model(ids, attention_mask=mask).logits
-    side = memory.scores[memory.adapter.config.confidence_layer]
+    side = memory.scores
     predicting = logits[:, :-1][labels[:, 1:] != -100]
     return lm_loss(predicting, labels) + stacked_step_loss(side.scores_BSK, side.positives_BSK, 0.5)
 
@@ -111,7 +112,7 @@ def test_measuring_scores_every_step_as_serving_does(bank, case, near):
             model(ids, attention_mask=mask)
         with attach(model, serving):
             model(ids, attention_mask=mask)
-    scores = memory.scores[2].scores_BSK
+    scores = memory.scores.scores_BSK
     assert len(serving.trace) == 3 + 2
     for found in serving.trace:
         best = scores[found.row, found.step].topk(9)
@@ -121,7 +122,7 @@ def test_measuring_scores_every_step_as_serving_does(bank, case, near):
 
 def test_the_prompt_s_set_is_what_serving_selects_at_prefill(bank, case, near):
     model, adapter, (ids, mask, _, rules) = case
-    memory = TrainingMemory(adapter, pool_queries="prompt", force_gold=False, score_layers=[0, 1, 2, 3])
+    memory = TrainingMemory(adapter, pool_queries="prompt", force_gold=False)
     memory.load(rules)
     serving = RuleMemory(adapter, bank)
     with torch.no_grad():
@@ -132,7 +133,7 @@ def test_the_prompt_s_set_is_what_serving_selects_at_prefill(bank, case, near):
     for row in range(2):
         found = next(r for r in serving.trace if r.row == row and r.layer == 2)
         assert [f"r{i}" for i in memory.kept[2][row].tolist()] == found.ids
-        scores = memory.scores[2].scores_BSK[row, 0]
+        scores = memory.scores.scores_BSK[row, 0]
         assert near(scores, found.scores)
 
 
@@ -185,7 +186,7 @@ def test_with_sets_per_step_a_rule_counts_once_and_a_row_is_its_own(bank, tiny_m
         memory.load(batch)
         with attach(model, memory), torch.no_grad():
             model(ids, attention_mask=mask)
-        return memory.scores[1], memory.kept[1]
+        return memory.scores, memory.kept[1]
 
     both, kept = scores_of(rules, ids, mask)
     for row in range(2):
@@ -241,7 +242,7 @@ def test_scores_at_search_are_those_the_serving_memory_ranks_by(bank, case, near
             model(ids, attention_mask=mask)
         with attach(model, serving):
             model(ids, attention_mask=mask)
-    side, pairs = memory.scores[0], []
+    side, pairs = memory.scores, []
     for found in serving.trace:
         kept = dict(
             zip(memory.kept[0][found.row].tolist(), side.scores_BSK[found.row, found.step], strict=True)
@@ -302,11 +303,11 @@ def test_gradients_reach_the_adapter_alone_and_equal_finite_differences(
             ), name
 
 
-@pytest.mark.parametrize("visibility", ("all", "step"))
-def test_gradient_checkpointing_changes_nothing(case, visibility, monkeypatch, near):
+@pytest.mark.parametrize("hide_later", (False, True))
+def test_gradient_checkpointing_changes_nothing(case, hide_later, monkeypatch, near):
     monkeypatch.setattr("dynarule.kernels.MERGE_MIN_TOKENS", 1)
     model, adapter, (ids, mask, labels, rules) = case
-    memory = TrainingMemory(adapter, visibility=visibility)
+    memory = TrainingMemory(adapter, hide_later=hide_later)
     memory.load(rules)
     found = []
     for checkpointing in (False, True):
@@ -367,33 +368,30 @@ def test_visibility_by_step_hides_later_gold_from_earlier_tokens(case):
     model, adapter, (ids, mask, _, rules) = case
     adapter.config.top_k = 30
     outputs = {}
-    for visibility in ("all", "step"):
+    for hide_later in (False, True):
         for scale in (1.0, -3.0):
             values = rules.values_MP.clone()
             values[4] *= scale
-            memory = TrainingMemory(adapter, visibility=visibility)
-            memory.load(
-                RuleBatch(
-                    rules.keys_MP, values, rules.question_BT, rules.search_BS, rules.gold_BSG, rules.answer_BT
-                )
-            )
+            memory = TrainingMemory(adapter, hide_later=hide_later)
+            memory.load(replace(rules, values_MP=values))
             seen = []
             block = model.model.layers[2].self_attn
             hook = block.register_forward_hook(lambda m, a, out, seen=seen: seen.append(out[0]))
             with attach(model, memory), torch.no_grad():
                 model(ids, attention_mask=mask)
             hook.remove()
-            outputs[visibility, scale] = seen[0]
+            outputs[hide_later, scale] = seen[0]
     # Layers 0 and 1 see the rule too, so compare what layer 2 alone may hide: its mask.
-    memory = TrainingMemory(adapter, visibility="step")
+    memory = TrainingMemory(adapter, hide_later=True)
     memory.load(rules)
-    visible = memory._visible(2, torch.arange(30).expand(2, -1), rules)
+    memory.begin(ids, mask, 0)
+    visible = memory._visible(2, torch.arange(30).expand(2, -1))
     assert visible[0, :8, 4].sum() == 0 and visible[0, 8:, 4].all()  # rule 4 is gold at step 2
     assert visible[0, :11, 5].sum() == 0 and visible[0, 11:, 5].all()  # step 3
     assert visible[:, :, 10:].all() and visible[0, :, 0].all()  # others, and step 1
     assert visible[1, :9, 6].sum() == 0 and visible[1, 9:, 6].all() and visible[1, :, 4].all()
-    assert memory._visible(1, torch.arange(30).expand(2, -1), rules) is None
-    assert not torch.allclose(outputs["all", 1.0], outputs["step", 1.0])
+    assert memory._visible(1, torch.arange(30).expand(2, -1)) is None
+    assert not torch.allclose(outputs[False, 1.0], outputs[True, 1.0])
 
 
 def test_no_batch_is_the_base_model_and_misuse_says_so(bank, case):
@@ -406,12 +404,8 @@ def test_no_batch_is_the_base_model_and_misuse_says_so(bank, case):
         with pytest.raises(ValueError, match="load each batch"):
             model(ids[:, :5])
     with pytest.raises(ValueError, match="adapter's encoder"):
-        memory.load(RuleBatch(bank.keys_MP[:, :7], bank.values_MP[:, :7], *[None] * 3))
+        memory.load(replace(rules, keys_MP=bank.keys_MP[:, :7], values_MP=bank.values_MP[:, :7]))
     with pytest.raises(ValueError, match="2 steps, got gold rules of 3"):
-        memory.load(
-            RuleBatch(
-                rules.keys_MP, rules.values_MP, rules.question_BT, rules.search_BS[:, :1], rules.gold_BSG
-            )
-        )
-    with pytest.raises(ValueError, match="hold no rules"):
-        TrainingMemory(adapter, score_layers=[99])
+        memory.load(replace(rules, search_BS=rules.search_BS[:, :1]))
+    with pytest.raises(ValueError, match=r"pool_queries must be one of .* got 'answer'"):
+        TrainingMemory(adapter, pool_queries="answer")

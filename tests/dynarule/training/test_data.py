@@ -86,15 +86,6 @@ def test_an_opening_search_looks_for_the_first_step_and_the_prompt_for_all(token
         batch(tokenizer, target=lambda row: target_text(row) + "<search>")
 
 
-def test_the_question_s_own_span(tokenizer):
-    found = batch(tokenizer, question_span=True, prompt=lambda _, question: f"wet fox : {question} sings\n")
-    for b, row in enumerate(ROWS):
-        span = found["input_ids"][b][found["question_BT"][b]]
-        assert span.tolist() == tokenizer(row["question"])["input_ids"]
-    whole = batch(tokenizer, prompt=lambda _, question: f"wet fox : {question} sings\n")
-    assert (whole["question_BT"].sum(-1) == found["question_BT"].sum(-1) + 5).all()
-
-
 def test_a_chat_template_is_the_prompt(word_tokenizer):
     tokenizer = word_tokenizer([target_text(row) + row["question"] for row in ROWS])
     turns = "{% for m in messages %}fox {{ m['content'] }}{% endfor %}"
@@ -198,15 +189,13 @@ def test_bad_rows_say_what_is_wrong(tokenizer, change, message):
         Encoder(tokenizer, RULE_ROWS)(row)
 
 
-def test_long_rows_unknown_families_and_missing_search_are_refused(tokenizer, word_tokenizer):
-    with pytest.raises(ValueError, match="max_length is 10"):
-        Encoder(tokenizer, RULE_ROWS, max_length=10)(ROWS[1])
+def test_empty_texts_unknown_families_and_missing_search_are_refused(tokenizer, word_tokenizer):
     with pytest.raises(ValueError, match="pass a mix of these"):
         TrainingStream(ROWS, 4, PAPER_MIX)
     with pytest.raises(ValueError, match="family or subtask"):
         TrainingStream([{"question": "?"}], 4, PAPER_MIX)
     with pytest.raises(ValueError, match="reads no token in ' '; load the tokenizer that belongs"):
-        Encoder(tokenizer, RULE_ROWS, prompt=lambda _, question: " ")(ROWS[1])
+        Encoder(tokenizer, RULE_ROWS, target=lambda row: " ")(ROWS[1])
     plain = word_tokenizer(["a b"], special=("<pad>", "<eos>", "<unk>"))
     with pytest.raises(ValueError, match="no token '<search>'"):
         Encoder(plain, RULE_ROWS)(ROWS[0])

@@ -1,6 +1,9 @@
 """The folder of a run: nobody else's checkpoints, whole files, and everything that serving needs in it."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ from dynarule import DynaRuleConfig, RuleAdapter, RuleBank, dynarule_config
 
 WIDTH, RULES = 8, 12
 SAVING = {"save_strategy": "steps", "save_steps": 1}
+FINAL = ("adapter_model.safetensors", "adapter_config.json", "README.md", "recipe.json")
 
 
 def make_case(tiny_model, word_tokenizer, **changes):
@@ -118,17 +122,71 @@ def test_a_checkpoint_that_was_cut_off_is_passed_over(tiny_model, word_tokenizer
     assert [entry["lm_loss"] for entry in found] == [entry["lm_loss"] for entry in wanted]
 
 
-def test_nothing_but_a_cut_off_checkpoint_is_told(tmp_path):
-    (tmp_path / "checkpoint-2").mkdir()
+def test_resuming_before_the_first_whole_checkpoint_begins(case, tmp_path):
+    """Also where the kill came while it was saved; but never a checkpoint of another recipe."""
+    settings = recipe_of().to_dict()
     (tmp_path / "checkpoint-best").mkdir()  # not the Trainer's
-    with pytest.raises(
-        FileNotFoundError, match="checkpoint-2 was killed while it was saved; delete it and train"
-    ):
-        claim(tmp_path, recipe_of().to_dict(), True)
-    with pytest.raises(
-        FileExistsError, match="killed while it was saved; delete checkpoint-2, or choose a new"
-    ):
-        claim(tmp_path, recipe_of().to_dict(), False)
+    assert claim(tmp_path, settings, False) is None is claim(tmp_path, settings, True)
+    assert claim(tmp_path / "new", recipe_of(seed=1).to_dict(), True) is None
+    assert claim(tmp_path / "new", settings, True) is None
+    assert json.loads((tmp_path / "new" / "recipe.json").read_text())["seed"] == 0
+    (tmp_path / "checkpoint-2").mkdir()
+    with pytest.raises(FileExistsError, match=r"newest checkpoint-2; resume it \(--resume\)"):
+        claim(tmp_path, settings, False)
+    assert claim(tmp_path, settings, True) is None
+    with pytest.raises(ValueError, match="started with seed 0, now it is 1"):
+        claim(tmp_path, recipe_of(seed=1).to_dict(), True)
+
+
+KILLS = """
+import importlib.util, json, os, random, signal, sys, time
+import torch; torch.set_num_threads(1)
+from pathlib import Path
+from dynarule.training.trainer import train
+def load(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)
+    return module
+here, folder, moments = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+conftest, this = load("shared", here.parent / "conftest.py"), load("this", here / "test_run_folder.py")
+def start(name):
+    child = os.fork()
+    if child == 0:
+        case = this.make_case(conftest.make_model, conftest.make_word_tokenizer)
+        this.run(case, folder / name, this.recipe_of(max_steps=5), resume=True, **this.SAVING)
+        os._exit(0)
+    return child
+began = time.monotonic()
+assert os.waitpid(start("through"), 0)[1] == 0
+lasted, found = time.monotonic() - began, []
+for moment in range(moments):
+    name = f"killed{moment}"
+    child = start(name)
+    time.sleep(lasted * (moment + random.random()) / moments)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    found.append(sorted(path.name for path in (folder / name).glob("*")))
+    assert os.waitpid(start(name), 0)[1] == 0, found
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("moments", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_training_killed_at_any_moment_gives_the_same_adapter(tmp_path, moments):
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", KILLS, str(here), str(tmp_path), str(moments)],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    print(done.stdout)
+    wanted = {name: (tmp_path / "through" / name).read_bytes() for name in FINAL}
+    for moment in range(moments):
+        assert {name: (tmp_path / f"killed{moment}" / name).read_bytes() for name in FINAL} == wanted, moment
+        assert not list((tmp_path / f"killed{moment}").glob(".*"))  # nor is anything left over
 
 
 def test_the_recipe_is_there_while_the_run_is(case, tmp_path):
@@ -147,8 +205,6 @@ def test_the_recipe_is_there_while_the_run_is(case, tmp_path):
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
-    from pathlib import Path
-
     path = tmp_path / "log.json"
     write_whole(path, "old")
     monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
@@ -186,7 +242,9 @@ def test_rules_of_another_encoder_are_refused(case, tmp_path):
     run(case, tmp_path / "1", recipe_of())
     assert adapter.config.encoder == "test@1"
     bank.encoder = "other@1"
-    with pytest.raises(ValueError, match="encoded with 'other@1', the adapter was trained with 'test@1'"):
+    with pytest.raises(
+        ValueError, match="built with encoder 'other@1', the adapter was trained with 'test@1'"
+    ):
         run((model, tokenizer, adapter, rows, bank), tmp_path / "2", recipe_of())
 
 

@@ -165,11 +165,11 @@ def test_the_loss_is_the_two_losses_of_the_full_logits(case, near):
     with whole.attached():
         found = whole(**batch)
     memory, pool = TrainingMemory(adapter), batch["pool_M"]
-    names = ("question_BT", "search_BS", "gold_BSG", "answer_BT")
+    names = ("question_BT", "answer_BT", "search_BS", "gold_BSG")
     memory.load(RuleBatch(bank.keys_MP[pool], bank.values_MP[pool], *(batch[name] for name in names)))
     with attach(model, memory):
         logits = model(batch["input_ids"], attention_mask=batch["attention_mask"]).logits
-    side = memory.scores[1]
+    side = memory.scores
     predicting = logits[:, :-1][batch["labels"][:, 1:] != IGNORE]
     assert near(found["lm"], lm_loss(predicting, batch["labels"]))
     assert near(found["retrieval"], stacked_step_loss(side.scores_BSK, side.positives_BSK))
@@ -214,8 +214,6 @@ def test_resuming_after_a_kill_gives_the_same_losses(tiny_model, word_tokenizer,
     size = sum(f.stat().st_size for f in (tmp_path / "killed" / "checkpoint-8").glob("model*"))
     trained = sum(p.numel() for p in through[2].parameters()) * 4
     assert trained < size < trained + 8000  # the frozen base is not in it
-    with pytest.raises(FileNotFoundError, match="no checkpoint to resume"):
-        run(resumed, tmp_path / "none", recipe, resume=True)
 
 
 def test_muon_steps_matrices_alike_in_all_directions_and_vectors_as_adamw(case):
@@ -432,7 +430,7 @@ def test_mistakes_say_what_to_do(case, tmp_path):
     with pytest.raises(ValueError, match="set confidence_layer"):
         run(case, tmp_path, quick())
     narrow = RuleBank(bank.keys_MP[:, :5], bank.values_MP[:, :5], bank.ids, bank.texts)
-    with pytest.raises(ValueError, match="encode the rules with the adapter's encoder"):
+    with pytest.raises(ValueError, match="build the bank with the encoder the adapter was trained with"):
         run((model, tokenizer, adapter, rows, narrow), tmp_path, quick(stage=1))
     with pytest.raises(ValueError, match="method must be one of"):
         Recipe(method="rag")

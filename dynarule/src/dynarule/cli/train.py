@@ -54,7 +54,10 @@ def train(
     ] = None,
     opening: Annotated[bool, typer.Option("--opening", help="The same as --add opening_search.")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest whole checkpoint in --out.")
+        bool,
+        typer.Option(
+            "--resume", help="Go on from the newest whole checkpoint in --out; begin if there is none."
+        ),
     ] = False,
     report_to: Annotated[str, typer.Option("--report-to", help="none, tensorboard, wandb, ...")] = "none",
     device: DeviceOption = None,

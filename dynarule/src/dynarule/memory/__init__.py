@@ -9,5 +9,5 @@ __getattr__, __dir__, __all__ = lazy_names(
     selection="LayerMemory",
     training="TrainingMemory",
     search="SEARCH_TOKEN prepare_search search_id",
-    confidence="measure_confidence measure_retention",
+    confidence="measure_confidence",
 )

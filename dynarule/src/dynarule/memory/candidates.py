@@ -1,46 +1,16 @@
 """Equation 3: which of a pool's M rules a layer keeps for each row of a training batch.
 
 A rule's relevance is its score averaged over the tokens of the whole sequence, so one set of K rules serves all
-steps (or each step has a set of its own, as when answers are written: `PoolQueries`). At the confidence layer the gold
-rules of every step are in it (KeepDim). Selection has no gradient; scores of what is kept do.
+steps. At the confidence layer the gold rules of every step are in it (KeepDim). Selection has no gradient; scores of
+what is kept do.
 """
 
 from __future__ import annotations
-
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from ..projection import RuleProjection, score_keys
-
-PoolQueries = Literal["full", "prompt", "step"]
-"""Whose query builds the candidate set: the mean of the whole sequence as the paper writes, or of the prompt as
-inference does at first; or each step's own, as inference does with ``<search>``: one set per step, for its tokens."""
-
-
-def pool_tokens(
-    attention_mask_BT: Tensor, question_BT: Tensor, queries: PoolQueries, answer_BT: Tensor | None = None
-) -> Tensor:
-    """Return the tokens that equation 3 averages over, without padding: (B, T) bool.
-
-    Parameters
-    ----------
-    attention_mask_BT : Tensor
-        Non-zero for real tokens.
-    question_BT : Tensor
-        True for the question.
-    queries : {"full", "prompt"}
-        All real tokens, or those before the answer ("step" too: for layers that ``<search>`` does not reach).
-    answer_BT : Tensor or None
-        True from the answer on. Where it is not given, the prompt is the question.
-    """
-    if queries not in get_args(PoolQueries):
-        raise ValueError(f"pool_queries must be one of {get_args(PoolQueries)}, got {queries!r}")
-    real_BT = attention_mask_BT.bool()
-    if queries == "full":
-        return real_BT
-    return real_BT & (question_BT.bool() if answer_BT is None else ~answer_BT.bool())
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
-r"""Which layer knows best: the entropy of rule attention per layer, and what each layer's top K keeps.
+r"""Which layer knows best: the entropy of rule attention per layer.
 
-Entropy as in the paper: with :math:`\alpha^l_m` the softmax over the M rule keys alone,
+As in the paper: with :math:`\alpha^l_m` the softmax over the M rule keys alone,
 :math:`H^l = -\sum_m \alpha^l_m \log \alpha^l_m`, taken for every head and question token, averaged over both within a
 question, then over questions. The confidence layer is the one with the lowest mean.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,7 +22,6 @@ from ..bank.bank import RuleBank
 from ..generation import Prompt, encode_prompt, left_pad, pad_id
 from ..projection import RuleProjection
 from .hooks import attach
-from .selection import mean_query
 from .serving import RuleMemory
 
 ADVISED_QUESTIONS = 200
@@ -62,30 +61,7 @@ class ConfidenceCurve:
         }
 
 
-@dataclass(frozen=True)
-class RetentionCurve:
-    """Share of a question's gold rules among the K rules that a layer keeps.
-
-    Attributes
-    ----------
-    layers : tuple of int
-        0-based.
-    mean : tuple of float
-        Over questions, in [0, 1].
-    top_k, questions : int
-        K, and the sample size.
-    """
-
-    layers: tuple[int, ...]
-    mean: tuple[float, ...]
-    top_k: int
-    questions: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self) | {"layer_convention": "0-based"}
-
-
+@torch.no_grad()
 def measure_confidence(
     model: nn.Module,
     tokenizer: Any,
@@ -116,78 +92,54 @@ def measure_confidence(
     ValueError
         If there is no prompt, a bank is empty, or a score is not finite.
     """
+    if not prompts:
+        raise ValueError("no prompts: the confidence layer is measured on questions")
     if len(prompts) < ADVISED_QUESTIONS:
         warnings.warn(
             f"{len(prompts)} questions: the entropy curve is noisy below {ADVISED_QUESTIONS}", stacklevel=2
         )
-    columns: list[Tensor] = []
-    sizes: list[int] = []
-    layers = tuple(map(int, RuleAdapter(model).layers))
-    for own, entropy_LB in _read(model, tokenizer, bank, prompts, batch_size, _mean_entropy):
-        columns.append(entropy_LB)
-        sizes += [len(own)] * entropy_LB.shape[1]
-    values_LQ = torch.cat(columns, 1)
-    infinite_L = (~torch.isfinite(values_LQ)).any(1)
+    if isinstance(bank, RuleBank):
+        banks = [bank] * len(prompts)
+    else:
+        banks, batch_size = list(bank), 1
+    if len(banks) != len(prompts):
+        raise ValueError(f"{len(prompts)} prompts but {len(banks)} banks; pass one bank, or one per prompt")
+    if not all(map(len, banks)):
+        raise ValueError("the bank is empty: with no rules there is no rule attention to measure")
+    adapter, pad = RuleAdapter(model), pad_id(model, tokenizer)
+    layers = tuple(map(int, adapter.layers))
+    encoded = [encode_prompt(tokenizer, prompt, i) for i, prompt in enumerate(prompts)]
+    columns = []
+    for start in range(0, len(encoded), batch_size):
+        ids_BT, mask_BT = left_pad(encoded[start : start + batch_size], pad, model.device)  # type: ignore[arg-type]
+        memory = _MeasuringMemory(adapter, banks[start])
+        with attach(model, memory):
+            model(ids_BT, attention_mask=mask_BT, use_cache=False, logits_to_keep=1)
+        columns.append(torch.stack([memory.entropy[layer] for layer in layers]))
+    entropy_LQ = torch.cat(columns, 1)
+    infinite_L = (~torch.isfinite(entropy_LQ)).any(1)
     if bool(infinite_L.any()):
         layer = layers[int(infinite_L.nonzero()[0])]
         raise ValueError(f"layer {layer} has rule scores that are not finite; look for NaN in the adapter")
-    count = values_LQ.shape[1]
-    spread = values_LQ.std(1) if count > 1 else torch.zeros(len(values_LQ))
-    mean = values_LQ.mean(1)
-    return ConfidenceCurve(layers, tuple(mean.tolist()), tuple(spread.tolist()), count, sum(sizes) / count)
+    mean, std = entropy_LQ.mean(1), entropy_LQ.std(1, correction=min(1, len(prompts) - 1))
+    rules = sum(map(len, banks)) / len(banks)
+    return ConfidenceCurve(layers, tuple(mean.tolist()), tuple(std.tolist()), len(prompts), rules)
 
 
-def measure_retention(
-    model: nn.Module,
-    tokenizer: Any,
-    bank: RuleBank | Sequence[RuleBank],
-    prompts: Sequence[Prompt],
-    gold_ids: Sequence[Sequence[str]],
-    top_k: int | None = None,
-    batch_size: int = 8,
-) -> RetentionCurve:
-    """Measure what share of the gold rules each layer's top K keeps when it reads the question.
+class _MeasuringMemory(RuleMemory):
+    """A memory that measures every layer when it reads questions: ``entropy`` (B,), by layer."""
 
-    Parameters
-    ----------
-    model, tokenizer, bank, prompts, batch_size
-        As for `measure_confidence`.
-    gold_ids : sequence of sequences of str
-        Ids of the rules that each question needs; all of them must be in its bank.
-    top_k : int or None
-        K; None takes the adapter's.
+    def __init__(self, adapter: RuleAdapter, bank: RuleBank) -> None:
+        super().__init__(adapter, bank)
+        self.entropy: dict[int, Tensor] = {}
 
-    Raises
-    ------
-    ValueError
-        If a gold rule is not in the bank or a question has none.
-    """
-    adapter = RuleAdapter(model)
-    count = top_k or adapter.config.top_k
-    if count is None:
-        raise ValueError(
-            "this adapter keeps all rules (top_k is None); pass top_k to say how many to look at"
-        )
-    if len(gold_ids) != len(prompts):
-        raise ValueError(f"{len(prompts)} prompts but {len(gold_ids)} lists of gold rules")
-    shares: list[Tensor] = []
-    for own, scores_LBM in _read(model, tokenizer, bank, prompts, batch_size, _mean_scores):
-        for scores_LM in scores_LBM.unbind(1):
-            gold_G = _gold_rows(own, gold_ids[len(shares)], len(shares))
-            best_LK = scores_LM.topk(min(count, len(own)), dim=-1).indices
-            shares.append((best_LK[:, None] == gold_G[:, None]).any(-1).float().mean(-1))
-    mean_L = torch.stack(shares).mean(0)
-    return RetentionCurve(tuple(map(int, adapter.layers)), tuple(mean_L.tolist()), count, len(shares))
-
-
-def _gold_rows(bank: RuleBank, ids: Sequence[str], question: int) -> Tensor:
-    """Rows of a question's gold rules in its bank: (G,)."""
-    if not ids:
-        raise ValueError(f"question {question}: it has no gold rule")
-    missing = sorted(set(ids).difference(bank.ids))
-    if missing:
-        raise ValueError(f"question {question}: gold rule {missing[0]!r} is not in its bank")
-    return torch.tensor([bank.row(id) for id in sorted(set(ids))])
+    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
+        rules = super().attended(layer, hidden_BTC, block)
+        if rules is not None and self._question_BT is not None:
+            entropy_BHT = rule_entropy(self.adapter[layer], rules.query_BHTD, self.bank.keys_MP)
+            weight_BT = self._question_BT.float()
+            self.entropy[layer] = ((entropy_BHT.mean(1) * weight_BT).sum(-1) / weight_BT.sum(-1)).cpu()
+        return rules
 
 
 @torch.no_grad()
@@ -227,74 +179,3 @@ def rule_entropy(
         power = score.exp()
         total, weighted, top = total + power.sum(-1), weighted + (power * score).sum(-1), new
     return total.log() - weighted / total
-
-
-Measure = Callable[[RuleProjection, Tensor, Tensor, Tensor], Tensor]
-"""A layer's projections, its rule queries (B, H, T, D), the rules' embeddings (M, P) and the question's tokens (B, T)
-to one tensor with a row per question."""
-
-
-def _mean_entropy(
-    projection: RuleProjection, query_BHTD: Tensor, keys_MP: Tensor, question_BT: Tensor
-) -> Tensor:
-    """Mean entropy of each row's question tokens and heads: (B,)."""
-    entropy_BT = rule_entropy(projection, query_BHTD, keys_MP).mean(1)
-    weight_BT = question_BT.float()
-    return (entropy_BT * weight_BT).sum(-1) / weight_BT.sum(-1)
-
-
-def _mean_scores(
-    projection: RuleProjection, query_BHTD: Tensor, keys_MP: Tensor, question_BT: Tensor
-) -> Tensor:
-    """The score of every rule for each row's mean question token: (B, M)."""
-    mean_BHD = mean_query(query_BHTD, question_BT)
-    return projection.score(mean_BHD, keys_MP, projection.inverse_scale(keys_MP))
-
-
-class _MeasuringMemory(RuleMemory):
-    """A memory that measures every layer when it reads a question."""
-
-    def __init__(self, model: nn.Module, bank: RuleBank, measure: Measure) -> None:
-        super().__init__(model, bank)
-        self.measure = measure
-        self.per_layer: dict[int, Tensor] = {}
-
-    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
-        rules = super().attended(layer, hidden_BTC, block)
-        if rules is not None:
-            assert self._question_BT is not None
-            given = (self.adapter[layer], rules.query_BHTD, self.bank.keys_MP, self._question_BT)
-            self.per_layer[layer] = self.measure(*given).cpu()
-        return rules
-
-
-@torch.no_grad()
-def _read(
-    model: nn.Module,
-    tokenizer: Any,
-    bank: RuleBank | Sequence[RuleBank],
-    prompts: Sequence[Prompt],
-    batch_size: int,
-    measure: Measure,
-) -> Iterator[tuple[RuleBank, Tensor]]:
-    """Run the questions in batches; yield each batch's bank and what every layer measured, (L, B, ...)."""
-    if not prompts:
-        raise ValueError("no prompts: the confidence layer is measured on questions")
-    banks = [bank] if isinstance(bank, RuleBank) else list(bank)
-    if not isinstance(bank, RuleBank):
-        batch_size = 1
-        if len(banks) != len(prompts):
-            raise ValueError(
-                f"{len(prompts)} prompts but {len(banks)} banks; pass one bank, or one per prompt"
-            )
-    if any(not len(b) for b in banks):
-        raise ValueError("the bank is empty: with no rules there is no rule attention to measure")
-    pad = pad_id(model, tokenizer)
-    encoded = [encode_prompt(tokenizer, prompt, i) for i, prompt in enumerate(prompts)]
-    for start in range(0, len(encoded), batch_size):
-        ids_BT, mask_BT = left_pad(encoded[start : start + batch_size], pad, model.device)  # type: ignore[arg-type]
-        own = banks[0] if len(banks) == 1 else banks[start]
-        memory = _MeasuringMemory(model, own, measure)
-        with attach(model, memory):
-            model(ids_BT, attention_mask=mask_BT, use_cache=False, logits_to_keep=1)
-        yield own, torch.stack([memory.per_layer[layer] for layer in sorted(memory.per_layer)])

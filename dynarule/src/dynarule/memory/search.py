@@ -8,40 +8,20 @@ cut off, as ``resize_token_embeddings(len(tokenizer))`` would do with Qwen2.5, a
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 SEARCH_TOKEN = "<search>"
-Origin = Literal["existing", "spare", "reserved", "grown"]
 _RESERVED = ("<|reserved_special_token_", "<|reserved_token_", "<unused", "[unused", "<|extra_")
 
 
-@dataclass(frozen=True)
-class SearchToken:
-    """Where ``<search>`` went.
+def prepare_search(model: nn.Module, tokenizer: Any, token: str = SEARCH_TOKEN) -> int:
+    """Give a tokenizer and a model the token ``<search>``, and return its id; a second call changes nothing.
 
-    Attributes
-    ----------
-    id : int
-        Its row.
-    token : str
-        Its text.
-    origin : {"existing", "spare", "reserved", "grown"}
-        Where the row comes from.
-    """
-
-    id: int
-    token: str
-    origin: Origin
-
-
-def prepare_search(
-    model: nn.Module, tokenizer: Any, token: str = SEARCH_TOKEN, initialise: bool | None = None
-) -> SearchToken:
-    """Give a tokenizer and a model the token ``<search>``; a second call changes nothing.
+    Its row becomes the mean of the embedding matrix, in the output matrix too where it is untied, unless the tokenizer
+    knew the token before: then the row may be trained.
 
     Parameters
     ----------
@@ -51,38 +31,22 @@ def prepare_search(
         Its tokenizer, changed in place. Save it with the adapter.
     token : str
         Text of the token.
-    initialise : bool or None
-        Set the row to the mean of the embedding matrix, in the output matrix too where it is untied. None: unless the
-        tokenizer knew the token before, since then the row may be trained.
-
-    Returns
-    -------
-    SearchToken
-        The id and where it comes from.
     """
-    embedding: nn.Embedding = base_matrix(model.get_input_embeddings())  # type: ignore[operator]
-    rows = embedding.num_embeddings
-    known = _id_of(tokenizer, token)
-    origin: Origin
-    if known is not None:
-        origin, row = "existing", known
-    elif len(tokenizer) < rows:
-        origin, row = "spare", _add(tokenizer, token)
-    else:
-        reserved = _rename_reserved(tokenizer, token)
-        origin = "grown" if reserved is None else "reserved"
-        row = _add(tokenizer, token) if reserved is None else reserved
-    means = [matrix.detach().float().mean(0) for matrix in _matrices(model)]
-    if row >= rows:
-        origin = "grown"
-        model.resize_token_embeddings(row + 1, mean_resizing=False)  # type: ignore[operator]
-    if initialise or (initialise is None and origin != "existing"):
+    rows = base_matrix(model.get_input_embeddings()).num_embeddings  # type: ignore[operator]
+    row = known = _id_of(tokenizer, token)
+    if row is None and len(tokenizer) >= rows:
+        row = _rename_reserved(tokenizer, token)
+    if row is None:
+        row = _add(tokenizer, token)
+    if known is None or row >= rows:
+        means = [matrix.detach().float().mean(0) for matrix in _matrices(model)]
+        if row >= rows:
+            model.resize_token_embeddings(row + 1, mean_resizing=False)  # type: ignore[operator]
         # Every row that growing made is a mean, in case the tokenizer was more than one token ahead of the model.
-        first = min(row, rows)
         with torch.no_grad():
             for matrix, mean in zip(_matrices(model), means, strict=True):
-                matrix[first if origin == "grown" else row : row + 1] = mean.to(matrix)
-    return SearchToken(row, token, origin)
+                matrix[min(row, rows) : row + 1] = mean.to(matrix)
+    return row
 
 
 def search_id(tokenizer: Any, token: str | None = None, trained: int | None = None) -> int:

@@ -42,12 +42,8 @@ class Retrieval:
     scores: list[float] = field(repr=False)
 
 
-@dataclass
-class _Kept:
-    """The rules one layer keeps: projected keys and values, (B, H, K, D); B is 1 where all rows keep all rules."""
-
-    key: Tensor
-    value: Tensor
+Kept = tuple[Tensor, Tensor]
+"""Keys and values of the rules that a layer keeps, (B, H, K, D); B is 1 where all rows keep all rules."""
 
 
 class RuleMemory(LayerMemory):
@@ -95,7 +91,7 @@ class RuleMemory(LayerMemory):
         self.search_token_id = search_token_id
         self.trace: list[Retrieval] = []
         self.question_mask_BT: Tensor | None = None
-        self._kept: dict[int, _Kept] = {}
+        self._kept: dict[int, Kept] = {}
         # What the confidence layer kept at each <search> of this forward.
         self._chosen: dict[int, Tensor] = {}
         self._search_BT: Tensor | None = None
@@ -152,18 +148,19 @@ class RuleMemory(LayerMemory):
         """Return what a layer keeps, selected anew at prefill and at a ``<search>``."""
         if self._question_BT is not None:
             self._kept[layer] = self._select(layer, mean_query(query_BHTD, self._question_BT), None)
-        kept, visible = self._kept[layer], None
+        (key, value), visible = self._kept[layer], None
         if self._searches and layer in self._updated and len(self.bank):
-            kept, visible = self._search(layer, query_BHTD, kept)
-        return kept.key, kept.value, visible, self._kept[layer].key.shape[2]
+            (key, value), visible = self._search(layer, query_BHTD)
+        return key, value, visible, self._kept[layer][0].shape[2]
 
-    def _search(self, layer: int, query_BHTD: Tensor, kept: _Kept) -> tuple[_Kept, Tensor | None]:
+    def _search(self, layer: int, query_BHTD: Tensor) -> tuple[Kept, Tensor | None]:
         """Select again at every ``<search>`` of this forward; each token sees the set of the last one before it."""
         search = self._search_BT
         assert search is not None
         segment_BT = search.cumsum(-1)
         rows = torch.arange(len(search), device=search.device)
-        sets, latest = [kept], kept
+        latest = self._kept[layer]
+        sets = [latest]
         for number in range(1, self._searches + 1):
             here = search & (segment_BT == number)
             has_B = here.any(-1)
@@ -174,12 +171,11 @@ class RuleMemory(LayerMemory):
         self._kept[layer] = latest
         if search.shape[1] == 1:
             return latest, None
-        every = len(search)
-        joined = _Kept(
-            torch.cat([s.key.expand(every, -1, -1, -1) for s in sets], 2),
-            torch.cat([s.value.expand(every, -1, -1, -1) for s in sets], 2),
+        key, value = (
+            torch.cat([each.expand(len(search), -1, -1, -1) for each in side], 2)
+            for side in zip(*sets, strict=True)
         )
-        return joined, sees_own_set(segment_BT, [s.key.shape[2] for s in sets])
+        return (key, value), sees_own_set(segment_BT, [key.shape[2] for key, _ in sets])
 
     def _select(
         self,
@@ -188,7 +184,7 @@ class RuleMemory(LayerMemory):
         wanted_B: Tensor | None,
         number: int = 0,
         step_B: Tensor | None = None,
-    ) -> _Kept:
+    ) -> Kept:
         """Keep each row's best K rules of the whole bank, and project only those; without a K, all of them once."""
         projection, config = self.adapter[layer], self.config
         traced = layer in self._updated or layer == config.confidence_layer
@@ -202,37 +198,24 @@ class RuleMemory(LayerMemory):
                 self._chosen[number] = rows_BK
             if traced:
                 self._record(layer, rows_BK, scores_BK, wanted_B, step_B)
-        keys, values = self.bank.keys_MP, self.bank.values_MP
-        everything = config.top_k is None
-        key_BKF, value_BKF = project(
-            projection, *((keys[None], values[None]) if everything else (keys[rows_BK], values[rows_BK]))
-        )
+        rows = None if config.top_k is None else rows_BK
+        key_BKF, value_BKF = project(projection, self.bank.keys_MP[rows], self.bank.values_MP[rows])
         # Contiguous: every token from now on reads them.
-        return _Kept(projection.heads(key_BKF).contiguous(), projection.heads(value_BKF).contiguous())
+        return projection.heads(key_BKF).contiguous(), projection.heads(value_BKF).contiguous()
 
     def _record(
         self, layer: int, rows_BK: Tensor, scores_BK: Tensor, wanted_B: Tensor | None, step_B: Tensor | None
     ) -> None:
-        rows, scores = rows_BK.tolist(), scores_BK.tolist()
-        wanted = [True] * len(rows) if wanted_B is None else wanted_B.tolist()
-        steps = [0] * len(rows) if step_B is None else step_B.tolist()
         ids, texts = self.bank.ids, self.bank.texts
-        self.trace += [
-            Retrieval(
-                row,
-                steps[row],
-                layer,
-                [ids[i] for i in rows[row]],
-                [texts[i] for i in rows[row]],
-                scores[row],
-            )
-            for row, keep in enumerate(wanted)
-            if keep
-        ]
+        for row, (kept, scores) in enumerate(zip(rows_BK.tolist(), scores_BK.tolist(), strict=True)):
+            if wanted_B is None or wanted_B[row]:
+                step = 0 if step_B is None else int(step_B[row])
+                told = [ids[i] for i in kept], [texts[i] for i in kept], scores
+                self.trace.append(Retrieval(row, step, layer, *told))
 
 
-def _where(has_B: Tensor, new: _Kept, old: _Kept) -> _Kept:
-    if new.key.shape[1:] != old.key.shape[1:]:  # the bank grew or shrank below K in between
+def _where(has_B: Tensor, new: Kept, old: Kept) -> Kept:
+    if new[0].shape[1:] != old[0].shape[1:]:  # the bank grew or shrank below K in between
         if bool(has_B.all()):
             return new
         raise ValueError(
@@ -240,4 +223,4 @@ def _where(has_B: Tensor, new: _Kept, old: _Kept) -> _Kept:
             "keep at least top_k rules in the bank, or generate one row at a time"
         )
     choose = has_B[:, None, None, None]
-    return _Kept(torch.where(choose, new.key, old.key), torch.where(choose, new.value, old.value))
+    return torch.where(choose, new[0], old[0]), torch.where(choose, new[1], old[1])

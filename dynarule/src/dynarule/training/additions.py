@@ -1,28 +1,38 @@
 """What goes beyond the paper: small objects that are added to a `Recipe`, each off unless it is there.
 
-Why each was tried: ``docs/method-card.md``. A new one is a class here, its name in `ADDITIONS`, and
-the line that asks for it (`Recipe.added`) where it acts.
+Why each was tried: ``docs/method-card.md``. A new one is a class here, and the line that asks for it (`Recipe.added`)
+where it acts.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
+
+ADDITIONS: dict[str, type[Addition]] = {}
+"""All of them by their names in files (``NewWordWeight``: new_word_weight), in the order in which they are written."""
 
 
 @dataclass(frozen=True)
 class Addition:
     """Something that the paper does not do."""
 
+    name: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        cls.name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+        ADDITIONS[cls.name] = cls
+
     def __post_init__(self) -> None:
         for f in fields(self):
             value = getattr(self, f.name)
             if f.type == "bool":
                 if not isinstance(value, bool):
-                    raise ValueError(f"{f.name} of {name_of(self)} must be true or false, got {value!r}")
+                    raise ValueError(f"{f.name} of {self.name} must be true or false, got {value!r}")
             elif isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-                raise ValueError(f"{f.name} of {name_of(self)} must be positive, got {value!r}")
+                raise ValueError(f"{f.name} of {self.name} must be positive, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -75,22 +85,6 @@ class SortedBatches(Addition):
     """Batches of an optimizer step hold questions of like length, which saves padding."""
 
 
-ADDITIONS: dict[str, type[Addition]] = {
-    "muon": Muon,
-    "reading_loss": ReadingLoss,
-    "new_word_weight": NewWordWeight,
-    "step_sets": StepSets,
-    "step_visibility": StepVisibility,
-    "opening_search": OpeningSearch,
-    "sorted_batches": SortedBatches,
-}
-
-
-def name_of(addition: Addition) -> str:
-    """Return the name of an addition in files."""
-    return next(name for name, kind in ADDITIONS.items() if kind is type(addition))
-
-
 def read_additions(given: Sequence[Addition] | Mapping[str, Mapping[str, Any]]) -> tuple[Addition, ...]:
     """Return additions in the order of `ADDITIONS`, from objects or from what `additions_dict` returned.
 
@@ -99,12 +93,12 @@ def read_additions(given: Sequence[Addition] | Mapping[str, Mapping[str, Any]]) 
     ValueError
         If a name or a setting is unknown, or one comes twice.
     """
-    if not isinstance(given, Mapping):
-        found = {name_of(each): each for each in given}
-        if len(found) != len(given):
-            raise ValueError(f"every addition can be there once, got {[name_of(each) for each in given]}")
-    else:
+    if isinstance(given, Mapping):
         found = {name: _read(name, settings) for name, settings in given.items()}
+    else:
+        found = {each.name: each for each in given}
+        if len(found) != len(given):
+            raise ValueError(f"every addition can be there once, got {[each.name for each in given]}")
     return tuple(found[name] for name in ADDITIONS if name in found)
 
 
@@ -120,4 +114,4 @@ def _read(name: str, settings: Mapping[str, Any]) -> Addition:
 
 def additions_dict(additions: Sequence[Addition]) -> dict[str, dict[str, Any]]:
     """Return JSON values: the settings of each addition by its name."""
-    return {name_of(each): asdict(each) for each in additions}
+    return {each.name: asdict(each) for each in additions}

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..generation import encode_prompt, question_prompts
 from ..memory.search import SEARCH_TOKEN, search_id
 from .losses import IGNORE
 from .pools import RulePools
@@ -32,14 +33,6 @@ def target_text(
     return first + f"\n{search_token}".join(steps) + f"\n[Answer] \\boxed{{{', '.join(row['answers'])}}}"
 
 
-def chat_prompt(tokenizer: Any, question: str) -> str:
-    """Return a question as the model's chat template puts it, or on a line of its own without one."""
-    if getattr(tokenizer, "chat_template", None):
-        turn = [{"role": "user", "content": question}]
-        return tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
-    return question + "\n"
-
-
 @dataclass(frozen=True)
 class Encoded:
     """One row as tokens.
@@ -49,9 +42,7 @@ class Encoded:
     ids : list of int
         Prompt, answer and end of sequence.
     prompt : int
-        Length of the prompt.
-    question : tuple of int
-        First and last + 1 token of the question.
+        Length of the prompt: the question as it is asked when serving.
     search : list of int
         Positions of ``<search>`` in the answer.
     gold : list of list of int
@@ -60,7 +51,6 @@ class Encoded:
 
     ids: list[int]
     prompt: int
-    question: tuple[int, int]
     search: list[int]
     gold: list[list[int]]
 
@@ -75,8 +65,6 @@ class Encoder:
         Knows ``<search>`` (`dynarule.prepare_search`).
     rule_rows : mapping of str to int
         Row of the rule table for each rule id.
-    prompt : callable
-        (tokenizer, question) -> prompt text; the question must occur in it as it is.
     target : callable or None
         row -> answer text with ``<search>`` between steps; None: `target_text`. One more may open the answer: it looks
         for the first step, and the mean of the prompt for the rules of any.
@@ -87,21 +75,14 @@ class Encoder:
         are of one step.
     opening : bool
         Write ``<search>`` before the first step too, in the default target; `train` sets it.
-    question_span : bool
-        Retrieve the first step with the question's own tokens; else with the whole prompt, as serving does.
-    max_length : int or None
-        Longer rows are refused: cutting one off would lose steps.
     """
 
     tokenizer: Any
     rule_rows: Mapping[str, int]
-    prompt: Callable[[Any, str], str] = chat_prompt
     target: Callable[[Row], str] | None = None
     step_text: str = "text"
     search: bool = True
     opening: bool = False
-    question_span: bool = False
-    max_length: int | None = None
 
     def __call__(self, row: Row) -> Encoded:
         """Encode a row.
@@ -109,32 +90,22 @@ class Encoder:
         Raises
         ------
         ValueError
-            If columns are missing, a rule id is unknown, ``<search>`` is not between steps, or the row is too long.
+            If columns are missing, a rule id is unknown, ``<search>`` is not between steps, or a text has no tokens.
         """
         self._check_columns(row)
-        text = self.prompt(self.tokenizer, row["question"])
-        # A template writes special tokens itself.
-        special = not getattr(self.tokenizer, "chat_template", None)
-        prompt = self.tokenizer(text, add_special_tokens=special)["input_ids"]
+        prompt = encode_prompt(self.tokenizer, question_prompts(self.tokenizer, [row["question"]])[0])
         token = SEARCH_TOKEN if self.search else ""
         write = self.target or (lambda row: target_text(row, self.step_text, token, self.opening))
         answer = write(row)
         ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
-        if not prompt or not ids:
+        if not ids:
             raise ValueError(
-                f"the {type(self.tokenizer).__name__} reads no token in {(text if not prompt else answer)!r}; load the "
-                "tokenizer that belongs to the model (dynarule.load_tokenizer)"
+                f"the {type(self.tokenizer).__name__} reads no token in {answer!r}; load the tokenizer that belongs to "
+                "the model (dynarule.load_tokenizer)"
             )
         search, gold = self._retrievals(row, ids, answer)
         end = [] if self.tokenizer.eos_token_id is None else [self.tokenizer.eos_token_id]
-        whole = [*prompt, *ids, *end]
-        if self.max_length is not None and len(whole) > self.max_length:
-            raise ValueError(
-                f"a row has {len(whole)} tokens, max_length is {self.max_length}; raise it or leave the row out: "
-                f"{row['question']!r}"
-            )
-        span = self._span(text, row["question"], special) if self.question_span else (0, len(prompt))
-        return Encoded(whole, len(prompt), span, [len(prompt) + place for place in search], gold)
+        return Encoded([*prompt, *ids, *end], len(prompt), [len(prompt) + place for place in search], gold)
 
     def _check_columns(self, row: Row) -> None:
         missing = [name for name in ("question", "steps", "answers") if name not in row]
@@ -176,15 +147,6 @@ class Encoder:
                 f"{SEARCH_TOKEN}"
             )
         return search, gold
-
-    def _span(self, text: str, question: str, special: bool) -> tuple[int, int]:
-        start = text.find(question)
-        if start < 0:
-            raise ValueError("question_span needs a prompt that contains the question as it is")
-        stop = start + len(question)
-        encoded = self.tokenizer(text, add_special_tokens=special, return_offsets_mapping=True)
-        inside = [i for i, (a, b) in enumerate(encoded["offset_mapping"]) if a < stop and b > start]
-        return inside[0], inside[-1] + 1
 
 
 @dataclass(frozen=True)
@@ -235,7 +197,7 @@ class Collator:
             batch["input_ids"][b, :stop] = torch.tensor(row.ids)
             batch["attention_mask"][b, :stop] = 1
             batch["labels"][b, row.prompt : stop] = torch.tensor(row.ids[row.prompt :])
-            batch["question_BT"][b, row.question[0] : row.question[1]] = True
+            batch["question_BT"][b, : row.prompt] = True
             batch["answer_BT"][b, row.prompt : stop] = True
             batch["search_BS"][b, : len(row.search)] = torch.tensor(row.search, dtype=torch.long)
             for s, step in enumerate(row.gold):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..memory.hooks import attach
+from ..memory.selection import check_bank
 from ..memory.training import RuleBatch, TrainingMemory
 from .additions import NewWordWeight, ReadingLoss, StepSets, StepVisibility
 from .losses import IGNORE, lm_loss, new_words, stacked_step_loss, step_recall
@@ -44,16 +45,7 @@ class RuleModel(nn.Module):
         search_rows: Sequence[nn.Parameter] = (),
     ) -> None:
         super().__init__()
-        if bank.encoder_dim != adapter.config.encoder_dim:
-            raise ValueError(
-                f"the rules' embeddings have width {bank.encoder_dim}, the adapter reads {adapter.config.encoder_dim}; "
-                "encode the rules with the adapter's encoder"
-            )
-        if adapter.config.encoder and bank.encoder and adapter.config.encoder != bank.encoder:
-            raise ValueError(
-                f"the rules were encoded with {bank.encoder!r}, the adapter was trained with "
-                f"{adapter.config.encoder!r}; encode the rules with the adapter's encoder, or start from a new adapter"
-            )
+        check_bank(adapter, bank)
         if recipe.retrieves and adapter.config.confidence_layer is None:
             raise ValueError(
                 "stage 2 trains the confidence layer, and the adapter's configuration names none; measure it after "
@@ -74,7 +66,7 @@ class RuleModel(nn.Module):
         self.memory = TrainingMemory(
             adapter,
             pool_queries="step" if recipe.added(StepSets) else recipe.pool_queries,
-            visibility="step" if recipe.added(StepVisibility) else "all",
+            hide_later=recipe.added(StepVisibility) is not None,
             full_dot=recipe.full_dot,
             all_rules=recipe.stage == 1,
         )
@@ -128,9 +120,9 @@ class RuleModel(nn.Module):
                 self.bank.keys_MP[rows].to(device),
                 self.bank.values_MP[rows].to(device),
                 question_BT,
+                answer_BT,
                 search_BS,
                 gold_BSG,
-                answer_BT,
                 new_BT if reading else None,
             )
         )
@@ -142,9 +134,7 @@ class RuleModel(nn.Module):
         lm = lm_loss(logits_NV, labels, self.recipe.method == "kblam", weight_BT)
         out = {"lm": lm} | {name: lm.new_zeros(()) for name in ("retrieval", "reading", "hits", "steps")}
         temperature = self.recipe.temperature
-        layer = self.memory.adapter.config.confidence_layer
-        found = None if layer is None else self.memory.scores.get(layer)
-        if found is not None:
+        if (found := self.memory.scores) is not None:
             scores_BSK, gold_BSK = found.scores_BSK, found.positives_BSK
             hits, steps = step_recall(scores_BSK, gold_BSK)
             out["hits"], out["steps"] = hits.to(lm), steps.to(lm)

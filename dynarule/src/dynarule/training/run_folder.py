@@ -1,4 +1,4 @@
-"""The folder of a training run: whose it is, where to go on, and files written whole or not at all."""
+"""The folder of a training run: whose it is, and where to go on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
     settings : mapping
         What makes a run the same one, as JSON values: written to ``recipe.json``, and compared on resuming.
     resume : bool
-        Go on from the newest checkpoint that is whole: a kill may come while one is saved.
+        Go on from the newest checkpoint that is whole, since a kill may come while one is saved; begin if none is.
     write : bool
         Whether this process writes; one of several does.
 
@@ -31,35 +31,18 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
     ------
     FileExistsError
         If a new run would share the folder with checkpoints of another, which a later resume could take for its own.
-    FileNotFoundError
-        If there is nothing whole to resume.
     ValueError
         If the checkpoints are of other settings.
     """
-    checkpoints = _checkpoints(folder)
-    newest = next((path for path in checkpoints if _whole(path)), None)
-    cut_off = next((path.name for path in checkpoints if newest is None), None)
-    wanted = json.loads(json.dumps(settings))
-    if not resume:
-        if newest is not None:
-            raise FileExistsError(
-                f"{folder} holds checkpoints of an earlier run, the newest {newest.name}; resume it (--resume), "
-                "or choose a new folder"
-            )
-        if cut_off:
-            raise FileExistsError(
-                f"{folder} holds {cut_off} of an earlier run, killed while it was saved; delete {cut_off}, or choose "
-                "a new folder"
-            )
-        if write:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_whole(folder / RECIPE, json.dumps(wanted, indent=1) + "\n")
-        return None
-    if newest is None:
-        hint = f"{cut_off} was killed while it was saved; delete it and " if cut_off else ""
-        raise FileNotFoundError(f"no checkpoint to resume from in {folder}; {hint}train without resume first")
-    path = folder / RECIPE
-    if path.is_file():
+    found = [path for path in folder.glob("checkpoint-*") if path.is_dir() and _step(path).isdecimal()]
+    found.sort(key=lambda path: int(_step(path)), reverse=True)
+    if found and not resume:
+        raise FileExistsError(
+            f"{folder} holds checkpoints of an earlier run, the newest {found[0].name}; resume it (--resume), or "
+            "choose a new folder"
+        )
+    wanted, path = json.loads(json.dumps(settings)), folder / RECIPE
+    if found and path.is_file():
         try:
             started = dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
@@ -70,13 +53,10 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
                     f"{folder} was started with {name} {started.get(name)!r}, now it is {wanted[name]!r}; resume with "
                     "the recipe of the start, or train in a new folder"
                 )
-    return str(newest)
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of a folder, newest first."""
-    found = [path for path in folder.glob("checkpoint-*") if path.is_dir() and _step(path).isdecimal()]
-    return sorted(found, key=lambda path: int(_step(path)), reverse=True)
+    elif write and not found:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(wanted, indent=1) + "\n")
+    return next((str(checkpoint) for checkpoint in found if _whole(checkpoint)), None)
 
 
 def _step(checkpoint: Path) -> str:

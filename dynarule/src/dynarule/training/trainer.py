@@ -176,7 +176,7 @@ def train(
     encoder : Encoder or None
         Rows to tokens, if prompt or target differ from the defaults.
     resume : bool
-        Go on from the newest whole checkpoint in the folder; the recipe must be the one of the start.
+        Go on from the newest whole checkpoint in the folder, or begin; the recipe must be the one of the start.
     curve : dict or None
         The entropies from which the confidence layer was chosen, to be saved with the adapter.
     callbacks : sequence
@@ -191,8 +191,8 @@ def train(
 
     Raises
     ------
-    FileExistsError, FileNotFoundError
-        If the folder has checkpoints of another run; if there are none to resume.
+    FileExistsError
+        If the folder has checkpoints of another run.
     ValueError
         If rows, rules, adapter and recipe do not fit each other.
     """

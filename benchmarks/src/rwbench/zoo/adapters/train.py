@@ -126,7 +126,7 @@ def train_adapter(
                 held_out=held_out,
                 premises=[premise_of(text) for text in bank.texts],
                 encoder=Encoder(tokenizer, {name: row for row, name in enumerate(bank.ids)}, target=target),
-                resume=resume and any(folder.glob("checkpoint-*")),
+                resume=resume,
                 curve=curve,
                 callbacks=[LogLines()],
                 use_cpu=model.device.type == "cpu",
@@ -169,7 +169,7 @@ def inherit_step(model: Any, tokenizer: Any) -> None:
     row = tokenizer.convert_tokens_to_ids(STEP)
     if row is not None and row != tokenizer.unk_token_id:  # a base of another maker has no such token
         for matrix in (model.get_input_embeddings().weight, model.get_output_embeddings().weight):
-            matrix[search.id] = matrix[row]
+            matrix[search] = matrix[row]
 
 
 def measure_confidence_layer(
