@@ -191,6 +191,13 @@ def test_the_fast_way_is_chosen_by_shape_and_dtype(tokens, dtype, shared, monkey
     assert called == ["merged_attention" if merged else alone, "fused_attention"]
 
 
+def test_dropout_drops(near):
+    (*text, mask, rules, scale), _ = attention_case(5, "causal", False, False, 0.0)
+    whole = fused_attention(*text, mask, rules, scale)
+    torch.manual_seed(0)
+    assert not near(fused_attention(*text, mask, rules, scale, 0.5), whole, units=10_000)
+
+
 @pytest.mark.parametrize("shift", [0.0, 1.5])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("way", [plain_attention, fused_attention, merged_attention])

@@ -11,7 +11,6 @@ configuration from `dynarule`, while ``import dynarule`` alone loads nothing.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -266,7 +265,9 @@ class RuleAdapter(nn.Module):
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=folder))
+        work = folder / ".adapter.tmp"  # one name, so what a kill left is swept by the next save
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
         try:
             self.model.save_pretrained(work, selected_adapters=[self.name], save_embedding_layers=False)
             if tokenizer is not None:

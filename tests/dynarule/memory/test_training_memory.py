@@ -142,7 +142,7 @@ def test_the_prompt_s_set_is_what_serving_selects_at_prefill(bank, case, near):
 def test_a_set_per_step_is_serving_s_own_forward(bank, family, tiny_model, shared, measure, near):
     """With no gold forced, the logits are those of the memory that serves, through every <search>."""
     model = tiny_model(family)
-    config = dynarule_config(WIDTH, confidence_layer=1, shared_after=shared, top_k=5)
+    config = dynarule_config(WIDTH, confidence_layer=1, shared_after=shared, top_k=5, length_shift=20.0)
     adapter = RuleAdapter(model, config)
     ids, mask, _, rules = batch(bank)
     memory = TrainingMemory(adapter, pool_queries="step", force_gold=False)
@@ -253,6 +253,24 @@ def test_scores_at_search_are_those_the_serving_memory_ranks_by(bank, case, near
     assert len(pairs) > 10 and near(*zip(*pairs, strict=True))
 
 
+def test_pads_choose_nothing_and_full_dots_are_means_of_heads_times_the_root_of_their_number(case, near):
+    model, adapter, (ids, mask, _, rules) = case
+    found = []
+    for fill, full_dot in ((0, False), (55, False), (0, True)):
+        ids[1, 12:] = fill
+        memory = TrainingMemory(adapter, full_dot=full_dot)
+        memory.load(rules)
+        with attach(model, memory), torch.no_grad():
+            model(ids, attention_mask=mask)
+        found.append((memory.scores, memory.kept))
+    (scores, kept), (padded, also), (full, _) = found
+    assert all(torch.equal(kept[layer], also[layer]) for layer in kept)
+    assert near(padded.sequence_BK, scores.sequence_BK)
+    assert near(full.scores_BSK, scores.scores_BSK * 4**0.5) and near(
+        full.sequence_BK, scores.sequence_BK * 4**0.5
+    )
+
+
 def test_gold_is_forced_at_the_confidence_layer_only(case):
     model, adapter, (ids, mask, _, rules) = case
     memory = TrainingMemory(adapter)
@@ -268,6 +286,13 @@ def test_gold_is_forced_at_the_confidence_layer_only(case):
     for layer in (0, 1):
         assert torch.equal(memory.kept[layer], free.kept[layer])
     assert not torch.equal(memory.kept[2], free.kept[2])
+    measured, prompt = TrainingMemory(adapter), TrainingMemory(adapter, "prompt", force_gold=False)
+    measured.measure = True
+    for each in (measured, prompt):
+        each.load(rules)
+        with attach(model, each), torch.no_grad():
+            model(ids, attention_mask=mask)
+    assert all(torch.equal(measured.kept[layer], prompt.kept[layer]) for layer in range(4))
     assert not {0, 3, 4, 5} <= set(memory.kept[0][0].tolist())  # so forcing there would show
 
 

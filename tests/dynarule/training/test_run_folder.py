@@ -138,6 +138,14 @@ def test_resuming_before_the_first_whole_checkpoint_begins(case, tmp_path):
         claim(tmp_path, recipe_of(seed=1).to_dict(), True)
 
 
+def test_what_a_kill_left_of_a_file_is_swept(case, tmp_path):
+    (tmp_path / ".log.json.7.part").write_text("{")
+    (tmp_path / ".adapter.tmp").mkdir()
+    (tmp_path / ".adapter.tmp" / "adapter_config.json").write_text("{")
+    run(case, tmp_path, recipe_of(), resume=True)
+    assert not list(tmp_path.glob(".*")) and (tmp_path / "adapter_model.safetensors").is_file()
+
+
 KILLS = """
 import importlib.util, json, os, random, signal, sys, time
 import torch; torch.set_num_threads(1)

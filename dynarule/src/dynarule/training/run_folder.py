@@ -41,6 +41,8 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
             f"{folder} holds checkpoints of an earlier run, the newest {found[0].name}; resume it (--resume), or "
             "choose a new folder"
         )
+    for left in folder.glob(".*.part") if write else ():  # by a run that was killed while it wrote
+        left.unlink(missing_ok=True)
     wanted, path = json.loads(json.dumps(settings)), folder / RECIPE
     if found and path.is_file():
         try:
