@@ -4,7 +4,7 @@ import time
 
 import pytest
 from ruleworld_data.prompts import Prompt
-from rwbench.backends import Decoding, GoneError
+from rwbench.backends import Backend, Decoding, GoneError
 from rwbench.backends.endpoint import FAILED_IN_A_ROW, Endpoint
 from rwbench.methods.prompting import Prompting
 from rwbench.run.runner import run_spec
@@ -35,6 +35,36 @@ def test_a_request_says_what_the_protocol_wants(serve, monkeypatch):
     assert done[0].text == "one two yes"
     assert (done[0].prompt_tokens, done[0].completion_tokens) == (2, 7)
     assert done[0].cost_usd == pytest.approx((2 * 2.0 + 7 * 10.0) / 1e6)
+
+
+def test_an_endpoint_from_a_file_gets_no_key(serve, monkeypatch):
+    """`Endpoint.of` is what a user names; a spec is what a folder, perhaps a stranger's, says."""
+    monkeypatch.setenv("RULEWORLD_API_KEY", "sk-secret")
+    server = serve(lambda prompt, nth: ANSWER if len(server.keys) < 2 else 401)
+    spec = {"name": "endpoint", "model": "m", "url": server.url}
+    list(Backend.from_dict(spec).generate([Prompt("a")], Decoding()))
+    with pytest.raises(GoneError, match=rf"no key was sent.*set RULEWORLD_API_URL={server.url}"):
+        list(Backend.from_dict(spec).generate([Prompt("b")], Decoding()))
+    monkeypatch.setenv("RULEWORLD_API_URL", server.url)
+    with pytest.raises(GoneError, match="HTTP 401") as error:
+        list(Backend.from_dict(spec).generate([Prompt("c")], Decoding()))
+    assert server.keys == [None, None, "Bearer sk-secret"] and "sk-secret" not in str(error.value)
+
+
+def test_odd_replies_are_samples_with_an_outcome_also_on_resume(serve, options, workspace, tmp_path):
+    texts = [r"\ud800 \\boxed{7}", r"\u0000", r"\u2028"]
+    body = (
+        '{"choices": [{"message": {"content": "%s"}, "finish_reason": []}], "usage": {"prompt_tokens": %s}}'
+    )
+    server = serve(lambda prompt, nth: (body % (texts[len(prompt) % 3], "9" * 4000)).encode())
+    spec = options.spec(Prompting(model=Endpoint.of("m", server.url), rules="gold"), "nl", 100, "question")
+    for folder in (tmp_path / "first", tmp_path / "from disk"):
+        results = run_spec(spec, workspace, folder)
+        assert results["n"] == {"scheduled": 22, "scored": 22, "failed": 0}
+        samples = read_samples(folder / spec.run_id / "samples.jsonl")
+        assert {sample["usage"]["prompt_tokens"] for sample in samples} == {0}
+        assert {sample["outcome"] for sample in samples} <= {"ok", "refused_format", "no_output"}
+    assert len(server.bodies) == 22
 
 
 def test_replies_are_kept_and_a_second_run_asks_nothing(serve):
@@ -152,6 +182,14 @@ def test_an_endpoint_that_fails_on_and_on_stops_the_run(
 def test_settings_and_addresses_are_checked(serve, monkeypatch):
     with pytest.raises(ValueError, match="is no web address"):
         Endpoint.of("m", "localhost:8000")
+    for wrong in (
+        {"price_in": float("nan")},
+        {"price_out": -1.0},
+        {"price_in": "1"},
+        {"temperature": float("inf")},
+    ):
+        with pytest.raises(ValueError, match="must be a number of 0 or more, got"):
+            Endpoint.of("m", "http://localhost:8000", **wrong)
     monkeypatch.setenv("RWBENCH_TIMEOUT", "soon")
     with pytest.raises(GoneError, match="RWBENCH_TIMEOUT must be a number"):
         ask(serve(lambda prompt, nth: ANSWER), "q")

@@ -12,7 +12,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from ruleworld_data.io.builds import FORMAT, MANIFEST
 from ruleworld_data.io.schema import QUESTION_SCHEMA
 from ruleworld_data.merge import MergeResult, merge_split
 from ruleworld_data.merge.check import sub_questions
-from ruleworld_data.merge.reword import load_prompt
 from typer.testing import CliRunner
 
 QUICK = {"timeout": 0.5, "tries": 3, "threads": 4}
@@ -72,6 +70,11 @@ def run(
 
 def good(parts: list[str], nth: int = 0) -> str:
     return f"These cases are unrelated: first tell {'; then tell '.join(parts)}."
+
+
+def kept(out: Path) -> list[Path]:
+    """The replies on disk."""
+    return sorted(Path(f"{out}.replies").glob("??/*.json"))
 
 
 def kept_parts(build: Path) -> list[tuple[str, ...]]:
@@ -166,7 +169,7 @@ def test_every_way_to_answer(serve: Callable[[Play], FakeModel], build: Path, tm
     model.close()
     assert run(build, model, out) == again
     assert out.read_bytes() == data
-    assert sorted(path.name for path in out.parent.iterdir()) == [out.name, out.name + ".cache.jsonl"]
+    assert sorted(path.name for path in out.parent.iterdir()) == [out.name, out.name + ".replies"]
 
 
 def test_key_and_limit(
@@ -179,7 +182,7 @@ def test_key_and_limit(
     assert {headers["Authorization"] for headers in model.headers} == {"Bearer k9-Xq7"}
     assert set(model.paths) == {"/v1/chat/completions"}
     assert pq.read_table(out)["id"].to_pylist() == [f"multi_rule_3-validation-{i:07d}" for i in range(11)]
-    assert "k9-Xq7" not in Path(f"{out}.cache.jsonl").read_text()
+    assert not any("k9-Xq7" in path.read_text() for path in kept(out))
     # Another model is asked anew: its answers have keys of their own.
     merge_split(build, "multi_rule_3", "validation", model.url, "other", out, 2, **QUICK)
     assert pq.read_table(out)["template_id"].to_pylist() == ["llm:other"] * 2
@@ -202,7 +205,7 @@ def test_a_killed_run_asks_no_question_twice(
         return good(parts)
 
     model = serve(play)
-    out, cache = tmp_path / "out.parquet", tmp_path / "out.parquet.cache.jsonl"
+    out = tmp_path / "out.parquet"
     code = (
         "import sys; from ruleworld_data.merge import merge_split; "
         "merge_split(sys.argv[1], 'multi_rule_3', 'validation', sys.argv[2], 'qwen', sys.argv[3])"
@@ -210,39 +213,32 @@ def test_a_killed_run_asks_no_question_twice(
     process = subprocess.Popen([sys.executable, "-c", code, str(build), model.url, str(out)])
     try:
         until = time.monotonic() + 60
-        while time.monotonic() < until and (not cache.exists() or cache.read_bytes().count(b"\n") < 6):
+        while time.monotonic() < until and len(kept(out)) < 6:
             time.sleep(0.02)
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    assert cache.read_bytes().count(b"\n") == 6
+    assert len(kept(out)) == 6
     assert not out.exists()
-    with cache.open("ab") as file:  # the kill came in the middle of a line
-        file.write(cache.read_bytes().splitlines()[0][:70])
     hold = False
     assert run(build, model, out) == MergeResult(20, 0, 0, 0)
-    assert len(answers) == 20
+    assert len(answers) == len(kept(out)) == 20
     assert set(answers.values()) == {1}
-    lines = [json.loads(line) for line in cache.read_text().splitlines()]
-    assert len({line["key"] for line in lines}) == len(lines) == 20
 
 
-def test_a_torn_cache_line_is_dropped_and_a_damaged_one_named(
+def test_a_damaged_reply_is_asked_again(
     serve: Callable[[Play], FakeModel], build: Path, tmp_path: Path
 ) -> None:
     model, out = serve(good), tmp_path / "out.parquet"
-    cache = tmp_path / "out.parquet.cache.jsonl"
     run(build, model, out, 3)
-    whole = cache.read_bytes()
-    for torn in (whole[:-1], whole[:-40], whole[: whole.rindex(b"{") + 1]):
-        cache.write_bytes(torn)
+    reply = kept(out)[0]
+    whole = reply.read_bytes()
+    for damaged in (b"", whole[:-1], whole.replace(b"{", b"", 1), b"\xff", b"[" * 9999, b'{"text": null}'):
+        reply.write_bytes(damaged)
         model.asked.clear()
         assert run(build, model, out, 3) == MergeResult(3, 0, 0, 0)
         assert sum(model.asked.values()) == 1
-        assert sorted(cache.read_bytes().splitlines()) == sorted(whole.splitlines())
-    cache.write_bytes(whole.replace(b"{", b"", 1))
-    with pytest.raises(ValueError, match=r"cache\.jsonl, line 1 is damaged .* remove that line"):
-        run(build, model, out, 3)
+        assert reply.read_bytes() == whole
 
 
 def test_an_endpoint_that_cannot_work_is_told_at_the_first_question(
@@ -258,7 +254,7 @@ def test_an_endpoint_that_cannot_work_is_told_at_the_first_question(
         assert sum(model.asked.values()) == 1
         assert "so said the server" in str(error.value)
         model.close()
-    with pytest.raises(ValueError, match=r"does not answer \(cannot connect: .*refused"):
+    with pytest.raises(ValueError, match=r"does not answer \(cannot connect: ConnectionRefused"):
         run(build, model, out)  # nobody listens there now
     with pytest.raises(ValueError, match="cannot connect"):
         run(build, f"http://{'a' * 70}.example/v1", out)
@@ -284,7 +280,7 @@ def test_an_endpoint_that_stops_answering_ends_the_run(
         run(build, model, out, **patient)
     assert not out.exists()
     assert len(model.asked) < 12
-    assert Path(f"{out}.cache.jsonl").read_text().count("\n") == 3
+    assert len(kept(out)) == 3
     with pytest.raises(
         ValueError, match=r"answered none of 2 questions.*no chat completion, it begins with '<html>"
     ):
@@ -365,18 +361,10 @@ def test_command_line(serve: Callable[[Play], FakeModel], build: Path, tmp_path:
     assert "Traceback" not in result.output
 
 
-def test_a_changed_prompt_has_a_new_version() -> None:
-    """Answers are kept under the version: raise it in the file, then write the new digest here."""
-    version, text = load_prompt()
-    assert text.count("{questions}") == 1
-    digests = {"1": "4008235de54eb44d"}
-    assert sha256(text.encode()).hexdigest()[:16] == digests[version]
-
-
 def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(
     build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for key in ("k9\nXq7", "k9\u2603"):
+    for key in ("k9\nXq7", "k9\u2603", "k9 Xq7", "k9\x07Xq7"):
         monkeypatch.setenv("RULEWORLD_API_KEY", key)
         with pytest.raises(ValueError, match="RULEWORLD_API_KEY holds signs that no key has") as error:
             run(build, "http://127.0.0.1:1/v1", tmp_path / "out.parquet")

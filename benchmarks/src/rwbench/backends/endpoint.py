@@ -6,24 +6,24 @@ What decides how patiently it is asked is no field of the run, so it comes from 
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
-import json
+import math
 import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ruleworld_data.io import ChatClient, NoAnswerError, check_endpoint, write_whole
+from ruleworld_data.io import check_endpoint, trust_endpoint
 from ruleworld_data.prompts import Prompt, answer_template
 
 from ..cache import cache_root
-from ..spec import canonical_json
-from . import Backend, Completion, Decoding, GoneError, component, cut
+from . import Backend, Completion, Decoding, GoneError, check_template, component, cut
+
+if TYPE_CHECKING:
+    from ruleworld_data.io import ChatClient
 
 CONCURRENCY = "RWBENCH_CONCURRENCY"
 PER_MINUTE = "RWBENCH_REQUESTS_PER_MINUTE"
@@ -75,10 +75,15 @@ class Endpoint(Backend):
 
     def __post_init__(self) -> None:
         check_endpoint(self.url, self.model)
+        for name in ("temperature", "price_in", "price_out"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and 0 <= value < math.inf):
+                raise ValueError(f"{name} must be a number of 0 or more, got {value!r}")
 
     @classmethod
     def of(cls, model: str, url: str, **changes: Any) -> Endpoint:
-        """Return the backend of a model, with the id of its prompt template."""
+        """Return the backend of a model that the user names, so the key may go there, with the id of its template."""
+        trust_endpoint(url, model)
         return cls(model, url, answer_template().id, **changes)
 
     @property
@@ -97,33 +102,27 @@ class Endpoint(Backend):
 
     def prepare(self) -> None:
         """Check that the prompt template is the one that the spec names."""
-        if self.prompt and self.prompt != self.template.id:
-            raise ValueError(
-                f"the run was made for prompt template {self.prompt}, this version has {self.template.id}; "
-                "start a new run"
-            )
+        check_template(self.prompt, self.template)
 
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yield the answers in order; what comes early is kept on disk meanwhile."""
+        from ruleworld_data.io import ChatClient
+
         tries = max(1, int(_number(TRIES, 5)))
-        client = ChatClient(self.url, self.model, timeout=_number(TIMEOUT, 120.0), tries=tries)
+        client = ChatClient(self.url, self.model, cache_root() / "replies", _number(TIMEOUT, 120.0), tries)
         hopeless_in_a_row = 0
-        with ThreadPoolExecutor(_concurrency()) as threads:
-            waiting = [threads.submit(self._complete, client, prompt, decoding) for prompt in prompts]
-            try:
-                for future in waiting:
-                    completion, hopeless = future.result()
-                    hopeless_in_a_row = hopeless_in_a_row + 1 if hopeless else 0
-                    if hopeless_in_a_row >= min(HOPELESS_IN_A_ROW, len(prompts)):
-                        raise GoneError(
-                            f"{self.url} gives no answers ({completion.error}); check the URL, the model's name "
-                            f"and the key in RULEWORLD_API_KEY"
-                        )
-                    self._count_failures(completion)
-                    yield completion
-            finally:
-                client.close()
-                threads.shutdown(cancel_futures=True)
+        # The client ends first: what waits in the threads then fails at once.
+        with ThreadPoolExecutor(_concurrency()) as threads, client:
+            for future in [threads.submit(self._complete, client, prompt, decoding) for prompt in prompts]:
+                completion, hopeless = future.result()
+                hopeless_in_a_row = hopeless_in_a_row + 1 if hopeless else 0
+                if hopeless_in_a_row >= min(HOPELESS_IN_A_ROW, len(prompts)):
+                    raise GoneError(
+                        f"{self.url} gives no answers ({completion.error}); check the URL, the model's name "
+                        f"and the key in RULEWORLD_API_KEY"
+                    )
+                self._count_failures(completion)
+                yield completion
 
     def _count_failures(self, completion: Completion) -> None:
         """Count failures in a row; a GoneError when they are too many for going on to make sense."""
@@ -142,6 +141,8 @@ class Endpoint(Backend):
 
     def _complete(self, client: ChatClient, prompt: Prompt, decoding: Decoding) -> tuple[Completion, bool]:
         """Return one completion, and whether the next question will fare no better."""
+        from ruleworld_data.io import NoAnswerError
+
         body: dict[str, Any] = {
             "messages": [{"role": "user", "content": prompt.text}],
             "temperature": self.temperature,
@@ -149,52 +150,22 @@ class Endpoint(Backend):
         }
         if decoding.stop:
             body["stop"] = list(decoding.stop)
-        path = _reply_path({"url": self.url, "model": self.model, **body})
-        stored, start = _stored(path), time.perf_counter()
+        start = time.perf_counter()
         try:
-            reply = _asked(client, body, path) if stored is None else stored
+            reply = client.stored(body)
+            if reply is None:
+                _wait_turn()
+                reply = client.complete(body)
         except NoAnswerError as error:
-            too_long = any(mark in str(error).lower() for mark in _TOO_LONG)
-            if error.status in (400, 413, 422) and too_long:
+            if error.status in (400, 413, 422) and any(mark in str(error).lower() for mark in _TOO_LONG):
                 return Completion(finish="context"), False
             return Completion(finish="error", error=str(error)), error.hopeless
-        counts = (reply["prompt_tokens"], reply["completion_tokens"])
+        seconds = 0.0 if reply.cached else time.perf_counter() - start
+        text, counts = cut(reply.text, decoding.stop), (reply.prompt_tokens, reply.completion_tokens)
         cost = None
         if self.price_in is not None and self.price_out is not None:
             cost = (counts[0] * self.price_in + counts[1] * self.price_out) / 1e6
-        seconds = 0.0 if stored else time.perf_counter() - start
-        text = cut(reply["text"], decoding.stop)
-        return Completion(text, reply["finish"], *counts, seconds, stored is not None, cost), False
-
-
-def _asked(client: ChatClient, body: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Ask for a reply and keep it."""
-    _wait_turn()
-    found = client.complete(body)
-    reply = {
-        "text": found.text,
-        "finish": {"length": "length", "content_filter": "filter"}.get(found.finish_reason, "stop"),
-        "prompt_tokens": found.prompt_tokens,
-        "completion_tokens": found.completion_tokens,
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(reply))
-    return reply
-
-
-def _reply_path(request: dict[str, Any]) -> Path:
-    """Where the reply to a request is kept: a file of its own, so that processes need not take turns."""
-    name = hashlib.sha256(canonical_json(request).encode()).hexdigest()
-    return cache_root() / "replies" / name[:2] / f"{name}.json"
-
-
-def _stored(path: Path) -> dict[str, Any] | None:
-    try:
-        reply = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None  # not there, or damaged by something else: asked again
-    names = {"text", "finish", "prompt_tokens", "completion_tokens"}
-    return reply if isinstance(reply, dict) and names <= set(reply) else None
+        return Completion(text, reply.finish, *counts, seconds, reply.cached, cost), False
 
 
 _turn, _next_start = threading.Lock(), [0.0]

@@ -154,6 +154,8 @@ def resume(
 
 def _check_endpoints(plan: Plan, typed: Sequence[str]) -> None:
     """Refuse to send questions, and the user's key, to a server that only the run's folder names."""
+    from ruleworld_data.io import trust_endpoint
+
     from ..spec import endpoints_of
 
     for url in sorted(endpoints_of(plan.spec.method) - set(typed)):
@@ -161,6 +163,8 @@ def _check_endpoints(plan: Plan, typed: Sequence[str]) -> None:
             f"{plan.folder} asks a model at {url!r}, which would get every question and the key in RULEWORLD_API_KEY; "
             f"if you chose that server, type --endpoint {shlex.quote(url)}, else delete the folder"
         )
+    for url in typed:
+        trust_endpoint(url)
 
 
 def _backend(

@@ -12,6 +12,7 @@ import numpy as np
 from ruleworld_data.prompts import Prompt, Template, parse_template
 from ruleworld_data.spec import check_name
 
+from ..backends import check_template
 from ..retrievers import Hits, pool_index, rank
 from ..retrievers.fuse import fuse
 from ..run.data import Ids, Question
@@ -160,9 +161,5 @@ class Iterative(RAG):
 
     def prepare(self, pools: Sequence[Pool]) -> None:
         """Check the template, then load the model and hand the retriever all texts at once."""
-        if self.prompt != self.template.id:
-            raise ValueError(
-                f"the run was made for prompt template {self.prompt}, this version has {self.template.id}; start a "
-                "new run"
-            )
+        check_template(self.prompt, self.template)
         super().prepare(pools)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from .chat import ChatClient as ChatClient
     from .chat import NoAnswerError as NoAnswerError
     from .chat import Reply as Reply
-    from .chat import check_endpoint as check_endpoint
+    from .endpoint import check_endpoint as check_endpoint
+    from .endpoint import trust_endpoint as trust_endpoint
     from .files import file_digest as file_digest
     from .files import whole_file as whole_file
     from .files import write_whole as write_whole
@@ -36,7 +37,8 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     builds="build read_build read_manifest",
     card="export",
-    chat="ChatClient NoAnswerError Reply check_endpoint",
+    chat="ChatClient NoAnswerError Reply",
+    endpoint="check_endpoint trust_endpoint",
     files="file_digest whole_file write_whole",
     hub="Pushed check_repo push_dataset push_folder push_metric",
     progress="Progress clock_text",

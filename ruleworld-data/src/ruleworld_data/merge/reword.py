@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
 from importlib import resources
-from itertools import chain
 from pathlib import Path
-from threading import Lock
-from typing import TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..io import ChatClient, NoAnswerError, read_manifest, read_shard, whole_file
+from ..io import ChatClient, NoAnswerError, read_manifest, read_shard, trust_endpoint, whole_file
 from ..io.schema import QUESTION_SCHEMA, decode
 from ..spec import QUESTION_SPLITS, SUBTASKS, check_name
 from .check import sub_questions, why_refused
 
 PARALLEL = tuple(subtask for subtask in SUBTASKS if subtask.startswith("multi_rule"))
-T = TypeVar("T")
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
@@ -68,7 +63,7 @@ def merge_split(
 ) -> MergeResult:
     """Let a language model reword the parallel questions of one split.
 
-    Every answer is kept in ``<out>.cache.jsonl``, so a run that was stopped goes on without asking again.
+    Every answer is kept in the folder ``<out>.replies``, so a run that was stopped goes on without asking again.
 
     Parameters
     ----------
@@ -78,7 +73,7 @@ def merge_split(
         ``multi_rule_2`` to ``multi_rule_8``, and a split of the questions.
     endpoint, model : str
         Base URL of an OpenAI-compatible server, and a model there. The environment variable ``RULEWORLD_API_KEY`` may
-        hold a key.
+        hold a key, which is sent there.
     out : path
         The parquet file to write. Reworded rows have the ``template_id`` ``llm:MODEL``, all others are as in the build.
     limit : int, optional
@@ -95,8 +90,7 @@ def merge_split(
     Raises
     ------
     FileNotFoundError, ValueError
-        If the folder is no build, an argument is wrong, the endpoint cannot be reached or stops answering, or the
-        cache is damaged.
+        If the folder is no build, an argument is wrong, or the endpoint cannot be reached or stops answering.
     """
     check_name("sub-task", subtask, SUBTASKS)
     if subtask not in PARALLEL:
@@ -107,26 +101,26 @@ def merge_split(
     check_name("split", split, QUESTION_SPLITS)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise ValueError(f"limit must be a positive integer, got {limit!r}")
-    client = ChatClient(endpoint, model, timeout, tries)
     folder, out = Path(folder), Path(out)
+    trust_endpoint(endpoint, model)
+    client = ChatClient(endpoint, model, Path(f"{out}.replies"), timeout, tries)
     shards = [s for s in read_manifest(folder)["shards"] if (s["config"], s["split"]) == (subtask, split)]
     rows = sum(shard["rows"] for shard in shards)
     if not rows:
         raise ValueError(f"{folder} holds no {split} questions of {subtask}; make it again: ruleworld build")
     _check_out(out, folder)
     total = min(rows, limit or rows)
-    cache = AnswerCache(Path(f"{out}.cache.jsonl"), model)
     questions: list[str] = []
     for shard in shards:
         questions += read_shard(folder / shard["path"], ["question"])["question"].to_pylist()
-    reason = _ask_all(client, cache, questions[:total], progress, threads, failures_in_a_row)
+    reason = _ask_all(client, questions[:total], progress, threads, failures_in_a_row)
     counts: Counter[str] = Counter()
     with whole_file(out) as part, pq.ParquetWriter(part, QUESTION_SCHEMA, compression="zstd") as writer:
         for shard in shards:
             table = decode(
                 read_shard(folder / shard["path"]).slice(0, total - counts.total()), QUESTION_SCHEMA
             )
-            writer.write_table(_reworded(table, cache, counts))
+            writer.write_table(_reworded(table, client, counts))
         if counts["failed"] == total:
             raise ValueError(
                 f"{endpoint} answered none of {total} questions, the last one with: {reason}; check the base URL "
@@ -135,107 +129,64 @@ def merge_split(
     return MergeResult(counts["reworded"], total - counts["reworded"], counts["refused"], counts["failed"])
 
 
-class AnswerCache:
-    """Answers of one model, in a JSON Lines file that is appended to; a last line that was cut short is dropped.
-
-    Raises
-    ------
-    ValueError
-        If any other line is damaged.
-    """
-
-    def __init__(self, path: Path, model: str) -> None:
-        self.path, self.model = path, model
-        self._answers: dict[str, str] = {}
-        self._lock = Lock()
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        for number, line in enumerate(lines, 1):
-            try:
-                entry = json.loads(line if line.endswith(b"\n") else b"")
-                self._answers[str(entry["key"])] = str(entry["answer"])
-            except (ValueError, KeyError, TypeError) as error:
-                if number < len(lines):
-                    raise ValueError(
-                        f"{path}, line {number} is damaged ({error!r}); remove that line to ask its question again"
-                    ) from None
-                with path.open("r+b") as file:
-                    file.truncate(sum(map(len, lines[:-1])))
-
-    def get(self, question: str) -> str | None:
-        """Return the answer to a question."""
-        return self._answers.get(self._key(question))
-
-    def add(self, question: str, answer: str) -> None:
-        """Keep an answer; safe to call from several threads."""
-        key = self._key(question)
-        line = json.dumps({"key": key, "question": question, "answer": answer}) + "\n"
-        with self._lock, self.path.open("ab", buffering=0) as file:
-            file.write(line.encode())
-            self._answers[key] = answer
-
-    def _key(self, question: str) -> str:
-        return sha256(json.dumps([load_prompt()[0], self.model, question]).encode()).hexdigest()
-
-
 def _ask_all(
     client: ChatClient,
-    cache: AnswerCache,
     questions: list[str],
     progress: Callable[[int, int], None],
     threads: int,
     failures_in_a_row: int,
 ) -> str:
-    """Ask for every wording that is not in the cache; return why the last question without an answer has none."""
+    """Ask for every wording that is not on disk; return why the last question without an answer has none."""
+    waiting = [question for question in dict.fromkeys(questions) if client.stored(_request(question)) is None]
+    done = settled = len(questions) - len(waiting)
+    if done:
+        progress(done, len(questions))
 
     def ask(question: str) -> NoAnswerError | None:
-        parts = "\n".join(f"- {part}" for part in sub_questions(question))
         try:
-            cache.add(question, client.ask(load_prompt()[1].replace("{questions}", parts)))
+            client.complete(_request(question))
         except NoAnswerError as failure:
             return failure
         return None
 
-    waiting = [question for question in dict.fromkeys(questions) if cache.get(question) is None]
-    done = len(questions) - len(waiting)
-    if done:
-        progress(done, len(questions))
+    def failures() -> Iterator[NoAnswerError | None]:
+        yield from map(ask, waiting[:1])  # the first goes alone, so that a wrong address is told at once
+        yield from pool.map(ask, waiting[1:])
+
     in_a_row, reason = 0, ""
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            # The first goes alone, so that a wrong address is told at once.
-            for failure in chain(map(ask, waiting[:1]), _later(pool, ask, waiting[1:])):
-                in_a_row, reason = (in_a_row + 1, str(failure)) if failure else (0, reason)
-                if failure and failure.hopeless and done == len(questions) - len(waiting):
-                    raise ValueError(
-                        f"{client.url} with model {client.model!r} does not answer ({failure}); check that the server "
-                        "runs, the base URL (--endpoint http://localhost:8000/v1), --model and RULEWORLD_API_KEY"
-                    )
-                if in_a_row >= failures_in_a_row:
-                    raise ValueError(
-                        f"{client.url} stopped answering: {in_a_row} questions in a row failed, the last one with: "
-                        f"{reason}. Answers so far are kept in {cache.path}; type the same command again to go on"
-                    )
-                done += 1
-                progress(done, len(questions))
-        except BaseException:
-            client.close()  # what waits in the pool fails at once
-            raise
+    # The client ends first: what waits in the pool then fails at once.
+    with ThreadPoolExecutor(threads) as pool, client:
+        for failure in failures():
+            in_a_row, reason = (in_a_row + 1, str(failure)) if failure else (0, reason)
+            if failure and failure.hopeless and done == settled:
+                raise ValueError(
+                    f"{client.url} with model {client.model!r} does not answer ({failure}); check that the server "
+                    "runs, the base URL (--endpoint http://localhost:8000/v1), --model and RULEWORLD_API_KEY"
+                )
+            if in_a_row >= failures_in_a_row:
+                raise ValueError(
+                    f"{client.url} stopped answering: {in_a_row} questions in a row failed, the last one with: "
+                    f"{reason}. Answers so far are kept in {client.replies}; type the same command again to go on"
+                )
+            done += 1
+            progress(done, len(questions))
     return reason
 
 
-def _later(pool: ThreadPoolExecutor, ask: Callable[[str], T], questions: list[str]) -> Iterator[T]:
-    """Start only when the first result is asked for."""
-    yield from pool.map(ask, questions)
+def _request(question: str) -> dict[str, Any]:
+    parts = "\n".join(f"- {part}" for part in sub_questions(question))
+    prompt = load_prompt().replace("{questions}", parts)
+    return {"messages": [{"role": "user", "content": prompt}], "temperature": 0}
 
 
-def _reworded(table: pa.Table, cache: AnswerCache, counts: Counter[str]) -> pa.Table:
+def _reworded(table: pa.Table, client: ChatClient, counts: Counter[str]) -> pa.Table:
     """Put the accepted wordings into a table, and count what became of its rows."""
     names = ("question", "template_id")
     rows = table.select(names).to_pylist()
     for row in rows:
-        question, answer = row["question"], cache.get(row["question"])
-        wording = question if answer is None else _THINKING.sub("", answer).strip()
-        if answer is None:
+        question, reply = row["question"], client.stored(_request(row["question"]))
+        wording = question if reply is None else _THINKING.sub("", reply.text).strip()
+        if reply is None:
             counts["failed"] += 1
         elif wording == question:
             counts["same"] += 1
@@ -243,7 +194,7 @@ def _reworded(table: pa.Table, cache: AnswerCache, counts: Counter[str]) -> pa.T
             counts["refused"] += 1
         else:
             counts["reworded"] += 1
-            row.update(question=wording, template_id=f"llm:{cache.model}")
+            row.update(question=wording, template_id=f"llm:{client.model}")
     for name in names:
         index = QUESTION_SCHEMA.get_field_index(name)
         values = pa.array([row[name] for row in rows], pa.string())
@@ -252,11 +203,9 @@ def _reworded(table: pa.Table, cache: AnswerCache, counts: Counter[str]) -> pa.T
 
 
 @lru_cache(maxsize=1)
-def load_prompt() -> tuple[str, str]:
-    """Return the version of the prompt and its text, with the slot ``{questions}``."""
-    text = resources.files(__package__).joinpath("prompt.txt").read_text(encoding="utf-8")
-    head, _, body = text.partition("\n\n")
-    return head.removeprefix("version: "), body.strip()
+def load_prompt() -> str:
+    """Return the prompt, with the slot ``{questions}``."""
+    return resources.files(__package__).joinpath("prompt.txt").read_text(encoding="utf-8").strip()
 
 
 def _check_out(out: Path, folder: Path) -> None:

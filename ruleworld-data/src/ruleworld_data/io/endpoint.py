@@ -1,0 +1,75 @@
+"""Addresses of OpenAI-compatible endpoints, and the one host that the key of the environment goes to."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import urlsplit
+
+KEY_VARIABLE = "RULEWORLD_API_KEY"
+URL_VARIABLE = "RULEWORLD_API_URL"
+"""Base URLs that the key is for, separated by spaces. Unset, it is for those that the user names to a command."""
+_NAMED = "_RULEWORLD_API_NAMED"
+"""Those; in the environment, so that worker processes know them too."""
+
+
+def check_endpoint(url: str, model: str) -> None:
+    """Check the address of an endpoint and the name of a model, without asking.
+
+    Raises
+    ------
+    ValueError
+        If they cannot be right; the text says what to type.
+    """
+    try:
+        parts = urlsplit(url)
+        port_ok = parts.port != 0
+    except ValueError:
+        parts, port_ok = urlsplit(""), False
+    plain = url.isascii() and url.isprintable() and " " not in url
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError(
+            "the endpoint must be a bare base URL without user, query or fragment; put a key into the environment "
+            f"variable {KEY_VARIABLE}"
+        )
+    if parts.scheme not in ("http", "https") or not (parts.hostname and port_ok and plain):
+        raise ValueError(
+            f"endpoint {url!r} is no web address; type the base URL of an OpenAI-compatible server, "
+            "e.g. --endpoint http://localhost:8000/v1"
+        )
+    if parts.path.rstrip("/").endswith("/chat/completions"):
+        base = url.rstrip("/").removesuffix("/chat/completions")
+        raise ValueError(f"endpoint {url!r} must not name /chat/completions; type: --endpoint {base}")
+    if not model.strip():
+        raise ValueError("the model has no name; type the one the server lists, e.g. --model qwen")
+
+
+def trust_endpoint(url: str, model: str = "any") -> None:
+    """Check an endpoint that the user named, and let the key go there; one that is read from a file is not trusted."""
+    check_endpoint(url, model)
+    os.environ[_NAMED] = f"{os.environ.get(_NAMED, '')} {url}"
+
+
+def read_key(url: str) -> tuple[str, bool]:
+    """Return the key of the environment, and whether it may be sent to this server.
+
+    Raises
+    ------
+    ValueError
+        If no header can carry it; the text does not hold it.
+    """
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise ValueError(f"the environment variable {KEY_VARIABLE} holds signs that no key has; set it again")
+    trusted = os.environ.get(URL_VARIABLE, "").split() or os.environ.get(_NAMED, "").split()
+    return key, bool(key) and _origin(url) in map(_origin, trusted)
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        raise ValueError(
+            f"the environment variable {URL_VARIABLE} must be the base URL that {KEY_VARIABLE} is for, such as "
+            "https://api.example.org/v1"
+        ) from None
