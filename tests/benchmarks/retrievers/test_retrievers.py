@@ -223,7 +223,7 @@ def test_rrf_and_recall_against_another_implementation(fused, recall):
         gold = rng.permutation(500)[:8].tolist()
         # With 8 gold rules Recall@1 is Recall@8.
         for name, cut in (("10", 10), ("100", 100), ("1", 8)):
-            assert union_recall(hits, gold, RECALL_BUDGETS[name]) == pytest.approx(
+            assert union_recall([hits], [gold], RECALL_BUDGETS[name]) == pytest.approx(
                 recall(hits, gold, cut), abs=1e-9
             )
 

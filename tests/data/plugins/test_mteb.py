@@ -63,7 +63,9 @@ def check(model, vectors, asked) -> dict[str, float]:
         scores = vectors([row["question"] for row in rows]) @ vectors([texts[rule] for rule in pool]).T
         ranked = [[pool[i] for i in np.lexsort((pool, -of))] for of in scores]
         for name, k in {"gold": "gold", "1": 1, "10": 10, "100": 100}.items():
-            recalls = [union_recall(r, row["gold_rule_ids"], k) for r, row in zip(ranked, rows, strict=True)]
+            recalls = [
+                union_recall([r], [row["gold_rule_ids"]], k) for r, row in zip(ranked, rows, strict=True)
+            ]
             expected = sum(recalls) / len(recalls)
             assert reported[subtask][f"ruleworld_recall_at_{name}"] == expected
             if name != "gold":

@@ -57,7 +57,7 @@ def score(output: Output, question: Question, pool_size: int) -> dict[str, float
             scores[f"step_recall@{name}"] = step_recall(steps, question.gold_steps, budget)
             continue
         (ranked,) = steps
-        scores[f"recall@{name}"] = union_recall(ranked, question.gold, budget)
+        scores[f"recall@{name}"] = union_recall([ranked], [question.gold], budget)
         k = len(question.gold) if budget == "gold" else budget
         if output.ties is not None and (k <= len(ranked) or not output.ties.tail):
             scores[f"expected_recall@{name}"] = expected_recall(ranked, output.ties, question.gold, k)

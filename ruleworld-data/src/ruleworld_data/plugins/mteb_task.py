@@ -132,7 +132,9 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
         gold = {name: [int(rule) for rule in wanted] for name, wanted in qrels.items()}
         budgets: dict[str, Any] = {"gold": "gold", "1": 1, "10": 10, "100": 100}
         return {
-            f"ruleworld_recall_at_{k}": sum(union_recall(ranked.get(q, []), gold[q], budget) for q in gold)
+            f"ruleworld_recall_at_{k}": sum(
+                union_recall([ranked.get(q, [])], [gold[q]], budget) for q in gold
+            )
             / len(gold)
             for k, budget in budgets.items()
         }

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 SCORER_VERSION = "1"
-"""Raised whenever any output can score differently than before; stored beside every result."""
+"""Raised whenever an output of a published result would score differently; stored beside every result."""
 
 _BOX_OPENS = re.compile(r"\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -20,18 +20,20 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 # widths.
 _PLAIN: dict[int, int | str | None] = {0xFF01 + i: 0x21 + i for i in range(94)}
 _PLAIN |= {0x3000: " ", 0x3001: ",", 0x200B: None, 0x200C: None, 0x200D: None, 0x2060: None, 0xFEFF: None}
-# 1{,}000 and 1\,000: only between digits may a separator vanish, elsewhere it is a space.
-_THOUSANDS = re.compile(r"(?<=\d)(?:\\[,!]|\{,\})+(?=\d)")
+# 1{,}000 and 1\,000: only before a group of three digits may a separator vanish, elsewhere it is a space.
+_THOUSANDS = re.compile(r"(?<=\d)(?:\\[,!]|\{,\})+(?=\d{3}(?!\d))")
 _COMMANDS = re.compile(
     r"\\(?:text(?:bf|it|rm|sf|tt|sc|sl|up|md|normal)?|math(?:rm|bf|it|sf|tt|bb|cal|normal)?|operatorname|boldsymbol"
     r"|boxed|fbox|mbox|hbox|bm|emph|underline|displaystyle|textstyle|left|right|qquad|quad|enspace|thinspace|space"
     r"|rm|bf|it)(?![a-z])\*?"
 )
-# Escaped signs and spacing (\_ \, \( ...), a dangling backslash, and the marks of LaTeX, Markdown and FOL
-# symbols.
-_MARKS = re.compile(r"\\(?:[^a-z]|$)|[${}*`~_]", re.DOTALL)
-_OPENING = " \"'“”‘’«([<"
-_CLOSING = " \"'“”‘’»)]>."
+# Escaped spacing, brackets, quotes and marks (\_ \, \( ...), a dangling backslash, the marks of LaTeX, Markdown and
+# FOL symbols, and ~ as a space. What an escape keeps apart (\% \16), and ~ before a number, say something else.
+_MARKS = re.compile(
+    r"""\\(?:[\s,;:!/()\[\]{}_*`'".«»“”‘’\\-]|$)|(\\[^a-z])|[${}*`_]|~(?![\s${}]{0,8}[-+]?\d)""", re.DOTALL
+)
+_OPENING = " \"'“”‘’«(["
+_CLOSING = " \"'“”‘’»)]."
 
 
 @dataclass(frozen=True)
@@ -104,11 +106,14 @@ def _clean(text: str) -> str:
     text = text.translate(_PLAIN).lower()
     text = _THOUSANDS.sub("", text)
     text = _COMMANDS.sub(" ", text)
-    return _MARKS.sub(" ", text)
+    return _MARKS.sub(lambda mark: mark[1] or " ", text)
 
 
 def _trim(text: str) -> str:
-    return " ".join(text.split()).lstrip(_OPENING).rstrip(_CLOSING)
+    text = " ".join(text.split()).lstrip(_OPENING).rstrip(_CLOSING)
+    # Angle brackets only as a pair: alone they compare.
+    pair = re.fullmatch("<([^<>]*)>", text)
+    return _trim(pair[1]) if pair else text
 
 
 def normalise(text: str) -> str:
@@ -116,8 +121,8 @@ def normalise(text: str) -> str:
 
     Removed: formatting and spacing commands (``\text{..}``, ``\mathrm``, ``\,``, ``\!``, ``\left`` ...),
     ``$``, braces, Markdown marks, quotes and brackets around the answer, a final period. Underscores become
-    spaces, so that the FOL symbol ``Celestial_garden`` equals ``celestial garden``. Commands with a meaning
-    (``\frac``) stay, and so do not match.
+    spaces, so that the FOL symbol ``Celestial_garden`` equals ``celestial garden``. What has a meaning stays, and so
+    does not match: ``\frac``, ``<6``, ``~6``, ``6\%``, ``\16``, a hyphen, an article, a number in words.
 
     Examples
     --------

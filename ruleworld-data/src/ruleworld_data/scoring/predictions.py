@@ -8,7 +8,7 @@ all.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,66 +42,58 @@ def read_predictions(path: str | Path) -> dict[str, str]:
         raise FileNotFoundError(
             f"no predictions file at {path}; {EXPECTED} per line of a .jsonl file, or a .parquet file"
         )
-    rows = _parquet_rows(path) if path.suffix.lower() in PARQUET_SUFFIXES else _json_rows(path)
+    parquet = path.suffix.lower() in PARQUET_SUFFIXES
+    unit = "row" if parquet else "line"
     outputs: dict[str, str] = {}
-    places: dict[str, str] = {}
-    for place, row in rows:
+    numbers: dict[str, int] = {}
+    for number, row in _parquet_rows(path) if parquet else _json_rows(path):
+        place = f"{path}, {unit} {number}"
         for key in ("id", "output"):
             if not isinstance(row.get(key), str):
                 seen = f"{key} is {_short(row[key])}" if key in row else f"there is no {key!r}"
                 raise ValueError(f"{place}: {seen}; {EXPECTED} with two strings")
         name = row["id"]
         if name in outputs:
-            first = places[name].rpartition(", ")[2]
+            first = f"{unit} {numbers[name]}"
             raise ValueError(f"{place}: id {name!r} was given before, on {first}; keep one output per id")
-        outputs[name], places[name] = row["output"], place
+        outputs[name], numbers[name] = row["output"], number
     return outputs
 
 
-def _json_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             place = f"{path}, line {number}"
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                row = json.loads(text) if text.strip() else None
             except UnicodeDecodeError as error:
                 raise ValueError(
                     f"{place}: not UTF-8 (byte 0x{line[error.start]:02x} at column {error.start + 1}); "
                     "save the file as UTF-8"
                 ) from None
-            if not text.strip():
-                continue
-            try:
-                row = json.loads(text)
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{place}: not valid JSON ({error}); {EXPECTED}") from None
-            if not isinstance(row, dict):
+            if isinstance(row, dict):
+                yield number, row
+            elif text.strip():
                 raise ValueError(f"{place}: a JSON object was expected, got {_short(row)}; {EXPECTED}")
-            yield place, row
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     import pyarrow
     import pyarrow.parquet
 
     try:
-        source = pyarrow.parquet.ParquetFile(path)
+        table = pyarrow.parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path}: not a readable parquet file ({error})") from None
-    names = source.schema_arrow.names
-    missing = [name for name in ("id", "output") if name not in names]
-    if missing:
+    if missing := {"id", "output"} - set(table.column_names):
         raise ValueError(
-            f"{path}: no column {' and '.join(map(repr, missing))}; expected 'id' and 'output', got {names}"
+            f"{path}: no column {' and '.join(map(repr, sorted(missing)))}; expected 'id' and 'output', "
+            f"got {table.column_names}"
         )
-    number = 0
-    try:
-        for batch in source.iter_batches(columns=["id", "output"]):
-            for row in batch.to_pylist():
-                number += 1
-                yield f"{path}, row {number}", row
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: cannot be read behind row {number} ({error})") from None
+    yield from enumerate(table.select(["id", "output"]).to_pylist(), start=1)
 
 
 def _short(value: object) -> str:
