@@ -156,7 +156,7 @@ def stats(folder: BuildFolder, as_json: Json = False) -> None:
     from .show import print_stats
 
     counted = build_stats(folder)
-    _print(counted.to_dict()) if as_json else print_stats(counted)
+    _print(vars(counted)) if as_json else print_stats(counted)
 
 
 @app.command()
@@ -260,7 +260,7 @@ def push(
         pushed = push_metric(to, private=private, dry_run=dry_run)
     else:
         pushed = push_dataset(folder, to, private=private, dry_run=dry_run)
-    _print(pushed.to_dict(), None if as_json else pushed.to_text())
+    _print(vars(pushed), None if as_json else pushed.to_text())
 
 
 @app.command()

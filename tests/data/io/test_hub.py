@@ -60,7 +60,11 @@ def test_what_the_dry_run_lists_is_what_arrives(push, hub, exported):
     assert arrived == planned["files"]
     disk = {p.relative_to(exported).as_posix() for p in exported.rglob("*") if p.is_file()}
     assert set(arrived) == disk - {"notes.txt"}
-    assert all(repository.files[file] == (exported / file).read_bytes() for file in arrived)
+    assert all(repository.files[f] == (exported / f).read_bytes() for f in set(arrived) - {"README.md"})
+    # The card says how to load the repository it stands in, and whom to cite.
+    card = repository.files["README.md"].decode()
+    assert 'load_dataset("me/rules", "multi_hop_3"' in card and "OWNER/NAME" not in card
+    assert "@misc{ruleworld," in card and "Yu, Bohan" in card
     assert repository.messages == ["RuleWorld: dataset"]
     assert f"sent to {hub.url}/datasets/me/rules" in done.stdout
 

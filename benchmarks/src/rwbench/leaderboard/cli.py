@@ -231,4 +231,4 @@ def push(
             pushed = push_space(built, submissions, Path(place), to, private=private, dry_run=dry_run)
         except OSError as error:
             raise ValueError(str(error)) from None
-        typer.echo(json.dumps(pushed.to_dict()) if as_json else pushed.to_text())
+        typer.echo(json.dumps(vars(pushed)) if as_json else pushed.to_text())

@@ -107,12 +107,8 @@ def _claim(out: Path, head: dict[str, Any]) -> None:
         raise ValueError(f"--out {out} is a file; name a new or empty folder")
     there = next((out / name for name in (MANIFEST, STARTED) if (out / name).is_file()), None)
     if there is not None:
-        try:
-            values = json.loads(there.read_text(encoding="utf-8"))
-            found = {key: values.get(key) for key in head}
-        except (ValueError, AttributeError, RecursionError):
-            raise ValueError(f"{there} is damaged; remove the folder or choose another") from None
-        differs = [f"{k} {found[k]!r} (wanted {head[k]!r})" for k in head if found[k] != head[k]]
+        found = _read(there)
+        differs = [f"{k} {found.get(k)!r} (wanted {head[k]!r})" for k in head if found.get(k) != head[k]]
         if differs:
             raise ValueError(f"{out} holds another build: {', '.join(differs)}; choose another folder")
     leftovers = list(out.glob(".build*.tmp"))
@@ -138,30 +134,28 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         If the file is damaged.
     """
     folder = Path(folder)
-    path = folder / MANIFEST
+    path, started = folder / MANIFEST, folder / STARTED
     if not path.is_file():
-        if (folder / STARTED).is_file():
-            raise FileNotFoundError(f"{folder} is an unfinished build; finish it with: {_command(folder)}")
-        raise FileNotFoundError(
-            f"{folder} holds no {MANIFEST}, so it is no build; make one with: ruleworld build --out {folder}"
-        )
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        if manifest["format"] != FORMAT or not isinstance(manifest["shards"], list):
-            raise KeyError("format")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({error!r}); build the folder again") from None
+        command = f"ruleworld build --out {folder}"
+        if started.is_file():
+            head = _read(started)
+            more = f"--scale {head.get('scale')} --seed {head.get('seed')}"
+            raise FileNotFoundError(f"{folder} is an unfinished build; finish it with: {command} {more}")
+        raise FileNotFoundError(f"{folder} holds no {MANIFEST}, so it is no build; make one with: {command}")
+    manifest = _read(path)
+    if manifest.get("format") != FORMAT or not isinstance(manifest.get("shards"), list):
+        raise ValueError(f"{path} is damaged; build the folder again")
     return manifest
 
 
-def _command(folder: Path) -> str:
-    """Return the command that finishes an unfinished build."""
-    command = f"ruleworld build --out {folder}"
+def _read(path: Path) -> dict[str, Any]:
     try:
-        head = json.loads((folder / STARTED).read_text(encoding="utf-8"))
-        return f"{command} --scale {head['scale']} --seed {head['seed']}"
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return command
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} is damaged; remove the folder and build it again, or choose another")
+    return values
 
 
 def read_build(folder: str | Path) -> dict[str, Any]:
@@ -182,14 +176,10 @@ def read_build(folder: str | Path) -> dict[str, Any]:
             "it again in a new folder"
         )
     planned = plan(manifest.get("scale", ""), manifest.get("seed", -1))
-    expected = [(shard.path, shard.config, shard.split, shard.rows) for shard in planned]
     keys = ("path", "config", "split", "rows")
-    listed = [tuple(s.get(k) for k in keys) if isinstance(s, dict) else s for s in manifest["shards"]]
-    if listed != expected:
-        wrong = next(
-            (a for a, b in zip(listed, expected, strict=False) if a != b), "too few or too many shards"
-        )
-        raise ValueError(f"{folder / MANIFEST} does not list the shards of such a build ({wrong}); {_AGAIN}")
+    listed = [isinstance(entry, dict) and [entry.get(key) for key in keys] for entry in manifest["shards"]]
+    if listed != [[getattr(shard, key) for key in keys] for shard in planned]:
+        raise ValueError(f"{folder / MANIFEST} does not list the shards of such a build; {_AGAIN}")
     for entry in manifest["shards"]:
         path = folder / entry["path"]
         if not path.is_file():

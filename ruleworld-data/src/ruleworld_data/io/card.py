@@ -18,14 +18,6 @@ from .builds import read_build
 from .shards import read_shard
 from .stats import BuildStats, build_stats
 
-_SIZES = (
-    (10**3, "n<1K"),
-    (10**4, "1K<n<10K"),
-    (10**5, "10K<n<100K"),
-    (10**6, "100K<n<1M"),
-    (10**7, "1M<n<10M"),
-)
-
 
 def export(folder: str | Path, out: str | Path) -> list[str]:
     """Write a build as a folder that ``load_dataset(out, "multi_hop_3")`` opens and that can be pushed to a hub.
@@ -59,7 +51,7 @@ def export(folder: str | Path, out: str | Path) -> list[str]:
             (work / shard["path"]).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / shard["path"], work / shard["path"])
         front = _front_matter(folder, manifest, stats)
-        body = card_text(folder, manifest, stats, out.name)
+        body = card_text(folder, manifest, stats)
         (work / "README.md").write_text(f"---\n{front}---\n\n{body}", encoding="utf-8")
         (work / "eval.yaml").write_text(_benchmark(), encoding="utf-8")
         if out.exists():
@@ -76,25 +68,25 @@ def _front_matter(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> 
 
     from .schema import QUESTION_SCHEMA, RULE_SCHEMA
 
+    rows = sum(sum(splits.values()) for splits in stats.rows.values())
+    sizes = {10**3: "n<1K", 10**4: "1K<n<10K", 10**5: "10K<n<100K", 10**6: "100K<n<1M", 10**7: "1M<n<10M"}
     card = DatasetCardData(
         pretty_name="RuleWorld",
         license="apache-2.0",
         language=["en"],
         task_categories=["question-answering", "text-retrieval"],
-        size_categories=[_size_category(sum(sum(splits.values()) for splits in stats.rows.values()))],
+        size_categories=[next((name for most, name in sizes.items() if rows < most), "10M<n<100M")],
         tags=["rules", "reasoning", "retrieval", "multi-hop", "synthetic", "benchmark"],
         annotations_creators=["machine-generated"],
         source_datasets=["original"],
     )
     infos, files = {}, {}
     for config in CONFIGS:
-        splits = [
-            s for s in (RULE_SPLITS if config == "rules" else QUESTION_SPLITS) if s in stats.rows[config]
-        ]
-        sizes, arrow = Counter[str](), Counter[str]()
+        splits = RULE_SPLITS if config == "rules" else QUESTION_SPLITS
+        packed, arrow = 0, Counter[str]()
         for shard in manifest["shards"]:
             if shard["config"] == config:
-                sizes[shard["split"]] += shard["bytes"]
+                packed += shard["bytes"]
                 arrow[shard["split"]] += read_shard(folder / shard["path"]).nbytes
         schema = RULE_SCHEMA if config == "rules" else QUESTION_SCHEMA
         infos[config] = DatasetInfo(
@@ -102,7 +94,7 @@ def _front_matter(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> 
             splits=SplitDict(
                 {s: SplitInfo(s, num_bytes=arrow[s], num_examples=stats.rows[config][s]) for s in splits}
             ),
-            download_size=sum(sizes.values()),
+            download_size=packed,
             dataset_size=sum(arrow.values()),
         )
         files[config] = {"data_files": [{"split": s, "path": f"{config}/{s}-*"} for s in splits]}
@@ -111,12 +103,11 @@ def _front_matter(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> 
     return f"{card}\n"
 
 
-def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats, here: str) -> str:
+def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
     """Return the body of the card."""
     row = rows_with_rules("multi_hop_3", "test", stats.scale, stats.seed, 0, 1)[0]
     template = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
     return template.format(
-        here=here,
         scale=stats.scale,
         seed=stats.seed,
         version=stats.generator_version,
@@ -188,7 +179,3 @@ def _benchmark() -> str:
 def _table(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def _size_category(rows: int) -> str:
-    return next((name for limit, name in _SIZES if rows < limit), "10M<n<100M")

@@ -6,7 +6,7 @@ All talk with the hub goes through huggingface_hub, which reads HF_TOKEN, HF_END
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,8 @@ import yaml
 
 CARD = "README.md"
 DATASET_FILES = (CARD, "eval.yaml", "*/*.parquet")
+NO_REPO = "OWNER/NAME"
+"""Stands in a card for the repository's own name until the card is sent."""
 METRIC_FILES = (CARD, "app.py", "requirements.txt", "ruleworld_em.py", "tests.py")
 
 
@@ -28,10 +30,6 @@ class Pushed:
     files: dict[str, int]
     bytes: int
     sent_to: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return asdict(self)
 
     def to_text(self) -> str:
         """Return a line per file, and where they went."""
@@ -55,11 +53,14 @@ def push_folder(
 ) -> Pushed:
     """Send files of a folder in one commit; the repository is made if there is none.
 
+    Not by `HfApi.upload_folder`: where the chunked upload is installed it makes several commits, and whoever loads the
+    dataset between two of them gets shards of two builds.
+
     Parameters
     ----------
     folder : Path
     repo : str
-        ``OWNER/NAME``.
+        ``OWNER/NAME``; a card that says so is sent with the repository's name instead.
     kind : {"dataset", "space", "model"}
     patterns : sequence of str
         Files that are sent, relative to the folder; ``*`` stops at a slash. A card must be among them.
@@ -82,10 +83,33 @@ def push_folder(
     OSError
         If the hub is switched off, cannot be reached or refuses; the text holds its answer.
     """
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
+
     check_repo(repo)
-    files = {name: (folder / name).stat().st_size for name in find_files(folder, patterns)}
-    url = None if dry_run else _send(folder, list(files), repo, kind, message, stale, private, space_sdk)
-    return Pushed(repo, kind, private, files, sum(files.values()), url)
+    found = find_files(folder, patterns)
+    card = (folder / CARD).read_text(encoding="utf-8").replace(NO_REPO, repo).encode()
+    sizes = {name: len(card) if name == CARD else (folder / name).stat().st_size for name in found}
+    if dry_run:
+        return Pushed(repo, kind, private, sizes, sum(sizes.values()), None)
+    token = get_token()
+    if not token:
+        raise ValueError("no token of the hub; set HF_TOKEN, or type: hf auth login")
+    api = HfApi()
+    try:
+        url = api.create_repo(repo, repo_type=kind, private=private, exist_ok=True, space_sdk=space_sdk)
+        there = api.list_repo_files(repo, repo_type=kind)
+        old = [name for name in there if name not in found and any(fnmatch(name, p) for p in stale)]
+        changes: list[Any] = [
+            CommitOperationAdd(name, card if name == CARD else folder / name) for name in found
+        ]
+        changes += [CommitOperationDelete(name) for name in old]
+        api.create_commit(repo, changes, repo_type=kind, commit_message=message)
+    except OSError as error:
+        lines = str(error).replace(token, "[token]").strip().splitlines()
+        raise OSError(
+            f"the hub at {api.endpoint} did not take {repo}: {lines[0] if lines else type(error).__name__}"
+        ) from None
+    return Pushed(repo, kind, private, sizes, sum(sizes.values()), str(url))
 
 
 def push_dataset(folder: Path, repo: str, *, private: bool = False, dry_run: bool = False) -> Pushed:
@@ -156,38 +180,3 @@ def find_files(folder: Path, patterns: Sequence[str]) -> list[str]:
     if CARD not in taken:
         raise FileNotFoundError(f"{folder} has no {CARD}, so nobody could know what it is; export it again")
     return taken
-
-
-def _send(
-    folder: Path,
-    files: Sequence[str],
-    repo: str,
-    kind: str,
-    message: str,
-    stale: Sequence[str],
-    private: bool,
-    space_sdk: str | None,
-) -> str:
-    """Send files and return the repository's address.
-
-    Not by `HfApi.upload_folder`: where the chunked upload is installed it makes several commits, and whoever loads the
-    dataset between two of them gets shards of two builds.
-    """
-    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
-
-    if not get_token():
-        raise ValueError("no token of the hub; set HF_TOKEN, or type: hf auth login")
-    api = HfApi()
-    try:
-        url = api.create_repo(repo, repo_type=kind, private=private, exist_ok=True, space_sdk=space_sdk)
-        there = api.list_repo_files(repo, repo_type=kind)
-        old = [name for name in there if name not in files and any(fnmatch(name, p) for p in stale)]
-        changes: list[Any] = [CommitOperationAdd(name, folder / name) for name in files]
-        changes += [CommitOperationDelete(name) for name in old]
-        api.create_commit(repo, changes, repo_type=kind, commit_message=message)
-    except OSError as error:
-        lines = str(error).strip().splitlines()
-        raise OSError(
-            f"the hub at {api.endpoint} did not take {repo}: {lines[0] if lines else error!r}"
-        ) from None
-    return str(url)

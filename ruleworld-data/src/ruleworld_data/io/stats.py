@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,11 +44,7 @@ class BuildStats:
     skeletons: dict[str, dict[str, dict[str, int]]]
     answer_types: dict[str, dict[str, int]]
     mean_characters: dict[str, float]
-    bytes: int = field(default=0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the counts as JSON values."""
-        return asdict(self)
+    bytes: int
 
 
 def build_stats(folder: str | Path) -> BuildStats:

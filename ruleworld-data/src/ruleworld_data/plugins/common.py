@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -24,20 +24,30 @@ METRICS = {"exact_match": True, "strict_match": True, "missing_box": False}
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """How a sub-task is asked. Names and values as the tools' command lines give them."""
+    """How a sub-task is asked. Names and values as the tools' command lines give them.
 
-    split: str = field(default="test", metadata={"help": "validation, test, mini or heldout"})
-    scale: str = field(default="paper", metadata={"help": "tiny, paper or full"})
-    world_seed: int = field(default=0, metadata={"help": "seed of the world"})
-    representation: str = field(default="nl", metadata={"help": "language of the rules: nl or fol"})
-    rules: str = field(
-        default="pool",
-        metadata={"help": "pool; or gold: the question's own rules, a ceiling; or none: no rules, a floor"},
-    )
-    pool_size: int = field(
-        default=100, metadata={"help": "rules in each question's pool, the gold ones among them"}
-    )
-    pool_seed: int = field(default=0, metadata={"help": "another pool for the same question"})
+    Attributes
+    ----------
+    split, scale : str
+        Of the questions.
+    world_seed : int
+    representation : {"nl", "fol"}
+        Language of the rules.
+    rules : {"pool", "gold", "none"}
+        ``gold``: the question's own rules, a ceiling; ``none``: no rules, a floor.
+    pool_size : int
+        Rules in each question's pool, the gold ones among them.
+    pool_seed : int
+        Another pool for the same question.
+    """
+
+    split: str = "test"
+    scale: str = "paper"
+    world_seed: int = 0
+    representation: str = "nl"
+    rules: str = "pool"
+    pool_size: int = 100
+    pool_seed: int = 0
 
     def __post_init__(self) -> None:
         check_name("split", self.split, QUESTION_SPLITS)
