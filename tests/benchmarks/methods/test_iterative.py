@@ -2,18 +2,22 @@
 
 import dataclasses
 import re
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from ruleworld_data.prompts import read_template
-from rwbench.backends.script import Script, script
 from rwbench.methods.ircot import IRCoT, first_sentence, is_conclusion
 from rwbench.methods.iterative import AGGREGATIONS, shipped_template
 from rwbench.methods.react import ReAct
 from rwbench.retrievers import Hits, Retriever, component
 from rwbench.run.data import Question, RuleTable
 from rwbench.run.pools import Pool
+
+played = runpy.run_path(str(Path(__file__).parents[1] / "script.py"))
+script = played["script"]
 
 RULES = [
     "If A chases B, B will enter the bridge.",
@@ -258,7 +262,7 @@ def test_a_model_s_own_template_replaces_those_of_the_rounds(overlap, pool, tmp_
         lines = "".join(f'{name} = "{text}"\n' for name, text in sections.items())
         path.write_text('name = "own"\nversion = "1"\n' + lines + reader)
         own = read_template(path)
-        monkeypatch.setattr(Script, "template", own)
+        monkeypatch.setattr(type(script("own", str)), "template", own)
         ircot, asked = prompts(IRCoT, "It enters the bridge.", "So the answer is: \\boxed{7}.", "\\boxed{7}")
         mine = "reason" in sections
         assert ircot.prompt == (own.id if mine else shipped_template("ircot").id)

@@ -4,16 +4,17 @@ import dataclasses
 import errno
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from rwbench.backends.endpoint import Endpoint
 from rwbench.backends.local import Local
-from rwbench.backends.script import script
 from rwbench.cli.app import app
 from rwbench.methods.prompting import Prompting
 from rwbench.methods.rag import RAG
@@ -24,6 +25,9 @@ from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import SampleLog, read_samples
 from typer.testing import CliRunner
+
+played = runpy.run_path(str(Path(__file__).parents[1] / "script.py"))
+script = played["script"]
 
 
 def rwbench(*words):
@@ -239,12 +243,12 @@ def test_a_full_disk_stops_the_run_and_says_so(answering, tmp_path, monkeypatch)
 def test_a_full_disk_in_the_reply_cache_fails_no_question(
     answering, options, workspace, tmp_path, monkeypatch
 ):
-    from rwbench.backends import endpoint
+    from ruleworld_data.io import chat
 
     def full(path, body):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(endpoint, "write_whole", full)
+    monkeypatch.setattr(chat, "write_whole", full)
     spec = cut_spec(options, Prompting(model=Endpoint.of("m", answering.url)))
     with pytest.raises(OSError, match="No space left"):
         run_spec(spec, workspace, tmp_path)

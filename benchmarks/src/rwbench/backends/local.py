@@ -10,6 +10,7 @@ import copy
 import ctypes
 import hashlib
 import importlib.util
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -259,49 +260,39 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None) -> tuple[Any,
     ValueError
         If that is not possible.
     """
-    import os
-
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
-    from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder or folder))  # an adapter adds a token
-    try:
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise ValueError(
-            f"cannot load the model in {folder} ({first}); it must be a causal model saved by transformers"
-        ) from None
+    model = _opened("AutoModelForCausalLM", folder, dtype="auto")
     return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), tokenizer
 
 
 @lru_cache(maxsize=4)
 def load_tokenizer(folder: Path) -> Any:
     """Load a tokenizer; a ValueError if that is not possible."""
-    from transformers import AutoTokenizer
+    return _opened("AutoTokenizer", folder)
+
+
+def _opened(kind: str, folder: Path, **options: Any) -> Any:
+    import transformers
 
     try:
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        return getattr(transformers, kind).from_pretrained(folder, trust_remote_code=False, **options)
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"cannot load the tokenizer in {folder} ({first}); save it beside the model"
+            f"cannot load the model in {folder} as {kind} ({first}); it must hold a causal model and its "
+            "tokenizer, saved by transformers"
         ) from None
 
 
 @lru_cache(maxsize=4)
 def _positions(name: str) -> int | None:
     """Read the context length without loading weights."""
-    from transformers import AutoConfig
-
-    return getattr(
-        AutoConfig.from_pretrained(base_folder(name), trust_remote_code=False),
-        "max_position_embeddings",
-        None,
-    )
+    return getattr(_opened("AutoConfig", base_folder(name)), "max_position_embeddings", None)
 
 
 def end_ids(name: str) -> set[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -26,9 +26,11 @@ from . import Batch, Method, Output, Preview, StepTrace
 from .conversation import UsageCounter, read_answer
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from dynarule import Generation
 
-    from ..zoo.models.reader import PoolMask, RuleReader
+    from ..zoo.models.reader import RuleReader
 
 RULES = ("pool", "without_gold", "gold")
 
@@ -146,47 +148,49 @@ class Memory(Method):
 
     def answer(self, batch: Batch, top_k: int) -> Iterable[Output]:
         """Return the answers of a batch."""
-        from ..zoo.models.reader import open_memory
+        from dynarule import RuleMemory
 
         reader = self.reader(batch[0][0].representation)
         start = time.perf_counter()
-        ids, mask = self._visible(batch)
+        ids, allowed_BM, allowed_by_layer = self._visible(batch)
         bank = reader.bank(batch[0][0].rules, ids, batch[0][0].representation)
         # What may not be found must not be kept either: where all are kept, that is all of the row's own.
-        own = None if mask is None else int(mask.allowed_BM.sum(1).min())
+        own = None if allowed_BM is None else int(allowed_BM.sum(1).min())
         limits = [size for size in (reader.config.top_k and top_k, reader.config.top_k, own) if size]
-        top = min(limits) if limits else None
-        memory = open_memory(reader, bank, mask, top, self.trace_layer, self.changes)
+        config = replace(reader.config, top_k=min(limits) if limits else None, **self.changes)
+        if config.confidence_layer is None and self.trace_layer is not None:
+            # Its selections are traced; no answer changes.
+            config = replace(config, confidence_layer=self.trace_layer, update_scope="none")
+        memory = RuleMemory(
+            reader.model, bank, config=config, allowed_BM=allowed_BM, allowed_by_layer=allowed_by_layer
+        )
         opened = time.perf_counter()
         written = reader.answer(memory, [question.text for _, question in batch], self.max_new_tokens)
         spent = {"retrieve": opened - start, "generate": time.perf_counter() - opened}
         share = {stage: seconds / len(batch) for stage, seconds in spent.items()}
-        layer = memory.config.confidence_layer
         return [
-            self._output(question, answer, reader, layer, top_k, share)
+            self._output(question, answer, reader, config.confidence_layer, top_k, share)
             for (_, question), answer in zip(batch, written, strict=True)
         ]
 
-    def _visible(self, batch: Batch) -> tuple[Ids, PoolMask | None]:
-        """Return the rules of the batch's bank, and who may see which of them; None: everyone everything."""
+    def _visible(self, batch: Batch) -> tuple[Ids, Tensor | None, dict[int, Tensor]]:
+        """Return the bank's rules, which of them each row may keep (None: all), and layers where that differs."""
         import torch
-
-        from ..zoo.models.reader import PoolMask
 
         if self.rules == "gold":
             ((_, question),) = batch
-            return np.array(sorted(question.gold), dtype=np.int32), None
+            return np.array(sorted(question.gold), dtype=np.int32), None, {}
         swaps = self.rules == "without_gold" or self.correct_layer is not None
         pools = [pool for pool, _ in batch]
         if not swaps and all(pool is pools[0] for pool in pools):
-            return pools[0].ids, None
+            return pools[0].ids, None, {}
         wrong = [_without_gold(pool, question) for pool, question in batch] if swaps else []
         ids = np.unique(np.concatenate([*(pool.ids for pool in pools), *wrong]))
         right_BM = torch.from_numpy(np.stack([np.isin(ids, pool.ids) for pool in pools]))
         if not swaps:
-            return ids, PoolMask(right_BM)
+            return ids, right_BM, {}
         wrong_BM = torch.from_numpy(np.stack([np.isin(ids, own) for own in wrong]))
-        return ids, PoolMask(wrong_BM, {} if self.correct_layer is None else {self.correct_layer: right_BM})
+        return ids, wrong_BM, {} if self.correct_layer is None else {self.correct_layer: right_BM}
 
     def _output(
         self,

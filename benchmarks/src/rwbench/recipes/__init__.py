@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import update_wrapper
 
 from ruleworld_data.spec import num_rows
 
@@ -96,24 +95,17 @@ class Options:
         )
 
 
+@dataclass(frozen=True)
 class RunRecipe:
-    """A named function from options to runs; the first line of its docstring is the recipe's help.
+    """A recipe by the name that users type; a slash groups names ("paper/table2")."""
 
-    Parameters
-    ----------
-    name : str
-        What users type; a slash groups names ("paper/table2").
-    function : callable
-    help : str, optional
-        In place of the docstring.
-    """
+    name: str
+    function: Callable[[Options], list[RunSpec]]
 
-    def __init__(
-        self, name: str, function: Callable[[Options], list[RunSpec]], help: str | None = None
-    ) -> None:
-        update_wrapper(self, function)
-        self.name, self.function = name, function
-        self.help = (help or function.__doc__ or "").strip().split("\n")[0]
+    @property
+    def help(self) -> str:
+        """The first line of the function's docstring."""
+        return (self.function.__doc__ or "").strip().split("\n")[0]
 
     def __call__(self, options: Options) -> list[RunSpec]:
         """Return the runs of the recipe."""
@@ -123,11 +115,11 @@ class RunRecipe:
 recipes = Registry[RunRecipe]("recipe", __name__)
 
 
-def recipe(name: str, help: str | None = None) -> Callable[[Callable[[Options], list[RunSpec]]], RunRecipe]:
+def recipe(name: str) -> Callable[[Callable[[Options], list[RunSpec]]], RunRecipe]:
     """Register the decorated function as the recipe ``name``."""
 
     def register(function: Callable[[Options], list[RunSpec]]) -> RunRecipe:
-        made = RunRecipe(name, function, help)
+        made = RunRecipe(name, function)
         recipes.add(name, made)
         return made
 

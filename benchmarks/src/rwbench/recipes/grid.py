@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import update_wrapper
 
 from ..methods import Method
 from ..spec import REPRESENTATIONS, RunSpec
@@ -44,7 +43,8 @@ def grid(
             asked = [replace(options, split=split) for split in splits]
             return [spec for each in asked for spec in runs(each, sizes, rows, representations, subtasks)]
 
-        return recipe(name, help)(update_wrapper(function, rows))
+        function.__doc__ = help or rows.__doc__
+        return recipe(name)(function)
 
     return register
 

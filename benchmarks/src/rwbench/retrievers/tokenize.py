@@ -30,7 +30,7 @@ def identifier_aware(text: str) -> tuple[str, ...]:
 
     Digits stay, because counts are content; stop words stay, because "in" is half of "in the desert".
     """
-    return tuple(_stem(WORD.findall(text.lower())))
+    return tuple(_stemmer()(WORD.findall(text.lower())))
 
 
 TOKENIZERS: dict[str, Tokenizer] = {"naive": naive, "aware": identifier_aware}
@@ -46,7 +46,3 @@ def _stemmer() -> Callable[[list[str]], list[str]]:
     import Stemmer
 
     return Stemmer.Stemmer("english").stemWords
-
-
-def _stem(words: list[str]) -> list[str]:
-    return _stemmer()(words)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from dynarule.bank import EmbeddingCache
 from dynarule.generation import encode_prompt
 from peft import PeftModel
-from torch import Tensor
 
 from dynarule import (
     DynaRuleConfig,
@@ -120,49 +119,3 @@ def load_reader(name: str, method: str, representation: str) -> RuleReader:
     model = PeftModel.from_pretrained(model, folder, config=config).eval()
     encode = EmbeddingCache(encoder_of(config.encoder, model, tokenizer), cache_root() / "rules")
     return RuleReader(model, tokenizer, config, config.search_id, encode)
-
-
-@dataclass(frozen=True)
-class PoolMask:
-    """Which rules each row of a batch may keep.
-
-    Attributes
-    ----------
-    allowed_BM : Tensor of bool
-        In every layer but those of ``by_layer``.
-    by_layer : mapping of int to Tensor
-        Layers with another mask.
-    """
-
-    allowed_BM: Tensor
-    by_layer: Mapping[int, Tensor] = field(default_factory=dict)
-
-
-def open_memory(
-    reader: RuleReader,
-    bank: RuleBank,
-    mask: PoolMask | None,
-    top_k: int | None,
-    trace_layer: int | None,
-    changes: Mapping[str, Any] | None = None,
-) -> RuleMemory:
-    """Return a memory over a bank.
-
-    Parameters
-    ----------
-    reader : RuleReader
-    bank : RuleBank
-    mask : PoolMask or None
-        None: every row sees the whole bank.
-    top_k : int or None
-        Rules kept per layer; None: all, as the adapter may have it.
-    trace_layer : int or None
-        Layer whose selections are traced, for an adapter that names no confidence layer; it changes no answer.
-    changes : mapping, optional
-        Other settings than the adapter's own.
-    """
-    config = replace(reader.config, top_k=top_k, **changes or {})
-    if config.confidence_layer is None and trace_layer is not None:
-        config = replace(config, confidence_layer=trace_layer, update_scope="none")
-    allowed, by_layer = (None, None) if mask is None else (mask.allowed_BM, mask.by_layer)
-    return RuleMemory(reader.model, bank, config=config, allowed_BM=allowed, allowed_by_layer=by_layer)

@@ -1,22 +1,19 @@
-"""A model that says what a function tells it to: for hand-worked traces in tests, and for trying a method out."""
-
-from __future__ import annotations
+"""A model that says what a function tells it to, for hand-worked traces; loaded with runpy."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ruleworld_data.prompts import Prompt
-
-from . import Backend, Completion, Decoding, component, cut
+from rwbench.backends import Backend, Completion, Decoding, component, cut
 
 Say = Callable[[str], str]
-_SCRIPTS: dict[str, Say] = {"boxed": lambda prompt: "[Step 1] ...\n[Answer] \\boxed{0}"}
 
 
-def script(name: str, say: Say) -> Script:
+def script(name: str, say: Say) -> Backend:
     """Return a backend that answers each prompt with ``say(prompt)``."""
-    _SCRIPTS[name] = say
-    return Script(name)
+    kind = Backend.registry.get("script")  # whichever test module loaded this file last
+    kind.says[name] = say
+    return kind(name)
 
 
 @component
@@ -33,8 +30,9 @@ class Script(Backend):
 
     name = "script"
     whole_batches = False
+    says: ClassVar[dict[str, Say]] = {}
 
-    model: str = "boxed"
+    model: str = ""
     context: Any = None
 
     @property
@@ -58,7 +56,7 @@ class Script(Backend):
             if self.context is not None and length + decoding.max_new_tokens > self.context:
                 yield Completion(finish="context", prompt_tokens=length)
                 continue
-            text = cut(_SCRIPTS[self.model](prompt.text), decoding.stop)
+            text = cut(self.says[self.model](prompt.text), decoding.stop)
             words = text.split(" ")
             short = " ".join(words[: decoding.max_new_tokens])
             yield Completion(short, "stop" if short == text else "length", length, len(short.split()))
