@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -154,7 +155,7 @@ def test_inspect_tells_adapters_from_banks(cli, files):
     assert "adapter of" in cli("inspect", folder / "adapter")
     cli("bank", "build", folder / "rules.txt", "--out", folder / "bank")
     assert json.loads(cli("inspect", folder / "bank", "--json"))["kind"] == "bank"
-    assert "neither adapter_config.json nor bank.json" in cli("inspect", folder, code=2)
+    assert "neither adapter_config.json nor bank.safetensors" in cli("inspect", folder, code=2)
 
 
 def test_banks_are_built_extended_and_cut(cli, files):
@@ -364,6 +365,22 @@ def test_errors_are_one_line(cli, files):
     assert "not an adapter folder" in asked(adapter=folder / "none")
     assert "no rules at" in asked(rules=folder / "none")
     assert "cannot load the model" in asked(model=folder / "none")
+    for name, content in (
+        ("config.json", "[" * 100_000),
+        ("config.json", "[]"),
+        ("model.safetensors", "x" * 99),
+    ):
+        hurt = shutil.copytree(model, folder / "hurt", dirs_exist_ok=True)
+        (hurt / name).write_text(content)
+        assert "cannot load the model" in asked(model=hurt)
+    for content in (
+        "[" * 100_000,
+        '{"base": {"model_type": "qwen2"}}',
+        '{"encoder_dim": 20, "length_shift": NaN}',
+    ):
+        hurt = shutil.copytree(adapter, folder / "hurt-adapter", dirs_exist_ok=True)
+        (hurt / "adapter_config.json").write_text(content)
+        assert "damaged" in (told := asked(adapter=hurt)) or "must be" in told
     assert "trained with 'minilm@1'" in asked(more=("--encoder", "bge"))
     assert "no question file" in asked(question=("--questions", folder / "none"))
     (folder / "empty.txt").write_text("\n")
@@ -406,3 +423,121 @@ def test_help_loads_nothing_heavy():
     assert done.returncode == 0, done.stderr
     for command in ("generate", "confidence", "inspect", "bank", "train", "example"):
         assert command in done.stdout
+
+
+def test_texts_do_not_steer_the_terminal(cli, files):
+    folder, *_ = files
+    hostile = "If A is w1\x1b[2J\x07, A will be \x9b31m \u202ew2."
+    (folder / "rules.txt").write_text("\n".join([hostile, *RULES]), encoding="utf-8")
+    bank = folder / "bank"
+    cli("bank", "build", folder / "rules.txt", "--out", bank)
+    common = [
+        "--model",
+        folder / "model",
+        "--adapter",
+        folder / "adapter",
+        "--rules",
+        bank,
+        "--max-new-tokens",
+        1,
+    ]
+    told = [
+        cli("bank", "info", bank),
+        cli("inspect", bank),
+        cli("generate", *common, "-q", "w1", "--trace", "--top", 99),
+    ]
+    told += [cli("bank", "remove", bank, "\x1b]0;title\x07", code=2)]
+    words = [str(word) for word in ["chat", *common, "--top", 99]]
+    result = CliRunner().invoke(app, words, input="rules\nw1\n")
+    told += [result.stdout, result.stderr]
+    for text in told:
+        assert not set(text) & set("\x1b\x07\x9b\u202e")
+    assert r"\u001b[2J" in told[0]
+    written = [cli("bank", "info", bank, "--json"), cli("generate", *common, "-q", "w1", "--trace", "--json")]
+    for text in written:
+        assert not set(text) & set("\x1b\x07\x9b\u202e")
+    assert json.loads(written[0])["first"][0]["text"] == hostile  # escapes of JSON, so nothing is lost
+
+
+def test_no_library_reads_what_is_typed_for_the_chat(cli, files, monkeypatch):
+    """As transformers does, to ask whether it may run code of a folder."""
+    from dynarule.cli import loading
+
+    folder, *_ = files
+    asked, load = [], loading.load_model
+
+    def asking(*arguments):
+        try:
+            asked.append(input("Do you wish to run the custom code? [y/N] "))
+        except EOFError:
+            asked.append(None)
+        return load(*arguments)
+
+    monkeypatch.setattr(loading, "load_model", asking)
+    words = [
+        "chat",
+        "--model",
+        folder / "model",
+        "--adapter",
+        folder / "adapter",
+        "--rules",
+        folder / "rules.txt",
+    ]
+    result = CliRunner().invoke(app, [str(word) for word in words], input="yes\nrules w11,\n")
+    assert asked == [None] and "[12] If A is w11" in result.stdout, result.output
+
+
+def test_words_that_the_model_has_no_tokens_for_are_named(cli, files):
+    folder, *_ = files
+    words = [
+        "generate",
+        "--model",
+        folder / "model",
+        "--adapter",
+        folder / "adapter",
+        "--rules",
+        folder / "rules.txt",
+    ]
+    words += ["--max-new-tokens", 1, "-q"]
+
+    def told(question):
+        return CliRunner().invoke(app, [str(word) for word in [*words, question]]).stderr
+
+    assert told("w11 w12") == ""
+    for name in ("model", "adapter"):
+        config = json.loads((folder / name / "tokenizer_config.json").read_text())
+        (folder / name / "tokenizer_config.json").write_text(json.dumps(config | {"unk_token": "w1"}))
+    assert told("w11 w12") == ""
+    note = told("w11 which invoice")
+    assert "no tokens for 2 of 2 words, such as which, invoice" in note and "dynarule train --help" in note
+
+
+def test_an_empty_question_is_refused(cli, files):
+    folder, *_ = files
+    words = [
+        "generate",
+        "--model",
+        folder / "model",
+        "--adapter",
+        folder / "adapter",
+        "--rules",
+        folder / "rules.txt",
+    ]
+    assert "question 0 is empty" in cli(*words, "-q", " ", code=2)
+    (folder / "q.jsonl").write_text('{"question": "w1"}\n{"question": null}\n')
+    assert "row 2 has no `question`" in cli(*words, "--questions", folder / "q.jsonl", code=2)
+    (folder / "q.jsonl").write_text("[" * 100_000)
+    assert "is not JSON lines" in cli(*words, "--questions", folder / "q.jsonl", code=2)
+
+
+@pytest.mark.parametrize(("missing", "extra"), [("pyarrow", "parquet"), ("accelerate", "train")])
+def test_a_missing_package_is_named_by_our_extra(missing, extra, cli, files, monkeypatch):
+    folder, *_ = files
+    (folder / "rules.parquet").touch()
+    questions = write_questions(folder / "train.jsonl")
+    monkeypatch.setitem(sys.modules, missing, None)
+    common = ["--model", folder / "model", "--adapter", folder / "adapter", "--rules"]
+    command = ["generate", *common, folder / "rules.parquet", "-q", "w1"]
+    if extra == "train":
+        command = ["train", *common, folder / "rules.txt", "--questions", questions, "--out", folder / "out"]
+    assert f'pip install "dynarule[{extra}]"' in cli(*command, code=2)

@@ -4,9 +4,18 @@ import dataclasses
 
 import pytest
 import torch
+from dynarule.generation import repeats
 from transformers import GenerationConfig, StaticCache
 
-from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, generate, kblam_config
+from dynarule import (
+    RuleAdapter,
+    RuleMemory,
+    attach,
+    dynarule_config,
+    generate,
+    kblam_config,
+    question_prompts,
+)
 
 WIDTH, SEARCH = 20, 90
 PROMPTS = ["w11 w12 w13", "w20", "w31 w32 w33 w34 w35 w36", "w41 w42"]
@@ -253,3 +262,65 @@ def test_a_static_cache_is_refused(bank, tiny_model, tiny_tokenizer):
     cache = StaticCache(config=model.config, max_cache_len=16)
     with attach(model, RuleMemory(adapter, bank, SEARCH)), pytest.raises(ValueError, match=message):
         model(torch.tensor([[11, 12, 13]]), past_key_values=cache)
+
+
+@pytest.mark.parametrize(
+    ("block", "times", "expected"),
+    [
+        (1, 47, False),
+        (1, 48, True),
+        (7, 6, False),
+        (7, 7, True),
+        (12, 4, True),
+        (16, 3, False),
+        (64, 4, True),
+        (65, 9, False),
+    ],
+)
+def test_a_loop_is_the_same_block_four_times_and_48_tokens(block, times, expected):
+    tokens = torch.cat([torch.arange(1000, 1010), torch.arange(block).repeat(times)])
+    assert repeats(tokens) == expected
+    assert not repeats(torch.cat([tokens, torch.tensor([7])]))  # it went on
+
+
+def test_steps_that_look_alike_are_no_loop():
+    steps = [torch.tensor([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, number]) for number in range(20)]
+    assert not repeats(torch.cat(steps))
+
+
+@torch.no_grad()
+def test_an_answer_that_loops_is_ended_and_others_go_on(bank, tiny_model, tiny_tokenizer):
+    model, tokenizer, _adapter = ready(tiny_model, tiny_tokenizer)
+
+    def one_loops(ids, scores):
+        scores = torch.full_like(scores, -torch.inf)
+        scores[0, 11 + ids.shape[1] % 3] = 0
+        scores[1, 11 + (ids.shape[1] ** 2) % 67] = 0
+        return scores
+
+    def run(**options):
+        return generate(
+            model, tokenizer, bank, PROMPTS[:2], max_new_tokens=80, logits_processor=[one_loops], **options
+        )
+
+    whole, cut = run(stop_loops=False), run()
+    assert [len(each.token_ids) for each in whole] == [80, 80]
+    assert [len(each.token_ids) for each in cut] == [48, 80]
+    assert whole[0].token_ids[:48] == cut[0].token_ids and whole[1].token_ids == cut[1].token_ids
+
+
+def test_what_is_no_question_is_refused(bank, tiny_model, tiny_tokenizer):
+    model, tokenizer, _adapter = ready(tiny_model, tiny_tokenizer)
+    for empty in ("", "  ", "\n"):
+        with pytest.raises(ValueError, match="question 1 is empty"):
+            question_prompts(tokenizer, ["w1", empty])
+        with pytest.raises(ValueError, match="prompt 1 has no tokens"):
+            generate(model, tokenizer, bank, ["w1", empty])
+    for call in (
+        lambda text: question_prompts(tokenizer, text),
+        lambda text: generate(model, tokenizer, bank, text),
+    ):
+        with pytest.raises(ValueError, match="must be a list of texts, got the one text 'w1 w2'"):
+            call("w1 w2")
+    with pytest.raises(ValueError, match="prompt 0 has 300 tokens, the model reads 256 at most"):
+        generate(model, tokenizer, bank, ["w1 " * 300])

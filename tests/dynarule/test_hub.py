@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from dynarule.cli.app import app
-from dynarule.hub import files_to_push, local_base
+from dynarule.hub import files_to_push
 from typer.testing import CliRunner
 
 from dynarule import RuleAdapter, dynarule_config
@@ -82,11 +82,9 @@ def test_what_cannot_be_pushed_is_refused_with_words(adapter, tmp_path):
 
 
 def test_a_base_model_named_by_a_local_path_is_noted(adapter, push):
-    assert local_base(adapter) == ""
     info = json.loads((adapter / "adapter_config.json").read_text())
     info["base_model_name_or_path"] = "/home/me/model"
     (adapter / "adapter_config.json").write_text(json.dumps(info))
-    assert local_base(adapter) == "/home/me/model"
     with fake_hub["Hub"]() as hub:
         done = push(hub, "--to", "me/rules", "--dry-run")
     assert (

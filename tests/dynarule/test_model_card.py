@@ -5,7 +5,7 @@ import re
 from dataclasses import fields, replace
 
 import pytest
-from dynarule.model_card import TrainingFacts, model_card
+from dynarule.model_card import model_card
 from dynarule.training.recipe import Recipe, paper_recipe
 
 from dynarule import dynarule_config
@@ -19,7 +19,16 @@ INFO = dynarule_config(
     search_token="<search>",
     trainable_token_indices=[151_665],
 )
-FACTS = TrainingFacts(300, 2, 1200, 150, {"multi_hop": 700, "single_rule": 500}, 292, "bfloat16")
+FACTS = {
+    "steps": 300,
+    "processes": 2,
+    "questions": 1200,
+    "held_out": 150,
+    "families": {"multi_hop": 700, "single_rule": 500},
+    "rules": 292,
+    "dtype": "bfloat16",
+    "opening": False,
+}
 TRAINED = {"step": 300, "loss": 1.5, "lm_loss": 1.25, "retrieval_loss": 0.25, "recall_at_1": 0.875}
 
 
@@ -66,7 +75,7 @@ def test_a_long_curve_is_thinned_and_keeps_its_end():
 
 
 def test_it_admits_what_was_not_measured():
-    facts = replace(FACTS, held_out=0, families={})
+    facts = FACTS | {"held_out": 0, "families": {}}
     info = replace(INFO, confidence_layer=None, trainable_token_indices=None)
     card = model_card(info, paper_recipe(stage=1), facts, [])
     assert "Nothing was measured on held-out questions." in card

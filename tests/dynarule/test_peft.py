@@ -377,7 +377,7 @@ def test_an_interrupted_save_leaves_the_old_adapter(tiny_model, tmp_path, monkey
     assert files == {
         path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()
     }  # same adapter, same bytes
-    assert sorted(files) == ["adapter_config.json", "adapter_model.safetensors"]
+    assert sorted(files) == [".lock", "adapter_config.json", "adapter_model.safetensors"]
     adapter[0].k.weight.data += 1
 
     def killed(*args, **kwargs):

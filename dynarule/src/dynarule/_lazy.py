@@ -1,4 +1,4 @@
-"""Public names of a package that are imported at their first use (PEP 562), so that importing the package is cheap."""
+"""What is imported at its first use: public names of a package (PEP 562), and packages of an extra."""
 
 from __future__ import annotations
 
@@ -29,3 +29,13 @@ def lazy_names(
 
     own = sorted({*homes, *(name for name in vars(sys.modules[package]) if name == "__version__")})
     return get, lambda: own, own
+
+
+def need(module: str, extra: str) -> Any:
+    """Import a module that an extra installs; where it is missing, the ImportError says what to type."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f'{module} is not installed ({error}): pip install "dynarule[{extra}]"', name=error.name
+        ) from error

@@ -10,7 +10,6 @@ configuration from `dynarule`, while ``import dynarule`` alone loads nothing.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -22,8 +21,9 @@ from peft.utils import load_peft_weights, register_peft_method
 from peft.utils.other import set_additional_trainable_modules
 from torch import nn
 
+from ._files import assembled, changing
 from .base_model import BaseModel, attention_blocks
-from .config import CONFIG_FILE, NAME, DynaRuleConfig
+from .config import NAME, DynaRuleConfig
 from .memory.search import SEARCH_TOKEN, base_matrix, token_rows
 from .projection import RuleProjection
 
@@ -254,7 +254,7 @@ class RuleAdapter(nn.Module):
         return [rows for name, rows in self.model.named_parameters() if f"tokens_delta.{self.name}" in name]
 
     def save(self, folder: str | Path, tokenizer: Any = None) -> None:
-        """Write ``adapter_config.json`` and ``adapter_model.safetensors``, each whole or not at all.
+        """Write ``adapter_config.json`` and ``adapter_model.safetensors``, all that belongs together or nothing.
 
         Parameters
         ----------
@@ -264,22 +264,15 @@ class RuleAdapter(nn.Module):
             Saved too: the one that knows ``<search>``.
         """
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        work = folder / ".adapter.tmp"  # one name, so what a kill left is swept by the next save
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir()
-        try:
+        with changing(folder), assembled(folder) as work:
             self.model.save_pretrained(work, selected_adapters=[self.name], save_embedding_layers=False)
+            (work / "README.md").unlink(missing_ok=True)  # PEFT's card; training writes one with its recipe
+            if self.name != "default":
+                for path in (work / self.name).iterdir():
+                    path.replace(work / path.name)
+                (work / self.name).rmdir()
             if tokenizer is not None:
                 tokenizer.save_pretrained(work)
-            (work / "README.md").unlink(missing_ok=True)  # PEFT's card; training writes one with its recipe
-            source = work if self.name == "default" else work / self.name
-            for path in sorted(
-                {*source.iterdir(), *work.glob("*.*")}, key=lambda path: path.name == CONFIG_FILE
-            ):
-                path.replace(folder / path.name)
-        finally:
-            shutil.rmtree(work)
 
     def load(self, folder: str | Path) -> None:
         """Read what `save` wrote into this adapter, the row of ``<search>`` included.

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, get_args
 from peft import PeftConfig, PeftType
 from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
 
+from ._files import settle, write_whole
 from .base_model import BaseModel
 
 __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
@@ -111,7 +112,7 @@ class DynaRuleConfig(PeftConfig):
             raise ValueError(
                 f"update_scope must be one of {get_args(UpdateScope)}, got {self.update_scope!r}"
             )
-        if self.length_shift is not None and self.length_shift <= 0:
+        if self.length_shift is not None and not self.length_shift > 0:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
         if self.layer_convention != "0-based":
             raise ValueError(f"layer_convention must be '0-based', got {self.layer_convention!r}")
@@ -147,6 +148,12 @@ class DynaRuleConfig(PeftConfig):
         values = asdict(self)
         return values | {"target_modules": sorted(self.target_modules or [])}
 
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
+        """Write ``adapter_config.json``, whole or not at all."""
+        values = self.to_dict() | {"auto_mapping": kwargs.get("auto_mapping_dict") or self.auto_mapping}
+        Path(save_directory).mkdir(parents=True, exist_ok=True)
+        write_whole(Path(save_directory) / CONFIG_FILE, json.dumps(values, indent=2, sort_keys=True))
+
     @classmethod
     def from_pretrained(
         cls, pretrained_model_name_or_path: Any, subfolder: str | None = None, **kwargs: Any
@@ -162,6 +169,7 @@ class DynaRuleConfig(PeftConfig):
         """
         folder = Path(pretrained_model_name_or_path) / (subfolder or "")
         path = folder / CONFIG_FILE
+        settle(folder)
         remote = re.fullmatch(r"[\w.-]+/[\w.-]+", str(pretrained_model_name_or_path)) and not folder.exists()
         if not remote and not path.is_file():
             raise FileNotFoundError(
@@ -176,10 +184,10 @@ class DynaRuleConfig(PeftConfig):
                 raise ValueError(f"{path} has unknown keys {unknown}; update dynarule")
             config = cls(**values)
             base = None if config.base is None else BaseModel(**config.base)
-        except (json.JSONDecodeError, TypeError) as error:
+            if (folder / WEIGHTS_FILE).is_file() and base is not None:
+                config._check_weights(folder / WEIGHTS_FILE, base)
+        except (UnicodeDecodeError, json.JSONDecodeError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} is damaged ({error!r}); copy or save the adapter again") from None
-        if (folder / WEIGHTS_FILE).is_file() and base is not None:
-            config._check_weights(folder / WEIGHTS_FILE, base)
         return config
 
     def _check_weights(self, path: Path, base: BaseModel) -> None:

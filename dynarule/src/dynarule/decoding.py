@@ -27,10 +27,8 @@ SINGLE_PASS: dict[str, Any] = {
 }
 
 
-def check_decoding(
-    model: nn.Module, options: Mapping[str, Any], allowed: Mapping[str, Any] = SINGLE_PASS
-) -> None:
-    """Refuse a way of decoding that a memory cannot follow.
+def check_decoding(model: nn.Module, options: Mapping[str, Any], **allowed: Any) -> None:
+    """Raise ValueError at a way of decoding that a memory cannot follow.
 
     Parameters
     ----------
@@ -38,16 +36,11 @@ def check_decoding(
         Its ``generation_config`` counts where the options say nothing.
     options : mapping
         Arguments of ``model.generate``, ``generation_config`` among them.
-    allowed : mapping
-        The one value that each option may have, besides None.
-
-    Raises
-    ------
-    ValueError
-        If an option has another value.
+    **allowed
+        Further options that may have one value, besides None.
     """
     sources = [options.get("generation_config"), model.generation_config]
-    for name, value in allowed.items():
+    for name, value in (SINGLE_PASS | allowed).items():
         values = [options.get(name), *(getattr(source, name, None) for source in sources)]
         seen = next((found for found in values if found is not None), None)
         if seen not in (None, value):

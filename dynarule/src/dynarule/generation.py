@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from .adapter import RuleAdapter
 from .bank.bank import RuleBank
-from .decoding import SINGLE_PASS, check_decoding
+from .bank.sources import listed
+from .decoding import check_decoding
 from .memory.hooks import attach
 from .memory.search import search_id
 from .memory.serving import Retrieval, RuleMemory
@@ -54,6 +55,7 @@ def generate(
     batch_size: int = 8,
     max_searches: int = 16,
     keep_search: bool = False,
+    stop_loops: bool = True,
     **options: Any,
 ) -> list[Generation]:
     """Answer prompts, reading rules at prefill and at every ``<search>``.
@@ -76,6 +78,8 @@ def generate(
         After so many ``<search>`` in one answer the token cannot be emitted any more, which bounds the cost.
     keep_search : bool
         Leave ``<search>`` in the text.
+    stop_loops : bool
+        End an answer that says the same over and over, see `repeats`.
     **options
         Other options of ``model.generate``: temperature, top_p, stopping_criteria, ...
 
@@ -87,17 +91,28 @@ def generate(
     Raises
     ------
     ValueError
-        For beam search and other decoding that does not run forward once per token, a prompt without tokens, or a
-        tokenizer without ``<search>``.
+        For beam search and other decoding that does not run forward once per token, a prompt without words or longer
+        than the model reads, or a tokenizer without ``<search>``.
     """
-    _check_options(model, options, batch_size=batch_size, max_new_tokens=max_new_tokens)
-    if max_searches < 0:
-        raise ValueError(f"max_searches must be 0 or more, got {max_searches}")
+    for name, value, least in (
+        ("batch_size", batch_size, 1),
+        ("max_new_tokens", max_new_tokens, 1),
+        ("max_searches", max_searches, 0),
+    ):
+        if value < least:
+            raise ValueError(f"{name} must be {least} or more, got {value}")
+    check_decoding(model, options, num_return_sequences=1)
     if isinstance(memory, RuleBank):
         memory = _memory(model, tokenizer, memory)
     search = memory.search_token_id
-    processors = list(options.pop("logits_processor", None) or [])
-    encoded = [encode_prompt(tokenizer, prompt, i) for i, prompt in enumerate(prompts)]
+    processors, criteria = (
+        list(options.pop(name, None) or []) for name in ("logits_processor", "stopping_criteria")
+    )
+    encoded = [encode_prompt(tokenizer, prompt, i) for i, prompt in enumerate(listed("prompts", prompts))]
+    most = getattr(model.config, "max_position_embeddings", None)
+    long = next((i for i, ids in enumerate(encoded) if most and len(ids) > most), None)
+    if long is not None:
+        raise ValueError(f"prompt {long} has {len(encoded[long]):,} tokens, the model reads {most:,} at most")
     pad, ends = pad_id(model, tokenizer), _end_ids(model, tokenizer, options)
     answers: list[Generation] = []
     with attach(model, memory):
@@ -106,6 +121,7 @@ def generate(
             ids_BT, mask_BT = left_pad(batch, pad, model.device)  # type: ignore[arg-type]
             length = ids_BT.shape[1]
             cap = [] if search is None else [_SearchCap(search, length, max_searches)]
+            stop = [*criteria, *([_StopLoops(length)] if stop_loops else [])]
             out = model.generate(  # type: ignore[operator]
                 ids_BT,
                 attention_mask=mask_BT,
@@ -113,6 +129,7 @@ def generate(
                 do_sample=do_sample,
                 pad_token_id=pad,
                 logits_processor=[*processors, *cap],
+                stopping_criteria=stop,
                 **(_GREEDY if not do_sample else {}) | options | {"eos_token_id": ends or None},
             )
             sequences = out if isinstance(out, Tensor) else out.sequences
@@ -140,6 +157,33 @@ class _SearchCap:
         return scores
 
 
+LOOP_TOKENS, LOOP_TIMES, LOOP_LONGEST = 48, 4, 64
+"""Tokens, and repetitions, of a loop at least; tokens of what is repeated at most."""
+
+
+def repeats(tokens: Tensor) -> bool:
+    """Return whether an answer (T,) ends in a loop: the same 64 tokens or fewer 4 times or more, 48 tokens or more."""
+    for period in range(1, LOOP_LONGEST + 1):
+        span = max(LOOP_TOKENS, LOOP_TIMES * period)
+        if len(tokens) < span:
+            return False
+        if torch.equal(tokens[-span:-period], tokens[period - span :]):
+            return True
+    return False
+
+
+class _StopLoops:
+    """End rows that repeat themselves (a stopping criterion); looks at every eighth token."""
+
+    def __init__(self, prompt_length: int) -> None:
+        self.prompt_length = prompt_length
+
+    def __call__(self, input_ids: Tensor, scores: Tensor, **_: Any) -> Tensor:
+        new_BT = input_ids[:, self.prompt_length :]
+        look = new_BT.shape[1] % 8 == 0 and new_BT.shape[1] >= LOOP_TOKENS
+        return torch.tensor([look and repeats(row) for row in new_BT], device=input_ids.device)
+
+
 def _memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
     """Return a memory that searches if the adapter names layers that ``<search>`` replaces."""
     adapter = RuleAdapter(model)
@@ -147,13 +191,6 @@ def _memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
     if config.updated_layers(adapter.num_layers):
         row = search_id(tokenizer, config.search_token, config.search_id)
     return RuleMemory(adapter, bank, row)
-
-
-def _check_options(model: nn.Module, options: dict[str, Any], **positive: int) -> None:
-    for name, value in positive.items():
-        if value < 1:
-            raise ValueError(f"{name} must be 1 or more, got {value}")
-    check_decoding(model, options, SINGLE_PASS | {"num_return_sequences": 1})
 
 
 def question_prompts(tokenizer: Any, questions: Sequence[str]) -> list[Prompt]:
@@ -166,8 +203,12 @@ def question_prompts(tokenizer: Any, questions: Sequence[str]) -> list[Prompt]:
     tokenizer : PreTrainedTokenizerBase
         Says whether there is a chat template.
     questions : sequence of str
-        Questions.
+        None of them empty.
     """
+    questions = listed("questions", questions)
+    blank = next((i for i, question in enumerate(questions) if not question.strip()), None)
+    if blank is not None:
+        raise ValueError(f"question {blank} is empty, got {questions[blank]!r}")
     if getattr(tokenizer, "chat_template", None):
         return [[{"role": "user", "content": question}] for question in questions]
     return [question + "\n" for question in questions]
@@ -185,8 +226,8 @@ def encode_prompt(tokenizer: Any, prompt: Prompt, index: int = 0) -> list[int]:
         ids = tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, return_dict=True)[
             "input_ids"
         ]
-    if not ids:
-        raise ValueError(f"prompt {index} has no tokens: {prompt!r}")
+    if not ids or (isinstance(prompt, str) and not prompt.strip()):
+        raise ValueError(f"prompt {index} has no tokens, or only blanks: {prompt!r}")
     return ids
 
 

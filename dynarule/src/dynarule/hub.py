@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from .config import CONFIG_FILE, WEIGHTS_FILE, DynaRuleConfig
-from .model_card import is_path
 
 CARD = "README.md"
 SENT = (
@@ -61,12 +60,6 @@ def files_to_push(folder: str | Path, repo: str) -> dict[str, int]:
         if (folder / name).is_symlink() or not (folder / name).resolve().is_relative_to(folder.resolve()):
             raise ValueError(f"{folder / name} is a link out of the folder; put the file itself there")
     return {name: (folder / name).stat().st_size for name in sent}
-
-
-def local_base(folder: str | Path) -> str:
-    """Return the path by which an adapter names its base model, which others cannot load; "" where it is a name."""
-    name = DynaRuleConfig.from_pretrained(folder).base_model_name_or_path or ""
-    return name if is_path(name) else ""
 
 
 def push_adapter(folder: str | Path, repo: str, private: bool = False) -> str:

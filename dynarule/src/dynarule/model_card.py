@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import __version__
 from .training.recipe import Recipe
@@ -18,43 +18,13 @@ TEMPLATE = Path(__file__).with_name("model_card.jinja")
 CURVE_ROWS = 12  # of the table of held-out measurements
 
 
-@dataclass(frozen=True)
-class TrainingFacts:
-    """What a card says beyond the recipe and the adapter.
-
-    Attributes
-    ----------
-    steps, processes : int
-        Optimizer steps, and the processes that took them together.
-    questions, held_out : int
-        Questions trained on, and measured on; 0 for none.
-    families : mapping of str to int
-        Questions per family; empty where they have none.
-    rules : int
-        Rules of the table.
-    dtype : str
-        Of the base model.
-    opening : bool
-        Whether answers begin with ``<search>``.
-    """
-
-    steps: int
-    processes: int
-    questions: int
-    held_out: int
-    families: Mapping[str, int]
-    rules: int
-    dtype: str
-    opening: bool = False
-
-
 def is_path(name: str) -> bool:
     """Return whether a base model is named by a path of this machine, which others cannot load."""
     return name.startswith((".", "/")) or (name != "" and Path(name).is_dir())
 
 
 def model_card(
-    config: DynaRuleConfig, recipe: Recipe, facts: TrainingFacts, history: Sequence[Mapping[str, float]]
+    config: DynaRuleConfig, recipe: Recipe, facts: Mapping[str, Any], history: Sequence[Mapping[str, float]]
 ) -> str:
     """Return the card as Markdown, with the front matter that the Hub reads.
 
@@ -64,8 +34,10 @@ def model_card(
         What was saved.
     recipe : Recipe
         How it was trained.
-    facts : TrainingFacts
-        On what.
+    facts : mapping
+        What recipe and adapter do not say: ``steps`` of the optimizer and the ``processes`` that took them together;
+        numbers of ``questions``, ``held_out`` ones and ``rules``; ``families``, questions of each, or empty; ``dtype``
+        of the base model; ``opening``, whether answers begin with ``<search>``.
     history : sequence of mapping
         The log, as `dynarule.training.train` returns it.
     """

@@ -26,6 +26,6 @@ def load_tokenizer(name: str | Path) -> Any:
     config = Path(name) / "tokenizer_config.json"
     if config.is_file() and (Path(name) / "tokenizer.json").is_file():
         about = json.loads(config.read_text(encoding="utf-8"))
-        if about.get("tokenizer_class") in _GENERIC and "auto_map" not in about:
+        if isinstance(about, dict) and about.get("tokenizer_class") in _GENERIC and "auto_map" not in about:
             return PreTrainedTokenizerFast.from_pretrained(name, trust_remote_code=False)
     return AutoTokenizer.from_pretrained(name, trust_remote_code=False)

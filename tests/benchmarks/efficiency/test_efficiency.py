@@ -60,7 +60,7 @@ def test_random_rows_are_unit_vectors_of_a_key_and_the_first_of_a_longer_file(tm
 def test_injected_rules_are_what_a_memory_without_top_k_attends_to(model, tmp_path):
     adapter = RuleAdapter(model, kblam_config(16, every=1)).requires_grad_(False)
     keys, values = (random_rows(tmp_path, 30, 16, "fp32", key) for key in (0, 1))
-    bank = RuleBank(keys, values, [str(i) for i in range(30)], ["x"] * 30)
+    bank = RuleBank(keys, values, [str(i) for i in range(30)], [f"x{i}" for i in range(30)])
     ids = torch.tensor([[3, 1, 4, 1, 5]])
     with attach(model, InjectedRules(adapter, keys, values)):
         injected = model(ids).logits

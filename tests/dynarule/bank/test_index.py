@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from dynarule.bank.faiss_index import FaissConfig, FaissIndex, use_index
+from dynarule.bank.faiss_index import FaissIndex, use_index
 from dynarule.bank.index import ExactIndex
 from dynarule.bank.recall import QueryBatch, measure_recall
 from dynarule.projection import dot_rows
@@ -44,21 +44,25 @@ def by_hand(bank, direction, offset, factor, k):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
-    ("count", "k", "tile"),
+    ("count", "k", "scores_alive"),
     [
         (1, 1, None),
-        (97, 97, 10),
-        (97, 200, 10),
-        (1000, 7, 64),
-        (1000, 100, 33),
-        (1000, 1, 1),
-        (5000, 20, None),
+        (97, 97, None),
+        (97, 200, None),
+        (1024, 7, 1),
+        (1025, 100, 1),
+        (5000, 1, 1),
+        (5000, 20, 1),
+        (5000, 1500, 1),
+        (5000, 20, 8 * 2000),
     ],
 )
-def test_exact_search_is_sorting_all_scores(dtype, count, k, tile, near):
+def test_exact_search_is_sorting_all_scores(dtype, count, k, scores_alive, near, monkeypatch):
+    if scores_alive:  # tiles of 1,024, K or 2,000 rules
+        monkeypatch.setattr("dynarule.bank.index.SCORE_TILE", scores_alive)
     bank = random_bank(count, dtype=dtype)
     asked = questions(bank)
-    scores, rows = ExactIndex(tile).search(bank, *asked, k)
+    scores, rows = ExactIndex().search(bank, *asked, k)
     expected, order = by_hand(bank, *asked, k)
     assert scores.shape == rows.shape == (8, min(k, count))
     assert near(scores, expected)
@@ -128,7 +132,7 @@ def test_a_query_in_encoder_space_scores_as_projected_keys_do(key_norm, bank, ti
 
 def faiss_index(bank, **config):
     pytest.importorskip("faiss")
-    return FaissIndex(bank, FaissConfig(**config))
+    return FaissIndex(bank, **config)
 
 
 KINDS = ("ivf_sq8", "fastscan")
@@ -219,7 +223,7 @@ def test_candidates_are_ranked_with_the_factor():
     slope = torch.randn(32, generator=torch.Generator().manual_seed(9))
     factor = (1 + 0.2 * (bank.keys_MP @ slope)).clamp_min(0.1)
     direction, _, _ = questions(bank, 32)
-    asked = QueryBatch(direction, torch.full((32,), 1.0), factor, 10)
+    asked = QueryBatch(direction, torch.full((32,), 1.0), factor)
     index = faiss_index(bank, nlist=20, nprobe=20, candidates=4_000)
     assert measure_recall(bank, [asked], index, (10,)).recall[10] > 0.95
     index = faiss_index(bank, nlist=20, nprobe=20, candidates=20)  # too few, and the report says so
@@ -228,7 +232,7 @@ def test_candidates_are_ranked_with_the_factor():
 
 def test_recall_is_the_share_of_the_true_best():
     bank = random_bank(500)
-    asked = QueryBatch(*questions(bank), 10)
+    asked = QueryBatch(*questions(bank))
 
     class Half:
         """Finds every second of the true best, and otherwise the worst."""
@@ -240,15 +244,15 @@ def test_recall_is_the_share_of_the_true_best():
 
     report = measure_recall(bank, [asked, asked], Half(), (1, 10))
     assert report.recall == {1: 1.0, 10: 0.5} and report.worst == 0.5 and report.queries == 16
-    assert measure_recall(bank, [asked], None, (1, 10, 500)).recall == {1: 1.0, 10: 1.0, 500: 1.0}
+    assert measure_recall(bank, [asked], bank.index, (1, 10, 500)).recall == {1: 1.0, 10: 1.0, 500: 1.0}
     for bad in ((0,), (501,), ()):
         with pytest.raises(ValueError, match="every k must be 1 to 500"):
-            measure_recall(bank, [asked], None, bad)
+            measure_recall(bank, [asked], bank.index, bad)
     with pytest.raises(ValueError, match="no queries"):
-        measure_recall(bank, [])
+        measure_recall(bank, [], bank.index)
     bank.remove(bank.ids[:1])
     with pytest.raises(ValueError, match="recorded with 500 rules, the bank holds 499"):
-        measure_recall(bank, [asked])
+        measure_recall(bank, [asked], bank.index)
 
 
 @torch.no_grad()
@@ -260,7 +264,7 @@ def test_a_model_reads_the_bank_through_its_index_and_its_queries_can_be_replaye
 
     class Noting:
         def search(self, bank, *query):
-            asked.append(QueryBatch(*query))
+            asked.append(QueryBatch(*query[:3]))
             return exact_index.search(bank, *query)
 
     bank.index = Noting()
@@ -268,7 +272,7 @@ def test_a_model_reads_the_bank_through_its_index_and_its_queries_can_be_replaye
         exact = model(ids).logits
     bank.index = exact_index
     assert len(asked) == 4 and all(len(one.direction_BP) == 2 for one in asked)
-    scores, rows = bank.index.search(bank, *vars(asked[2]).values())
+    scores, rows = bank.index.search(bank, *asked[2], 5)
     assert [[bank.ids[i] for i in row] for row in rows.tolist()] == [r.ids for r in memory.trace]
     assert near(scores, [r.scores for r in memory.trace])
 
@@ -285,19 +289,15 @@ def test_the_choice_of_index(monkeypatch):
     from dynarule.bank import faiss_index as module
 
     bank = random_bank(300)
-    assert isinstance(use_index(bank, "auto"), ExactIndex)
+    assert isinstance(use_index(bank), ExactIndex)
     monkeypatch.setattr(module, "EXACT_UP_TO", 200)
     monkeypatch.setattr(module, "faiss_installed", lambda: False)
-    assert isinstance(use_index(bank, "auto"), ExactIndex)
+    assert isinstance(use_index(bank), ExactIndex)
     monkeypatch.undo()
     monkeypatch.setattr(module, "EXACT_UP_TO", 200)
     if module.faiss_installed():
-        assert isinstance(use_index(bank, "auto"), FaissIndex)
-        assert isinstance(use_index(bank, FaissConfig("fastscan")), FaissIndex)
+        assert isinstance(use_index(bank), FaissIndex)
         assert isinstance(bank.index, FaissIndex)
-    assert isinstance(use_index(bank, "exact"), ExactIndex)
-    with pytest.raises(ValueError, match="auto, exact or a FaissConfig"):
-        use_index(bank, "hnsw")
 
 
 def test_bad_settings_and_a_missing_faiss_say_what_to_do(monkeypatch):
@@ -305,16 +305,14 @@ def test_bad_settings_and_a_missing_faiss_say_what_to_do(monkeypatch):
 
     for config in ({"kind": "hnsw"}, {"nprobe": 0}, {"pending": -1}):
         with pytest.raises(ValueError, match="must"):
-            FaissConfig(**config)
-    with pytest.raises(ValueError, match="tile"):
-        ExactIndex(0)
+            FaissIndex(random_bank(10), **config)
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(ImportError, match=r"dynarule\[faiss-cpu\]"):
         FaissIndex(random_bank(10))
     with pytest.raises(ValueError, match="empty bank"):
         FaissIndex(RuleBank(torch.zeros(0, 4), torch.zeros(0, 4), [], []))
     with pytest.raises(ValueError, match="divisible by 4"):
-        FaissIndex(random_bank(10, width=6), FaissConfig("fastscan"))
+        FaissIndex(random_bank(10, width=6), "fastscan")
 
 
 def test_a_gpu_is_used_only_where_faiss_has_one():

@@ -16,11 +16,12 @@ def model(request, tiny_model):
 
 @torch.no_grad()
 @pytest.mark.parametrize("layers", [1, 3, 4])
-def test_it_is_the_mean_of_hidden_states_one_text_at_a_time(model, tiny_tokenizer, layers, near):
+def test_it_is_the_mean_of_hidden_states_one_text_at_a_time(model, tiny_tokenizer, layers, near, monkeypatch):
+    monkeypatch.setattr("dynarule.bank.layer_encoder.BATCH", 3)
     tokenizer = tiny_tokenizer()
     for layer in (model.model.norm, *(each.input_layernorm for each in model.model.layers)):
         layer.weight.uniform_(0.1, 3)
-    got = LayerEncoder(model, tokenizer, layers, batch_size=3)(TEXTS)
+    got = LayerEncoder(model, tokenizer, layers)(TEXTS)
     for text, vector in zip(TEXTS, got, strict=True):
         ids = torch.tensor([tokenizer(text, add_special_tokens=False)["input_ids"]])
         # hidden_states[layers] is what the next layer is given; the last one has been through the final norm.
@@ -98,8 +99,8 @@ def test_mistakes_say_what_to_do(tiny_model, tiny_tokenizer):
     model, tokenizer = tiny_model("llama"), tiny_tokenizer()
     with pytest.raises(ValueError, match="layers must be 1 to 4, the model's, got 9"):
         LayerEncoder(model, tokenizer, 9)
-    with pytest.raises(ValueError, match="batch_size must be positive"):
-        LayerEncoder(model, tokenizer, batch_size=0)
+    with pytest.raises(ValueError, match="must be a list of texts, got the one text 'w1 w2'"):
+        LayerEncoder(model, tokenizer)("w1 w2")
     with pytest.raises(ValueError, match="text 1 has no tokens: ''"):
         LayerEncoder(model, tokenizer)(["w1", ""])
     with pytest.raises(ValueError, match="say which with --model"):

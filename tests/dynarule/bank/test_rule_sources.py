@@ -87,14 +87,58 @@ def test_text_files_have_line_numbers_as_ids_and_tsv_explicit_conclusions(tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.tsv", "rule\tconclusion\nIf a, b.\tc\n", [("If a, b.", "c", "2")]),
+        ("a.tsv", 'If "a", b.\tc\n', [('If "a", b.', "c", "1")]),
+        ("a.csv", 'Rule,Conclusion\n"If a, b.",c\n\nd,e\n', [("If a, b.", "c", "2"), ("d", "e", "4")]),
+        ("a.csv", 'id,text\nr7,"If a, b."\n', [("If a, b.", "b", "r7")]),
+        ("a.csv", 'id,text\nr7,"If a,\n b."\nr8,x\n', [("If a,\n b.", "b", "r7"), ("x", "x", "r8")]),
+        ("a.csv", '\ufeffrule\r\n"If a, b."\r\n', [("If a, b.", "b", "2")]),
+        ("a.txt", "\ufeffIf a, b.\n", [("If a, b.", "b", "1")]),
+        ("a.rules", "If a, b.\n", [("If a, b.", "b", "1")]),
+    ],
+)
+def test_tables_are_read_by_their_columns(tmp_path, name, content, expected):
+    (tmp_path / name).write_bytes(content.encode())
+    assert list(zip(*read_rules(tmp_path / name), strict=True)) == expected
+
+
+def test_columns_can_be_named(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("no,said,then\n1,x,y\n")
+    rules = read_rules(path, "said", "then", "no")
+    assert rules == (["x"], ["y"], ["1"])
+    path.write_text("nl,fol,conclusion_fol\nx,p,q\n")
+    assert read_rules(path)[:2] == (["x"], ["x"]) and read_rules(path, fol=True)[:2] == (["p"], ["q"])
+
+
+@pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
         ("a.txt", "\n \n", "holds no rules"),
         ("a.txt", "same\nsame\n", "rules '1' and '2' are the same text"),
-        ("a.tsv", "rule\n", "line 1 has 1 columns, expected 2"),
-        ("a.tsv", "rule\t\n", "line 1 has 1 columns|empty conclusion"),
+        ("a.tsv", "If a, b.\n", "line 1 has 1 columns, expected 2"),
+        ("a.tsv", "If a, b.\t\n", "empty conclusion"),
         ("a.parquet", "no parquet", "not a readable parquet"),
         ("a.txt", b"\xff\xfe", "not UTF-8"),
+        ("a.txt", "x" * 8_001, "rule '1' has 8,001 characters; .* 8,000 bytes at most: split it"),
+        ("a.txt", "\u00e9" * 4_001, "rule '1' has 4,001 characters"),
+        ("a.csv", "If a, b.\n", "must name the columns, such as: rule,conclusion"),
+        (
+            "a.csv",
+            "rule\nIf a, b.\n",
+            r"line 2 has 2 columns, expected 1: \['rule'\]; put a text with commas in",
+        ),
+        ("a.csv", 'rule\n"If a, b.\n', "is no CSV"),
+        ("a.csv", "rule,conclusion\n", "holds no rules"),
+        ("a.csv", "", "no column|holds no rules"),
+        ("a.csv", "premise,conclusion\na,b\n", "no column 'nl' for text; the columns of"),
+        ("a.csv", "rule,conclusion\na,\n", "rule '2' has an empty conclusion"),
+        ("a.csv", "id,rule\n1,a\n1,b\n", "rule id '1' comes twice"),
+        ("a.tsv", "a\tb\tc\n", "has 3 columns, expected 2"),
+        ("a.jsonl", '{"rule": "a"}\n', "is no list of rules; expected .parquet, .csv"),
+        ("a.xlsx", "PK", "is no list of rules"),
     ],
 )
 def test_bad_rule_files_are_refused(tmp_path, name, content, complaint):
@@ -109,8 +153,25 @@ def test_a_missing_file_and_a_missing_column_say_what_is_there(tmp_path):
 
     with pytest.raises(FileNotFoundError, match="one rule per line"):
         RuleBank.from_file(tmp_path / "none.txt", encode)
-    pq.write_table(pa.table({"rule": ["If a, b."]}), tmp_path / "rules.parquet")
-    with pytest.raises(ValueError, match=r"no column 'nl' for text; the columns are \['rule'\]"):
+    pq.write_table(pa.table({"phrase": ["If a, b."]}), tmp_path / "rules.parquet")
+    with pytest.raises(
+        ValueError, match=r"no column 'nl' for text; the columns of .* are \['phrase'\]: pass text="
+    ):
         RuleBank.from_file(tmp_path / "rules.parquet", encode)
-    bank = RuleBank.from_file(tmp_path / "rules.parquet", encode, "rule", None, None)
+    with pytest.raises(ValueError, match=r"no column 'c' for conclusion; .*: pass conclusion=<one of them>"):
+        RuleBank.from_file(tmp_path / "rules.parquet", encode, "phrase", "c")
+    bank = RuleBank.from_file(tmp_path / "rules.parquet", encode, "phrase")
     assert (bank.ids, bank.texts) == (["0"], ["If a, b."]) and torch.equal(bank.values_MP, encode(["b"]))
+
+
+def test_one_text_is_no_list_of_rules():
+    for given in (("If a, b.", None), (["If a, b."], "b"), (["If a, b."], None, encode, "1")):
+        with pytest.raises(ValueError, match="must be a list of texts, got the one text"):
+            RuleBank.from_texts(*(given if len(given) > 2 else (*given, encode)))
+    bank = RuleBank.from_texts(["x", "y"], None, encode, ["1", "2"])
+    with pytest.raises(ValueError, match="ids must be a list of texts, got the one text '12'"):
+        bank.remove("12")
+    with pytest.raises(ValueError, match="rule 1, counted from 0, has no id"):
+        RuleBank.from_texts(["x", "y"], None, encode, ["1", None])
+    with pytest.raises(ValueError, match="rule '0' has no text, got None"):
+        RuleBank.from_texts([None], None, encode)

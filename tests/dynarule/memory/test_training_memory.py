@@ -164,7 +164,7 @@ def test_sets_per_step_as_large_as_the_pool_are_no_whole_pool(tiny_model, count,
     """Three sets of five among fifteen rules: they are not the fifteen rules in their order."""
     generator = torch.Generator().manual_seed(1)
     keys, values = (torch.randn(count, WIDTH, generator=generator) for _ in range(2))
-    bank = RuleBank(keys, values, [f"r{i}" for i in range(count)], ["rule"] * count)
+    bank = RuleBank(keys, values, [f"r{i}" for i in range(count)], [f"rule {i}" for i in range(count)])
     model = tiny_model("llama")
     adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=1, shared_after=True, top_k=5))
     ids, mask, _, rules = batch(bank)

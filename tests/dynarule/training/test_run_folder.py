@@ -140,10 +140,12 @@ def test_resuming_before_the_first_whole_checkpoint_begins(case, tmp_path):
 
 def test_what_a_kill_left_of_a_file_is_swept(case, tmp_path):
     (tmp_path / ".log.json.7.part").write_text("{")
-    (tmp_path / ".adapter.tmp").mkdir()
-    (tmp_path / ".adapter.tmp" / "adapter_config.json").write_text("{")
+    (tmp_path / ".new.7.part").mkdir()
+    (tmp_path / ".new.7.part" / "adapter_config.json").write_text("{")
     run(case, tmp_path, recipe_of(), resume=True)
-    assert not list(tmp_path.glob(".*")) and (tmp_path / "adapter_model.safetensors").is_file()
+    assert [path.name for path in tmp_path.glob(".*")] == [".lock"] and (
+        tmp_path / "adapter_model.safetensors"
+    ).is_file()
 
 
 KILLS = """
@@ -194,7 +196,9 @@ def test_a_training_killed_at_any_moment_gives_the_same_adapter(tmp_path, moment
     wanted = {name: (tmp_path / "through" / name).read_bytes() for name in FINAL}
     for moment in range(moments):
         assert {name: (tmp_path / f"killed{moment}" / name).read_bytes() for name in FINAL} == wanted, moment
-        assert not list((tmp_path / f"killed{moment}").glob(".*"))  # nor is anything left over
+        assert [p.name for p in (tmp_path / f"killed{moment}").glob(".*")] == [
+            ".lock"
+        ]  # nor is anything left over
 
 
 def test_the_recipe_is_there_while_the_run_is(case, tmp_path):

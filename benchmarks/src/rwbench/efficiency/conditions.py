@@ -156,7 +156,7 @@ def _dynarule(
 
     def figures() -> dict[str, Any]:
         faiss = index if isinstance(index, FaissIndex) else None
-        found: dict[str, Any] = {"index": faiss.config.kind if faiss else "exact", "bytes_per_rule": {}}
+        found: dict[str, Any] = {"index": faiss.kind if faiss else "exact", "bytes_per_rule": {}}
         if count:
             found["select_ms"] = _selection(settings, condition, bank)
             scales = sum(bank.inverse_scale(adapter[layer]).nbytes for layer in range(adapter.num_layers))

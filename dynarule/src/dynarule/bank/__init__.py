@@ -9,7 +9,8 @@ __getattr__, __dir__, __all__ = lazy_names(
     encoders="SentenceEncoder encoder_of open_encoder verbalise",
     layer_encoder="LayerEncoder",
     sources="conclusion_of premise_of",
+    files="changed_bank",
     index="ExactIndex SearchIndex",
-    faiss_index="FaissConfig FaissIndex faiss_installed use_index",
+    faiss_index="FaissIndex faiss_installed use_index",
     recall="QueryBatch measure_recall",
 )

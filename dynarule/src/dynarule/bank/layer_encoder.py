@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from ..attention_interface import is_attached
 from ..base_model import attention_blocks
 from ..memory.search import base_matrix
+from .sources import listed
 
 PREFIX = "layers:"
+BATCH = 128
 
 
 class LayerEncoder:
@@ -41,8 +43,6 @@ class LayerEncoder:
         Its tokenizer.
     layers : int
         How many of the first layers, 1 or more.
-    batch_size : int
-        Texts at once.
 
     Attributes
     ----------
@@ -50,6 +50,8 @@ class LayerEncoder:
         Number of layers and hash of their weights: equal fingerprints, equal embeddings up to rounding.
     dim : int
         P, the width of the model.
+    dtype : str
+        Of the model.
 
     Raises
     ------
@@ -61,19 +63,18 @@ class LayerEncoder:
     >>> bank = RuleBank.from_file("rules.txt", LayerEncoder(model, tokenizer))  # doctest: +SKIP
     """
 
-    def __init__(self, model: nn.Module, tokenizer: Any, layers: int = 1, batch_size: int = 128) -> None:
+    def __init__(self, model: nn.Module, tokenizer: Any, layers: int = 1) -> None:
         blocks = attention_blocks(model)
         if not 1 <= layers <= len(blocks):
             raise ValueError(f"layers must be 1 to {len(blocks)}, the model's, got {layers}")
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be positive, got {batch_size}")
         if is_attached(model):
             raise ValueError(
                 "rules are encoded by the model without rules; leave the block of `attach` first"
             )
-        self.tokenizer, self.layers, self.batch_size = tokenizer, layers, batch_size
+        self.tokenizer, self.layers = tokenizer, layers
         self.dim = int(model.config.hidden_size)  # type: ignore[union-attr,arg-type]
         self._embedding: nn.Embedding = base_matrix(model.get_input_embeddings())  # type: ignore[operator]
+        self.dtype = str(self._embedding.weight.dtype).removeprefix("torch.")
         self._decoder = _first_layers(model, layers)
         weights = _weights_hash(self._embedding, self._decoder, tokenizer)
         self.fingerprint = f"{PREFIX}{layers}@{weights} mean norm=l2"
@@ -86,14 +87,15 @@ class LayerEncoder:
         ValueError
             If a text has no tokens.
         """
-        tokens = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"] if len(texts) else []
+        texts = listed("texts", texts)
+        tokens = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
         empty = next((i for i, ids in enumerate(tokens) if not ids), None)
         if empty is not None:
             raise ValueError(f"text {empty} has no tokens: {texts[empty]!r}; expected a rule")
         found = torch.zeros(len(texts), self.dim)
         order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))  # alike in length: little padding
-        for start in range(0, len(order), self.batch_size):
-            part = order[start : start + self.batch_size]
+        for start in range(0, len(order), BATCH):
+            part = order[start : start + BATCH]
             found[part] = self._encode([tokens[i] for i in part]).cpu()
         return found
 

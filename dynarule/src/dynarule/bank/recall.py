@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,14 +16,12 @@ if TYPE_CHECKING:
     from .bank import RuleBank
 
 
-@dataclass(frozen=True)
-class QueryBatch:
-    """What one search was asked: the arguments of `SearchIndex.search`, for replay."""
+class QueryBatch(NamedTuple):
+    """What one search was asked: arguments of `SearchIndex.search`, for replay."""
 
     direction_BP: Tensor
     offset_B: Tensor
     inverse_scale_M: Tensor
-    k: int
 
 
 @dataclass(frozen=True)
@@ -52,41 +50,28 @@ class RecallReport:
 def measure_recall(
     bank: RuleBank,
     asked: Sequence[QueryBatch],
-    index: SearchIndex | None = None,
+    index: SearchIndex,
     ks: Sequence[int] = (1, 10, 100),
     clock: Callable[[], float] = time.perf_counter,
 ) -> RecallReport:
-    """Ask an index and exact search the same queries.
+    """Ask an index and exact search the same queries, of a bank that has not changed since they were recorded.
 
-    A rule with exactly the score of the K-th best counts as found: equal rules may come in any order.
-
-    Parameters
-    ----------
-    bank : RuleBank
-        The rules; unchanged since the queries were recorded.
-    asked : sequence of QueryBatch
-        What a model asked, in forwards with this bank.
-    index : SearchIndex, optional
-        None: the bank's own.
-    ks : sequence of int
-        Each at most the number of rules.
-    clock : callable
-        Seconds; `time.process_time` counts only our work where a machine is shared and one thread searches.
+    A rule with exactly the score of the K-th best counts as found: equal rules may come in any order. Where a machine
+    is shared and one thread searches, the clock `time.process_time` counts only our work.
 
     Raises
     ------
     ValueError
         If there are no queries, a K does not fit, or the bank has changed in size.
     """
-    index = bank.index if index is None else index
     if not asked:
         raise ValueError(
             "no queries to measure on; wrap bank.index in one that notes what it is asked while the model generates"
         )
     if not ks or min(ks) < 1 or max(ks) > len(bank):
         raise ValueError(f"every k must be 1 to {len(bank)}, the rules of the bank; got {list(ks)}")
-    most, exact = max(ks), ExactIndex()
-    hits: dict[int, list[torch.Tensor]] = {k: [] for k in ks}
+    most = max(ks)
+    hits: dict[int, list[Tensor]] = {k: [] for k in ks}
     seconds = [0.0, 0.0]
     for batch in asked:
         if len(batch.inverse_scale_M) != len(bank):
@@ -94,11 +79,9 @@ def measure_recall(
                 f"the queries were recorded with {len(batch.inverse_scale_M)} rules, the bank holds {len(bank)} now"
             )
         answers = []
-        for number, searched in enumerate((exact, index)):
+        for number, searched in enumerate((ExactIndex(), index)):
             start = clock()
-            answers.append(
-                searched.search(bank, batch.direction_BP, batch.offset_B, batch.inverse_scale_M, most)
-            )
+            answers.append(searched.search(bank, *batch, most))
             seconds[number] += clock() - start
         (true_BK, true_rows), (scores_BK, rows_BK) = answers
         for k in ks:
@@ -106,10 +89,6 @@ def measure_recall(
             tied = scores_BK[:, :k] >= true_BK[:, k - 1 : k]
             hits[k].append((same | tied).float().mean(-1).cpu())
     count = sum(len(batch.direction_BP) for batch in asked)
-    return RecallReport(
-        count,
-        {k: float(torch.cat(hits[k]).mean()) for k in ks},
-        float(torch.cat(hits[most]).min()),
-        1e3 * seconds[0] / count,
-        1e3 * seconds[1] / count,
-    )
+    recall = {k: float(torch.cat(hits[k]).mean()) for k in ks}
+    exact_ms, index_ms = (1e3 * each / count for each in seconds)
+    return RecallReport(count, recall, float(torch.cat(hits[most]).min()), exact_ms, index_ms)

@@ -1,16 +1,32 @@
-"""Rules from the user's own files and tables: a text, a conclusion and an id each."""
+"""Rules from the user's own lists, files and tables: a text, a conclusion and an id each."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Self
+from typing import Any, NamedTuple
 
+from .._lazy import need
+
+LONGEST = 8_000
+"""Bytes of a rule at most: a rule is a sentence or a paragraph, and an encoder's time grows with the square."""
 _ARROW = re.compile(r"\s*(?:=>|->|⇒|→)\s*")
 _IF = re.compile(r"(if\s[^,]*),\s*(?:then\s+)?(.+)", re.IGNORECASE | re.DOTALL)
+_TEXT_COLUMNS = ("nl", "rule", "text")
+_HEADER = {*_TEXT_COLUMNS, "rules", "fol", "premise", "conclusion", "id", "key", "value"}
+_NO_TEXT = {".json", ".jsonl", ".yaml", ".yml", ".xml", ".html", ".xls", ".xlsx", ".doc", ".docx", ".pdf"}
+
+
+class Rules(NamedTuple):
+    """Checked rules, before they are embedded; as many texts as conclusions and ids."""
+
+    texts: list[str]
+    conclusions: list[str]
+    ids: list[str]
 
 
 def split_rule(rule: str) -> tuple[str, str]:
@@ -48,112 +64,184 @@ def premise_of(rule: str) -> str:
     return split_rule(rule)[0]
 
 
-@dataclass(frozen=True)
-class Rules:
-    """Checked rules, before they are embedded.
+def listed(what: str, values: Iterable[Any]) -> list[Any]:
+    """Return values as a list; a single text, whose characters would be taken one by one, is a ValueError."""
+    if isinstance(values, str | bytes):
+        raise ValueError(
+            f"{what} must be a list of texts, got the one text {values[:60]!r}; give [{values[:60]!r}]"
+        )
+    return list(values)
 
-    Attributes
-    ----------
-    texts, conclusions, ids : list of str
-        As many of each.
-    """
 
-    texts: list[str]
-    conclusions: list[str]
-    ids: list[str]
-
-    @classmethod
-    def of(
-        cls,
-        texts: Sequence[str],
-        conclusions: Sequence[str | None] | None = None,
-        ids: Sequence[object] | None = None,
-    ) -> Self:
-        """Check rules and fill in what is not given.
-
-        Raises
-        ------
-        ValueError
-            If lengths differ, or a rule or a conclusion is empty, or a rule comes twice.
-        """
-        names = [str(i) for i in (range(len(texts)) if ids is None else ids)]
-        given: Sequence[str | None] = [None] * len(texts) if conclusions is None else conclusions
-        if not len(texts) == len(given) == len(names):
+def check_rules(ids: Sequence[str], texts: Sequence[str]) -> None:
+    """Raise ValueError if a text is empty, no text, too long or comes twice, or an id comes twice."""
+    if len(texts) != len(ids):
+        raise ValueError(f"{len(ids)} ids but {len(texts)} texts")
+    first: dict[str, str] = {}
+    seen: set[str] = set()
+    for name, text in zip(ids, texts, strict=True):
+        if not isinstance(name, str) or not isinstance(text, str) or not text.strip():
+            raise ValueError(f"rule {name!r} has no text, got {text!r}")
+        if len(text) > LONGEST // 4 and len(text.encode(errors="replace")) > LONGEST:
             raise ValueError(
-                f"{len(texts)} rules, {len(given)} conclusions, {len(names)} ids; give one of each per rule"
+                f"rule {name!r} has {len(text):,} characters; a rule is one sentence or paragraph, {LONGEST:,} bytes "
+                "at most: split it"
             )
-        first: dict[str, str] = {}
-        for name, text, conclusion in zip(names, texts, given, strict=True):
-            if not isinstance(text, str) or not text.strip():
-                raise ValueError(f"rule {name!r} has no text, got {text!r}")
-            if conclusion is not None and not conclusion.strip():
-                raise ValueError(
-                    f"rule {name!r} has an empty conclusion; leave conclusions out to find them in the rules"
-                )
-            if text in first:
-                raise ValueError(
-                    f"rules {first[text]!r} and {name!r} are the same text, {text!r}; keep one of them"
-                )
-            first[text] = name
-        found = [conclusion_of(text) if c is None else c for text, c in zip(texts, given, strict=True)]
-        return cls(list(texts), found, names)
+        if name in seen:
+            raise ValueError(f"rule id {name!r} comes twice; ids tell rules apart in traces")
+        if text in first:
+            raise ValueError(
+                f"rules {first[text]!r} and {name!r} are the same text, {text!r}; keep one of them"
+            )
+        first[text] = name
+        seen.add(name)
+
+
+def make_rules(
+    texts: Sequence[str],
+    conclusions: Sequence[str | None] | None = None,
+    ids: Sequence[object] | None = None,
+) -> Rules:
+    """Check rules; conclusions that are None are found in the rules, ids are numbers where there are none.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, a conclusion is empty, or as `check_rules`.
+    """
+    texts = listed("rules", texts)
+    given_ids = list(range(len(texts))) if ids is None else listed("ids", ids)
+    if None in given_ids:
+        raise ValueError(
+            f"rule {given_ids.index(None)}, counted from 0, has no id; give one to each, or to none"
+        )
+    names = [str(i) for i in given_ids]
+    given = [None] * len(texts) if conclusions is None else listed("conclusions", conclusions)
+    if not len(texts) == len(given) == len(names):
+        raise ValueError(
+            f"{len(texts)} rules, {len(given)} conclusions, {len(names)} ids; give one of each per rule"
+        )
+    check_rules(names, texts)
+    found = [conclusion_of(text) if c is None else c for text, c in zip(texts, given, strict=True)]
+    for name, conclusion in zip(names, found, strict=True):
+        if not isinstance(conclusion, str) or not conclusion.strip():
+            raise ValueError(
+                f"rule {name!r} has an empty conclusion; leave conclusions out to find them in the rules"
+            )
+    return Rules(texts, found, names)
 
 
 def read_rules(
     path: str | PathLike[str],
-    text: str = "nl",
-    conclusion: str | None = "conclusion_nl",
-    id: str | None = "id",
+    text: str | None = None,
+    conclusion: str | None = None,
+    id: str | None = None,
+    fol: bool = False,
 ) -> Rules:
     """Read rules from a file, by its ending.
 
-    ``.parquet`` has columns of texts, conclusions and ids; without the last two (None) they are found in the rules, and
-    row numbers. ``.tsv`` has a rule and its conclusion on each line, separated by a
-    tab. Any other file has one rule per line. Blank lines are skipped; ids are line numbers, from 1.
+    ``.parquet``, ``.csv`` and ``.tsv`` are tables; a ``.tsv`` without a line of column names has a rule and its
+    conclusion on each line. Any other file is text with one rule per line. Blank lines are skipped; where no column
+    has ids, they are line numbers from 1 (rows of parquet: from 0).
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    text, conclusion, id : str, optional
+        Columns of a table. None: ``nl``, ``rule`` or ``text``; ``conclusion_<text>`` or ``conclusion``, else the
+        conclusions are found in the rules; ``id``.
+    fol : bool
+        Whether a column ``fol`` comes before these.
 
     Raises
     ------
     FileNotFoundError
         If the file is not there.
     ValueError
-        If it holds no rules, or a line is not as described.
+        If it holds no rules, or is not as described.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(
-            f"no rule file {path}; expected .parquet, .tsv, or text with one rule per line"
+            f"no rule file {path}; expected .parquet, .csv, .tsv, or text with one rule per line"
         )
-    if path.suffix == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+    if path.suffix in _NO_TEXT:
+        raise ValueError(
+            f"{path} is no list of rules; expected .parquet, .csv, .tsv, or text with one rule per line"
+        )
+    if path.suffix in (".csv", ".tsv"):
+        table = _read_cells(path, {text, conclusion, id})
+    elif path.suffix == ".parquet":
+        table = _read_parquet(path)
+    else:
+        lines = [(str(number), line.strip()) for number, line in enumerate(_read_text(path).split("\n"), 1)]
+        kept = [(number, line) for number, line in lines if line]
+        table = {"rule": [line for _, line in kept], "id": [number for number, _ in kept]}
 
-        try:
-            table = pq.read_table(path)
-        except pa.ArrowException as error:
-            raise ValueError(f"{path} is not a readable parquet file: {error}") from error
-        for use, name in (("text", text), ("conclusion", conclusion), ("id", id)):
-            if name is not None and name not in table.column_names:
-                or_none = "" if use == "text" else f", or {use}=None"
-                raise ValueError(
-                    f"no column {name!r} for {use}; the columns are {table.column_names}: "
-                    f"pass {use}=<one of them>{or_none}"
-                )
-        columns = [None if name is None else table[name].to_pylist() for name in (conclusion, id)]
-        return Rules.of(table[text].to_pylist(), *columns)
+    def column(use: str, name: str | None, usual: Sequence[str]) -> str | None:
+        if name is None:
+            name = next((each for known in usual for each in table if each.lower() == known), None)
+        if name not in table and (name or use == "text"):
+            raise ValueError(
+                f"no column {name or usual[0]!r} for {use}; the columns of {path} are {list(table)}: "
+                f"pass {use}=<one of them>"
+            )
+        return name
+
+    text = column("text", text, (*(["fol"] if fol else []), *_TEXT_COLUMNS)) or ""
+    if not table[text]:
+        raise ValueError(f"{path} holds no rules; expected one per line")
+    others = column("conclusion", conclusion, (f"conclusion_{text}", "conclusion")), column("id", id, ("id",))
+    return make_rules(table[text], *(None if name is None else table[name] for name in others))
+
+
+def _read_text(path: Path) -> str:
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text: {error}") from error
-    numbered = [(str(number), line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
-    if not numbered:
-        raise ValueError(f"{path} holds no rules; expected one per line")
-    ids = [number for number, _ in numbered]
-    if path.suffix != ".tsv":
-        return Rules.of([line for _, line in numbered], None, ids)
-    cells = [line.split("\t") for _, line in numbered]
-    for number, row in zip(ids, cells, strict=True):
-        if len(row) != 2:
+
+
+def _read_parquet(path: Path) -> dict[str, list[Any]]:
+    pa, pq = need("pyarrow", "parquet"), need("pyarrow.parquet", "parquet")
+    try:
+        table: dict[str, list[Any]] = pq.read_table(path).to_pydict()
+    except pa.ArrowException as error:
+        raise ValueError(f"{path} is not a readable parquet file: {error}") from error
+    return table
+
+
+def _read_cells(path: Path, named: set[str | None]) -> dict[str, list[Any]]:
+    """Return the columns of a CSV or TSV, among them ``id``: its own, or line numbers."""
+    commas = path.suffix == ".csv"
+    reader = csv.reader(
+        io.StringIO(_read_text(path), newline=""),
+        delimiter="," if commas else "\t",
+        quoting=csv.QUOTE_MINIMAL if commas else csv.QUOTE_NONE,
+        strict=True,
+    )
+    try:
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    except csv.Error as error:
+        raise ValueError(f"{path} line {reader.line_num} is no CSV: {error}") from None
+    rows = [(line, row) for line, row in rows if any(row)]
+    header = rows[0][1] if rows else []
+    if any(cell in named or cell.lower() in _HEADER for cell in header):
+        rows = rows[1:]
+    elif commas and rows:
+        raise ValueError(
+            f"{path} starts with {','.join(header)!r}; its first line must name the columns, such as: rule,conclusion"
+        )
+    else:
+        header = ["rule", "conclusion"]
+    for line, row in rows:
+        if len(row) != len(header):
             raise ValueError(
-                f"{path} line {number} has {len(row)} columns, expected 2: rule, tab, conclusion"
+                f"{path} line {line} has {len(row)} columns, expected {len(header)}: {header}"
+                + ("; put a text with commas in quotes" if commas else "")
             )
-    return Rules.of([row[0].strip() for row in cells], [row[1].strip() for row in cells], ids)
+    table: dict[str, list[Any]] = {name: [row[i] for _, row in rows] for i, name in enumerate(header)}
+    return (
+        table if any(name.lower() == "id" for name in table) else table | {"id": [line for line, _ in rows]}
+    )

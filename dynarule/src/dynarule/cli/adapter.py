@@ -20,6 +20,7 @@ from .shared import (
     RulesOption,
     note,
     print_json,
+    say,
 )
 
 
@@ -41,18 +42,11 @@ def confidence(
     """
     asked = [row["question"] for row in read_rows(questions, "200 questions or more")]
     base, tokenizer, bank = load_all(model, adapter, rules, encoder, fol, device, searched=False)
-    import warnings
-
     from ..config import DynaRuleConfig
     from ..generation import question_prompts
     from ..memory.confidence import measure_confidence
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        curve = measure_confidence(base, tokenizer, bank, question_prompts(tokenizer, asked), batch_size)
-    for warning in caught:
-        if warning.category is UserWarning and "entropy" in str(warning.message):
-            note(str(warning.message))
+    curve = measure_confidence(base, tokenizer, bank, question_prompts(tokenizer, asked), batch_size)
     if write:
         config = DynaRuleConfig.from_pretrained(adapter)
         config.confidence_layer, config.curve = curve.confidence_layer, curve.to_dict()
@@ -71,16 +65,18 @@ def inspect(
 
     Example: dynarule inspect adapter
     """
-    if (folder / "bank.json").is_file():
-        from .bank import info as show_bank
+    from math import prod
 
+    from ..bank.files import FILE, is_bank
+    from .bank import info as show_bank
+
+    if is_bank(folder):
         show_bank(folder, as_json)
         return
     if not (folder / "adapter_config.json").is_file():
         raise FileNotFoundError(
-            f"{folder} has neither adapter_config.json nor bank.json; give an adapter or a bank"
+            f"{folder} has neither adapter_config.json nor {FILE}; give an adapter or a bank"
         )
-    from math import prod
 
     from ..base_model import BaseModel
     from ..config import WEIGHTS_FILE, DynaRuleConfig, read_shapes
@@ -97,7 +93,7 @@ def inspect(
         )
         return
     layer, row = config.confidence_layer, config.search_id
-    typer.echo(
+    say(
         f"{folder}: adapter of {config.base_model_name_or_path or base.model_type}, {count:,} parameters\n"
         f"base       {base.model_type}, {base.num_layers} layers, hidden {base.hidden_size}, "
         f"query {base.query_size}, head {base.head_dim}\n"
@@ -121,28 +117,28 @@ def push(
 
     Example: dynarule push stage2 --to OWNER/NAME --dry-run
     """
-    from ..hub import files_to_push, local_base, push_adapter
+    from ..config import DynaRuleConfig
+    from ..hub import files_to_push, push_adapter
+    from ..model_card import is_path
 
     files = files_to_push(folder, to)
     size = sum(files.values())
-    if base := local_base(folder):
+    if is_path(base := DynaRuleConfig.from_pretrained(folder).base_model_name_or_path or ""):
         note(f"the adapter names its base model by a path of this machine ({base}); others cannot load that")
     url = None if dry_run else push_adapter(folder, to, private)
     if as_json:
         print_json({"repo": to, "private": private, "files": files, "bytes": size, "sent_to": url})
         return
     for name, count in files.items():
-        typer.echo(f"{count:>12,}  {name}")
+        say(f"{count:>12,}  {name}")
     where = f"nothing sent to {'private ' if private else ''}model {to}" if dry_run else f"sent to {url}"
-    typer.echo(f"{len(files)} files, {size:,} bytes{';' if dry_run else ''} {where}")
+    say(f"{len(files)} files, {size:,} bytes{';' if dry_run else ''} {where}")
 
 
 def _show_curve(curve: dict[str, Any]) -> None:
     uniform, chosen = curve["uniform"], curve["confidence_layer"]
-    typer.echo(
-        f"entropy over {curve['questions']} questions, {curve['rules']:g} rules; uniform {uniform:.3f}"
-    )
+    say(f"entropy over {curve['questions']} questions, {curve['rules']:g} rules; uniform {uniform:.3f}")
     for layer, mean, std in zip(curve["layers"], curve["mean"], curve["std"], strict=True):
         bar = "#" * round(40 * mean / uniform) if uniform else ""
         chosen_here = "  <- confidence layer" if layer == chosen else ""
-        typer.echo(f"{layer:>5} {mean:7.3f} +- {std:5.3f} {bar}{chosen_here}")
+        say(f"{layer:>5} {mean:7.3f} +- {std:5.3f} {bar}{chosen_here}")

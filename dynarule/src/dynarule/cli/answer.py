@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .loading import load_all, read_rows
+from .loading import load_all, no_questions, read_rows, warn_of_unknown
 from .shared import (
     AdapterOption,
     BatchSizeOption,
@@ -24,6 +24,7 @@ from .shared import (
     message_of,
     note,
     print_json,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -65,11 +66,13 @@ def generate(
     asked = [*(question or []), *([row["question"] for row in read_rows(questions)] if questions else [])]
     if not asked:
         raise ValueError("no question; give --question TEXT, or --questions FILE")
-    base, tokenizer, bank = load_all(model, adapter, rules, encoder, fol, device)
+    with no_questions():
+        base, tokenizer, bank = load_all(model, adapter, rules, encoder, fol, device)
+    warn_of_unknown(tokenizer, asked)
     import torch
 
     from ..generation import generate as run
-    from ..generation import question_prompts
+    from ..generation import question_prompts, repeats
 
     torch.manual_seed(seed)
     sampling: dict[str, Any] = {} if temperature is None else {"do_sample": True, "temperature": temperature}
@@ -83,6 +86,9 @@ def generate(
         batch_size=batch_size,
         **sampling,
     )
+    looped = sum(repeats(torch.tensor(answer.token_ids)) for answer in answers)
+    if looped:
+        note(f"{looped} of {len(answers)} answers repeated themselves and were ended")
     results = []
     for text, answer in zip(asked, answers, strict=True):
         result: dict[str, Any] = {"question": text, "answer": answer.text}
@@ -103,12 +109,12 @@ def generate(
         return
     for result in results:
         if len(results) > 1:
-            typer.echo(f"# {result['question']}")
-        typer.echo(result["answer"].strip())
+            say(f"# {result['question']}")
+        say(result["answer"].strip())
         for step in result.get("trace", []):
-            typer.echo(f"  step {step['step']}, layer {step['layer']}")
+            say(f"  step {step['step']}, layer {step['layer']}")
             for name, rule, score in zip(step["ids"], step["rules"], step["scores"], strict=True):
-                typer.echo(f"    {score:7.3f}  [{name}] {rule}")
+                say(f"    {score:7.3f}  [{name}] {rule}")
 
 
 def chat(
@@ -125,7 +131,8 @@ def chat(
 
     Example: dynarule chat --model MODEL --adapter adapter --rules rules.txt
     """
-    base, tokenizer, bank = load_all(model, adapter, rules, encoder, fol, device)
+    with no_questions():  # what is typed is for us, not for a library that would ask something
+        base, tokenizer, bank = load_all(model, adapter, rules, encoder, fol, device)
 
     @cache  # a bank's own encoder is not needed until a rule is added
     def rule_encoder() -> Any:
@@ -144,21 +151,23 @@ def chat(
         from ..generation import generate, question_prompts
         from ..memory.search import SEARCH_TOKEN
 
+        warn_of_unknown(tokenizer, [question])
         prompts = question_prompts(tokenizer, [question])
         (answer,) = generate(base, tokenizer, bank, prompts, max_new_tokens=max_new_tokens, keep_search=True)
         opens = answer.text.lstrip().startswith(SEARCH_TOKEN)
         for found in answer.trace:
             if not (opens and found.step == 0):  # what the prompt found is read by no step
                 rules = [f"[{i}] {text}" for i, text in zip(found.ids, found.texts, strict=True)]
-                typer.echo(f"  step {found.step + (not opens)}: {'; '.join(rules[:top])}")
-        typer.echo(answer.text.replace(SEARCH_TOKEN, "").strip())
+                say(f"  step {found.step + (not opens)}: {'; '.join(rules[:top])}")
+        say(answer.text.replace(SEARCH_TOKEN, "").strip())
 
-    typer.echo(f"{len(bank):,} rules; a question, + RULE, - ID, rules, help or quit", err=True)
+    note(f"{len(bank):,} rules; a question, + RULE, - ID, rules, help or quit")
     for line in _lines():
         if line in ("quit", "exit"):
             break
         try:
-            _reply(line, bank, rule_encoder, ask)
+            with no_questions():
+                _reply(line, bank, rule_encoder, ask)
         except (ValueError, KeyError, ImportError) as error:  # a slip of the keyboard ends no conversation
             note(message_of(error))
 
@@ -178,7 +187,7 @@ def _lines() -> Iterator[str]:
 def _reply(line: str, bank: RuleBank, rule_encoder: Callable[[], Any], ask: Callable[[str], None]) -> None:
     """Do what one line says."""
     if line == "help":
-        typer.echo(HELP)
+        say(HELP)
     elif line.startswith("+"):
         text = line[1:].strip()
         if not text:
@@ -187,14 +196,14 @@ def _reply(line: str, bank: RuleBank, rule_encoder: Callable[[], Any], ask: Call
         name = str(1 + max((int(name) for name in bank.ids if name.isdecimal()), default=0))
         more = type(bank).from_texts([text], None, rule_encoder(), [name], encoder=bank.encoder)
         bank.add(more.to(bank.keys_MP.device, bank.keys_MP.dtype))
-        typer.echo(f"added [{name}], {len(bank):,} rules")
+        say(f"added [{name}], {len(bank):,} rules")
     elif line.startswith("-"):
         bank.remove([line[1:].strip()])
-        typer.echo(f"{len(bank):,} rules")
+        say(f"{len(bank):,} rules")
     elif line == "rules" or line.startswith("rules "):
         words = line.lower().split()[1:]
         for name, text in zip(bank.ids, bank.texts, strict=True):
             if all(word in text.lower() for word in words):
-                typer.echo(f"[{name}] {text}")
+                say(f"[{name}] {text}")
     else:
         ask(line)

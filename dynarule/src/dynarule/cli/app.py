@@ -11,7 +11,7 @@ from .. import __version__
 from .adapter import confidence, inspect, push
 from .answer import chat, generate
 from .bank import app as bank
-from .shared import Commands, note
+from .shared import Commands, note, say
 from .train import train
 
 app = typer.Typer(
@@ -26,7 +26,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"dynarule {__version__}")
+        say(f"dynarule {__version__}")
         raise typer.Exit
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import need
 from .shared import note
 
 if TYPE_CHECKING:
@@ -32,8 +38,8 @@ def load_model(name: str, adapter: Path | None, device: str | None) -> tuple[Any
     try:
         tokenizer = load_tokenizer(source)
         model: Any = AutoModelForCausalLM.from_pretrained(name, dtype="auto", trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
+    except Exception as error:  # whatever a damaged folder makes of a library's loader
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"cannot load the model {name!r} ({first}); give the folder of a causal model, or its name on the Hub"
         ) from None
@@ -49,7 +55,7 @@ def load_rules(
     model: Any = None,
     tokenizer: Any = None,
     cache: Path | None = None,
-    **columns: str,
+    **columns: str | None,
 ) -> RuleBank:
     """Load a bank folder, or encode a file of rules; by default with the encoder of fingerprint ``like``."""
     from ..bank.bank import RuleBank
@@ -58,11 +64,12 @@ def load_rules(
         bank = RuleBank.load(path)
         _check_encoder(path, bank.encoder, encoder)
         return bank
-    check_rules(path)  # before an encoder is loaded for nothing
     from ..bank.embedding_cache import EmbeddingCache
     from ..bank.encoders import encoder_of, open_encoder
+    from ..bank.sources import read_rules
 
     quiet_libraries()
+    texts, conclusions, ids = read_rules(path, fol=fol, **columns)  # before an encoder is loaded for nothing
     if encoder is None and like:
         encode: Any = encoder_of(like, model, tokenizer)
         if fol and not getattr(encode, "fol", True):
@@ -72,17 +79,9 @@ def load_rules(
             )
     else:
         encode = open_encoder(encoder or "minilm", fol, model, tokenizer)
-    text = columns.pop("text", "fol" if fol else "nl")
-    conclusion = columns.pop("conclusion", f"conclusion_{text}")
-    return RuleBank.from_file(
-        path, encode if cache is None else EmbeddingCache(encode, cache), text, conclusion, **columns
+    return RuleBank.from_texts(
+        texts, conclusions, encode if cache is None else EmbeddingCache(encode, cache), ids
     )
-
-
-def check_rules(path: Path) -> None:
-    """Raise FileNotFoundError where there are no rules."""
-    if not path.exists():
-        raise FileNotFoundError(f"no rules at {path}; give a bank folder, .parquet, .tsv or a text file")
 
 
 def _check_encoder(folder: Path, made_with: str, named: str | None) -> None:
@@ -114,7 +113,10 @@ def load_all(
     from ..memory.search import SEARCH_TOKEN, prepare_search, search_id
 
     config = DynaRuleConfig.from_pretrained(adapter)
-    check_rules(rules)
+    if not rules.exists():
+        raise FileNotFoundError(
+            f"no rules at {rules}; give a bank folder, .parquet, .csv, .tsv or a text file"
+        )
     base, tokenizer = load_model(model, adapter, device)
     if config.search_id is not None:
         prepare_search(base, tokenizer, config.search_token or SEARCH_TOKEN)
@@ -127,17 +129,43 @@ def load_all(
     return tuned, tokenizer, bank
 
 
+def warn_of_unknown(tokenizer: Any, texts: Sequence[str]) -> None:
+    """Say which words a model has no tokens for, so that it reads them letter by letter or not at all."""
+    words = dict.fromkeys(word for text in texts for word in re.findall(r"\b[^\W\d_]+\b", text))
+    unknown = []
+    for word in words:
+        both = (tokenizer(each, add_special_tokens=False)["input_ids"] for each in (word, f" {word}"))
+        ids = min(both, key=len)
+        spelled = word.isascii() and len(word) > 3 and len(word) < 2 * len(ids)
+        if spelled or tokenizer.unk_token_id in ids:
+            unknown.append(word)
+    if unknown:
+        note(
+            f"the model has no tokens for {len(unknown)} of {len(words)} words, such as {', '.join(unknown[:5])}, so "
+            "its answer means little; for rules in words of your own take a language model that knows them, and train "
+            "an adapter for it: dynarule train --help"
+        )
+
+
+@contextmanager
+def no_questions() -> Iterator[None]:
+    """Let no library read the keyboard, or the pipe that `chat` reads: whatever it asks is not answered."""
+    keyboard, sys.stdin = sys.stdin, io.StringIO()
+    try:
+        yield
+    finally:
+        sys.stdin = keyboard
+
+
 def choose_index(bank: RuleBank) -> None:
     """Let a bank be searched in the way that fits its size, and say so where that takes long."""
     from ..bank import faiss_index
 
     if len(bank) > faiss_index.EXACT_UP_TO and not bank.keys_MP.is_cuda:
+        how = "all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
         if faiss_index.faiss_installed():
-            note(f"{len(bank):,} rules, building a faiss index of them")
-        else:
-            note(
-                f"{len(bank):,} rules, all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
-            )
+            how = "building a faiss index of them"
+        note(f"{len(bank):,} rules, {how}")
     faiss_index.use_index(bank)
 
 
@@ -152,20 +180,27 @@ def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
     if path is None:
         raise ValueError(f"no questions; give --questions FILE, {wanted}")
     if not path.is_file():
-        raise FileNotFoundError(f"no question file {path}; expected .jsonl, .parquet, or a question per line")
+        raise FileNotFoundError(
+            f"no question file {path}; expected .jsonl, .parquet, or text with a question per line"
+        )
     if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        rows = pq.read_table(path).to_pylist()
-    else:
-        lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+        pa, pq = need("pyarrow", "parquet"), need("pyarrow.parquet", "parquet")
         try:
-            rows = [json.loads(li) if path.suffix == ".jsonl" else {"question": li} for li in lines]
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path} is not JSON lines: {error}") from None
+            rows = pq.read_table(path).to_pylist()
+        except pa.ArrowException as error:
+            raise ValueError(f"{path} is not a readable parquet file: {error}") from None
+    else:
+        try:
+            lines = [line for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
+            rows = [json.loads(li) if path.suffix == ".jsonl" else {"question": li.strip()} for li in lines]
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(
+                f"{path} is not {'JSON lines' if path.suffix == '.jsonl' else 'text'}: {error}"
+            ) from None
     if not rows:
         raise ValueError(f"{path} is empty; expected one question per row")
     for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict) or "question" not in row:
-            raise ValueError(f"{path} row {number} has no `question`; expected one per row")
+        question = row.get("question") if isinstance(row, dict) else None
+        if not isinstance(question, str) or not question.strip():
+            raise ValueError(f"{path} row {number} has no `question`; expected a text in each")
     return rows

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+
+# Control characters but tab and line feed, and those that turn the direction of writing.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 ModelOption = Annotated[
@@ -18,7 +23,7 @@ RulesOption = Annotated[
     Path,
     typer.Option(
         "--rules",
-        help="A bank folder, or .parquet, .tsv (rule, tab, conclusion), or text with a rule per line.",
+        help="A bank folder, or .parquet, .csv, .tsv, or text with a rule per line.",
         show_default=False,
     ),
 ]
@@ -48,11 +53,18 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
+        show = warnings.showwarning
+
+        def note_warning(message: Any, category: Any, *where: Any, **more: Any) -> None:
+            note(str(message)) if category is UserWarning else show(message, category, *where, **more)
+
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = note_warning
+                return super().invoke(ctx)
         except BrokenPipeError:  # the reader of our output has gone, as in `| head`
             raise
-        except (ValueError, OSError, ImportError, KeyError) as error:
+        except (ValueError, OSError, ImportError, KeyError, RecursionError) as error:
             note(" ".join(message_of(error).split()))
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
@@ -65,11 +77,21 @@ def message_of(error: Exception) -> str:
     return str(error.args[0] if isinstance(error, KeyError) and error.args else error)
 
 
+def say(line: str) -> None:
+    """Write a line to stdout."""
+    typer.echo(printable(line))
+
+
 def note(line: str) -> None:
     """Write a line to stderr."""
-    typer.echo(f"dynarule: {line}", err=True)
+    typer.echo(f"dynarule: {printable(line)}", err=True)
 
 
 def print_json(value: object) -> None:
     """Print one JSON object."""
-    typer.echo(json.dumps(value, indent=1, ensure_ascii=False))
+    say(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+def printable(text: str) -> str:
+    """Return a text with what would steer a terminal as an escape, which JSON reads back."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._lazy import need
 from .loading import load_model, load_rules, read_rows
 from .shared import DeviceOption, EncoderOption, FolOption, ModelOption, QuestionsOption, RulesOption, note
 
@@ -69,6 +70,7 @@ def train(
 
     Example: dynarule train --model MODEL --rules bank --questions train.jsonl --out stage1
     """
+    need("accelerate", "train")
     rows = read_rows(questions, ".jsonl or .parquet")
     measured = read_rows(held_out) if held_out else None
     added = [*(add or ()), *(["opening_search"] if opening else [])]

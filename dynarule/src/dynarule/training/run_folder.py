@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .._files import write_whole
+from .._files import changing, write_whole
 
 RECIPE = "recipe.json"
 STATE = "trainer_state.json"  # the Trainer writes it last
@@ -41,8 +41,9 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
             f"{folder} holds checkpoints of an earlier run, the newest {found[0].name}; resume it (--resume), or "
             "choose a new folder"
         )
-    for left in folder.glob(".*.part") if write else ():  # by a run that was killed while it wrote
-        left.unlink(missing_ok=True)
+    if write:
+        with changing(folder):  # which clears away what a killed run left of a file
+            pass
     wanted, path = json.loads(json.dumps(settings)), folder / RECIPE
     if found and path.is_file():
         try:

@@ -25,7 +25,7 @@ from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
 from ..memory.search import search_id
-from ..model_card import TrainingFacts, model_card
+from ..model_card import model_card
 from .additions import Muon, OpeningSearch, SortedBatches
 from .data import Collator, Encoder
 from .optimizers import muon_optimizer
@@ -256,16 +256,16 @@ def train(
             adapter.train_search(row)  # whatever trained it, the row goes with the adapter
         adapter.save(folder, tokenizer if recipe.searches else None)
         example = encoder(rows[0])
-        facts = TrainingFacts(
-            steps,
-            processes,
-            len(rows),
-            0 if held_out is None else len(held_out),
-            {} if recipe.mix is None else Counter(families(rows)),
-            len(bank),
-            str(first.dtype).removeprefix("torch."),
-            opening=example.prompt in example.search,
-        )
+        facts = {
+            "steps": steps,
+            "processes": processes,
+            "questions": len(rows),
+            "held_out": 0 if held_out is None else len(held_out),
+            "families": {} if recipe.mix is None else Counter(families(rows)),
+            "rules": len(bank),
+            "dtype": str(first.dtype).removeprefix("torch."),
+            "opening": example.prompt in example.search,
+        }
         write_whole(folder / "README.md", model_card(adapter.config, recipe, facts, history))
     adapter.config.encoder = bank.encoder
     for rows_NC in trained_rows:

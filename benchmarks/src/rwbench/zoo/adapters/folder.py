@@ -87,7 +87,7 @@ def publish(trained: Path, to: Path, recipe: AdapterRecipe, method: str) -> Path
     """Copy what serving needs of the last stage, without its checkpoints; its card tells of all stages."""
     with replaced_folder(to) as new:
         for path in sorted(trained.iterdir()):
-            if path.is_file():
+            if path.is_file() and path.name[0] != ".":
                 shutil.copy2(path, new / path.name)
         config = DynaRuleConfig.from_pretrained(new)
         notes = [_stages(recipe, method)]

@@ -1,0 +1,189 @@
+"""Several writers of one folder, and writers that are killed: what was acknowledged is there, and it is whole."""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+
+import pytest
+import torch
+from dynarule._files import PART, SAVED, write_whole
+from dynarule.bank import changed_bank
+from dynarule.cli.app import app
+from peft import PeftModel
+from typer.testing import CliRunner
+
+from dynarule import DynaRuleConfig, RuleAdapter, RuleBank, dynarule_config
+
+WIDTH = 12
+FORK = multiprocessing.get_context("fork")
+
+
+class FakeEncoder:
+    """Vectors without a model."""
+
+    fingerprint = "fake"
+
+    def __init__(self, *_, **__):
+        pass
+
+    def __call__(self, texts):
+        return torch.ones(len(texts), WIDTH)
+
+
+def rules(*names):
+    keys = torch.ones(len(names), WIDTH)
+    return RuleBank(keys, keys, list(names), [f"text of {name}" for name in names], "fake")
+
+
+def kill_at_random(work, seconds, stream):
+    """Run a function that never ends in a process of its own, and kill it at a random moment after it began."""
+    began = FORK.Event()
+    child = FORK.Process(target=work, args=(began,))
+    child.start()
+    assert began.wait(60)
+    time.sleep(stream.uniform(0, seconds))
+    os.kill(child.pid, signal.SIGKILL)
+    child.join()
+
+
+def commands(arguments):
+    """Run commands one after another; return those that succeeded."""
+    return [words for words in arguments if CliRunner().invoke(app, words).exit_code == 0]
+
+
+def test_what_several_commands_changed_at_once_is_all_there(tmp_path, monkeypatch):
+    monkeypatch.setattr("dynarule.bank.encoders.SentenceEncoder", FakeEncoder)
+    bank = str(tmp_path / "bank")
+    rules(*(f"old-{i}" for i in range(12))).save(bank)
+    work = []
+    for worker in range(4):
+        words = []
+        for i in range(6):
+            (tmp_path / f"{worker}-{i}.txt").write_text(f"If {worker}, {i}.\n")
+            prefix = f"{worker}-{i}-"
+            words.append(
+                [
+                    "bank",
+                    "add",
+                    bank,
+                    str(tmp_path / f"{worker}-{i}.txt"),
+                    "--encoder",
+                    "minilm",
+                    "--prefix",
+                    prefix,
+                ]
+            )
+            words.append(["bank", "remove", bank, f"old-{i * 2 + worker % 2}"])  # two workers want each
+        work.append(words)
+    with FORK.Pool(4) as pool:
+        done = [words for each in pool.map(commands, work) for words in each]
+    added = {words[-1] + "1" for words in done if words[1] == "add"}
+    removed = [words[-1] for words in done if words[1] == "remove"]
+    assert len(added) == 24 and len(removed) == len(set(removed)) == 12
+    assert set(RuleBank.load(bank).ids) == added
+
+
+def test_a_kill_leaves_a_whole_bank_and_the_next_writer_clears_up(tmp_path):
+    bank, stream = tmp_path / "bank", random.Random(0)
+    rules("0").save(bank)
+    held = 1
+
+    def grow(began):
+        for i in range(1_000_000):
+            with changed_bank(bank) as live:
+                live.add(rules(f"{os.getpid()}-{i}"))
+            began.set()
+
+    for _ in range(12):
+        kill_at_random(grow, 0.05, stream)
+        assert len(RuleBank.load(bank)) > held - 1
+        held = len(RuleBank.load(bank))
+    for name in ("a", "b"):  # as a kill leaves them
+        (bank / f".new.{name}{PART}").mkdir()
+        (bank / f".new.{name}{PART}" / ".tmpabc").write_bytes(b"x" * 1000)
+    with changed_bank(bank) as live:
+        live.remove(["0"])
+    assert sorted(path.name for path in bank.iterdir()) == [".lock", "bank.safetensors"]
+    assert len(RuleBank.load(bank)) == held - 1
+
+
+def test_a_change_that_fails_writes_nothing(tmp_path):
+    rules("a").save(tmp_path)
+    before = (tmp_path / "bank.safetensors").read_bytes()
+    with pytest.raises(KeyError), changed_bank(tmp_path) as live:
+        live.add(rules("b"))
+        live.remove(["c"])
+    assert (tmp_path / "bank.safetensors").read_bytes() == before
+    with pytest.raises(FileNotFoundError, match="no rule bank"), changed_bank(tmp_path / "none"):
+        pass
+    assert not (tmp_path / "none").exists()
+
+
+@torch.no_grad()
+def number_of(folder, model):
+    """The number that weights were filled with, and the one that the configuration says."""
+    config = DynaRuleConfig.from_pretrained(folder)
+    tuned = PeftModel.from_pretrained(model, folder)
+    values = {float(value) for each in RuleAdapter(tuned).parameters() for value in (each.min(), each.max())}
+    assert len(values) == 1
+    return values.pop(), config.length_shift
+
+
+@torch.no_grad()
+def save_numbered(adapter, folder, number):
+    for parameter in adapter.parameters():
+        parameter.fill_(number)
+    adapter.config.length_shift = float(number)
+    adapter.save(folder)
+
+
+def test_a_kill_leaves_weights_and_configuration_of_one_save(tmp_path, tiny_model):
+    adapter, stream = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH)), random.Random(1)
+    save_numbered(adapter, tmp_path, 1)
+
+    def save(began):
+        for number in range(2, 1_000_000):
+            save_numbered(adapter, tmp_path, number)
+            began.set()
+
+    for _ in range(6):
+        kill_at_random(save, 0.1, stream)
+        weights, config = number_of(tmp_path, tiny_model("qwen2"))
+        assert weights == config
+    save_numbered(adapter, tmp_path, 1)
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(PART) or path.name == SAVED]
+
+
+@pytest.mark.parametrize("renamed", [0, 1])
+def test_a_kill_between_two_renames_is_made_good(renamed, tmp_path, tiny_model, monkeypatch):
+    adapter = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH))
+    save_numbered(adapter, tmp_path, 1)
+    seen, rename = [], type(tmp_path).replace
+
+    def power_cut(self, target):
+        if self.parent.name == SAVED:
+            seen.append(self)
+            if len(seen) > renamed:
+                raise KeyboardInterrupt
+        return rename(self, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(type(tmp_path), "replace", power_cut)
+        save_numbered(adapter, tmp_path, 2)
+    assert number_of(tmp_path, tiny_model("qwen2")) == (2, 2)
+    assert not (tmp_path / SAVED).exists()
+
+
+def write_often(path):
+    for i in range(60):
+        write_whole(path, f"{i % 10}" * 50_000)
+    return True
+
+
+def test_writers_of_one_file_do_not_meet(tmp_path):
+    with FORK.Pool(4) as pool:
+        assert all(pool.map(write_often, [tmp_path / "file"] * 4))
+    assert len(set((tmp_path / "file").read_text())) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
