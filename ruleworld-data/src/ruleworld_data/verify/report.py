@@ -86,7 +86,7 @@ class Check:
         """Count one failure per message."""
         self.fail_rows(messages, str)
 
-    def fail_rows(self, rows: Sequence[Any] | Ints, describe: Callable[[Any], str]) -> None:
+    def fail_rows(self, rows: Sequence[Any] | Ints, describe: Callable[..., str]) -> None:
         """Count one failure per row; put the first few in words."""
         self.failures += len(rows)
         self.examples += [describe(row) for row in rows[: MAX_EXAMPLES - len(self.examples)]]

@@ -70,11 +70,11 @@ class RowChecker:
         for column, what, check in ((0, "id", "question_labels"), (1, "question", "duplicates")):
             self._repeats({split: both[column] for split, both in hashes.items()}, what, check)
         self.findings["duplicates"].checked += sum(both.shape[1] for both in hashes.values())
-        asked, splits, check = self.scan.asked, self.scan.splits, self.findings["overlap"]
+        asked, splits, overlap = self.scan.asked, self.scan.splits, self.findings["overlap"]
         train = {lesson(asked[number]) for number in splits.get("train", ())}
         for split in [split for split in splits if split != "train"]:
-            check.checked += len(splits[split])
-            check.fail_rows(
+            overlap.checked += len(splits[split])
+            overlap.fail_rows(
                 sorted(number for number in splits[split] if lesson(asked[number]) in train),
                 lambda number, split=split: (
                     f"{split}: rules {asked[number].rule_ids} with answer {asked[number].answer!r} "

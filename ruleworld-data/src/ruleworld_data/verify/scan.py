@@ -188,9 +188,10 @@ class Scan:
             )
         ]
         numbers = []
-        for i, (owner, *texts) in enumerate(zip(found_in, *cells, strict=True)):
+        for i, (owner, *asked_texts) in enumerate(zip(found_in, *cells, strict=True)):
             proof = tuple(given[i * hops : (i + 1) * hops])
-            asked = SubQuestion(world_id, *(text or "" for text in texts), proof, owner)
+            facts, query, answer, answer_type = (text or "" for text in asked_texts)
+            asked = SubQuestion(world_id, facts, query, answer, answer_type, proof, owner)
             numbers.append(self._numbers.setdefault(asked, len(self.asked)))
             if numbers[-1] == len(self.asked):
                 self.asked.append(asked)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import io
 import json
 import math
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 from ruleworld_data.io import write_whole
+from safetensors import safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from ...run.environment import environment
@@ -35,7 +37,7 @@ from .tokenizer import TokenVocabulary
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
-STATE_FILE = "state.pt"
+STATE_FILE = "state.safetensors"
 LOG_FILE = "log.jsonl"
 
 
@@ -47,7 +49,7 @@ class BaseTrainer:
     recipe : BaseRecipe
     vocabulary : TokenVocabulary
     folder : Path
-        Holds ``state.pt`` (the last checkpoint) and ``log.jsonl``; made by `run`.
+        Holds ``state.safetensors`` (the last checkpoint) and ``log.jsonl``; made by `run`.
     device : str
         ``cpu`` or ``cuda``.
     processes : int
@@ -228,25 +230,49 @@ class BaseTrainer:
             "curriculum": {name: getattr(self.curriculum, name) for name in ("levels", "rates", "seen")},
             "orders": [(number, levels) for number, levels, _ in self.blocks.pending],
             "log_bytes": log.stat().st_size if log.is_file() else 0,
-            "model": self.model.state_dict(),
-            "plan_maps": self.plan_maps.state_dict(),
-            "optimizers": [optimizer.state_dict() for optimizer, _ in self.optimizers],
         }
-        buffer = io.BytesIO()
-        torch.save(state, buffer)
-        write_whole(self.folder / STATE_FILE, buffer.getvalue())
+        tensors = {
+            f"{part}/{name}": value.detach().cpu().contiguous()
+            for part, values in self._tensors().items()
+            for name, value in values.items()
+        }
+        write_whole(self.folder / STATE_FILE, save(tensors, {"state": json.dumps(state)}))
+
+    def _tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Return all that training changes, as tensors by part and name (an optimizer's: ``parameter.value``)."""
+        model = {
+            name: value for name, value in self.model.state_dict().items() if name != "lm_head.weight"
+        }  # tied
+        parts = {"model": model, "plan_maps": self.plan_maps.state_dict()}
+        for number, (optimizer, _) in enumerate(self.optimizers):
+            parts[str(number)] = {
+                f"{parameter}.{name}": torch.as_tensor(value)
+                for parameter, values in optimizer.state_dict()["state"].items()
+                for name, value in values.items()
+            }
+        return parts
 
     def _resume(self) -> None:
-        state = torch.load(self.folder / STATE_FILE, map_location=self.device, weights_only=True)
-        if state["recipe"] != asdict(self.recipe):
+        with safe_open(self.folder / STATE_FILE, framework="pt", device=str(self.device)) as file:
+            state = json.loads(file.metadata()["state"])
+            parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
+            for key in file.keys():  # noqa: SIM118 (no mapping)
+                part, _, name = key.partition("/")
+                parts[part][name] = file.get_tensor(key)
+        if state["recipe"] != json.loads(json.dumps(asdict(self.recipe))):
             raise ValueError(
                 f"{self.folder} holds a training of another recipe ({state['recipe']['name']}, or an older text of "
                 "this one); give another --out, or delete the folder to begin anew"
             )
-        self.model.load_state_dict(state["model"])
-        self.plan_maps.load_state_dict(state["plan_maps"])
-        for (optimizer, _), values in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(values)
+        parts["model"]["lm_head.weight"] = parts["model"]["model.embed_tokens.weight"]
+        self.model.load_state_dict(parts["model"])
+        self.plan_maps.load_state_dict(parts["plan_maps"])
+        for number, (optimizer, _) in enumerate(self.optimizers):
+            moments: dict[int, dict[str, Tensor]] = defaultdict(dict)
+            for key, value in parts[str(number)].items():
+                parameter, _, name = key.partition(".")
+                moments[int(parameter)][name] = value
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": dict(moments)})
         self.earlier, self.position, self.seconds = (state[n] for n in ("earlier", "position", "seconds"))
         vars(self.curriculum).update(state["curriculum"])
         for number, levels in state["orders"]:
