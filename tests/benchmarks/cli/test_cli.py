@@ -100,8 +100,9 @@ def test_several_processes_give_the_same_results(tmp_path):
         words = ["run", "smoke", "--scale", "tiny", "--limit", "1", "--jobs", jobs, "--json"]
         code = (
             "import rwbench.retrievers.dense as d; d.Dense.missing = lambda self: 'nothing'\n"
-            "from rwbench.recipes import recipes; smoke = recipes.get('smoke'); whole = smoke.function\n"
-            "smoke.function = lambda options: [s for s in whole(options) if s.pool_size <= 1_000]\n"
+            "from rwbench.recipes import RunRecipe, recipes; smoke = recipes.get('smoke')\n"
+            "small = lambda options: [s for s in smoke(options) if s.pool_size <= 1_000]\n"
+            "recipes.add('smoke', RunRecipe('smoke', small))\n"
             "from rwbench.cli.app import main\n"
             "if __name__ == '__main__': main()"
         )
