@@ -174,6 +174,10 @@ def test_the_loss_is_the_two_losses_of_the_full_logits(case, near):
     assert near(found["lm"], lm_loss(predicting, batch["labels"]))
     assert near(found["retrieval"], stacked_step_loss(side.scores_BSK, side.positives_BSK))
     assert int(found["steps"]) == 5 + 2  # of five questions two have a second step
+    assert not whole.memory.measure  # gold rules are among the candidates
+    whole.recipe = quick(retrieval_weight=3.0)
+    with whole.attached():
+        assert near(whole(**batch)["loss"], found["lm"] + 3.0 * found["retrieval"])
     whole.recipe = quick(additions=(NewWordWeight(4.0),))
     ids, labels = batch["input_ids"], batch["labels"]
     loss, weight = 0.0, 0.0
@@ -183,6 +187,7 @@ def test_the_loss_is_the_two_losses_of_the_full_logits(case, near):
     with whole.attached():
         assert near(whole(**batch)["lm"], loss / weight)
         measured = whole.eval()(**batch)["lm"]
+        assert whole.memory.measure  # found is only what a search finds
         whole.recipe = quick()
         assert torch.equal(measured, whole(**batch)["lm"])  # held-out losses stay comparable
 
@@ -236,6 +241,21 @@ def test_muon_steps_matrices_alike_in_all_directions_and_vectors_as_adamw(case):
             rate = 0.03 if name.endswith(".v.weight") else 0.01
             sizes = torch.linalg.svdvals(moved) / (rate * 0.2 * max(each.shape) ** 0.5)
             assert float(sizes.min()) > 0.5 and float(sizes.max()) < 1.4, name
+
+
+def test_muon_decays_matrices_and_leaves_vectors(case):
+    from dynarule.training.optimizers import muon_optimizer
+
+    model, _, adapter, _, bank = case
+    whole = RuleModel(model, adapter, bank, quick(weight_decay=0.25, embedding="none"))
+    optimizer = muon_optimizer(whole, Muon(value_rate=3.0))
+    before = {name: each.detach().clone() for name, each in adapter.named_parameters()}
+    for each in adapter.parameters():
+        each.grad = torch.zeros_like(each)
+    optimizer.step()
+    for name, each in adapter.named_parameters():
+        rate = 0.03 if name.endswith(".v.weight") else 0.01
+        torch.testing.assert_close(each.detach(), before[name] * (1 - (each.ndim > 1) * rate * 0.25))
 
 
 def test_the_row_of_search_steps_as_a_vector(case):
