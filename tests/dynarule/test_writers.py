@@ -8,7 +8,7 @@ import time
 
 import pytest
 import torch
-from dynarule._files import PART, SAVED, write_whole
+from dynarule._files import PART, SAVED, assembled, changing, write_whole
 from dynarule.bank import changed_bank
 from dynarule.cli.app import app
 from peft import PeftModel
@@ -187,3 +187,25 @@ def test_writers_of_one_file_do_not_meet(tmp_path):
         assert all(pool.map(write_often, [tmp_path / "file"] * 4))
     assert len(set((tmp_path / "file").read_text())) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_files_that_belong_together_may_lie_in_folders(tmp_path):
+    """A tokenizer with several chat templates writes one; a second save replaces what the first wrote."""
+    for text in ("one", "two"):
+        with changing(tmp_path), assembled(tmp_path) as work:
+            (work / "templates").mkdir()
+            (work / "templates" / "tool.jinja").write_text(text)
+            (work / "config.json").write_text(text)
+        assert (tmp_path / "templates" / "tool.jinja").read_text() == text
+        assert (tmp_path / "config.json").read_text() == text
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "config.json", "templates"]
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_encoded(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "rules.txt").write_text("If A runs, A is tired.\n")
+    for place in (tmp_path, tmp_path / "notes.txt"):
+        words = ["bank", "build", str(tmp_path / "rules.txt"), "--out", str(place), "--encoder", "nowhere"]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code and "not overwritten; choose a new folder" in done.output
+    assert (tmp_path / "notes.txt").read_text() == "mine"

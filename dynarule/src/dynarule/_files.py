@@ -45,7 +45,7 @@ def assembled(folder: Path) -> Iterator[Path]:
     work.mkdir()
     try:
         yield work
-        for path in work.iterdir():
+        for path in _files(work):
             _sync(path)
         work.replace(folder / SAVED)
         _move_saved(folder)
@@ -55,9 +55,16 @@ def assembled(folder: Path) -> Iterator[Path]:
 
 def _move_saved(folder: Path) -> None:
     if (folder / SAVED).is_dir():
-        for path in (folder / SAVED).iterdir():
-            path.replace(folder / path.name)
-        (folder / SAVED).rmdir()
+        for path in _files(folder / SAVED):
+            place = folder / path.relative_to(folder / SAVED)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(place)
+        shutil.rmtree(folder / SAVED)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files in a folder and in those below it: a tokenizer with several chat templates has one for them."""
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def _sync(path: Path) -> None:

@@ -72,6 +72,9 @@ def test_words_survive_the_file(entry):
     for name in ("Ünïcödé & co", "yes", "1.0", "null", "a: b # c", "- dash", "'quoted\"", "Modell №5"):
         words = Metadata(**(vars(again) | {"name": name, "cost_usd": 12.5, "paper": "https://a.example/b"}))
         assert Metadata.from_yaml(words.to_yaml().encode()) == words
+    for cost, kept in ((0.0123456789, 0.012346), (1e-5, 1e-5), (0.0, 0.0), (2e-9, 0.0)):
+        words = Metadata(**(vars(again) | {"cost_usd": cost}))
+        assert Metadata.from_yaml(words.to_yaml().encode()).cost_usd == kept
 
 
 @pytest.mark.parametrize(

@@ -313,6 +313,17 @@ class TestTraining:
         again.run(seconds=0, report=lambda line: None)
         assert [json.loads(line).get("lost", line[0]) for line in log.read_text().splitlines()] == ["{", "{"]
 
+    def test_looking_at_a_training_leaves_its_log_alone(self, vocabulary, tmp_path):
+        """Gates and `ship` open the folder of a training that may be running."""
+        BaseTrainer(small_recipe(), vocabulary, tmp_path, compiled=False).run(
+            seconds=0, report=lambda line: None
+        )
+        log = tmp_path / "log.jsonl"
+        log.write_text(log.read_text() + '{"block": 1}\n')
+        before = log.read_bytes()
+        trained_base(small_recipe(), vocabulary, tmp_path)
+        assert log.read_bytes() == before
+
     def test_a_checkpoint_survives_a_kill_while_the_next_is_written(self, vocabulary, tmp_path, monkeypatch):
         trainer = BaseTrainer(small_recipe(), vocabulary, tmp_path, compiled=False)
         trainer.run(seconds=0, report=lambda line: None)

@@ -341,7 +341,9 @@ def test_numbers_that_are_not_finite_are_no_bank(tmp_path):
 
 def test_a_bank_of_an_earlier_version_says_what_to_type(tmp_path):
     (tmp_path / "bank.json").write_text("{}")
-    with pytest.raises(FileNotFoundError, match="of an earlier version; build it again: dynarule bank build"):
+    with pytest.raises(
+        FileNotFoundError, match="earlier version; build it again in a new folder: dynarule bank build"
+    ):
         RuleBank.load(tmp_path)
 
 

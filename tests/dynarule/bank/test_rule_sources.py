@@ -175,3 +175,9 @@ def test_one_text_is_no_list_of_rules():
         RuleBank.from_texts(["x", "y"], None, encode, ["1", None])
     with pytest.raises(ValueError, match="rule '0' has no text, got None"):
         RuleBank.from_texts([None], None, encode)
+
+
+def test_an_ending_in_capitals_is_the_same_ending(tmp_path):
+    path = tmp_path / "R.CSV"
+    path.write_text('rule,conclusion\n"If A runs, A is tired.",A is tired\n')
+    assert read_rules(path).texts == ["If A runs, A is tired."]

@@ -105,6 +105,10 @@ class Metadata(BaseModel):
         lines = []
         for name, value in self.model_dump(exclude_none=True).items():
             text = str(value)
+            if isinstance(value, float) and isinstance(
+                _cost(text), str
+            ):  # 1e-05, or more digits than are read
+                text = f"{value:.6f}".rstrip("0").rstrip(".")
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._/+-]*", text):
                 # Quoted where YAML would read anything but this text.
                 text = yaml.safe_dump(text, allow_unicode=True, width=10_000, default_style='"').strip()

@@ -56,7 +56,7 @@ def score(output: Output, question: Question, pool_size: int) -> dict[str, float
             scores[f"recall@{name}"] = union_recall(steps, question.gold_steps, budget)
             scores[f"step_recall@{name}"] = step_recall(steps, question.gold_steps, budget)
             continue
-        (ranked,) = steps
+        ranked = steps[0] if steps else []
         scores[f"recall@{name}"] = union_recall([ranked], [question.gold], budget)
         k = len(question.gold) if budget == "gold" else budget
         if output.ties is not None and (k <= len(ranked) or not output.ties.tail):

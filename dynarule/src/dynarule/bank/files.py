@@ -39,14 +39,23 @@ def save_bank(bank: RuleBank, folder: str | PathLike[str], overwrite: bool = Fal
         If a bank is there already; if the folder is there and no bank.
     """
     folder = Path(folder)
-    if folder.exists() and not is_bank(folder) and any(path.name[0] != "." for path in folder.iterdir()):
+    check_place(folder, overwrite)
+    with changing(folder):
+        check_place(folder, overwrite)
+        _write(bank, folder)
+
+
+def check_place(folder: Path, overwrite: bool) -> None:
+    """Refuse a folder that `save_bank` would refuse: before embeddings are computed for it, which may take hours."""
+    if is_bank(folder):
+        if not overwrite:
+            raise FileExistsError(
+                f"{folder} exists already; choose a new folder, or overwrite it (--overwrite, overwrite=True)"
+            )
+    elif folder.is_file() or (folder.is_dir() and any(path.name[0] != "." for path in folder.iterdir())):
         raise ValueError(
             f"{folder} is not a rule bank (no {FILE}), so it is not overwritten; choose a new folder"
         )
-    with changing(folder):
-        if is_bank(folder) and not overwrite:
-            raise FileExistsError(f"{folder} exists already; choose a new folder, or pass overwrite=True")
-        _write(bank, folder)
 
 
 @contextmanager
@@ -82,7 +91,7 @@ def load_bank(folder: str | PathLike[str]) -> RuleBank:
     settle(path.parent)
     if not path.is_file():
         old = (
-            ", but one of an earlier version; build it again"
+            ", but one of an earlier version; build it again in a new folder"
             if (Path(folder) / "bank.json").is_file()
             else ""
         )

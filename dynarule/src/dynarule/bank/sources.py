@@ -166,13 +166,13 @@ def read_rules(
         raise FileNotFoundError(
             f"no rule file {path}; expected .parquet, .csv, .tsv, or text with one rule per line"
         )
-    if path.suffix in _NO_TEXT:
+    if path.suffix.lower() in _NO_TEXT:
         raise ValueError(
             f"{path} is no list of rules; expected .parquet, .csv, .tsv, or text with one rule per line"
         )
-    if path.suffix in (".csv", ".tsv"):
+    if path.suffix.lower() in (".csv", ".tsv"):
         table = _read_cells(path, {text, conclusion, id})
-    elif path.suffix == ".parquet":
+    elif path.suffix.lower() == ".parquet":
         table = _read_parquet(path)
     else:
         lines = [(str(number), line.strip()) for number, line in enumerate(_read_text(path).split("\n"), 1)]
@@ -214,7 +214,7 @@ def _read_parquet(path: Path) -> dict[str, list[Any]]:
 
 def _read_cells(path: Path, named: set[str | None]) -> dict[str, list[Any]]:
     """Return the columns of a CSV or TSV, among them ``id``: its own, or line numbers."""
-    commas = path.suffix == ".csv"
+    commas = path.suffix.lower() == ".csv"
     reader = csv.reader(
         io.StringIO(_read_text(path), newline=""),
         delimiter="," if commas else "\t",

@@ -51,10 +51,9 @@ def build(
 
     Example: dynarule bank build rules.txt --out bank
     """
-    from ..bank.files import is_bank
+    from ..bank.files import check_place
 
-    if is_bank(out) and not overwrite:  # before the hours that encoding may take
-        raise FileExistsError(f"{out} exists already; choose a new folder, or type --overwrite")
+    check_place(out, overwrite)
     bank = _encode(rules, encoder, fol, model, cache, text, conclusion, id)
     bank.save(out, overwrite)
     _done(out, bank)

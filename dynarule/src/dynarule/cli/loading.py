@@ -183,7 +183,7 @@ def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
         raise FileNotFoundError(
             f"no question file {path}; expected .jsonl, .parquet, or text with a question per line"
         )
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         pa, pq = need("pyarrow", "parquet"), need("pyarrow.parquet", "parquet")
         try:
             rows = pq.read_table(path).to_pylist()
@@ -192,10 +192,13 @@ def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
     else:
         try:
             lines = [line for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
-            rows = [json.loads(li) if path.suffix == ".jsonl" else {"question": li.strip()} for li in lines]
+            rows = [
+                json.loads(li) if path.suffix.lower() == ".jsonl" else {"question": li.strip()}
+                for li in lines
+            ]
         except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
             raise ValueError(
-                f"{path} is not {'JSON lines' if path.suffix == '.jsonl' else 'text'}: {error}"
+                f"{path} is not {'JSON lines' if path.suffix.lower() == '.jsonl' else 'text'}: {error}"
             ) from None
     if not rows:
         raise ValueError(f"{path} is empty; expected one question per row")

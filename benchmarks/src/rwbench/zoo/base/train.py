@@ -90,7 +90,7 @@ class BaseTrainer:
         self.optimizers = ((muon, recipe.muon_rate), (adam, recipe.adam_rate))
         self.curriculum = Curriculum(recipe.raise_at, recipe.raise_least)
         self.position = {"phase": 0, "block": 0, "step": 0, "tokens": 0, "phase_tokens": 0, "phase_step": 0}
-        self.seconds = 0.0
+        self.seconds, self.log_bytes = 0.0, 0
         writer = Writer(vocabulary, recipe.context_weight)
         self.blocks = Blocks(DocumentStream(writer, recipe.seed, recipe.block_tokens), processes)
         self.losses: Callable[..., tuple[Tensor, Tensor, Tensor]] = self._losses
@@ -113,6 +113,9 @@ class BaseTrainer:
         self.folder.mkdir(parents=True, exist_ok=True)
         begun = saved = time.monotonic()
         with exclusive(self.folder), contextlib.closing(self.blocks):
+            log = self.folder / LOG_FILE
+            if log.is_file() and log.stat().st_size > self.log_bytes:
+                os.truncate(log, self.log_bytes)  # blocks trained after the checkpoint come again
             while (phase := self.phase) is not None:
                 # The data follow a level by some blocks, so that processes, however many, can work ahead of it.
                 while len(self.blocks.pending) <= self.recipe.lag:
@@ -222,6 +225,7 @@ class BaseTrainer:
     def save(self) -> None:
         """Write a checkpoint; the last one stays until this one is whole."""
         log = self.folder / LOG_FILE
+        self.log_bytes = log.stat().st_size if log.is_file() else 0
         state = {
             "recipe": asdict(self.recipe),
             "earlier": self.earlier,
@@ -229,7 +233,7 @@ class BaseTrainer:
             "seconds": self.seconds,
             "curriculum": {name: getattr(self.curriculum, name) for name in ("levels", "rates", "seen")},
             "orders": [(number, levels) for number, levels, _ in self.blocks.pending],
-            "log_bytes": log.stat().st_size if log.is_file() else 0,
+            "log_bytes": self.log_bytes,
         }
         tensors = {
             f"{part}/{name}": value.detach().cpu().contiguous()
@@ -278,9 +282,7 @@ class BaseTrainer:
         for number, levels in state["orders"]:
             assert self.phase is not None
             self.blocks.order(number, self.phase.mixture, levels)
-        log = self.folder / LOG_FILE
-        if log.is_file() and log.stat().st_size > state["log_bytes"]:
-            os.truncate(log, state["log_bytes"])  # blocks trained after the checkpoint come again
+        self.log_bytes = state["log_bytes"]
 
     def summary(self) -> dict[str, Any]:
         """Return what the training took so far, those of the bases that it started from included, as JSON values."""
