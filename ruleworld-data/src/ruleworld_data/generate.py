@@ -6,6 +6,7 @@ pools are kept per process, so many slices cost little more than one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -14,7 +15,19 @@ import pyarrow as pa
 from .io.schema import QUESTION_SCHEMA, RULE_SCHEMA, decode
 from .questions.parallel import ParallelBlock, block_bounds
 from .questions.tables import Origin, chain_table
-from .spec import MINI_FOLD_SIZE, MINI_FOLDS, RULE_SPLITS, SCALES, SUBTASKS, WorldSpec, check_name, num_rows
+from .spec import (
+    MINI_FOLD_SIZE,
+    MINI_FOLDS,
+    PAPER_POINT,
+    RULE_SPLITS,
+    SCALES,
+    SUBTASKS,
+    VERSION,
+    Dials,
+    WorldSpec,
+    check_name,
+    num_rows,
+)
 from .text.render import block_table
 from .world import Stream, World, build_world
 
@@ -27,19 +40,23 @@ def world_of(spec: WorldSpec) -> World:
     ``validation``, ``test`` and ``mini`` are the same questions at scales ``paper`` and ``full``, so they use the
     paper's subset of the world; ``heldout`` has a world of its own.
     """
-    return _world(spec.drawn.scale, spec.seed, spec.split == "heldout")
+    # Splits of one world share it: held-out is all that tells them apart.
+    return _world(replace(spec.drawn, split="heldout" if spec.split == "heldout" else "train"))
 
 
 @lru_cache(maxsize=4)
-def _world(scale: str, seed: int, heldout: bool) -> World:
-    if scale == "full":
-        return _whole_world("paper", seed, heldout)
-    return _whole_world(scale, seed, heldout).restrict()
+def _world(spec: WorldSpec) -> World:
+    if spec.scale == "full":
+        return _whole_world(replace(spec, scale="paper"))
+    return _whole_world(spec).restrict()
 
 
 @lru_cache(maxsize=4)
-def _whole_world(scale: str, seed: int, heldout: bool) -> World:
-    return build_world(seed, SCALES[scale].sizes, SCALES[scale].subset, heldout=heldout)
+def _whole_world(spec: WorldSpec) -> World:
+    scale, heldout = SCALES[spec.scale], spec.split == "heldout"
+    return build_world(
+        spec.seed, scale.sizes, scale.subset, heldout=heldout, version=spec.version, dials=spec.dials
+    )
 
 
 @lru_cache(maxsize=2)
@@ -65,7 +82,7 @@ def _chains(spec: WorldSpec, subtask: str) -> pa.Table:
 
 def _mini(spec: WorldSpec, subtask: str) -> pa.Table:
     """Return the paper's protocol: 5 seeds x 10 of the test questions; ``fold`` tells the seed."""
-    test = question_table(subtask, "test", spec.scale, spec.seed)
+    test = question_table(subtask, "test", spec.scale, spec.seed, version=spec.version, dials=spec.dials)
     size = MINI_FOLDS * MINI_FOLD_SIZE
     picked = Stream("mini", spec.seed, subtask).permutation(len(test))[:size]
     fold = np.arange(size, dtype=np.int8) // MINI_FOLD_SIZE
@@ -81,6 +98,8 @@ def question_table(
     start: int = 0,
     stop: int | None = None,
     *,
+    version: str = VERSION,
+    dials: Dials = PAPER_POINT,
     encoded: bool = False,
 ) -> pa.Table:
     """Return questions ``[start, stop)`` of a split.
@@ -93,6 +112,10 @@ def question_table(
         World seed.
     start, stop : int
         Row range; ``stop=None`` means to the end.
+    version : str
+        A name of `ruleworld_data.spec.VERSIONS`.
+    dials : Dials
+        Where the world departs from the paper's.
     encoded : bool
         Keep repeated strings dictionary-encoded, for writing.
 
@@ -107,7 +130,7 @@ def question_table(
         For an unknown name, a bad seed, or a range outside the split.
     """
     check_name("sub-task", subtask, SUBTASKS)
-    spec = WorldSpec(scale, split, seed).drawn
+    spec = WorldSpec(scale, split, seed, version, dials).drawn
     start, stop = _range(start, stop, spec.num_rows(subtask))
     if split == "mini":
         table = _mini(spec, subtask).slice(start, stop - start)
@@ -125,6 +148,8 @@ def rule_table(
     start: int = 0,
     stop: int | None = None,
     *,
+    version: str = VERSION,
+    dials: Dials = PAPER_POINT,
     encoded: bool = False,
 ) -> pa.Table:
     """Return rules ``[start, stop)`` of a world, ordered by id.
@@ -133,7 +158,7 @@ def rule_table(
     ----------
     split : {"train", "heldout"}
         The world, or the held-out world.
-    scale, seed, start, stop, encoded
+    scale, seed, start, stop, version, dials, encoded
         As for `question_table`.
 
     Returns
@@ -142,7 +167,7 @@ def rule_table(
         With `RULE_SCHEMA`.
     """
     check_name("split of rules", split, RULE_SPLITS)
-    spec = WorldSpec(scale, split, seed)
+    spec = WorldSpec(scale, split, seed, version, dials)
     start, stop = _range(start, stop, spec.num_rows("rules"))
     world = world_of(spec)
     tables, first = [], 0

@@ -79,12 +79,18 @@ def print_stats(stats: BuildStats) -> None:
         for subtask, splits in stats.skeletons.items()
         for name in sorted({name for counts in splits.values() for name in counts})
     ]
+    diversity = [
+        [split, subtask, f"{stats.rows[subtask][split]:,}", *(f"{found[name]:,}" for name in found)]
+        for subtask, splits in stats.diversity.items()
+        for split, found in splits.items()
+    ]
     columns = ["questions", *QUESTION_SPLITS, "characters", "counts", "environments", "states"]
     _print(
         head,
         _table(["rules", *RULE_SPLITS], rules, totals),
         _table(columns, questions, ["total", *sums, "", "", "", ""]),
         _table(["skeleton", "sub-task", *QUESTION_SPLITS], skeletons),
+        _table(["split", "sub-task", "questions", "chains", "most frequent", "starts", "answers"], diversity),
     )
 
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 __all__ = [
     "CONFIGS",
+    "EXTRA_TYPES",
     "MINI_FOLDS",
     "MINI_FOLD_SIZE",
     "OPERATORS",
+    "PAPER_POINT",
     "QUESTION_SPLITS",
     "ROLES",
     "RULE_SPLITS",
     "RULE_TYPES",
     "SCALES",
     "SUBTASKS",
+    "VERSION",
+    "VERSIONS",
+    "Dials",
     "Scale",
     "WorldSizes",
     "WorldSpec",
@@ -26,6 +34,10 @@ __all__ = [
     "num_rows",
 ]
 
+VERSIONS = ("1.0", "1.1")
+"""Versions of the data, oldest first; each can be generated."""
+VERSION = "1.0"
+"""The version that is made unless another is asked for."""
 RULE_TYPES = (
     "entity2attr",
     "attrchange2attr",
@@ -35,6 +47,8 @@ RULE_TYPES = (
     "env2state",
     "state2attr",
 )
+EXTRA_TYPES = ("place_state2attr", "count2state")
+"""Rule types that only dials bring into a world: conjunctive premises and thresholds."""
 SUBTASKS = (
     "single_rule",
     *(f"multi_rule_{width}" for width in range(2, 9)),
@@ -224,6 +238,68 @@ SCALES: dict[str, Scale] = {
 
 
 @dataclass(frozen=True)
+class Dials:
+    """How a world and its questions depart from the paper's; the defaults are the paper's point.
+
+    Attributes
+    ----------
+    hops : int
+        Hops of the longest chain, 1 to 8. Every hop above four is one more level of attributes.
+    parts : int
+        Most sub-questions that a parallel question merges, 1 to 8; each is of one or two rules.
+    crowd : int or None
+        Rules that share the premise of a chain's ``state2attr`` hop, 1 to 64: exactly so many for every state that an
+        action or an environment leads to. None: as it falls (the paper).
+    conjunction : int
+        Most atoms of a premise, 1 to 3; above 1 there are rules of type ``place_state2attr``.
+    thresholds : bool
+        Whether there are rules of type ``count2state``: "If A has more than 12 strong horns, ...".
+
+    Raises
+    ------
+    ValueError
+        For a value outside its range.
+    """
+
+    hops: int = 4
+    parts: int = 4
+    crowd: int | None = None
+    conjunction: int = 1
+    thresholds: bool = False
+
+    def __post_init__(self) -> None:
+        for name, most in {"hops": 8, "parts": 8, "crowd": 64, "conjunction": 3}.items():
+            value = getattr(self, name)
+            if name == "crowd" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                raise ValueError(f"{name} must be an integer from 1 to {most}, got {value!r}")
+        if not isinstance(self.thresholds, bool):
+            raise ValueError(f"thresholds must be true or false, got {self.thresholds!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the dials that are not at the paper's point."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in values.items() if value != getattr(PAPER_POINT, name)}
+
+    @property
+    def tag(self) -> str:
+        """Eight hex digits that name this point in world ids and streams; empty at the paper's point."""
+        turned = self.to_dict()
+        if not turned:
+            return ""
+        return hashlib.blake2b(json.dumps(turned, sort_keys=True).encode(), digest_size=4).hexdigest()
+
+    @property
+    def levels(self) -> int:
+        """Levels of attributes: drivers, their responses, and for deeper chains what those drive in turn."""
+        return max(2, self.hops - 2)
+
+
+PAPER_POINT = Dials()
+
+
+@dataclass(frozen=True)
 class WorldSpec:
     """One split of one world: all that the tables of the benchmark depend on, validated once.
 
@@ -235,21 +311,37 @@ class WorldSpec:
         A name of `QUESTION_SPLITS`; ``heldout`` has a world of its own, the other splits share one.
     seed : int
         World seed, from 0 to 2**63 - 1. The published benchmark is seed 0.
+    version : str
+        A name of `VERSIONS`.
+    dials : Dials
+        Where the world departs from the paper's; only from version 1.1 on.
 
     Raises
     ------
     ValueError
-        For an unknown name or a bad seed.
+        For an unknown name, a bad seed, or turned dials in version 1.0.
     """
 
     scale: str = "paper"
     split: str = "train"
     seed: int = 0
+    version: str = VERSION
+    dials: Dials = PAPER_POINT
 
     def __post_init__(self) -> None:
         check_name("scale", self.scale, SCALES)
         check_name("split", self.split, QUESTION_SPLITS)
         check_seed(self.seed)
+        check_name("version", self.version, VERSIONS)
+        if self.version == "1.0" and self.dials != PAPER_POINT:
+            raise ValueError(
+                f"version 1.0 has no dials, got {self.dials.to_dict()}; use version {VERSIONS[-1]}"
+            )
+
+    @property
+    def generator(self) -> str:
+        """Version of the generator as builds and runs write it down, e.g. "1.1.0"."""
+        return f"{self.version}.0"
 
     @property
     def drawn(self) -> WorldSpec:
@@ -266,6 +358,14 @@ class WorldSpec:
         return scale.train[config] if self.split == "train" else scale.evaluation[self.split]
 
 
-def num_rows(config: str, split: str, scale: str = "paper", seed: int = 0) -> int:
+def num_rows(
+    config: str,
+    split: str,
+    scale: str = "paper",
+    seed: int = 0,
+    *,
+    version: str = VERSION,
+    dials: Dials = PAPER_POINT,
+) -> int:
     """Return the number of rows of one split of one configuration (a sub-task name or ``"rules"``)."""
-    return WorldSpec(scale, split, seed).num_rows(config)
+    return WorldSpec(scale, split, seed, version, dials).num_rows(config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -121,6 +122,39 @@ def test_splits_together_are_everything(world, skeleton):
         assert share == pytest.approx(0.8 if split == "train" else 0.1, abs=0.05)
     sizes = 3 if skeleton.start == "change" else 1
     assert len(every) == rules * 12 * sizes and set(every.values()) == {1}
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+@pytest.mark.parametrize("skeleton", SKELETONS, ids=lambda s: s.name)
+def test_evaluation_splits_spread_over_chains(skeleton, split):
+    """Chains differ by one unit at most, but for those with fewer units; a unit's own hash leaves it to chance."""
+    world, hops = world_of(WorldSpec(version="1.1")), len(skeleton.path)
+    units = UnitSource(world, skeleton, split).draw(Stream("spread"), 300)
+    rows = asked(world, units)
+    assert len(set(rows)) == len(rows) == 300 or skeleton.path[0] in ("entity2attr", "env2state")
+    times = Counter(row[:hops] for row in rows)
+    everything = UnitSource(world, skeleton, split)
+    if hops > 1:
+        sizes = np.diff(everything._ends, prepend=0)
+        assert len(times) == min(300, len(sizes)) or min(sizes) == 0
+        assert max(times.values()) - min(times.values()) <= 1 + (min(sizes) < 2)
+    assert max(times.values()) <= 2 * -(-300 // len(times))
+    if skeleton.initial is not None and len(times) < 100:  # many units of a chain: their counts spread
+        assert len(set(units.initial.tolist())) == 12
+
+
+@pytest.mark.slow
+def test_a_chain_is_of_one_split_at_every_scale():
+    """The full scale trains on its own world and is tested on the paper's."""
+    path = MULTI_HOP[3].keys()
+    for skeleton in path:
+        trained = UnitSource(world_of(WorldSpec("full", "train", version="1.1")), skeleton, "train")
+        tested = UnitSource(world_of(WorldSpec("full", "test", version="1.1")), skeleton, "test")
+        ids = [
+            {tuple(i) for i in zip(*(c.tolist() for c in s._ids(s._rows)), strict=True)}
+            for s in (trained, tested)
+        ]
+        assert ids[1] and not ids[0] & ids[1]
 
 
 def test_the_two_creatures_are_of_different_kinds(world):

@@ -13,8 +13,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from .. import GENERATOR_VERSION
-from ..spec import check_count
+from ..spec import VERSION, VERSIONS, check_count
 from .files import file_digest, write_whole
 from .shards import Shard, ShardFile, make_shard, plan
 from .workers import start_worker
@@ -33,6 +32,8 @@ def build(
     seed: int = 0,
     jobs: int = 1,
     progress: Callable[[ShardFile, int, int], None] | None = None,
+    *,
+    version: str = VERSION,
 ) -> dict[str, Any]:
     """Build a benchmark, or finish one that was interrupted.
 
@@ -40,7 +41,7 @@ def build(
     ----------
     out : path
         An empty, new or unfinished folder.
-    scale, seed
+    scale, seed, version
         What to build.
     jobs : int
         Worker processes. They are spawned, so a script that asks for more than one needs the usual
@@ -58,10 +59,10 @@ def build(
     ValueError
         For a bad argument or a folder that holds something else.
     """
-    shards = plan(scale, seed)
+    shards = plan(scale, seed, version)
     check_count("jobs", jobs, 1)
     out = Path(out)
-    head = {"format": FORMAT, "generator_version": GENERATOR_VERSION, "scale": scale, "seed": seed}
+    head = {"format": FORMAT, "generator_version": f"{version}.0", "scale": scale, "seed": seed}
     _claim(out, head)
     entries: dict[str, dict[str, Any]] = {}
     for done, made in enumerate(_make_all(shards, out, jobs), 1):
@@ -170,12 +171,13 @@ def read_build(folder: str | Path) -> dict[str, Any]:
     """
     folder = Path(folder)
     manifest = read_manifest(folder)
-    if manifest.get("generator_version") != GENERATOR_VERSION:
+    version = str(manifest.get("generator_version")).removesuffix(".0")
+    if version not in VERSIONS:
         raise ValueError(
-            f"{folder} was made by generator {manifest.get('generator_version')!r}, this is {GENERATOR_VERSION}; build "
-            "it again in a new folder"
+            f"{folder} was made by generator {manifest.get('generator_version')!r}, this one makes the versions "
+            f"{', '.join(VERSIONS)} of the data; build it again in a new folder"
         )
-    planned = plan(manifest.get("scale", ""), manifest.get("seed", -1))
+    planned = plan(manifest.get("scale", ""), manifest.get("seed", -1), version)
     keys = ("path", "config", "split", "rows")
     listed = [isinstance(entry, dict) and [entry.get(key) for key in keys] for entry in manifest["shards"]]
     if listed != [[getattr(shard, key) for key in keys] for shard in planned]:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .. import GENERATOR_VERSION
 from ..generate import num_rows, question_table, rule_table
 from ..questions.parallel import BLOCK_ROWS
-from ..spec import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS, check_name, check_seed
+from ..spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, VERSION, WorldSpec
 from .files import file_digest, whole_file
 
 METADATA_KEY = "ruleworld"
@@ -39,6 +38,7 @@ class Shard:
     start: int
     stop: int
     path: str
+    version: str = VERSION
 
     @property
     def rows(self) -> int:
@@ -48,14 +48,15 @@ class Shard:
     @property
     def fingerprint(self) -> str:
         """What the file's metadata must say for the file to count as this shard."""
-        return json.dumps({"generator": GENERATOR_VERSION, **asdict(self)}, sort_keys=True)
+        said = asdict(self)
+        return json.dumps({"generator": f"{said.pop('version')}.0", **said}, sort_keys=True)
 
     def table(self) -> pa.Table:
         """Generate the rows, repeated strings dictionary-encoded."""
         place = (self.split, self.scale, self.seed, self.start, self.stop)
         if self.config == "rules":
-            return rule_table(*place, encoded=True)
-        return question_table(self.config, *place, encoded=True)
+            return rule_table(*place, version=self.version, encoded=True)
+        return question_table(self.config, *place, version=self.version, encoded=True)
 
     def is_whole(self, folder: Path) -> bool:
         """Say whether the file is there and says that it is this shard; its pages are not looked at."""
@@ -77,19 +78,19 @@ class ShardFile:
     resumed: bool
 
 
-def plan(scale: str, seed: int = 0) -> list[Shard]:
+def plan(scale: str, seed: int = 0, version: str = VERSION) -> list[Shard]:
     """List the shards of a build, split by split."""
-    check_name("scale", scale, SCALES)
-    check_seed(seed)
+    WorldSpec(scale, seed=seed, version=version)
     tables = [("rules", split) for split in RULE_SPLITS]
     tables += [(subtask, split) for split in QUESTION_SPLITS for subtask in SUBTASKS]
     shards = []
     for config, split in tables:
-        rows = num_rows(config, split, scale, seed)
+        rows = num_rows(config, split, scale, seed, version=version)
         count = -(-rows // BLOCK_ROWS)
         for i in range(count):
             path = f"{config}/{split}-{i:05d}-of-{count:05d}.parquet"
-            shards.append(Shard(config, split, scale, seed, rows * i // count, rows * (i + 1) // count, path))
+            start, stop = rows * i // count, rows * (i + 1) // count
+            shards.append(Shard(config, split, scale, seed, start, stop, path, version))
     return shards
 
 

@@ -28,6 +28,9 @@ class BuildStats:
         Rules by split and type.
     skeletons : dict
         Questions of the single-chain sub-tasks by split and skeleton.
+    diversity : dict
+        Of the single-chain sub-tasks by split: different ``chains`` of rules (without the rule of the initial count),
+        how often the most frequent one comes (``top``), different first rules (``starts``) and ``answers``.
     answer_types : dict
         Answers by sub-task and type, over all splits.
     mean_characters : dict
@@ -42,6 +45,7 @@ class BuildStats:
     rows: dict[str, dict[str, int]]
     rules: dict[str, dict[str, int]]
     skeletons: dict[str, dict[str, dict[str, int]]]
+    diversity: dict[str, dict[str, dict[str, int]]]
     answer_types: dict[str, dict[str, int]]
     mean_characters: dict[str, float]
     bytes: int
@@ -60,6 +64,7 @@ def build_stats(folder: str | Path) -> BuildStats:
     rows: dict[str, Counter[str]] = {config: Counter() for config in CONFIGS}
     rules: dict[str, Counter[str]] = {}
     skeletons: dict[str, dict[str, Counter[str]]] = {}
+    diversity: dict[str, dict[str, dict[str, int]]] = {}
     types: dict[str, Counter[str]] = {subtask: Counter() for subtask in SUBTASKS}
     characters: Counter[str] = Counter()
     for shard in manifest["shards"]:
@@ -69,12 +74,14 @@ def build_stats(folder: str | Path) -> BuildStats:
             table = read_shard(folder / shard["path"], ["type"])
             rules.setdefault(split, Counter()).update(_counts(table.column("type")))
             continue
-        table = read_shard(folder / shard["path"], ["question", "answer_types", "skeleton"])
+        columns = ["question", "answer_types", "skeleton", "answers", "gold_rule_ids", "n_hops"]
+        table = read_shard(folder / shard["path"], columns)
         types[config].update(_counts(pc.list_flatten(table.column("answer_types"))))
         characters[config] += pc.sum(pc.utf8_length(table.column("question"))).as_py() or 0
         if not config.startswith("multi_rule"):
             per_split = skeletons.setdefault(config, {}).setdefault(split, Counter())
             per_split.update(_counts(table.column("skeleton")))
+            diversity.setdefault(config, {})[split] = _diversity(table)
     return BuildStats(
         manifest["generator_version"],
         manifest["scale"],
@@ -82,6 +89,7 @@ def build_stats(folder: str | Path) -> BuildStats:
         {config: dict(count) for config, count in rows.items()},
         {split: {t: count[t] for t in RULE_TYPES} for split, count in rules.items()},
         {c: {s: dict(sorted(n.items())) for s, n in splits.items()} for c, splits in skeletons.items()},
+        diversity,
         {config: dict(sorted(count.items())) for config, count in types.items()},
         {config: round(characters[config] / max(1, sum(rows[config].values())), 1) for config in SUBTASKS},
         sum(shard["bytes"] for shard in manifest["shards"]),
@@ -90,3 +98,11 @@ def build_stats(folder: str | Path) -> BuildStats:
 
 def _counts(column: pa.ChunkedArray) -> dict[str, int]:
     return {row["values"]: row["counts"] for row in pc.value_counts(column).to_pylist()}
+
+
+def _diversity(table: pa.Table) -> dict[str, int]:
+    gold, hops = table.column("gold_rule_ids").to_pylist(), table.column("n_hops").to_pylist()
+    chains = Counter(tuple(rules[:n]) for rules, n in zip(gold, hops, strict=True))
+    answers = pc.count_distinct(pc.list_flatten(table.column("answers"))).as_py()
+    starts = len({chain[0] for chain in chains})
+    return {"chains": len(chains), "top": max(chains.values()), "starts": starts, "answers": answers}

@@ -21,6 +21,13 @@ from .skeletons import Skeleton, chains, group
 
 SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0), "heldout": (0.0, 1.0)}
 """Each split's part of the hash range; the held-out world serves one split alone."""
+CHAIN_SHARES = SHARES | {"train": (0.0, 0.5), "validation": (0.5, 0.75), "test": (0.75, 1.0)}
+"""The same, from version 1.1 on, for chains that serve one split alone, of which a world has few.
+
+Constants, not functions of the world: the full scale trains on a larger world and is tested on the paper's.
+"""
+BALANCED = ("validation", "test", "heldout")
+"""Splits whose units spread over chains evenly, from version 1.1 on."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,9 @@ class UnitSource:
         self.world, self.skeleton, self.split = world, skeleton, split
         self._rows = chains(world, skeleton.path)
         self._by_chain = skeleton.initial is None or len(skeleton.path) > 1
+        spread = world.version != "1.0"
+        self._share = (CHAIN_SHARES if spread and self._by_chain else SHARES)[split]
+        self._balanced = spread and split in BALANCED
         if self._by_chain:
             keep = self._allowed(*self._ids(self._rows))
             self._rows = [column[keep] for column in self._rows]
@@ -83,19 +93,43 @@ class UnitSource:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def draw(self, stream: Stream, count: int) -> Units:
-        """Draw up to ``count`` different units at random; fewer only if the split has no more."""
+        """Draw up to ``count`` different units at random; fewer only if the split has no more.
+
+        Splits that models are tested on take as many units of one chain as of any other, as far as a chain has them.
+        """
         if self._by_chain:
-            return self._decode(stream.distinct(self.numbered, min(count, self.numbered)))
-        low, high = SHARES[self.split]
+            return self._decode(self._numbers(stream, count))
+        low, high = self._share
         wanted = int((1.2 * count + 40) / (high - low))  # at least six standard deviations to spare
-        units = self._decode(stream.distinct(self.numbered, min(wanted, self.numbered)))
+        units = self._decode(self._numbers(stream, wanted))
         giver = units.initial
         if units.initial_row is not None:
             giver = self.world.blocks["entity2attr"].ids[units.initial_row]
         assert giver is not None
-        return units.take(
-            np.flatnonzero(self._allowed(*self._ids(units.rows), giver, units.amount - 1))[:count]
-        )
+        kept = np.flatnonzero(self._allowed(*self._ids(units.rows), giver, units.amount - 1))
+        if self._balanced:
+            kept = kept[_in_turns(units.rows[0][kept])]
+        return units.take(kept[:count])
+
+    def _numbers(self, stream: Stream, count: int) -> Ints:
+        """Draw the numbers of up to ``count`` different units."""
+        count = min(count, self.numbered)
+        if not self._balanced:
+            return stream.distinct(self.numbered, count)
+        first = np.concatenate([[0], self._ends[:-1]])
+        sizes = self._ends - first
+        level = 0
+        while np.minimum(sizes, level).sum() < count:
+            level += 1
+        take = np.minimum(sizes, max(level - 1, 0))
+        more = np.flatnonzero(sizes >= max(level, 1))
+        take[more[stream.permutation(len(more))[: count - take.sum()]]] += 1
+        # One unit of each of `take` equal parts of the chain's numbers: the slowest digit, who has the count, spreads.
+        chain = np.repeat(np.arange(len(take)), take)
+        part = np.arange(count) - np.repeat(np.cumsum(take) - take, take)
+        low, high = (sizes[chain] * (part + i) // take[chain] for i in (0, 1))
+        numbers = first[chain] + low + stream.integers(high - low, count)
+        return numbers[stream.permutation(count)]
 
     def _decode(self, numbers: Ints) -> Units:
         skeleton, entity2attr = self.skeleton, self.world.blocks["entity2attr"]
@@ -127,9 +161,18 @@ class UnitSource:
 
     def _allowed(self, *key: Ints) -> NDArray[np.bool_]:
         salt = Stream("split", self.world.seed, self.skeleton.name).words(1)
-        low, high = SHARES[self.split]
+        low, high = self._share
         fraction = mix(salt, *key).astype(np.float64) / 2.0**64
         return (fraction >= low) & (fraction < high)
+
+
+def _in_turns(chain: Ints) -> Ints:
+    """Order rows so that every chain's first comes before any chain's second, and so on."""
+    order = np.argsort(chain, kind="stable")
+    count = np.bincount(chain)
+    rank = np.empty(len(chain), dtype=np.int64)
+    rank[order] = np.arange(len(chain)) - (np.cumsum(count) - count)[chain[order]]
+    return np.argsort(rank, kind="stable")
 
 
 def draw_units(

@@ -15,10 +15,11 @@ Hence C9: whatever other rules are in force, a question's answer is the one its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import EllipsisType
 
+from ..spec import PAPER_POINT, VERSION, Dials
 from .names import Names
 from .streams import Ints
 
@@ -69,6 +70,10 @@ class World:
         One `RuleBlock` per rule type.
     subset_rows : dict
         For each open rule type the rows of the world's subset; without the types that are in it as a whole.
+    version : str
+        Version of the data: its words, its texts, and how splits are drawn.
+    dials : Dials
+        Where the world departs from the paper's.
     """
 
     world_id: str
@@ -76,6 +81,8 @@ class World:
     terms: dict[str, Ints]
     blocks: dict[str, RuleBlock]
     subset_rows: dict[str, Ints] = field(default_factory=dict, repr=False)
+    version: str = VERSION
+    dials: Dials = PAPER_POINT
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.blocks.values())
@@ -83,9 +90,9 @@ class World:
     def restrict(self) -> World:
         """Return the same world with only the rules of its subset; their ids do not change."""
         blocks = {name: block.take(self.subset_rows.get(name, ...)) for name, block in self.blocks.items()}
-        return World(self.world_id, self.seed, self.terms, blocks)
+        return replace(self, blocks=blocks, subset_rows={})
 
     @cached_property
     def names(self) -> Names:
         """Names of the terms."""
-        return Names(self.terms)
+        return Names(self.terms, self.version)

@@ -12,14 +12,20 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ..spec import RULE_TYPES, WorldSizes, check_seed
+from ..spec import PAPER_POINT, RULE_TYPES, VERSION, Dials, WorldSizes, check_seed
 from .arrays import MAX_COUNT, MAX_EFFECT, MIN_COUNT, MINUS, PLUS, RuleBlock, World
 from .streams import Ints, Key, Stream, keyed_integers
 from .vocabulary import load_vocabulary
 
 
 def build_world(
-    seed: int, sizes: WorldSizes, subset: dict[str, int] | None = None, *, heldout: bool = False
+    seed: int,
+    sizes: WorldSizes,
+    subset: dict[str, int] | None = None,
+    *,
+    heldout: bool = False,
+    version: str = VERSION,
+    dials: Dials = PAPER_POINT,
 ) -> World:
     """Draw the world of a seed.
 
@@ -27,12 +33,14 @@ def build_world(
     the held-out world of the seed instead: the same terms, and no rule in common with the first world of these sizes.
     """
     check_seed(seed)
-    return _Drawing(seed, sizes, subset or {}, heldout).world()
+    return replace(_Drawing(seed, sizes, subset or {}, heldout, dials).world(), version=version)
 
 
 class _Drawing:
-    def __init__(self, seed: int, sizes: WorldSizes, subset: dict[str, int], heldout: bool) -> None:
-        self.seed, self.sizes, self.subset, self.heldout = seed, sizes, subset, heldout
+    def __init__(
+        self, seed: int, sizes: WorldSizes, subset: dict[str, int], heldout: bool, dials: Dials
+    ) -> None:
+        self.seed, self.sizes, self.subset, self.heldout, self.dials = seed, sizes, subset, heldout, dials
         self.subset_rows: dict[str, Ints] = {}
 
     def world(self) -> World:
@@ -66,11 +74,13 @@ class _Drawing:
             count = len(next(iter(part.values())))
             blocks[rule_type] = RuleBlock(rule_type, np.arange(first, first + count, dtype=np.int32), part)
             first += count
-        world_id = f"rw-{self.seed}" + ("-heldout" if self.heldout else "")
-        return World(world_id, self.seed, terms, blocks, self.subset_rows)
+        parts = (f"rw-{self.seed}", self.dials.tag, "heldout" if self.heldout else "")
+        world_id = "-".join(part for part in parts if part)
+        return World(world_id, self.seed, terms, blocks, self.subset_rows, dials=self.dials)
 
     def _key(self, *name: Key) -> tuple[Key, ...]:
-        return ("heldout world" if self.heldout else "world", self.seed, *name)
+        tag = (self.dials.tag,) if self.dials.tag else ()
+        return ("heldout world" if self.heldout else "world", self.seed, *tag, *name)
 
     def _stream(self, *name: Key) -> Stream:
         return Stream(*self._key(*name))

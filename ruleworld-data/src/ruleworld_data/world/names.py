@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..spec import VERSION
 from .streams import Ints
 from .vocabulary import Verb, article, load_vocabulary, symbol
 
@@ -15,8 +16,9 @@ class Names:
     ``the_place`` "the bridge", ``at_place`` "on the bridge"; ``lexicon`` has the change verbs by operator.
     """
 
-    def __init__(self, terms: Mapping[str, Ints]) -> None:
-        words = load_vocabulary()
+    def __init__(self, terms: Mapping[str, Ints], version: str = VERSION) -> None:
+        self.version = version
+        words = load_vocabulary(version)
         places = [words.environments[i] for i in terms["environment"].tolist()]
         self.verbs: list[Verb] = [words.actions[i] for i in terms["action"].tolist()]
         self.entity = [words.entities[i] for i in terms["entity"].tolist()]

@@ -7,12 +7,12 @@ index of a term is ``adjective * len(nouns) + noun``.
 """
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from importlib import resources
 
 import numpy as np
 
-from ..spec import OPERATORS
+from ..spec import OPERATORS, VERSION
 
 
 @dataclass(frozen=True)
@@ -121,13 +121,17 @@ def article(term: str) -> str:
     return "an" if term[:1] in "aeiou" else "a"
 
 
-@lru_cache(maxsize=1)
-def load_vocabulary() -> Vocabulary:
-    """Read the vocabulary that ships with the package; the same object on every call."""
+@cache
+def load_vocabulary(version: str = VERSION) -> Vocabulary:
+    """Read the vocabulary of one version of the data; the same object on every call.
+
+    A file that a version has of its own lies in the sub-folder of its name.
+    """
     folder = resources.files(__package__) / "vocab"
 
     def rows(name: str) -> list[list[str]]:
-        lines = (folder / name).read_text(encoding="utf-8").splitlines()
+        own = folder / version / name
+        lines = (own if own.is_file() else folder / name).read_text(encoding="utf-8").splitlines()
         return [line.split("\t") for line in lines[name.endswith(".tsv") :]]  # tables begin with a header
 
     def words(name: str) -> list[str]:
