@@ -26,7 +26,7 @@ from rwbench.zoo.base.tokenizer import END, PAD, STEP, build_tokenizer
 from rwbench.zoo.base.train import BaseTrainer, trained_base
 
 SHAPE = Shape(hidden=32, layers=3, heads=4, kv_heads=2, feed_forward=48, positions=2048)
-EVERYTHING = Mixture(terse=0.2, recital=0.3, questions=0.4, guess=0.1)
+EVERYTHING = Mixture(terse=0.2, recital=0.3, questions=0.3, guess=0.1, requests=0.1)
 LEVELS = {"terse": 2, "recital": 3, "questions": 2}
 ROOT = Path(__file__).parents[3]
 
@@ -44,6 +44,16 @@ def writer(vocabulary):
 @pytest.fixture(scope="module")
 def documents(writer):
     return DocumentStream(writer, 5, 6000).block(3, EVERYTHING, LEVELS)
+
+
+def by_line(tokenizer, document):
+    """Split a document's tokens, with their weights, into lines."""
+    lines = [[]]
+    for token, weight in zip(document.ids, document.weights, strict=True):
+        lines[-1].append((token, weight))
+        if tokenizer.decode([token]) == "\n":
+            lines.append([])
+    return lines
 
 
 def small_recipe(**changes):
@@ -199,6 +209,26 @@ class TestDocuments:
         (world,) = fresh_worlds(9, 1, {"single_rule": 1}, n_rules=120)
         document = writer.questions([], world.questions.to_pylist(), "nl")
         assert document.spans == [] and 1.0 in document.weights
+
+    def test_a_request_says_no_more_than_is_known_and_is_answered_by_what_is_found(self, writer, tokenizer):
+        """Read back: what a line asks for is a premise and a thing to have, never what its rule concludes."""
+        asked = 0
+        for document in DocumentStream(writer, 7, 20_000).block(1, Mixture(requests=1.0), LEVELS):
+            lines = [
+                tokenizer.decode([token for token, _ in line]).strip()
+                for line in by_line(tokenizer, document)
+            ]
+            weights = [{weight for _, weight in line} for line in by_line(tokenizer, document)]
+            assert document.spans == [] and lines[-1].startswith("[Answer]") and weights[-1] == {1.0}
+            for number, line in enumerate(lines):
+                if line.startswith("[Search] "):
+                    words = line.removeprefix("[Search] ").split(", ")
+                    known = ", ".join(words[:2]) if words[0].count("(") > words[0].count(")") else words[0]
+                    listed = lines[number + 1 : lines.index("", number)]
+                    assert any(rule.removeprefix("If ").startswith(known) for rule in listed)
+                    assert weights[number] == {1.0} and weights[number + 1] == {0.15}
+                    asked += 1
+        assert asked > 100
 
     def test_keys_are_distinct(self):
         pairs = key_value_pairs(random.Random(1), 30, 4, shared=True)
@@ -367,6 +397,14 @@ class TestTraining:
             found.append(trainer.model.model.embed_tokens.weight.detach().clone())
         assert torch.equal(*found)
 
+    def test_without_plan_layers_nothing_is_planned(self, vocabulary, tmp_path):
+        """A base that is to serve every method alike learns its language and nothing else."""
+        bare = BaseTrainer(
+            small_recipe(plan_layers=(), plan_weight=0.0), vocabulary, tmp_path, compiled=False
+        )
+        bare.run(seconds=0, report=lambda line: None)
+        assert not bare.plan_maps and json.loads((tmp_path / "log.jsonl").read_text())["plan"] is None
+
     def test_a_loss_falls(self, vocabulary, tmp_path):
         lines = []
         phases = (Phase("one", 40_000, Mixture(terse=1.0)),)
@@ -442,7 +480,7 @@ class TestTraining:
     )
     def test_the_recipes_in_the_repository_can_be_read(self, path):
         recipe = read_recipe(path)
-        assert recipe.tokens > 1e6 and max(recipe.plan_layers) < recipe.shape.layers - 1
+        assert recipe.tokens > 1e6 and max(recipe.plan_layers, default=0) < recipe.shape.layers - 1
 
     def test_a_recipe_with_an_unknown_field_names_its_file(self, tmp_path):
         path = tmp_path / "odd.toml"

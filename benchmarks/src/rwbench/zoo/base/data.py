@@ -23,11 +23,13 @@ from ruleworld_data.spec import RULE_TYPES, SUBTASKS, WorldSizes
 from torch import Tensor
 
 from .curriculum import LADDERS, TERSE
-from .documents import Document, Representation, Writer, key_value_pairs
+from .documents import Document, Representation, Writer, key_value_pairs, request_text
 from .recipe import Mixture
 
 WORLDS = 64
 """Small worlds of one continent (see `ruleworld_data.fresh`)."""
+FOUND = 6
+"""Most rules beside the gold ones that a request finds."""
 PAD_TO = 16
 """Batches are padded to a multiple of this many tokens, with id 0."""
 
@@ -72,6 +74,7 @@ class DocumentStream:
             "recital": lambda: self._recital(draw, mixture, levels["recital"], rules),
             "questions": lambda: self._questions(draw, mixture, levels["questions"], worlds),
             "guess": lambda: self._questions(draw, mixture, None, worlds),
+            "requests": lambda: self._requests(draw, mixture, worlds[:8], rules),
         }
         documents = []
         for name, make in makers.items():
@@ -120,6 +123,35 @@ class DocumentStream:
             draw.shuffle(kept)
             texts = world.rules.column(language).take(kept).to_pylist()
         return self.writer.questions(texts, rows, language)
+
+    def _requests(
+        self,
+        draw: random.Random,
+        mixture: Mixture,
+        worlds: list[FreshWorld],
+        rules: list[list[dict[str, Any]]],
+    ) -> Document:
+        """Ask for the rules of each step; among what is found are up to `FOUND` that share the premise or the thing."""
+        number = draw.randrange(len(worlds))
+        world, language = worlds[number], _language(draw, mixture)
+        (row,) = world.questions.slice(draw.randrange(len(world.questions)), 1).to_pylist()
+        by_id = {rule["id"]: rule for rule in rules[number]}
+        steps = []
+        for step in row["steps"]:
+            asked = []
+            for gold in (by_id[each] for each in step["rule_ids"]):
+                near = [rule for rule in rules[number] if rule is not gold and _alike(rule, gold)]
+                found = [gold, *draw.sample(near, min(len(near), draw.randint(0, FOUND)))]
+                draw.shuffle(found)
+                asked.append((request_text(gold, language), [rule[language] for rule in found]))
+            steps.append(asked)
+        return self.writer.requests(row, steps, language)
+
+
+def _alike(rule: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether a search for one rule might find the other as well."""
+    same_thing = rule["attribute"] is not None and rule["attribute"] == other["attribute"]
+    return same_thing or rule["premise_fol"] == other["premise_fol"]
 
 
 def _half_at_most(draw: random.Random, least: int, most: int) -> int:

@@ -1,9 +1,12 @@
 """Training documents: lists of rules with lookups, and lists of rules with questions and their answers.
 
-A document is one sequence of tokens in which every token has a weight in the loss. Two kinds teach the same skill:
+A document is one sequence of tokens in which every token has a weight in the loss:
 
 - *recital*: N rules, then the same rules in another order; the conclusions of the second pass are N lookups by content.
 - *questions*: rules that hold the gold rules of some questions and others, then each question and its answer in steps.
+
+- *requests*: a question, and before each step of its answer a line that asks for the rules of that step, then rules
+  among which they are. It is how a search can be asked for in this language, by whatever method searches.
 
 Nothing here knows of rule memory, adapters or ``<search>``: `STEP` stands before every step, and the base is taught
 that the words of that step that are known by then follow from there (`Document.plan`).
@@ -13,15 +16,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
 from ruleworld_data.questions import training_text
-from ruleworld_data.world import load_vocabulary
+from ruleworld_data.world import load_vocabulary, symbol
 
-from .tokenizer import END, STEP, TokenVocabulary, pieces
+from .tokenizer import END, SEARCH, STEP, TokenVocabulary, pieces
 
 Representation = Literal["nl", "fol"]
 RECITED = {"nl": ("If {},", " {}."), "fol": ("{} =>", " {}")}
@@ -125,12 +128,50 @@ class Writer:
             document.add(answer, 1.0, row["subtask"] if rules else None)
         return document
 
+    def requests(
+        self,
+        row: Mapping[str, Any],
+        steps: Sequence[Sequence[tuple[str, Sequence[str]]]],
+        representation: Representation,
+    ) -> Document:
+        """Write a question; before each step, rule by rule, what is asked for and the texts of what was found."""
+        document = Document()
+        document.add([*self.encode(row["question"]), self.line], self.context_weight)
+        _, *written = training_text(row, representation, STEP, opening=True).split(STEP)
+        for asked, text in zip(steps, written, strict=True):
+            for request, found in asked:
+                document.add(self.encode(f"{SEARCH} {request}\n"), 1.0)
+                lines = [token for rule in found for token in self.encode(rule + "\n")]
+                document.add([*lines, self.line], self.context_weight)
+            document.add([self.step, *self.encode(text)], 1.0)
+        document.add([self.end], 1.0)
+        return document
+
     def _rules(self, texts: Sequence[str]) -> Document:
         document = Document()
         if texts:
             lines = [token for text in texts for token in (*self.encode(text), self.line)]
             document.add([*lines, self.line], self.context_weight)
         return document
+
+
+def request_text(rule: Mapping[str, Any], representation: Representation) -> str:
+    """Return what is known of a rule that is needed before it is found: its premise, and what a creature is to have.
+
+    Examples
+    --------
+    >>> request_text({"type": "state2attr", "premise_nl": "A is needlessly jealous"}, "nl")
+    'A is needlessly jealous'
+    >>> giver = {"type": "entity2attr", "premise_fol": "Tiny_cat(A)", "attribute": "solar thumb"}
+    >>> request_text(giver, "fol")
+    'Tiny_cat(A), Solar_thumb'
+    """
+    premise = str(rule["premise_" + representation])
+    if rule["type"] != "entity2attr":
+        return premise
+    attribute = rule["attribute"]
+    plural = load_vocabulary().plural_of
+    return f"{premise}, {symbol(attribute) if representation == 'fol' else plural[attribute]}"
 
 
 @lru_cache(maxsize=1)

@@ -22,14 +22,15 @@ class Mixture:
     recital: float = 0.0  # recited rule lists
     questions: float = 0.0  # questions with rules
     guess: float = 0.0  # questions without any rule
+    requests: float = 0.0  # questions whose rules are asked for step by step
     same_type: float = 0.6  # share of recited lists of one rule type
     fol: float = 0.5  # share of lists in first-order logic
     asked: int = 3  # most questions on one list
 
     def __post_init__(self) -> None:
-        shares = (self.terse, self.recital, self.questions, self.guess)
+        shares = (self.terse, self.recital, self.questions, self.guess, self.requests)
         if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
-            raise ValueError(f"terse + recital + questions + guess must be 1, got {shares}")
+            raise ValueError(f"terse + recital + questions + guess + requests must be 1, got {shares}")
 
 
 @dataclass(frozen=True, config=STRICT)

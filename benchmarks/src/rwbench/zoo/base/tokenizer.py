@@ -21,15 +21,18 @@ from ruleworld_data.world import load_vocabulary
 PAD, END, STEP = "<pad>", "<end>", "<step>"
 """Padding, end of the answer, boundary before a step (whose row ``<search>`` inherits)."""
 SPECIAL = (PAD, END, STEP, "<unknown>")
+SEARCH = "[Search]"
+"""Begins a line that asks for rules, in the words that they would begin with."""
 BLANK = "\u2581"
 MARKS = (
     *(f"[Step{BLANK}{i}]" for i in range(1, 9)),
     "[Answer]",
+    SEARCH,
     BLANK + "\\boxed{",
     BLANK + "=>",
     *(f"({each}{end}" for each in "ABxy" for end in ",)"),
 )
-PIECE = r"▁\\boxed\{|\[Answer\]|\[Step▁\d\]|▁=>|\([ABxy][,)]|▁?_?[A-Za-z]+|▁?\d{1,2}|▁?[^\sA-Za-z0-9▁]|▁|\s"
+PIECE = r"▁\\boxed\{|\[Answer\]|\[Search\]|\[Step▁\d\]|▁=>|\([ABxy][,)]|▁?_?[A-Za-z]+|▁?\d{1,2}|▁?[^\sA-Za-z0-9▁]|▁|\s"
 """One pre-token: a mark, or a word, number or sign with the blank before it."""
 SIZES = WorldSizes(**vars(SCALES["paper"].sizes) | {"entity2attr": 8_000, "state2attr": 8_000})
 """A world with every term and few rules."""

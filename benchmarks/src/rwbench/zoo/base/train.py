@@ -197,7 +197,7 @@ class BaseTrainer:
             place[name] += 1
         for name in ("tokens", "phase_tokens"):
             place[name] += batch.ids.numel()
-        plan = plan_loss.item() if (batch.wanted >= 0).any() else math.nan
+        plan = plan_loss.item() if self.plan_maps and (batch.wanted >= 0).any() else math.nan
         return loss.item(), plan, not finite
 
     def _losses(
