@@ -61,8 +61,9 @@ class Registry(Generic[T]):
         self._entries.pop(name, None)
 
 
-def _origin(entry: object) -> str:
-    target = entry if hasattr(entry, "__qualname__") else type(entry)
+def _origin(entry: Any) -> str:
+    """Return where a class was written, or the function that an entry holds."""
+    target = getattr(entry, "function", entry)
     return f"{target.__module__}.{target.__qualname__}"
 
 

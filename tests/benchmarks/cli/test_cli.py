@@ -102,7 +102,7 @@ def test_several_processes_give_the_same_results(tmp_path):
             "import rwbench.retrievers.dense as d; d.Dense.missing = lambda self: 'nothing'\n"
             "from rwbench.recipes import RunRecipe, recipes; smoke = recipes.get('smoke')\n"
             "small = lambda options: [s for s in smoke(options) if s.pool_size <= 1_000]\n"
-            "recipes.add('smoke', RunRecipe('smoke', small))\n"
+            "recipes.remove('smoke'); recipes.add('smoke', RunRecipe('smoke', small))\n"
             "from rwbench.cli.app import main\n"
             "if __name__ == '__main__': main()"
         )

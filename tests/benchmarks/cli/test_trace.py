@@ -29,7 +29,7 @@ class Walker(Method):
             found = [[other, *gold] for gold in question.gold_steps[:-1]] + [[other]]
             parts = training_text(question.row, pool.representation).split("<search>")
             steps = [StepTrace(retrieved=ids, text=part) for ids, part in zip(found, parts, strict=True)]
-            yield Output(question.id, found, stepwise=True, answers=["999"], text="".join(parts), trace=steps)
+            yield Output(question.id, found, answers=["999"], text="".join(parts), trace=steps)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from rwbench.cli.app import app
 from rwbench.methods import Method
-from rwbench.recipes import recipes
+from rwbench.recipes import recipe, recipes
+from rwbench.recipes.grid import grid
+from rwbench.recipes.rows import retrieval
 from rwbench.retrievers import Retriever
 from rwbench.score.samples import read_samples
 from typer.testing import CliRunner
@@ -115,6 +117,21 @@ def test_two_components_of_one_name_are_refused(dropped_in):
 
     with pytest.raises(ValueError, match="two retrievers are named 'overlap'"):
         Retriever.registry.add("overlap", Overlap)
+
+
+def test_two_recipes_of_one_name_are_refused():
+    """Also two grids, whose functions are made in one place."""
+    same = recipes.get("paper/table4")
+    for other in (recipe("smoke"), grid("paper/table4", (100,)), grid("paper/table10", (100,))):
+        with pytest.raises(
+            ValueError, match=r"two recipes are named '.*': rwbench\.recipes\..*test_extending"
+        ):
+            other(lambda options, form, size: [])
+    with pytest.raises(
+        ValueError, match=r"retrieval \(100, 1000, 10000, fol, nl\) and .*retrieval \(500, fol\)"
+    ):
+        grid("paper/table4", (500,), ("fol",))(retrieval)
+    assert recipes.get("paper/table4") is same
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from rwbench.cli.app import app
 from rwbench.leaderboard import files, records
 from rwbench.leaderboard.files import METADATA, RESULTS, SAMPLES, compress
 from rwbench.leaderboard.parsing import Refused
-from rwbench.leaderboard.validate import fingerprints, validate
+from rwbench.leaderboard.validate import check_all, fingerprints, validate
 from typer.testing import CliRunner
 
 HTML = "<img src=x onerror=alert(1)>"
@@ -716,6 +716,16 @@ def output_of_a_novel(entry):
     entry.change(2, lambda record: record.update(output="a" * 300_000))
 
 
+@case(SAMPLES, 2, "usage must be as it is logged (prompt_tokens: ")
+def half_a_token(entry):
+    entry.change(2, lambda record: record.update(usage={"prompt_tokens": 1.5}))
+
+
+@case(SAMPLES, 2, "usage must be as it is logged (seconds: ")
+def time_as_a_number(entry):
+    entry.change(2, lambda record: record.update(usage={"seconds": 3.5}))
+
+
 @case(METADATA, None, "is larger than")
 def metadata_of_a_megabyte(entry):
     with entry.path(METADATA).open("a") as file:
@@ -861,6 +871,35 @@ def test_what_expands_is_refused_before_it_is_there(entry, judge):
     assert time.process_time() - start < 4
     assert tracemalloc.get_traced_memory()[1] < 16 * files.MIB
     tracemalloc.stop()
+
+
+BREAKS = (
+    ValueError("a\x1b"),
+    UnicodeDecodeError("utf-8", b"a", 0, 1, "x"),
+    RecursionError(),
+    OSError(5, "disk"),
+    KeyError("a"),
+)
+
+
+@pytest.mark.parametrize("error", BREAKS)
+def test_a_check_that_breaks_refuses_its_folder_and_no_other(error, submissions, judge, monkeypatch):
+    """Whichever stage it is, and though no such folder is known."""
+    from rwbench.leaderboard import validate as module
+
+    real, bad = module.read_folder, "2026-01-31_naive"
+
+    def read(folder):
+        if folder.name == bad:
+            raise error
+        return real(folder)
+
+    monkeypatch.setattr(module, "read_folder", read)
+    checked = check_all(files.submission_folders(submissions), judge)
+    refused = {name: str(found) for name, found in checked.items() if isinstance(found, Refused)}
+    assert list(refused) == [bad] and f"cannot be checked ({type(error).__name__}" in refused[bad]
+    assert refused[bad].isascii() and refused[bad].isprintable()
+    assert set(fingerprints(submissions)) == set(checked) - {bad}
 
 
 def test_the_command_tells_and_fails(entry, tmp_path, monkeypatch):

@@ -4,10 +4,10 @@ import json
 import shutil
 
 import pytest
-from ruleworld_data.scoring import split_answers
+from ruleworld_data.scoring import parse_boxed, split_answers
 from rwbench.cli.app import app
 from rwbench.leaderboard.board import row_of
-from rwbench.leaderboard.files import LIMITS, METADATA, RESULTS
+from rwbench.leaderboard.files import LIMITS, METADATA, RESULTS, SAMPLES, sample_lines
 from rwbench.leaderboard.metadata import Metadata
 from rwbench.leaderboard.submit import import_predictions, slug_of, submit
 from rwbench.leaderboard.validate import validate
@@ -63,6 +63,52 @@ def test_a_run_that_searches_and_writes_without_end(workspace, small_spec, judge
     assert row["metrics"]["exact_match"] == ran["metrics"]["exact_match"]["macro"]
     assert row["metrics"]["recall@1"] == ran["metrics"]["recall@1"]["macro"]
     assert (row["track"], row["cost_usd"], row["tokens"]) == ("answers", 0.5, 900)
+
+
+@component
+class Runaway(Method):
+    """Every text that a model can end in: boxes without end, an answer like a book, marks, a server that lies."""
+
+    name = "runaway-of-tests"
+
+    def answer(self, batch, top_k):
+        for number, (_, question) in enumerate(batch):
+            right = ", ".join(question.answers)
+            text = [
+                f"\\boxed{{{right}}}",
+                "\\boxed{" + "8, " * 500 + "}",
+                "\\boxed{" + "very " * 3_000 + "}",
+                f"\\boxed{{{right}, {'x' * 3_000}}}",
+                "thought " * 40_000 + f"\\boxed{{{right}}}",
+                f"\ufeff\x00\x1b[31m\u2028\U0001f600 \\boxed{{{right}}}",
+                "finish[8]",
+                "\ud800 \\boxed{\udc00}",
+            ][number % 8]
+            box = parse_boxed(text)
+            usage = {"calls": 1, "prompt_tokens": 2**52, "seconds": {"generate": 1.0}}
+            yield Output(question.id, answers=split_answers(box or ""), text=text, usage=usage)
+
+
+@pytest.mark.parametrize("most", [None, 20_000])
+def test_whatever_a_model_writes_can_be_submitted_and_scores_as_in_the_run(
+    workspace, small_spec, judge, entry, tmp_path, most, monkeypatch
+):
+    """A runaway box is wrong and stays so. Also where the outputs of all questions are too much for the file."""
+    Method.registry.add("runaway-of-tests", Runaway)
+    ran = run_spec(small_spec(Runaway()), workspace, tmp_path / "runs")
+    Method.registry.remove("runaway-of-tests")
+    words = Metadata.from_yaml(entry.path(METADATA).read_bytes())
+    if most is not None:
+        monkeypatch.setattr("rwbench.leaderboard.records.MAX_EXPANDED", most)
+    folder = submit(tmp_path / "runs" / ran["run_id"], words, tmp_path / "submissions", judge)
+    found = validate(folder, judge)
+    assert found.results["metrics"] == ran["metrics"] and found.results["outcomes"] == ran["outcomes"]
+    outputs = {sample["id"]: sample["output"] for sample in found.samples}
+    for number, sample in enumerate(read_samples(tmp_path / "runs" / ran["run_id"] / "samples.jsonl")):
+        cut = number % 8 == 4 or (most is not None and len(sample["output"]) > 500)
+        assert outputs[sample["id"]] == (None if cut else sample["output"])
+    if most is not None:
+        assert sum(len(line) for _, line in sample_lines((folder / SAMPLES).read_bytes())) <= most
 
 
 def test_words_survive_the_file(entry):

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from ruleworld_data.prompts import read_template
+from rwbench.leaderboard.records import read_output
 from rwbench.methods.ircot import IRCoT, first_sentence, is_conclusion
 from rwbench.methods.iterative import AGGREGATIONS, shipped_template
 from rwbench.methods.react import ReAct
@@ -215,6 +216,18 @@ def test_react_repairs_a_missing_action_and_says_what_is_none(overlap, pool):
     assert (out.usage["bad_actions"], out.usage["finished"], out.usage["calls"]) == (2, 1, 5)
     assert RULES[5] in asked[4] and "finish[" not in asked[4]  # the reader
     assert out.answers == ["7"]  # the reader's, not the agent's
+
+
+@pytest.mark.parametrize(
+    ("action", "answers"),
+    [("finish[5,,]", ["5", ""]), ("FINISH[ 7 , the bridge ]", ["7", "the bridge"]), ("finish[]", [])],
+)
+def test_react_keeps_what_the_agent_wrote(overlap, pool, action, answers):
+    """Whoever judges the output again reads the same answers."""
+    say, _ = talk(f" So.\nAction 1: {action}")
+    out = run(ReAct(model=script("finish", say), retriever=overlap, final="agent"), pool)
+    assert (out.text, out.answers, out.outcome) == (action, answers, "ok")
+    assert read_output(out.text) == answers
 
 
 def test_react_without_a_finish_has_no_answer_of_its_own(overlap, pool):

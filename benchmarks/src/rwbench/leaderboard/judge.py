@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ruleworld_data.scoring import SCORER_VERSION
 from ruleworld_data.spec import num_rows
 
-from ..methods import Output
+from ..methods import Method, Output
 from ..recipes.grid import SCOPES
 from ..run.data import DataSource, Question
 from ..run.pools import Pool
@@ -120,7 +120,8 @@ class Judge:
         pools = self.workspace(spec).pools(spec)
         asked = {question.id: (question, pool) for pool in pools for question in pool.questions}
         refuse_if(_mismatches(records, asked, spec, file))
-        return [_sample(record, asked[record.id][0], spec) for record in records.values()]
+        stepwise = _is_stepwise(spec.method["name"], records.values())
+        return [_sample(record, asked[record.id][0], spec, stepwise) for record in records.values()]
 
     def results(self, spec: RunSpec, samples: Sequence[Sample], method: MethodName) -> Results:
         """Return results.json as the samples give it; environment and time are this process's own."""
@@ -168,7 +169,14 @@ def _mismatches(
         yield Problem(file, "neither answers nor retrieved rules", "submit one of them")
 
 
-def _sample(record: Record, question: Question, spec: RunSpec) -> Sample:
+def _is_stepwise(method: Any, records: Iterable[Record]) -> bool:
+    """Return whether a method is scored step by step: one of ours says so, of another its searches do."""
+    if method in (known := Method.registry.items()):
+        return known[method].stepwise
+    return any(len(record.retrieved or ()) > 1 for record in records)
+
+
+def _sample(record: Record, question: Question, spec: RunSpec, stepwise: bool) -> Sample:
     """Return the sample of a record: gold from our data, scores computed."""
     output = Output(question.id, retrieved=record.retrieved, answers=record.answers)
     sample = {
@@ -178,7 +186,7 @@ def _sample(record: Record, question: Question, spec: RunSpec) -> Sample:
         "fold": question.fold,
         "gold_answers": list(question.answers),
         "gold_rules": [list(step) for step in question.gold_steps],
-        "scores": score(output, question, spec.pool_size),
+        "scores": score(output, question, spec.pool_size, stepwise),
         "trace": [],
         "measures": {},
         "error": None,

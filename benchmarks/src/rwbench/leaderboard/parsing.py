@@ -128,8 +128,8 @@ def utf8(body: bytes, file: str, line: int | None = None) -> str:
     except UnicodeDecodeError as error:
         place = line or body.count(b"\n", 0, error.start) + 1
         refuse(file, "is not UTF-8", "save it as UTF-8", place, f"byte 0x{body[error.start]:02x}")
-    for mark, name in (("\ufeff", "a byte order mark"), ("\0", "a NUL character")):
-        if mark in text:
+    for mark, name, at in (("\ufeff", "a byte order mark", text[:1]), ("\0", "a NUL character", text)):
+        if mark in at:
             place = line or text.count("\n", 0, text.index(mark)) + 1
             refuse(file, f"contains {name}", "save it as plain UTF-8", place)
     return text

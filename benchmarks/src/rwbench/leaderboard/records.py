@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -15,6 +16,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    TypeAdapter,
     ValidationError,
     WrapValidator,
     model_validator,
@@ -22,15 +24,18 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from ruleworld_data.scoring import PARQUET_SUFFIXES, parse_boxed, read_predictions, split_answers
 
-from ..score.samples import OUTCOMES, VOLATILE_USAGE, Sample
-from ..spec import canonical_json
-from .files import MAX_LINE, SAMPLES, sample_lines
-from .parsing import Problem, model_problems, quote, refuse, refuse_if, strict_json
+from ..score.samples import OUTCOMES, VOLATILE_USAGE, Sample, Usage
+from ..spec import canonical_json, in_words
+from .files import LIMITS, MAX_EXPANDED, MAX_LINE, SAMPLES, compress, sample_lines
+from .parsing import Problem, Refused, model_problems, quote, refuse, refuse_if, strict_json
 
 MAX_SEARCHES, MAX_FOUND = 32, 100
 MAX_RECORDS = 20_000
-MAX_AMOUNT = 1e9
-FINISH = re.compile(r"finish\[(.*)\]", re.DOTALL)
+MAX_OUTPUT = 200_000
+MAX_PARTS, MAX_PART = 64, 200
+"""Answers kept of an output, and characters of each: gold is far shorter, so what is cut was wrong and stays so."""
+MAX_AMOUNT = 10**9
+FINISH = re.compile(r"finish\[(.*)\]", re.DOTALL | re.IGNORECASE)
 PREDICTED: dict[str, Any] = {
     "output": None,
     "answers": None,
@@ -47,13 +52,28 @@ def _distinct(found: list[int]) -> list[int]:
     return found
 
 
+@lru_cache(maxsize=1)
+def _logged() -> TypeAdapter[Usage]:
+    return TypeAdapter(Usage)
+
+
+def _as_logged(usage: dict[str, float]) -> dict[str, float]:
+    try:
+        _logged().validate_python(usage)
+    except ValidationError as error:
+        raise PydanticCustomError(
+            "usage", "must be as it is logged ({why})", {"why": in_words(error)}
+        ) from None
+    return usage
+
+
 # Checked as a float, kept as written: the hash of the samples tells 1 from 1.0.
 Amount = Annotated[
     float,
     Field(ge=0, le=MAX_AMOUNT),
     WrapValidator(lambda value, check: (check(value), value)[1]),
 ]
-Answer = Annotated[str, Field(max_length=200)]
+Answer = Annotated[str, Field(max_length=MAX_PART)]
 Search = Annotated[list[int], Field(max_length=MAX_FOUND), AfterValidator(_distinct)]
 
 
@@ -63,10 +83,10 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     id: str = Field(max_length=80, description="the question's id")
-    output: Annotated[str, Field(max_length=200_000)] | None = Field(
+    output: Annotated[str, Field(max_length=MAX_OUTPUT)] | None = Field(
         description="the raw text that the answers were read from; null if the method writes none"
     )
-    answers: Annotated[list[Answer], Field(max_length=64)] | None = Field(
+    answers: Annotated[list[Answer], Field(max_length=MAX_PARTS)] | None = Field(
         description="a text per sub-question, as the scorer reads them in output; null if it does not answer"
     )
     retrieved: Annotated[list[Search], Field(max_length=MAX_SEARCHES)] | None = Field(
@@ -76,25 +96,36 @@ class Record(BaseModel):
         description="how it ended; a submission has no failed question"
     )
     usage: Annotated[
-        dict[Annotated[str, Field(pattern="^[a-z][a-z_]{0,30}$")], Amount], Field(max_length=20)
+        dict[Annotated[str, Field(pattern="^[a-z][a-z_]{0,30}$")], Amount],
+        Field(max_length=20),
+        AfterValidator(_as_logged),
     ] = Field(description='name -> number, for example {"calls": 1}')
     seconds: Amount = Field(description="wall time")
 
     @model_validator(mode="after")
     def _answers_are_in_the_output(self) -> Self:
-        if None not in (self.answers, self.output) and self.answers != (
-            read := read_output(self.output or "")
+        # A method reads a box, or its own finish[...]: which of the two, the text alone does not say.
+        if None not in (self.answers, self.output) and self.answers not in (
+            read := _readings(self.output or "")
         ):
             message = "answers are not what the scorer reads in output: {read}"
-            raise PydanticCustomError("answers", message, {"read": quote(read)})
+            raise PydanticCustomError("answers", message, {"read": quote(read[0])})
         return self
 
     @classmethod
     def of_sample(cls, sample: Sample) -> Record:
-        """Return what a submission keeps of a run's sample."""
+        """Return what a submission keeps of a run's sample, whatever a model wrote; its scores are the same."""
         kept: dict[str, Any] = {name: sample.get(name) for name in cls.model_fields}
         kept["outcome"] = kept["outcome"] or "ok"
-        kept["usage"] = {name: value for name, value in sample["usage"].items() if name not in VOLATILE_USAGE}
+        usage: dict[str, Any] = {**sample.get("usage", {})}
+        # More than so many is no count, but what a server said.
+        kept["usage"] = {
+            name: min(value, MAX_AMOUNT) for name, value in usage.items() if name not in VOLATILE_USAGE
+        }
+        if kept["answers"] is not None:
+            kept["answers"] = _capped(kept["answers"])
+        if len(kept["output"] or "") > MAX_OUTPUT:
+            kept["output"] = None
         if kept["retrieved"] is not None:
             # No question has so many steps, and recall counts no search beyond them: the scores are the same.
             kept["retrieved"] = kept["retrieved"][:MAX_SEARCHES]
@@ -103,6 +134,20 @@ class Record(BaseModel):
     def line(self) -> str:
         """Return the record as a line of a samples file."""
         return canonical_json(self.model_dump()) + "\n"
+
+
+def pack_samples(samples: Iterable[Sample]) -> bytes:
+    """Return the samples file of a run; the longest outputs are left out if it would be too large."""
+    records = [Record.of_sample(sample) for sample in samples]
+    for longest in (MAX_LINE >> halved for halved in range(12)):
+        records = [
+            record if len(record.line().encode()) <= longest else record.model_copy(update={"output": None})
+            for record in records
+        ]
+        lines = "".join(record.line() for record in records).encode()
+        if len(lines) <= MAX_EXPANDED and len(body := compress(lines)) <= LIMITS[SAMPLES]:
+            return body
+    raise Refused(Problem(SAMPLES, "is too large, even without outputs", "lower the run's top_k"))
 
 
 def read_records(body: bytes) -> dict[int, Record]:
@@ -151,12 +196,21 @@ def read_prediction_file(path: Path) -> dict[int, Record]:
 
 
 def read_output(text: str) -> list[str]:
-    r"""Return the answers that an output gives: in its last ``\boxed{}``, or as ReAct's whole ``finish[...]``."""
-    box = parse_boxed(text)
-    if box is not None:
-        return split_answers(box)
-    done = FINISH.fullmatch(text)
-    return split_answers(done[1]) if done else []
+    r"""Return the answers that an output gives: in its last ``\boxed{}``, else as ReAct's whole ``finish[...]``.
+
+    At most `MAX_PARTS`, of `MAX_PART` characters each.
+    """
+    return _readings(text)[0]
+
+
+def _readings(text: str) -> list[list[str]]:
+    box, done = parse_boxed(text), FINISH.fullmatch(text)
+    read = [_capped(split_answers(part)) for part in (box, done and done[1]) if part is not None]
+    return read if box is not None else [*read, []]
+
+
+def _capped(answers: list[str]) -> list[str]:
+    return [answer[:MAX_PART] for answer in answers[:MAX_PARTS]]
 
 
 def _checked(rows: Iterable[tuple[int, Any]], file: str) -> dict[int, Record]:

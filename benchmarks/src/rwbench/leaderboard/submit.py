@@ -19,10 +19,10 @@ from ..score.results import read_results, write_results
 from ..score.samples import SAMPLES_FILE, read_samples
 from ..spec import canonical_json
 from .copies import content_sha256
-from .files import FOLDER_NAME, METADATA, SAMPLES, compress
+from .files import FOLDER_NAME, METADATA, SAMPLES
 from .judge import Judge, board_spec
 from .metadata import Metadata
-from .records import Record, read_prediction_file, read_records
+from .records import pack_samples, read_prediction_file, read_records
 from .validate import fingerprints, validate
 
 
@@ -108,7 +108,7 @@ def submit(run: Path, metadata: Metadata, root: Path, judge: Judge, slug: str | 
     if (root / name).exists():
         raise ValueError(f"{root / name} is there already; choose another --slug, or remove that folder")
     judge.check_spec(spec.to_dict())
-    body = compress("".join(Record.of_sample(sample).line() for sample in samples).encode())
+    body = pack_samples(samples)
     ours = judge.results(spec, judge.samples(spec, read_records(body)), results["method"])
     ours["environment"] = results["environment"]
     ours["timing"]["finished"] = results["timing"]["finished"]

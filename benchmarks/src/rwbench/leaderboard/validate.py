@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,8 @@ TOLERANCE = 1e-6
 UNCHECKED = ("environment", "timing")
 """Parts of results.json that only the submitter knows; their form is checked, and they are not shown."""
 MAX_SPEC = 16 * KIB
+BROKEN = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError)
+"""What reading a stranger's folder can end in, though every check is meant to end in `Refused`."""
 
 
 class Submission(NamedTuple):
@@ -75,6 +78,13 @@ def check_all(
             known[path.name] = submission.fingerprint
         except Refused as error:
             found[path.name] = error
+        except (
+            BROKEN
+        ) as error:  # a check that breaks refuses this folder, and never ends the checks of others
+            if isinstance(error, FileNotFoundError) and not os.path.lexists(path):
+                raise  # not a submission's fault: there is none
+            what = f"cannot be checked ({type(error).__name__}: {quote(str(error))[1:-1]})"
+            found[path.name] = Refused(Problem(quote(path.name), what, HOW_TO_WRITE))
     return found
 
 
@@ -87,7 +97,7 @@ def fingerprints(board: Path) -> dict[str, Fingerprint]:
             spec = strict_json(files[RESULTS], RESULTS)["spec"]
             records = read_records(files[SAMPLES]).values()
             found[path.name] = Fingerprint.of(Metadata.from_yaml(files[METADATA]), spec, records)
-        except (Refused, KeyError, TypeError):
+        except BROKEN:
             continue
     return found
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from ruleworld_data.spec import check_name
 
@@ -63,8 +63,6 @@ class Output:
         The question's id; the runner checks it, so that no answer is ever credited to another question.
     retrieved : list of list of int, or None
         Rule ids per step, best first; a method that retrieves once has one step. None: it retrieves nothing.
-    stepwise : bool
-        The method retrieves anew for every step of its reasoning, even if this time it did so once.
     answers : list of str, or None
         One answer per sub-question. None: it does not answer.
     text : str, or None
@@ -92,7 +90,6 @@ class Output:
     trace: Sequence[StepTrace] = ()
     measures: Mapping[str, Any] = field(default_factory=dict)
     ties: Ties | None = None
-    stepwise: bool = False
     error: str | None = None
 
     def __post_init__(self) -> None:
@@ -104,9 +101,16 @@ class Method(Component):
 
     Fields called ``model`` (a `Backend`) and ``retriever`` (a `Retriever`) are built from a spec's dicts, say what is
     missing here, and are made ready before the first question.
+
+    Attributes
+    ----------
+    stepwise : bool
+        The method retrieves anew for every step of its reasoning, even where it happens to do so once; it is scored
+        step by step.
     """
 
     registry = Registry["type[Method]"]("method", __name__)
+    stepwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name, family in (("model", Backend), ("retriever", Retriever)):

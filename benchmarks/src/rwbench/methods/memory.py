@@ -62,7 +62,6 @@ class Memory(Method):
 
     title: ClassVar[str] = ""
     adapter_name: ClassVar[str] = ""
-    stepwise: ClassVar[bool] = False
 
     model: Any = None
     adapter: str = ""
@@ -222,7 +221,6 @@ class Memory(Method):
             question,
             done,
             retrieved=found or None,
-            stepwise=self.stepwise,
             trace=trace if len(trace) > 1 else (),
             measures=_attention(question, steps),
             usage=usage.to_dict(),

@@ -57,7 +57,7 @@ class ReAct(Iterative):
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Think, act and observe in turns."""
         search = Search(self, pool, question, top_k, usage)
-        history, bad, answers = "", 0, None
+        history, bad, answers, wrote = "", 0, None, None
         for turn in range(1, self.rounds + 1):
             asked = f"{history}Thought {turn}:"
             done = yield self._call(search, asked, f"\nObservation {turn}:")
@@ -76,7 +76,7 @@ class ReAct(Iterative):
             search.wrote(f"{thought}\n{action}")
             found = ACTION.match(action)
             if found and found[1].lower() == "finish":
-                answers = split_answers(found[2])
+                answers, wrote = split_answers(found[2]), action
                 break
             if found and found[2].strip():
                 observation = (
@@ -97,7 +97,7 @@ class ReAct(Iterative):
             question.id,
             retrieved=[search.collected().tolist() if search.rounds else []],
             answers=answers or [],
-            text=None if answers is None else f"finish[{', '.join(answers)}]",
+            text=wrote,
             usage=search.costs(**counts),
             outcome="ok" if answers is not None else "budget_exhausted",
             trace=search.trace,

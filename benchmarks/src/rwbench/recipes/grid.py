@@ -44,6 +44,10 @@ def grid(
             return [spec for each in asked for spec in runs(each, sizes, rows, representations, subtasks)]
 
         function.__doc__ = help or rows.__doc__
+        # Its origin, which tells two recipes of one name: the rows, and what is asked of them.
+        asked = (*sizes, *representations, *(subtasks or ()), *["held out"] * held_out)
+        function.__module__ = rows.__module__
+        function.__qualname__ = f"{rows.__qualname__} ({', '.join(map(str, asked))})"
         return recipe(name)(function)
 
     return register

@@ -169,9 +169,9 @@ def _ask(method: Method, pools: Sequence[Pool], done: Collection[str], spec: Run
                 raise
             output, outputs = _failure(question, error), None
         try:
-            sample = _sample(question, output, spec.pool_size, start)
+            sample = _sample(question, output, spec.pool_size, method.stepwise, start)
         except Exception as error:  # so is an output that cannot be scored or written down
-            sample = _sample(question, _failure(question, error), spec.pool_size, start)
+            sample = _sample(question, _failure(question, error), spec.pool_size, method.stepwise, start)
         yield sample
 
 
@@ -191,7 +191,7 @@ def _matching(output: Output | None, question: Question) -> Output:
     return output
 
 
-def _sample(question: Question, output: Output, pool_size: int, start: float) -> Sample:
+def _sample(question: Question, output: Output, pool_size: int, stepwise: bool, start: float) -> Sample:
     """Return a question's sample as it is read back from its line."""
     line = sample_line(
         {
@@ -204,7 +204,7 @@ def _sample(question: Question, output: Output, pool_size: int, start: float) ->
             "gold_answers": list(question.answers),
             "retrieved": output.retrieved,
             "gold_rules": [list(step) for step in question.gold_steps],
-            "scores": score(output, question, pool_size) if output.error is None else {},
+            "scores": score(output, question, pool_size, stepwise) if output.error is None else {},
             "outcome": "failed" if output.error is not None else output.outcome,
             "trace": [step.to_dict() for step in output.trace],
             "measures": dict(output.measures),

@@ -36,7 +36,7 @@ def budgets(pool_size: int) -> dict[str, Budget]:
     return {name: k for name, k in RECALL_BUDGETS.items() if k == "gold" or k < pool_size}
 
 
-def score(output: Output, question: Question, pool_size: int) -> dict[str, float]:
+def score(output: Output, question: Question, pool_size: int, stepwise: bool = False) -> dict[str, float]:
     """Score one output.
 
     Returns
@@ -44,7 +44,7 @@ def score(output: Output, question: Question, pool_size: int) -> dict[str, float
     dict
         ``recall@1``, ``recall@10``, ``recall@100`` (order-free; those that the pool size makes trivial are
         left out) if rules were retrieved, ``step_recall@...`` beside them if they were retrieved step by
-        step (missing steps count 0, also where a stepwise method stopped after the first one),
+        step (missing steps count 0, also where a ``stepwise`` method stopped after the first one),
         ``exact_match`` and ``strict_match`` if there are answers.
     """
     scores: dict[str, float] = {}
@@ -52,7 +52,7 @@ def score(output: Output, question: Question, pool_size: int) -> dict[str, float
     for name, budget in budgets(pool_size).items():
         if steps is None:
             break
-        if len(steps) > 1 or output.stepwise:
+        if len(steps) > 1 or stepwise:
             scores[f"recall@{name}"] = union_recall(steps, question.gold_steps, budget)
             scores[f"step_recall@{name}"] = step_recall(steps, question.gold_steps, budget)
             continue

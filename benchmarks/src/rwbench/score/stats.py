@@ -180,6 +180,7 @@ def fold_interval(fold_values: Sequence[float]) -> tuple[float, float]:
     return deviation, float(t.ppf(0.5 + LEVEL / 2, n - 1)) * deviation / math.sqrt(n)
 
 
+@lru_cache(maxsize=1_000)
 def wilson(successes: int, n: int) -> tuple[float, float]:
     """Return the 95 % Wilson score interval of a proportion."""
     from scipy.stats import binomtest
@@ -224,13 +225,18 @@ def codes(keys: Sequence[Key]) -> tuple[Codes, list[Key]]:
     return numbers, list(order)
 
 
-@lru_cache(maxsize=8)
 def resamples(num_clusters: int, draws: int) -> Floats:
     """Return how often each cluster is drawn, shape (draws, clusters): each row sums to the number of clusters."""
+    return _drawn(num_clusters, draws).astype(np.float64)
+
+
+@lru_cache(maxsize=64)
+def _drawn(num_clusters: int, draws: int) -> NDArray[np.uint16]:
+    """Keep the draws of the forty numbers of clusters that one run has: a board has a thousand such runs."""
     picks = Stream("rwbench", "bootstrap", num_clusters).integers(num_clusters, draws * num_clusters)
     rows = np.repeat(np.arange(draws), num_clusters)
     flat = np.bincount(rows * num_clusters + picks, minlength=draws * num_clusters)
-    return flat.reshape(draws, num_clusters).astype(np.float64)
+    return flat.reshape(draws, num_clusters).astype(np.uint16)
 
 
 def _estimate(values: Floats, point: float, draws: Floats, num_clusters: int) -> Estimate:
