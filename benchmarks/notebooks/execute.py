@@ -1,5 +1,8 @@
 """Run a notebook from top to bottom in this process, and keep what its cells print and draw.
 
+Its cells run as Python does, with all your rights: so only for the notebooks beside this file, which are committed here
+and reviewed like any module. No command of the packages calls it, and none runs a notebook of a user.
+
 python benchmarks/notebooks/execute.py benchmarks/notebooks/look_at_the_data.ipynb
 """
 
@@ -20,7 +23,7 @@ def outputs(source: str, names: dict[str, Any]) -> list[dict[str, Any]]:
     """Run a cell's code; return its output as a notebook keeps it, figures as PNG."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        exec(compile(source, "<cell>", "exec"), names)
+        exec(compile(source, "<cell>", "exec"), names)  # this repository's own code
     lines = said.getvalue().splitlines(keepends=True)
     found: list[dict[str, Any]] = (
         [{"name": "stdout", "output_type": "stream", "text": lines}] if lines else []

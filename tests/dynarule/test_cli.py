@@ -65,6 +65,11 @@ def files(tmp_path, tiny_model, tiny_tokenizer):
     return tmp_path, model, tokenizer, adapter
 
 
+def served(folder):
+    """Options that name the fixture's model, adapter and rules."""
+    return ["--model", folder / "model", "--adapter", folder / "adapter", "--rules", folder / "rules.txt"]
+
+
 def test_generate_prints_what_the_library_answers(cli, files):
     folder, model, tokenizer, _adapter = files
     bank = RuleBank.from_texts(RULES, None, FakeEncoder(), [str(i) for i in range(1, 13)])
@@ -94,7 +99,7 @@ def test_a_bank_beyond_exact_search_is_indexed_where_faiss_is_there(cli, files, 
 
     folder, *_ = files
     names = [folder / "adapter", folder / "rules.txt", None, False, "cpu"]
-    asked = ["--model", folder / "model", "--adapter", folder / "adapter", "--rules", folder / "rules.txt"]
+    asked = served(folder)
     asked += ["-q", "w11 w12", "--max-new-tokens", 5, "--json", "--trace"]
 
     def index_and_note(**more):
@@ -476,12 +481,7 @@ def test_no_library_reads_what_is_typed_for_the_chat(cli, files, monkeypatch):
     monkeypatch.setattr(loading, "load_model", asking)
     words = [
         "chat",
-        "--model",
-        folder / "model",
-        "--adapter",
-        folder / "adapter",
-        "--rules",
-        folder / "rules.txt",
+        *served(folder),
     ]
     result = CliRunner().invoke(app, [str(word) for word in words], input="yes\nrules w11,\n")
     assert asked == [None] and "[12] If A is w11" in result.stdout, result.output
@@ -489,15 +489,7 @@ def test_no_library_reads_what_is_typed_for_the_chat(cli, files, monkeypatch):
 
 def test_words_that_the_model_has_no_tokens_for_are_named(cli, files):
     folder, *_ = files
-    words = [
-        "generate",
-        "--model",
-        folder / "model",
-        "--adapter",
-        folder / "adapter",
-        "--rules",
-        folder / "rules.txt",
-    ]
+    words = ["generate", *served(folder)]
     words += ["--max-new-tokens", 1, "-q"]
 
     def told(question):
@@ -514,15 +506,7 @@ def test_words_that_the_model_has_no_tokens_for_are_named(cli, files):
 
 def test_an_empty_question_is_refused(cli, files):
     folder, *_ = files
-    words = [
-        "generate",
-        "--model",
-        folder / "model",
-        "--adapter",
-        folder / "adapter",
-        "--rules",
-        folder / "rules.txt",
-    ]
+    words = ["generate", *served(folder)]
     assert "question 0 is empty" in cli(*words, "-q", " ", code=2)
     (folder / "q.jsonl").write_text('{"question": "w1"}\n{"question": null}\n')
     assert "row 2 has no `question`" in cli(*words, "--questions", folder / "q.jsonl", code=2)

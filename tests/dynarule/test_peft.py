@@ -1,8 +1,11 @@
 """An adapter is a PEFT adapter: trained, saved, reloaded, switched, switched off, and refused where it does not fit."""
 
 import json
+import math
 import subprocess
 import sys
+import time
+import tracemalloc
 
 import pytest
 import torch
@@ -20,6 +23,7 @@ from dynarule import (
     dynarule_config,
     generate,
     kblam_config,
+    load_adapter,
     prepare_search,
 )
 
@@ -367,6 +371,100 @@ def test_a_wrong_json_is_refused(change, message, tiny_model, tmp_path):
     path.unlink()
     with pytest.raises(FileNotFoundError, match="not an adapter folder"):
         DynaRuleConfig.from_pretrained(tmp_path)
+
+
+def hostile(name, value):
+    return lambda values: values | {name: value}
+
+
+HUGE = 10**9
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        *(
+            (
+                lambda values, name=name: values | {"base": values["base"] | {name: HUGE}},
+                f"base has {name} 1000000000",
+            )
+            for name in ("num_layers", "hidden_size", "query_size", "head_dim")
+        ),
+        (lambda values: values | {"base": values["base"] | {"num_layers": "4"}}, "base has num_layers '4'"),
+        (
+            lambda values: values | {"base": values["base"] | {"tied": 1}},
+            "base has tied 1, expected true or false",
+        ),
+        (lambda values: values | {"base": values["base"] | {"hidden_size": 7}}, "do not belong together"),
+        (hostile("base", None), "does not say which base model"),
+        (hostile("base", [1]), "damaged"),
+        (hostile("encoder_dim", HUGE), "encoder_dim must be 1,048,576 at most"),
+        (hostile("encoder_dim", True), "encoder_dim must be a positive integer"),
+        (hostile("encoder_dim", 1 << 20), "do not belong together"),
+        (hostile("every", HUGE), "confidence_layer must be a layer that holds rules"),
+        (hostile("first_layer", HUGE), "confidence_layer must be a layer that holds rules"),
+        (hostile("confidence_layer", 1.5), "confidence_layer must be a whole number"),
+        (hostile("length_shift", math.inf), "length_shift must be positive"),
+        (hostile("length_shift", "1"), "damaged"),
+        (hostile("target_modules", "(a+)+$"), "target_modules must be a list of modules' names"),
+        (hostile("target_modules", ["(a+)+$"]), "target_modules must be a list of modules' names"),
+        (hostile("exclude_modules", "(a+)+$"), "exclude_modules must be a list"),
+        (hostile("layers_pattern", ["(a+)+"]), "layers_pattern must be a list"),
+        (hostile("layers_to_transform", list(range(100_000))), "layers_to_transform"),
+        (hostile("trainable_token_indices", list(range(100_000))), "must be the one row of <search>"),
+        (hostile("trainable_token_indices", {"embed_tokens": ["a"]}), "must be the one row of <search>"),
+        (hostile("trainable_token_indices", [-1]), "must be the one row of <search>"),
+        (hostile("search_token", 7), "search_token must not be a int"),
+        (hostile("curve", [1] * 100_000), "curve must not be a list"),
+        (hostile("encoder", "x" * (1 << 20)), "bytes: no adapter's"),
+        (hostile("peft_type", "LORA"), "peft_type must be 'DYNARULE', got 'LORA'"),
+        (hostile("modules_to_save", ["lm_head"]), "do not belong together"),
+        (lambda values: [values], "damaged"),
+        (lambda values: None, "damaged"),
+    ],
+)
+def test_the_folder_of_a_stranger_takes_neither_memory_nor_time(change, message, tiny_model, tmp_path):
+    """One line, before anything of the size that it says is made."""
+    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
+    path = tmp_path / "adapter_config.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(change(values)))
+    if (
+        isinstance(change(values), dict) and change(values)["modules_to_save"]
+    ):  # what it brings besides excuses none
+        name = "base_model.model.model.layers.1.self_attn.dynarule_projection.k.weight"
+        weights = load_file(tmp_path / "adapter_model.safetensors")
+        save_file(weights | {name: weights[name].T.contiguous()}, tmp_path / "adapter_model.safetensors")
+    model = tiny_model("qwen2")
+    tracemalloc.start()
+    began = time.process_time()
+    with pytest.raises(ValueError, match=message) as error:
+        load_adapter(model, tmp_path)
+    assert time.process_time() - began < 2 and tracemalloc.get_traced_memory()[1] < 50 << 20
+    tracemalloc.stop()
+    assert len(str(error.value)) < 600 and not [m for m in model.modules() if isinstance(m, DynaRuleLayer)]
+
+
+def test_weights_that_are_missing_pickled_damaged_or_no_numbers_are_refused(tiny_model, tmp_path):
+    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
+    path = tmp_path / "adapter_model.safetensors"
+    good = load_file(path)
+    name = "base_model.model.model.layers.1.self_attn.dynarule_projection.v.bias"
+    for number in (math.nan, math.inf):
+        save_file(good | {name: good[name].clone().fill_(number)}, path)
+        with pytest.raises(ValueError, match=r"v\.bias of layer 1 is not finite"):
+            load_adapter(tiny_model("qwen2"), tmp_path)
+    for body in (b"", b"abc", b"\xff" * 8, (1 << 63).to_bytes(8, "little") + b"{}", b"\2" + bytes(7) + b"[]"):
+        path.write_bytes(body)
+        with pytest.raises(ValueError, match="truncated or not safetensors"):
+            load_adapter(tiny_model("qwen2"), tmp_path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"has no adapter_model.safetensors"):
+        load_adapter(tiny_model("qwen2"), tmp_path)
+    torch.save(good, tmp_path / "adapter_model.bin")
+    for load in (load_adapter, PeftModel.from_pretrained):
+        with pytest.raises(ValueError, match="is a pickle, which may run code"):
+            load(tiny_model("qwen2"), tmp_path)
 
 
 def test_an_interrupted_save_leaves_the_old_adapter(tiny_model, tmp_path, monkeypatch):

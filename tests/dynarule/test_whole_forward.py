@@ -164,3 +164,16 @@ def test_a_forward_is_equation_2_within_the_rounding_of_bf16(family, way, bank, 
     assert error < 2 * rounding
     for mistake in ("no rules", "RoPE", "the text's query", "groups", "a softmax each", "no LayerNorm"):
         assert error < off(reference(model, adapter, bank, ids, 9, mistake), expected) / 4, mistake
+
+
+@torch.no_grad()
+def test_a_search_inside_the_question_is_text(bank, tiny_model, near):
+    """Only the model asks for rules again: whoever writes ``<search>`` into a question changes no rules by it."""
+    model, adapter, bank, ids = ready("qwen2", torch.float32, 5, bank, tiny_model)
+    ids[[2, 7]] = SEARCH
+    memory = RuleMemory(adapter, bank, SEARCH)
+    memory.question_mask_BT = torch.arange(len(ids))[None] < 9
+    with attach(model, memory):
+        found = model(ids[None]).logits[0]
+    assert near(found, reference(model, adapter, bank, ids, 9))
+    assert [each.step for each in memory.trace] == [0, 1, 2]

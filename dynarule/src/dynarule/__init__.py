@@ -12,7 +12,7 @@ __version__ = "0.2.0"
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     config="DynaRuleConfig dynarule_config kblam_config srki_config",
-    adapter="RuleAdapter",
+    adapter="RuleAdapter load_adapter",
     bank="RuleBank open_encoder encoder_of",
     memory="RuleMemory attach prepare_search measure_confidence",
     generation="Generation generate question_prompts",

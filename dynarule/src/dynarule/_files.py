@@ -1,13 +1,18 @@
-"""Files that are written whole or not at all, in folders that one process changes at a time."""
+"""Files that are written whole or not at all, in folders that one process changes at a time.
+
+What is being written is called ``.NAME.part``, beside NAME, and its writer holds a lock on it. The system lets go of
+the lock when the writer is killed, and the next writer of NAME takes over what was left: no writer changes another's
+part, and of no name there is ever more than one.
+"""
 
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 PART = ".part"
 """How the hidden names of what is not whole yet end."""
@@ -17,15 +22,40 @@ SAVED = ".saved"
 
 @contextmanager
 def changing(folder: Path) -> Iterator[None]:
-    """Make a folder if it is missing, wait for whoever changes it, and clear away what killed writers left in it."""
+    """Make a folder if it is missing, wait for whoever changes it, and finish what a killed `assembled` began."""
+    with _folder_lock(folder):  # the system lets go of it when a process is killed
+        _move_saved(folder)
+        yield
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Hold a folder for long: as `changing`, which this process may enter in the block, but do not wait.
+
+    Raises
+    ------
+    ValueError
+        If another process holds it.
+    """
+    from filelock import Timeout
+
+    lock = _folder_lock(folder)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(f"another process is running {folder}; wait for it or stop it") from None
+    try:
+        with changing(folder):
+            yield
+    finally:
+        lock.release()
+
+
+def _folder_lock(folder: Path) -> Any:
     from filelock import FileLock
 
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):  # the system lets go of it when a process is killed
-        for path in folder.glob(f".*{PART}"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        _move_saved(folder)
-        yield
+    return FileLock(folder / ".lock", is_singleton=True)  # the same process may hold it twice
 
 
 def settle(folder: Path) -> None:
@@ -41,16 +71,12 @@ def assembled(folder: Path) -> Iterator[Path]:
 
     One rename makes them count; whoever comes next moves those that a kill left behind.
     """
-    work = part_of(folder / "new")
-    work.mkdir()
-    try:
+    with part_of(folder / "new", folder=True) as work:
         yield work
         for path in _files(work):
             _sync(path)
         work.replace(folder / SAVED)
         _move_saved(folder)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _move_saved(folder: Path) -> None:
@@ -73,17 +99,49 @@ def _sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def part_of(path: Path) -> Path:
-    """Return a hidden name beside a path, for no one else."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}{PART}")
+@contextmanager
+def part_of(path: Path, folder: bool = False) -> Iterator[Path]:
+    """Hold the empty file or folder that ``path`` is written as; what is left of it after the block is removed."""
+    part = path.with_name(f".{path.name}{PART}")
+    while True:
+        if folder:
+            part.mkdir(exist_ok=True)
+        kind = os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT
+        handle = os.open(part, kind | os.O_NOFOLLOW, 0o666)
+        _lock(handle)
+        if _is_at(handle, part):
+            break
+        os.close(handle)  # the writer that was waited for has renamed or removed it
+    try:
+        for left in part.iterdir() if folder else ():
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+        if not folder:
+            os.truncate(handle, 0)
+        yield part
+    finally:
+        if _is_at(handle, part):
+            shutil.rmtree(part) if folder else part.unlink()
+        os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Wait for a file or folder; on a file system that has no locks, two writers of one name must not meet."""
+    with suppress(OSError):
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file under a hidden name, have the system put it on disk, and rename it."""
-    partial = part_of(path)
-    try:
-        partial.write_bytes(content.encode() if isinstance(content, str) else content)
-        _sync(partial)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with part_of(path) as part:
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
+        _sync(part)
+        part.replace(path)

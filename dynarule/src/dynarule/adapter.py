@@ -23,7 +23,7 @@ from torch import nn
 
 from ._files import assembled, changing
 from .base_model import BaseModel, attention_blocks
-from .config import NAME, DynaRuleConfig
+from .config import NAME, WEIGHTS_FILE, DynaRuleConfig
 from .memory.search import SEARCH_TOKEN, base_matrix, token_rows
 from .projection import RuleProjection
 
@@ -85,7 +85,7 @@ class DynaRuleModel(BaseTuner):
         held = peft_config.layers(count)
         if peft_config.layers_to_transform not in (None, held):
             raise ValueError(
-                f"layers_to_transform {peft_config.layers_to_transform} does not follow from first_layer="
+                f"layers_to_transform {peft_config.layers_to_transform!r:.60} does not follow from first_layer="
                 f"{peft_config.first_layer}, every={peft_config.every} on {count} layers; the adapter belongs to "
                 "another base model, or set these two"
             )
@@ -289,6 +289,17 @@ class RuleAdapter(nn.Module):
             self.config.search_token = config.search_token
             set_additional_trainable_modules(self.model, config, self.model.config.to_dict(), self.name)
         set_peft_model_state_dict(self.model, load_peft_weights(str(folder), device="cpu"), self.name)
+        self.check_finite()
+
+    def check_finite(self) -> None:
+        """Raise ValueError if a weight is NaN or infinite: answers would be noise, and nothing would say so."""
+        for layer, projection in self._projections.items():
+            for name, value in projection.named_parameters():
+                if not bool(value.isfinite().all()):
+                    raise ValueError(
+                        f"the adapter's {name} of layer {layer} is not finite (NaN, infinity); copy it again, or train "
+                        "it with a lower learning rate"
+                    )
 
     def _active(self) -> str:
         active = next(iter(self._blocks.values())).active_adapters
@@ -299,9 +310,28 @@ class RuleAdapter(nn.Module):
         return active[0]
 
 
+def load_adapter(model: nn.Module, folder: str | Path, **options: Any) -> PeftModel:
+    """Return ``PeftModel.from_pretrained(model, folder)`` of a local folder, whose weights are there and finite.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As `DynaRuleConfig.from_pretrained`; if the weights are missing (PEFT would ask the Hub) or not finite.
+    """
+    folder = Path(folder)
+    config = options.pop("config", None) or DynaRuleConfig.from_pretrained(folder)
+    if not (folder / WEIGHTS_FILE).is_file():
+        raise FileNotFoundError(
+            f"{folder} has no {WEIGHTS_FILE}, the adapter's weights; copy the adapter again"
+        )
+    tuned = PeftModel.from_pretrained(cast(Any, model), folder, config=config, **options)
+    RuleAdapter(tuned).check_finite()
+    return tuned
+
+
 def _tuned(model: nn.Module) -> dict[int, DynaRuleLayer]:
     found = (module for module in model.modules() if isinstance(module, DynaRuleLayer))
     return {int(cast(Any, block.get_base_layer()).layer_idx): block for block in found}
 
 
-__all__ = ["DynaRuleLayer", "DynaRuleModel", "PeftModel", "RuleAdapter"]
+__all__ = ["DynaRuleLayer", "DynaRuleModel", "PeftModel", "RuleAdapter", "load_adapter"]

@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types on which the laws are tested; the attention of others has parts that rules would bypass (sinks, caps)."""
+LARGEST = 1 << 20
+"""Of what a model counts: more layers, or wider ones, has none; a file that says so wants our memory."""
+_KINDS = {"int": f"a whole number from 1 to {LARGEST:,}", "bool": "true or false", "str": "a text"}
 HASHED = ("q_proj", "k_proj", "v_proj", "o_proj")
 HASHED_ROWS = 2  # of each matrix: another training, or another seed, changes every row
 
@@ -57,6 +60,12 @@ class BaseModel:
     query_bias: bool
     tied: bool
     weights_hash: str = ""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if type(value).__name__ != f.type or (f.type == "int" and not 0 < value <= LARGEST):
+                raise ValueError(f"base has {f.name} {value!r:.60}, expected {_KINDS[str(f.type)]}")
 
     @classmethod
     def of(cls, model: nn.Module) -> BaseModel:

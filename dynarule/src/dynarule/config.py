@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from peft import PeftConfig, PeftType
-from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
+from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME, WEIGHTS_NAME
 
 from ._files import settle, write_whole
-from .base_model import BaseModel
+from .base_model import LARGEST, BaseModel
 
 __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
 
@@ -20,6 +21,10 @@ UpdateScope = Literal["confidence", "confidence_and_after", "all", "none"]
 NAME = "DYNARULE"
 CONFIG_FILE, WEIGHTS_FILE = CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
 """The two files of an adapter folder, under PEFT's names."""
+PICKLED = WEIGHTS_NAME
+"""What PEFT reads where the second is missing."""
+LARGEST_CONFIG = 1 << 20
+"""Bytes; the curve of a confidence layer is the longest thing in it."""
 
 if NAME not in PeftType.__members__:  # an enum that PEFT has no public way to extend, hence peft>=0.21,<0.22
     member = str.__new__(PeftType, NAME)
@@ -95,9 +100,13 @@ class DynaRuleConfig(PeftConfig):
         for name in ("encoder_dim", "every", "top_k"):
             value = getattr(self, name)
             if (value is not None or name != "top_k") and (type(value) is not int or value < 1):
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+                raise ValueError(f"{name} must be a positive integer, got {value!r:.60}")
+        if self.encoder_dim > LARGEST:
+            raise ValueError(f"encoder_dim must be {LARGEST:,} at most, got {self.encoder_dim}")
         if type(self.first_layer) is not int or self.first_layer < 0:
-            raise ValueError(f"first_layer must be 0 or more, got {self.first_layer!r}")
+            raise ValueError(f"first_layer must be 0 or more, got {self.first_layer!r:.60}")
+        if self.confidence_layer is not None and type(self.confidence_layer) is not int:
+            raise ValueError(f"confidence_layer must be a whole number, got {self.confidence_layer!r:.60}")
         first, every = self.first_layer, self.every
         if self.confidence_layer is not None and (
             self.confidence_layer < first or (self.confidence_layer - first) % every
@@ -112,10 +121,36 @@ class DynaRuleConfig(PeftConfig):
             raise ValueError(
                 f"update_scope must be one of {get_args(UpdateScope)}, got {self.update_scope!r}"
             )
-        if self.length_shift is not None and not self.length_shift > 0:
+        if self.length_shift is not None and not 0 < self.length_shift < math.inf:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
+        self._check_names()
         if self.layer_convention != "0-based":
             raise ValueError(f"layer_convention must be '0-based', got {self.layer_convention!r}")
+
+    def _check_names(self) -> None:
+        """Refuse what PEFT would read as a regular expression, and lists of any length: folders come from strangers."""
+        for name in ("target_modules", "exclude_modules", "layers_pattern"):
+            value = getattr(self, name)
+            names = [value] if isinstance(value, str) and name != "target_modules" else value
+            if value is not None and not (
+                isinstance(names, list | set)
+                and all(isinstance(each, str) and re.fullmatch(r"[\w.]+", each) for each in names)
+            ):
+                raise ValueError(f"{name} must be a list of modules' names, got {value!r:.60}")
+        rows = self.trainable_token_indices
+        lists = list(rows.values()) if isinstance(rows, dict) else [] if rows is None else [rows]
+        if not all(
+            isinstance(each, list)
+            and len(each) == 1
+            and type(each[0]) is int
+            and each[0] >= 0
+            and each == lists[0]
+            for each in lists
+        ):
+            raise ValueError(f"trainable_token_indices must be the one row of <search>, got {rows!r:.60}")
+        for name, kind in (("encoder", str), ("search_token", str | None), ("curve", dict | None)):
+            if not isinstance(getattr(self, name), kind):
+                raise ValueError(f"{name} must not be a {type(getattr(self, name)).__name__}")
 
     @property
     def search_id(self) -> int | None:
@@ -177,17 +212,28 @@ class DynaRuleConfig(PeftConfig):
             )
         if remote:  # a repository of the Hub
             return super().from_pretrained(str(pretrained_model_name_or_path), subfolder, **kwargs)
+        if path.stat().st_size > LARGEST_CONFIG:
+            raise ValueError(f"{path} has {path.stat().st_size:,} bytes: no adapter's; copy it again")
+        weights = folder / WEIGHTS_FILE
+        if not weights.is_file() and (folder / PICKLED).exists():
+            raise ValueError(f"{folder / PICKLED} is a pickle, which may run code; save the adapter again")
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
+            if values.get("peft_type") != NAME:
+                raise ValueError(f"peft_type must be {NAME!r}, got {values.get('peft_type')!r:.60}")
             unknown = sorted(set(values) - {f.name for f in fields(cls)})
             if unknown:
-                raise ValueError(f"{path} has unknown keys {unknown}; update dynarule")
+                raise ValueError(f"it has unknown keys {unknown[:5]}; update dynarule")
             config = cls(**values)
             base = None if config.base is None else BaseModel(**config.base)
-            if (folder / WEIGHTS_FILE).is_file() and base is not None:
-                config._check_weights(folder / WEIGHTS_FILE, base)
-        except (UnicodeDecodeError, json.JSONDecodeError, TypeError, RecursionError) as error:
-            raise ValueError(f"{path} is damaged ({error!r}); copy or save the adapter again") from None
+        except (UnicodeDecodeError, json.JSONDecodeError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{path} is damaged ({error!r:.300}); copy or save the adapter again") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        if weights.is_file():
+            if base is None:
+                raise ValueError(f"{path} does not say which base model it is for; save the adapter again")
+            config._check_weights(weights, base)
         return config
 
     def _check_weights(self, path: Path, base: BaseModel) -> None:
@@ -212,8 +258,9 @@ class DynaRuleConfig(PeftConfig):
             name.removeprefix("base_model.model.").removeprefix("model."): shape
             for name, shape in read_shapes(path).items()
         }
-        wrong = sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
-        if wrong and self.modules_to_save is None:
+        ours = {*expected, *(found if self.modules_to_save is None else ())}
+        wrong = sorted(name for name in ours if expected.get(name) != found.get(name))
+        if wrong:
             raise ValueError(
                 f"{path}: tensor {wrong[0]!r} is missing, unknown or of another shape (file {found.get(wrong[0])}, "
                 f"expected {expected.get(wrong[0])}; {len(wrong)} in all); {CONFIG_FILE} and the weights do not belong "

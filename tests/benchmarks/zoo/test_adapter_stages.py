@@ -75,7 +75,24 @@ def test_a_late_stage_that_cannot_be_is_refused_before_the_first_begins(odd, mes
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("mark", ["checkpoint-2", "README.md"])
+def checkpoint(stage):
+    (stage / "checkpoint-2").mkdir(parents=True)
+    (stage / "checkpoint-2" / "trainer_state.json").write_text("{}")
+
+
+def test_killed_at_its_first_checkpoint_a_training_begins_again(tmp_path):
+    """Also by another recipe: there is nothing to go on from."""
+    claim_folder(tmp_path, AdapterRecipe("quick", (ONE,)), "kblam", "nl", resume=False)
+    (tmp_path / "1" / "checkpoint-2").mkdir(parents=True)
+    with pytest.raises(FileExistsError, match="go on with --resume"):
+        claim_folder(tmp_path, AdapterRecipe("quick", (ONE,)), "kblam", "nl", resume=False)
+    claim_folder(tmp_path, AdapterRecipe("quick", (ONE,), top_k=7), "srki", "nl", resume=True)
+    checkpoint(tmp_path / "2")
+    with pytest.raises(ValueError, match="trained with method 'srki', now it is 'kblam'"):
+        claim_folder(tmp_path, AdapterRecipe("quick", (ONE,)), "kblam", "nl", resume=True)
+
+
+@pytest.mark.parametrize("mark", ["checkpoint", "README.md"])
 def test_a_stage_that_has_begun_stays_in_its_world(tmp_path, mark):
     """It would go on, or be kept, with rules of one world, and the card would name another."""
 
@@ -84,12 +101,15 @@ def test_a_stage_that_has_begun_stays_in_its_world(tmp_path, mark):
         claim_folder(tmp_path, recipe, "kblam", "nl", resume=True)
 
     claim(0, 5)
-    (tmp_path / "1" / "checkpoint-2").mkdir(parents=True)
+    checkpoint(tmp_path / "1")
     with pytest.raises(ValueError, match=r"1 was trained with world 0, now it is 3; give another --out"):
         claim(3, 5)
     claim(0, 6)  # the second one has not begun
-    (tmp_path / "2").mkdir()
-    (tmp_path / "2" / mark).touch()
+    if mark == "checkpoint":
+        checkpoint(tmp_path / "2")
+    else:
+        (tmp_path / "2").mkdir()
+        (tmp_path / "2" / mark).touch()
     with pytest.raises(ValueError, match=r"2 was trained with world 6, now it is 5"):
         claim(0, 5)
     claim(0, 6, 7)
@@ -100,7 +120,7 @@ def test_a_stage_that_has_begun_stays_in_its_world(tmp_path, mark):
 def test_a_folder_is_of_one_method_and_representation(tmp_path):
     recipe = AdapterRecipe("quick", (ONE,))
     claim_folder(tmp_path, recipe, "srki", "nl", resume=False)
-    (tmp_path / "1" / "checkpoint-2").mkdir(parents=True)
+    checkpoint(tmp_path / "1")
     claim_folder(tmp_path, recipe, "srki", "nl", resume=True)
     with pytest.raises(ValueError, match="trained with method 'srki', now it is 'kblam'"):
         claim_folder(tmp_path, recipe, "kblam", "nl", resume=True)
@@ -164,7 +184,7 @@ def test_a_second_start_in_a_folder_is_one_line(tmp_path, monkeypatch):
 def test_another_stage_may_follow_where_older_versions_wrote_fewer(tmp_path):
     recipe = AdapterRecipe("quick", (ONE,))
     claim_folder(tmp_path, recipe, "kblam", "nl", resume=False)
-    (tmp_path / "1" / "checkpoint-2").mkdir(parents=True)
-    (tmp_path / "2" / "checkpoint-2").mkdir(parents=True)
+    checkpoint(tmp_path / "1")
+    checkpoint(tmp_path / "2")
     longer = replace(recipe, stages=(ONE, ONE | {"world": 5}))
     claim_folder(tmp_path, longer, "kblam", "nl", resume=True)

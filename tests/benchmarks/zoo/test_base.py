@@ -377,6 +377,22 @@ class TestTraining:
 
         trainer.run(seconds=0, report=second)
 
+    def test_a_training_that_another_went_on_with_meanwhile_goes_on_from_there(self, vocabulary, tmp_path):
+        """Made before the lock is taken, it would train from its own, older checkpoint and write that back."""
+        trainers = [BaseTrainer(small_recipe(), vocabulary, tmp_path, compiled=False) for _ in range(2)]
+        for trainer in (*trainers, trainers[0]):
+            trainer.run(seconds=0, report=lambda line: None)
+        assert [trainer.position["block"] for trainer in trainers] == [3, 2]
+        log = [json.loads(line)["block"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+        assert log == [0, 1, 2]
+        through = BaseTrainer(small_recipe(), vocabulary, tmp_path / "through", compiled=False)
+        for _ in range(3):
+            through.run(seconds=0, report=lambda line: None)
+        for (name, ours), theirs in zip(
+            trainers[0].model.state_dict().items(), through.model.state_dict().values(), strict=True
+        ):
+            assert torch.equal(ours, theirs), name
+
     def test_a_step_without_a_finite_gradient_is_skipped_and_said(self, vocabulary, tmp_path):
         trainer = BaseTrainer(small_recipe(), vocabulary, tmp_path, compiled=False)
         with torch.no_grad():

@@ -20,8 +20,8 @@ def test_a_folder_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path):
 def test_killed_the_old_folder_is_there_for_the_next_writer_to_keep_or_replace(tmp_path, when):
     folder = tmp_path / "base"
     write(folder, "old")
-    (tmp_path / "base.new").mkdir()
-    (tmp_path / "base.new" / "half").touch()
+    (tmp_path / ".base.part").mkdir()
+    (tmp_path / ".base.part" / "half").touch()
     if when == "between the renames":
         folder.rename(tmp_path / "base.old")
     with pytest.raises(KeyboardInterrupt), replaced_folder(folder):

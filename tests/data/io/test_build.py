@@ -208,14 +208,15 @@ def test_a_finished_build_is_left_as_it_is(copy):
     assert times == {name: (copy / name).stat().st_mtime_ns for name in times}
 
 
-def test_leftovers_in_shard_folders_are_removed(built, copy):
-    (copy / "rules" / ".train-00000-of-00001.parquet.999999.tmp").write_bytes(b"half")
+def test_what_a_kill_left_of_a_shard_is_taken_over(built, copy):
+    (copy / "rules" / "train-00000-of-00001.parquet").unlink()
+    (copy / "rules" / ".train-00000-of-00001.parquet.part").write_bytes(b"half" * 1_000_000)
     build(copy, "tiny")
     assert contents(copy) == contents(built)
 
 
-@pytest.mark.parametrize("name", [".build-started.json.999999.tmp", ".build.json.999999.tmp"])
-def test_leftovers_of_the_manifest_are_removed(built, tmp_path, name):
+@pytest.mark.parametrize("name", ["..build-started.json.part", ".build.json.part"])
+def test_what_a_kill_left_of_the_manifest_is_taken_over(built, tmp_path, name):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).write_text("{")
     build(tmp_path / "out", "tiny")

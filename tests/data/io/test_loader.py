@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import venv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -182,45 +179,3 @@ def test_shards_cover_every_row_once(rows: int) -> None:
     assert all(0 < stop - start <= MAX_SHARD_ROWS for start, stop in ranges)
     if rows >= 20:
         assert len(ranges) >= 2, "num_proc=2 would have nothing to share"
-
-
-@pytest.mark.slow
-def test_datasets_3_6_as_a_script_and_by_name(run_python: Callable[..., str], tmp_path: Path) -> None:
-    """The last series with loading scripts. Installs datasets 3.6 (about a minute, needs a package index).
-
-    Run with: pytest -m slow tests/data/io/test_loader.py
-    """
-    shutil.copytree(SOURCE, tmp_path / "source")  # datasets 3 writes lock files beside modules
-    venv.create(tmp_path / "venv", with_pip=True)
-    python = str(tmp_path / "venv" / "bin" / "python")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "datasets==3.6.0"], check=True)
-    script = tmp_path / "script" / "ruleworld"
-    script.mkdir(parents=True)
-    shutil.copy(SOURCE / "ruleworld_data" / "io" / "builder.py", script / "ruleworld.py")
-    printed = run_python(
-        f"""
-import json, os
-sys.path[:] = [folder for folder in sys.path if folder != {str(SOURCE)!r}]
-site.addsitedir({str(tmp_path / "source")!r})
-import datasets
-out = {{"version": datasets.__version__}}
-by_name = datasets.load_dataset("ruleworld", "rules", scale="tiny", num_proc=2, trust_remote_code=True)
-out["name"] = by_name["train"].to_list()
-os.chdir({str(script.parent)!r})
-options = {{"scale": "tiny", "trust_remote_code": True}}
-by_script = datasets.load_dataset("ruleworld", "multi_hop_3", representation="nl", **options)
-out["script"] = by_script["test"].to_list()
-stream = datasets.load_dataset("ruleworld", "multi_hop_3", representation="nl", streaming=True, **options)
-out["stream"] = list(stream["test"])
-print(json.dumps(out))
-""",
-        python=python,
-    )
-    out = json.loads(printed.splitlines()[-1])
-    assert out["version"] == "3.6.0"
-    assert out["name"] == rule_table("train", scale="tiny").to_pylist()
-    expected = question_table("multi_hop_3", "test", scale="tiny").to_pylist()
-    for row in expected:
-        for step in row["steps"]:
-            del step["fol"]
-    assert out["script"] == out["stream"] == expected

@@ -10,6 +10,7 @@ import torch
 from dynarule._files import write_whole
 from dynarule.training.recipe import paper_recipe
 from dynarule.training.run_folder import claim
+from transformers import TrainerCallback
 
 from dynarule import DynaRuleConfig, RuleAdapter, RuleBank, dynarule_config
 
@@ -133,15 +134,42 @@ def test_resuming_before_the_first_whole_checkpoint_begins(case, tmp_path):
     (tmp_path / "checkpoint-2").mkdir()
     with pytest.raises(FileExistsError, match=r"newest checkpoint-2; resume it \(--resume\)"):
         claim(tmp_path, settings, False)
-    assert claim(tmp_path, settings, True) is None
-    with pytest.raises(ValueError, match="started with seed 0, now it is 1"):
-        claim(tmp_path, recipe_of(seed=1).to_dict(), True)
+    assert (
+        claim(tmp_path, recipe_of(seed=1).to_dict(), True) is None
+    )  # nothing to go on from, of whatever recipe
+    assert json.loads((tmp_path / "recipe.json").read_text())["seed"] == 1
+    assert not (tmp_path / "checkpoint-2").exists() and (tmp_path / "checkpoint-best").exists()
+    (tmp_path / "checkpoint-2").mkdir()
+    (tmp_path / "checkpoint-2" / "trainer_state.json").write_text("{}")
+    with pytest.raises(ValueError, match="started with seed 1, now it is 0"):
+        claim(tmp_path, settings, True)
 
 
-def test_what_a_kill_left_of_a_file_is_swept(case, tmp_path):
-    (tmp_path / ".log.json.7.part").write_text("{")
-    (tmp_path / ".new.7.part").mkdir()
-    (tmp_path / ".new.7.part" / "adapter_config.json").write_text("{")
+def test_two_processes_do_not_train_in_one_folder(case, tmp_path):
+    """Nor does `rwbench adapters train`, whose lock is the same file."""
+    import fcntl
+
+    (tmp_path / ".lock").touch()
+    with (tmp_path / ".lock").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(
+            ValueError, match=f"another process is running {tmp_path}; wait for it or stop it"
+        ):
+            run(case, tmp_path, recipe_of())
+    run(case, tmp_path, recipe_of())  # the lock goes with its holder
+
+    class Second(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            with (tmp_path / ".lock").open("a") as other, pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    run(case, tmp_path, recipe_of(), callbacks=[Second()], resume=True)
+
+
+def test_what_a_kill_left_of_a_file_is_taken_over(case, tmp_path):
+    (tmp_path / ".log.json.part").write_text("{")
+    (tmp_path / ".new.part").mkdir()
+    (tmp_path / ".new.part" / "adapter_config.json").write_text("{")
     run(case, tmp_path, recipe_of(), resume=True)
     assert [path.name for path in tmp_path.glob(".*")] == [".lock"] and (
         tmp_path / "adapter_model.safetensors"
@@ -202,8 +230,6 @@ def test_a_training_killed_at_any_moment_gives_the_same_adapter(tmp_path, moment
 
 
 def test_the_recipe_is_there_while_the_run_is(case, tmp_path):
-    from transformers import TrainerCallback
-
     class Kill(TrainerCallback):
         def on_step_end(self, args, state, control, **kwargs):
             raise KeyboardInterrupt

@@ -45,6 +45,8 @@ def write_book(folder: Path, model: str = "tiny") -> None:
     FileNotFoundError
         If there is no such model, or it has no adapter for rules in English.
     """
+    from ruleworld_data.io import whole_folder
+
     from ..zoo.models import SHIPPED, adapter_folder, base_folder
 
     if folder.exists():
@@ -52,10 +54,7 @@ def write_book(folder: Path, model: str = "tiny") -> None:
     adapter = adapter_folder(model, "dynarule", "nl")
     if adapter is None:
         raise FileNotFoundError(f"model {model!r} has no DynaRule adapter for English; type --model tiny")
-    partial = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    shutil.copytree(base_folder(model), partial / "base")
-    shutil.copytree(adapter, partial / "adapter")
-    shutil.copyfile(SHIPPED / "book.txt", partial / "rules.txt")
-    partial.replace(folder)
+    with whole_folder(folder) as work:
+        shutil.copytree(base_folder(model), work / "base")
+        shutil.copytree(adapter, work / "adapter")
+        shutil.copyfile(SHIPPED / "book.txt", work / "rules.txt")

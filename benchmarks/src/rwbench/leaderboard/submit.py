@@ -8,10 +8,9 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from ruleworld_data.io import write_whole
+from ruleworld_data.io import part_of, write_whole
 
 from ..run.environment import environment
 from ..run.folder import SPEC_FILE, exclusive, find_specs
@@ -113,8 +112,8 @@ def submit(run: Path, metadata: Metadata, root: Path, judge: Judge, slug: str | 
     ours["environment"] = results["environment"]
     ours["timing"]["finished"] = results["timing"]["finished"]
     root.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".unfinished-", dir=root) as place:
-        part = Path(place) / name
+    with part_of(root / name, folder=True) as place:
+        part = place / name
         part.mkdir()
         write_whole(part / METADATA, metadata.to_yaml())
         write_results(part, ours)

@@ -108,7 +108,7 @@ def load_all(
 
     A bank that will be ``searched`` is so exactly up to `dynarule.bank.index.EXACT_UP_TO` rules, and with faiss above.
     """
-    from ..adapter import PeftModel
+    from ..adapter import load_adapter
     from ..config import DynaRuleConfig
     from ..memory.search import SEARCH_TOKEN, prepare_search, search_id
 
@@ -121,7 +121,7 @@ def load_all(
     if config.search_id is not None:
         prepare_search(base, tokenizer, config.search_token or SEARCH_TOKEN)
         search_id(tokenizer, config.search_token, config.search_id)
-    tuned = PeftModel.from_pretrained(base, adapter)
+    tuned = load_adapter(base, adapter, config=config)
     bank = load_rules(rules, encoder, fol, like=config.encoder, model=tuned, tokenizer=tokenizer)
     bank.to(base.device, base.dtype)
     if searched and config.top_k is not None:  # else every layer reads all rules

@@ -165,7 +165,7 @@ def _adapter(folder: Path | None, recipe: Recipe, model: Any, tokenizer: Any, wi
     """Return a new adapter, or the one to start from."""
     import torch
 
-    from ..adapter import PeftModel, RuleAdapter
+    from ..adapter import RuleAdapter, load_adapter
     from ..config import DynaRuleConfig, dynarule_config, kblam_config, srki_config
     from ..memory.search import prepare_search
 
@@ -175,4 +175,4 @@ def _adapter(folder: Path | None, recipe: Recipe, model: Any, tokenizer: Any, wi
         return RuleAdapter(model, make(width))
     if DynaRuleConfig.from_pretrained(folder).search_id is not None:
         prepare_search(model, tokenizer)
-    return RuleAdapter(PeftModel.from_pretrained(model, folder, is_trainable=True))
+    return RuleAdapter(load_adapter(model, folder, is_trainable=True))

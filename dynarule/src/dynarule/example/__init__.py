@@ -12,6 +12,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from .._files import part_of
+
 DATA = Path(__file__).parent
 FILES = ("rules.txt", "train.jsonl", "held_out.jsonl")
 
@@ -39,13 +41,12 @@ def write_example(folder: str | Path, seed: int = 0) -> Path:
     folder = Path(folder)
     if folder.exists():
         raise FileExistsError(f"{folder} exists already; choose a new folder")
-    partial = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    for name in FILES:
-        shutil.copy(DATA / name, partial / name)
-    _write_model(partial / "model", seed)
-    partial.replace(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with part_of(folder, folder=True) as work:
+        for name in FILES:
+            shutil.copy(DATA / name, work / name)
+        _write_model(work / "model", seed)
+        work.replace(folder)
     return folder
 
 

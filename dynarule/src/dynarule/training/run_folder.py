@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .._files import changing, write_whole
+from .._files import write_whole
 
 RECIPE = "recipe.json"
 STATE = "trainer_state.json"  # the Trainer writes it last
 
 
 def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool = True) -> str | None:
-    """Take a folder for a run, and return the checkpoint to go on from; None at the start.
+    """Take a folder, held by `dynarule._files.exclusive`, for a run; return the checkpoint to go on from, or None.
 
     Parameters
     ----------
@@ -23,7 +24,8 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
     settings : mapping
         What makes a run the same one, as JSON values: written to ``recipe.json``, and compared on resuming.
     resume : bool
-        Go on from the newest checkpoint that is whole, since a kill may come while one is saved; begin if none is.
+        Go on from the newest checkpoint that is whole, and begin if none is; a kill may have come while one was saved,
+        and what it left counts for nothing and is deleted.
     write : bool
         Whether this process writes; one of several does.
 
@@ -34,18 +36,15 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
     ValueError
         If the checkpoints are of other settings.
     """
-    found = [path for path in folder.glob("checkpoint-*") if path.is_dir() and _step(path).isdecimal()]
-    found.sort(key=lambda path: int(_step(path)), reverse=True)
+    found = _checkpoints(folder)
     if found and not resume:
         raise FileExistsError(
             f"{folder} holds checkpoints of an earlier run, the newest {found[0].name}; resume it (--resume), or "
             "choose a new folder"
         )
-    if write:
-        with changing(folder):  # which clears away what a killed run left of a file
-            pass
+    whole = whole_checkpoints(folder)
     wanted, path = json.loads(json.dumps(settings)), folder / RECIPE
-    if found and path.is_file():
+    if whole and path.is_file():
         try:
             started = dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
@@ -56,10 +55,22 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
                     f"{folder} was started with {name} {started.get(name)!r}, now it is {wanted[name]!r}; resume with "
                     "the recipe of the start, or train in a new folder"
                 )
-    elif write and not found:
+    elif write and not whole:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(wanted, indent=1) + "\n")
-    return next((str(checkpoint) for checkpoint in found if _whole(checkpoint)), None)
+    for checkpoint in {*found} - {*whole} if write else ():
+        shutil.rmtree(checkpoint)  # the Trainer would count it among those it keeps
+    return str(whole[0]) if whole else None
+
+
+def whole_checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints in a folder that were saved to their end, newest first."""
+    return [path for path in _checkpoints(folder) if _whole(path)]
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    found = [path for path in folder.glob("checkpoint-*") if path.is_dir() and _step(path).isdecimal()]
+    return sorted(found, key=lambda path: int(_step(path)), reverse=True)
 
 
 def _step(checkpoint: Path) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
-from .._files import write_whole
+from .._files import exclusive, write_whole
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
@@ -194,7 +195,7 @@ def train(
     FileExistsError
         If the folder has checkpoints of another run.
     ValueError
-        If rows, rules, adapter and recipe do not fit each other.
+        If rows, rules, adapter and recipe do not fit each other, or another process trains in the folder.
     """
     folder = Path(folder)
     trained_rows: list[nn.Parameter] = []
@@ -227,46 +228,50 @@ def train(
     if held_out is not None:
         held = TrainingStream(held_out, len(held_out), None, len(held_out), recipe.seed, by_length)
     fixed = recipe.to_dict() | {"encoder": bank.encoder, "step_text": encoder.step_text}
-    checkpoint = claim(folder, fixed, resume, write=settings.process_index == 0)
-    trainer = RuleTrainer(
-        whole,
-        settings,
-        data_collator=Collator(encoder, pools, recipe.pool_size),
-        train_dataset=stream,
-        eval_dataset=held,
-        callbacks=list(callbacks),
-    )
-    trainer.remove_callback(PrinterCallback)  # stdout is not the library's
-    with whole.attached():
-        trainer.train(resume_from_checkpoint=checkpoint)
-    model.requires_grad_(False)
-    history = [entry for entry in trainer.state.log_history if "lm_loss" in entry or "eval_lm_loss" in entry]
-    if trainer.is_world_process_zero():
-        write_whole(folder / "log.json", json.dumps(history, indent=1) + "\n")
-        if recipe.embedding == "full":
-            plain = {
-                name.replace("self_attn.base_layer.", "self_attn."): value
-                for name, value in model.state_dict().items()
-                if ".dynarule_projection." not in name
+    # One process writes; the others of a run must not be refused.
+    with exclusive(folder) if settings.process_index == 0 else nullcontext():
+        checkpoint = claim(folder, fixed, resume, write=settings.process_index == 0)
+        trainer = RuleTrainer(
+            whole,
+            settings,
+            data_collator=Collator(encoder, pools, recipe.pool_size),
+            train_dataset=stream,
+            eval_dataset=held,
+            callbacks=list(callbacks),
+        )
+        trainer.remove_callback(PrinterCallback)  # stdout is not the library's
+        with whole.attached():
+            trainer.train(resume_from_checkpoint=checkpoint)
+        model.requires_grad_(False)
+        history = [
+            entry for entry in trainer.state.log_history if "lm_loss" in entry or "eval_lm_loss" in entry
+        ]
+        if trainer.is_world_process_zero():
+            write_whole(folder / "log.json", json.dumps(history, indent=1) + "\n")
+            if recipe.embedding == "full":
+                plain = {
+                    name.replace("self_attn.base_layer.", "self_attn."): value
+                    for name, value in model.state_dict().items()
+                    if ".dynarule_projection." not in name
+                }
+                model.save_pretrained(folder / "base", state_dict=plain)  # type: ignore[operator]
+                tokenizer.save_pretrained(folder / "base")
+            adapter.config.encoder, adapter.config.curve = bank.encoder, curve
+            if recipe.searches:
+                adapter.train_search(row)  # whatever trained it, the row goes with the adapter
+            adapter.save(folder, tokenizer if recipe.searches else None)
+            example = encoder(rows[0])
+            facts = {
+                "steps": steps,
+                "processes": processes,
+                "questions": len(rows),
+                "held_out": 0 if held_out is None else len(held_out),
+                "families": {} if recipe.mix is None else Counter(families(rows)),
+                "rules": len(bank),
+                "dtype": str(first.dtype).removeprefix("torch."),
+                "opening": example.prompt in example.search,
             }
-            model.save_pretrained(folder / "base", state_dict=plain)  # type: ignore[operator]
-            tokenizer.save_pretrained(folder / "base")
-        adapter.config.encoder, adapter.config.curve = bank.encoder, curve
-        if recipe.searches:
-            adapter.train_search(row)  # whatever trained it, the row goes with the adapter
-        adapter.save(folder, tokenizer if recipe.searches else None)
-        example = encoder(rows[0])
-        facts = {
-            "steps": steps,
-            "processes": processes,
-            "questions": len(rows),
-            "held_out": 0 if held_out is None else len(held_out),
-            "families": {} if recipe.mix is None else Counter(families(rows)),
-            "rules": len(bank),
-            "dtype": str(first.dtype).removeprefix("torch."),
-            "opening": example.prompt in example.search,
-        }
-        write_whole(folder / "README.md", model_card(adapter.config, recipe, facts, history))
+            write_whole(folder / "README.md", model_card(adapter.config, recipe, facts, history))
     adapter.config.encoder = bank.encoder
     for rows_NC in trained_rows:
         rows_NC.data = rows_NC.data.to(first.dtype)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from .endpoint import check_endpoint as check_endpoint
     from .endpoint import trust_endpoint as trust_endpoint
     from .files import file_digest as file_digest
+    from .files import part_of as part_of
     from .files import whole_file as whole_file
+    from .files import whole_folder as whole_folder
     from .files import write_whole as write_whole
     from .hub import Pushed as Pushed
     from .hub import check_repo as check_repo
@@ -39,7 +41,7 @@ __getattr__, __dir__, __all__ = attach(
     card="export",
     chat="ChatClient NoAnswerError Reply",
     endpoint="check_endpoint trust_endpoint",
-    files="file_digest whole_file write_whole",
+    files="file_digest part_of whole_file whole_folder write_whole",
     hub="Pushed check_repo push_dataset push_folder push_metric",
     progress="Progress clock_text",
     schema="QUESTION_SCHEMA RULE_SCHEMA",

@@ -1,7 +1,6 @@
 """The `datasets` builder: generates RuleWorld on the user's machine, without files and without a network.
 
-``load_dataset("ruleworld", "multi_hop_3", scale="tiny", seed=0, representation="nl")`` ends here. Works under
-datasets 5 by name, and under datasets 3 also as a classic loading script (a copy of this file).
+``load_dataset("ruleworld", "multi_hop_3", scale="tiny", seed=0, representation="nl")`` ends here.
 """
 
 from __future__ import annotations
@@ -31,9 +30,6 @@ MIN_SHARD_ROWS = 16
 MAX_SHARD_ROWS = 20_000
 SHARDS = 32
 """Shards a split is cut into where their size allows: what num_proc and streaming workers can share."""
-
-# datasets 3 has no Key class and takes any key.
-_Key = getattr(datasets.builder, "Key", lambda shard, row: f"{shard}_{row}")
 
 
 @dataclass
@@ -136,7 +132,7 @@ class RuleWorld(datasets.ArrowBasedBuilder):
                 table = question_table(
                     config.name, split, scale=config.scale, seed=config.seed, start=start, stop=stop
                 )
-            yield _Key(shard, start), table.select(schema.names).cast(schema)
+            yield datasets.builder.Key(shard, start), table.select(schema.names).cast(schema)
 
 
 def shard_ranges(rows: int) -> list[tuple[int, int]]:

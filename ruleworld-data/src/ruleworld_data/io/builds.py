@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..spec import VERSION, VERSIONS, check_count
-from .files import file_digest, write_whole
+from .files import PART, file_digest, write_whole
 from .shards import Shard, ShardFile, make_shard, plan
 from .workers import start_worker
 
@@ -112,13 +112,8 @@ def _claim(out: Path, head: dict[str, Any]) -> None:
         differs = [f"{k} {found.get(k)!r} (wanted {head[k]!r})" for k in head if found.get(k) != head[k]]
         if differs:
             raise ValueError(f"{out} holds another build: {', '.join(differs)}; choose another folder")
-    leftovers = list(out.glob(".build*.tmp"))
-    if there is not None:
-        leftovers += out.glob("*/.*.tmp")
-    elif out.is_dir() and set(out.iterdir()) - set(leftovers):
+    if there is None and out.is_dir() and set(out.iterdir()) - set(out.glob(f".*{PART}")):
         raise ValueError(f"{out} is not empty and holds no build; choose a new or empty folder")
-    for leftover in leftovers:
-        leftover.unlink()
     out.mkdir(parents=True, exist_ok=True)
     if not (out / MANIFEST).is_file():
         write_whole(out / STARTED, json.dumps(head, indent=1) + "\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections import Counter
 from importlib import resources
 from pathlib import Path
@@ -15,6 +14,7 @@ from ..questions import training_text
 from ..show import rows_with_rules
 from ..spec import CONFIGS, QUESTION_SPLITS, RULE_SPLITS, SUBTASKS
 from .builds import read_build
+from .files import whole_folder
 from .shards import read_shard
 from .stats import BuildStats, build_stats
 
@@ -44,9 +44,7 @@ def export(folder: str | Path, out: str | Path) -> list[str]:
     stats = build_stats(folder)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"--out {out} is not an empty folder; choose a new one")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
-        work = Path(temporary) / out.name
+    with whole_folder(out) as work:
         for shard in manifest["shards"]:
             (work / shard["path"]).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / shard["path"], work / shard["path"])
@@ -54,9 +52,6 @@ def export(folder: str | Path, out: str | Path) -> list[str]:
         body = card_text(folder, manifest, stats)
         (work / "README.md").write_text(f"---\n{front}---\n\n{body}", encoding="utf-8")
         (work / "eval.yaml").write_text(_benchmark(), encoding="utf-8")
-        if out.exists():
-            out.rmdir()
-        work.rename(out)
     return sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file())
 
 

@@ -1,24 +1,83 @@
-"""Files that are whole or not there: written under a temporary name of the process, then renamed."""
+"""Files and folders that are whole or not there.
+
+What is being written is called ``.NAME.part``, beside NAME, and its writer holds a lock on it. The system lets go of
+the lock when the writer is killed, and the next writer of NAME takes over what was left: no writer changes another's
+part, and of no name there is ever more than one.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import file_digest as _digest
 from pathlib import Path
-from threading import get_ident
+
+PART = ".part"
+
+
+@contextmanager
+def part_of(path: Path, folder: bool = False) -> Iterator[Path]:
+    """Hold the empty file or folder that ``path`` is written as; what is left of it after the block is removed."""
+    part = path.with_name(f".{path.name}{PART}")
+    while True:
+        if folder:
+            part.mkdir(exist_ok=True)
+        kind = os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT
+        handle = os.open(part, kind | os.O_NOFOLLOW, 0o666)
+        _lock(handle)
+        if _is_at(handle, part):
+            break
+        os.close(handle)  # the writer that was waited for has renamed or removed it
+    try:
+        for left in part.iterdir() if folder else ():
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+        if not folder:
+            os.truncate(handle, 0)
+        yield part
+    finally:
+        if _is_at(handle, part):
+            shutil.rmtree(part) if folder else part.unlink()
+        os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Wait for a file or folder; on a file system that has no locks, two writers of one name must not meet."""
+    with suppress(OSError):
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside ``path``; the file takes its place if all goes well, and is removed if not."""
-    part = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}.tmp")
-    try:
+    with part_of(path) as part:
         yield part
         part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder, which becomes ``path``, missing or empty by now, if all goes well, and is removed if not.
+
+    Raises
+    ------
+    OSError
+        If there is something in ``path`` at the end.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with part_of(path, folder=True) as part:
+        yield part
+        part.replace(path)
 
 
 def write_whole(path: Path, body: bytes | str) -> None:

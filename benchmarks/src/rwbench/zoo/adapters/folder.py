@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dynarule.training import Recipe
+from dynarule.training import Recipe, whole_checkpoints
 from ruleworld_data.io import write_whole
 
 from dynarule import DynaRuleConfig, RuleAdapter
@@ -37,9 +37,9 @@ def claim_folder(out: Path, recipe: AdapterRecipe, method: str, representation: 
     ValueError
         If it holds another one.
     """
-    path, begun = out / STARTED, any(out.glob("*/checkpoint-*"))
-    if begun and not resume:
+    if any(out.glob("*/checkpoint-*")) and not resume:
         raise FileExistsError(f"{out} holds a training already; go on with --resume, or give another --out")
+    path, begun = out / STARTED, any(map(_begun, out.iterdir()))
     settings = {"method": method, "representation": representation, "worlds": recipe.worlds}
     now = json.loads(json.dumps(asdict(recipe) | settings))
     if begun and path.is_file():
@@ -47,9 +47,14 @@ def claim_folder(out: Path, recipe: AdapterRecipe, method: str, representation: 
         _refuse_changes(out, out, before, now, sorted(now.keys() - MAY_CHANGE))
         for number, (was, world) in enumerate(zip(before["worlds"], now["worlds"], strict=False), 1):
             stage = out / str(number)
-            if any(stage.glob("checkpoint-*")) or (stage / FINISHED).is_file():
+            if _begun(stage):
                 _refuse_changes(stage, out, {"world": was}, {"world": world}, ["world"])
     write_whole(path, json.dumps(now, indent=1) + "\n")
+
+
+def _begun(stage: Path) -> bool:
+    """Return whether there is something to go on from: a kill while the first checkpoint is saved leaves nothing."""
+    return bool(whole_checkpoints(stage)) or (stage / FINISHED).is_file()
 
 
 def read_finished(folder: Path, recipe: Recipe, adapter: RuleAdapter, encoder: str) -> None:

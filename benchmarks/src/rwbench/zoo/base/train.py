@@ -96,9 +96,13 @@ class BaseTrainer:
         self.losses: Callable[..., tuple[Tensor, Tensor, Tensor]] = self._losses
         if compiled:
             self.losses = torch.compile(self._losses, dynamic=True)
-        self.resumed = (folder / STATE_FILE).is_file()
-        if self.resumed:
-            self._resume()
+        self._seen: tuple[int, int] | None = None  # which checkpoint it is at
+        self._take_up()
+
+    @property
+    def resumed(self) -> bool:
+        """Whether it is at a checkpoint."""
+        return self._seen is not None
 
     @property
     def phase(self) -> Phase | None:
@@ -113,6 +117,7 @@ class BaseTrainer:
         self.folder.mkdir(parents=True, exist_ok=True)
         begun = saved = time.monotonic()
         with exclusive(self.folder), contextlib.closing(self.blocks):
+            self._take_up()  # another process may have trained since the folder was looked at
             log = self.folder / LOG_FILE
             if log.is_file() and log.stat().st_size > self.log_bytes:
                 os.truncate(log, self.log_bytes)  # blocks trained after the checkpoint come again
@@ -241,6 +246,7 @@ class BaseTrainer:
             for name, value in values.items()
         }
         write_whole(self.folder / STATE_FILE, save(tensors, {"state": json.dumps(state)}))
+        self._seen = self._checkpoint()
 
     def _tensors(self) -> dict[str, dict[str, Tensor]]:
         """Return all that training changes, as tensors by part and name (an optimizer's: ``parameter.value``)."""
@@ -255,6 +261,18 @@ class BaseTrainer:
                 for name, value in values.items()
             }
         return parts
+
+    def _checkpoint(self) -> tuple[int, int] | None:
+        """Return what tells the folder's checkpoint from others; None without one."""
+        path = self.folder / STATE_FILE
+        return (path.stat().st_ino, path.stat().st_mtime_ns) if path.is_file() else None
+
+    def _take_up(self) -> None:
+        """Go to the folder's checkpoint, if there is one and it is not where this training stands."""
+        now = self._checkpoint()
+        if now not in (None, self._seen):
+            self._resume()
+            self._seen = now
 
     def _resume(self) -> None:
         with safe_open(self.folder / STATE_FILE, framework="pt", device=str(self.device)) as file:
@@ -279,6 +297,7 @@ class BaseTrainer:
             optimizer.load_state_dict({**optimizer.state_dict(), "state": dict(moments)})
         self.earlier, self.position, self.seconds = (state[n] for n in ("earlier", "position", "seconds"))
         vars(self.curriculum).update(state["curriculum"])
+        self.blocks.pending.clear()
         for number, levels in state["orders"]:
             assert self.phase is not None
             self.blocks.order(number, self.phase.mixture, levels)

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
+from ruleworld_data.io import part_of
 from ruleworld_data.prompts import Template, answer_template, read_template
 
 SHIPPED = Path(__file__).parent
@@ -144,14 +145,14 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 
     Killed between the two renames, the old one is put back by the next writer.
     """
-    new, old = (folder.with_name(f"{folder.name}.{end}") for end in ("new", "old"))
-    if old.exists() and not folder.exists():
-        old.rename(folder)
-    for left in (new, old):
-        shutil.rmtree(left, ignore_errors=True)
-    new.mkdir(parents=True)
-    yield new
-    if folder.exists():
-        folder.rename(old)
-    new.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    old = folder.with_name(f"{folder.name}.old")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with part_of(folder, folder=True) as new:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+        yield new
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)

@@ -9,7 +9,6 @@ from typing import Any
 
 from dynarule.bank import EmbeddingCache
 from dynarule.generation import encode_prompt
-from peft import PeftModel
 
 from dynarule import (
     DynaRuleConfig,
@@ -18,6 +17,7 @@ from dynarule import (
     RuleMemory,
     encoder_of,
     generate,
+    load_adapter,
     prepare_search,
     question_prompts,
 )
@@ -117,6 +117,6 @@ def load_reader(name: str, method: str, representation: str) -> RuleReader:
     config = DynaRuleConfig.from_pretrained(folder)
     if config.search_id is not None:
         prepare_search(model, tokenizer, config.search_token)
-    model = PeftModel.from_pretrained(model, folder, config=config).eval()
+    model = load_adapter(model, folder, config=config).eval()
     encode = EmbeddingCache(encoder_of(config.encoder, model, tokenizer), cache_root() / "rules")
     return RuleReader(model, tokenizer, config, config.search_id, encode)
