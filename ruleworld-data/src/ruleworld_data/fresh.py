@@ -17,7 +17,17 @@ import pyarrow as pa
 from .io.schema import QUESTION_SCHEMA, RULE_SCHEMA, decode
 from .questions.parallel import ParallelBlock
 from .questions.tables import Origin, chain_table
-from .spec import SCALES, SUBTASKS, WorldSizes, check_count, check_name, check_seed
+from .spec import (
+    PAPER_POINT,
+    SCALES,
+    VERSION,
+    Dials,
+    WorldSizes,
+    check_count,
+    check_name,
+    check_seed,
+    subtasks_of,
+)
 from .text.render import block_table
 from .world import Stream, build_world
 
@@ -52,6 +62,9 @@ def fresh_worlds(
     n_rules: int = 128,
     sizes: WorldSizes = SCALES["tiny"].sizes,
     first: int = 0,
+    *,
+    version: str = VERSION,
+    dials: Dials = PAPER_POINT,
 ) -> Iterator[FreshWorld]:
     """Yield small worlds ``first`` to ``first + count - 1`` of a sequence named by a seed.
 
@@ -70,33 +83,45 @@ def fresh_worlds(
     n_rules : int
         Rules per world, gold rules included.
     sizes : WorldSizes
-        Terms and rules of a continent: with few terms, distractors resemble gold rules.
+        Terms and rules of a continent: with few terms, distractors resemble gold rules. Dials change them
+        (`WorldSizes.turned`).
+    version : str
+        Version of the data.
+    dials : Dials
+        Where worlds and questions depart from the paper's.
 
     Raises
     ------
     ValueError
-        For an unknown sub-task, more questions than a continent has, or fewer rules than the questions need.
+        For an unknown sub-task, more questions than a continent has, fewer rules than the questions need, or dials
+        that the sizes do not allow.
     """
     check_seed(seed)
     for subtask in questions:
-        check_name("sub-task", subtask, SUBTASKS)
+        check_name("sub-task", subtask, subtasks_of(dials))
     wanted = {"count": count, "first": first, "n_rules": n_rules} | dict(questions)
     for name, value in wanted.items():
         check_count(name, value)
-    number = first
+    number, turned = first, sizes.turned(dials)
     while number < first + count:
         continent, start = divmod(number, WORLDS_PER_CONTINENT)
         stop = min(WORLDS_PER_CONTINENT, start + first + count - number)
-        yield from _Continent(seed, continent, questions, sizes).worlds(start, stop, n_rules)
+        yield from _Continent(seed, continent, questions, (turned, version, dials)).worlds(
+            start, stop, n_rules
+        )
         number += stop - start
 
 
 class _Continent:
     """A drawn world whose rules and questions small worlds share."""
 
-    def __init__(self, seed: int, number: int, questions: Mapping[str, int], sizes: WorldSizes) -> None:
+    def __init__(
+        self, seed: int, number: int, questions: Mapping[str, int], kind: tuple[WorldSizes, str, Dials]
+    ) -> None:
         self.key = ("fresh", seed, number)
-        self.world = build_world(int(Stream(*self.key).words(1)[0] >> np.uint64(1)), sizes)
+        sizes, version, dials = kind
+        named = int(Stream(*self.key).words(1)[0] >> np.uint64(1))
+        self.world = build_world(named, sizes, version=version, dials=dials)
         blocks = [
             block_table(block, self.world.names, self.world.world_id) for block in self.world.blocks.values()
         ]

@@ -21,12 +21,12 @@ from .spec import (
     PAPER_POINT,
     RULE_SPLITS,
     SCALES,
-    SUBTASKS,
     VERSION,
     Dials,
     WorldSpec,
     check_name,
     num_rows,
+    subtasks_of,
 )
 from .text.render import block_table
 from .world import Stream, World, build_world
@@ -53,7 +53,7 @@ def _world(spec: WorldSpec) -> World:
 
 @lru_cache(maxsize=4)
 def _whole_world(spec: WorldSpec) -> World:
-    scale, heldout = SCALES[spec.scale], spec.split == "heldout"
+    scale, heldout = spec.sized, spec.split == "heldout"
     return build_world(
         spec.seed, scale.sizes, scale.subset, heldout=heldout, version=spec.version, dials=spec.dials
     )
@@ -129,7 +129,7 @@ def question_table(
     ValueError
         For an unknown name, a bad seed, or a range outside the split.
     """
-    check_name("sub-task", subtask, SUBTASKS)
+    check_name("sub-task", subtask, subtasks_of(dials))
     spec = WorldSpec(scale, split, seed, version, dials).drawn
     start, stop = _range(start, stop, spec.num_rows(subtask))
     if split == "mini":

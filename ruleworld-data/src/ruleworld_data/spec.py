@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "check_name",
     "check_seed",
     "num_rows",
+    "subtasks_of",
 ]
 
 VERSIONS = ("1.0", "1.1")
@@ -55,6 +57,12 @@ SUBTASKS = (
     *(f"multi_hop_{hops}" for hops in range(2, 5)),
 )
 CONFIGS = (*SUBTASKS, "rules")
+MAX_ATTRIBUTES, MAX_STATES = 4096, 1664
+"""Attributes and states that the vocabulary has."""
+FIXED_SHARE, MAX_THRESHOLDS = 8, 16
+"""Rules of a conjunctive premise or a threshold's state where no crowd is given; most attributes with thresholds."""
+MIN_CHAINS = 64
+"""Chains of each path that a world needs, so that every split has some."""
 OPERATORS = ("minus", "plus")
 ROLES = ("actor", "target")
 QUESTION_SPLITS = ("train", "validation", "test", "mini", "heldout")
@@ -111,6 +119,19 @@ class WorldSizes:
 
     Actions and environments fix the counts of the other four types: one environment per action, one attribute effect
     and one state per action and role, one state per environment.
+
+    What changes attributes is kept apart by *colours*: the drivers are cut into ``colours`` parts, one for the states
+    of places, one for those of actions, one each for conjunctive premises and for thresholds where dials ask for
+    them. The other attributes follow in ``levels - 1`` levels, each driven by one attribute of the level above.
+
+    Attributes
+    ----------
+    entity2attr, attrchange2attr, state2attr, place_state2attr, count2state : int
+        Rules of each open type.
+    levels, colours : int
+        As above; 2 and 2 in the paper's world.
+    crowd : int or None
+        ``state2attr`` rules of every state that an action or an environment leads to; None: as it falls.
     """
 
     entities: int = 960
@@ -121,11 +142,18 @@ class WorldSizes:
     entity2attr: int = 1_877_380
     attrchange2attr: int = 4_021
     state2attr: int = 3_054_112
+    place_state2attr: int = 0
+    count2state: int = 0
+    levels: int = 2
+    colours: int = 2
+    crowd: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            check_count(name, value)
-        if self.entities < 2 or self.attributes < 4 or self.attributes % 4:
+            if name != "crowd":
+                check_count(name, value)
+        plain = self.levels == self.colours == 2 and not self.count2state
+        if self.entities < 2 or self.attributes < 4 or (plain and self.attributes % 4):
             raise ValueError(
                 "a world needs at least 2 entities and a multiple of 4 attributes (drivers and responses, in two "
                 f"halves), got {self.entities} entities and {self.attributes} attributes"
@@ -151,19 +179,42 @@ class WorldSizes:
         """States that an environment or an action leads to."""
         return self.environments + 2 * self.actions
 
+    @property
+    def threshold_attributes(self) -> int:
+        """Attributes whose count decides on a state; nothing changes them."""
+        return self.count2state // 2
+
+    @property
+    def share(self) -> int:
+        """Rules of every premise that has a fixed number of them: true conjunctive premises, states of thresholds."""
+        return self.crowd or FIXED_SHARE
+
+    @property
+    def fixed_rules(self) -> int:
+        """``state2attr`` rules of states that have a fixed number of them."""
+        return self.share * (self.count2state + (self.reachable_states if self.crowd else 0))
+
+    def colour_sizes(self) -> list[int]:
+        """Return the number of drivers of each colour."""
+        drivers = _parts(self.attributes - self.threshold_attributes, self.levels)[0]
+        return _parts(drivers, self.colours)
+
     def slots(self) -> dict[str, int]:
         """Room for each open rule type under the constraints (a lower bound for ``state2attr``)."""
-        drivers = self.attributes // 2
-        free = self.states - self.reachable_states
+        places, actions = self.colour_sizes()[:2]
+        drivers = _parts(self.attributes - self.threshold_attributes, self.levels)[0]
+        open_ = (self.states - self.reachable_states - self.count2state) * (places + actions)
+        if not self.crowd:
+            open_ += self.environments * places + 2 * self.actions * actions - 3 * self.actions
         return {
             "entity2attr": self.entities * self.attributes,
-            "attrchange2attr": 2 * drivers,
-            "state2attr": self.reachable_states * (drivers // 2) + free * drivers - 3 * self.actions,
+            "attrchange2attr": 2 * (self.attributes - self.threshold_attributes - drivers),
+            "state2attr": open_ + self.fixed_rules,
         }
 
     def rule_counts(self) -> dict[str, int]:
-        """Return the number of rules by type, in the order of `RULE_TYPES`."""
-        return {
+        """Return the number of rules by type, in the order of `RULE_TYPES` and, where there are any, `EXTRA_TYPES`."""
+        counts = {
             "entity2attr": self.entity2attr,
             "attrchange2attr": self.attrchange2attr,
             "action2env": self.actions,
@@ -172,6 +223,69 @@ class WorldSizes:
             "env2state": self.environments,
             "state2attr": self.state2attr,
         }
+        return counts | {name: count for name in EXTRA_TYPES if (count := getattr(self, name))}
+
+    def turned(self, dials: Dials) -> WorldSizes:
+        """Return the sizes of a world with these dials, each open rule type as dense as it was.
+
+        In more than two levels every change has a consequence, or long chains would be rare. A small world gets more
+        attributes where they are cut into more classes, as far as the vocabulary goes.
+
+        Raises
+        ------
+        ValueError
+            If a dial is out of what this size allows.
+        """
+        if dials == PAPER_POINT:
+            return self
+        colours = 2 + (dials.conjunction > 1) + dials.thresholds
+        cut = self.attributes * dials.levels * colours // 4
+        shape = replace(
+            self,
+            attributes=max(self.attributes, min(cut, MAX_ATTRIBUTES)),
+            levels=dials.levels,
+            colours=colours,
+            crowd=dials.crowd,
+            **dict.fromkeys(("entity2attr", "attrchange2attr", "state2attr"), 0),
+        )
+        least, most = -(-MIN_CHAINS // self.actions), min(shape.colour_sizes()) - 2
+        if (dials.crowd or colours > 2) and not least <= shape.share <= most:
+            given = dials.crowd or f"{shape.share}, what conjunctions and thresholds take without it"
+            raise ValueError(
+                f"crowd must be from {least} to {most} in a world of {self.actions} actions and {shape.attributes} "
+                f"attributes in {dials.levels} levels and {colours} colours, got {given}; use a larger scale or turn "
+                "other dials back"
+            )
+        if dials.conjunction > 1 and self.actions < 3:
+            raise ValueError(f"conjunction needs a world of at least 3 actions, got {self.actions}")
+        if dials.conjunction > 1:  # as many decoys as rules that can fire
+            shape = replace(shape, place_state2attr=2 * self.actions * shape.share)
+        if dials.thresholds:
+            owners = max(1, min(MAX_THRESHOLDS, most // shape.share))
+            if self.reachable_states + 2 * owners > MAX_STATES:
+                raise ValueError(
+                    "thresholds need states that no action or environment leads to; use fewer actions"
+                )
+            states = min(MAX_STATES, self.states + 2 * owners)
+            shape = replace(shape, states=states, count2state=2 * owners)
+        room, before = shape.slots(), self.slots()
+        return replace(
+            shape,
+            entity2attr=shape.entities * shape.threshold_attributes
+            + self.entity2attr
+            * (room["entity2attr"] - shape.entities * shape.threshold_attributes)
+            // before["entity2attr"],
+            attrchange2attr=room["attrchange2attr"]
+            if dials.levels > 2
+            else self.attrchange2attr * room["attrchange2attr"] // before["attrchange2attr"],
+            state2attr=shape.fixed_rules
+            + self.state2attr * (room["state2attr"] - shape.fixed_rules) // before["state2attr"],
+        )
+
+
+def _parts(whole: int, parts: int) -> list[int]:
+    """Sizes of nearly equal parts, the larger ones first, as `numpy.array_split` cuts."""
+    return [whole // parts + (i < whole % parts) for i in range(parts)]
 
 
 @dataclass(frozen=True)
@@ -185,7 +299,7 @@ class Scale:
     subset : dict or None
         Rules kept per open type, if the scale uses a part of its world; ids are those of the whole world.
     train : dict
-        Questions of the train split by sub-task.
+        Questions of the train split by sub-task; a sub-task that only dials bring has as many as the last one.
     evaluation : dict
         Questions per sub-task of the other splits.
     unit_pool : int
@@ -203,6 +317,40 @@ class Scale:
     def rule_count(self) -> int:
         """Return the number of rules of the scale."""
         return sum((self.sizes.rule_counts() | (self.subset or {})).values())
+
+    def turned(self, dials: Dials) -> Scale:
+        """Return the scale with these dials.
+
+        A subset keeps as many rules of a kind or a state as it had, and all attribute changes in more than two levels.
+        """
+        if dials == PAPER_POINT:
+            return self
+        old, new, subset = self.sizes, self.sizes.turned(dials), None
+        if self.subset is not None:
+            givers = new.entities * new.threshold_attributes
+            states = new.states - new.count2state - (new.reachable_states if new.crowd else 0)
+            changes = self.subset["attrchange2attr"] if new.levels == 2 else new.attrchange2attr
+            subset = {
+                "entity2attr": min(new.entity2attr, self.subset["entity2attr"] + givers),
+                "attrchange2attr": min(new.attrchange2attr, changes),
+                "state2attr": min(
+                    new.state2attr, self.subset["state2attr"] * states // old.states + new.fixed_rules
+                ),
+            }
+        return replace(self, sizes=new, subset=subset)
+
+    def chain_room(self, share: float) -> int:
+        """Return how many different chains with a count at the end a split surely has, of one path from an action.
+
+        ``share`` is the split's part of all chains. A chain begins with an environment and goes through its state; it
+        has one question for every kind that has the attribute at its end. Three standard deviations are left to
+        chance.
+        """
+        sizes, counts = self.sizes, self.sizes.rule_counts() | (self.subset or {})
+        crowd = sizes.crowd or counts["state2attr"] * min(sizes.colour_sizes()) / sizes.slots()["state2attr"]
+        chains = 0.9 * share * sizes.actions * crowd
+        givers = 0.8 * counts["entity2attr"] / sizes.attributes
+        return int(max(0.0, chains - 3 * chains**0.5) * givers)
 
 
 SCALES: dict[str, Scale] = {
@@ -246,7 +394,7 @@ class Dials:
     hops : int
         Hops of the longest chain, 1 to 8. Every hop above four is one more level of attributes.
     parts : int
-        Most sub-questions that a parallel question merges, 1 to 8; each is of one or two rules.
+        Most sub-questions that a parallel question merges, 1 to 8; each is of one or two rules. 1: no such questions.
     crowd : int or None
         Rules that share the premise of a chain's ``state2attr`` hop, 1 to 64: exactly so many for every state that an
         action or an environment leads to. None: as it falls (the paper).
@@ -299,6 +447,18 @@ class Dials:
 PAPER_POINT = Dials()
 
 
+def subtasks_of(dials: Dials) -> tuple[str, ...]:
+    """Return the sub-tasks of a world with these dials: `SUBTASKS` at the paper's point."""
+    most = 2 * dials.parts if dials.parts > 1 else 0
+    widths = (f"multi_rule_{width}" for width in range(2, most + 1))
+    return ("single_rule", *widths, *(f"multi_hop_{hops}" for hops in range(2, dials.hops + 1)))
+
+
+@lru_cache(maxsize=16)
+def _turned(scale: str, dials: Dials) -> Scale:
+    return SCALES[scale].turned(dials)
+
+
 @dataclass(frozen=True)
 class WorldSpec:
     """One split of one world: all that the tables of the benchmark depend on, validated once.
@@ -337,11 +497,17 @@ class WorldSpec:
             raise ValueError(
                 f"version 1.0 has no dials, got {self.dials.to_dict()}; use version {VERSIONS[-1]}"
             )
+        _turned(self.scale, self.dials)
 
     @property
     def generator(self) -> str:
         """Version of the generator as builds and runs write it down, e.g. "1.1.0"."""
         return f"{self.version}.0"
+
+    @property
+    def sized(self) -> Scale:
+        """The scale, with what the dials make of its sizes."""
+        return _turned(self.scale, self.dials)
 
     @property
     def drawn(self) -> WorldSpec:
@@ -350,12 +516,17 @@ class WorldSpec:
 
     def num_rows(self, config: str) -> int:
         """Return the number of rows of one configuration, a sub-task or ``"rules"``."""
-        check_name("configuration", config, CONFIGS)
-        scale = SCALES[self.drawn.scale]
+        check_name("configuration", config, (*subtasks_of(self.dials), "rules"))
         if config == "rules":
             check_name("split of rules", self.split, RULE_SPLITS)
-            return scale.rule_count()
-        return scale.train[config] if self.split == "train" else scale.evaluation[self.split]
+            return self.drawn.sized.rule_count()
+        scale, train = self.drawn.sized, self.split == "train"
+        rows = scale.train.get(config, scale.train[SUBTASKS[-1]]) if train else scale.evaluation[self.split]
+        if self.dials == PAPER_POINT or not config.startswith("multi_hop") or config == "multi_hop_2":
+            return rows
+        # A thin crowd has few chains. Three hops have four paths through a state that is led to.
+        room = scale.chain_room(0.5 if train else 0.25) * (4 if config == "multi_hop_3" else 1)
+        return min(rows, max(MINI_FOLDS * MINI_FOLD_SIZE, room // 10 * 10))
 
 
 def num_rows(

@@ -14,8 +14,6 @@ from .skeletons import DOUBLE, SINGLE
 from .tables import Origin
 from .wording import merge_templates
 
-MAX_PARTS = 4
-"""A parallel question merges two to four sub-questions of one or two rules."""
 BLOCK_ROWS = 300_000
 """Parallel questions are made in blocks; each block merges sub-questions of its own."""
 POOL_PER_QUESTION = 4
@@ -36,6 +34,7 @@ class ParallelBlock:
 
     def __init__(self, origin: Origin, block: int, first: int, count: int, limit: int) -> None:
         self.origin, self.first, self.width = origin, first, origin.size
+        self.most_parts = origin.world.dials.parts
         self.key = origin.part(f"block {block}")
         self._draw_pool(min(limit, POOL_PER_QUESTION * count))
         parts, units = self._compose(int(count * 1.05) + 64)
@@ -71,21 +70,21 @@ class ParallelBlock:
 
     def _compose(self, count: int) -> tuple[Ints, Ints]:
         """Draw the number of parts and the parts of each question; unused places hold -1."""
-        width, size, stream = self.width, self.size, self.key.stream("parts")
+        width, size, most, stream = self.width, self.size, self.most_parts, self.key.stream("parts")
         # Parts are one or two rules with equal chance: a question of `width` rules then has `parts` parts in
         # proportion to the binomial coefficient.
-        possible = np.arange(max(2, -(-width // 2)), min(MAX_PARTS, width) + 1)
+        possible = np.arange(max(2, -(-width // 2)), min(most, width) + 1)
         chance = np.array([comb(p, width - p) / 2.0**p for p in possible])
         cuts = (np.cumsum(chance / chance.sum()) * 2**32).astype(np.int64)
         parts = possible[np.searchsorted(cuts[:-1], stream.integers(2**32 - 1, count), side="right")]
-        place = np.arange(MAX_PARTS)
+        place = np.arange(most)
         used = place < parts[:, None]
         # Which parts have two rules: the first of a random order of the used places.
-        order = stream.words(count * MAX_PARTS).reshape(count, MAX_PARTS) >> np.uint64(1)
+        order = stream.words(count * most).reshape(count, most) >> np.uint64(1)
         order[~used] = np.uint64(2**63)
         rank = np.argsort(np.argsort(order, axis=1, kind="stable"), axis=1, kind="stable")
         double = rank < (width - parts)[:, None]
-        units = stream.integers(size, count * MAX_PARTS).reshape(count, MAX_PARTS) + size * double
+        units = stream.integers(size, count * most).reshape(count, most) + size * double
         units[~used] = -1
         return parts, units
 

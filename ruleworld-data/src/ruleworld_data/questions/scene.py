@@ -43,7 +43,8 @@ class Scene:
             self.facts = [self._has(attribute, count)]
         self.slots = {"X": a_who, "X_capital": _capital(a_who), "S": f"the {self.who}"}
         self.steps: list[Step] = []
-        self.premise = ("", "")
+        self.premise = self.given = ("", "")
+        self.atoms: list[tuple[str, str]] = []
         self.ask, self.query, self.answer, self.amount = "count", "", "", 1
 
     def begin(self, hop: Hop, amount: int, pick: int, other: int) -> None:
@@ -88,7 +89,7 @@ class Scene:
 
     def _state_fact(self, nl: str, fol: str) -> None:
         self.facts.append(fol)
-        self.premise = (nl, fol)
+        self.premise = self.given = (nl, fol)
 
     # What follows, rule by rule.
 
@@ -99,9 +100,20 @@ class Scene:
         elif rule_type == "action2env":
             self._enter(hop)
         elif rule_type == "action2state":
+            self.premise = self.given  # also where it is the second branch of a conjunction
             self._feel(hop, f"State(x, ?, {self.symbols['action'][hop['action']]})", "state_of_action")
         elif rule_type == "env2state":
             self._feel(hop, "State(x, ?, In)", "state_of_arrival" if self.steps else "state_of_environment")
+        elif rule_type == "count2state":
+            feeling = f"the {self.who} is {self.names.state[hop['state']]}"
+            self._step(hop, feeling, feeling, f"{self.symbols['state'][hop['state']]}(x)")
+        elif rule_type == "place_state2attr":
+            place, *states = (
+                self.atoms[:1] + self.atoms[:0:-1]
+            )  # as the rule has them: the act's own state comes first
+            nl = " and ".join([place[0], *(state[0].removeprefix(f"the {self.who} ") for state in states)])
+            self.premise = (nl, " & ".join(fol for _, fol in (place, *states)))
+            self._change(hop, per_unit=False)
         else:
             self._change(hop, per_unit=rule_type == "attrchange2attr")
 
@@ -110,6 +122,7 @@ class Scene:
         has = self._has(attribute, count)
         nl = f"{self.slots['X_capital']} has {self.names.things(attribute, count)}."
         self.steps.append(Step([hop["id"]], nl, f"{self.facts[0]} => {has}", has))
+        self.premise = (f"the {self.who} has {self.names.things(attribute, count)}", has)
         self._ask_count(attribute, count)
 
     def _enter(self, hop: Hop) -> None:
@@ -139,6 +152,7 @@ class Scene:
         nl, fol = self.premise
         self.steps.append(Step([hop["id"]], f"{_capital(nl)}, so {effect}.", f"{fol} => {state}", state))
         self.premise = (premise, state)
+        self.atoms.append(self.premise)
 
     def conclude(self, last: Hop, initial: int, giver: int | None) -> None:
         """Close the last step with the arithmetic of the final value; ``giver`` is the rule of the initial value."""

@@ -1,14 +1,16 @@
-"""Reasoning skeletons: every typed path of one to four rules, and the rule chains of a world that follow it."""
+"""Reasoning skeletons: typed paths of one to eight rules, and the rule chains of a world that follow them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
+from ..spec import ROLES, Dials
 from ..world import Ints, World
+from ..world.arrays import PLUS
 
 Initial = Literal["rule", "stated"] | None
 
@@ -33,6 +35,11 @@ class Skeleton:
     def n_rules(self) -> int:
         """Gold rules of a question."""
         return len(self.path) + (self.initial == "rule")
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the path begins with a count and its threshold."""
+        return "count2state" in self.path
 
     @property
     def answer_type(self) -> str:
@@ -89,31 +96,103 @@ MULTI_HOP: dict[int, dict[Skeleton, float]] = {
 """Every typed path of two, three and four hops (drivers trigger responses, and responses trigger nothing)."""
 
 
+_CHANGE = "attrchange2attr"
+_BEFORE_CHANGES: tuple[tuple[str, ...], ...] = (
+    ("action2env", "env2state", "state2attr"),
+    ("action2state", "state2attr"),
+    ("env2state", "state2attr"),
+    ("action2attr",),
+    ("state2attr",),
+    (),
+)
+"""What may come before a chain of attribute changes."""
+_TWO_ATOMS = ("action2env", "action2state", "place_state2attr")
+_THREE_ATOMS = ("action2env", "env2state", "action2state", "place_state2attr")
+_THRESHOLD = ("entity2attr", "count2state", "state2attr")
+
+
+def multi_hop(hops: int, dials: Dials) -> dict[Skeleton, float]:
+    """Return the skeletons of so many hops, and their shares.
+
+    Conjunctive premises and thresholds take a third of the questions each, where a path of theirs has this length.
+    """
+    plain = MULTI_HOP.get(hops) or dict.fromkeys(_with_changes(_BEFORE_CHANGES, hops, dials), 1.0)
+    families = [plain]
+    if dials.conjunction > 1:
+        prefixes = (_TWO_ATOMS, _THREE_ATOMS)[: dials.conjunction - 1]
+        families.append(dict.fromkeys(_with_changes(prefixes, hops, dials), 1.0))
+    if dials.thresholds:
+        families.append(dict.fromkeys(_with_changes((_THRESHOLD,), hops, dials), 1.0))
+    families = [family for family in families if family]
+    parts = [1 / 3] * len(families[1:])
+    return {
+        skeleton: part * share / sum(family.values())
+        for part, family in zip([1 - sum(parts), *parts], families, strict=True)
+        for skeleton, share in family.items()
+    }
+
+
+def _with_changes(prefixes: Iterable[tuple[str, ...]], hops: int, dials: Dials) -> list[Skeleton]:
+    """Return the paths of so many hops that begin with a prefix and go on with as many changes as there are levels."""
+    return [
+        Skeleton((*prefix, *[_CHANGE] * (hops - len(prefix))), "rule")
+        for prefix in prefixes
+        if 0 <= hops - len(prefix) < dials.levels
+    ]
+
+
 def chains(world: World, path: tuple[str, ...]) -> list[Ints]:
     """Enumerate all rule chains along a path: for each hop the row of the rule in its block."""
     rows = [np.arange(len(world.blocks[path[0]]), dtype=np.int32)]
-    for here, following in pairwise(path):
-        keep, found = _follow(world, here, following, rows[-1])
+    for hop in range(1, len(path)):
+        keep, found = _follow(world, path[: hop + 1], rows)
         rows = [column[keep] for column in rows]
         rows.append(found)
     return rows
 
 
-def _follow(world: World, here: str, following: str, rows: Ints) -> tuple[Ints, Ints]:
-    """Return positions in ``rows`` (repeated where several rules follow) and the rows of the rules that follow."""
-    block, target = world.blocks[here], world.blocks[following]
-    if following == "attrchange2attr":
-        key = block["attribute"][rows].astype(np.int32) * 2 + block["operator"][rows]
+def _follow(world: World, path: tuple[str, ...], rows: list[Ints]) -> tuple[Ints, Ints]:
+    """Return positions in ``rows`` (repeated where several rules follow) and the rows of the rules that follow.
+
+    ``path`` ends with the rule that follows; its premise is what the rule before concludes, or what several do.
+    """
+    here, following = path[-2:]
+    block, target = world.blocks[here].take(rows[-1]), world.blocks[following]
+    size = len(world.terms["state"])
+    if following == _CHANGE:
+        key = block["attribute"].astype(np.int32) * 2 + block["operator"]
         target_key = target["trigger_attribute"].astype(np.int32) * 2 + target["trigger_operator"]
         size = 2 * len(world.terms["attribute"])
+    elif following == "count2state":
+        key, target_key, size = block["attribute"], target["trigger_attribute"], len(world.terms["attribute"])
+    elif (
+        following == "action2state"
+    ):  # the second branch of a conjunction: what the act does to its target itself
+        key = world.blocks[path[0]]["action"][rows[0]].astype(np.int32) * 2 + ROLES.index("target")
+        target_key = target["action"].astype(np.int32) * 2 + target["role"]
+        size = 2 * len(world.terms["action"])
+    elif following == "place_state2attr":
+        place = world.blocks[path[0]]["environment"][rows[0]]
+        key = place.astype(np.int32) * size + block["state"]
+        target_key = target["environment"].astype(np.int32) * size + target["state"]
+        size *= len(world.terms["environment"])
     else:
         shared = "environment" if following == "env2state" else "state"
-        key, target_key, size = block[shared][rows], target[shared], len(world.terms[shared])
+        key, target_key, size = block[shared], target[shared], len(world.terms[shared])
     order, first, count = group(target_key, size)
     repeat = count[key]
-    keep = np.repeat(np.arange(len(rows), dtype=np.int32), repeat)
+    keep = np.repeat(np.arange(len(key), dtype=np.int32), repeat)
     within = np.arange(len(keep)) - np.repeat(np.cumsum(repeat) - repeat, repeat)
-    return keep, order[first[key][keep] + within]
+    found = order[first[key][keep] + within]
+    if following == "count2state":
+        has, cut = block["amount"][keep], target["threshold"][found]
+        holds = np.where(target["trigger_operator"][found] == PLUS, has > cut, has < cut)
+        return keep[holds], found[holds]
+    if following == "place_state2attr":
+        third = world.blocks["env2state"]["state"][rows[1]][keep] if path[1] == "env2state" else -1
+        holds = target["state_2"][found] == third
+        return keep[holds], found[holds]
+    return keep, found
 
 
 def group(key: Ints, size: int) -> tuple[Ints, Ints, Ints]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ..io.schema import QUESTION_SCHEMA
 from ..world import Key, Stream, World
 from .proofs import Proof, prove
-from .skeletons import MULTI_HOP, SINGLE, Skeleton
+from .skeletons import SINGLE, Skeleton, multi_hop
 from .units import draw_units
 
 
@@ -64,7 +64,8 @@ class Origin:
 def chain_table(origin: Origin, count: int) -> pa.Table:
     """Draw and word ``count`` questions of one chain each: single_rule or multi_hop."""
     hops = origin.size
-    proofs = origin.proofs(MULTI_HOP[hops] if hops > 1 else SINGLE, count, clauses=False)
+    shares = multi_hop(hops, origin.world.dials) if hops > 1 else SINGLE
+    proofs = origin.proofs(shares, count, clauses=False)
     gold = [[rule for step in proof.steps for rule in step.rule_ids] for proof in proofs]
     columns: dict[str, Any] = {
         **origin.identity(0, count),

@@ -67,8 +67,13 @@ class UnitSource:
         self._share = (CHAIN_SHARES if spread and self._by_chain else SHARES)[split]
         self._balanced = spread and split in BALANCED
         if self._by_chain:
-            keep = self._allowed(*self._ids(self._rows))
-            self._rows = [column[keep] for column in self._rows]
+            self._keep(self._allowed(*self._ids(self._rows)))
+        if len(world.sealed) and skeleton.answer_type == "count" and skeleton.initial != "stated":
+            # A creature of a kind has counts of its own, whose thresholds may change what is asked.
+            queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]]
+            self._keep(np.isin(queried, world.sealed) == skeleton.weighs)
+        if skeleton.weighs:  # the chain begins after the count; who has it comes last
+            self._keep(np.lexsort(self._rows))
         entities = len(world.terms["entity"])
         kind_known = skeleton.initial != "stated"
         # A unit's number counts, fastest first: other creature, subject, size of the change, initial value, chain.
@@ -81,11 +86,20 @@ class UnitSource:
             len(self._rows[0]), MAX_COUNT - MIN_COUNT + 1 if skeleton.initial == "stated" else 1
         )
         if skeleton.initial == "rule":
-            givers = world.blocks["entity2attr"]["attribute"]
-            self._givers, first, count = group(givers, len(world.terms["attribute"]))
-            queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]]
+            entity2attr, attributes = world.blocks["entity2attr"], len(world.terms["attribute"])
+            key = entity2attr["attribute"].astype(np.int64)
+            queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]].astype(np.int64)
+            if skeleton.weighs:  # whoever has the count has the attribute at the end, too
+                queried += attributes * entity2attr["entity"][self._rows[0]].astype(np.int64)
+                key += attributes * entity2attr["entity"].astype(np.int64)
+                attributes *= entities
+            self._givers, first, count = group(key, attributes)
             self._first_giver, choices = first[queried], count[queried]
         self._ends = np.cumsum(choices * prod(self._radix))
+        self._chain_ends = self._ends
+        if skeleton.weighs and len(self._ends):
+            chain = np.stack(self._rows[1:])
+            self._chain_ends = self._ends[np.append((chain[:, 1:] != chain[:, :-1]).any(axis=0), True)]
 
     @property
     def numbered(self) -> int:
@@ -116,8 +130,8 @@ class UnitSource:
         count = min(count, self.numbered)
         if not self._balanced:
             return stream.distinct(self.numbered, count)
-        first = np.concatenate([[0], self._ends[:-1]])
-        sizes = self._ends - first
+        first = np.concatenate([[0], self._chain_ends[:-1]])
+        sizes = self._chain_ends - first
         level = 0
         while np.minimum(sizes, level).sum() < count:
             level += 1
@@ -157,7 +171,12 @@ class UnitSource:
         return Units(skeleton, rows, initial_row, initial, amount + 1, kind, named)
 
     def _ids(self, rows: list[Ints]) -> list[Ints]:
-        return [self.world.blocks[kind].ids[row] for kind, row in zip(self.skeleton.path, rows, strict=True)]
+        """Return the ids of the chain's rules."""
+        chain = list(zip(self.skeleton.path, rows, strict=True))[self.skeleton.weighs :]
+        return [self.world.blocks[kind].ids[row] for kind, row in chain]
+
+    def _keep(self, rows: Ints) -> None:
+        self._rows = [column[rows] for column in self._rows]
 
     def _allowed(self, *key: Ints) -> NDArray[np.bool_]:
         salt = Stream("split", self.world.seed, self.skeleton.name).words(1)

@@ -19,12 +19,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import EllipsisType
 
+import numpy as np
+
 from ..spec import PAPER_POINT, VERSION, Dials
 from .names import Names
 from .streams import Ints
 
 MIN_COUNT, MAX_COUNT = 9, 20
 """Initial values: no chain can take more than ``MAX_UNITS * MAX_EFFECT`` away."""
+LEAST_CUT, MOST_CUT = 11, 17
+"""Where a threshold cuts the initial values: "more than 11" to "more than 17", and "fewer than" one more."""
 MAX_EFFECT = 3
 MAX_UNITS = 3
 MINUS, PLUS = 0, 1
@@ -74,6 +78,9 @@ class World:
         Version of the data: its words, its texts, and how splits are drawn.
     dials : Dials
         Where the world departs from the paper's.
+    sealed : array
+        Attributes that thresholds can change, in the whole world also where this is a part of it: of a creature of a
+        kind they are asked along such a path only.
     """
 
     world_id: str
@@ -83,6 +90,7 @@ class World:
     subset_rows: dict[str, Ints] = field(default_factory=dict, repr=False)
     version: str = VERSION
     dials: Dials = PAPER_POINT
+    sealed: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.blocks.values())

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..spec import PAPER_POINT, RULE_TYPES, VERSION, Dials, WorldSizes, check_seed
-from .arrays import MAX_COUNT, MAX_EFFECT, MIN_COUNT, MINUS, PLUS, RuleBlock, World
-from .streams import Ints, Key, Stream, keyed_integers
+from ..spec import PAPER_POINT, VERSION, Dials, WorldSizes, check_seed
+from .arrays import LEAST_CUT, MAX_COUNT, MAX_EFFECT, MIN_COUNT, MINUS, MOST_CUT, PLUS, RuleBlock, World
+from .streams import Ints, Key, Stream, keyed_integers, mix
 from .vocabulary import load_vocabulary
 
 
@@ -31,6 +32,7 @@ def build_world(
 
     ``subset`` draws a random part as well, with so many rules per open type (see `World.restrict`); ``heldout`` draws
     the held-out world of the seed instead: the same terms, and no rule in common with the first world of these sizes.
+    ``sizes`` and ``subset`` are those that the dials make of a scale's (`Scale.turned`).
     """
     check_seed(seed)
     return replace(_Drawing(seed, sizes, subset or {}, heldout, dials).world(), version=version)
@@ -47,16 +49,36 @@ class _Drawing:
         sizes = self.sizes
         terms = self._terms()
         environment_of, env_state, action_state = self._routes(terms)
-        drivers, responses = np.split(self._stream("responses").permutation(sizes.attributes), 2)
+        order = self._stream("responses").permutation(sizes.attributes)
+        owners, order = np.split(order, [sizes.threshold_attributes])
+        levels = np.array_split(order, sizes.levels)
+        colours = np.array_split(levels[0], sizes.colours)
+        effects = np.concatenate(colours[:2])
         action, role = np.divmod(np.arange(2 * sizes.actions), 2)
-        changed = drivers[self._stream("action attribute").integers(len(drivers), 2 * sizes.actions)]
+        changed = effects[self._stream("action attribute").integers(len(effects), 2 * sizes.actions)]
         # C5: what an action changes itself, the states that it leads to must leave alone. Only targets enter places.
         actor, target = slice(0, None, 2), slice(1, None, 2)
         reached = np.concatenate([env_state[environment_of], action_state[target], action_state[actor]])
         barred = np.concatenate([changed[target], changed[target], changed[actor]])
+        weighed, fixed = self._threshold_states(reached), np.empty(0, dtype=np.int64)
+        allowed = np.zeros((sizes.states, sizes.attributes), dtype=bool)
+        allowed[:, effects] = True
+        for states, colour in zip((env_state, action_state), colours[:2], strict=True):
+            allowed[states] = False
+            allowed[np.ix_(states, colour)] = True
+        allowed[reached, barred] = False
+        if len(owners):
+            fixed = weighed
+            allowed[weighed] = False
+            for pair, own in zip(
+                weighed.reshape(-1, 2), np.array_split(colours[-1], len(owners)), strict=True
+            ):
+                allowed[np.ix_(pair, own)] = True
+        if sizes.crowd:
+            fixed = np.concatenate([reached, fixed])
         columns = {
-            "entity2attr": self._entity2attr(),
-            "attrchange2attr": self._changes(drivers, responses),
+            "entity2attr": self._entity2attr(owners),
+            "attrchange2attr": self._changes(levels),
             "action2env": {"action": np.arange(sizes.actions), "environment": environment_of},
             "action2attr": {
                 "action": action,
@@ -66,17 +88,25 @@ class _Drawing:
             },
             "action2state": {"action": action, "role": role, "state": action_state},
             "env2state": {"environment": np.arange(sizes.environments), "state": env_state},
-            "state2attr": self._state2attr(drivers, env_state, action_state, (reached, barred)),
+            "state2attr": self._state2attr(allowed, fixed),
         }
+        if sizes.place_state2attr:
+            place_of = (environment_of, action_state[target], env_state)
+            columns["place_state2attr"] = self._place_state2attr(*place_of, colours[2])
+        if len(owners):
+            columns["count2state"] = self._count2state(owners, weighed)
         blocks, first = {}, 0
-        for rule_type in RULE_TYPES:
-            part = {name: np.asarray(values).astype(np.int16) for name, values in columns[rule_type].items()}
+        for rule_type, typed in columns.items():
+            part = {name: np.asarray(values).astype(np.int16) for name, values in typed.items()}
             count = len(next(iter(part.values())))
             blocks[rule_type] = RuleBlock(rule_type, np.arange(first, first + count, dtype=np.int32), part)
             first += count
         parts = (f"rw-{self.seed}", self.dials.tag, "heldout" if self.heldout else "")
         world_id = "-".join(part for part in parts if part)
-        return World(world_id, self.seed, terms, blocks, self.subset_rows, dials=self.dials)
+        weighed_down = _below(colours[-1], levels) if len(owners) else np.empty(0, dtype=np.int64)
+        return World(
+            world_id, self.seed, terms, blocks, self.subset_rows, dials=self.dials, sealed=weighed_down
+        )
 
     def _key(self, *name: Key) -> tuple[Key, ...]:
         tag = (self.dials.tag,) if self.dials.tag else ()
@@ -111,69 +141,135 @@ class _Drawing:
         action_state = _denied("action_state")[np.ix_(terms["action"], terms["state"])]
         state = np.concatenate([env_state, np.repeat(action_state, 2, axis=0)])
         if self.heldout:  # the first world's routes are taken; they do not depend on its other rules
-            first = replace(sizes, entity2attr=0, attrchange2attr=0, state2attr=0)
-            blocks = build_world(self.seed, first).blocks
-            taken = np.concatenate([blocks["env2state"]["state"], blocks["action2state"]["state"]])
-            action_env[np.arange(sizes.actions), blocks["action2env"]["environment"]] = True
+            first = _Drawing(self.seed, sizes, {}, False, self.dials)._routes(terms)
+            action_env[np.arange(sizes.actions), first[0]] = True
+            taken = np.concatenate(first[1:])
             state[np.arange(len(taken)), taken] = True
         environments = _assign(self._stream("environments"), action_env)
         states = _assign(self._stream("states"), state)
         return environments, states[: sizes.environments], states[sizes.environments :]
 
-    def _entity2attr(self) -> dict[str, Ints]:
+    def _threshold_states(self, reached: Ints) -> Ints:
+        """Choose the states of thresholds, two of each attribute: what a high count and what a low one leads to."""
+        free = np.setdiff1d(np.arange(self.sizes.states), reached)
+        return free[self._stream("threshold states").permutation(len(free))[: self.sizes.count2state]]
+
+    def _entity2attr(self, owners: Ints) -> dict[str, Ints]:
+        """Choose which attributes each kind has: some at random, and every one that has a threshold."""
         sizes = self.sizes
-        slots = self._choose("entity2attr", sizes.entities * sizes.attributes, sizes.entity2attr)
+        open_ = np.ones((sizes.entities, sizes.attributes), dtype=bool)
+        open_[:, owners] = False
+        fixed = np.flatnonzero(~open_.ravel())
+        slots = self._choose("entity2attr", np.flatnonzero(open_.ravel()), sizes.entity2attr, fixed)
         entity, attribute = np.divmod(slots, sizes.attributes)
         amount = MIN_COUNT + self._value("count", MAX_COUNT - MIN_COUNT + 1, slots)
         return {"entity": entity, "attribute": attribute, "amount": amount}
 
-    def _changes(self, drivers: Ints, responses: Ints) -> dict[str, Ints]:
-        """Choose what changes of drivers do to the response of each."""
-        slots = self._choose("attrchange2attr", 2 * len(drivers), self.sizes.attrchange2attr)
+    def _changes(self, levels: list[Ints]) -> dict[str, Ints]:
+        """Choose what changes of an attribute do to the one below it."""
+        triggers = np.concatenate([above[: len(below)] for above, below in pairwise(levels)])
+        responses, first = np.concatenate(levels[1:]), len(levels[1])
+        slots = self._choose("attrchange2attr", np.arange(2 * len(triggers)), self.sizes.attrchange2attr)
         position, operator = np.divmod(slots, 2)
-        key = np.argsort(drivers[position] * 2 + operator, kind="stable")
+        key = np.argsort(triggers[position] * 2 + operator, kind="stable")
         if "attrchange2attr" in self.subset_rows:  # rows were positions in slot order
             chosen = np.isin(key, self.subset_rows["attrchange2attr"])
             self.subset_rows["attrchange2attr"] = np.flatnonzero(chosen)
         position, operator = position[key], operator[key]
-        trigger = drivers[position]
+        trigger = triggers[position]
+        effect = self._effect("attrchange2attr", trigger, operator)
+        if len(levels) > 2:
+            # C6: below the first response amounts are 1, so that no chain multiplies further. The held-out world has
+            # the opposite sign, since amounts no longer tell its rules from the first world's.
+            sign = self._value("change sign", 2, trigger, operator)
+            verb = self._verb("attrchange2attr", sign, trigger, operator)
+            effect = {
+                "operator": sign,
+                "amount": np.where(position < first, effect["amount"], 1),
+                "verb": verb,
+            }
         return {
             "trigger_attribute": trigger,
             "trigger_operator": operator,
             "trigger_verb": self._verb("attrchange2attr trigger", operator, trigger),
             "attribute": responses[position],
-            **self._effect("attrchange2attr", trigger, operator),
+            **effect,
         }
 
-    def _state2attr(
-        self, drivers: Ints, env_state: Ints, action_state: Ints, barred: tuple[Ints, Ints]
-    ) -> dict[str, Ints]:
-        """Choose what each state changes: reachable states a half of the drivers, the others any driver.
-
-        ``barred`` are states and attributes that must not meet.
-        """
-        sizes = self.sizes
-        allowed = np.zeros((sizes.states, sizes.attributes), dtype=bool)
-        allowed[:, drivers] = True
-        for states, half in zip((env_state, action_state), np.split(drivers, 2), strict=True):
-            allowed[states] = False
-            allowed[np.ix_(states, half)] = True
-        allowed[barred] = False
-        slots = np.flatnonzero(allowed.ravel())
-        slots = slots[self._choose("state2attr", len(slots), sizes.state2attr)]
-        state, attribute = np.divmod(slots, sizes.attributes)
+    def _state2attr(self, allowed: NDArray[np.bool_], fixed: Ints) -> dict[str, Ints]:
+        """Choose what each state changes, of what it may; ``fixed`` states have a fixed number of rules."""
+        slots = self._pick("state2attr", fixed, allowed[fixed])
+        allowed[fixed] = False
+        open_ = np.flatnonzero(allowed.ravel())
+        slots = self._choose("state2attr", open_, self.sizes.state2attr, np.sort(slots))
+        state, attribute = np.divmod(slots, self.sizes.attributes)
         return {"state": state, "attribute": attribute, **self._effect("state2attr", state, attribute)}
 
-    def _choose(self, rule_type: str, slots: int, count: int) -> Ints:
-        """Choose which slots hold a rule, and which of those rules are in the subset."""
+    def _place_state2attr(
+        self, environment_of: Ints, state_of: Ints, env_state: Ints, colour: Ints
+    ) -> dict[str, Ints]:
+        """Choose conjunctive rules: as many that an action makes fire as decoys that mix the atoms of two actions.
+
+        A decoy takes one atom of a rule that can fire, and its attribute.
+        """
+        actions = np.arange(self.sizes.actions)
+        allowed = np.zeros((len(actions), self.sizes.attributes), dtype=bool)
+        allowed[:, colour] = True
+        action, attribute = np.divmod(self._pick("place_state2attr", actions, allowed), self.sizes.attributes)
+        circle = self._stream("decoys").permutation(len(actions))
+        other = np.empty_like(actions)
+        other[circle] = np.roll(circle, -1)
+        swap = keyed_integers(self._key("decoy"), 2, action, attribute)
+        place = environment_of[np.concatenate([action, np.where(swap, other[action], action)])]
+        state = state_of[np.concatenate([action, np.where(swap, action, other[action])])]
+        attribute = np.tile(attribute, 2)
+        order = np.lexsort((attribute, state, place))
+        place, state, attribute = place[order], state[order], attribute[order]
+        third = keyed_integers(self._key("atoms"), self.dials.conjunction - 1, place, state, attribute)
+        return {
+            "environment": place,
+            "state": state,
+            "state_2": np.where(third, env_state[place], -1),
+            "attribute": attribute,
+            **self._effect("place_state2attr", place, state, attribute),
+        }
+
+    def _count2state(self, owners: Ints, states: Ints) -> dict[str, Ints]:
+        """Choose where the count of each owner is cut; the two states of one lie side by side."""
+        owner, plus = np.divmod(np.arange(len(states)), 2)
+        cut = LEAST_CUT + self._value("threshold", MOST_CUT - LEAST_CUT + 1, owners[owner])
+        order = np.lexsort((plus, owners[owner]))
+        columns = {
+            "trigger_attribute": owners[owner],
+            "trigger_operator": plus,
+            "threshold": np.where(plus == PLUS, cut, cut + 1),
+            "state": states,
+        }
+        return {name: values[order] for name, values in columns.items()}
+
+    def _pick(self, rule_type: str, rows: Ints, allowed: NDArray[np.bool_]) -> Ints:
+        """Choose the fixed number of slots in each row of a table; ``rows`` are their numbers in it."""
+        slots = rows[:, None] * allowed.shape[1] + np.arange(allowed.shape[1])
+        words = mix(self._stream(rule_type, "fixed").words(1), slots)
+        words[~allowed] = np.iinfo(np.uint64).max
+        if not len(rows):
+            return np.empty(0, dtype=np.int64)
+        chosen = np.argpartition(words, self.sizes.share, axis=1)[:, : self.sizes.share]
+        return np.sort(np.take_along_axis(slots, chosen, axis=1).ravel())
+
+    def _choose(self, rule_type: str, slots: Ints, count: int, fixed: Ints | None = None) -> Ints:
+        """Choose which slots hold a rule besides the fixed ones, and which of those rules are in the subset."""
+        always = np.empty(0, dtype=np.int64) if fixed is None else fixed
         stream, part_count = self._stream(rule_type), self.subset.get(rule_type)
-        if part_count is None:
-            return stream.subset(slots, count)[0]
-        if part_count > count:
+        counts = [count] if part_count is None else [part_count, count]
+        if part_count is not None and part_count > count:
             raise ValueError(f"a subset of {part_count} {rule_type} rules cannot be drawn from {count}")
-        part, whole = stream.subset(slots, part_count, count)
-        self.subset_rows[rule_type] = np.searchsorted(whole, part)
-        return whole
+        chosen = [slots[part] for part in stream.subset(len(slots), *(n - len(always) for n in counts))]
+        if len(always):
+            chosen = [np.sort(np.concatenate([always, part])) for part in chosen]
+        if part_count is not None:
+            self.subset_rows[rule_type] = np.searchsorted(chosen[-1], chosen[0])
+        return chosen[-1]
 
     def _value(self, name: str, high: int, *columns: Ints) -> Ints:
         """Choose a value per key; the held-out world's differs from the first world's everywhere."""
@@ -190,6 +286,12 @@ class _Drawing:
         lexicon = len(load_vocabulary().minus), len(load_vocabulary().plus)
         both = [keyed_integers(self._key("verb", name, sign), lexicon[sign], *key) for sign in (MINUS, PLUS)]
         return np.where(operator == MINUS, both[MINUS], both[PLUS])
+
+
+def _below(drivers: Ints, levels: list[Ints]) -> Ints:
+    """Return some drivers and all attributes below them."""
+    place = np.flatnonzero(np.isin(levels[0], drivers))
+    return np.sort(np.concatenate([level[place[place < len(level)]] for level in levels]))
 
 
 @lru_cache(maxsize=3)
