@@ -432,10 +432,12 @@ def test_help_loads_nothing_heavy():
 
 def test_texts_do_not_steer_the_terminal(cli, files):
     folder, *_ = files
-    hostile = "If A is w1\x1b[2J\x07, A will be \x9b31m \u202ew2."
-    (folder / "rules.txt").write_text("\n".join([hostile, *RULES]), encoding="utf-8")
+    hostile = "If A is w1\x1b[2J\x07, A will be \x9b31m \u202ew2.\n[99] a rule that nobody gave"
+    (folder / "rules.csv").write_text(
+        "\n".join(f'"{rule}"' for rule in ["rule", hostile, *RULES]), encoding="utf-8"
+    )
     bank = folder / "bank"
-    cli("bank", "build", folder / "rules.txt", "--out", bank)
+    cli("bank", "build", folder / "rules.csv", "--out", bank)
     common = [
         "--model",
         folder / "model",
@@ -457,6 +459,9 @@ def test_texts_do_not_steer_the_terminal(cli, files):
     told += [result.stdout, result.stderr]
     for text in told:
         assert not set(text) & set("\x1b\x07\x9b\u202e")
+        assert not any(
+            line.lstrip().startswith("[99]") for line in text.splitlines()
+        )  # nor look like a rule's line
     assert r"\u001b[2J" in told[0]
     written = [cli("bank", "info", bank, "--json"), cli("generate", *common, "-q", "w1", "--trace", "--json")]
     for text in written:
@@ -510,6 +515,10 @@ def test_an_empty_question_is_refused(cli, files):
     assert "question 0 is empty" in cli(*words, "-q", " ", code=2)
     (folder / "q.jsonl").write_text('{"question": "w1"}\n{"question": null}\n')
     assert "row 2 has no `question`" in cli(*words, "--questions", folder / "q.jsonl", code=2)
+    (folder / "q.csv").write_text("question\nw1\n")
+    assert "is no list of questions; expected .jsonl" in cli(*words, "--questions", folder / "q.csv", code=2)
+    (folder / "q.txt").write_text("%PDF-1.4\n")
+    assert "is a PDF; save it as UTF-8 text" in cli(*words, "--questions", folder / "q.txt", code=2)
     (folder / "q.jsonl").write_text("[" * 100_000)
     assert "is not JSON lines" in cli(*words, "--questions", folder / "q.jsonl", code=2)
 

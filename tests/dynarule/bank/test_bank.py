@@ -319,6 +319,10 @@ HOSTILE = {
     "deep": "[" * 100_000,
     "no JSON": "{",
     "blank": json.dumps([[str(i) for i in range(10)], [" "] * 10]),
+    "blank ids": json.dumps([[" " * i for i in range(10)], [str(i) for i in range(10)]]),
+    "objects for lists": json.dumps([{str(i): 0 for i in range(10)}, {str(i): 0 for i in range(10)}]),
+    "half a surrogate pair": json.dumps([[str(i) for i in range(10)], [f"{i} \ud800" for i in range(10)]]),
+    "a zero byte": json.dumps([[f"{i}\0" for i in range(10)], [str(i) for i in range(10)]]),
 }
 
 
@@ -330,6 +334,22 @@ def test_a_bank_of_anything_else_is_one_line(tmp_path, what):
     with pytest.raises(ValueError, match=r"the rule bank .* is damaged \(.*build or save it again") as caught:
         RuleBank.load(tmp_path / "bank")
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"), [("int64", 3), ("bool", 3), ("complex64", 3), ("float8_e4m3fn", 3), ("float32", 0)]
+)
+def test_embeddings_that_are_no_vectors_of_numbers_are_no_bank(tmp_path, dtype, width):
+    make(10).save(tmp_path / "bank")
+    rows = torch.ones(10, width).to(getattr(torch, dtype))
+    rewrite(tmp_path / "bank", true_hash=True, keys=rows, values=rows.clone())
+    with pytest.raises(ValueError, match=f"fp32, bf16 or fp16, both alike, .* got torch.{dtype}"):
+        RuleBank.load(tmp_path / "bank")
+
+
+def test_keys_and_values_are_numbers_of_one_kind():
+    with pytest.raises(ValueError, match=r"got torch\.float32 and torch\.float16"):
+        RuleBank(torch.ones(1, 3), torch.ones(1, 3).half(), ["a"], ["x"])
 
 
 def test_numbers_that_are_not_finite_are_no_bank(tmp_path):

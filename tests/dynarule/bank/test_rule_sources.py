@@ -139,6 +139,14 @@ def test_columns_can_be_named(tmp_path):
         ("a.tsv", "a\tb\tc\n", "has 3 columns, expected 2"),
         ("a.jsonl", '{"rule": "a"}\n', "is no list of rules; expected .parquet, .csv"),
         ("a.xlsx", "PK", "is no list of rules"),
+        ("a.parquet", "PAR1" + "\0" * 100 + "PAR1", "not a readable parquet"),
+        ("a.txt", "PAR1" + "\0" * 100 + "PAR1", "a.txt is parquet; save it as UTF-8 text"),
+        ("a.txt", "%PDF-1.4\n1 0 obj\n", "a.txt is a PDF"),
+        ("a.csv", "PK\x03\x04word/", "is a ZIP or an office document"),
+        ("a.md", "{\\rtf1 x}", "a.md is RTF"),
+        ("a", "If a\0, b.\n", "holds zero bytes"),
+        ("a.csv", "rule,rule\na,b\n", "two columns of one name"),
+        ("a.tsv", "id\trule\n1\tx\n \ty\n", "has a blank id"),
     ],
 )
 def test_bad_rule_files_are_refused(tmp_path, name, content, complaint):

@@ -348,6 +348,16 @@ class RuleBank:
                 "keys and values must be (rules, encoder width) and as many as ids, got keys "
                 f"{tuple(keys.shape)}, values {tuple(values.shape)}, {len(self.ids)} ids"
             )
+        if (
+            keys.dtype != values.dtype
+            or not keys.is_floating_point()
+            or keys.itemsize < 2
+            or not keys.shape[1]
+        ):
+            raise ValueError(
+                "keys and values must be fp32, bf16 or fp16, both alike, and at least one number wide, got "
+                f"{keys.dtype} and {values.dtype}, width {keys.shape[1]}"
+            )
         check_rules(self.ids, self.texts)
         for name, tensor in (("key", keys), ("value", values)):
             # A sum is finite only where all its terms are; in blocks, so that a mapped bank is not copied.

@@ -107,6 +107,8 @@ def load_bank(folder: str | PathLike[str]) -> RuleBank:
         if about.get("sha256") != _sha256(keys, values, rules):
             raise ValueError("it was edited")
         ids, texts = json.loads(bytes(rules.numpy()))
+        if not (isinstance(ids, list) and isinstance(texts, list)):
+            raise ValueError("its ids and texts are no lists")
         return RuleBank(keys, values, ids, texts, about.get("encoder", ""))
     except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"the rule bank {path} is damaged ({error}); build or save it again") from error

@@ -18,6 +18,9 @@ _ARROW = re.compile(r"\s*(?:=>|->|⇒|→)\s*")
 _IF = re.compile(r"(if\s[^,]*),\s*(?:then\s+)?(.+)", re.IGNORECASE | re.DOTALL)
 _TEXT_COLUMNS = ("nl", "rule", "text")
 _HEADER = {*_TEXT_COLUMNS, "rules", "fol", "premise", "conclusion", "id", "key", "value"}
+_NO_CHARACTER = re.compile("[\x00\ud800-\udfff]")
+_FORMATS = {"%PDF-": "a PDF", "PK\x03\x04": "a ZIP or an office document", "PAR1": "parquet", "{\\rtf": "RTF"}
+"""What files begin with that are called ``.txt`` and have no text."""
 _NO_TEXT = {".json", ".jsonl", ".yaml", ".yml", ".xml", ".html", ".xls", ".xlsx", ".doc", ".docx", ".pdf"}
 
 
@@ -82,6 +85,10 @@ def check_rules(ids: Sequence[str], texts: Sequence[str]) -> None:
     for name, text in zip(ids, texts, strict=True):
         if not isinstance(name, str) or not isinstance(text, str) or not text.strip():
             raise ValueError(f"rule {name!r} has no text, got {text!r}")
+        if not name.strip():
+            raise ValueError(f"the rule {text[:60]!r} has a blank id; give it one that tells it from others")
+        if _NO_CHARACTER.search(name + text):
+            raise ValueError(f"rule {name!r} holds a zero byte or half a surrogate pair, got {text[:60]!r}")
         if len(text) > LONGEST // 4 and len(text.encode(errors="replace")) > LONGEST:
             raise ValueError(
                 f"rule {name!r} has {len(text):,} characters; a rule is one sentence or paragraph, {LONGEST:,} bytes "
@@ -175,7 +182,7 @@ def read_rules(
     elif path.suffix.lower() == ".parquet":
         table = _read_parquet(path)
     else:
-        lines = [(str(number), line.strip()) for number, line in enumerate(_read_text(path).split("\n"), 1)]
+        lines = [(str(number), line.strip()) for number, line in enumerate(read_text(path).split("\n"), 1)]
         kept = [(number, line) for number, line in lines if line]
         table = {"rule": [line for _, line in kept], "id": [number for number, _ in kept]}
 
@@ -196,18 +203,23 @@ def read_rules(
     return make_rules(table[text], *(None if name is None else table[name] for name in others))
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Read a file of UTF-8; a ValueError if it is none, or of another format under the name of a text."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text: {error}") from error
+    other = next((what for start, what in _FORMATS.items() if text.startswith(start)), "")
+    if other or "\0" in text:
+        raise ValueError(f"{path} is {other or 'no text: it holds zero bytes'}; save it as UTF-8 text")
+    return text
 
 
 def _read_parquet(path: Path) -> dict[str, list[Any]]:
     pa, pq = need("pyarrow", "parquet"), need("pyarrow.parquet", "parquet")
     try:
         table: dict[str, list[Any]] = pq.read_table(path).to_pydict()
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path} is not a readable parquet file: {error}") from error
     return table
 
@@ -216,7 +228,7 @@ def _read_cells(path: Path, named: set[str | None]) -> dict[str, list[Any]]:
     """Return the columns of a CSV or TSV, among them ``id``: its own, or line numbers."""
     commas = path.suffix.lower() == ".csv"
     reader = csv.reader(
-        io.StringIO(_read_text(path), newline=""),
+        io.StringIO(read_text(path), newline=""),
         delimiter="," if commas else "\t",
         quoting=csv.QUOTE_MINIMAL if commas else csv.QUOTE_NONE,
         strict=True,
@@ -235,6 +247,8 @@ def _read_cells(path: Path, named: set[str | None]) -> dict[str, list[Any]]:
         )
     else:
         header = ["rule", "conclusion"]
+    if len({*header}) < len(header):
+        raise ValueError(f"{path} has two columns of one name: {header}; give each its own")
     for line, row in rows:
         if len(row) != len(header):
             raise ValueError(

@@ -23,6 +23,7 @@ from .shared import (
     RulesOption,
     message_of,
     note,
+    one_line,
     print_json,
     say,
 )
@@ -109,12 +110,12 @@ def generate(
         return
     for result in results:
         if len(results) > 1:
-            say(f"# {result['question']}")
+            say(one_line(f"# {result['question']}"))
         say(result["answer"].strip())
         for step in result.get("trace", []):
             say(f"  step {step['step']}, layer {step['layer']}")
             for name, rule, score in zip(step["ids"], step["rules"], step["scores"], strict=True):
-                say(f"    {score:7.3f}  [{name}] {rule}")
+                say(f"    {score:7.3f}  [{one_line(name)}] {one_line(rule)}")
 
 
 def chat(
@@ -157,7 +158,7 @@ def chat(
         opens = answer.text.lstrip().startswith(SEARCH_TOKEN)
         for found in answer.trace:
             if not (opens and found.step == 0):  # what the prompt found is read by no step
-                rules = [f"[{i}] {text}" for i, text in zip(found.ids, found.texts, strict=True)]
+                rules = [one_line(f"[{i}] {text}") for i, text in zip(found.ids, found.texts, strict=True)]
                 say(f"  step {found.step + (not opens)}: {'; '.join(rules[:top])}")
         say(answer.text.replace(SEARCH_TOKEN, "").strip())
 
@@ -204,6 +205,6 @@ def _reply(line: str, bank: RuleBank, rule_encoder: Callable[[], Any], ask: Call
         words = line.lower().split()[1:]
         for name, text in zip(bank.ids, bank.texts, strict=True):
             if all(word in text.lower() for word in words):
-                say(f"[{name}] {text}")
+                say(one_line(f"[{name}] {text}"))
     else:
         ask(line)

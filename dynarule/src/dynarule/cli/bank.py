@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .loading import load_model, load_rules
-from .shared import EncoderOption, FolOption, Json, note, print_json, say
+from .shared import EncoderOption, FolOption, Json, note, one_line, print_json, say
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
@@ -121,9 +121,9 @@ def info(bank: Bank, as_json: Json = False) -> None:
         print_json(about | {"encoder": held.encoder, "first": first})
         return
     say(f"{bank}: {len(held):,} rules, width {held.encoder_dim}, {dtype}")
-    say(f"encoder  {held.encoder or '(unknown)'}")
+    say(one_line(f"encoder  {held.encoder or '(unknown)'}"))
     for rule in first:
-        say(f"{rule['id']:>7}  {rule['text']}")
+        say(one_line(f"{rule['id']:>7}  {rule['text']}"))
 
 
 def _encode(

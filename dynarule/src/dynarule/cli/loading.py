@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._lazy import need
+from ..bank.sources import read_text
 from .shared import note
 
 if TYPE_CHECKING:
@@ -183,23 +184,25 @@ def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
         raise FileNotFoundError(
             f"no question file {path}; expected .jsonl, .parquet, or text with a question per line"
         )
+    if path.suffix.lower() in (".csv", ".tsv", ".json"):
+        raise ValueError(
+            f"{path} is no list of questions; expected .jsonl, .parquet, or text with a question per line"
+        )
     if path.suffix.lower() == ".parquet":
         pa, pq = need("pyarrow", "parquet"), need("pyarrow.parquet", "parquet")
         try:
             rows = pq.read_table(path).to_pylist()
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
             raise ValueError(f"{path} is not a readable parquet file: {error}") from None
     else:
+        lines = [line for line in read_text(path).split("\n") if line.strip()]
         try:
-            lines = [line for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
             rows = [
                 json.loads(li) if path.suffix.lower() == ".jsonl" else {"question": li.strip()}
                 for li in lines
             ]
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            raise ValueError(
-                f"{path} is not {'JSON lines' if path.suffix.lower() == '.jsonl' else 'text'}: {error}"
-            ) from None
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is not JSON lines: {error}") from None
     if not rows:
         raise ValueError(f"{path} is empty; expected one question per row")
     for number, row in enumerate(rows, 1):

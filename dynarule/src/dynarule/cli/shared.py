@@ -12,7 +12,9 @@ import typer
 from typer.core import TyperGroup
 
 # Control characters but tab and line feed, and those that turn the direction of writing.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 ModelOption = Annotated[
@@ -90,6 +92,11 @@ def note(line: str) -> None:
 def print_json(value: object) -> None:
     """Print one JSON object."""
     say(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+def one_line(text: str) -> str:
+    """Return `printable` text on one line: a rule must not look like a line of ours."""
+    return printable(text).replace("\n", "\\u000a")
 
 
 def printable(text: str) -> str:

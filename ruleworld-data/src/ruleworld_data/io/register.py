@@ -1,9 +1,10 @@
 """Make the names ``ruleworld`` and ``ruleworld_em`` known to `datasets` and `evaluate`.
 
 Both libraries resolve a name to files or to a Hub repository and offer no registration. So their look-up
-functions are wrapped: one of our names gives our module, anything else goes to the original. A folder of that
-name in the working directory, ``data_files``, ``data_dir`` or ``revision`` mean something else than the
-generator, and win.
+functions are wrapped: one of our names gives our module, anything else goes to the original. ``data_files``,
+``data_dir``, ``revision`` or, for `datasets`, a folder of that name in the working directory mean something else than
+the generator, and win. A metric is code: a script of that name in a folder that happens to be the working directory is
+run only if it is asked for by its path, ``./ruleworld_em``.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def _wrap_evaluate(loading: ModuleType, original: Callable[..., Any]) -> Callabl
     @functools.wraps(original)
     def evaluation_module_factory(path: str, *args: Any, **kwargs: Any) -> Any:
         ours = isinstance(path, str) and path in METRICS and not kwargs.get("revision")
-        if ours and not Path(path, f"{path}.py").is_file():
+        if ours:
             path = str(METRICS[path])
         return original(path, *args, **kwargs)
 
