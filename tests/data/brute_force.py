@@ -17,14 +17,22 @@ CHANGE = re.compile(rf"({'|'.join(MINUS + PLUS)})_(\w+)")
 
 
 def rows(name: str) -> list[list[str]]:
-    """Read a vocabulary table without its header."""
-    return [line.split("\t") for line in (VOCAB / name).read_text().splitlines()[1:]]
+    """Read a vocabulary table without its header, and what version 1.0 has instead."""
+    files = [VOCAB / name, VOCAB / "1.0" / name]
+    return [line.split("\t") for file in files if file.exists() for line in file.read_text().splitlines()[1:]]
 
 
 PLURALS = dict(rows("attribute_nouns.tsv"))
 VERBS = {row[0]: row for row in rows("actions.tsv")}
 CHANGE_VERBS = {row[1]: row[1:] for row in rows("change_verbs.tsv")}
-PREPOSITIONS = {name: preposition for name, preposition, _ in rows("environments.tsv")}
+GOAL_VERBS = {row[0]: row for row in rows("goal_verbs.tsv")}
+AT_PLACE, ENTER = {}, {}  # "(?:in|at) the train station"; per form "(?:arrives at|enters) the train station"
+for _name, _preposition, _article, *_goal in rows("environments.tsv"):
+    AT_PLACE.setdefault(_name, set()).add(f"{_preposition} {_article} {_name}")
+    _verb, *_rest = (_goal or ["enter"])[0].split()
+    for _form in range(3):
+        _words = " ".join([GOAL_VERBS[_verb][_form], *_rest, _article, _name])
+        ENTER.setdefault((_name, _form), set()).add(_words)
 
 
 def plain(symbol: str) -> str:
@@ -41,8 +49,16 @@ def things(amount: int, term: str) -> str:
 
 
 def parse(atom: str) -> tuple[str, list[str]]:
+    """Return name and arguments, as version 1.0 would write them: 1.1 has Enter(B, Desert), Desert(A), Has(Horn, 4)."""
     name, arguments = ATOM.fullmatch(atom).groups()
-    return name, arguments.split(", ")
+    arguments = arguments.split(", ")
+    if name == "Enter":
+        return "In", arguments
+    if len(arguments) == 1 and plain(name) in AT_PLACE:
+        return "In", [*arguments, name]
+    if name == "Has" and len(arguments) == 2:
+        return name, ["A", *arguments]
+    return name, arguments
 
 
 def key_of(name: str, arguments: list[str]) -> tuple:
@@ -124,8 +140,9 @@ def misread(text: str, facts: str, query: str) -> str | None:
             wanted.append(rf"\b{phrase['x']} (?:{forms[1]}|{forms[2]}) {told}\b")
         elif name == "In":
             place = plain(arguments[1])
-            at = rf"(?:(?:is|was) {PREPOSITIONS[place]}|enters|entered)"
-            wanted.append(rf"\b{phrase['x']} {at} the {place}\b")
+            there = "|".join(f"{be} {at}" for be in ("is", "was") for at in AT_PLACE[place])
+            going = "|".join(ENTER[place, 1] | ENTER[place, 2])
+            wanted.append(rf"\b{phrase['x']} (?:{there}|{going})\b")
         elif len(arguments) == 2:
             actor, target = (phrase[a] for a in arguments)
             _, third, past, _, participle = VERBS[plain(name)]

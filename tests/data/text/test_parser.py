@@ -1,5 +1,8 @@
 """Texts and parts are inverse: a renderer written here, from the published grammar, is the reference."""
 
+import re
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -18,13 +21,13 @@ from ruleworld_data.verify.reader import TableReader
 from ruleworld_data.verify.report import Findings
 from ruleworld_data.world import load_vocabulary
 
-WORDS = load_vocabulary()
+WORDS = load_vocabulary("1.1")
 PLURAL = dict(zip(WORDS.attributes, WORDS.attribute_plurals, strict=True))
 ACTION = {verb.base: verb for verb in WORDS.actions}
 PLACE = {place.name: place for place in WORDS.environments}
 VERBS = {"minus": WORDS.minus, "plus": WORDS.plus}
 
-EXAMPLES = [
+OLD_EXAMPLES = [
     (
         "Tiny_cat(A) => Has(A, Strong_horn, 14)",
         "If A is a tiny cat, it has 14 strong horns.",
@@ -72,6 +75,79 @@ EXAMPLES = [
         ),
     ),
 ]
+EXAMPLES = [
+    (
+        "Tiny_cat(A) => Has(Strong_horn, 14)",
+        *OLD_EXAMPLES[0][1:],
+    ),
+    (
+        "Lose_Strong_fin(A, 1) => Drop_Mineral_scale(A, 2)",
+        "If A loses 1 strong fin, A will drop 2 mineral scales.",
+        replace(OLD_EXAMPLES[1][2], attribute="mineral scale"),
+    ),
+    (
+        "Attack(A, B) => Enter(B, Bridge)",
+        "If A attacks B, B will step onto the bridge.",
+        OLD_EXAMPLES[2][2],
+    ),
+    (
+        "Attack(A, B) => Get_Stormy_bead(A, 1)",
+        "If A attacks B, A will get 1 stormy bead.",
+        replace(OLD_EXAMPLES[3][2], attribute="stormy bead"),
+    ),
+    OLD_EXAMPLES[4],
+    ("Bridge(A) => Slightly_disappointed(A)", *OLD_EXAMPLES[5][1:]),
+    OLD_EXAMPLES[6],
+]
+DIALLED_EXAMPLES = [
+    (
+        "Bridge(A) & Deeply_hungry(A) => Lose_Strong_fin(A, 2)",
+        "If A is on the bridge and is deeply hungry, A will lose 2 strong fins.",
+        ParsedRule(
+            "place_state2attr",
+            environment="bridge",
+            state="deeply hungry",
+            attribute="strong fin",
+            operator="minus",
+            amount=2,
+        ),
+    ),
+    (
+        "Bridge(A) & Deeply_hungry(A) & Briefly_ticklish(A) => Gain_Strong_fin(A, 1)",
+        "If A is on the bridge and is deeply hungry and briefly ticklish, A will gain 1 strong fin.",
+        ParsedRule(
+            "place_state2attr",
+            environment="bridge",
+            state="deeply hungry",
+            state_2="briefly ticklish",
+            attribute="strong fin",
+            operator="plus",
+            amount=1,
+        ),
+    ),
+    (
+        "More_Strong_horn(A, 12) => Deeply_hungry(A)",
+        "If A has more than 12 strong horns, A will be deeply hungry.",
+        ParsedRule(
+            "count2state",
+            trigger_attribute="strong horn",
+            trigger_operator="plus",
+            threshold=12,
+            state="deeply hungry",
+        ),
+    ),
+    (
+        "Fewer_Strong_horn(A, 1) => Deeply_hungry(A)",
+        "If A has fewer than 1 strong horn, A will be deeply hungry.",
+        ParsedRule(
+            "count2state",
+            trigger_attribute="strong horn",
+            trigger_operator="minus",
+            threshold=1,
+            state="deeply hungry",
+        ),
+    ),
+]
 
 
 def symbol(name):
@@ -101,14 +177,14 @@ def rules(draw):
             f"{subject} will {verb.base} {count(amount, attribute)}",
         )
 
-    rule_type = draw(st.sampled_from([example[2].type for example in EXAMPLES]))
+    rule_type = draw(st.sampled_from([example[2].type for example in EXAMPLES + DIALLED_EXAMPLES]))
     acts = (f"{symbol(action.base)}(A, B)", f"A {action.third} B")
     if rule_type == "entity2attr":
         article = "an" if entity[0] in "aeiou" else "a"
         halves = (
             (f"{symbol(entity)}(A)", f"A is {article} {entity}"),
             (
-                f"Has(A, {symbol(attribute)}, {amount})",
+                f"Has({symbol(attribute)}, {amount})",
                 f"it has {count(amount, attribute)}",
             ),
         )
@@ -122,7 +198,7 @@ def rules(draw):
             {"trigger_attribute": other, "trigger_operator": sign} | change,
         )
     elif rule_type == "action2env":
-        arrival = f"In(B, {symbol(place.name)})", f"B will enter {place.article} {place.name}"
+        arrival = f"Enter(B, {symbol(place.name)})", f"B will {place.goal} {place.article} {place.name}"
         halves, parts = (acts, arrival), {"action": action.base, "environment": place.name}
     elif rule_type == "action2attr":
         halves, parts = (acts, effect(who)), {"action": action.base, "role": role} | change
@@ -130,9 +206,28 @@ def rules(draw):
         halves = acts, (f"{symbol(state)}({who})", f"{who} will be {state}")
         parts = {"action": action.base, "role": role, "state": state}
     elif rule_type == "env2state":
-        where = f"In(A, {symbol(place.name)})", f"A is {place.preposition} {place.article} {place.name}"
+        where = f"{symbol(place.name)}(A)", f"A is {place.preposition} {place.article} {place.name}"
         halves = where, (f"{symbol(state)}(A)", f"A will be {state}")
         parts = {"environment": place.name, "state": state}
+    elif rule_type == "place_state2attr":
+        states = draw(st.lists(st.sampled_from(WORDS.states), min_size=1, max_size=2, unique=True))
+        where = f"A is {place.preposition} {place.article} {place.name} and is {' and '.join(states)}"
+        atoms = " & ".join([f"{symbol(place.name)}(A)", *(f"{symbol(name)}(A)" for name in states)])
+        halves = (atoms, where), effect("A")
+        parts = {"environment": place.name, "state": states[0], "state_2": [*states, None][1]} | change
+    elif rule_type == "count2state":
+        sign, word = draw(st.sampled_from([("minus", "fewer"), ("plus", "more")]))
+        premise = f"{word.capitalize()}_{symbol(attribute)}(A, {amount})"
+        halves = (
+            (premise, f"A has {word} than {count(amount, attribute)}"),
+            (f"{symbol(state)}(A)", f"A will be {state}"),
+        )
+        parts = {
+            "trigger_attribute": attribute,
+            "trigger_operator": sign,
+            "threshold": amount,
+            "state": state,
+        }
     else:
         halves, parts = ((f"{symbol(state)}(A)", f"A is {state}"), effect("A")), {"state": state} | change
     (premise_fol, premise_nl), (conclusion_fol, conclusion_nl) = halves
@@ -143,10 +238,18 @@ def rules(draw):
     )
 
 
-@pytest.mark.parametrize(("fol", "nl", "rule"), EXAMPLES)
+@pytest.mark.parametrize(("fol", "nl", "rule"), [*OLD_EXAMPLES, *EXAMPLES, *DIALLED_EXAMPLES])
 def test_the_published_examples_parse(fol, nl, rule):
-    assert parse_rule_fol(fol) == rule
-    assert parse_rule_nl(nl) == rule
+    """Without a version both are read; a version refuses what only the other writes."""
+    assert parse_rule_fol(fol) == parse_rule_nl(nl) == rule
+    sources = {"1.0": OLD_EXAMPLES, "1.1": EXAMPLES + DIALLED_EXAMPLES}
+    for version, examples in sources.items():
+        for text, parse, column in ((fol, parse_rule_fol, 0), (nl, parse_rule_nl, 1)):
+            if text in [example[column] for example in examples]:
+                assert parse(text, version) == rule
+            elif not (parse is parse_rule_fol and {"Mineral", "Stormy"} & set(re.split(r"\W|_", text))):
+                with pytest.raises(ValueError, match="expected"):  # FOL names any attribute
+                    parse(text, version)
 
 
 @given(rules())
@@ -177,6 +280,20 @@ def test_text_to_parts_undoes_parts_to_text(case):
         "Attack(B, A) => In(B, Bridge)",
         "Attack(A, A) => In(B, Bridge)",
         "Tiny_cat(A) => Has(A, Strong_horn, 14) ",
+        "Tiny_cat(A) => Has(B, 14)",
+        "Attack(A, B) => Bridge(B)",
+        "Enter(A, Bridge) => Deeply_hungry(A)",
+        "Bridge(A) => Has(Strong_horn, 14)",
+        "Deeply_hungry(A) & Bridge(A) => Lose_Strong_fin(A, 2)",
+        "Bridge(A) & Deeply_hungry(B) => Lose_Strong_fin(A, 2)",
+        "Bridge(A) & Deeply_hungry(A) & Deeply_hungry(A) => Lose_Strong_fin(A, 2)",
+        "Bridge(A) & Tiny_cat(A) => Lose_Strong_fin(A, 2)",
+        "Bridge(A) & Desert(A) => Lose_Strong_fin(A, 2)",
+        "Bridge(A) & Deeply_hungry(A) => Briefly_ticklish(A)",
+        "Deeply_hungry(A) & Briefly_ticklish(A) => Lose_Strong_fin(A, 2)",
+        "More_Strong_horn(B, 12) => Deeply_hungry(B)",
+        "Lose_Strong_horn(A, 1) => More_Strong_horn(A, 12)",
+        "More_Strong_horn(A, 12) => Lose_Strong_fin(A, 2)",
     ],
 )
 def test_other_fol_is_refused_by_name(text):
@@ -208,6 +325,16 @@ def test_other_fol_is_refused_by_name(text):
         "If A attack B, B will enter the bridge.",
         "If A is deeply hungry, A loses 1 crystalline tongue.",
         "If A is deeply hungry, A will destroy 1 crystalline tongue.",
+        "If A attacks B, B will enter onto the bridge.",
+        "If A attacks B, B will step into the bridge.",
+        "If A is on the bridge and deeply hungry, A will lose 2 strong fins.",
+        "If A is deeply hungry and is on the bridge, A will lose 2 strong fins.",
+        "If A is on the bridge and is deeply hungry and deeply hungry, A will lose 2 strong fins.",
+        "If A is on the bridge and is a tiny cat, A will lose 2 strong fins.",
+        "If A is on the bridge and is deeply hungry and in the desert, A will lose 2 strong fins.",
+        "If A has more than 12 strong horn, A will be deeply hungry.",
+        "If A has more than 12 strong horns, it has 4 strong fins.",
+        "If A has at least 12 strong horns, A will be deeply hungry.",
     ],
 )
 def test_other_english_is_refused(text):
@@ -220,6 +347,7 @@ def test_facts_and_queries():
         "Tiny_cat(x) & Elderly_pig(y) & Has(x, Mineral_fur, 12) & Lose_Strong_fin(x, 2) & Attack(y, x) & "
         "In(x, Bridge)"
     )
+    assert parse_facts("Bridge(x)") == parse_facts("Enter(x, Bridge)") == parse_facts("In(x, Bridge)")
     assert parse_facts(text) == (
         Fact("is", "x", "tiny cat"),
         Fact("is", "y", "elderly pig"),
@@ -260,7 +388,7 @@ def table(cases, **changes):
         columns[f"{half}_fol"] = [case[0].split(" => ")[side] for case in cases]
         columns[f"{half}_nl"] = [case[1][3:-1].split(", ")[side] for case in cases]
     for name in vars(cases[0][2]):
-        kind = pa.int8() if name == "amount" else pa.string()
+        kind = pa.int8() if name in ("amount", "threshold") else pa.string()
         columns[name] = pa.array([getattr(case[2], name) for case in cases], kind)
     return pa.table(columns | changes)
 
@@ -275,16 +403,25 @@ def test_a_table_parses_to_the_same_parts_as_its_rows(cases):
 
 
 def test_typed_columns_cover_every_type():
-    base = parse_rule_table(table(EXAMPLES))
-    assert (base.column("role") >= 0).tolist() == [False, False, False, True, True, False, False]
-    assert [base.rule(row) for row in range(7)] == [example[2] for example in EXAMPLES]
+    examples = EXAMPLES + DIALLED_EXAMPLES
+    base = parse_rule_table(table(examples))
+    assert (base.column("role") >= 0).tolist() == [False, False, False, True, True, *[False] * 6]
+    assert [base.rule(row) for row in range(11)] == [example[2] for example in examples]
+
+
+def test_a_reader_of_one_version_refuses_the_other_s_texts():
+    for version, own, other in (("1.0", OLD_EXAMPLES, EXAMPLES), ("1.1", EXAMPLES, OLD_EXAMPLES)):
+        parse_rule_table(table(own), version)
+        findings = Findings()
+        TableReader(version).read(table(other).to_batches(), findings)
+        assert (findings["rule_fol"].failures, findings["rule_nl"].failures) == (3, 3)
 
 
 @pytest.mark.parametrize(
     ("column", "value", "check"),
     [
-        ("fol", "Tiny_cat(A) => Has(A, Strong_horn, 15)", "rule_texts"),
-        ("fol", "Tiny_cat(A) -> Has(A, Strong_horn, 14)", "rule_fol"),
+        ("fol", "Tiny_cat(A) => Has(Strong_horn, 15)", "rule_texts"),
+        ("fol", "Tiny_cat(A) -> Has(Strong_horn, 14)", "rule_fol"),
         ("fol", None, "rule_fol"),
         ("nl", "If A is a tiny cat, it has 14 strong horn.", "rule_nl"),
         ("nl", "A is a tiny cat, it has 14 strong horns.", "rule_nl"),
@@ -297,6 +434,8 @@ def test_typed_columns_cover_every_type():
         ("attribute", None, "rule_columns"),
         ("type", "state2attr", "rule_columns"),
         ("amount", 15, "rule_columns"),
+        ("threshold", 3, "rule_columns"),
+        ("state_2", "deeply hungry", "rule_columns"),
     ],
 )
 def test_a_changed_cell_is_found_and_named(column, value, check):

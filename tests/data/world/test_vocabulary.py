@@ -4,12 +4,15 @@ import itertools
 import re
 import subprocess
 import sys
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
 import pytest
-from ruleworld_data.world import article, load_vocabulary, symbol, term
+from ruleworld_data.spec import VERSIONS
+from ruleworld_data.world import article, symbol, term, vocabulary
 
+load_vocabulary = partial(vocabulary.load_vocabulary, VERSIONS[-1])
 FOLDER = Path(str(resources.files("ruleworld_data.world"))) / "vocab"
 
 WORD_LISTS = (
@@ -43,10 +46,12 @@ IRREGULAR_VERBS = {
     "shake": "shook shaken",
     "teach": "taught taught",
     "throw": "threw thrown",
+    "go": "went gone",
     "wake": "woke woken",
 }
 IRREGULAR_NOUNS = {"tooth": "teeth", "hoof": "hooves", "leaf": "leaves", "antenna": "antennae"}
-DOUBLING = {"hug", "rob", "trip", "wrap", "drop"}
+GOING = ("into", "onto", "at", "out into", "out onto", "down into")
+DOUBLING = {"step", "hug", "rob", "trip", "wrap", "drop"}
 
 # One group per comma: at most one word of a group may be in a list.
 SYNONYMS = """
@@ -94,7 +99,7 @@ def lists() -> dict[str, list[str]]:
     found["attribute_nouns"] = [row[0] for row in nouns]
     found["attribute_plurals"] = [row[1] for row in nouns]
     found["environments"] = [word for row in lines("environments.tsv") for word in row[0].split()]
-    for name, start in (("actions", 0), ("change_verbs", 1)):
+    for name, start in (("actions", 0), ("change_verbs", 1), ("goal_verbs", 0)):
         found[name] = [word for row in lines(f"{name}.tsv") for word in dict.fromkeys(row[start:])]
     return found
 
@@ -152,7 +157,7 @@ def test_counts_and_order(lists):
 def test_example_terms_of_the_documentation_exist():
     vocabulary = load_vocabulary()
     assert "tiny cat" in vocabulary.entities
-    assert {"strong horn", "mineral fur", "floral paw", "forbidden void"} <= set(vocabulary.attributes)
+    assert {"strong horn", "mineral scale", "floral paw", "forbidden coin"} <= set(vocabulary.attributes)
     assert {"deeply hungry", "completely numb", "slightly disappointed"} <= set(vocabulary.states)
     assert {place.name: place.preposition for place in vocabulary.environments}["starship deck"] == "on"
 
@@ -173,11 +178,17 @@ def test_no_word_is_used_twice(lists):
     words = list(itertools.chain(*lists.values()))
     # One word, one meaning: also across lists, and across the words of two-word places.
     assert sorted(words) == sorted(set(words))
-    assert not set(words) & set(RESERVED.split())
+    assert set(words) & set(RESERVED.split()) == {
+        "enter",
+        "enters",
+        "entered",
+        "entering",
+    }  # a verb of places
 
 
 def test_no_word_is_an_inflection_of_another(lists):
     verbs = {word: row[0] for row in lines("actions.tsv") for word in row}
+    verbs |= {word: row[0] for row in lines("goal_verbs.tsv") for word in row}
     verbs |= {word: row[1] for row in lines("change_verbs.tsv") for word in row[1:]}
     nouns = {plural: singular for singular, plural in lines("attribute_nouns.tsv")}
     own = verbs | nouns
@@ -191,6 +202,22 @@ def test_no_word_is_an_inflection_of_another(lists):
     assert not clashes
 
 
+def test_version_1_0_differs_in_mass_nouns_and_in_how_one_enters():
+    old, new = vocabulary.load_vocabulary("1.0"), load_vocabulary()
+    same = ("entities", "actions", "states", "minus", "plus", "denied")
+    assert all(getattr(old, name) == getattr(new, name) for name in same)
+    nouns = {
+        (one.split()[1], other.split()[1])
+        for one, other in zip(old.attributes, new.attributes, strict=True)
+        if one != other
+    }
+    assert nouns == {("fur", "scale"), ("frost", "freckle"), ("ember", "bead"), ("void", "coin")}
+    assert [place.name for place in old.environments] == [place.name for place in new.environments]
+    assert {place.goal for place in old.environments} == {"enter"}
+    assert old.entering(old.environments[1]).past == "entered the bridge"
+    assert new.entering(new.environments[3]).past == "went out into the desert"
+
+
 def test_no_place_is_part_of_another():
     names = [row[0] for row in lines("environments.tsv")]
     assert len(set(names)) == 100
@@ -200,10 +227,10 @@ def test_no_place_is_part_of_another():
 
 def test_verbs_are_single_words_with_the_right_forms():
     vocabulary = load_vocabulary()
-    verbs = [*vocabulary.actions, *vocabulary.minus, *vocabulary.plus]
+    verbs = [*vocabulary.actions, *vocabulary.minus, *vocabulary.plus, *vocabulary.goal_verbs.values()]
     assert set(IRREGULAR_VERBS) <= {verb.base for verb in verbs}
     for verb in verbs:
-        third, past, gerund = regular(verb.base)
+        third, past, gerund = ("goes", "", "going") if verb.base == "go" else regular(verb.base)
         past, participle = IRREGULAR_VERBS.get(verb.base, f"{past} {past}").split()
         assert (verb.third, verb.past, verb.gerund, verb.participle) == (third, past, gerund, participle)
         assert " " not in verb.base
@@ -228,9 +255,13 @@ def test_no_synonyms_inside_a_list(lists):
 
 
 def test_places_read_well():
-    for place in load_vocabulary().environments:
+    vocabulary = load_vocabulary()
+    for place in vocabulary.environments:
         assert place.preposition in {"in", "on", "at"}
         assert place.article == "the"
+        verb, *rest = place.goal.split()
+        assert verb in vocabulary.goal_verbs and rest in ([], *(word.split() for word in GOING))
+        assert place.preposition == "at" or not rest or rest[-1].startswith(place.preposition)
 
 
 def test_article_follows_the_sound():
@@ -286,16 +317,18 @@ HEADERS = {
     "actions.tsv": FORMS,
     "change_verbs.tsv": ("operator", *FORMS),
     "attribute_nouns.tsv": ("singular", "plural"),
-    "environments.tsv": ("name", "preposition", "article"),
+    "environments.tsv": ("name", "preposition", "article", "goal"),
+    "goal_verbs.tsv": FORMS,
     "denied.tsv": ("kind", "left", "right"),
 }
 
 
 def test_every_file_is_a_table_of_plain_words():
-    assert {path.name for path in FOLDER.iterdir()} == {*HEADERS, *(f"{name}.txt" for name in WORD_LISTS)}
+    files = [path for path in FOLDER.iterdir() if path.is_file()]
+    assert {path.name for path in files} == {*HEADERS, *(f"{name}.txt" for name in WORD_LISTS)}
     for name, header in HEADERS.items():
         assert tuple((FOLDER / name).read_text(encoding="utf-8").split("\n")[0].split("\t")) == header
-    for path in FOLDER.iterdir():
+    for path in files:
         rows, width = lines(path.name), len(HEADERS.get(path.name, [""]))
         assert len({tuple(row) for row in rows}) == len(rows), path.name
         word = "[a-z]+" if width == 1 else "[a-z]+(?: [a-z]+)*|(?:env|action)_(?:state|env)"

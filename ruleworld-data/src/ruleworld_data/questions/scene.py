@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..spec import ROLES
+from ..text.fol import AND, COMPARED
 from ..world import Names
 from ..world.arrays import PLUS
 
@@ -43,8 +44,9 @@ class Scene:
             self.facts = [self._has(attribute, count)]
         self.slots = {"X": a_who, "X_capital": _capital(a_who), "S": f"the {self.who}"}
         self.steps: list[Step] = []
-        self.premise = self.given = ("", "")
-        self.atoms: list[tuple[str, str]] = []
+        self.old = names.version == "1.0"
+        self.premise = self.stated = ("", "")
+        self.place = ("", "")
         self.ask, self.query, self.answer, self.amount = "count", "", "", 1
 
     def begin(self, hop: Hop, amount: int, pick: int, other: int) -> None:
@@ -69,9 +71,11 @@ class Scene:
             fol = names.event(operator, verb, attribute, amount, "x")
             self._state_fact(f"{who} {form.third} {things}", fol)
         elif self.start == "environment":
-            place = hop["environment"]
+            place, entering = hop["environment"], names.entering[hop["environment"]]
             self.slots |= {"at_place": names.at_place[place], "place": names.the_place[place]}
+            self.slots |= {"enters": entering.third, "entered": entering.past}
             self._state_fact(f"{who} is {names.at_place[place]}", self._in(place))
+            self.place = self.premise
         elif self.start == "state":
             state = self.slots["state"] = names.state[hop["state"]]
             self._state_fact(f"{who} is {state}", f"{symbols['state'][hop['state']]}(x)")
@@ -89,30 +93,29 @@ class Scene:
 
     def _state_fact(self, nl: str, fol: str) -> None:
         self.facts.append(fol)
-        self.premise = self.given = (nl, fol)
+        self.premise = self.stated = (nl, fol)
 
     # What follows, rule by rule.
 
     def fire(self, rule_type: str, hop: Hop) -> None:
         """Apply one rule of the given type."""
+        # Where chains branch and meet again, a rule need not follow from the step before it.
+        if rule_type.startswith("action"):
+            self.premise = self.stated
+        elif rule_type == "env2state":
+            self.premise = self.place
         if rule_type == "entity2attr":
             self._read_count(hop)
         elif rule_type == "action2env":
             self._enter(hop)
         elif rule_type == "action2state":
-            self.premise = self.given  # also where it is the second branch of a conjunction
             self._feel(hop, f"State(x, ?, {self.symbols['action'][hop['action']]})", "state_of_action")
         elif rule_type == "env2state":
             self._feel(hop, "State(x, ?, In)", "state_of_arrival" if self.steps else "state_of_environment")
         elif rule_type == "count2state":
-            feeling = f"the {self.who} is {self.names.state[hop['state']]}"
-            self._step(hop, feeling, feeling, f"{self.symbols['state'][hop['state']]}(x)")
+            self._compare(hop)
         elif rule_type == "place_state2attr":
-            place, *states = (
-                self.atoms[:1] + self.atoms[:0:-1]
-            )  # as the rule has them: the act's own state comes first
-            nl = " and ".join([place[0], *(state[0].removeprefix(f"the {self.who} ") for state in states)])
-            self.premise = (nl, " & ".join(fol for _, fol in (place, *states)))
+            self._meet(hop)
             self._change(hop, per_unit=False)
         else:
             self._change(hop, per_unit=rule_type == "attrchange2attr")
@@ -127,32 +130,55 @@ class Scene:
 
     def _enter(self, hop: Hop) -> None:
         place = hop["environment"]
-        arrival = f"the {self.who} enters {self.names.the_place[place]}"
-        self._step(hop, arrival, f"the {self.who} is {self.names.at_place[place]}", self._in(place))
+        arrival = f"{self._subject()} {self.names.entering[place].third}"
+        event = self._in(place) if self.old else f"Enter(x, {self.symbols['environment'][place]})"
+        self._step(hop, arrival, event, f"the {self.who} is {self.names.at_place[place]}", self._in(place))
+        self.place = self.premise
         self.ask, self.query, self.answer = "environment", "In(x, ?)", self.names.environment[place]
 
     def _feel(self, hop: Hop, query: str, ask: str) -> None:
         state = self.names.state[hop["state"]]
-        feeling = f"the {self.who} is {state}"
-        self._step(hop, feeling, feeling, f"{self.symbols['state'][hop['state']]}(x)")
+        fact = f"{self.symbols['state'][hop['state']]}(x)"
+        self._step(hop, f"{self._subject()} is {state}", fact, f"the {self.who} is {state}")
         self.ask, self.query, self.answer = ask, query, state
+
+    def _compare(self, hop: Hop) -> None:
+        """Feel what a count gives that a rule has just told."""
+        (nl, fol), word = self.premise, COMPARED[hop["trigger_operator"]].lower()
+        self.premise = (f"{nl}, {word} than {hop['threshold']}", fol)
+        self._feel(hop, "", "")
+
+    def _meet(self, hop: Hop) -> None:
+        """Let the place and the states of a rule meet as the premise."""
+        states = [hop[name] for name in ("state", "state_2") if hop[name] >= 0]
+        names = " and ".join(self.names.state[state] for state in states)
+        atoms = [self.place[1], *(f"{self.symbols['state'][state]}(x)" for state in states)]
+        self.premise = (f"{self.place[0]} and is {names}", AND.join(atoms))
 
     def _change(self, hop: Hop, *, per_unit: bool) -> None:
         """Change an attribute; a trigger is linear, each unit of the change that fires it has the rule's effect."""
         total = hop["amount"] * (self.amount if per_unit else 1)
         form = self.names.lexicon[hop["operator"]][hop["verb"]].third
         things = self.names.things(hop["attribute"], total)
-        change = f"the {self.who} {form} {things}"
-        effect = f"it {form} {self.amount} x {hop['amount']} = {things}" if per_unit else change
+        effect = f"{self._subject()} {form} {things}"
+        if per_unit:
+            effect = f"it {form} {self.amount} x {hop['amount']} = {things}"
         event = self.names.event(hop["operator"], hop["verb"], hop["attribute"], total, "x")
-        self._step(hop, effect, change, event)
+        self._step(hop, effect, event, f"the {self.who} {form} {things}")
         self.amount = total
 
-    def _step(self, hop: Hop, effect: str, premise: str, state: str) -> None:
+    def _subject(self) -> str:
+        """Name the subject in a step's conclusion: "it", where the premise is about nobody else."""
+        alone = not self.old and (self.premise != self.stated or self.start not in ROLES)
+        return "it" if alone else f"the {self.who}"
+
+    def _step(self, hop: Hop, effect: str, event: str, premise: str, state: str = "") -> None:
+        """Write one step: what follows from the premise, and what the next one starts from."""
         nl, fol = self.premise
-        self.steps.append(Step([hop["id"]], f"{_capital(nl)}, so {effect}.", f"{fol} => {state}", state))
-        self.premise = (premise, state)
-        self.atoms.append(self.premise)
+        self.steps.append(
+            Step([hop["id"]], f"{_capital(nl)}, so {effect}.", f"{fol} => {event}", state or event)
+        )
+        self.premise = (premise, state or event)
 
     def conclude(self, last: Hop, initial: int, giver: int | None) -> None:
         """Close the last step with the arithmetic of the final value; ``giver`` is the rule of the initial value."""
@@ -178,7 +204,8 @@ class Scene:
         return f"Has(x, {self.symbols['attribute'][attribute]}, {value})"
 
     def _in(self, place: int) -> str:
-        return f"In(x, {self.symbols['environment'][place]})"
+        name = self.symbols["environment"][place]
+        return f"In(x, {name})" if self.old else f"{name}(x)"
 
 
 def _capital(text: str) -> str:

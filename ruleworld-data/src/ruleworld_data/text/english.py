@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 
+from ..spec import OPERATORS, VERSIONS
 from ..world.vocabulary import article, load_vocabulary
 from .fol import Fact, unreadable, whole_number
 
 _NAME = re.compile(r"[a-z]+(?: [a-z]+)*")
-_SMALL = frozenset({"a", "an", "the", "in", "on", "at"})
+COMPARED = {"has fewer than ": OPERATORS[0], "has more than ": OPERATORS[1]}
+"""How a threshold begins, and its operator."""
+_SMALL = frozenset({"a", "an", "the", "in", "on", "at", "and"})
 
 
-def parse_premise_nl(text: str) -> Fact:
+def parse_premise_nl(text: str, version: str | None = None) -> Fact:
     """Parse what follows ``If``, for example ``"A is a tiny cat"``."""
-    words = _lexicon()
+    words = _lexicon(version)
     who, _, rest = text.partition(" ")
     verb, _, object_ = rest.partition(" ")
     if who == "A" and object_:
         if verb == "is":
-            return _being(object_, text)
+            return _being(object_, text, words)
         if verb in words.operator_of_third:
-            return _change("A", words.operator_of_third[verb], object_, text)
+            return _change("A", words.operator_of_third[verb], object_, text, words)
+        for compared, operator in COMPARED.items() if words.thresholds else ():
+            if rest.startswith(compared):
+                things = rest.removeprefix(compared)
+                return _change("A", operator, things, text, words)._replace(kind="count")
         if rest.endswith(" B") and rest[:-2] in words.action_of_third:
             return Fact("act", "A", words.action_of_third[rest[:-2]], "B")
     raise unreadable(
@@ -29,30 +36,35 @@ def parse_premise_nl(text: str) -> Fact:
     )
 
 
-def parse_conclusion_nl(text: str) -> Fact:
+def parse_conclusion_nl(text: str, version: str | None = None) -> Fact:
     """Parse what follows the comma, for example ``"it has 14 strong horns"``, without the full stop."""
-    words = _lexicon()
+    words = _lexicon(version)
     who, _, rest = text.partition(" ")
     auxiliary, _, rest = rest.partition(" ")
     if who == "it" and auxiliary == "has":
-        return _change("A", None, rest, text)._replace(kind="has")
+        return _change("A", None, rest, text, words)._replace(kind="has")
     if who not in ("A", "B") or auxiliary != "will":
         raise unreadable("conclusion", text, "'it has ...', 'A will ...' or 'B will ...'")
     verb, _, object_ = rest.partition(" ")
     if verb == "be":
         return Fact("state", who, _plain(object_, text))
-    if verb == "enter":
-        if object_ not in words.goal:
-            raise unreadable("clause", text, "'enter' and a place of the vocabulary with its article")
-        return Fact("in", who, words.goal[object_])
+    if rest in words.goal:
+        return Fact("in", who, words.goal[rest])
     if verb not in words.operator_of_base:
-        raise unreadable("clause", text, f"'will' and one of be, enter, {', '.join(words.operator_of_base)}")
-    return _change(who, words.operator_of_base[verb], object_, text)
+        known = f"'will' and one of be, {', '.join(words.operator_of_base)}, or how one enters a known place"
+        raise unreadable("clause", text, f"{known}: 'enter the desert'")
+    return _change(who, words.operator_of_base[verb], object_, text, words)
 
 
-def _being(rest: str, text: str) -> Fact:
-    if rest in _lexicon().place:
-        return Fact("in", "A", _lexicon().place[rest])
+def _being(rest: str, text: str, words: _Lexicon) -> Fact:
+    where, both, states = rest.partition(" and is ")
+    if where in words.place and both and words.thresholds:
+        also = tuple(_plain(state, text) for state in states.split(" and "))
+        if len(also) > 2 or len({*also}) != len(also):
+            raise unreadable("clause", text, "one or two different states after the place")
+        return Fact("both", "A", words.place[where], also=also)
+    if rest in words.place:
+        return Fact("in", "A", words.place[rest])
     word, _, name = rest.partition(" ")
     if word in ("a", "an") and name:
         if word != article(name):
@@ -62,37 +74,47 @@ def _being(rest: str, text: str) -> Fact:
 
 
 def _plain(name: str, text: str) -> str:
-    if not _NAME.fullmatch(name) or name.split()[0] in _SMALL:
+    if not _NAME.fullmatch(name) or not _SMALL.isdisjoint(name.split()):
         raise unreadable("clause", text, "a lower-case term such as 'deeply hungry'")
     return name
 
 
-def _change(who: str, operator: str | None, things: str, text: str) -> Fact:
+def _change(who: str, operator: str | None, things: str, text: str, words: _Lexicon) -> Fact:
     """Read ``"2 mineral furs"`` as a change by so many."""
     digits, _, name = things.partition(" ")
     number = whole_number(digits, "clause", text)
-    attribute = name if number == 1 else _lexicon().singular.get(name)
-    if attribute is None or attribute not in _lexicon().attributes:
+    attribute = name if number == 1 else words.singular.get(name)
+    if attribute is None or attribute not in words.attributes:
         form = "singular" if number == 1 else "plural"
         raise unreadable("clause", text, f"the {form} of a known attribute after {digits}")
     return Fact("change", who, attribute, None, operator, number)
 
 
 class _Lexicon:
-    """The word forms needed to read English back."""
+    """The word forms needed to read English back: of one version, or of all."""
 
-    def __init__(self) -> None:
-        words = load_vocabulary()
-        self.attributes = words.plural_of
-        self.singular = {plural: name for name, plural in words.plural_of.items()}
-        self.action_of_third = {verb.third: verb.base for verb in words.actions}
-        self.place = {f"{p.preposition} {p.article} {p.name}": p.name for p in words.environments}
-        self.goal = {f"{p.article} {p.name}": p.name for p in words.environments}
-        verbs = [(verb, operator) for operator, forms in words.change_verbs.items() for verb in forms]
-        self.operator_of_base = {verb.base: operator for verb, operator in verbs}
-        self.operator_of_third = {verb.third: operator for verb, operator in verbs}
+    def __init__(self, version: str | None) -> None:
+        self.thresholds = version != VERSIONS[0]
+        self.attributes: dict[str, str] = {}
+        self.action_of_third: dict[str, str] = {}
+        self.place: dict[str, str] = {}
+        self.goal: dict[str, str] = {}
+        self.operator_of_base: dict[str, str] = {}
+        self.operator_of_third: dict[str, str] = {}
+        for words in [load_vocabulary(name) for name in ([version] if version else VERSIONS)]:
+            self.attributes |= words.plural_of
+            self.action_of_third |= {verb.third: verb.base for verb in words.actions}
+            self.place |= {
+                f"{place.preposition} {place.article} {place.name}": place.name
+                for place in words.environments
+            }
+            self.goal |= {words.entering(place).base: place.name for place in words.environments}
+            for operator, forms in words.change_verbs.items():
+                self.operator_of_base |= {verb.base: operator for verb in forms}
+                self.operator_of_third |= {verb.third: operator for verb in forms}
+        self.singular = {plural: name for name, plural in self.attributes.items()}
 
 
-@lru_cache(maxsize=1)
-def _lexicon() -> _Lexicon:
-    return _Lexicon()
+@cache
+def _lexicon(version: str | None) -> _Lexicon:
+    return _Lexicon(version)

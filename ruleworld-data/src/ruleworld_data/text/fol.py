@@ -1,13 +1,22 @@
-"""Read first-order logic: clauses of rules, facts and queries, all made of atoms ``Symbol(argument, ...)``."""
+"""Read first-order logic: clauses of rules, facts and queries, all made of atoms ``Symbol(argument, ...)``.
+
+Version 1.0 writes ``In(A, Desert)``, ``In(B, Bridge)`` and ``Has(A, Strong_horn, 4)`` where the paper and versions from
+1.1 on write ``Desert(A)``, ``Enter(B, Bridge)`` and ``Has(Strong_horn, 4)``. No text means two things, so a reader that
+is given no version reads all of them.
+"""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
+from ..spec import OPERATORS, VERSIONS
 from ..world.vocabulary import load_vocabulary, term
 
+AND = " & "
+COMPARED = "Fewer", "More"
+"""How a threshold begins, by operator."""
 _ATOM = re.compile(r"([A-Z][A-Za-z_]*)\(([^()]*)\)")
 _SYMBOL = re.compile(r"[A-Z][a-z]*(?:_[a-z]+)*")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -20,7 +29,8 @@ class Fact(NamedTuple):
     ----------
     kind : str
         ``is`` (a kind or a state: FOL writes both alike; English says ``entity`` or ``state``), ``has``, ``change``,
-        ``act`` or ``in`` (a place).
+        ``act`` or ``in`` (a place). In premises also ``both`` (a place and one or two states) and ``count`` (a number
+        of things, more or fewer than so many).
     who : str
         The individual it is about, ``x`` or ``y``, in rules ``A`` or ``B``; for ``act`` the actor.
     term : str
@@ -28,9 +38,11 @@ class Fact(NamedTuple):
     other : str or None
         The target of an action.
     operator : str or None
-        ``plus`` or ``minus`` of a change.
+        ``plus`` or ``minus`` of a change; of ``count`` for more and fewer.
     number : int or None
-        Units of a change, or the count of ``has``.
+        Units of a change, the count of ``has``, or the threshold of ``count``.
+    also : tuple of str
+        The states of ``both``.
     """
 
     kind: str
@@ -39,6 +51,7 @@ class Fact(NamedTuple):
     other: str | None = None
     operator: str | None = None
     number: int | None = None
+    also: tuple[str, ...] = ()
 
 
 class Query(NamedTuple):
@@ -52,16 +65,36 @@ class Query(NamedTuple):
     term: str = ""
 
 
-def parse_clause_fol(text: str) -> Fact:
-    """Parse one half of a FOL rule, for example ``"Lose_Strong_fin(A, 1)"``."""
-    clause = _fact(text, "AB", "FOL clause")
-    if clause.kind == "act" and clause.who != "A":
-        raise unreadable("FOL clause", text, "an action of A on B")
+def parse_premise_fol(text: str, version: str | None = None) -> Fact:
+    """Parse what stands before the arrow, for example ``"Desert(A)"`` or ``"Desert(A) & Deeply_hungry(A)"``."""
+    clauses = [_fact(atom, "AB", "FOL clause", version) for atom in text.split(AND)]
+    first, *others = clauses
+    if text.startswith("Enter(") or (first.kind == "act" and first.who != "A"):
+        raise unreadable("FOL clause", text, "a premise such as Desert(A), or an action of A on B")
+    if not others:
+        return first
+    states = tuple(clause.term for clause in others)
+    if (
+        version == VERSIONS[0]
+        or [(clause.kind, clause.who) for clause in clauses] != [("in", "A"), *[("is", "A")] * len(states)]
+        or len({*states}) != len(states)
+        or len(states) > 2
+        or not _words(version).kinds.isdisjoint(states)
+    ):
+        raise unreadable("FOL clause", text, "a place and one or two different states of A")
+    return Fact("both", "A", first.term, also=states)
+
+
+def parse_conclusion_fol(text: str, version: str | None = None) -> Fact:
+    """Parse what stands after the arrow, for example ``"Lose_Strong_fin(A, 1)"``."""
+    clause = _fact(text, "AB", "FOL clause", version)
+    if clause.kind == "in" and not text.startswith(("In(", "Enter(")):
+        raise unreadable("FOL clause", text, f"Enter({clause.who}, Place)")
     return clause
 
 
 @lru_cache(maxsize=8192)
-def parse_facts(text: str) -> tuple[Fact, ...]:
+def parse_facts(text: str, version: str | None = None) -> tuple[Fact, ...]:
     """Parse the facts of one scope: atoms about ``x`` and ``y``, for example ``"Chase(y, x) & Tiny_cat(x)"``.
 
     Raises
@@ -69,7 +102,7 @@ def parse_facts(text: str) -> tuple[Fact, ...]:
     ValueError
         If an atom does not parse.
     """
-    return tuple(_fact(atom, "xy", "fact") for atom in text.split(" & "))
+    return tuple(_fact(atom, "xy", "fact", version) for atom in text.split(AND))
 
 
 @lru_cache(maxsize=8192)
@@ -92,37 +125,61 @@ def parse_query(text: str) -> Query:
     raise unreadable("query", text, "Has(x, Attribute, ?), In(x, ?), State(x, ?, Action) or State(x, ?, In)")
 
 
-@lru_cache(maxsize=1)
-def _operators() -> dict[str, str]:
-    """Operator of each change verb, by base form."""
-    verbs = load_vocabulary().change_verbs.items()
-    return {verb.base: operator for operator, forms in verbs for verb in forms}
+class _Words:
+    """The words that decide what an atom means: change verbs, places, kinds."""
+
+    def __init__(self, version: str | None) -> None:
+        both = [load_vocabulary(name) for name in ([version] if version else VERSIONS)]
+        self.operators = {
+            verb.base: operator
+            for words in both
+            for operator, forms in words.change_verbs.items()
+            for verb in forms
+        }
+        self.places = {place.name for words in both for place in words.environments}
+        self.kinds = {name for words in both for name in words.entities}
 
 
-def _fact(text: str, individuals: str, what: str) -> Fact:
+@cache
+def _words(version: str | None) -> _Words:
+    return _Words(version)
+
+
+def _fact(text: str, individuals: str, what: str, version: str | None) -> Fact:
     a, b = tuple(individuals)
     name, args = _atom(text, what)
-    who, rest = args[0], args[1:]
+    old, new = version in (None, VERSIONS[0]), version != VERSIONS[0]
+    if name == "Has" and new and a == "A" and len(args) == 2:  # the paper's rules do not say whose
+        args = [a, *args]
+    elif name == "Has" and not old and a == "A":
+        args = []
+    who, rest = (args[0], args[1:]) if args else ("", [])
     if who in (a, b):
         if name == "Has" and len(rest) == 2 and rest[0] not in (a, b):
             number = whole_number(rest[1], what, text)
             return Fact("has", who, _plain(rest[0], what, text), number=number)
-        if name == "In" and len(rest) == 1 and rest[0] not in (a, b):
+        if ((name == "In" and old) or (name == "Enter" and new)) and len(rest) == 1 and rest[0] not in (a, b):
             return Fact("in", who, _plain(rest[0], what, text))
-        if name not in ("Has", "In", "State"):
+        if name not in ("Has", "In", "Enter", "State"):
             if not rest:
-                return Fact("is", who, _plain(name, what, text))
+                thing = _plain(name, what, text)
+                return Fact("in" if new and thing in _words(version).places else "is", who, thing)
             if rest in ([a], [b]):
                 if rest == [who]:
                     raise unreadable(what, text, "an action between two different individuals")
                 return Fact("act", who, _plain(name, what, text), rest[0])
             verb, _, attribute = name.partition("_")
-            operator = _operators().get(verb.lower())
+            operator = _words(version).operators.get(verb.lower())
+            kind = "change"
+            if operator is None and new and a == "A" and verb in COMPARED:
+                kind, operator = "count", OPERATORS[COMPARED.index(verb)]
             if len(rest) == 1 and operator is not None:
                 number = whole_number(rest[0], what, text)
-                return Fact("change", who, _plain(attribute, what, text), None, operator, number)
-    shapes = f"Kind({a}), Verb({a}, {b}), In({a}, Place), Has({a}, Attribute, 3) or Lose_Attribute({a}, 3)"
-    raise unreadable(what, text, shapes)
+                return Fact(kind, who, _plain(attribute, what, text), None, operator, number)
+    place, has = f"Place({a})" if new else f"In({a}, Place)", f"Has({a}, Attribute, 3)"
+    if new and a == "A":
+        place, has = f"{place}, Enter({b}, Place)", "Has(Attribute, 3)"
+    raise unreadable(what, text, f"Kind({a}), Verb({a}, {b}), {place}, {has} or Lose_Attribute({a}, 3)")
 
 
 def _atom(text: str, what: str) -> tuple[str, list[str]]:

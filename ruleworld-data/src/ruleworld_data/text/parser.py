@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..spec import ROLES
 from .english import parse_conclusion_nl, parse_premise_nl
-from .fol import Fact, parse_clause_fol, unreadable
+from .fol import Fact, parse_conclusion_fol, parse_premise_fol, unreadable
 
 FOL_ARROW = " => "
 NL_COMMA = ", "
@@ -40,6 +40,8 @@ RULE_SHAPES = {
     "action2state": RuleShape(("act",), ("state", "is"), "action", "state", "AB"),
     "env2state": RuleShape(("in",), ("state", "is"), "environment", "state"),
     "state2attr": RuleShape(("state", "is"), ("change",), "state", "attribute"),
+    "place_state2attr": RuleShape(("both",), ("change",), "environment", "attribute"),
+    "count2state": RuleShape(("count",), ("state", "is"), "trigger_attribute", "state"),
 }
 
 
@@ -58,10 +60,17 @@ class ParsedRule:
     attribute: str | None = None
     operator: str | None = None
     amount: int | None = None
+    state_2: str | None = None
+    threshold: int | None = None
 
 
-def parse_rule_fol(text: str) -> ParsedRule:
-    """Parse a rule in first-order logic, such as ``"Tiny_cat(A) => Has(A, Strong_horn, 14)"``.
+def parse_rule_fol(text: str, version: str | None = None) -> ParsedRule:
+    """Parse a rule in first-order logic, such as ``"Tiny_cat(A) => Has(Strong_horn, 14)"``.
+
+    Parameters
+    ----------
+    version : str, optional
+        A name of `ruleworld_data.spec.VERSIONS`: other versions' texts are refused. None reads those of any version.
 
     Raises
     ------
@@ -69,11 +78,16 @@ def parse_rule_fol(text: str) -> ParsedRule:
         If the text is not a rule of the grammar.
     """
     premise, conclusion = halves_fol(text)
-    return _join(parse_clause_fol(premise), parse_clause_fol(conclusion), text)
+    return _join(parse_premise_fol(premise, version), parse_conclusion_fol(conclusion, version), text)
 
 
-def parse_rule_nl(text: str) -> ParsedRule:
+def parse_rule_nl(text: str, version: str | None = None) -> ParsedRule:
     """Parse a rule in English, such as ``"If A is a tiny cat, it has 14 strong horns."``.
+
+    Parameters
+    ----------
+    version : str, optional
+        As for `parse_rule_fol`.
 
     Raises
     ------
@@ -81,7 +95,7 @@ def parse_rule_nl(text: str) -> ParsedRule:
         If the text is not a rule of the grammar, wrong articles, plurals and prepositions included.
     """
     premise, conclusion = halves_nl(text)
-    return _join(parse_premise_nl(premise), parse_conclusion_nl(conclusion), text)
+    return _join(parse_premise_nl(premise, version), parse_conclusion_nl(conclusion, version), text)
 
 
 def halves_fol(text: str) -> tuple[str, str]:
@@ -127,7 +141,7 @@ def type_of_rule(premise: Fact, conclusion: Fact, text: str) -> str:
     ]
     if not fitting:
         found = f"{premise.kind} => {conclusion.kind}"
-        raise unreadable("rule", text, f"one of the seven rule types, not {found}")
+        raise unreadable("rule", text, f"one of the nine rule types, not {found}")
     ((name, shape),) = fitting
     if premise.who != "A":
         raise unreadable("rule", text, "a premise about A")
@@ -148,6 +162,10 @@ def _join(premise: Fact, conclusion: Fact, text: str) -> ParsedRule:
         "operator": conclusion.operator,
         "amount": conclusion.number,
     }
+    for column, state in zip(("state", "state_2"), premise.also, strict=False):
+        parts[column] = state
+    if premise.kind == "count":
+        parts["threshold"] = premise.number
     if shape.with_role:
         parts["role"] = ROLES["AB".index(conclusion.who)]
     return ParsedRule(rule_type, **parts)  # type: ignore[arg-type]

@@ -13,7 +13,10 @@ import pyarrow.compute as pc
 from ..io.schema import RULE_SCHEMA
 from ..spec import OPERATORS, ROLES
 from ..world import Ints, Names, RuleBlock, symbol
+from .fol import AND, COMPARED
 
+_FEW = 2**24
+"""Possible keys of a half that are worth a table of their own."""
 _EFFECT = ("operator", "verb", "attribute", "amount")
 _CHANGE = "{who} will {lose} {things}", "{Lose}_{Attribute}({who}, {amount})"
 _ACT = "A {acts} B", "{Action}(A, B)"
@@ -26,23 +29,45 @@ _PREMISES = {
     "action2env": (("action",), _ACT),
     "action2attr": (("action",), _ACT),
     "action2state": (("action",), _ACT),
-    "env2state": (("environment",), ("A is {at_place}", "In(A, {Environment})")),
+    "env2state": (("environment",), ("A is {at_place}", "{Environment}(A)")),
     "state2attr": (("state",), ("A is {state}", "{State}(A)")),
+    "place_state2attr": (
+        ("environment", "state", "state_2"),
+        ("A is {at_place} and is {states}", "{Environment}(A) & {States}"),
+    ),
+    "count2state": (
+        ("trigger_attribute", "trigger_operator", "threshold"),
+        ("A has {more} than {things}", "{More}_{Trigger}(A, {threshold})"),
+    ),
 }
 _CONCLUSIONS = {
-    "entity2attr": (("attribute", "amount"), ("it has {things}", "Has(A, {Attribute}, {amount})")),
+    "entity2attr": (("attribute", "amount"), ("it has {things}", "Has({Attribute}, {amount})")),
     "attrchange2attr": (_EFFECT, _CHANGE),
-    "action2env": (("environment",), ("B will enter {the_place}", "In(B, {Environment})")),
+    "action2env": (("environment",), ("B will {enter_place}", "Enter(B, {Environment})")),
     "action2attr": (("role", *_EFFECT), _CHANGE),
     "action2state": (("role", "state"), ("{who} will be {state}", "{State}({who})")),
     "env2state": (("state",), ("{who} will be {state}", "{State}({who})")),
     "state2attr": (_EFFECT, _CHANGE),
+    "place_state2attr": (_EFFECT, _CHANGE),
+    "count2state": (("state",), ("{who} will be {state}", "{State}({who})")),
 }
 """What each half of a rule of a type says: its parts, and its text in English and FOL."""
+_FOL_OF_1_0 = {
+    "{Environment}(A)": "In(A, {Environment})",
+    "Enter(B, {Environment})": "In(B, {Environment})",
+    "Has({Attribute}, {amount})": "Has(A, {Attribute}, {amount})",
+}
+"""What version 1.0 wrote otherwise."""
 
 
-def block_table(block: RuleBlock, names: Names, world_id: str, in_paper: Ints | None = None) -> pa.Table:
-    """Render a block's rows with the columns of `RULE_SCHEMA`, strings dictionary-encoded where they repeat.
+def block_table(
+    block: RuleBlock,
+    names: Names,
+    world_id: str,
+    in_paper: Ints | None = None,
+    schema: pa.Schema = RULE_SCHEMA,
+) -> pa.Table:
+    """Render a block's rows with the columns of a schema, strings dictionary-encoded where they repeat.
 
     ``in_paper`` says which rows are in the paper's subset; all of them where it is not given.
     """
@@ -72,35 +97,43 @@ def block_table(block: RuleBlock, names: Names, world_id: str, in_paper: Ints | 
         "trigger_operator": OPERATORS,
         "attribute": names.attribute,
         "operator": OPERATORS,
+        "state_2": names.state,
     }
     for name, values in lists.items():
         if name in block.columns:
             columns[name] = _coded(block[name], list(values))
         else:
             columns[name] = pa.nulls(len(block), pa.dictionary(pa.int32(), pa.string()))
-    columns["amount"] = (
-        pa.array(block["amount"].astype(np.int8))
-        if "amount" in block.columns
-        else pa.nulls(len(block), pa.int8())
-    )
-    return pa.table({field.name: columns[field.name] for field in RULE_SCHEMA})
+    for name in ("amount", "threshold"):
+        there = name in block.columns
+        columns[name] = pa.array(block[name].astype(np.int8)) if there else pa.nulls(len(block), pa.int8())
+    return pa.table({field.name: columns[field.name] for field in schema})
 
 
 def _half(
     block: RuleBlock, names: Names, key: tuple[str, ...], templates: tuple[str, str]
 ) -> tuple[pa.Array, pa.Array]:
     """Render one half of every rule, in English and FOL: each distinct key once."""
-    radix = [int(block[name].max()) + 1 if len(block) else 1 for name in key]
+    # One more than the value: a premise of two atoms has -1 for the third.
+    radix = [int(block[name].max()) + 2 if len(block) else 1 for name in key]
     code = np.zeros(len(block), dtype=np.int64)
     for name, size in zip(key, radix, strict=True):
-        code = code * size + block[name]
-    used = np.zeros(int(np.prod(radix)), dtype=bool)
-    used[code] = True
-    indices = pa.array((np.cumsum(used, dtype=np.int32) - 1)[code])
-    distinct = [part.tolist() for part in np.unravel_index(np.flatnonzero(used), radix)]
+        code = code * size + block[name] + 1
+    if np.prod(radix, dtype=np.int64) < _FEW:
+        used = np.zeros(int(np.prod(radix)), dtype=bool)
+        used[code] = True
+        indices, found = (np.cumsum(used, dtype=np.int32) - 1)[code], np.flatnonzero(used)
+    else:
+        found, inverse = np.unique(code, return_inverse=True)
+        indices = inverse.astype(np.int32)
+    distinct = [(part - 1).tolist() for part in np.unravel_index(found, radix)]
     slots = [_slots(names, dict(zip(key, parts, strict=True))) for parts in zip(*distinct, strict=True)]
+    if names.version == "1.0":
+        templates = templates[0], _FOL_OF_1_0.get(templates[1], templates[1])
     nl, fol = ([template.format_map(words) for words in slots] for template in templates)
-    return tuple(pa.DictionaryArray.from_arrays(indices, pa.array(text, pa.string())) for text in (nl, fol))
+    return tuple(
+        pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(text, pa.string())) for text in (nl, fol)
+    )
 
 
 def _slots(names: Names, parts: dict[str, int]) -> dict[str, str]:
@@ -115,9 +148,17 @@ def _slots(names: Names, parts: dict[str, int]) -> dict[str, str]:
         slots["acts"] = names.verbs[parts["action"]].third
     elif "environment" in parts:
         place = parts["environment"]
-        slots |= {"at_place": names.at_place[place], "the_place": names.the_place[place]}
+        slots |= {"at_place": names.at_place[place], "enter_place": names.entering[place].base}
+        states = [parts[name] for name in ("state", "state_2") if parts.get(name, -1) >= 0]
+        slots["states"] = " and ".join(names.state[state] for state in states)
+        slots["States"] = AND.join(f"{names.symbols['state'][state]}(A)" for state in states)
     elif "state" in parts:
         slots["state"] = names.state[parts["state"]]
+    elif "threshold" in parts:
+        trigger, operator = parts["trigger_attribute"], parts["trigger_operator"]
+        slots |= {"more": COMPARED[operator].lower(), "More": COMPARED[operator]}
+        slots |= {"things": names.things(trigger, parts["threshold"]), "threshold": str(parts["threshold"])}
+        slots["Trigger"] = names.symbols["attribute"][trigger]
     elif "trigger_verb" in parts:
         verb, trigger = (
             names.lexicon[parts["trigger_operator"]][parts["trigger_verb"]],
@@ -145,7 +186,9 @@ def _join(start: str, premise: pa.Array, middle: str, conclusion: pa.Array, end:
 
 
 def _coded(codes: Ints, values: list[str]) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(values, pa.string()))
+    """Encode strings; code -1 is null."""
+    indices = pa.array(codes.astype(np.int32), mask=codes < 0 if len(codes) and codes.min() < 0 else None)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(values, pa.string()))
 
 
 def _constant(value: str, rows: int) -> pa.Array:

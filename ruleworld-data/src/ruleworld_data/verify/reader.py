@@ -9,40 +9,53 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..spec import OPERATORS, RULE_TYPES
+from ..spec import OPERATORS
 from ..text import Fact, ParsedRule, parse_rule_fol, parse_rule_nl
 from ..text.english import parse_conclusion_nl, parse_premise_nl
-from ..text.fol import parse_clause_fol
+from ..text.fol import parse_conclusion_fol, parse_premise_fol
 from ..text.parser import FOL_ARROW, NL_COMMA, type_of_rule
 from ..world import Ints
 from .report import Findings
-from .rulebase import ARRAYS, NAMED_CODES, TYPE_CODE, TYPED_COLUMNS, RuleBase, Terms
+from .rulebase import (
+    ALL_TYPES,
+    ARRAYS,
+    NAMED_CODES,
+    NUMBERS,
+    SIGNED,
+    TYPE_CODE,
+    TYPED_COLUMNS,
+    RuleBase,
+    Terms,
+)
 
 _CHUNK = 250_000
 _SHAPES = [
     (kind, who, one)
-    for kind in ("entity", "state", "is", "in", "act", "change", "has")
+    for kind in ("entity", "state", "is", "in", "act", "change", "has", "both", "count")
     for who in "AB"
     for one in (False, True)
 ]
 """All that the type of a rule depends on in a clause: its kind, whom it is about, and whether its number is 1."""
 _SHAPE_CODE = {shape: code for code, shape in enumerate(_SHAPES)}
 _UNREADABLE = len(_SHAPES)
+_SIGNED_CODES = [TYPE_CODE[name] for name in SIGNED]
 
 
-def parse_rule_table(table: pa.Table) -> RuleBase:
+def parse_rule_table(table: pa.Table, version: str | None = None) -> RuleBase:
     """Parse every rule of a table from its texts and compare the result to every other column it has.
 
     Parameters
     ----------
     table : pyarrow.Table
         Rows of the rule table; needs ``id`` and ``fol``, checks what else is there.
+    version : str, optional
+        The version whose texts are read; those of any version if it is not given.
 
     Returns
     -------
@@ -54,20 +67,23 @@ def parse_rule_table(table: pa.Table) -> RuleBase:
         If a text does not parse or the columns of a row disagree; the message names the rule.
     """
     findings = Findings()
-    base = TableReader().read(table.to_batches(max_chunksize=_CHUNK), findings)
+    base = TableReader(version).read(table.to_batches(max_chunksize=_CHUNK), findings)
     if failed := next((check for check in findings.values() if check.failures), None):
         raise ValueError(f"{failed.examples[0]} ({failed.failures} such rules)")
     return base
 
 
 class TableReader:
-    """Reads rule tables; terms and the keys of texts are shared by all tables that one reader reads."""
+    """Reads rule tables; terms and the keys of texts are shared by all tables that one reader reads.
 
-    def __init__(self) -> None:
+    It takes the texts of one version of the data, or of all where none is given.
+    """
+
+    def __init__(self, version: str | None = None) -> None:
         self.terms = Terms()
-        clauses, english = (parse_clause_fol, parse_clause_fol), (parse_premise_nl, parse_conclusion_nl)
-        self._fol = _Language("fol", ("", FOL_ARROW, ""), clauses, parse_rule_fol, self.terms)
-        self._nl = _Language("nl", ("If ", NL_COMMA, "."), english, parse_rule_nl, self.terms)
+        logic, english = (parse_premise_fol, parse_conclusion_fol), (parse_premise_nl, parse_conclusion_nl)
+        self._fol = _Language("fol", ("", FOL_ARROW, ""), logic, parse_rule_fol, self.terms, version)
+        self._nl = _Language("nl", ("If ", NL_COMMA, "."), english, parse_rule_nl, self.terms, version)
 
     def read(self, batches: Iterable[pa.RecordBatch], findings: Findings) -> RuleBase:
         """Read batches with the columns ``id``, ``fol`` and any others of the rule table.
@@ -118,7 +134,7 @@ class TableReader:
     def _check_column(self, name: str, base: RuleBase, column: pa.Array, findings: Findings) -> None:
         """Compare a typed column to what the texts say."""
         wanted = base.column(name)
-        if name == "amount":
+        if name in NUMBERS:
             shipped = column.fill_null(-1).to_numpy(zero_copy_only=False)
         elif name in NAMED_CODES:
             code = pc.index_in(column.cast(pa.string()), pa.array(NAMED_CODES[name]))
@@ -145,13 +161,15 @@ class _Language:
         self,
         name: str,
         frame: tuple[str, str, str],
-        parsers: tuple[Callable[[str], Fact], Callable[[str], Fact]],
-        parse: Callable[[str], ParsedRule],
+        parsers: tuple[Callable[..., Fact], Callable[..., Fact]],
+        parse: Callable[..., ParsedRule],
         terms: Terms,
+        version: str | None,
     ) -> None:
-        self.name, self.frame, self._parse = name, frame, parse
-        self._premises = _Halves(parsers[0], terms, start=frame[0])
-        self._conclusions = _Halves(parsers[1], terms, end=frame[2])
+        self.name, self.frame, self._parse = name, frame, partial(parse, version=version)
+        premise, conclusion = (partial(parser, version=version) for parser in parsers)
+        self._premises = _Halves(premise, terms, start=frame[0])
+        self._conclusions = _Halves(conclusion, terms, end=frame[2])
 
     def read(self, columns: dict[str, pa.Array], findings: Findings) -> tuple[dict[str, Ints], Ints]:
         """Parse the text of every row; return the arrays of a `RuleBase` and the key of each text.
@@ -168,8 +186,8 @@ class _Language:
         )
         first = self._premises.numbers(pc.list_element(parts, 0).dictionary_encode())
         second = self._conclusions.numbers(pc.list_element(parts, 1).dictionary_encode())
-        shape, _, premise, operator, _ = self._premises.parsed(first)
-        other_shape, who, conclusion, its_operator, amount = self._conclusions.parsed(second)
+        shape, _, premise, operator, number, also, third = self._premises.parsed(first)
+        other_shape, who, conclusion, its_operator, amount, *_ = self._conclusions.parsed(second)
         rule_type = _types()[shape, other_shape]
         findings[f"rule_{self.name}"].fail_rows(
             np.flatnonzero(rule_type < 0),
@@ -189,10 +207,13 @@ class _Language:
         arrays = {
             "type": rule_type,
             "premise": premise,
-            "mark": np.where(rule_type == TYPE_CODE["attrchange2attr"], operator, who).astype(np.int8),
+            "mark": np.where(np.isin(rule_type, _SIGNED_CODES), operator, who).astype(np.int8),
             "conclusion": conclusion,
             "operator": its_operator.astype(np.int8),
             "amount": amount,
+            "also": also,
+            "third": third,
+            "threshold": np.where(rule_type == TYPE_CODE["count2state"], number, -1),
         }
         return arrays, first << 32 | second
 
@@ -215,14 +236,23 @@ class _Halves(dict[str, int]):
 
     def __missing__(self, text: str) -> int:
         number = self[text] = len(self)
-        parts = (_UNREADABLE, 0, 0, -1, -1)
+        parts = (_UNREADABLE, 0, 0, -1, -1, -1, -1)
         if text.startswith(self._start) and text.endswith(self._end):
             with suppress(ValueError):
                 clause = self._parse(text[len(self._start) : len(text) - len(self._end)])
                 operator = -1 if clause.operator is None else OPERATORS.index(clause.operator)
                 count = -1 if clause.number is None else clause.number
                 shape = _SHAPE_CODE[clause.kind, clause.who, clause.number == 1]
-                parts = (shape, "AB".index(clause.who), self._terms[clause.term], operator, count)
+                also, third = [*(self._terms[state] for state in clause.also), -1, -1][:2]
+                parts = (
+                    shape,
+                    "AB".index(clause.who),
+                    self._terms[clause.term],
+                    operator,
+                    count,
+                    also,
+                    third,
+                )
         self._parsed.extend(parts)
         return number
 
@@ -232,8 +262,8 @@ class _Halves(dict[str, int]):
         return np.fromiter(map(self.__getitem__, distinct), np.int64, len(distinct))[half.indices.to_numpy()]
 
     def parsed(self, numbers: Ints) -> Ints:
-        """Return shape, who (0 A, 1 B), term, operator and number of clauses, one row each."""
-        return np.array(self._parsed, dtype=np.int32).reshape(-1, 5).T[:, numbers]
+        """Return shape, who (0 A, 1 B), term, operator, number and two more states of clauses, one row each."""
+        return np.array(self._parsed, dtype=np.int32).reshape(-1, 7).T[:, numbers]
 
 
 @lru_cache(maxsize=1)
@@ -244,5 +274,5 @@ def _types() -> Ints:
     for i, premise in enumerate(clauses):
         for j, conclusion in enumerate(clauses):
             with suppress(ValueError):
-                table[i, j] = RULE_TYPES.index(type_of_rule(premise, conclusion, ""))
+                table[i, j] = ALL_TYPES.index(type_of_rule(premise, conclusion, ""))
     return table

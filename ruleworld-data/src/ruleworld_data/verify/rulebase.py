@@ -11,13 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ..spec import OPERATORS, ROLES, RULE_TYPES
+from ..spec import EXTRA_TYPES, OPERATORS, ROLES, RULE_TYPES
 from ..text import ParsedRule
 from ..text.parser import RULE_SHAPES
 from ..world import Ints
 
-TYPE_CODE = {name: code for code, name in enumerate(RULE_TYPES)}
-NAMED_CODES = {"type": RULE_TYPES, "role": ROLES, "operator": OPERATORS, "trigger_operator": OPERATORS}
+ALL_TYPES = (*RULE_TYPES, *EXTRA_TYPES)
+TYPE_CODE = {name: code for code, name in enumerate(ALL_TYPES)}
+NAMED_CODES = {"type": ALL_TYPES, "role": ROLES, "operator": OPERATORS, "trigger_operator": OPERATORS}
+NUMBERS = ("amount", "threshold")
+SIGNED = ("attrchange2attr", "count2state")
+"""Types whose premise has an operator."""
 TYPED_COLUMNS = tuple(part.name for part in fields(ParsedRule))
 
 
@@ -53,16 +57,20 @@ class RuleBase:
     id : int32 array
         Rule ids.
     type : int8 array
-        Index in `RULE_TYPES`.
+        Index in `ALL_TYPES`.
     premise, conclusion : int32 array
         Their terms.
     mark : int8 array
-        What else the premise fixes: the trigger's operator, or the role (0 actor, 1 target) that the
-        conclusion is about.
+        What else the premise fixes: the trigger's operator (of a threshold 0 fewer, 1 more), or the role (0 actor,
+        1 target) that the conclusion is about.
     operator : int8 array
         0 minus, 1 plus, -1 if the conclusion is no change.
     amount : int32 array
         Count or units; -1 if the conclusion has none.
+    also, third : int32 array
+        States of a premise of two or three atoms; -1 where it has fewer.
+    threshold : int32 array
+        Number of a threshold, -1 where the premise is none.
     in_paper : bool array
         Whether the table says that the rule is in the paper's subset.
     fol_key, nl_key : int64 array
@@ -78,6 +86,9 @@ class RuleBase:
     conclusion: Ints
     operator: Ints
     amount: Ints
+    also: Ints
+    third: Ints
+    threshold: Ints
     in_paper: Ints
     fol_key: Ints
     nl_key: Ints
@@ -118,7 +129,7 @@ class RuleBase:
     def keys(self) -> Ints:
         """One integer per rule, in the order of type, premise, mark and conclusion."""
         size = len(self.terms) + 1
-        if size**2 * 2 * len(RULE_TYPES) >= 2**63:
+        if size**2 * 2 * len(ALL_TYPES) >= 2**63:
             raise ValueError(f"{size} terms are too many to pack into 64-bit keys")
         return ((self.type.astype(np.int64) * size + self.premise) * 2 + self.mark) * size + self.conclusion
 
@@ -132,11 +143,12 @@ class RuleBase:
         if name not in _SOURCES:
             return getattr(self, name)
         none = np.full(len(self), -1, dtype=np.int32)
-        return np.choose(_SOURCES[name][self.type], [none, self.premise, self.mark, self.conclusion])
+        parts = [none, self.premise, self.mark, self.conclusion, self.also, self.third]
+        return np.choose(_SOURCES[name][self.type], parts)
 
     def value(self, column: str, code: int) -> Any:
         """Return the value of a typed column for one of its codes."""
-        if code < 0 or column == "amount":
+        if code < 0 or column in NUMBERS:
             return None if code < 0 else code
         return NAMED_CODES.get(column, self.terms.names)[code]
 
@@ -150,17 +162,18 @@ ARRAYS = tuple(part.name for part in fields(RuleBase))[2:]
 
 
 def _source(column: str, rule_type: str) -> int:
-    """Return what fills a column: 0 nothing, 1 the premise, 2 the mark, 3 the conclusion."""
+    """Return what fills a column: nothing, premise, mark, conclusion, or the states of a premise of several atoms."""
     shape = RULE_SHAPES[rule_type]
-    mark = "role" if shape.with_role else "trigger_operator" if rule_type == "attrchange2attr" else ""
-    parts = ("", shape.premise_column, mark, shape.conclusion_column)
+    mark = "role" if shape.with_role else "trigger_operator" if rule_type in SIGNED else ""
+    several = ("state", "state_2") if rule_type == "place_state2attr" else ()
+    parts = ("", shape.premise_column, mark, shape.conclusion_column, *several)
     return parts.index(column) if column in parts else 0
 
 
 _SOURCES = {
-    name: np.array([_source(name, rule_type) for rule_type in RULE_TYPES])
+    name: np.array([_source(name, rule_type) for rule_type in ALL_TYPES])
     for name in TYPED_COLUMNS
-    if name not in ("type", "operator", "amount")
+    if name not in ("type", "operator", *NUMBERS)
 }
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..io.builds import read_manifest
 from ..io.shards import Shard
 from ..io.workers import start_worker
-from ..spec import RULE_SPLITS, check_count
+from ..spec import RULE_SPLITS, VERSIONS, check_count
 from .answers import AnswerChecker
 from .asp import BATCH, import_clingo
 from .files import check_shards
@@ -90,7 +90,10 @@ def verify(
     folder, tell, findings = Path(build_dir), progress or (lambda stage, done, total: None), Findings()
     manifest, counts = read_manifest(folder), dict[str, int]()
     shards = check_shards(folder, manifest, findings, tell)
-    worlds = _rules(folder, [shard for shard in shards if shard.config == "rules"], findings, tell)
+    own = str(manifest.get("generator_version")).removesuffix(".0")
+    reader = TableReader(own if own in VERSIONS else None)
+    rules = [shard for shard in shards if shard.config == "rules"]
+    worlds = _rules(reader, folder, rules, findings, tell)
     counts["rules"] = sum(map(len, worlds.values()))
     if missing := set(RULE_SPLITS) - worlds.keys():
         reason = f"the rules of {' and '.join(sorted(missing))} could not be read"
@@ -114,10 +117,10 @@ def verify(
 
 
 def _rules(
-    folder: Path, shards: list[Shard], findings: Findings, progress: StageProgress
+    reader: TableReader, folder: Path, shards: list[Shard], findings: Findings, progress: StageProgress
 ) -> dict[str, RuleBase]:
     """Read and check the rules of both worlds, as far as their files can be read."""
-    reader, worlds = TableReader(), {}
+    worlds = {}
     for done, split in enumerate(RULE_SPLITS, start=1):
         if own := [shard for shard in shards if shard.split == split]:
             worlds[split] = read_rules(reader, folder, own, findings)

@@ -13,7 +13,8 @@ class Names:
     """Term names of a world by index: plain, plural, FOL symbol, verb forms, places.
 
     ``terms`` has for each kind of term the vocabulary index of every one; ``an_entity`` are names like "a tiny cat",
-    ``the_place`` "the bridge", ``at_place`` "on the bridge"; ``lexicon`` has the change verbs by operator.
+    ``the_place`` "the bridge", ``at_place`` "on the bridge", ``entering`` the forms of "step onto the bridge";
+    ``lexicon`` has the change verbs by operator.
     """
 
     def __init__(self, terms: Mapping[str, Ints], version: str = VERSION) -> None:
@@ -34,6 +35,7 @@ class Names:
         self.an_entity = [f"{article(name)} {name}" for name in self.entity]
         self.the_place = [f"{place.article} {place.name}" for place in places]
         self.at_place = [f"{place.preposition} {place.article} {place.name}" for place in places]
+        self.entering = [words.entering(place) for place in places]
         self.lexicon = (words.minus, words.plus)
 
     def things(self, attribute: int, amount: int) -> str:

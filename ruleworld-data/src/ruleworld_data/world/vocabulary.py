@@ -28,11 +28,12 @@ class Verb:
 
 @dataclass(frozen=True)
 class Place:
-    """An environment and the small words that go with it, as in "A is on the starship deck"."""
+    """An environment and the small words that go with it: one is "on the starship deck" and must "step onto" it."""
 
     name: str
     preposition: str
     article: str
+    goal: str = "enter"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Vocabulary:
         1,664 states, "deeply hungry".
     minus, plus : tuple of Verb
         The closed lexicon of verbs that take away or add.
+    goal_verbs : dict of str to Verb
+        The verbs of `Place.goal` by base form.
     denied : tuple of (str, str, str)
         Rows (kind, left, right) of word pairs that a reader could link without any rule. Kinds:
         ``env_state`` (a word of a place name, a state adjective), ``action_state`` (a verb, a state
@@ -67,6 +70,7 @@ class Vocabulary:
     states: tuple[str, ...]
     minus: tuple[Verb, ...]
     plus: tuple[Verb, ...]
+    goal_verbs: dict[str, Verb]
     denied: tuple[tuple[str, str, str], ...]
 
     @cached_property
@@ -78,6 +82,12 @@ class Vocabulary:
     def change_verbs(self) -> dict[str, tuple[Verb, ...]]:
         """Change verbs by operator."""
         return dict(zip(OPERATORS, (self.minus, self.plus), strict=True))
+
+    def entering(self, place: Place) -> Verb:
+        """Return how one gets to a place, in five forms: "step onto the bridge", "steps onto the bridge", ..."""
+        base, *rest = place.goal.split(" ")
+        tail = " ".join([*rest, place.article, place.name])
+        return Verb(*(f"{form} {tail}" for form in vars(self.goal_verbs[base]).values()))
 
     def denied_mask(self, kind: str) -> np.ndarray:
         """Return which terms of one kind common sense would expect with which of another.
@@ -152,5 +162,6 @@ def load_vocabulary(version: str = VERSION) -> Vocabulary:
         states=product(words("state_adverbs.txt"), words("state_adjectives.txt")),
         minus=minus,
         plus=plus,
+        goal_verbs={forms[0]: Verb(*forms) for forms in rows("goal_verbs.tsv")},
         denied=tuple((kind, left, right) for kind, left, right in rows("denied.tsv")),
     )
