@@ -18,7 +18,7 @@ def script(name: str, say: Say) -> Backend:
 
 @component
 class Script(Backend):
-    """Answers by a function of the prompt; a token is a word.
+    """Answers by a function of the prompt and the answer so far; a token is a word.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Script(Backend):
             if self.context is not None and length + decoding.max_new_tokens > self.context:
                 yield Completion(finish="context", prompt_tokens=length)
                 continue
-            text = cut(self.says[self.model](prompt.text), decoding.stop)
+            text = cut(self.says[self.model](prompt.text + prompt.begun), decoding.stop)
             words = text.split(" ")
             short = " ".join(words[: decoding.max_new_tokens])
             yield Completion(short, "stop" if short == text else "length", length, len(short.split()))

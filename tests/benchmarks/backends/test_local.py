@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import shutil
+from dataclasses import replace
 
 import pytest
 from ruleworld_data.prompts import Prompt, answer_template, read_template
@@ -76,6 +77,21 @@ def test_answers_are_those_of_plain_greedy_decoding(backend, prompts, model_fold
     tokenizer = load(str(model_folder))[1]
     assert [done.prompt_tokens for done in shared] == [len(tokenizer(p.text)["input_ids"]) for p in prompts]
     assert {done.finish for done in shared} <= {"stop", "length"}
+
+
+def test_an_answer_that_goes_on_is_the_one_that_was_not_interrupted(workspace):
+    """Special tokens of the answer's format are gone from the text, but the model needs them to go on as it would."""
+    backend, rules = Local.of("tiny"), workspace.rules("mini")
+    prompts = [
+        backend.template.render("answer", "nl", question.text, rules.texts(sorted(question.gold), "nl"))
+        for question in workspace.questions("multi_hop_3", "mini")[:4]
+    ]
+    whole = [done.text for done in backend.generate(prompts, Decoding(200))]
+    begun = list(backend.generate(prompts, Decoding(200, ("\n",))))
+    assert all("<step>" in done.marked and "<step>" not in done.text for done in begun)
+    parts = [replace(prompt, begun=done.marked) for prompt, done in zip(prompts, begun, strict=True)]
+    rest = [done.text for done in backend.generate(parts, Decoding(200))]
+    assert [done.text + more for done, more in zip(begun, rest, strict=True)] == whole
 
 
 def test_long_prompts_go_in_parts(backend, prompts, monkeypatch, forget):

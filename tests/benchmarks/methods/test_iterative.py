@@ -13,6 +13,7 @@ from rwbench.leaderboard.records import read_output
 from rwbench.methods.ircot import IRCoT, first_sentence, is_conclusion
 from rwbench.methods.iterative import AGGREGATIONS, shipped_template
 from rwbench.methods.react import ReAct
+from rwbench.methods.stepwise import Stepwise
 from rwbench.retrievers import Hits, Retriever, component
 from rwbench.run.data import Question, RuleTable
 from rwbench.run.pools import Pool
@@ -137,6 +138,44 @@ def test_ircot_stops_at_its_budget_and_skips_conclusions(overlap, pool):
         assert [step.query for step in out.trace if step.query] == queries
         assert (out.usage["rounds"], out.usage["calls"], out.usage["finished"]) == (4, 4, 0)
         assert out.outcome == "refused_format"
+
+
+STEPS = (
+    "[Step 1] The owl chases the fox, so the fox is somewhere.",  # a draft: the rule is not there yet
+    "[Step 1] The owl chases the fox, so the fox enters the bridge.\n[Step 2] ...",
+    "[Step 2] The fox is on the bridge, so it ...",
+    "[Step 2] The fox is on the bridge, so it is deeply hungry.",
+    "[Answer] \\boxed{0}",
+    "[Answer] \\boxed{7}",
+)
+
+
+def test_stepwise_searches_with_the_beginning_of_each_step_and_writes_the_step_anew(overlap, pool):
+    say, asked = talk(*STEPS)
+    method = Stepwise(model=script("stepwise", say), retriever=overlap, aggregation="first_come")
+    out = run(method, pool)
+    clauses = ["The owl chases the fox", "The fox is on the bridge"]
+    assert [step.query for step in out.trace if step.query] == [QUESTION, *clauses]
+    first, second = STEPS[1].split("\n")[0], STEPS[3]
+    assert out.text == f"{first}\n{second}\n[Answer] \\boxed{{7}}" and out.answers == ["7"]
+    # Each call goes on from what is kept; drafts are not.
+    assert [prompt.split(QUESTION)[-1].strip().count("[Step") for prompt in asked] == [0, 0, 1, 1, 2, 2]
+    # A search a step, and what the question found beside it: first come, two in all.
+    assert out.stepwise and out.retrieved == [[3, 0], [3, 0]]
+    assert (out.usage["calls"], out.usage["retrievals"], method.calls) == (6, 3, 17)
+    again = script("stepwise", talk(*STEPS)[0])
+    merged = run(dataclasses.replace(method, model=again, aggregation="rrf_rounds"), pool, 3)
+    # The question finds 3, 0, 2 and the step 0, 1, 3 (a keyword each): 0 has 1/62 + 1/61, 3 has 1/61 + 1/63, 1 has 1/62.
+    assert merged.retrieved[1] == [0, 3, 1]
+
+
+def test_stepwise_without_a_step_searches_once_and_within_its_rounds(overlap, pool):
+    say, _ = talk("[Answer] \\boxed{7}", "[Answer] \\boxed{7}")
+    out = run(Stepwise(model=script("no steps", say), retriever=overlap), pool)
+    assert (out.answers, len(out.retrieved), out.stepwise) == (["7"], 1, True)
+    say, asked = talk(*["[Step 1] It is on the bridge, so it goes on."] * 5)
+    out = run(Stepwise(model=script("for ever", say), retriever=overlap, rounds=2), pool)
+    assert (len(asked), out.outcome, len(out.retrieved)) == (5, "refused_format", 2)
 
 
 @pytest.mark.parametrize("kind", [IRCoT, ReAct])

@@ -62,6 +62,9 @@ class Completion:
         Where prices are known.
     error : str, or None
         Why there is no text.
+    marked : str, or None
+        The text with the special tokens of the model's own format, from which the model can go on; None: the text has
+        them.
     """
 
     text: str = ""
@@ -72,6 +75,7 @@ class Completion:
     cached: bool = False
     cost_usd: float | None = None
     error: str | None = None
+    marked: str | None = None
 
 
 class Backend(Component):

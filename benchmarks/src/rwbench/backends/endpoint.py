@@ -143,8 +143,9 @@ class Endpoint(Backend):
         """Return one completion, and whether the next question will fare no better."""
         from ruleworld_data.io import NoAnswerError
 
+        said = [{"role": "assistant", "content": prompt.begun}] if prompt.begun else []
         body: dict[str, Any] = {
-            "messages": [{"role": "user", "content": prompt.text}],
+            "messages": [{"role": "user", "content": prompt.text}, *said],
             "temperature": self.temperature,
             "max_tokens": decoding.max_new_tokens,
         }

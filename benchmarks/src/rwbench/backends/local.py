@@ -22,7 +22,7 @@ from typing import Any
 from ruleworld_data.prompts import Prompt, Template
 
 from ..zoo.models import base_folder, fingerprint, model_template
-from . import Backend, Completion, Decoding, component, cut
+from . import Backend, Completion, Decoding, Finish, component, cut
 
 BATCH_TOKENS = 1 << 17
 """Tokens of one forward at most, padding included: long prompts go in smaller parts, so memory stays in bounds."""
@@ -146,8 +146,9 @@ class Local(Backend):
             if not fit:
                 yield Completion(finish="context", prompt_tokens=len(ids), seconds=spent)
                 continue
-            text, ended, length = next(written)
-            yield Completion(text, "stop" if ended else "length", len(ids), length, share)
+            text, marked, ended, length = next(written)
+            finish: Finish = "stop" if ended else "length"
+            yield Completion(text, finish, len(ids), length, share, marked=marked)
 
     def _encode(self, prompt: Prompt) -> tuple[list[int], int]:
         """Return the prompt's tokens and how many of them are the shared prefix."""
@@ -167,13 +168,14 @@ class Local(Backend):
         tokenizer = load_tokenizer(base_folder(self.model))
         if self.template.chat and getattr(tokenizer, "chat_template", None):
             turn = [{"role": "user", "content": prompt.text}]
-            return tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True), False
-        return prompt.text, True
+            opened = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+            return opened + prompt.begun, False
+        return prompt.text + prompt.begun, True
 
     def _answers(
         self, rows: Sequence[tuple[list[int], int]], alike: bool, decoding: Decoding
-    ) -> list[tuple[str, bool, int]]:
-        """Return text, whether it ended by itself, and its tokens, of each row."""
+    ) -> list[tuple[str, str, bool, int]]:
+        """Return text, the text with its special tokens, whether it ended by itself, and its tokens, of each row."""
         import torch
 
         model, tokenizer = load(self.model)
@@ -212,13 +214,17 @@ class Local(Backend):
             )
         return [self._read(new, tokenizer, decoding) for new in out[:, len(padded[0]) :].tolist()]
 
-    def _read(self, tokens: list[int], tokenizer: Any, decoding: Decoding) -> tuple[str, bool, int]:
+    def _read(self, tokens: list[int], tokenizer: Any, decoding: Decoding) -> tuple[str, str, bool, int]:
         ends = end_ids(self.model)
         length = next((place + 1 for place, token in enumerate(tokens) if token in ends), len(tokens))
         ended = length < len(tokens) or (tokens and tokens[-1] in ends)
-        text = tokenizer.decode(tokens[:length], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        kept = tokens[:length]
+        text, marked = (
+            tokenizer.decode(kept, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
+            for skip in (True, False)
+        )
         short = cut(text, decoding.stop)
-        return short, bool(ended or short != text), length
+        return short, cut(marked, decoding.stop), bool(ended or short != text), length
 
 
 def _release_memory() -> None:

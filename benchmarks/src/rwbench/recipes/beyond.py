@@ -9,6 +9,7 @@ from ..methods.prompting import Prompting
 from ..methods.rag import RAG
 from ..methods.retrieve import Retrieve
 from ..methods.solver import Solver
+from ..methods.stepwise import Stepwise
 from ..retrievers.bm25 import BM25
 from ..retrievers.dense import Dense
 from ..retrievers.fuse import RRF
@@ -75,4 +76,14 @@ def length_shift(options: Options, form: str, size: int) -> list[Method]:
     """KBLaM as it was trained, and with the length shift of its paper (C = 100); 100 to 10,000 rules."""
     return [
         KBLaM.of(model, form, length_shift=shift) for model in options.local_models for shift in (None, 100)
+    ]
+
+
+@grid("ablation/stepwise")
+def stepwise(options: Options, form: str, size: int) -> list[Method]:
+    """BM25 once, and at every step with the step's own words; 16 rules in the prompt; 100, 1,000 and 10,000 rules."""
+    return [
+        kind(model=model, retriever=BM25(), in_prompt=IN_SMALL_PROMPT)
+        for model in options.asked
+        for kind in (RAG, Stepwise)
     ]

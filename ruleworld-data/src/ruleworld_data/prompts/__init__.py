@@ -25,10 +25,14 @@ _FIELD = re.compile(r"\{(rules|question|thoughts|history)\}")
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt: the whole text, and the beginning of it that other questions on the same pool share."""
+    """One prompt: the whole text, and the beginning of it that other questions on the same pool share.
+
+    ``begun`` is what the model has written of its answer and is to continue.
+    """
 
     text: str
     prefix: str = ""
+    begun: str = ""
 
 
 @dataclass(frozen=True)
