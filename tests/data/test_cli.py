@@ -11,7 +11,7 @@ import pytest
 from ruleworld_data import show
 from ruleworld_data.cli import app
 from ruleworld_data.generate import question_table
-from ruleworld_data.spec import SUBTASKS
+from ruleworld_data.spec import SUBTASKS, VERSIONS
 from typer.testing import CliRunner
 
 
@@ -47,6 +47,16 @@ def outputs(tmp_path):
         return path
 
     return write
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_show_names_the_world_of_a_version(version):
+    result = run("show", "multi_hop_3", "--scale", "tiny", "--data-version", version)
+    assert result.output.startswith(
+        f"RuleWorld {version}, world rw-0, scale tiny\n\nmulti_hop_3-test-0000000"
+    )
+    row = question_table("multi_hop_3", "test", "tiny", version=version).slice(0, 1).to_pylist()[0]
+    assert row["question"] in result.output
 
 
 def test_show_prints_question_rules_and_proof():

@@ -7,10 +7,13 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from .spec import WorldSpec
 
 
 class _Commands(TyperGroup):
@@ -40,6 +43,15 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Scale = Annotated[str, typer.Option("--scale", help="tiny, paper or full.")]
+Version = Annotated[
+    str, typer.Option("--data-version", help="Version of the data: 1.0 or 1.1.", show_default="newest")
+]
+Dials = Annotated[
+    str,
+    typer.Option(
+        "--dials", help="Where the world departs from the paper's, e.g. hops=6,crowd=16.", show_default="none"
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", help="World seed.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", help="Worker processes.", show_default="all cores")]
 BuildFolder = Annotated[Path, typer.Argument(help="Folder made by: ruleworld build", show_default=False)]
@@ -90,11 +102,22 @@ def _print(value: dict[str, Any], text: str | None = None) -> None:
     typer.echo(json.dumps(value, indent=1, ensure_ascii=False) if text is None else text)
 
 
+def _spec(scale: str, split: str, seed: int, version: str, dials: str) -> WorldSpec:
+    """Read the options that name a split of a world; without a version, the newest."""
+    from . import spec
+
+    return spec.WorldSpec(
+        scale, split, seed, spec.data_version(version or spec.VERSION), spec.Dials.parse(dials)
+    )
+
+
 @app.command()
 def build(
     out: Annotated[Path, typer.Option("--out", help="New, empty or unfinished folder.", show_default=False)],
     scale: Scale = "paper",
     seed: Seed = 0,
+    data_version: Version = "",
+    dials: Dials = "",
     jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
@@ -102,20 +125,22 @@ def build(
 
     Example: ruleworld build --scale paper --out data
     """
-    from .io import Progress, ShardFile
+    from .io import Progress, ShardFile, build_command
     from .io import build as run
 
+    spec = _spec(scale, "train", seed, data_version, dials)
     try:
         with Progress("shards", quiet=quiet) as progress:
 
             def report(made: ShardFile, done: int, total: int) -> None:
                 progress.update(done, total, f"{'kept' if made.resumed else 'wrote'} {made.shard.path}")
 
-            shards = run(out, scale, seed, _all_cores(jobs), report)["shards"]
+            made = run(out, scale, seed, _all_cores(jobs), report, version=spec.version, dials=spec.dials)
     except KeyboardInterrupt:
-        again = f"ruleworld build --out {out} --scale {scale} --seed {seed}"
+        again = build_command(out, spec)
         typer.echo(f"\nruleworld: stopped; finished shards are kept. Go on with: {again}", err=True)
         raise typer.Exit(1) from None
+    shards = made["shards"]
     rules = sum(shard["rows"] for shard in shards if shard["config"] == "rules")
     questions = sum(shard["rows"] for shard in shards) - rules
     size = sum(shard["bytes"] for shard in shards) / 1e6
@@ -134,16 +159,20 @@ def show(
     ] = None,
     scale: Scale = "paper",
     seed: Seed = 0,
+    data_version: Version = "",
+    dials: Dials = "",
     as_json: Json = False,
 ) -> None:
     """Print questions with their gold rules, steps and answers, generated on the spot.
 
     Example: ruleworld show multi_hop_3 --n 2
     """
-    from .show import row_text, rows_with_rules
+    from .show import head_text, row_text, rows_with_rules
 
-    rows = rows_with_rules(config, split or ("train" if config == "rules" else "test"), scale, seed, start, n)
-    _print({"config": config, "rows": rows}, None if as_json else "\n\n".join(map(row_text, rows)))
+    spec = _spec(scale, split or ("train" if config == "rules" else "test"), seed, data_version, dials)
+    rows = rows_with_rules(config, spec, start, n)
+    text = "\n\n".join([head_text(spec), *map(row_text, rows)])
+    _print({"config": config, "rows": rows}, None if as_json else text)
 
 
 @app.command()
@@ -206,6 +235,8 @@ def score(
     ] = None,
     scale: Scale = "paper",
     seed: Seed = 0,
+    data_version: Version = "",
+    dials: Dials = "",
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Unanswered questions score 0.")
     ] = False,
@@ -218,7 +249,7 @@ def score(
     from .scoring import score_file
     from .show import print_scores
 
-    result = score_file(predictions, split, subtask, scale, seed, allow_missing)
+    result = score_file(predictions, _spec(scale, split, seed, data_version, dials), subtask, allow_missing)
     _print(result) if as_json else print_scores(result)
 
 

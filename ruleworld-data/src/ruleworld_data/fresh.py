@@ -21,6 +21,7 @@ from .spec import (
     PAPER_POINT,
     SCALES,
     VERSION,
+    VERSIONS,
     Dials,
     WorldSizes,
     check_count,
@@ -97,6 +98,7 @@ def fresh_worlds(
         that the sizes do not allow.
     """
     check_seed(seed)
+    check_name("version", version, VERSIONS)
     for subtask in questions:
         check_name("sub-task", subtask, subtasks_of(dials))
     wanted = {"count": count, "first": first, "n_rules": n_rules} | dict(questions)

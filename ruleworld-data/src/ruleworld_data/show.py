@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .generate import num_rows, question_table, rule_table
+from .generate import question_table, rule_table, world_of
 from .questions import training_text
 from .spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, WorldSpec
 
@@ -16,28 +16,25 @@ if TYPE_CHECKING:
     from .io import BuildStats
 
 
-def rows_with_rules(
-    config: str, split: str, scale: str, seed: int, start: int, n: int
-) -> list[dict[str, Any]]:
-    """Return rows as dicts; questions come with their gold rules under ``rules``.
+def rows_with_rules(config: str, spec: WorldSpec, start: int, n: int) -> list[dict[str, Any]]:
+    """Return rows of a split as dicts; questions come with their gold rules under ``rules``.
 
     Raises
     ------
     ValueError
         For an unknown name, or a start past the end.
     """
-    rows = num_rows(config, split, scale, seed)
+    rows, split, place = spec.num_rows(config), spec.split, (spec.scale, spec.seed)
+    made: dict[str, Any] = {"version": spec.version, "dials": spec.dials}
     if start >= rows:
         raise ValueError(
-            f"--start {start} is past the end: {config}, split {split}, scale {scale} has {rows} rows"
+            f"--start {start} is past the end: {config}, split {split}, scale {spec.scale} has {rows} rows"
         )
     stop = min(rows, start + n)
     if config == "rules":
-        return rule_table(split, scale, seed, start, stop).to_pylist()
-    questions = question_table(config, split, scale, seed, start, stop).to_pylist()
-    rules = rule_table(
-        "heldout" if split == "heldout" else "train", WorldSpec(scale, split, seed).drawn.scale, seed
-    )
+        return rule_table(split, *place, start, stop, **made).to_pylist()
+    questions = question_table(config, split, *place, start, stop, **made).to_pylist()
+    rules = rule_table("heldout" if split == "heldout" else "train", spec.drawn.scale, spec.seed, **made)
     wanted = sorted({rule for row in questions for rule in row["gold_rule_ids"]})
     found = rules.filter(pc.is_in(rules.column("id"), pa.array(wanted, pa.int32())))
     by_id = {rule["id"]: rule for rule in found.select(["id", "nl", "fol"]).to_pylist()}
@@ -56,9 +53,17 @@ def row_text(row: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def head_text(spec: WorldSpec) -> str:
+    """Return a line that names a world: version, id, scale, and the dials that are turned."""
+    dials = f", {spec.dials}" if spec.dials.tag else ""
+    return f"RuleWorld {spec.version}, world {world_of(spec).world_id}, scale {spec.scale}{dials}"
+
+
 def print_stats(stats: BuildStats) -> None:
     """Print what a build holds."""
-    head = f"RuleWorld {stats.generator_version}, scale {stats.scale}, seed {stats.seed}, {stats.bytes / 1e6:.1f} MB"
+    turned = "".join(f", {name} {value}" for name, value in stats.dials.items())
+    where = f"scale {stats.scale}, seed {stats.seed}{turned}"
+    head = f"RuleWorld {stats.generator_version}, {where}, {stats.bytes / 1e6:.1f} MB"
     rules = [
         [kind, *(f"{stats.rules.get(split, {}).get(kind, 0):,}" for split in RULE_SPLITS)]
         for kind in stats.rules["train"]

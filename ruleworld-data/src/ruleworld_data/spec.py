@@ -32,6 +32,7 @@ __all__ = [
     "check_count",
     "check_name",
     "check_seed",
+    "data_version",
     "num_rows",
     "subtasks_of",
 ]
@@ -111,6 +112,19 @@ def check_seed(seed: object) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise ValueError(f"seed must be an integer from 0 to 2**63 - 1, got {seed!r} ({type(seed).__name__})")
     return seed
+
+
+def data_version(value: object) -> str:
+    """Return the name in `VERSIONS` of a version written as "1.0" or, as builds and runs write it, "1.0.0".
+
+    Raises
+    ------
+    ValueError
+        For any other value.
+    """
+    written = str(value)
+    short = written.removesuffix(".0") if written.count(".") == 2 else written
+    return check_name("version", short, VERSIONS)
 
 
 @dataclass(frozen=True)
@@ -429,6 +443,39 @@ class Dials:
         """Return the dials that are not at the paper's point."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: value for name, value in values.items() if value != getattr(PAPER_POINT, name)}
+
+    @classmethod
+    def from_dict(cls, values: object) -> Dials:
+        """Read `to_dict`'s result, from JSON or anyone's file; `ValueError` for a wrong name or value."""
+        if not isinstance(values, dict):
+            raise ValueError(f"dials must be given by name, as in {{'hops': 6}}, got {values!r}")
+        for name in values:
+            check_name("dial", name, [item.name for item in fields(cls)])
+        return cls(**values)
+
+    @classmethod
+    def parse(cls, text: str) -> Dials:
+        """Read `str` of dials, e.g. "hops=6,crowd=16,thresholds=true"; empty: the paper's point.
+
+        Raises
+        ------
+        ValueError
+            For anything else; the text says what to type.
+        """
+        values: dict[str, Any] = {}
+        for part in filter(None, text.replace(" ", "").split(",")):
+            name, _, value = part.partition("=")
+            check_name("dial", name, [item.name for item in fields(cls)])
+            try:
+                values[name] = json.loads(value)
+            except json.JSONDecodeError:
+                raise ValueError(
+                    f"dials are written as in hops=6,crowd=16,thresholds=true; got {part!r}"
+                ) from None
+        return cls(**values)
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={json.dumps(value)}" for name, value in self.to_dict().items())
 
     @property
     def tag(self) -> str:

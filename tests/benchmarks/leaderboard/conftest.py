@@ -94,7 +94,7 @@ def small_spec(workspace):
         return RunSpec(
             method=method.to_dict(),
             representation=representation,
-            data=workspace.source.version,
+            data=workspace.source.data,
             scale="tiny",
             subtasks=SUBTASKS,
             **pool_design(size, "tiny"),

@@ -2,19 +2,37 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import jsonschema
 import pytest
+from ruleworld_data.generate import question_table
 from ruleworld_data.spec import SUBTASKS
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
 from rwbench.report.paper import table_beside_paper
 from rwbench.report.setting import Setting, settings
 from rwbench.retrievers.bm25 import BM25
-from rwbench.run.data import select
+from rwbench.run.data import DataSource, select
 from rwbench.run.folder import find_specs
 from rwbench.run.runner import run_spec
+from rwbench.run.workspace import Workspace
 from rwbench.score.results import results_schema
+
+
+def test_a_run_makes_the_version_of_the_data_that_it_names(tmp_path):
+    spec = Options(DataSource("tiny", version="1.1"), limit=1).spec(Retrieve(BM25()), "nl", 100, "question")
+    assert spec.data == "1.1.0"
+    source = DataSource.of(spec)
+    assert source == DataSource("tiny", version="1.1")
+    texts = [question.text for question in source.questions("multi_hop_4", "mini")]
+    assert texts == question_table("multi_hop_4", "mini", "tiny", version="1.1")["question"].to_pylist()
+    assert texts != [question.text for question in DataSource("tiny").questions("multi_hop_4", "mini")]
+    run_spec(spec, Workspace(source), tmp_path)
+    with pytest.raises(ValueError, match=r"asks for data='1.1.0', this source has '1.0.0'"):
+        Workspace(DataSource("tiny", version="1.0")).pools(spec)
+    with pytest.raises(ValueError, match=r"unknown version '2.0'"):
+        DataSource.of(replace(spec, data="2.0.0"))
 
 
 @pytest.mark.parametrize("limit", [1, 3, 5, 7, 10, 50])

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 import ruleworld_data
 from ruleworld_data.generate import question_table, rule_table
-from ruleworld_data.io import build, plan, read_manifest
-from ruleworld_data.spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS
+from ruleworld_data.io import build, build_stats, plan, read_build, read_manifest, world_spec
+from ruleworld_data.spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, VERSION, VERSIONS, WorldSpec
 
 SCRIPT = """
 import sys
@@ -115,7 +115,8 @@ def test_a_killed_build_resumes_to_the_same_bytes(built, tmp_path, jobs, shards)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "out" / "build.json").exists()
-    with pytest.raises(FileNotFoundError, match="unfinished build; finish it with: ruleworld build"):
+    command = rf"ruleworld build --out \S+ --scale tiny --seed 0 --data-version {VERSION}$"
+    with pytest.raises(FileNotFoundError, match=f"unfinished build; finish it with: {command}"):
         read_manifest(tmp_path / "out")
     seen = []
     build(tmp_path / "out", "tiny", progress=lambda shard, *_: seen.append(shard.resumed))
@@ -253,6 +254,32 @@ def test_folders_that_hold_something_else_are_left_alone(copy, prepare, argument
     with pytest.raises(ValueError, match=message):
         build(copy, **({"scale": "tiny"} | arguments))
     assert contents(copy) == before
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_builds_of_every_version_say_which_they_are(tmp_path, version):
+    made = build(tmp_path, "tiny", version=version)
+    assert made["generator_version"] == f"{version}.0" and "dials" not in made
+    assert world_spec(read_build(tmp_path)) == WorldSpec("tiny", version=version)
+    shard = pq.read_table(tmp_path / "multi_hop_3" / "test-00000-of-00001.parquet")
+    assert shard.to_pylist() == question_table("multi_hop_3", "test", "tiny", version=version).to_pylist()
+    assert build_stats(tmp_path).generator_version == f"{version}.0"
+    other = next(other for other in VERSIONS if other != version)
+    with pytest.raises(ValueError, match=rf"holds another build: generator_version '{version}.0'"):
+        build(tmp_path, "tiny", version=other)
+
+
+def test_an_unfinished_build_names_its_version_and_dials(tmp_path):
+    head = {"format": 1, "generator_version": "1.1.0", "scale": "tiny", "seed": 4}
+    (tmp_path / ".build-started.json").write_text(
+        json.dumps(head | {"dials": {"hops": 6, "thresholds": True}})
+    )
+    with pytest.raises(
+        FileNotFoundError, match=r"--seed 4 --data-version 1.1 --dials hops=6,thresholds=true$"
+    ):
+        read_manifest(tmp_path)
+    with pytest.raises(ValueError, match=r"dials \{'hops': 6, 'thresholds': True\} \(wanted None\)"):
+        build(tmp_path, "tiny", seed=4, version="1.1")
 
 
 def test_an_unfinished_build_of_another_seed_is_refused(tmp_path):

@@ -45,6 +45,9 @@ def run(
     ] = "mini",
     scale: Annotated[str, typer.Option(help="Size of the world: tiny, paper, full.")] = "paper",
     seed: Annotated[int, typer.Option(min=0, help="World seed.")] = 0,
+    data_version: Annotated[
+        str, typer.Option(help="Version of the data: 1.0 or 1.1.", show_default="the bundled models': 1.0")
+    ] = "",
     data: Build = None,
     model: Annotated[
         list[str] | None,
@@ -78,9 +81,11 @@ def run(
         from ..run.folder import make_plan
         from ..run.session import usable
         from ..run.workspace import Workspace
+        from ..spec import DATA_VERSION
 
         made = recipes.get(recipe)
-        source = DataSource(scale, seed) if data is None else DataSource.from_build(data)
+        version = data_version or DATA_VERSION
+        source = DataSource(scale, seed, version=version) if data is None else DataSource.from_build(data)
         models = [_backend(name, endpoint, temperature, price, batch_size) for name in model or []]
         if endpoint is not None and not models:
             raise ValueError("--endpoint needs the name of a model there; add --model NAME")
@@ -126,27 +131,26 @@ def resume(
         from ..run.folder import find_specs, make_plan
         from ..run.workspace import Workspace
 
-        workspaces: dict[tuple[str, int], Workspace] = {}
-        unfinished: dict[tuple[str, int], list[Plan]] = {}
+        workspaces: dict[DataSource, Workspace] = {}
+        unfinished: dict[DataSource, list[Plan]] = {}
         found = find_specs(folder)
         for spec, out in found:
-            world = (spec.scale, spec.world_seed)
-            if world not in workspaces:
-                source = DataSource(*world) if data is None else DataSource.from_build(data)
-                workspaces[world] = Workspace(source)
-            plan = make_plan(spec, workspaces[world], out)
+            source = DataSource.of(spec) if data is None else DataSource.from_build(data)
+            if source not in workspaces:
+                workspaces[source] = Workspace(source)
+            plan = make_plan(spec, workspaces[source], out)
             if not plan.finished:
                 if not dry_run:
                     _check_endpoints(plan, endpoint or [])
-                unfinished.setdefault(world, []).append(plan)
+                unfinished.setdefault(source, []).append(plan)
     if not unfinished:
         typer.echo(f"all {len(found)} runs below {folder} are finished", err=True)
     results = []
-    for world, plans in unfinished.items():
+    for source, plans in unfinished.items():
         if dry_run:
-            _show_plans(plans, workspaces[world], [], as_json)
+            _show_plans(plans, workspaces[source], [], as_json)
         else:
-            results += _run_plans(plans, workspaces[world], jobs)
+            results += _run_plans(plans, workspaces[source], jobs)
     if results:
         page = write_page(results, folder, f"rwbench resume {folder.name}", [])
         show_results(results, page, as_json, [])
@@ -255,9 +259,12 @@ def _command(
     endpoint: str | None,
 ) -> str:
     """Return the command that makes the same numbers on any machine."""
+    from ..spec import DATA_VERSION
+
     words = ["rwbench run", recipe]
     words += [f"--scale {source.scale}"] if source.scale != "paper" else []
     words += [f"--seed {source.seed}"] if source.seed else []
+    words += [f"--data-version {source.version}"] if source.version != DATA_VERSION else []
     words += [f"--split {split}"] if split != "mini" else []
     words += [f"--limit {limit}"] if limit else []
     # Of a folder only its name: where it lies on this machine is nobody's business.

@@ -19,7 +19,8 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON object on stdou
 RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")]
 OutFolder = Annotated[Path, typer.Option(help="Folder of run folders.")]
 Build = Annotated[
-    Path | None, typer.Option("--data", help="A folder made by `ruleworld build`; its scale and seed count.")
+    Path | None,
+    typer.Option("--data", help="A folder made by `ruleworld build`; its scale, seed and version count."),
 ]
 
 

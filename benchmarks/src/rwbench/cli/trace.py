@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..spec import RunSpec
 from .shared import JsonFlag, RunsFolder, existing_results, printable, user_errors
 
 if TYPE_CHECKING:
@@ -40,9 +41,7 @@ def trace(
         run = _find_run(results, folder, method, size, form)
         sample = _find_sample(run, folder, subtask, question)
         spec = run["spec"]
-        source = DataSource(spec["scale"], spec["world_seed"])
-        if source.version != spec["data"]:
-            raise ValueError(f"the run used data {spec['data']}, here is {source.version}; run it again")
+        source = DataSource.of(RunSpec.from_dict(spec))
         shown = describe(sample, Workspace(source), spec["split"], form, top)
     label = run["method"]["label"]
     if as_json:

@@ -50,7 +50,7 @@ def board_spec(
 ) -> RunSpec:
     """Return the spec of a method on one of the board's settings; no sub-tasks: all."""
     fields = pool_design(pool_size, scale) | ({"subtasks": tuple(subtasks)} if subtasks else {})
-    data = DataSource(scale, seed).version
+    data = DataSource(scale, seed).data
     world: dict[str, Any] = {"scale": scale, "world_seed": seed, "split": split, "data": data}
     return RunSpec(method=method, representation=representation, **world, **fields)
 
@@ -66,14 +66,14 @@ class Judge:
 
     def __init__(self, seeds: Sequence[int] = (PUBLIC_SEED,)) -> None:
         self.seeds = tuple(seeds)
-        self._workspaces: dict[tuple[str, int], Workspace] = {}
+        self._workspaces: dict[DataSource, Workspace] = {}
 
     def workspace(self, spec: RunSpec) -> Workspace:
         """Return the questions, rules and pools of a spec's world."""
-        world = spec.scale, spec.world_seed
-        if world not in self._workspaces:
-            self._workspaces[world] = Workspace(DataSource(*world))
-        return self._workspaces[world]
+        source = DataSource.of(spec)
+        if source not in self._workspaces:
+            self._workspaces[source] = Workspace(source)
+        return self._workspaces[source]
 
     def check_spec(self, values: Any) -> RunSpec:
         """Return a submission's spec; `Refused` if the board has no such setting."""
@@ -86,7 +86,7 @@ class Judge:
         allowed: dict[str, tuple[Any, ...]] = {
             "split": SPLITS,
             "world_seed": self.seeds,
-            "data": (DataSource(spec.scale, spec.world_seed).version,),
+            "data": (DataSource(spec.scale, spec.world_seed).data,),
             "scorer_version": (SCORER_VERSION,),
             "pool_seed": (0,),
             "limit": (None,),

@@ -87,7 +87,7 @@ class Options:
             pool_size=size,
             pool_scope=scope,
             pool_within=within,
-            data=self.source.version,
+            data=self.source.data,
             scale=self.source.scale,
             world_seed=self.source.seed,
             split=self.split,

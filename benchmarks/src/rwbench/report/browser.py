@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ruleworld_data.spec import VERSIONS, data_version
+
 from ..run.data import DataSource, Question
 from ..run.workspace import Workspace
 from ..score.errors import ERROR_CLASSES, diagnose
@@ -71,13 +73,15 @@ def build_browser(
 
     @cache
     def world_of(scale: str, seed: int, data: str, split: str) -> _World | None:
-        found = source or DataSource(scale, seed)
-        if (found.scale, found.seed, found.version) == (scale, seed, data):
+        known = [f"{version}.0" for version in VERSIONS]
+        found = source or (DataSource(scale, seed, version=data_version(data)) if data in known else None)
+        if found and (found.scale, found.seed, found.data) == (scale, seed, data):
             worlds.append(_World(found, split))
             return worlds[-1]
+        here = found.data if found else " and ".join(known)
         other_data.append(
             f"questions, rule texts and error classes of scale {scale}, seed {seed}: the runs used data {data}, here "
-            f"is {found.version}; give the build they used with --data"
+            f"is {here}; give the build they used with --data"
         )
         return None
 
@@ -119,7 +123,7 @@ class _World:
 
     def __init__(self, source: DataSource, split: str) -> None:
         self.workspace, self.split = Workspace(source), split
-        self.name = f"{source.scale}-{source.seed}-{split}"
+        self.name = f"{source.scale}-{source.seed}-{source.version}-{split}"
         self.questions: dict[str, dict[str, Any]] = {}
         self.rules: set[int] = set()
 

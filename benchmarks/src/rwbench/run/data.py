@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from ruleworld_data.spec import WorldSpec, data_version
+
+from ..spec import DATA_VERSION, RunSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,21 +115,30 @@ class DataSource:
     scale: str = "paper"
     seed: int = 0
     folder: Path | None = None
+    version: str = DATA_VERSION
 
     @classmethod
     def from_build(cls, folder: Path) -> DataSource:
-        """Read scale and seed from a build's manifest."""
-        manifest = _manifest(folder)
-        return cls(scale=manifest["scale"], seed=manifest["seed"], folder=folder)
+        """Read scale, seed and version from a build's manifest."""
+        from ruleworld_data.io import world_spec
+
+        spec = world_spec(_manifest(folder))
+        if spec.dials.tag:
+            raise ValueError(
+                f"{folder} was built with dials ({spec.dials}), and runs are about the paper's point; build one "
+                "without --dials"
+            )
+        return cls(spec.scale, spec.seed, folder, spec.version)
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> DataSource:
+        """Return the world that a run names, to be generated; `ValueError` if no such data can be made here."""
+        return cls(spec.scale, spec.world_seed, version=data_version(spec.data))
 
     @property
-    def version(self) -> str:
-        """The generator version that made the rows."""
-        if self.folder is not None:
-            return str(_manifest(self.folder)["generator_version"])
-        from ruleworld_data import GENERATOR_VERSION
-
-        return GENERATOR_VERSION
+    def data(self) -> str:
+        """The generator version that makes the rows, as `RunSpec.data` names it."""
+        return WorldSpec(self.scale, seed=self.seed, version=self.version).generator
 
     def rules(self, split: str) -> RuleTable:
         """Return the rules that questions of a split ask about: the held-out world's for ``heldout``."""
@@ -144,8 +156,8 @@ class DataSource:
         from ruleworld_data.generate import question_table, rule_table
 
         if config == "rules":
-            return rule_table(split, scale=self.scale, seed=self.seed)
-        return question_table(config, split, scale=self.scale, seed=self.seed)
+            return rule_table(split, self.scale, self.seed, version=self.version)
+        return question_table(config, split, self.scale, self.seed, version=self.version)
 
 
 def select(questions: Sequence[Question], limit: int | None) -> list[Question]:

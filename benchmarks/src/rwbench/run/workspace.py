@@ -47,7 +47,7 @@ class Workspace:
 
     def _build_pools(self, spec: RunSpec) -> list[Pool]:
         source = self.source
-        for name, ours in (("scale", source.scale), ("world_seed", source.seed), ("data", source.version)):
+        for name, ours in (("scale", source.scale), ("world_seed", source.seed), ("data", source.data)):
             if getattr(spec, name) != ours:
                 raise ValueError(
                     f"run {spec.run_id} asks for {name}={getattr(spec, name)!r}, this source has {ours!r}; "

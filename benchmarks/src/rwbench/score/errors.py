@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ruleworld_data.scoring import normalise
+from ruleworld_data.spec import VERSIONS
 from ruleworld_data.world import load_vocabulary, term
 
 ERROR_CLASSES = {
@@ -41,7 +42,7 @@ ERROR_CLASSES = {
 _BOX = re.compile(r"\[?answer\]?:?|\\boxed\s*\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}", re.IGNORECASE)
 _STEP = re.compile(r"\[step\s*\d+\]", re.IGNORECASE)
 _EFFECT = re.compile(r"(?:([A-Z][a-z]+)_\w+\(\w+, \d+\)|\S[^=;]*) => ([A-Z][a-z]+)_(\w+)\(\w+, (\d+)\)")
-_INITIAL = re.compile(r"Has\(\w+, \w+, (\d+) [-+] \d+ = \d+\)")
+_INITIAL = re.compile(r"Has\((?:\w+, )?\w+, (\d+) [-+] \d+ = \d+\)")
 
 
 class Diagnosis(NamedTuple):
@@ -189,9 +190,9 @@ def _states_count(text: str, attribute: str, count: int) -> bool:
 @lru_cache(maxsize=1)
 def _operators() -> dict[str, str]:
     """Every form of every change verb -> its operator."""
-    words = load_vocabulary()
     return {
         form: operator
+        for words in map(load_vocabulary, VERSIONS)
         for operator in ("plus", "minus")
         for verb in getattr(words, operator)
         for form in (verb.base, verb.third, verb.past, verb.gerund, verb.participle)
@@ -201,5 +202,5 @@ def _operators() -> dict[str, str]:
 @lru_cache(maxsize=4096)
 def _forms(attribute: str) -> tuple[str, str]:
     """Return the singular and the plural."""
-    words = load_vocabulary()
+    words = next(words for words in map(load_vocabulary, VERSIONS) if attribute in words.attributes)
     return attribute, words.attribute_plurals[words.attributes.index(attribute)]

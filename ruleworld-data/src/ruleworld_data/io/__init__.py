@@ -6,8 +6,10 @@ from .._lazy import attach
 
 if TYPE_CHECKING:
     from .builds import build as build
+    from .builds import build_command as build_command
     from .builds import read_build as read_build
     from .builds import read_manifest as read_manifest
+    from .builds import world_spec as world_spec
     from .card import export as export
     from .chat import ChatClient as ChatClient
     from .chat import NoAnswerError as NoAnswerError
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
-    builds="build read_build read_manifest",
+    builds="build build_command read_build read_manifest world_spec",
     card="export",
     chat="ChatClient NoAnswerError Reply",
     endpoint="check_endpoint trust_endpoint",

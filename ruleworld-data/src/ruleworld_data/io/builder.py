@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import datasets
 import datasets.builder
 import pyarrow as pa
 
+from ruleworld_data import GENERATOR_VERSION
 from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
 from ruleworld_data.spec import (
     CONFIGS,
     QUESTION_SPLITS,
     RULE_SPLITS,
-    SCALES,
+    WorldSpec,
     check_name,
-    check_seed,
-    num_rows,
+    data_version,
 )
 
 REPRESENTATIONS = ("both", "nl", "fol")
@@ -38,6 +39,8 @@ class RuleWorldConfig(datasets.BuilderConfig):
 
     Attributes
     ----------
+    version : str
+        Version of the data, ``"1.0"`` or ``"1.1"``.
     scale : str
         ``"paper"``, ``"full"`` or ``"tiny"``.
     seed : int
@@ -47,22 +50,33 @@ class RuleWorldConfig(datasets.BuilderConfig):
         and the state after a step are annotations in FOL and always stay.
     """
 
+    version: datasets.Version | str | None = GENERATOR_VERSION
     scale: str = "paper"
     seed: int = 0
     representation: str = "both"
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "version":  # "1.0" as well as "1.0.0", which is what the library wants
+            value = datasets.Version(f"{data_version(value)}.0")
+        super().__setattr__(name, value)
+
     def create_config_id(self, config_kwargs: dict[str, Any], custom_features: Any = None) -> str:
         """Check the options, and name the cache entry after those that differ from their defaults."""
-        check_name("scale", self.scale, SCALES)
-        check_seed(self.seed)
+        _ = self.spec
         check_name("representation", self.representation, REPRESENTATIONS)
         defaults = RuleWorldConfig()
-        options = {
-            name: value
-            for name, value in config_kwargs.items()
-            if value is not None and not (name in _OPTIONS and value == getattr(defaults, name))
+        changed = {
+            name: getattr(self, name) for name in _OPTIONS if getattr(self, name) != getattr(defaults, name)
         }
+        options = {k: v for k, v in config_kwargs.items() if v is not None and k not in _OPTIONS} | changed
+        if "version" in options:  # the library leaves it out of the id, and then takes the name for its own
+            options["data"] = self.spec.version
         return super().create_config_id(options, custom_features=custom_features)
+
+    @property
+    def spec(self) -> WorldSpec:
+        """The world whose tables these are."""
+        return WorldSpec(self.scale, seed=self.seed, version=data_version(self.version))
 
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the rows in the chosen representation."""
@@ -79,14 +93,14 @@ class RuleWorldConfig(datasets.BuilderConfig):
         return pa.list_(pa.struct([field for field in column.value_type if self._keeps(field.name)]))
 
 
-_OPTIONS = ("scale", "seed", "representation")
+_OPTIONS = ("version", "scale", "seed", "representation")
 
 
 class RuleWorld(datasets.ArrowBasedBuilder):
     """RuleWorld as a dataset: one configuration per sub-task, and ``rules``."""
 
     BUILDER_CONFIG_CLASS = RuleWorldConfig
-    BUILDER_CONFIGS = [RuleWorldConfig(name=name, version=datasets.Version("1.0.0")) for name in CONFIGS]  # noqa: RUF012
+    BUILDER_CONFIGS = [RuleWorldConfig(name=name) for name in CONFIGS]  # noqa: RUF012
 
     def __init__(self, *args: Any, config_name: str | None = None, **kwargs: Any) -> None:
         # The library's own messages name neither near matches nor options, and without a name it makes up a
@@ -98,7 +112,7 @@ class RuleWorld(datasets.ArrowBasedBuilder):
             )
         check_name("configuration", config_name, CONFIGS)
         for name in set(kwargs) - set(inspect.signature(datasets.DatasetBuilder.__init__).parameters):
-            check_name("option", name, (*_OPTIONS, "version", "description"))
+            check_name("option", name, (*_OPTIONS, "description"))
         super().__init__(*args, config_name=config_name, **kwargs)
 
     def _info(self) -> datasets.DatasetInfo:
@@ -112,7 +126,7 @@ class RuleWorld(datasets.ArrowBasedBuilder):
         splits = RULE_SPLITS if self.config.name == "rules" else QUESTION_SPLITS
         generators = []
         for split in splits:
-            rows = num_rows(self.config.name, split, self.config.scale)
+            rows = replace(self.config.spec, split=split).num_rows(self.config.name)
             generator = datasets.SplitGenerator(
                 name=split, gen_kwargs={"split": split, "ranges": shard_ranges(rows)}
             )
@@ -123,15 +137,10 @@ class RuleWorld(datasets.ArrowBasedBuilder):
     def _generate_tables(self, split: str, ranges: list[tuple[int, int]]) -> Iterator[tuple[Any, pa.Table]]:
         from ruleworld_data.generate import question_table, rule_table
 
-        config = self.config
-        schema = config.schema()
+        spec, schema = self.config.spec, self.config.schema()
+        make = rule_table if self.config.name == "rules" else partial(question_table, self.config.name)
         for shard, (start, stop) in enumerate(ranges):
-            if config.name == "rules":
-                table = rule_table(split, scale=config.scale, seed=config.seed, start=start, stop=stop)
-            else:
-                table = question_table(
-                    config.name, split, scale=config.scale, seed=config.seed, start=start, stop=stop
-                )
+            table = make(split, spec.scale, spec.seed, start, stop, version=spec.version, dials=spec.dials)
             yield datasets.builder.Key(shard, start), table.select(schema.names).cast(schema)
 
 

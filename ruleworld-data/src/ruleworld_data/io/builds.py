@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from ..spec import VERSION, VERSIONS, check_count
+from ..spec import PAPER_POINT, VERSION, Dials, WorldSpec, check_count, data_version
 from .files import PART, file_digest, write_whole
 from .shards import Shard, ShardFile, make_shard, plan
 from .workers import start_worker
@@ -34,6 +34,7 @@ def build(
     progress: Callable[[ShardFile, int, int], None] | None = None,
     *,
     version: str = VERSION,
+    dials: Dials = PAPER_POINT,
 ) -> dict[str, Any]:
     """Build a benchmark, or finish one that was interrupted.
 
@@ -41,7 +42,7 @@ def build(
     ----------
     out : path
         An empty, new or unfinished folder.
-    scale, seed, version
+    scale, seed, version, dials
         What to build.
     jobs : int
         Worker processes. They are spawned, so a script that asks for more than one needs the usual
@@ -59,10 +60,17 @@ def build(
     ValueError
         For a bad argument or a folder that holds something else.
     """
-    shards = plan(scale, seed, version)
+    shards = plan(scale, seed, version, dials)
     check_count("jobs", jobs, 1)
     out = Path(out)
-    head = {"format": FORMAT, "generator_version": f"{version}.0", "scale": scale, "seed": seed}
+    head: dict[str, Any] = {
+        "format": FORMAT,
+        "generator_version": f"{version}.0",
+        "scale": scale,
+        "seed": seed,
+    }
+    if turned := dials.to_dict():
+        head["dials"] = turned
     _claim(out, head)
     entries: dict[str, dict[str, Any]] = {}
     for done, made in enumerate(_make_all(shards, out, jobs), 1):
@@ -109,7 +117,10 @@ def _claim(out: Path, head: dict[str, Any]) -> None:
     there = next((out / name for name in (MANIFEST, STARTED) if (out / name).is_file()), None)
     if there is not None:
         found = _read(there)
-        differs = [f"{k} {found.get(k)!r} (wanted {head[k]!r})" for k in head if found.get(k) != head[k]]
+        names = [*head, *({"dials"} - head.keys())]
+        differs = [
+            f"{k} {found.get(k)!r} (wanted {head.get(k)!r})" for k in names if found.get(k) != head.get(k)
+        ]
         if differs:
             raise ValueError(f"{out} holds another build: {', '.join(differs)}; choose another folder")
     if there is None and out.is_dir() and set(out.iterdir()) - set(out.glob(f".*{PART}")):
@@ -132,12 +143,14 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     folder = Path(folder)
     path, started = folder / MANIFEST, folder / STARTED
     if not path.is_file():
-        command = f"ruleworld build --out {folder}"
         if started.is_file():
-            head = _read(started)
-            more = f"--scale {head.get('scale')} --seed {head.get('seed')}"
-            raise FileNotFoundError(f"{folder} is an unfinished build; finish it with: {command} {more}")
-        raise FileNotFoundError(f"{folder} holds no {MANIFEST}, so it is no build; make one with: {command}")
+            spec = world_spec(_read(started), started)
+            raise FileNotFoundError(
+                f"{folder} is an unfinished build; finish it with: {build_command(folder, spec)}"
+            )
+        raise FileNotFoundError(
+            f"{folder} holds no {MANIFEST}, so it is no build; make one with: ruleworld build --out {folder}"
+        )
     manifest = _read(path)
     if manifest.get("format") != FORMAT or not isinstance(manifest.get("shards"), list):
         raise ValueError(f"{path} is damaged; build the folder again")
@@ -154,6 +167,31 @@ def _read(path: Path) -> dict[str, Any]:
     return values
 
 
+def world_spec(manifest: dict[str, Any], path: Path = Path(MANIFEST)) -> WorldSpec:
+    """Return what a manifest says was built; `ValueError` if it says so of nothing that can be."""
+    try:
+        return WorldSpec(
+            manifest.get("scale", ""),
+            seed=manifest.get("seed", -1),
+            version=data_version(manifest.get("generator_version")),
+            dials=Dials.from_dict(manifest.get("dials", {})),
+        )
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{path} names nothing that can be built, so other code made it or it was changed ({error}); build it "
+            "again in a new folder"
+        ) from None
+
+
+def build_command(folder: str | Path, spec: WorldSpec) -> str:
+    """Return what to type to make, or finish, a build."""
+    dials = f" --dials {spec.dials}" if spec.dials.tag else ""
+    return (
+        f"ruleworld build --out {folder} --scale {spec.scale} --seed {spec.seed} "
+        f"--data-version {spec.version}{dials}"
+    )
+
+
 def read_build(folder: str | Path) -> dict[str, Any]:
     """Read a build that is to be used: ``build.json``, checked against the plan, and every shard's bytes against it.
 
@@ -166,13 +204,8 @@ def read_build(folder: str | Path) -> dict[str, Any]:
     """
     folder = Path(folder)
     manifest = read_manifest(folder)
-    version = str(manifest.get("generator_version")).removesuffix(".0")
-    if version not in VERSIONS:
-        raise ValueError(
-            f"{folder} was made by generator {manifest.get('generator_version')!r}, this one makes the versions "
-            f"{', '.join(VERSIONS)} of the data; build it again in a new folder"
-        )
-    planned = plan(manifest.get("scale", ""), manifest.get("seed", -1), version)
+    spec = world_spec(manifest, folder / MANIFEST)
+    planned = plan(spec.scale, spec.seed, spec.version, spec.dials)
     keys = ("path", "config", "split", "rows")
     listed = [isinstance(entry, dict) and [entry.get(key) for key in keys] for entry in manifest["shards"]]
     if listed != [[getattr(shard, key) for key in keys] for shard in planned]:

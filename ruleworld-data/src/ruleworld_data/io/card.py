@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import yaml
 from ..questions import training_text
 from ..show import rows_with_rules
 from ..spec import CONFIGS, QUESTION_SPLITS, RULE_SPLITS, SUBTASKS
-from .builds import read_build
+from .builds import read_build, world_spec
 from .files import whole_folder
 from .shards import read_shard
 from .stats import BuildStats, build_stats
@@ -100,7 +101,8 @@ def _front_matter(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> 
 
 def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
     """Return the body of the card."""
-    row = rows_with_rules("multi_hop_3", "test", stats.scale, stats.seed, 0, 1)[0]
+    spec = replace(world_spec(manifest), split="test")
+    row = rows_with_rules("multi_hop_3", spec, 0, 1)[0]
     template = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
     return template.format(
         scale=stats.scale,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..generate import num_rows, question_table, rule_table
 from ..questions.parallel import BLOCK_ROWS
-from ..spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, VERSION, WorldSpec
+from ..spec import PAPER_POINT, QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, VERSION, Dials, WorldSpec
 from .files import file_digest, whole_file
 
 METADATA_KEY = "ruleworld"
@@ -39,6 +40,7 @@ class Shard:
     stop: int
     path: str
     version: str = VERSION
+    dials: Dials = PAPER_POINT
 
     @property
     def rows(self) -> int:
@@ -48,15 +50,18 @@ class Shard:
     @property
     def fingerprint(self) -> str:
         """What the file's metadata must say for the file to count as this shard."""
-        said = asdict(self)
+        said = asdict(self) | {"dials": self.dials.to_dict()}
+        if not said["dials"]:
+            del said["dials"]
         return json.dumps({"generator": f"{said.pop('version')}.0", **said}, sort_keys=True)
 
     def table(self) -> pa.Table:
         """Generate the rows, repeated strings dictionary-encoded."""
         place = (self.split, self.scale, self.seed, self.start, self.stop)
+        made: dict[str, Any] = {"version": self.version, "dials": self.dials, "encoded": True}
         if self.config == "rules":
-            return rule_table(*place, version=self.version, encoded=True)
-        return question_table(self.config, *place, version=self.version, encoded=True)
+            return rule_table(*place, **made)
+        return question_table(self.config, *place, **made)
 
     def is_whole(self, folder: Path) -> bool:
         """Say whether the file is there and says that it is this shard; its pages are not looked at."""
@@ -78,19 +83,19 @@ class ShardFile:
     resumed: bool
 
 
-def plan(scale: str, seed: int = 0, version: str = VERSION) -> list[Shard]:
+def plan(scale: str, seed: int = 0, version: str = VERSION, dials: Dials = PAPER_POINT) -> list[Shard]:
     """List the shards of a build, split by split."""
-    WorldSpec(scale, seed=seed, version=version)
+    WorldSpec(scale, seed=seed, version=version, dials=dials)
     tables = [("rules", split) for split in RULE_SPLITS]
     tables += [(subtask, split) for split in QUESTION_SPLITS for subtask in SUBTASKS]
     shards = []
     for config, split in tables:
-        rows = num_rows(config, split, scale, seed, version=version)
+        rows = num_rows(config, split, scale, seed, version=version, dials=dials)
         count = -(-rows // BLOCK_ROWS)
         for i in range(count):
             path = f"{config}/{split}-{i:05d}-of-{count:05d}.parquet"
             start, stop = rows * i // count, rows * (i + 1) // count
-            shards.append(Shard(config, split, scale, seed, start, stop, path, version))
+            shards.append(Shard(config, split, scale, seed, start, stop, path, version, dials))
     return shards
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +23,8 @@ class BuildStats:
     ----------
     generator_version, scale, seed : str, str, int
         What was built.
+    dials : dict
+        Where the world departs from the paper's.
     rows : dict
         Rows by configuration and split.
     rules : dict
@@ -42,6 +45,7 @@ class BuildStats:
     generator_version: str
     scale: str
     seed: int
+    dials: dict[str, Any]
     rows: dict[str, dict[str, int]]
     rules: dict[str, dict[str, int]]
     skeletons: dict[str, dict[str, dict[str, int]]]
@@ -86,6 +90,7 @@ def build_stats(folder: str | Path) -> BuildStats:
         manifest["generator_version"],
         manifest["scale"],
         manifest["seed"],
+        manifest.get("dials", {}),
         {config: dict(count) for config, count in rows.items()},
         {split: {t: count[t] for t in RULE_TYPES} for split, count in rules.items()},
         {c: {s: dict(sorted(n.items())) for s, n in splits.items()} for c, splits in skeletons.items()},

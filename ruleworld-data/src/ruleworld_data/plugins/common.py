@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +15,7 @@ from ..pools import pool_rules, question_pool
 from ..prompts import answer_template
 from ..questions import boxed
 from ..scoring import score_output
-from ..spec import QUESTION_SPLITS, SCALES, check_name, check_seed
+from ..spec import VERSION, Dials, WorldSpec, check_name, data_version
 
 RULES = ("pool", "gold", "none")
 METRICS = {"exact_match": True, "strict_match": True, "missing_box": False}
@@ -39,6 +39,10 @@ class TaskOptions:
         Rules in each question's pool, the gold ones among them.
     pool_seed : int
         Another pool for the same question.
+    data_version : str
+        A name of `ruleworld_data.spec.VERSIONS`.
+    dials : str
+        Where the world departs from the paper's, as `ruleworld_data.spec.Dials.parse` reads it: "hops=6,crowd=16".
     """
 
     split: str = "test"
@@ -48,11 +52,12 @@ class TaskOptions:
     rules: str = "pool"
     pool_size: int = 100
     pool_seed: int = 0
+    data_version: str = VERSION
+    dials: str = ""
 
     def __post_init__(self) -> None:
-        check_name("split", self.split, QUESTION_SPLITS)
-        check_name("scale", self.scale, SCALES)
-        check_seed(self.world_seed)
+        object.__setattr__(self, "data_version", data_version(self.data_version))
+        object.__setattr__(self, "dials", str(self.spec.dials))
         check_name("representation", self.representation, ("nl", "fol"))
         check_name("rules", self.rules, RULES)
         for name in ("pool_size", "pool_seed"):
@@ -82,9 +87,21 @@ class TaskOptions:
         return cls(**{name: options[name] for name in ours if name in options})
 
     @property
+    def spec(self) -> WorldSpec:
+        """The split of the world that is asked about."""
+        return WorldSpec(self.scale, self.split, self.world_seed, self.data_version, Dials.parse(self.dials))
+
+    @property
     def rule_table(self) -> Any:
         """The rules of the split's world, a pyarrow.Table."""
-        return _rule_table("heldout" if self.split == "heldout" else "train", self.scale, self.world_seed)
+        return _rule_table(replace(self.spec, split="heldout" if self.split == "heldout" else "train"))
+
+    def question_table(self, subtask: str) -> Any:
+        """Return the questions of a sub-task, a pyarrow.Table."""
+        spec = self.spec
+        return question_table(
+            subtask, spec.split, spec.scale, spec.seed, version=spec.version, dials=spec.dials
+        )
 
 
 def prompt_rows(subtask: str, options: TaskOptions | None = None) -> list[dict[str, Any]]:
@@ -108,7 +125,7 @@ def prompt_rows(subtask: str, options: TaskOptions | None = None) -> list[dict[s
         For an unknown sub-task, or a pool that cannot hold a question's gold rules.
     """
     options = options or TaskOptions()
-    table = question_table(subtask, options.split, options.scale, options.world_seed)
+    table = options.question_table(subtask)
     columns = ["id", "subtask", "world_id", "question", "answers", "gold_rule_ids"]
     return [row | ask(row, options) for row in table.select(columns).to_pylist()]
 
@@ -129,8 +146,8 @@ def ask(row: Mapping[str, Any], options: TaskOptions) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=2)
-def _rule_table(split: str, scale: str, seed: int) -> Any:
-    return rule_table(split, scale, seed)
+def _rule_table(spec: WorldSpec) -> Any:
+    return rule_table(spec.split, spec.scale, spec.seed, version=spec.version, dials=spec.dials)
 
 
 def output_scores(output: str, answers: Sequence[str]) -> dict[str, float]:

@@ -58,7 +58,7 @@ def ruleworld(subtask: str = "multi_hop_3", max_tokens: int = 512, **options: An
         Length of an output.
     **options
         Fields of `ruleworld_data.plugins.TaskOptions`: ``split``, ``scale``, ``world_seed``, ``representation``,
-        ``rules``, ``pool_size``, ``pool_seed``.
+        ``rules``, ``pool_size``, ``pool_seed``, ``data_version``, ``dials``.
 
     Raises
     ------

@@ -50,7 +50,7 @@ def read_options() -> TaskOptions:
     Raises
     ------
     ValueError
-        If it is no JSON object, or names what lighteval's data, which is scale paper and seed 0, cannot be.
+        If it is no JSON object, or names what lighteval's data, which is scale paper, seed 0, cannot be.
     """
     text = os.environ.get(VARIABLE, "{}")
     try:
@@ -62,11 +62,13 @@ def read_options() -> TaskOptions:
     if not isinstance(given, dict):
         raise ValueError(f'{VARIABLE} must be a JSON object such as {{"pool_size": 1000}}, got {text!r}')
     options = TaskOptions.pick(given, strict=True)
-    if (options.scale, options.world_seed) != ("paper", 0):
-        raise ValueError(
-            f"lighteval loads scale paper, seed 0; {VARIABLE} asks for scale {options.scale}, seed "
-            f"{options.world_seed}. Leave both out, or use lm-eval or inspect for other worlds"
-        )
+    loaded, asked = TaskOptions(), vars(options)
+    for name in ("scale", "world_seed", "data_version", "dials"):
+        if asked[name] != getattr(loaded, name):
+            raise ValueError(
+                f"lighteval loads scale paper, seed 0 of version {loaded.data_version}; {VARIABLE} asks for "
+                f"{name} {asked[name]}. Leave it out, or use lm-eval or inspect for other worlds"
+            )
     return options
 
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ruleworld_data import GENERATOR_VERSION
-from ruleworld_data.generate import question_table
 from ruleworld_data.plugins import TaskOptions
 from ruleworld_data.pools import pool_rules, shared_pool
 from ruleworld_data.scoring import union_recall
@@ -37,8 +36,9 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
         MTEB's own.
     **options
         ``split``, ``scale``, ``world_seed``, ``representation``, ``pool_size`` (rules of the pool that a sub-task's
-        questions share) and ``pool_seed`` of `ruleworld_data.plugins.TaskOptions`. Whatever differs from the
-        defaults becomes part of the task's name, so that MTEB's cache never mixes two settings.
+        questions share), ``pool_seed``, ``data_version`` and ``dials`` of `ruleworld_data.plugins.TaskOptions`.
+        Whatever differs from the defaults becomes part of the task's name, so that MTEB's cache never mixes two
+        settings.
 
     Raises
     ------
@@ -75,7 +75,9 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
             raise ValueError(f"rules must be 'pool' to search among, got {self.options.rules!r}")
         changed = [f"{k}={v}" for k, v in vars(self.options).items() if v != getattr(DEFAULTS, k)]
         name = ",".join(["RuleWorldRetrieval", *changed])
-        self.metadata = self.metadata.model_copy(update={"name": name, "eval_splits": [self.options.split]})
+        data = self.metadata.dataset | {"revision": self.options.spec.generator}
+        update = {"name": name, "eval_splits": [self.options.split], "dataset": data}
+        self.metadata = self.metadata.model_copy(update=update)
         super().__init__(seed=seed)
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
@@ -90,7 +92,7 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
 
         options = self.options
         rules = options.rule_table
-        questions = question_table(subtask, options.split, options.scale, options.world_seed)
+        questions = options.question_table(subtask)
         gold = questions["gold_rule_ids"].to_pylist()
         wanted = {rule for rules_of_one in gold for rule in rules_of_one}
         pool = shared_pool(

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ..spec import QUESTION_SPLITS, SUBTASKS, check_name
+from ..spec import SUBTASKS, WorldSpec, check_name
 from .answers import SCORER_VERSION, Score, score_output
 from .predictions import read_predictions
 
@@ -25,7 +25,10 @@ PAPER_GROUPS = {
 
 
 def score_file(
-    path: Path, split: str, subtasks: Sequence[str] | None, scale: str, seed: int, allow_missing: bool
+    path: Path,
+    spec: WorldSpec,
+    subtasks: Sequence[str] | None = None,
+    allow_missing: bool = False,
 ) -> dict[str, Any]:
     """Score a predictions file against generated answers; without ``subtasks``, on those that its ids name.
 
@@ -36,7 +39,6 @@ def score_file(
     """
     from ..generate import question_table
 
-    check_name("split", split, QUESTION_SPLITS)
     for subtask in subtasks or []:
         check_name("sub-task", subtask, SUBTASKS)
     predictions = read_predictions(path)
@@ -48,7 +50,9 @@ def score_file(
             f"no id in {path} names a sub-task (first id: {first!r}); ids look like 'multi_hop_3-test-0000007'"
         )
     columns = ["id", "subtask", "answers"]
-    tables = (question_table(subtask, split, scale, seed).select(columns) for subtask in chosen)
+    place = (spec.split, spec.scale, spec.seed)
+    made: dict[str, Any] = {"version": spec.version, "dials": spec.dials}
+    tables = (question_table(subtask, *place, **made).select(columns) for subtask in chosen)
     rows = (row for table in tables for row in table.to_pylist())
     return score_predictions(rows, predictions, allow_missing=allow_missing)
 

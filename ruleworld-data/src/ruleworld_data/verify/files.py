@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..io.builds import world_spec
 from ..io.files import file_digest
 from ..io.schema import QUESTION_SCHEMA, RULE_SCHEMA
 from ..io.shards import Shard, plan
@@ -31,7 +32,8 @@ def check_shards(
     """
     findings["manifest"].checked = 1
     try:
-        planned = {shard.path: shard for shard in plan(manifest.get("scale"), manifest.get("seed"))}  # type: ignore[arg-type]
+        spec = world_spec(manifest)
+        planned = {shard.path: shard for shard in plan(spec.scale, spec.seed, spec.version, spec.dials)}
     except ValueError as error:
         findings["manifest"].fail(str(error))
         findings.skip("the manifest names no scale and seed", "shards", "schema", "counts")

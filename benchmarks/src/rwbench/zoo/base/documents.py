@@ -24,6 +24,7 @@ from typing import Any, Literal
 from ruleworld_data.questions import training_text
 from ruleworld_data.world import load_vocabulary, symbol
 
+from ...spec import DATA_VERSION
 from .tokenizer import END, SEARCH, STEP, TokenVocabulary, pieces
 
 Representation = Literal["nl", "fol"]
@@ -170,14 +171,14 @@ def request_text(rule: Mapping[str, Any], representation: Representation) -> str
     if rule["type"] != "entity2attr":
         return premise
     attribute = rule["attribute"]
-    plural = load_vocabulary().plural_of
+    plural = load_vocabulary(DATA_VERSION).plural_of
     return f"{premise}, {symbol(attribute) if representation == 'fol' else plural[attribute]}"
 
 
 @lru_cache(maxsize=1)
 def key_value_words() -> dict[str, list[str]]:
     """Return the words of `key_value_pairs`, from the terms of the vocabulary: four sorts for keys, one for values."""
-    terms = load_vocabulary()
+    terms = load_vocabulary(DATA_VERSION)
     words = {
         "entity_adjective": {entity.split()[0] for entity in terms.entities},
         "entity_noun": {entity.split()[1] for entity in terms.entities},
@@ -209,7 +210,7 @@ def key_value_pairs(draw: random.Random, count: int, length: int, shared: bool) 
 
 def term_words() -> set[str]:
     """Return the stems of all words that name something: creatures, things, actions, places, states, changes."""
-    terms = load_vocabulary()
+    terms = load_vocabulary(DATA_VERSION)
     names = (*terms.entities, *terms.attributes, *terms.states, *(place.name for place in terms.environments))
     verbs = (*terms.actions, *terms.minus, *terms.plus)
     return {word for name in names for word in name.split()} | {verb.base for verb in verbs}

@@ -26,6 +26,7 @@ from ruleworld_data.fresh import fresh_worlds
 from ruleworld_data.spec import RULE_TYPES, SUBTASKS, WorldSizes
 
 from ...markdown import markdown_table
+from ...spec import DATA_VERSION
 from .data import batches
 from .documents import Document, Representation, Writer
 from .model import hidden_states
@@ -89,7 +90,9 @@ def lookups(
     writer: Writer, lengths: Sequence[int], lists: int, language: Representation
 ) -> Iterator[tuple[str, int, list[Document], float]]:
     """Yield type, length, documents and chance of same-type lists in which no two rules share a premise."""
-    (world,) = fresh_worlds(GATE_SEED, 1, {}, n_rules=sum(SIZES.rule_counts().values()), sizes=SIZES)
+    (world,) = fresh_worlds(
+        GATE_SEED, 1, {}, n_rules=sum(SIZES.rule_counts().values()), sizes=SIZES, version=DATA_VERSION
+    )
     rules = world.rules.to_pylist()
     for kind in RULE_TYPES:
         by_premise = defaultdict(list)
@@ -117,7 +120,9 @@ def asked(
     number = min(64, per_subtask)
     each, enough = -(-per_subtask // number), 64 + distractors
     for subtask in SUBTASKS:
-        worlds = fresh_worlds(GATE_SEED, number, {subtask: each}, n_rules=enough, sizes=SIZES, first=64)
+        worlds = fresh_worlds(
+            GATE_SEED, number, {subtask: each}, n_rules=enough, sizes=SIZES, first=64, version=DATA_VERSION
+        )
         questions = (
             (world.rules.to_pylist(), row) for world in worlds for row in world.questions.to_pylist()
         )
