@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from ruleworld_data.prompts import read_template
+from ruleworld_data.prompts import Template, read_template
 from rwbench.leaderboard.records import read_output
 from rwbench.methods.ircot import IRCoT, first_sentence, is_conclusion
 from rwbench.methods.iterative import AGGREGATIONS, shipped_template
@@ -161,18 +161,18 @@ def test_stepwise_searches_with_the_beginning_of_each_step_and_writes_the_step_a
     # Each call goes on from what is kept; drafts are not.
     assert [prompt.split(QUESTION)[-1].strip().count("[Step") for prompt in asked] == [0, 0, 1, 1, 2, 2]
     # A search a step, and what the question found beside it: first come, two in all.
-    assert out.stepwise and out.retrieved == [[3, 0], [3, 0]]
+    assert method.stepwise and out.retrieved == [[3, 0], [3, 0]]
     assert (out.usage["calls"], out.usage["retrievals"], method.calls) == (6, 3, 17)
     again = script("stepwise", talk(*STEPS)[0])
     merged = run(dataclasses.replace(method, model=again, aggregation="rrf_rounds"), pool, 3)
-    # The question finds 3, 0, 2 and the step 0, 1, 3 (a keyword each): 0 has 1/62 + 1/61, 3 has 1/61 + 1/63, 1 has 1/62.
+    # The question finds 3, 0, 2, the step 0, 1, 3 (a keyword each): 1/62 + 1/61 of 0, 1/61 + 1/63 of 3, 1/62 of 1.
     assert merged.retrieved[1] == [0, 3, 1]
 
 
 def test_stepwise_without_a_step_searches_once_and_within_its_rounds(overlap, pool):
     say, _ = talk("[Answer] \\boxed{7}", "[Answer] \\boxed{7}")
     out = run(Stepwise(model=script("no steps", say), retriever=overlap), pool)
-    assert (out.answers, len(out.retrieved), out.stepwise) == (["7"], 1, True)
+    assert (out.answers, len(out.retrieved)) == (["7"], 1)
     say, asked = talk(*["[Step 1] It is on the bridge, so it goes on."] * 5)
     out = run(Stepwise(model=script("for ever", say), retriever=overlap, rounds=2), pool)
     assert (len(asked), out.outcome, len(out.retrieved)) == (5, "refused_format", 2)
@@ -239,6 +239,51 @@ def test_react_follows_its_published_course(overlap, pool):
         "Thought 3:"
     )
     assert (out.usage["calls"], out.usage["retrievals"], out.usage["bad_actions"]) == (3, 2, 0)
+
+
+@pytest.fixture
+def own_language(monkeypatch):
+    """A model that was trained to ask for rules, and whose answers are lines."""
+    section = {"nl": "{rules}\n\n{question}\n", "fol": ""}
+    template = Template("own", "1", "0" * 64, chat=False, remove=("<step>",), request="[Search] ", sections={
+        "answer": section, "answer_without_rules": {"nl": "{question}\n", "fol": ""},
+    })  # fmt: skip
+    monkeypatch.setattr(type(script("own", str)), "template", template)
+
+
+def test_react_asks_in_the_models_own_language(overlap, pool, own_language):
+    """What was found stands under the line that asked for it, a blank line after it, and the model goes on."""
+    lines = [
+        "[Search] chases bridge\nmore",
+        "<step>[Step 1] It enters the bridge.",
+        "[Search] fox fins",
+        "\\boxed{7}",
+    ]
+    say, asked = talk(*lines)
+    out = run(ReAct(model=script("own", say), retriever=overlap, final="agent", rounds=4), pool)
+    assert asked[0] == f"{QUESTION}\n" and asked[-1] == (
+        f"{QUESTION}\n[Search] chases bridge\n{RULES[0]}\n{RULES[1]}\n\n"
+        f"<step>[Step 1] It enters the bridge.\n[Search] fox fins\n{RULES[3]}\n{RULES[2]}\n\n"
+    )
+    assert out.text == "[Search] chases bridge\n[Step 1] It enters the bridge.\n[Search] fox fins\n\\boxed{7}"
+    assert (out.answers, out.outcome, out.usage["rounds"]) == (["7"], "ok", 2)
+    assert out.retrieved == [[0, 3]]  # the rounds as one list, two in all
+    # Searches without end, and a model that says nothing, end as an agent that did not finish.
+    for said in (["[Search] fox fins"] * 3, [""]):
+        out = run(
+            ReAct(model=script("own", talk(*said)[0]), retriever=overlap, final="agent", rounds=2), pool
+        )
+        assert (out.answers, out.outcome) == ([], "budget_exhausted") and len(out.retrieved) <= 2
+    out = run(ReAct(model=script("own", talk("", "\\boxed{5}")[0]), retriever=overlap), pool)
+    assert out.answers == ["5"]  # the reader's, over what the question finds
+
+
+def test_ircot_reasons_in_the_models_own_language(overlap, pool, own_language):
+    say, asked = talk("<step>[Step 1] It is on the bridge.\nx", "[Answer] \\boxed{7}", "\\boxed{7}")
+    out = run(IRCoT(model=script("own", say), retriever=overlap, aggregation="first_come"), pool)
+    assert asked[1] == f"{RULES[3]}\n{RULES[0]}\n\n{QUESTION}\n<step>[Step 1] It is on the bridge.\n"
+    assert [step.query for step in out.trace if step.query] == [QUESTION, "It is on the bridge."]
+    assert (out.answers, out.usage["finished"]) == (["7"], 1)
 
 
 def test_react_repairs_a_missing_action_and_says_what_is_none(overlap, pool):

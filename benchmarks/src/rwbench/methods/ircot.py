@@ -3,11 +3,15 @@
 The course is the published one: search with the question; then in turns write one sentence over the rules found so far,
 and search with it, until a sentence gives the answer, nothing is written, or the rounds are used up. A reader then
 answers afresh from the collected rules.
+
+A model that has a language of its own for answers and requests (`Template.request`) reasons in it: its sentences are
+the lines of the answer that it goes on with.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ..backends import Decoding
 from ..run.data import Question
@@ -55,12 +59,19 @@ class IRCoT(Iterative):
         search = Search(self, pool, question, top_k, usage)
         query, finished = question.text, 0
         thoughts: list[str] = []
+        begun = ""
         for turn in range(self.rounds):
             hits = search.find(query)
             if turn == self.rounds - 1 or not len(hits.ids):
                 break
-            prompt = search.prompt(search.texts(search.collected()), thoughts=" ".join(thoughts))
-            done = yield Call(prompt, Decoding(self.step_tokens))
+            rules = search.texts(search.collected())
+            if self.template.request:
+                prompt = self.template.render("answer", pool.representation, question.text, rules)
+                done = yield Call(replace(prompt, begun=begun), Decoding(self.step_tokens, ("\n",)))
+                begun += (done.marked or done.text) + "\n"
+            else:
+                prompt = search.prompt(rules, thoughts=" ".join(thoughts))
+                done = yield Call(prompt, Decoding(self.step_tokens))
             sentence = first_sentence(self.model.template.clean(done.text))
             search.wrote(sentence)
             if not sentence or done.finish == "context" or ANSWER.search(sentence):

@@ -152,7 +152,7 @@ class Iterative(RAG):
     def template(self) -> Template:
         """The template of the rounds: the model's own if it has the section, else the method's."""
         own = self.model.template
-        return own if own.has(self.section) else shipped_template(self.name)
+        return own if own.has(self.section) or own.request else shipped_template(self.name)
 
     @property
     def key(self) -> str:

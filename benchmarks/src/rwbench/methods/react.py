@@ -2,13 +2,17 @@
 
 A call stops at the next observation. What cannot be read as thought and action counts as a bad action: its first line
 is kept as the thought, and the model is asked once more for the action alone.
+
+A model that was trained to ask for rules in a line of its own (`Template.request`) acts in that language instead: it
+writes its answer line by line, and under a line that asks come the rules that were found.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from ruleworld_data.scoring import split_answers
+from ruleworld_data.scoring import parse_boxed, split_answers
 from ruleworld_data.spec import check_name
 
 from ..backends import Decoding
@@ -57,6 +61,8 @@ class ReAct(Iterative):
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Think, act and observe in turns."""
         search = Search(self, pool, question, top_k, usage)
+        if self.template.request:
+            return (yield from self._in_its_own_language(search))
         history, bad, answers, wrote = "", 0, None, None
         for turn in range(1, self.rounds + 1):
             asked = f"{history}Thought {turn}:"
@@ -100,6 +106,43 @@ class ReAct(Iterative):
             text=wrote,
             usage=search.costs(**counts),
             outcome="ok" if answers is not None else "budget_exhausted",
+            trace=search.trace,
+        )
+
+    def _in_its_own_language(self, search: Search) -> Conversation:
+        """Write line by line; answer what a line asks for."""
+        template, request = self.template, self.template.request
+        prompt = template.render("answer_without_rules", search.pool.representation, search.question.text)
+        written, text = "", ""
+        # Steps and the answer are lines as well: no more of them than of searches, and one.
+        for _ in range(2 * self.rounds + 1):
+            done = yield Call(replace(prompt, begun=written), Decoding(self.step_tokens, ("\n",)))
+            line = template.clean(done.text).strip()
+            if done.finish == "context" or not line:
+                break
+            search.wrote(line)
+            written += (done.marked or done.text) + "\n"
+            text += line + "\n"
+            if line.startswith(request):
+                if len(search.rounds) == self.rounds:
+                    break
+                hits = search.find(line.removeprefix(request).strip())
+                written += "\n".join([*search.texts(hits.ids), "", ""])
+            elif parse_boxed(line) is not None:
+                break
+        box = parse_boxed(text)
+        counts = {"bad_actions": 0, "finished": int(box is not None)}
+        if self.final == "reader":
+            if not search.rounds:
+                search.find(search.question.text)
+            return (yield from search.read(**counts))
+        return Output(
+            search.question.id,
+            retrieved=[search.collected().tolist() if search.rounds else []],
+            answers=[] if box is None else split_answers(box),
+            text=text.strip() or None,
+            usage=search.costs(**counts),
+            outcome="ok" if box is not None else "budget_exhausted",
             trace=search.trace,
         )
 

@@ -31,6 +31,7 @@ class Stepwise(Iterative):
 
     name = "stepwise"
     section = "answer"
+    stepwise = True
 
     rounds: int = 8
 
@@ -69,8 +70,10 @@ class Stepwise(Iterative):
         done = replace(done, text=written + done.text)
         # The first search is the question's; each step has one of its own, unless there was no step.
         steps = found[1:] or found
-        rest = {"retrieved": steps, "stepwise": True, "trace": search.trace, "usage": search.costs()}
-        return read_answer(self.model.template, question, done, **rest)
+        costs = search.costs()
+        return read_answer(
+            self.model.template, question, done, retrieved=steps, trace=search.trace, usage=costs
+        )
 
     def _line(self, search: Search, kept: Ids, written: str, ends: tuple[str, ...] = ()) -> Call:
         """Ask for one line of the answer, or its beginning."""

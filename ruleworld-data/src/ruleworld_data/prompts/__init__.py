@@ -19,7 +19,7 @@ from typing import Any
 
 __all__ = ["Prompt", "Template", "answer_template", "parse_template", "read_template"]
 
-_SETTINGS = ("name", "version", "chat", "separator", "remove")
+_SETTINGS = ("name", "version", "chat", "separator", "remove", "request")
 _FIELD = re.compile(r"\{(rules|question|thoughts|history)\}")
 
 
@@ -51,6 +51,8 @@ class Template:
         Between two rules.
     remove : tuple of str
         Marks of the model's own format that are taken out of its output.
+    request : str
+        Beginning of a line with which the model asks for rules, if it was trained to; empty: it was not.
     sections : mapping
         Section -> text, or section -> representation -> text.
     """
@@ -61,6 +63,7 @@ class Template:
     chat: bool = True
     separator: str = "\n"
     remove: tuple[str, ...] = ()
+    request: str = ""
     sections: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
