@@ -201,7 +201,7 @@ def _step_problem(
         premise, arrow, conclusion = piece.partition(" => ")
         if not arrow or parse_facts(conclusion) != (fact,):
             return f"{piece!r} should conclude {_spell(fact)}"
-        if parse_facts(premise)[0] not in before:
+        if not {*parse_facts(premise)} <= {*before}:
             return f"{piece!r} starts from something that does not hold"
     state = facts[0]
     if adds_up:

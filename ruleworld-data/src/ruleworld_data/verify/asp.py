@@ -29,6 +29,8 @@ _RULE_COLUMNS = {
     "action2state": ("premise", "mark", "conclusion"),
     "env2state": ("premise", "conclusion"),
     "state2attr": ("premise", "conclusion", "delta"),
+    "place_state2attr": ("premise", "also", "third", "conclusion", "delta"),
+    "count2state": ("premise", "sign", "threshold", "conclusion"),
 }
 """Arguments of each rule predicate, after pool and rule id."""
 
@@ -54,10 +56,9 @@ class AspSolver:
         self.base = base
         changes = base.of_type("attrchange2attr")
         try:
-            depth = chain_depth(changes.premise, changes.conclusion)
+            self._growth = _growth(changes)
         except CycleError:
             raise ValueError("attribute changes are circular; clingo would not end (see check C3)") from None
-        self._growth = int(changes.amount.max(initial=1)) ** depth
 
     def answers(
         self, scopes: Sequence[tuple[str, str]], pools: Sequence[Ints] | None = None
@@ -114,6 +115,19 @@ def chain_depth(triggers: Ints, targets: Ints) -> int:
     return max(depth.values(), default=0)
 
 
+def _growth(changes: RuleBase) -> int:
+    """Return the largest factor by which a chain of attribute changes multiplies."""
+    causes: dict[int, dict[int, int]] = defaultdict(dict)
+    for trigger, target, amount in zip(
+        changes.premise.tolist(), changes.conclusion.tolist(), changes.amount.tolist(), strict=True
+    ):
+        causes[target][trigger] = max(amount, causes[target].get(trigger, 1))
+    most: dict[int, int] = {}
+    for term in TopologicalSorter(causes).static_order():
+        most[term] = max((most[cause] * amount for cause, amount in causes.get(term, {}).items()), default=1)
+    return max(most.values(), default=1)
+
+
 def import_clingo() -> Any:
     """Import clingo, or say how to get it."""
     try:
@@ -143,6 +157,9 @@ class _Writer:
             "sign": np.where(part.mark == 0, -1, 1),
             "conclusion": part.conclusion,
             "delta": part.delta,
+            "also": part.also,
+            "third": part.third,
+            "threshold": part.threshold,
         }
         for rule_type, names in _RULE_COLUMNS.items():
             own = part.rows_of(rule_type)

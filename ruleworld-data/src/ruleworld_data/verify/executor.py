@@ -196,6 +196,17 @@ class _Scope:
             for effect in self.rules.fire("action2state", self.code(action, -1), role)
         ]
 
+    def states_by_count(self) -> list[tuple[str, Path]]:
+        """States that initial counts cause by being above or below a threshold."""
+        return [
+            self._felt(effect, path)
+            for attribute in self.rules.weighed
+            for count, path in self.counts(attribute, self.names[attribute])
+            for plus in (0, 1)
+            for effect in self.rules.fire("count2state", attribute, plus)
+            if (count > effect.threshold if plus else count < effect.threshold)
+        ]
+
     def _felt(self, effect: Effect, path: Path) -> tuple[str, Path]:
         name = self.names[effect.term]
         return name, (*path, Firing(effect.rule_id, Fact("is", self.who, name)))
@@ -240,8 +251,15 @@ class _Scope:
         held: dict[str, Path] = {
             fact.term: () for fact in self.facts if fact.kind == "is" and fact.who == self.who
         }
-        for state, path in (*self.states_by_action(), *self.states_by_place()):
+        for state, path in (*self.states_by_action(), *self.states_by_place(), *self.states_by_count()):
             held.setdefault(state, path)
+        for place, path in self.places():
+            for code in reaching:
+                for effect in self.rules.fire("place_state2attr", self.code(place, -1), attribute=code):
+                    states = [self.names[state] for state in effect.states]
+                    if held.keys() >= {*states}:
+                        causes = (firing for state in reversed(states) for firing in held[state])
+                        yield self._changed(effect, effect.delta, tuple(dict.fromkeys([*path, *causes])))
         for state, path in held.items():
             for code in reaching:
                 for effect in self.rules.fire("state2attr", self.code(state, -1), attribute=code):

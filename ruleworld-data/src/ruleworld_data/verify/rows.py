@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..spec import RULE_TYPES
 from ..world import Ints
 from .mentions import question_problems
-from .rulebase import RuleBase, Terms
+from .rulebase import ALL_TYPES, RuleBase, Terms
 from .scan import Scan, ScannedRows, SubQuestion
 
 _SLICE = 20_000
@@ -61,7 +60,7 @@ class RowChecker:
     def _skeleton(self, asked: SubQuestion) -> str:
         base = self._worlds[asked.world_id]
         found = base.find(asked.rule_ids)
-        types = iter([RULE_TYPES[base.type[row]] if row >= 0 else "?" for row in found.tolist()])
+        types = iter([ALL_TYPES[base.type[row]] if row >= 0 else "?" for row in found.tolist()])
         return ">".join("+".join(next(types) for _ in step.rule_ids) for step in asked.steps)
 
     def finish(self) -> None:

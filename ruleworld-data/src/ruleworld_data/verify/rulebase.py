@@ -178,11 +178,16 @@ _SOURCES = {
 
 
 class Effect(NamedTuple):
-    """What a rule concludes: a term and, for attributes, the count or the signed change."""
+    """What a rule concludes: a term and, for attributes, the count or the signed change.
+
+    ``states`` must hold besides the premise, and the count of a threshold lie beyond ``threshold``.
+    """
 
     rule_id: int
     term: int
     delta: int
+    states: tuple[int, ...] = ()
+    threshold: int = -1
 
 
 class RuleIndex:
@@ -197,6 +202,15 @@ class RuleIndex:
         self._keys = base.keys[order].data
         self._ids = base.id[order].astype(np.int32).data
         self._delta = base.delta[order].astype(np.int32).data
+        # Types whose premise has more to it come last, so only their part of these is kept.
+        self._more = bisect_left(self._keys, len(RULE_TYPES) * 2 * self._size**2)
+        parts = (part[order[self._more :]].tolist() for part in (base.also, base.third, base.threshold))
+        self._premises = [
+            ((also, third)[: (also >= 0) + (third >= 0)], cut)
+            for also, third, cut in zip(*parts, strict=True)
+        ]
+        self.weighed = np.unique(base.premise[base.rows_of("count2state")]).tolist()
+        """Attributes whose count has a threshold."""
         changes = base.of_type("attrchange2attr")
         self._triggers: dict[int, set[int]] = {}
         for trigger, attribute in zip(changes.premise.tolist(), changes.conclusion.tolist(), strict=True):
@@ -230,7 +244,8 @@ class RuleIndex:
         row, found = bisect_left(self._keys, first), []
         while row < len(self._keys) and (key := self._keys[row]) < end:
             if self._allowed is None or self._ids[row] in self._allowed:
-                found.append(Effect(self._ids[row], key % self._size, self._delta[row]))
+                premise = self._premises[row - self._more] if row >= self._more else ()
+                found.append(Effect(self._ids[row], key % self._size, self._delta[row], *premise))
             row += 1
         return found
 

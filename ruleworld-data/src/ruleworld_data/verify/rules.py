@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..io.shards import Shard
-from ..spec import ROLES, RULE_TYPES
+from ..spec import ROLES
 from ..text.parser import RULE_SHAPES
 from ..world import Ints, load_vocabulary
 from .asp import chain_depth
 from .reader import TableReader
 from .report import Findings
-from .rulebase import TYPE_CODE, RuleBase
+from .rulebase import ALL_TYPES, TYPE_CODE, RuleBase
 
 _BATCH = 150_000
 
@@ -79,6 +79,10 @@ def _functional(base: RuleBase, findings: Findings) -> None:
     size = len(base.terms) + 1
     wide = np.isin(base.type, [TYPE_CODE["entity2attr"], TYPE_CODE["state2attr"]])
     key = np.where(wide, base.keys, base.keys // size * size)  # of the other types any conclusion
+    both = base.rows_of(
+        "place_state2attr"
+    )  # of a place and a state one rule per attribute, two atoms or three
+    key[both] = -1 - (np.unique(base.keys[both], return_inverse=True)[1] * size + base.also[both])
     later, earlier = _repeats(key)
     before = dict(zip(later.tolist(), earlier.tolist(), strict=True))
 
@@ -90,7 +94,7 @@ def _functional(base: RuleBase, findings: Findings) -> None:
 
 
 def _attribute_structure(base: RuleBase, findings: Findings) -> None:
-    """C3 and C4: acyclic; drivers and responses apart; one driver per response."""
+    """C3 and C4: acyclic; what states and actions change has no driver; one driver per response; thresholds apart."""
     changes = base.of_type("attrchange2attr")
     names = base.terms.names
     try:
@@ -98,10 +102,12 @@ def _attribute_structure(base: RuleBase, findings: Findings) -> None:
     except CycleError as error:
         loop = " -> ".join(names[code] for code in error.args[1])
         findings["C3"].fail(f"attribute changes run in a circle: {loop}")
-    driven = np.isin(base.type, [TYPE_CODE["state2attr"], TYPE_CODE["action2attr"]])
-    drivers = np.union1d(base.conclusion[driven], changes.premise)
+    drivers = np.unique(base.conclusion[base.rows_of("state2attr", "action2attr", "place_state2attr")])
     both = np.intersect1d(drivers, changes.conclusion)
     findings["C4"].fail(*(f"{names[code]!r} is a driver and a response" for code in both))
+    weighed = base.premise[base.rows_of("count2state")]
+    moved = np.intersect1d(weighed, np.union1d(drivers, changes.conclusion))
+    findings["C4"].fail(*(f"{names[code]!r} has a threshold and is changed" for code in moved))
     edges = np.unique(np.stack([changes.conclusion, changes.premise], axis=1), axis=0)
     responses, driver_counts = np.unique(edges[:, 0], return_counts=True)
     for code in responses[driver_counts > 1]:
@@ -110,33 +116,32 @@ def _attribute_structure(base: RuleBase, findings: Findings) -> None:
 
 
 def _routes(base: RuleBase, findings: Findings) -> None:
-    """C5: what an action does through the environment, through the state and by itself is disjoint."""
+    """C5: no attribute is changed along two routes, whatever happens to whom.
 
-    def links(rule_type: str, premises: Ints | None = None) -> dict[int, set[int]]:
-        part = base.of_type(rule_type)
-        if premises is not None:
-            part = part.take(np.flatnonzero(np.isin(part.premise, premises)))
-        found: dict[int, set[int]] = defaultdict(set)
-        for premise, conclusion in zip(part.premise.tolist(), part.conclusion.tolist(), strict=True):
-            found[premise].add(conclusion)
-        return found
-
-    names, state_of = base.terms.names, links("env2state")
-    touched = links("state2attr", base.conclusion[base.rows_of("env2state", "action2state")])
+    An action changes attributes through its environment's state, through its own, through places and states together,
+    and by itself. The counts of a kind do so whatever else happens, so what they change nothing else may change.
+    """
+    names, state_of = base.terms.names, _links(base.of_type("env2state"))
+    led_to = base.conclusion[base.rows_of("env2state", "action2state", "count2state")]
+    touched = _links(base.of_type("state2attr"), led_to)
     routes: dict[tuple[int, int], list[tuple[str, set[int]]]] = defaultdict(list)
-    for rule_type, label, reach in (
-        (
-            "action2env",
-            "its environment's state",
-            lambda term: set().union(*(touched[s] for s in state_of[term])),
-        ),
-        ("action2state", "its own state", lambda term: touched[term]),
-        ("action2attr", "its own effect", lambda term: {term}),
+    felt: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for rule_type, label in (
+        ("action2env", "its environment's state"),
+        ("action2state", "its own state"),
+        ("action2attr", "its own effect"),
     ):
         part = base.of_type(rule_type)
         columns = (part.premise.tolist(), part.mark.tolist(), part.conclusion.tolist())
         for action, role, term in zip(*columns, strict=True):
-            routes[action, role].append((label, reach(term)))
+            states = {"action2env": state_of[term], "action2state": {term}}.get(rule_type, set())
+            felt[action, role] |= states
+            reach = set().union(*(touched[state] for state in states)) if states else {term}
+            if rule_type == "action2attr" or states:
+                routes[action, role].append((label, reach))
+    for subject, states, attribute in _conjunctions(base):
+        if states <= felt[subject]:
+            routes[subject].append(("place and state together", {attribute}))
     for (action, role), ways in routes.items():
         for (other, others), (label, attributes) in combinations(ways, 2):
             if shared := attributes & others:
@@ -144,6 +149,56 @@ def _routes(base: RuleBase, findings: Findings) -> None:
                     f"{names[action]!r} changes {names[min(shared)]!r} of its {ROLES[role]} by {other} and by {label}"
                     f" ({len(shared)} such attributes)"
                 )
+    _thresholds(base, touched, findings)
+
+
+def _thresholds(base: RuleBase, touched: dict[int, set[int]], findings: Findings) -> None:
+    """C5 for counts: each threshold attribute has drivers of its own, and never two states."""
+    names, cuts = base.terms.names, base.of_type("count2state")
+    own: dict[int, set[int]] = defaultdict(set)
+    bounds: dict[int, dict[int, int]] = defaultdict(dict)
+    columns = (cuts.premise.tolist(), cuts.mark.tolist(), cuts.threshold.tolist(), cuts.conclusion.tolist())
+    for attribute, plus, cut, state in zip(*columns, strict=True):
+        own[attribute] |= touched[state]
+        bounds[attribute][plus] = cut
+    for attribute, cut in bounds.items():
+        if len(cut) == 2 and cut[0] > cut[1] + 1:
+            both = f"more than {cut[1]} and fewer than {cut[0]}"
+            findings["C5"].fail(f"{names[attribute]!r}: a count can be {both}, and then has two states")
+    changing = base.take(base.rows_of("state2attr", "action2attr", "place_state2attr"))
+    by_count = (changing.type == TYPE_CODE["state2attr"]) & np.isin(changing.premise, cuts.conclusion)
+    others = set(np.unique(changing.conclusion[~by_count]).tolist()) if own else set()
+    for attribute, drivers in own.items():
+        if shared := drivers & others:
+            findings["C5"].fail(
+                f"the count of {names[attribute]!r} changes {names[min(shared)]!r}, and so does something else "
+                f"({len(shared)} such attributes)"
+            )
+        others |= drivers
+
+
+def _conjunctions(base: RuleBase) -> Iterator[tuple[tuple[int, int], set[int], int]]:
+    """Yield who is led to the place of each conjunctive rule (action and role), its states, and its attribute."""
+    both, enters = base.of_type("place_state2attr"), base.of_type("action2env")
+    led: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for subject in zip(
+        enters.premise.tolist(), enters.mark.tolist(), enters.conclusion.tolist(), strict=True
+    ):
+        led[subject[2]].append(subject[:2])
+    columns = (both.premise.tolist(), both.also.tolist(), both.third.tolist(), both.conclusion.tolist())
+    for place, *states, attribute in zip(*columns, strict=True):
+        for subject in led[place]:
+            yield subject, {*states} - {-1}, attribute
+
+
+def _links(part: RuleBase, premises: Ints | None = None) -> dict[int, set[int]]:
+    """Return the conclusions of each premise, of some premises or of all."""
+    if premises is not None:
+        part = part.take(np.flatnonzero(np.isin(part.premise, premises)))
+    found: dict[int, set[int]] = defaultdict(set)
+    for premise, conclusion in zip(part.premise.tolist(), part.conclusion.tolist(), strict=True):
+        found[premise].add(conclusion)
+    return found
 
 
 def _distinct_texts(base: RuleBase, findings: Findings) -> None:
@@ -160,11 +215,12 @@ def _distinct_texts(base: RuleBase, findings: Findings) -> None:
 def _terms(base: RuleBase, findings: Findings) -> None:
     """C7: a name stands for one term, in one kind, and no name is part of another or its plural."""
     kinds: dict[str, set[str]] = defaultdict(set)
-    for rule_type in RULE_TYPES:
-        part = base.of_type(rule_type)
-        shape = RULE_SHAPES[rule_type]
-        for codes, kind in ((part.premise, shape.premise_column), (part.conclusion, shape.conclusion_column)):
-            for term in np.unique(codes):
+    for rule_type in ALL_TYPES:
+        part, shape = base.of_type(rule_type), RULE_SHAPES[rule_type]
+        columns = [(part.premise, shape.premise_column), (part.conclusion, shape.conclusion_column)]
+        columns += [(part.also, "state"), (part.third, "state")]
+        for codes, kind in columns:
+            for term in np.unique(codes[codes >= 0]):
                 kinds[base.terms.names[term]].add(kind.removeprefix("trigger_"))
     for name, plural in load_vocabulary().plural_of.items():
         if plural != name and name in base.terms and plural in base.terms:
