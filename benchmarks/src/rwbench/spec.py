@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import (
@@ -53,13 +54,13 @@ def in_words(error: Exception) -> str:
     return f"{field}: {first['msg']}{seen}"
 
 
-def endpoints_of(method: Any) -> set[str]:
-    """Return the URLs that a method's dict names, however deep."""
-    if isinstance(method, list):
-        return {url for each in method for url in endpoints_of(each)}
-    if not isinstance(method, dict):
-        return set()
-    return {str(v) for k, v in method.items() if k == "url"}.union(*map(endpoints_of, method.values()))
+def parts_of(method: Any) -> Iterator[dict[str, Any]]:
+    """Yield the dicts that a method's dict is made of, however deep: models, retrievers and the method itself."""
+    if isinstance(method, dict):
+        yield method
+        method = [*method.values()]
+    for part in method if isinstance(method, list) else ():
+        yield from parts_of(part)
 
 
 def _one_of(name: str) -> Any:

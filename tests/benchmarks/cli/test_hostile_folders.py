@@ -3,19 +3,24 @@
 import copy
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 
 import pytest
 from rwbench.backends.endpoint import Endpoint
+from rwbench.backends.local import Local
 from rwbench.cli.app import app
-from rwbench.methods import Method, Output, component
+from rwbench.methods import Method, Output, Preview, component
 from rwbench.methods.prompting import Prompting
 from rwbench.methods.retrieve import Retrieve
 from rwbench.retrievers.bm25 import BM25
+from rwbench.retrievers.dense import Dense
+from rwbench.retrievers.fuse import RRF
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
-from rwbench.spec import endpoints_of
+from rwbench.spec import parts_of
 from typer.testing import CliRunner
 
 ESC = "\x1b]0;owned\x07"
@@ -64,12 +69,34 @@ def test_resume_asks_only_an_endpoint_that_is_typed(serve, options, tmp_path, mo
     assert rwbench("resume", tmp_path / "runs").exit_code == 0  # nothing left to ask
 
 
-def test_endpoints_are_found_however_deep():
-    assert endpoints_of({"a": [{"url": "x"}], "b": {"c": {"url": "y", "d": [[{"url": 1}]]}}}) == {
-        "x",
-        "y",
-        "1",
-    }
+@pytest.mark.parametrize(
+    ("option", "method"),
+    [
+        ("--model", Prompting(model=Local("/a stranger's"))),
+        ("--encoder", Retrieve(RRF((BM25(), Dense("stranger/encoder"))))),
+    ],
+)
+def test_resume_loads_only_files_that_are_typed(option, method, options, tmp_path, monkeypatch):
+    """Nor does a dry run, which would count tokens with them; what is shipped needs no words."""
+    loaded = []
+    monkeypatch.setattr(type(method), "prepare", lambda self, pools: loaded.append(self))
+    monkeypatch.setattr(type(method), "preview", lambda self, *rest: loaded.append(self) or Preview())
+    monkeypatch.setattr(type(method), "run", lambda self, work, top_k: iter(()))
+    spec = options.spec(method, "nl", 100, "question")
+    folder = tmp_path / "runs" / spec.run_id
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text(json.dumps(spec.to_dict()))
+    for words in ((), ("--dry-run",), (option, "minilm"), (option, "tiny")):
+        refused = rwbench("resume", tmp_path / "runs", *words)
+        assert refused.exit_code == 2 and not loaded, refused.output
+    (typed,) = re.findall(f"type {option} (.*), else", refused.stderr)
+    rwbench("resume", tmp_path / "runs", option, *shlex.split(typed))
+    assert loaded
+
+
+def test_parts_of_a_method_are_found_however_deep():
+    method = {"a": [{"url": "x"}], "b": {"c": {"url": "y", "d": [[{"url": 1}]]}}}
+    assert [part["url"] for part in parts_of(method) if "url" in part] == ["x", "y", 1]
 
 
 def poke(value, path, new):

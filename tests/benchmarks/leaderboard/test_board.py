@@ -9,11 +9,15 @@ import time
 
 import numpy as np
 import pytest
+from rwbench.cli.app import app
 from rwbench.leaderboard.board import bootstrap_draws, build_board, order, ranks
 from rwbench.leaderboard.copies import cell_of
 from rwbench.leaderboard.page import render_board, write_board
+from rwbench.run.folder import find_specs
+from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
 from rwbench.score.stats import interval, paired_difference, sample_clusters
+from typer.testing import CliRunner
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`&amp;{{7*7}}"
 
@@ -153,7 +157,44 @@ def test_marks_of_reproduction_are_for_the_very_samples(submissions, board, tmp_
     assert again[row["submission"]] == ["reproduced by us"]
     marks[row["submission"]]["samples_sha256"] = "0" * 64
     (tmp_path / "reproduced.json").write_text(json.dumps(marks))
-    with pytest.raises(ValueError, match="run the comparison again"):
+    with pytest.raises(ValueError, match="run it again and type: rwbench reproduced"):
+        build_board(root)
+
+
+def test_a_run_that_was_made_again_marks_its_submission(submissions, runs, workspace, tmp_path):
+    """The check is of the samples, by a run of its own; a run that differs ends the mark."""
+    root = shutil.copytree(submissions, tmp_path / "submissions")
+    again, spec = tmp_path / "again", find_specs(runs["bm25"])[0][0]
+
+    def command():
+        done = CliRunner().invoke(app, ["reproduced", str(again), "--submissions", str(root), "--json"])
+        return done.exit_code, json.loads(done.stdout) if done.stdout else done.stderr
+
+    shutil.copytree(runs["bm25"], again / spec.run_id)
+    name = "2026-01-31_bm25"
+    assert command() == (1, {name: "it is the very run that was handed in; run it again"})
+    assert [row["badges"] for row in build_board(root)["rows"]] == [["claimed"]] * 4
+    shutil.rmtree(again)
+    run_spec(spec, workspace, again)
+    results = json.loads((again / spec.run_id / "results.json").read_text())
+    results["timing"]["finished"] = "2026-02-01T00:00:00+00:00"
+    (again / spec.run_id / "results.json").write_text(json.dumps(results))
+    assert command() == (0, {name: None})
+    badges = {row["submission"]: row["badges"] for row in build_board(root)["rows"]}
+    assert {key for key, value in badges.items() if value == ["reproduced by us"]} == {name}
+    samples = again / spec.run_id / "samples.jsonl"
+    (first, *rest) = samples.read_text().splitlines(keepends=True)
+    sample = json.loads(first)
+    sample["retrieved"][0].reverse()
+    samples.write_text("".join([json.dumps(sample) + "\n", *rest]))
+    code, told = command()
+    assert code == 1 and told[name].startswith("1 of 50 questions differ, the first is ['multi_hop_2-")
+    assert [row["badges"] for row in build_board(root)["rows"]] == [["claimed"]] * 4
+    shutil.rmtree(again / spec.run_id)
+    (again / "x").mkdir()
+    assert command()[0] == 2
+    (tmp_path / "reproduced.json").write_text('{"a": 1}')
+    with pytest.raises(ValueError, match=r"reproduced\.json is no list of marks \(a: "):
         build_board(root)
 
 

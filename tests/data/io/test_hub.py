@@ -8,11 +8,12 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import ruleworld_data
 from ruleworld_data.cli import app
-from ruleworld_data.io import build, check_repo, export, push_dataset
+from ruleworld_data.io import build, check_repo, export, push_dataset, push_metric
 from ruleworld_data.io.hub import METRIC_FILES
 from typer.testing import CliRunner
 
@@ -139,3 +140,42 @@ def test_a_folder_that_is_no_whole_export_is_refused(exported, tmp_path):
     (tmp_path / "eval.yaml").symlink_to("/etc/hostname")
     with pytest.raises(ValueError, match="is a link out of the folder"):
         push_dataset(tmp_path, "me/x", dry_run=True)
+
+
+TOKEN = "hf_SECRET+/=of-a-maintainer"
+
+
+@pytest.mark.parametrize("form", [TOKEN, quote(TOKEN, safe=""), TOKEN.upper()])
+@pytest.mark.parametrize("status", [200, 302, 401, 500])
+@pytest.mark.parametrize(
+    "wrap", ['{{"error": "no {}"}}', '{{"url": "http://x/{}"}}', "<html>{}\x1b[2J", '"{}"']
+)
+def test_no_answer_of_a_hub_shows_the_token(form, status, wrap, hub, tmp_path, monkeypatch, capfd, caplog):
+    """In no message, on no line of the terminal or of a log."""
+    caplog.set_level("INFO")
+    body = wrap.format(form).encode()
+
+    def answer(request, _):
+        request.send_response(status)
+        request.send_header("Content-Type", "application/json")
+        request.send_header("Content-Length", str(len(body)))
+        request.send_header("X-Error-Message", form)
+        request.end_headers()
+        request.wfile.write(body)
+
+    monkeypatch.setattr(hub, "answer", answer)
+    hub.reach(monkeypatch, tmp_path, HF_TOKEN=TOKEN)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with pytest.raises(OSError, match="did not take me/x") as told:
+        push_metric("me/x")
+    shown = (str(told.value) + "".join(capfd.readouterr()) + caplog.text).lower()
+    assert TOKEN.lower() not in shown and quote(TOKEN, safe="").lower() not in shown
+    assert str(told.value).isprintable()
+
+
+@pytest.mark.parametrize("token", ["hf_S\x01ECRET", "hf_SÉCRET", "hf_SE CRET"])
+def test_a_token_that_is_none_is_not_shown_either(token, hub, tmp_path, monkeypatch, capfd):
+    hub.reach(monkeypatch, tmp_path, HF_TOKEN=token)
+    with pytest.raises(OSError, match="did not take me/x") as told:
+        push_metric("me/x")
+    assert "CRET" not in str(told.value) + "".join(capfd.readouterr())

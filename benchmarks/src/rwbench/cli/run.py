@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,21 +116,31 @@ def resume(
         list[str] | None,
         typer.Option(metavar="URL", help="Endpoint that these runs may ask; may be repeated."),
     ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Model folder that these runs may load; may be repeated.")
+    ] = None,
+    encoder: Annotated[
+        list[str] | None, typer.Option(help="Encoder that these runs may load; may be repeated.")
+    ] = None,
     jobs: Jobs = 1,
     dry_run: DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Finish every run below a folder that is not finished; the recipe need not be known.
 
-    A folder may come from somebody else: runs that ask an endpoint go on only where you name it.
+    A folder may come from somebody else: an endpoint, or a model that is not shipped, is used only where you name it.
 
     Example: rwbench resume runs
     """
     with user_errors():
+        from ruleworld_data.io import trust_endpoint
+
         from ..run.data import DataSource
         from ..run.folder import find_specs, make_plan
         from ..run.workspace import Workspace
 
+        for url in endpoint or []:
+            trust_endpoint(url)
         workspaces: dict[DataSource, Workspace] = {}
         unfinished: dict[DataSource, list[Plan]] = {}
         found = find_specs(folder)
@@ -140,8 +150,9 @@ def resume(
                 workspaces[source] = Workspace(source)
             plan = make_plan(spec, workspaces[source], out)
             if not plan.finished:
-                if not dry_run:
-                    _check_endpoints(plan, endpoint or [])
+                # A dry run asks nobody, but loads what counts tokens.
+                asked = {} if dry_run else {"--endpoint": endpoint or []}
+                _check_places(plan, asked | {"--model": model or [], "--encoder": encoder or []})
                 unfinished.setdefault(source, []).append(plan)
     if not unfinished:
         typer.echo(f"all {len(found)} runs below {folder} are finished", err=True)
@@ -156,19 +167,29 @@ def resume(
         show_results(results, page, as_json, [])
 
 
-def _check_endpoints(plan: Plan, typed: Sequence[str]) -> None:
-    """Refuse to send questions, and the user's key, to a server that only the run's folder names."""
-    from ruleworld_data.io import trust_endpoint
+def _check_places(plan: Plan, typed: Mapping[str, Sequence[str]]) -> None:
+    """Refuse what only the run's folder names, by the option that chooses it: servers, which get the key, and files."""
+    from ..retrievers.dense import ENCODERS
+    from ..spec import parts_of
+    from ..zoo.models import shipped
 
-    from ..spec import endpoints_of
-
-    for url in sorted(endpoints_of(plan.spec.method) - set(typed)):
-        raise ValueError(
-            f"{plan.folder} asks a model at {url!r}, which would get every question and the key in RULEWORLD_API_KEY; "
-            f"if you chose that server, type --endpoint {shlex.quote(url)}, else delete the folder"
-        )
-    for url in typed:
-        trust_endpoint(url)
+    parts = list(parts_of(plan.spec.method))
+    named = {
+        "--endpoint": {str(part["url"]) for part in parts if "url" in part},
+        "--model": {str(part.get("model")) for part in parts if part.get("name") == "local"} - {*shipped()},
+        "--encoder": {str(part["encoder"]) for part in parts if "encoder" in part} - {*ENCODERS},
+    }
+    does = {
+        "--endpoint": "asks a model at {}, which would get every question and the key in RULEWORLD_API_KEY",
+        "--model": "loads the model {}",
+        "--encoder": "loads the encoder {}",
+    }
+    for option, chosen in typed.items():
+        for value in sorted(named[option] - {*chosen}):
+            raise ValueError(
+                f"{plan.folder} {does[option].format(ascii(value))}; if you chose that, type {option} "
+                f"{shlex.quote(value)}, else delete the folder"
+            )
 
 
 def _backend(

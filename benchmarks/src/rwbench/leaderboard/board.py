@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from ..report.setting import macro
-from ..score.samples import Sample
+from ..score.samples import STRICT, Sample
 from ..score.scoring import ANSWER_METRICS, RECALLS
 from ..score.stats import DRAWS, LEVEL, Floats, codes, interval, resamples, row_means, sample_clusters
+from ..spec import in_words
 from .copies import CELL, cell_of
 from .files import submission_folders
 from .judge import Judge
@@ -35,6 +38,14 @@ BLOCK = 50
 Row = dict[str, Any]
 
 
+@with_config(STRICT)
+class Mark(TypedDict):
+    """What stands in `REPRODUCED` of a submission: the samples that were compared, and when."""
+
+    samples_sha256: str
+    date: str
+
+
 def build_board(root: Path, rounds: Path | None = None) -> dict[str, Any]:
     """Return the content of board.json, from a folder of submissions; scores in a folder of sealed rounds are a column.
 
@@ -48,7 +59,7 @@ def build_board(root: Path, rounds: Path | None = None) -> dict[str, Any]:
             raise ValueError(f"{name} is refused:\n{checked}")
         found.append(checked)
     rows = [row_of(submission) for submission in found]
-    reproduced = _reproduced(root.parent / REPRODUCED, rows)
+    reproduced = _reproduced(root, rows)
     sealed = _sealed(rounds)
     _rank(rows, found)
     for row in rows:
@@ -165,15 +176,26 @@ def _rank(rows: Sequence[Row], found: Sequence[Submission]) -> None:
             rows[number]["rank"] = rank
 
 
-def _reproduced(path: Path, rows: Sequence[Row]) -> set[str]:
+def read_marks(root: Path) -> dict[str, Mark]:
+    """Return the marks of reproduction beside a folder of submissions; a ValueError if the file is none."""
+    path = root.parent / REPRODUCED
+    try:
+        return TypeAdapter(dict[str, Mark]).validate_json(path.read_bytes()) if path.is_file() else {}
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is no list of marks ({in_words(error)}); write it with `rwbench reproduced RUNS`"
+        ) from None
+
+
+def _reproduced(root: Path, rows: Sequence[Row]) -> set[str]:
     """Return the submissions that maintainers ran again; the mark is for the very samples that they compared."""
-    marks = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    marks = read_marks(root)
     have = {row["submission"]: row["samples_sha256"] for row in rows}
     for name, mark in marks.items():
         if have.get(name) != mark["samples_sha256"]:
             raise ValueError(
-                f"{path} marks {name} with samples {mark['samples_sha256'][:12]}, the board has "
-                f"{str(have.get(name))[:12]}; run the comparison again or remove the mark"
+                f"{root.parent / REPRODUCED} marks {name} with samples {mark['samples_sha256'][:12]}, the board has "
+                f"{str(have.get(name))[:12]}; run it again and type: rwbench reproduced RUNS"
             )
     return set(marks)
 

@@ -1,4 +1,4 @@
-"""`rwbench kit`, `import`, `submit`, `validate`, `board`, `push`: from predictions to a row of the board."""
+"""From predictions to a row of the board: `rwbench kit`, `import`, `submit`, `validate`, `board` and more."""
 
 from __future__ import annotations
 
@@ -198,6 +198,33 @@ def board(
     typer.echo(
         json.dumps({"page": str(page), "rows": rows}) if as_json else f"page: {page} ({rows} submissions)"
     )
+
+
+@app.command()
+def reproduced(
+    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="Folder of runs, made again by maintainers.")],
+    submissions: Annotated[Path, typer.Option(help="Folder of submissions.")] = SUBMISSIONS,
+    as_json: JsonFlag = False,
+) -> None:
+    """Mark the submissions whose runs were made again with the same outputs, answers and rules, question by question.
+
+    Example: rwbench reproduced again
+    """
+    with user_errors():
+        from datetime import date as day
+
+        from .submit import mark_reproduced
+
+        found = mark_reproduced(runs, submissions, day.today().isoformat())
+        if not found:
+            raise ValueError(f"no finished run below {runs} has the spec of a submission in {submissions}")
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        for name, why in found.items():
+            typer.echo(f"{name}: {'reproduced' if why is None else f'not reproduced: {why}'}")
+    if any(found.values()):
+        raise typer.Exit(1)
 
 
 @app.command()

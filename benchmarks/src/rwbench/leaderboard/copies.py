@@ -158,12 +158,17 @@ def duplicates(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iterator[
             return
 
 
+def content_of(record: Record | None) -> dict[str, Any] | None:
+    """Return what of a record decides its scores."""
+    fields = {"id", "output", "answers", "retrieved"}
+    return None if record is None else record.model_dump(include=fields)
+
+
 def content_sha256(records: Iterable[Record]) -> str:
     """Return a hash of what is scored, by question: it names predictions that were made elsewhere."""
     digest = hashlib.sha256()
     for record in sorted(records, key=lambda record: record.id):
-        kept = record.model_dump(include={"id", "output", "answers", "retrieved"})
-        digest.update(canonical_json(kept).encode() + b"\n")
+        digest.update(canonical_json(content_of(record)).encode() + b"\n")
     return digest.hexdigest()
 
 

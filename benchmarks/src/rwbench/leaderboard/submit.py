@@ -16,13 +16,14 @@ from ..run.environment import environment
 from ..run.folder import SPEC_FILE, exclusive, find_specs
 from ..score.results import read_results, write_results
 from ..score.samples import SAMPLES_FILE, read_samples
-from ..spec import canonical_json
-from .copies import content_sha256
-from .files import FOLDER_NAME, METADATA, SAMPLES
+from ..spec import RunSpec, canonical_json
+from .board import REPRODUCED, read_marks
+from .copies import content_of, content_sha256
+from .files import FOLDER_NAME, METADATA, RESULTS, SAMPLES, read_folder, submission_folders
 from .judge import Judge, board_spec
 from .metadata import Metadata
-from .records import pack_samples, read_prediction_file, read_records
-from .validate import fingerprints, validate
+from .records import Record, pack_samples, read_prediction_file, read_records
+from .validate import fingerprints, read_claimed, validate
 
 
 def import_predictions(
@@ -121,6 +122,53 @@ def submit(run: Path, metadata: Metadata, root: Path, judge: Judge, slug: str | 
         validate(part, judge, fingerprints(root))
         part.rename(root / name)
     return root / name
+
+
+def mark_reproduced(runs: Path, root: Path, day: str) -> dict[str, str | None]:
+    """Mark submissions that a run of maintainers reproduces, in ``reproduced.json`` beside their folder.
+
+    Parameters
+    ----------
+    runs : Path
+        Folder of run folders, made again from the same specs; other runs in it are of no concern.
+    root : Path
+        Folder of submissions.
+    day : str
+        YYYY-MM-DD, noted with the mark.
+
+    Returns
+    -------
+    dict
+        By submission that has a finished run there: None if it is marked, else what differs. A mark that it had ends.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If there is no run, or a file of a run or of the marks is damaged.
+    """
+    again = {spec.run_id: out / spec.run_id for spec, out in find_specs(runs)}
+    marks = read_marks(root)
+    found: dict[str, str | None] = {}
+    for folder in submission_folders(root):
+        files = read_folder(folder)
+        claimed = read_claimed(files[RESULTS])
+        place = again.get(RunSpec.from_dict(claimed["spec"]).run_id)
+        results = None if place is None else read_results(place)
+        if place is None or results is None:
+            continue
+        theirs = {record.id: record for record in read_records(files[SAMPLES]).values()}
+        ours = {sample["id"]: Record.of_sample(sample) for sample in read_samples(place / SAMPLES_FILE)}
+        differ = [name for name in theirs if content_of(theirs[name]) != content_of(ours.get(name))]
+        found[folder.name] = None
+        if results["timing"]["finished"] == claimed["timing"]["finished"]:
+            found[folder.name] = "it is the very run that was handed in; run it again"
+        elif differ or len(ours) != len(theirs):
+            found[folder.name] = f"{len(differ)} of {len(theirs)} questions differ, the first is {differ[:1]}"
+        marks.pop(folder.name, None)
+        if found[folder.name] is None:
+            marks[folder.name] = {"samples_sha256": claimed["samples_sha256"], "date": day}
+    write_whole(root.parent / REPRODUCED, json_bytes(dict(sorted(marks.items()))))
+    return found
 
 
 def only_run(paths: Sequence[Path]) -> Path:

@@ -5,11 +5,13 @@ All talk with the hub goes through huggingface_hub, which reads HF_TOKEN, HF_END
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 import yaml
 
@@ -104,12 +106,18 @@ def push_folder(
         ]
         changes += [CommitOperationDelete(name) for name in old]
         api.create_commit(repo, changes, repo_type=kind, commit_message=message)
-    except OSError as error:
-        lines = str(error).replace(token, "[token]").strip().splitlines()
-        raise OSError(
-            f"the hub at {api.endpoint} did not take {repo}: {lines[0] if lines else type(error).__name__}"
-        ) from None
-    return Pushed(repo, kind, private, sizes, sum(sizes.values()), str(url))
+    except Exception as error:  # of any kind: what a hub answers can break the library in ways of its own
+        lines = str(error).strip().splitlines()
+        why = _shown(lines[0], token) if lines else type(error).__name__
+        raise OSError(f"the hub at {api.endpoint} did not take {repo}: {why}") from None
+    return Pushed(repo, kind, private, sizes, sum(sizes.values()), _shown(str(url), token))
+
+
+def _shown(text: str, token: str) -> str:
+    """Return what a hub said without the token, plain or escaped, and without signs that steer a terminal."""
+    for form in {token, quote(token, safe="")}:
+        text = re.sub(re.escape(form), "[token]", text, flags=re.IGNORECASE)
+    return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 def push_dataset(folder: Path, repo: str, *, private: bool = False, dry_run: bool = False) -> Pushed:
