@@ -65,7 +65,7 @@ def committed_runs():
     return found
 
 
-def test_a_committed_run_that_is_handed_in_gets_its_own_scores():
+def test_a_committed_run_that_is_handed_in_gets_its_own_scores(monkeypatch):
     """Every method, judged from what a submission holds; but for expected recall, which needs a search's scores."""
     judge, runs = Judge(), committed_runs()
     assert len({name for name, *_ in runs}) >= 9
@@ -88,7 +88,8 @@ def test_a_committed_run_that_is_handed_in_gets_its_own_scores():
         )
         found = {rule for each in samples for search in each["retrieved"] or () for rule in search}
         pool = Pool(np.array([*found], np.int32), None, spec.representation, questions)
-        judge._workspaces[spec.scale, spec.world_seed] = SimpleNamespace(pools=lambda spec, pool=pool: [pool])
+        world = SimpleNamespace(pools=lambda spec, pool=pool: [pool])
+        monkeypatch.setattr(judge, "workspace", lambda spec, world=world: world)
         for each, ours in zip(judge.samples(spec, read_records(pack_samples(samples))), samples, strict=True):
             kept = {name: value for name, value in ours["scores"].items() if not name.startswith("expected")}
             assert each["scores"] == kept, (key, folder.name, each["id"])
