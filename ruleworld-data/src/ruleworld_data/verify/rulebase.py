@@ -205,7 +205,7 @@ class RuleIndex:
         # Types whose premise has more to it come last, so only their part of these is kept.
         self._more = bisect_left(self._keys, len(RULE_TYPES) * 2 * self._size**2)
         parts = (part[order[self._more :]].tolist() for part in (base.also, base.third, base.threshold))
-        self._premises = [
+        self._premises: list[tuple[tuple[int, ...], int]] = [
             ((also, third)[: (also >= 0) + (third >= 0)], cut)
             for also, third, cut in zip(*parts, strict=True)
         ]
@@ -244,8 +244,11 @@ class RuleIndex:
         row, found = bisect_left(self._keys, first), []
         while row < len(self._keys) and (key := self._keys[row]) < end:
             if self._allowed is None or self._ids[row] in self._allowed:
-                premise = self._premises[row - self._more] if row >= self._more else ()
-                found.append(Effect(self._ids[row], key % self._size, self._delta[row], *premise))
+                effect = Effect(self._ids[row], key % self._size, self._delta[row])
+                if row >= self._more:
+                    states, cut = self._premises[row - self._more]
+                    effect = effect._replace(states=states, threshold=cut)
+                found.append(effect)
             row += 1
         return found
 

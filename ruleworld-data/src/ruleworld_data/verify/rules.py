@@ -181,10 +181,9 @@ def _conjunctions(base: RuleBase) -> Iterator[tuple[tuple[int, int], set[int], i
     """Yield who is led to the place of each conjunctive rule (action and role), its states, and its attribute."""
     both, enters = base.of_type("place_state2attr"), base.of_type("action2env")
     led: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for subject in zip(
-        enters.premise.tolist(), enters.mark.tolist(), enters.conclusion.tolist(), strict=True
-    ):
-        led[subject[2]].append(subject[:2])
+    parts = (enters.premise.tolist(), enters.mark.tolist(), enters.conclusion.tolist())
+    for action, role, place in zip(*parts, strict=True):
+        led[place].append((action, role))
     columns = (both.premise.tolist(), both.also.tolist(), both.third.tolist(), both.conclusion.tolist())
     for place, *states, attribute in zip(*columns, strict=True):
         for subject in led[place]:
