@@ -152,7 +152,7 @@ def misread(text: str, facts: str, query: str) -> str | None:
             )
             wanted.append(rf"\b(?:{active}|{passive})\b")
         elif len(arguments) == 1 and arguments[0] in seen:
-            wanted.append(rf"\b{phrase['x']} (?:is|was|becomes|became) {plain(name)}\b")
+            wanted.append(rf"\b{phrase['x']} (?:is|was|becomes|became|has become) {plain(name)}\b")
         seen.add(arguments[0])
     name, (_, what, *rest) = parse(query)
     if name == "Has":

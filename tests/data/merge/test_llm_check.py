@@ -8,7 +8,7 @@ import pytest
 from ruleworld_data.generate import question_table
 from ruleworld_data.merge.check import small_words, sub_questions, why_refused
 from ruleworld_data.questions import clause_templates, merge_templates
-from ruleworld_data.spec import SUBTASKS
+from ruleworld_data.spec import SUBTASKS, VERSIONS
 from ruleworld_data.world import load_vocabulary
 
 QUESTION = (
@@ -134,8 +134,9 @@ def test_parts_and_creatures_keep_their_order() -> None:
 
 
 @pytest.mark.parametrize("subtask", [name for name in SUBTASKS if name.startswith("multi_rule")])
-def test_every_template_question_asks_the_same_as_itself(subtask: str) -> None:
-    for row in question_table(subtask, "test", "tiny").to_pylist():
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_template_question_asks_the_same_as_itself(subtask: str, version: str) -> None:
+    for row in question_table(subtask, "test", "tiny", version=version).to_pylist():
         parts = sub_questions(row["question"])
         assert len(parts) == len(row["queries"]) == len(row["answers"])
         assert why_refused(row["question"], row["question"]) is None
@@ -145,16 +146,19 @@ def test_every_template_question_asks_the_same_as_itself(subtask: str) -> None:
 
 
 def test_small_words_hold_all_of_the_templates_and_none_of_the_vocabulary() -> None:
-    words = load_vocabulary()
+    words = load_vocabulary(VERSIONS[-1])
     names = [*words.entities, *words.attributes, *words.attribute_plurals, *words.states]
     verbs = [form for verb in (*words.actions, *words.minus, *words.plus) for form in vars(verb).values()]
     assert not small_words() & {part for name in (*names, *verbs) for part in name.split()}
     assert not small_words() & set(
         "not no never without unless before more least two three none they".split()
     )
-    frames = " ".join(template.text for template in merge_templates())
+    frames = " ".join(template.text for version in VERSIONS for template in merge_templates(version))
     frames += " ".join(
-        t.text for start in ("kind", "state", "environment") for t in clause_templates(start, "count")
+        t.text
+        for version in VERSIONS
+        for start in ("kind", "state", "environment")
+        for t in clause_templates(start, "count", version)
     )
     loose = {word.strip(".,:;?").lower() for word in frames.split() if "{" not in word}
     assert loose <= small_words(), loose - small_words()

@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from itertools import chain
 
 from ..questions import merge_templates
+from ..spec import VERSIONS
 from ..world import load_vocabulary
 
 SHORTEST, LONGEST = 0.5, 2.0
@@ -26,7 +28,7 @@ SHORTEST, LONGEST = 0.5, 2.0
 _PLAIN = re.compile(r"[A-Za-z0-9 ,;:.?!()'-]+")
 _TOKEN = re.compile(r"[a-z]+(?:'[a-z]+)?|\d+|[^\w\s]")
 _INDEFINITE = {"a", "an", "any", "another", "some"}
-_ENTERING = {"enter", "enters", "entered", "entering", "into", "onto", "inside"}
+_ENTERING = set("enter enters entered entering board boards boarded boarding at into onto inside".split())
 _BEING = {"is", "was", "are", "were", "be", "been", "being"}
 _BEFORE_VERB = _BEING | set("has had have does did do will would then that which".split())
 _APART = set(
@@ -59,7 +61,7 @@ def sub_questions(question: str) -> list[str]:
     ValueError
         If no merge template made it.
     """
-    for template in merge_templates():
+    for template in chain.from_iterable(map(merge_templates, VERSIONS)):
         before, after = template.text.split("{parts}")
         if question.startswith(before) and question.endswith(after):
             parts = question[len(before) : len(question) - len(after)].split("; ")
@@ -257,16 +259,16 @@ class _Lexicon:
 
 @lru_cache(maxsize=1)
 def _lexicon() -> _Lexicon:
-    words = load_vocabulary()
-    terms = {name: ("entity", name) for name in words.entities}
-    terms |= {name: ("attribute", name) for name in words.attributes}
-    terms |= {
-        plural: ("attribute", name)
-        for name, plural in zip(words.attributes, words.attribute_plurals, strict=True)
-    }
-    terms |= {name: ("state", name) for name in words.states}
-    terms |= {place.name: ("place", place.name) for place in words.environments}
-    for kind, verbs in (("act", words.actions), ("change", (*words.minus, *words.plus))):
-        terms |= {form: (kind, verb.base) for verb in verbs for form in vars(verb).values()}
-    places = {place.name: (place.preposition, place.article) for place in words.environments}
+    terms: dict[str, tuple[str, str]] = {}
+    places: dict[str, tuple[str, str]] = {}
+    for words in map(load_vocabulary, VERSIONS):
+        terms |= {name: ("entity", name) for name in words.entities}
+        terms |= {
+            form: ("attribute", name) for name, plural in words.plural_of.items() for form in (name, plural)
+        }
+        terms |= {name: ("state", name) for name in words.states}
+        terms |= {place.name: ("place", place.name) for place in words.environments}
+        for kind, verbs in (("act", words.actions), ("change", (*words.minus, *words.plus))):
+            terms |= {form: (kind, verb.base) for verb in verbs for form in vars(verb).values()}
+        places |= {place.name: (place.preposition, place.article) for place in words.environments}
     return _Lexicon(terms, places, max(len(term.split()) for term in terms))

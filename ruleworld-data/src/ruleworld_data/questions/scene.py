@@ -43,8 +43,10 @@ class Scene:
             self.who, a_who = "creature", f"a creature with {count} {names.plural[attribute]}"
             self.facts = [self._has(attribute, count)]
         self.slots = {"X": a_who, "X_capital": _capital(a_who), "S": f"the {self.who}"}
-        self.steps: list[Step] = []
         self.old = names.version == "1.0"
+        if start != "action" and not self.old:
+            self.slots["S"] = "it"
+        self.steps: list[Step] = []
         self.premise = self.stated = ("", "")
         self.place = ("", "")
         self.ask, self.query, self.answer, self.amount = "count", "", "", 1
@@ -195,6 +197,8 @@ class Scene:
         fol += f"; {self._has(attribute, sum_)}"
         self.steps[-1] = Step(ids, nl, fol, self._has(attribute, final))
         self._ask_count(attribute, final)
+        if self.start == "kind":
+            self.ask = "outcome"
 
     def _ask_count(self, attribute: int, answer: int) -> None:
         self.slots["plural"] = self.names.plural[attribute]

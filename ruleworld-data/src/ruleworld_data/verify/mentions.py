@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
+from ..spec import VERSIONS
 from ..text import Fact, parse_facts, parse_query
 from ..world import Verb, load_vocabulary
 
@@ -59,7 +60,7 @@ def _needed(facts: str, query: str) -> tuple[list[Thing], list[str]]:
     scope, asked = parse_facts(facts), parse_query(query)
     things = [thing for fact in scope for thing in _fact_things(fact)]
     if asked.kind == "has":
-        things.append((f" {load_vocabulary().plural_of.get(asked.term, asked.term)} ", f" {asked.term} "))
+        things.append((f" {_plurals().get(asked.term, asked.term)} ", f" {asked.term} "))
     elif asked.kind == "state" and asked.term != "in":
         things.append(_verb_forms(asked.term))
     return things, [str(fact.number) for fact in scope if fact.number is not None]
@@ -67,10 +68,18 @@ def _needed(facts: str, query: str) -> tuple[list[Thing], list[str]]:
 
 def _fact_things(fact: Fact) -> list[Thing]:
     if fact.number is not None:
-        plural = load_vocabulary().plural_of.get(fact.term, fact.term)
+        plural = _plurals().get(fact.term, fact.term)
         counted = (f" {fact.number} {fact.term if fact.number == 1 else plural} ",)
         return [counted, _change_forms(fact.operator)] if fact.operator else [counted]
     return [_verb_forms(fact.term) if fact.kind == "act" else (f" {fact.term} ",)]
+
+
+@cache
+def _plurals() -> dict[str, str]:
+    """Plural of each attribute of any version."""
+    return {
+        name: plural for version in VERSIONS for name, plural in load_vocabulary(version).plural_of.items()
+    }
 
 
 @cache
