@@ -13,6 +13,7 @@ from ..methods.stepwise import Stepwise
 from ..retrievers.bm25 import BM25
 from ..retrievers.dense import Dense
 from ..retrievers.fuse import RRF
+from ..retrievers.graph import Graph
 from ..retrievers.random import Random
 from . import Options
 from .grid import grid
@@ -81,9 +82,10 @@ def length_shift(options: Options, form: str, size: int) -> list[Method]:
 
 @grid("ablation/stepwise")
 def stepwise(options: Options, form: str, size: int) -> list[Method]:
-    """BM25 once, and at every step with the step's own words; 16 rules in the prompt; 100, 1,000 and 10,000 rules."""
+    """BM25 and the graph, once and at every step with its own words; 16 rules in the prompt; 100 to 10,000 rules."""
     return [
-        kind(model=model, retriever=BM25(), in_prompt=IN_SMALL_PROMPT)
+        kind(model=model, retriever=retriever, in_prompt=IN_SMALL_PROMPT)
         for model in options.asked
+        for retriever in (BM25(), Graph())
         for kind in (RAG, Stepwise)
     ]
