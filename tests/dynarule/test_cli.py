@@ -515,6 +515,13 @@ def test_an_empty_question_is_refused(cli, files):
     assert "question 0 is empty" in cli(*words, "-q", " ", code=2)
     (folder / "q.jsonl").write_text('{"question": "w1"}\n{"question": null}\n')
     assert "row 2 has no `question`" in cli(*words, "--questions", folder / "q.jsonl", code=2)
+    assert "question 0 holds half a surrogate pair" in cli(
+        *words, "-q", "w1 \udcc3", code=2
+    )  # LC_ALL=C, an old locale
+    (folder / "q.jsonl").write_text('{"question": "w1", "steps": [{"text": "\\ud800"}]}\n')
+    assert "is not JSON lines: 'utf-8' codec can't encode" in cli(
+        *words, "--questions", folder / "q.jsonl", code=2
+    )
     (folder / "q.csv").write_text("question\nw1\n")
     assert "is no list of questions; expected .jsonl" in cli(*words, "--questions", folder / "q.csv", code=2)
     (folder / "q.txt").write_text("%PDF-1.4\n")

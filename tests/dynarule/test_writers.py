@@ -3,12 +3,14 @@
 import multiprocessing
 import os
 import random
+import re
+import resource
 import signal
 import time
 
 import pytest
 import torch
-from dynarule._files import PART, SAVED, assembled, changing, write_whole
+from dynarule._files import PART, SAVED, assembled, changing, disk_errors, write_whole
 from dynarule.bank import changed_bank
 from dynarule.cli.app import app
 from peft import PeftModel
@@ -208,3 +210,60 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_encoded(tm
         done = CliRunner().invoke(app, words)
         assert done.exit_code and "not overwritten; choose a new folder" in done.output
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("what", ["bank", "adapter", "checkpoint"])
+def test_a_full_disk_is_an_os_error_and_what_was_there_stays(what, tmp_path, tiny_model):
+    """safetensors and torch have errors of their own for it, which no command would tell in a line."""
+    adapter = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH))
+    rules("a").save(tmp_path / "bank")
+    save_numbered(adapter, tmp_path / "adapter", 1)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    told = FORK.SimpleQueue()
+
+    def write():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+        try:
+            if what == "bank":
+                rules(*map(str, range(2000))).save(tmp_path / "bank", overwrite=True)
+            elif what == "adapter":
+                save_numbered(adapter, tmp_path / "adapter", 2)
+            else:
+                with disk_errors(tmp_path):  # as training does
+                    torch.save(torch.ones(100_000), tmp_path / "optimizer.pt")
+        except OSError as error:
+            told.put(str(error))
+        finally:
+            told.put("nothing")
+
+    child = FORK.Process(target=write)
+    child.start()
+    child.join(60)
+    assert re.search("cannot write|File too large", told.get())
+    (tmp_path / "optimizer.pt").unlink(missing_ok=True)
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def example(folder):
+    from dynarule.example import write_example
+
+    try:
+        return str(write_example(folder))
+    except FileExistsError as error:
+        return str(error)
+
+
+def test_two_examples_of_one_name_and_what_a_kill_left_of_a_third(tmp_path):
+    (tmp_path / f".depot{PART}").mkdir()
+    (tmp_path / f".depot{PART}" / "junk").touch()
+    with FORK.Pool(2) as pool:
+        told = sorted(pool.map(example, [tmp_path / "depot"] * 2))
+    assert told == [str(tmp_path / "depot"), f"{tmp_path / 'depot'} exists already; choose a new folder"]
+    assert sorted(path.name for path in (tmp_path / "depot").iterdir()) == [
+        "held_out.jsonl",
+        "model",
+        "rules.txt",
+        "train.jsonl",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["depot"]

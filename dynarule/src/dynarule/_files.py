@@ -117,11 +117,23 @@ def part_of(path: Path, folder: bool = False) -> Iterator[Path]:
             shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
         if not folder:
             os.truncate(handle, 0)
-        yield part
+        with disk_errors(path):
+            yield part
     finally:
         if _is_at(handle, part):
             shutil.rmtree(part) if folder else part.unlink()
         os.close(handle)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Make an OSError of what safetensors and torch raise when a disk is full."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ == "SafetensorError" or "inline_container" in str(error):
+            raise OSError(f"cannot write {path}: {str(error).splitlines()[0]}") from None
+        raise
 
 
 def _lock(handle: int) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .adapter import RuleAdapter
 from .bank.bank import RuleBank
-from .bank.sources import listed
+from .bank.sources import HALF_PAIR, listed
 from .decoding import check_decoding
 from .memory.hooks import attach
 from .memory.search import search_id
@@ -209,6 +209,11 @@ def question_prompts(tokenizer: Any, questions: Sequence[str]) -> list[Prompt]:
     blank = next((i for i, question in enumerate(questions) if not question.strip()), None)
     if blank is not None:
         raise ValueError(f"question {blank} is empty, got {questions[blank]!r}")
+    broken = next((i for i, question in enumerate(questions) if HALF_PAIR.search(question)), None)
+    if broken is not None:
+        raise ValueError(
+            f"question {broken} holds half a surrogate pair, got {questions[broken]!r}; type UTF-8"
+        )
     if getattr(tokenizer, "chat_template", None):
         return [[{"role": "user", "content": question}] for question in questions]
     return [question + "\n" for question in questions]

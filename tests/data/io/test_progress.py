@@ -134,6 +134,6 @@ def test_a_folder_becomes_a_missing_or_an_empty_one_and_no_other(tmp_path: Path)
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty"):
         write_new(tmp_path / name, True)
-    with pytest.raises(OSError, match="not empty"):
+    with pytest.raises(FileExistsError, match="new exists already; choose a new folder"):
         write_new(tmp_path / "new", True)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["empty", "new"]

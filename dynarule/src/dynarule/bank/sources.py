@@ -18,7 +18,8 @@ _ARROW = re.compile(r"\s*(?:=>|->|⇒|→)\s*")
 _IF = re.compile(r"(if\s[^,]*),\s*(?:then\s+)?(.+)", re.IGNORECASE | re.DOTALL)
 _TEXT_COLUMNS = ("nl", "rule", "text")
 _HEADER = {*_TEXT_COLUMNS, "rules", "fol", "premise", "conclusion", "id", "key", "value"}
-_NO_CHARACTER = re.compile("[\x00\ud800-\udfff]")
+HALF_PAIR = re.compile("[\ud800-\udfff]")
+"""What no UTF-8 can hold, and so no tokenizer reads: JSON and a terminal without UTF-8 can give it."""
 _FORMATS = {"%PDF-": "a PDF", "PK\x03\x04": "a ZIP or an office document", "PAR1": "parquet", "{\\rtf": "RTF"}
 """What files begin with that are called ``.txt`` and have no text."""
 _NO_TEXT = {".json", ".jsonl", ".yaml", ".yml", ".xml", ".html", ".xls", ".xlsx", ".doc", ".docx", ".pdf"}
@@ -87,7 +88,7 @@ def check_rules(ids: Sequence[str], texts: Sequence[str]) -> None:
             raise ValueError(f"rule {name!r} has no text, got {text!r}")
         if not name.strip():
             raise ValueError(f"the rule {text[:60]!r} has a blank id; give it one that tells it from others")
-        if _NO_CHARACTER.search(name + text):
+        if "\0" in name + text or HALF_PAIR.search(name + text):
             raise ValueError(f"rule {name!r} holds a zero byte or half a surrogate pair, got {text[:60]!r}")
         if len(text) > LONGEST // 4 and len(text.encode(errors="replace")) > LONGEST:
             raise ValueError(

@@ -201,6 +201,8 @@ def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
                 json.loads(li) if path.suffix.lower() == ".jsonl" else {"question": li.strip()}
                 for li in lines
             ]
+            for row in rows:
+                json.dumps(row, ensure_ascii=False).encode()  # half a surrogate pair is no text
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not JSON lines: {error}") from None
     if not rows:

@@ -39,10 +39,10 @@ def write_example(folder: str | Path, seed: int = 0) -> Path:
         If the folder is there already.
     """
     folder = Path(folder)
-    if folder.exists():
-        raise FileExistsError(f"{folder} exists already; choose a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with part_of(folder, folder=True) as work:
+        if folder.exists():  # by now: another process may have written it
+            raise FileExistsError(f"{folder} exists already; choose a new folder")
         for name in FILES:
             shutil.copy(DATA / name, work / name)
         _write_model(work / "model", seed)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
-from .._files import exclusive, write_whole
+from .._files import disk_errors, exclusive, write_whole
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
@@ -240,7 +240,7 @@ def train(
             callbacks=list(callbacks),
         )
         trainer.remove_callback(PrinterCallback)  # stdout is not the library's
-        with whole.attached():
+        with whole.attached(), disk_errors(folder):
             trainer.train(resume_from_checkpoint=checkpoint)
         model.requires_grad_(False)
         history = [

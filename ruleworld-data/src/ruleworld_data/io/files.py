@@ -71,11 +71,13 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
     Raises
     ------
-    OSError
-        If there is something in ``path`` at the end.
+    FileExistsError
+        If there is something in ``path``, once whoever else writes it has.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with part_of(path, folder=True) as part:
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise FileExistsError(f"{path} exists already; choose a new folder")
         yield part
         part.replace(path)
 
