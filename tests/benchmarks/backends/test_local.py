@@ -211,7 +211,17 @@ def test_templates_fill_in_once_and_say_what_is_wrong(tmp_path):
     prompt = template.render("answer", "nl", "How many {rules}?", ["{question}"])
     assert "Rules:\n{question}\n" in prompt.text and prompt.text.rstrip().endswith("How many {rules}?")
     assert prompt.text.startswith(prompt.prefix) and "\\boxed{12, stony bridge}" in prompt.text
-    for broken in ("x = ", 'name = "a"\nversion = "1"\n[answer]\nnl = 3', 'answer = "no name"'):
+    head = 'name = "a"\nversion = "1"\n'
+    for broken in (
+        "x = ",
+        f"{head}[answer]\nnl = 3",
+        'answer = "no name"',
+        f'{head}remove = "abc"',  # would take these letters out of every answer
+        f'{head}remove = [""]',
+        f'{head}chat = "false"',
+        f"{head}separator = 1",
+        f"{head}x = {'[' * 5_000}",
+    ):
         (tmp_path / "prompt.toml").write_text(broken)
         with pytest.raises(ValueError, match=r"prompt\.toml"):
             read_template(tmp_path / "prompt.toml")

@@ -377,6 +377,17 @@ class TestTraining:
 
         trainer.run(seconds=0, report=second)
 
+    @pytest.mark.parametrize("body", [b"", b"\xff" * 8, b"\2" + bytes(7) + b"{}", b"cut"])
+    def test_a_damaged_checkpoint_is_told_in_a_line(self, vocabulary, tmp_path, body):
+        trainer = BaseTrainer(small_recipe(), vocabulary, tmp_path, compiled=False)
+        trainer.save()
+        state = tmp_path / "state.safetensors"
+        state.write_bytes(state.read_bytes()[:-1000] if body == b"cut" else body)
+        with pytest.raises(
+            ValueError, match=r"state\.safetensors is damaged \(.*\); delete it to begin anew"
+        ):
+            BaseTrainer(small_recipe(), vocabulary, tmp_path, compiled=False)
+
     def test_a_training_that_another_went_on_with_meanwhile_goes_on_from_there(self, vocabulary, tmp_path):
         """Made before the lock is taken, it would train from its own, older checkpoint and write that back."""
         trainers = [BaseTrainer(small_recipe(), vocabulary, tmp_path, compiled=False) for _ in range(2)]

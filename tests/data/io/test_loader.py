@@ -179,6 +179,7 @@ def test_versions_have_cache_entries_of_their_own(tmp_path: Path) -> None:
         ("rules", {"seed": -1}, r"seed must be an integer from 0.*got -1 \(int\)"),
         ("rules", {"version": "1.2"}, r"unknown version '1.2'; did you mean '1.*Known: 1.0, 1.1"),
         ("rules", {"version": 1}, r"unknown version '1'"),
+        ("rules", {"version": "../../../x"}, r"unknown version '../../../x'"),  # part of a path in the cache
         ("rules", {"sed": 1}, r"unknown option 'sed'; did you mean 'seed'"),
         ("rules", {"split": "tests"}, r'Unknown split "tests"'),
     ],

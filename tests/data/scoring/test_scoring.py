@@ -7,6 +7,7 @@ import re
 import signal
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -324,6 +325,27 @@ def test_what_is_no_answer_is_refused_with_words() -> None:
         score_output("\\boxed{1}", [])
     with pytest.raises(ValueError, match="got the string '12'; use split_answers"):
         exact_match("12", ["1", "2"])
+
+
+@pytest.mark.parametrize("odd", [None, 1, 1.5, True, {"1": 0}, {"1"}, (each for each in "1"), np.int64(1)])
+def test_what_has_no_first_answer_is_refused(odd: object) -> None:
+    """A set or a mapping has answers in no order, and would be scored by chance."""
+    for prediction, gold in ((odd, ["1"]), (["1"], odd)):
+        with pytest.raises(ValueError, match="must be a list of answers, got"):
+            exact_match(prediction, gold)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="gold must be a list of answers"):
+        score_output("\\boxed{1}", odd)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("odd", [[None], [1], b"1", [b"1"], np.array([1]), [["1"]]])
+def test_answers_are_texts(odd: object) -> None:
+    with pytest.raises(ValueError, match="gold must be a list of texts, got"):
+        score_output("\\boxed{1}", odd)  # type: ignore[arg-type]
+
+
+def test_answers_of_arrays_and_tuples_are_answers() -> None:
+    for gold in (("1", "2"), np.array(["1", "2"]), [np.str_("1"), "2"]):
+        assert score_output(np.str_("\\boxed{1, 2}"), gold).strict_match == 1.0
 
 
 # --- retrieval ---

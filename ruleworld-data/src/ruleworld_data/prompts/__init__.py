@@ -19,7 +19,10 @@ from typing import Any
 
 __all__ = ["Prompt", "Template", "answer_template", "parse_template", "read_template"]
 
-_SETTINGS = ("name", "version", "chat", "separator", "remove", "request")
+_KINDS: dict[str, type] = dict.fromkeys(("name", "version", "separator", "request"), str) | {
+    "chat": bool,
+    "remove": list,
+}
 _FIELD = re.compile(r"\{(rules|question|thoughts|history)\}")
 
 
@@ -148,10 +151,15 @@ def parse_template(body: bytes, where: str) -> Template:
     """
     try:
         values = tomllib.loads(body.decode())
-        known = {name: values.pop(name) for name in _SETTINGS if name in values}
+        known = {name: values.pop(name) for name in _KINDS if name in values}
+        for name, kind in _KINDS.items():
+            if not isinstance(known.get(name, kind()), kind):
+                raise TypeError(f"{name} must be a {kind.__name__}, got {known[name]!r:.60}")
+        if not all(isinstance(mark, str) and mark for mark in known.get("remove", ())):
+            raise TypeError(f"remove must be a list of texts, got {known['remove']!r:.60}")
         known["remove"] = tuple(known.get("remove", ()))
         template = Template(sha256=hashlib.sha256(body).hexdigest(), sections=values, **known)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{where} is no prompt template ({error}); it needs name, version and a section such as [answer] with "
             "fol and nl, as in ruleworld_data/prompts/answer.toml"

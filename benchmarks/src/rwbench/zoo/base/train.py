@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 from ruleworld_data.io import write_whole
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
@@ -275,12 +275,16 @@ class BaseTrainer:
             self._seen = now
 
     def _resume(self) -> None:
-        with safe_open(self.folder / STATE_FILE, framework="pt", device=str(self.device)) as file:
-            state = json.loads(file.metadata()["state"])
-            parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
-            for key in file.keys():  # noqa: SIM118 (no mapping)
-                part, _, name = key.partition("/")
-                parts[part][name] = file.get_tensor(key)
+        path = self.folder / STATE_FILE
+        parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
+        try:
+            with safe_open(path, framework="pt", device=str(self.device)) as file:
+                state = json.loads((file.metadata() or {})["state"])
+                for key in file.keys():  # noqa: SIM118 (no mapping)
+                    part, _, name = key.partition("/")
+                    parts[part][name] = file.get_tensor(key)
+        except (SafetensorError, ValueError, KeyError, RecursionError) as error:
+            raise ValueError(f"the checkpoint {path} is damaged ({error}); delete it to begin anew") from None
         if state["recipe"] != json.loads(json.dumps(asdict(self.recipe))):
             raise ValueError(
                 f"{self.folder} holds a training of another recipe ({state['recipe']['name']}, or an older text of "
