@@ -11,7 +11,7 @@ import pytest
 from ruleworld_data import show
 from ruleworld_data.cli import app
 from ruleworld_data.generate import question_table
-from ruleworld_data.spec import SUBTASKS, VERSIONS
+from ruleworld_data.spec import SUBTASKS, VERSIONS, Dials
 from typer.testing import CliRunner
 
 
@@ -57,6 +57,15 @@ def test_show_names_the_world_of_a_version(version):
     )
     row = question_table("multi_hop_3", "test", "tiny", version=version).slice(0, 1).to_pylist()[0]
     assert row["question"] in result.output
+
+
+def test_show_names_the_dials_that_are_turned():
+    words = ("--scale", "tiny", "--data-version", "1.1", "--dials", "crowd=6")
+    told = run("show", "multi_hop_6", *words).output
+    dials = Dials(hops=6, crowd=6)
+    assert told.startswith(f"RuleWorld 1.1, world rw-0-{dials.tag}, scale tiny, hops=6,crowd=6\n")
+    row = question_table("multi_hop_6", "test", "tiny", version="1.1", dials=dials).slice(0, 1).to_pylist()[0]
+    assert row["question"] in told and f"\\boxed{{{row['answers'][0]}}}" in told
 
 
 def test_show_prints_question_rules_and_proof():
@@ -141,7 +150,14 @@ def test_score_chooses_the_subtasks_asked_for(outputs):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("show", "multi_hop_5"), "did you mean 'multi_hop_4'"),
+        (("show", "multi_hop_9"), "did you mean 'multi_hop_4'"),
+        (("show", "multi_hop_6", "--data-version", "1.0"), "version 1.0 has no dials, got {'hops': 6}"),
+        (
+            ("show", "multi_hop_6", "--data-version", "1.1", "--dials", "hops=5"),
+            "unknown configuration 'multi_hop_6'",
+        ),
+        (("build", "--out", "{new}", "--dials", "hop=6"), "unknown dial 'hop'; did you mean 'hops'"),
+        (("build", "--out", "{new}", "--dials", "hops"), "written as in hops=6,crowd=16"),
         (("show", "single_rule", "--scale", "large"), "Known: tiny, paper, full"),
         (("show", "single_rule", "--split", "tset"), "did you mean 'test'"),
         (("show", "single_rule", "--seed", "-1"), "seed must be an integer"),

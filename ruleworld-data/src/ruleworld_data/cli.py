@@ -102,12 +102,16 @@ def _print(value: dict[str, Any], text: str | None = None) -> None:
     typer.echo(json.dumps(value, indent=1, ensure_ascii=False) if text is None else text)
 
 
-def _spec(scale: str, split: str, seed: int, version: str, dials: str) -> WorldSpec:
+def _spec(scale: str, split: str, seed: int, version: str, dials: str, config: str = "rules") -> WorldSpec:
     """Read the options that name a split of a world; without a version, the newest."""
     from . import spec
 
     return spec.WorldSpec(
-        scale, split, seed, spec.data_version(version or spec.VERSION), spec.Dials.parse(dials)
+        scale,
+        split,
+        seed,
+        spec.data_version(version or spec.VERSION),
+        spec.Dials.parse(dials).reaching(config),
     )
 
 
@@ -169,7 +173,8 @@ def show(
     """
     from .show import head_text, row_text, rows_with_rules
 
-    spec = _spec(scale, split or ("train" if config == "rules" else "test"), seed, data_version, dials)
+    split = split or ("train" if config == "rules" else "test")
+    spec = _spec(scale, split, seed, data_version, dials, config)
     rows = rows_with_rules(config, spec, start, n)
     text = "\n\n".join([head_text(spec), *map(row_text, rows)])
     _print({"config": config, "rows": rows}, None if as_json else text)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from .io.schema import QUESTION_SCHEMA, RULE_SCHEMA, decode
+from .io.schema import QUESTION_SCHEMA, decode, rule_schema
 from .questions.parallel import ParallelBlock
 from .questions.tables import Origin, chain_table
 from .spec import (
@@ -122,12 +122,11 @@ class _Continent:
     ) -> None:
         self.key = ("fresh", seed, number)
         sizes, version, dials = kind
-        named = int(Stream(*self.key).words(1)[0] >> np.uint64(1))
-        self.world = build_world(named, sizes, version=version, dials=dials)
-        blocks = [
-            block_table(block, self.world.names, self.world.world_id) for block in self.world.blocks.values()
-        ]
-        self.rules = pa.concat_tables(decode(block, RULE_SCHEMA) for block in blocks).combine_chunks()
+        world_seed = int(Stream(*self.key).words(1)[0] >> np.uint64(1))
+        self.world = build_world(world_seed, sizes, version=version, dials=dials)
+        named, schema = (self.world.names, self.world.world_id), rule_schema(dials)
+        blocks = [block_table(block, *named, schema=schema) for block in self.world.blocks.values()]
+        self.rules = pa.concat_tables(decode(block, schema) for block in blocks).combine_chunks()
         self.questions = [self._questions(subtask, each) for subtask, each in questions.items() if each]
 
     def _questions(self, subtask: str, each: int) -> tuple[int, pa.Table]:

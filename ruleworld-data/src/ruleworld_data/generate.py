@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from .io.schema import QUESTION_SCHEMA, RULE_SCHEMA, decode
+from .io.schema import QUESTION_SCHEMA, decode, rule_schema
 from .questions.parallel import ParallelBlock, block_bounds
 from .questions.tables import Origin, chain_table
 from .spec import (
@@ -164,23 +164,27 @@ def rule_table(
     Returns
     -------
     pyarrow.Table
-        With `RULE_SCHEMA`.
+        With `ruleworld_data.io.rule_schema` of the dials.
     """
     check_name("split of rules", split, RULE_SPLITS)
     spec = WorldSpec(scale, split, seed, version, dials)
     start, stop = _range(start, stop, spec.num_rows("rules"))
-    world = world_of(spec)
+    world, schema = world_of(spec), rule_schema(dials)
     tables, first = [], 0
     for block in world.blocks.values():
         low, high = max(start - first, 0), min(stop - first, len(block))
         if low < high:
             rows = np.arange(low, high)
             in_paper = np.isin(rows, world.subset_rows.get(block.type, rows))
-            tables.append(block_table(block.take(slice(low, high)), world.names, world.world_id, in_paper))
+            tables.append(
+                block_table(
+                    block.take(slice(low, high)), world.names, world.world_id, in_paper, schema=schema
+                )
+            )
         first += len(block)
-    plain = [table if encoded else decode(table, RULE_SCHEMA) for table in tables]
+    plain = [table if encoded else decode(table, schema) for table in tables]
     if not plain:
-        return RULE_SCHEMA.empty_table()
+        return schema.empty_table()
     return plain[0] if len(plain) == 1 else pa.concat_tables(plain).unify_dictionaries()
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from .generate import question_table, rule_table, world_of
 from .questions import training_text
-from .spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, WorldSpec
+from .spec import QUESTION_SPLITS, RULE_SPLITS, WorldSpec
 
 if TYPE_CHECKING:
     from .io import BuildStats
@@ -70,7 +70,7 @@ def print_stats(stats: BuildStats) -> None:
     ]
     totals = ["total", *(f"{sum(stats.rules.get(split, {}).values()):,}" for split in RULE_SPLITS)]
     questions = []
-    for subtask in SUBTASKS:
+    for subtask in stats.answer_types:
         types = stats.answer_types[subtask]
         counts = [f"{stats.rows[subtask].get(split, 0):,}" for split in QUESTION_SPLITS]
         shares = [
@@ -78,7 +78,7 @@ def print_stats(stats: BuildStats) -> None:
             for name in ("count", "environment", "state")
         ]
         questions.append([subtask, *counts, f"{stats.mean_characters[subtask]:.0f}", *shares])
-    sums = [f"{sum(stats.rows[s].get(split, 0) for s in SUBTASKS):,}" for split in QUESTION_SPLITS]
+    sums = [f"{sum(stats.rows[s].get(split, 0) for s in stats.answer_types):,}" for split in QUESTION_SPLITS]
     skeletons = [
         [name, subtask, *(f"{splits.get(split, {}).get(name, 0):,}" for split in QUESTION_SPLITS)]
         for subtask, splits in stats.skeletons.items()

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 __all__ = [
+    "ALL_SUBTASKS",
     "CONFIGS",
     "EXTRA_TYPES",
     "MINI_FOLDS",
@@ -474,6 +475,22 @@ class Dials:
                 ) from None
         return cls(**values)
 
+    def reaching(self, config: str) -> Dials:
+        """Return these dials, turned as far as a configuration needs where they leave it open.
+
+        Examples
+        --------
+        >>> str(Dials(crowd=16).reaching("multi_hop_6"))
+        'hops=6,crowd=16'
+        """
+        if config in CONFIGS or config not in ALL_SUBTASKS:
+            return self
+        kind, _, size = config.rpartition("_")
+        name, needed = ("hops", int(size)) if kind == "multi_hop" else ("parts", -(-int(size) // 2))
+        open_ = getattr(self, name) == getattr(PAPER_POINT, name)
+        turned: dict[str, Any] = {name: needed} if open_ else {}
+        return replace(self, **turned)
+
     def __str__(self) -> str:
         return ",".join(f"{name}={json.dumps(value)}" for name, value in self.to_dict().items())
 
@@ -499,6 +516,10 @@ def subtasks_of(dials: Dials) -> tuple[str, ...]:
     most = 2 * dials.parts if dials.parts > 1 else 0
     widths = (f"multi_rule_{width}" for width in range(2, most + 1))
     return ("single_rule", *widths, *(f"multi_hop_{hops}" for hops in range(2, dials.hops + 1)))
+
+
+ALL_SUBTASKS = (*SUBTASKS, *(name for name in subtasks_of(Dials(hops=8, parts=8)) if name not in SUBTASKS))
+"""The paper's sub-tasks, and those that only dials bring."""
 
 
 @lru_cache(maxsize=16)

@@ -15,8 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 import ruleworld_data
 from ruleworld_data.generate import question_table, rule_table
-from ruleworld_data.io import build, build_stats, plan, read_build, read_manifest, world_spec
-from ruleworld_data.spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, VERSION, VERSIONS, WorldSpec
+from ruleworld_data.io import (
+    build,
+    build_stats,
+    export,
+    plan,
+    read_build,
+    read_manifest,
+    rule_schema,
+    world_spec,
+)
+from ruleworld_data.spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, VERSION, VERSIONS, Dials, WorldSpec
 
 SCRIPT = """
 import sys
@@ -267,6 +276,21 @@ def test_builds_of_every_version_say_which_they_are(tmp_path, version):
     other = next(other for other in VERSIONS if other != version)
     with pytest.raises(ValueError, match=rf"holds another build: generator_version '{version}.0'"):
         build(tmp_path, "tiny", version=other)
+
+
+def test_a_build_with_dials_says_so_and_can_be_exported(tmp_path):
+    dials = Dials(hops=5, parts=5, crowd=6, conjunction=2, thresholds=True)
+    build(tmp_path / "out", "tiny", version="1.1", dials=dials)
+    assert world_spec(read_build(tmp_path / "out")) == WorldSpec("tiny", version="1.1", dials=dials)
+    rules = pq.read_table(tmp_path / "out" / "rules" / "train-00000-of-00001.parquet")
+    assert rules.schema.names == rule_schema(dials).names and rules.schema.types == rule_schema(dials).types
+    assert rules.to_pylist() == rule_table("train", "tiny", version="1.1", dials=dials).to_pylist()
+    stats = build_stats(tmp_path / "out")
+    assert stats.dials == dials.to_dict() and stats.rules["train"]["place_state2attr"]
+    assert stats.rows["multi_rule_10"]["test"] == stats.rows["multi_hop_5"]["test"] == 50
+    export(tmp_path / "out", tmp_path / "hub")
+    card = (tmp_path / "hub" / "README.md").read_text()
+    assert "config_name: multi_hop_5" in card and "| count2state |" in card and "--dials hops=5" in card
 
 
 def test_an_unfinished_build_names_its_version_and_dials(tmp_path):

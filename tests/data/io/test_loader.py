@@ -15,7 +15,7 @@ from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.io.builder import MAX_SHARD_ROWS, RuleWorld, shard_ranges
 from ruleworld_data.io.register import patch
 from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
-from ruleworld_data.spec import VERSION, VERSIONS
+from ruleworld_data.spec import VERSION, VERSIONS, Dials
 
 SOURCE = Path(__file__).parents[3] / "ruleworld-data" / "src"
 ROWS = {"train": 100, "validation": 20, "test": 50, "mini": 50, "heldout": 20}
@@ -37,7 +37,7 @@ out = {
     "counts": {name: len(rows) for name, rows in load_dataset("ruleworld", "multi_hop_3", scale="tiny").items()},
     "parallel": load_dataset("ruleworld", "rules", scale="tiny", seed=5, num_proc=2, split="train")[1983],
     "streamed": next(iter(load_dataset("ruleworld", "rules", scale="tiny", seed=5, streaming=True, split="train"))),
-    "nl": load_dataset("ruleworld", "single_rule", scale="tiny", representation="nl", split="mini").column_names,
+    "nl": load_dataset("ruleworld", "single_rule", scale="tiny", form="nl", split="mini").column_names,
 }
 print(json.dumps(out))
 """
@@ -48,6 +48,8 @@ print(json.dumps(out))
         *(f"multi_rule_{width}" for width in range(2, 9)),
         *(f"multi_hop_{hops}" for hops in range(2, 5)),
         "rules",
+        *(f"multi_rule_{width}" for width in range(9, 17)),
+        *(f"multi_hop_{hops}" for hops in range(5, 9)),
     ]
     assert out["splits"] == list(ROWS)
     assert out["counts"] == ROWS
@@ -110,11 +112,11 @@ def test_streaming_gives_the_same_rows_in_shards(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kept", "dropped"), [("nl", "fol"), ("fol", "nl")])
 def test_one_representation(tmp_path: Path, kept: str, dropped: str) -> None:
-    rules = load(tmp_path, "rules", representation=kept)["train"]
+    rules = load(tmp_path, "rules", form=kept)["train"]
     gone = {dropped, f"premise_{dropped}", f"conclusion_{dropped}"}
     assert rules.column_names == [name for name in RULE_SCHEMA.names if name not in gone]
     assert rules[kept] == rule_table("train", scale="tiny")[kept].to_pylist()
-    questions = load(tmp_path, "multi_rule_2", representation=kept)["test"]
+    questions = load(tmp_path, "multi_rule_2", form=kept)["test"]
     assert questions.column_names == QUESTION_SCHEMA.names
     expected = [
         [{name: value for name, value in step.items() if name != dropped} for step in steps]
@@ -129,9 +131,9 @@ def test_every_option_is_part_of_the_cache_key(tmp_path: Path) -> None:
         return Path(load(tmp_path, "single_rule", **options)["test"].cache_files[0]["filename"]).parent
 
     tiny = folder()
-    others = [folder(seed=1), folder(representation="nl"), folder(seed=1, representation="nl")]
+    others = [folder(seed=1), folder(form="nl"), folder(seed=1, form="nl")]
     assert len({tiny, *others}) == 4
-    assert folder(seed=0, representation="both") == tiny, "defaults spelt out made a second entry"
+    assert folder(seed=0, form="both") == tiny, "defaults spelt out made a second entry"
     assert len(list(tmp_path.glob("ruleworld/*/*/*/dataset_info.json"))) == 4
     before = os.stat(tiny / "dataset_info.json").st_mtime_ns
     assert os.stat(folder() / "dataset_info.json").st_mtime_ns == before, "generated again instead of reused"
@@ -159,20 +161,60 @@ def test_versions_have_cache_entries_of_their_own(tmp_path: Path) -> None:
     assert ids == {"rules", *(f"rules-data={other}" for other in VERSIONS if other != VERSION)}
 
 
+DIALS = Dials(crowd=6, conjunction=3, thresholds=True)
+
+
+def test_dials_are_options(tmp_path: Path) -> None:
+    options = {"version": "1.1", **DIALS.to_dict()}
+    made = {"scale": "tiny", "version": "1.1", "dials": DIALS}
+    questions = load(tmp_path, "multi_hop_3", **options)["test"]
+    assert questions.to_list() == question_table("multi_hop_3", "test", **made).to_pylist()
+    rules = load(tmp_path, "rules", **options)["train"]
+    assert rules.to_list() == rule_table("train", **made).to_pylist()
+    assert rules.column_names == [*RULE_SCHEMA.names, "state_2", "threshold"]
+    assert set(rules["world_id"]) == set(questions["world_id"]) == {f"rw-0-{DIALS.tag}"}
+
+
+@pytest.mark.parametrize(
+    ("name", "dials"), [("multi_hop_6", Dials(hops=6)), ("multi_rule_11", Dials(parts=6))]
+)
+def test_names_beyond_the_paper_turn_the_dial_that_they_need(tmp_path: Path, name: str, dials: Dials) -> None:
+    rows = load(tmp_path, name)["mini"].to_list()
+    assert rows == question_table(name, "mini", "tiny", version="1.1", dials=dials).to_pylist()
+
+
+def test_what_a_name_implies_and_what_is_spelt_out_is_one_cache_entry() -> None:
+    def config_id(name: str, **options: object) -> str:
+        return RuleWorld(config_name=name, **options).config_id
+
+    assert config_id("multi_hop_6") == config_id("multi_hop_6", hops=6, crowd=None) == "multi_hop_6"
+    assert config_id("multi_hop_6", hops=7, crowd=16) == "multi_hop_6-crowd=16,hops=7"
+    assert config_id("multi_hop_3", hops=4, version="1.1", conjunction=2).startswith(
+        "multi_hop_3-conjunction=2"
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
         ("multihop_3", {}, r"unknown configuration 'multihop_3'; did you mean 'multi_hop_3'.*rules"),
+        ("multi_hop_9", {}, r"unknown configuration 'multi_hop_9'; did you mean 'multi_hop_\d'"),
+        ("multi_hop_6", {"hops": 5}, r"unknown configuration 'multi_hop_6'; did you mean 'multi_hop_5'"),
+        ("multi_hop_6", {"hops": 4}, r"unknown configuration 'multi_hop_6'; did you mean 'multi_hop_4'"),
+        ("multi_hop_6", {"hops": 9}, "hops must be an integer from 1 to 8, got 9"),
+        ("multi_hop_6", {"version": "1.0"}, r"version 1.0 has no dials, got \{'hops': 6\}; use version 1.1"),
         (
-            "multi_hop_5",
-            {},
-            r"did you mean 'multi_hop_4'|did you mean 'multi_hop_3'|did you mean 'multi_hop_2'",
+            "multi_hop_3",
+            {"version": "1.1", "crowd": 64},
+            r"crowd must be from \d+ to \d+ in a world of 16 actions",
         ),
+        ("rules", {"representation": "nl"}, "the option representation is called form; type form='nl'"),
+        ("rules", {"hop": 6}, "unknown option 'hop'; did you mean 'hops'"),
         ("Rules", {}, r"unknown configuration 'Rules'; did you mean 'rules'"),
         (None, {}, r"name one, as in load_dataset\('ruleworld', 'multi_hop_3'\)"),
         ("rules", {"scale": "papers"}, r"unknown scale 'papers'; did you mean 'paper'"),
         ("rules", {"scale": 1}, r"unknown scale 1"),
-        ("rules", {"representation": "NL"}, r"unknown representation 'NL'.*both, nl, fol"),
+        ("rules", {"form": "NL"}, r"unknown form 'NL'.*both, nl, fol"),
         ("rules", {"seed": True}, r"seed must be an integer.*got True \(bool\)"),
         ("rules", {"seed": "0"}, r"seed must be an integer.*got '0' \(str\)"),
         ("rules", {"seed": 1.0}, r"seed must be an integer.*got 1.0 \(float\)"),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .progress import clock_text as clock_text
     from .schema import QUESTION_SCHEMA as QUESTION_SCHEMA
     from .schema import RULE_SCHEMA as RULE_SCHEMA
+    from .schema import rule_schema as rule_schema
     from .shards import ShardFile as ShardFile
     from .shards import plan as plan
     from .shards import read_shard as read_shard
@@ -46,7 +47,7 @@ __getattr__, __dir__, __all__ = attach(
     files="file_digest part_of whole_file whole_folder write_whole",
     hub="Pushed check_repo push_dataset push_folder push_metric",
     progress="Progress clock_text",
-    schema="QUESTION_SCHEMA RULE_SCHEMA",
+    schema="QUESTION_SCHEMA RULE_SCHEMA rule_schema",
     shards="ShardFile plan read_shard",
     stats="BuildStats build_stats",
     workers="start_worker",

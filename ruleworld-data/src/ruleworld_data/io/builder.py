@@ -1,13 +1,13 @@
 """The `datasets` builder: generates RuleWorld on the user's machine, without files and without a network.
 
-``load_dataset("ruleworld", "multi_hop_3", scale="tiny", seed=0, representation="nl")`` ends here.
+``load_dataset("ruleworld", "multi_hop_3", scale="tiny", seed=0, form="nl")`` ends here.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -15,18 +15,22 @@ import datasets
 import datasets.builder
 import pyarrow as pa
 
-from ruleworld_data import GENERATOR_VERSION
-from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
+from ruleworld_data.io.schema import QUESTION_SCHEMA, rule_schema
 from ruleworld_data.spec import (
+    ALL_SUBTASKS,
     CONFIGS,
+    PAPER_POINT,
     QUESTION_SPLITS,
     RULE_SPLITS,
+    VERSION,
+    VERSIONS,
+    Dials,
     WorldSpec,
     check_name,
     data_version,
 )
 
-REPRESENTATIONS = ("both", "nl", "fol")
+FORMS = ("both", "nl", "fol")
 MIN_SHARD_ROWS = 16
 MAX_SHARD_ROWS = 20_000
 SHARDS = 32
@@ -45,15 +49,23 @@ class RuleWorldConfig(datasets.BuilderConfig):
         ``"paper"``, ``"full"`` or ``"tiny"``.
     seed : int
         Seed of the world. The published benchmark is seed 0.
-    representation : str
-        ``"nl"`` or ``"fol"`` leaves out the rule and step texts of the other representation. Facts, queries
-        and the state after a step are annotations in FOL and always stay.
+    form : str
+        ``"nl"`` or ``"fol"`` leaves out the rule and step texts of the other form. Facts, queries and the state after
+        a step are annotations in FOL and always stay.
+    hops, parts, crowd, conjunction, thresholds
+        Where the world departs from the paper's; see `ruleworld_data.spec.Dials`. A configuration beyond the paper's
+        turns the dial that it needs.
     """
 
-    version: datasets.Version | str | None = GENERATOR_VERSION
+    version: datasets.Version | str | None = VERSION
     scale: str = "paper"
     seed: int = 0
-    representation: str = "both"
+    form: str = "both"
+    hops: int = PAPER_POINT.hops
+    parts: int = PAPER_POINT.parts
+    crowd: int | None = PAPER_POINT.crowd
+    conjunction: int = PAPER_POINT.conjunction
+    thresholds: bool = PAPER_POINT.thresholds
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "version":  # "1.0" as well as "1.0.0", which is what the library wants
@@ -62,29 +74,33 @@ class RuleWorldConfig(datasets.BuilderConfig):
 
     def create_config_id(self, config_kwargs: dict[str, Any], custom_features: Any = None) -> str:
         """Check the options, and name the cache entry after those that differ from their defaults."""
-        _ = self.spec
-        check_name("representation", self.representation, REPRESENTATIONS)
-        defaults = RuleWorldConfig()
-        changed = {
-            name: getattr(self, name) for name in _OPTIONS if getattr(self, name) != getattr(defaults, name)
-        }
-        options = {k: v for k, v in config_kwargs.items() if v is not None and k not in _OPTIONS} | changed
-        if "version" in options:  # the library leaves it out of the id, and then takes the name for its own
-            options["data"] = self.spec.version
+        spec = self.spec
+        check_name("form", self.form, FORMS)
+        ours = {
+            "scale": self.scale,
+            "seed": self.seed,
+            "form": self.form,
+            "data": spec.version,
+        } | spec.dials.to_dict()
+        plain = {"scale": "paper", "seed": 0, "form": "both", "data": _version(self.name)}
+        plain |= PAPER_POINT.reaching(self.name).to_dict()
+        options = {k: v for k, v in config_kwargs.items() if v is not None and k not in _OPTIONS}
+        options |= {name: value for name, value in ours.items() if value != plain.get(name)}
         return super().create_config_id(options, custom_features=custom_features)
 
     @property
     def spec(self) -> WorldSpec:
         """The world whose tables these are."""
-        return WorldSpec(self.scale, seed=self.seed, version=data_version(self.version))
+        dials = Dials(**{item.name: getattr(self, item.name) for item in fields(Dials)})
+        return WorldSpec(self.scale, seed=self.seed, version=data_version(self.version), dials=dials)
 
     def schema(self) -> pa.Schema:
-        """Return the Arrow schema of the rows in the chosen representation."""
-        full = RULE_SCHEMA if self.name == "rules" else QUESTION_SCHEMA
+        """Return the Arrow schema of the rows in the chosen form."""
+        full = rule_schema(self.spec.dials) if self.name == "rules" else QUESTION_SCHEMA
         return pa.schema([pa.field(f.name, self._kept(f.type)) for f in full if self._keeps(f.name)])
 
     def _keeps(self, column: str) -> bool:
-        other = {"nl": "fol", "fol": "nl"}.get(self.representation)
+        other = {"nl": "fol", "fol": "nl"}.get(self.form)
         return other is None or column.rpartition("_")[2] != other
 
     def _kept(self, column: pa.DataType) -> pa.DataType:
@@ -93,14 +109,25 @@ class RuleWorldConfig(datasets.BuilderConfig):
         return pa.list_(pa.struct([field for field in column.value_type if self._keeps(field.name)]))
 
 
-_OPTIONS = ("version", "scale", "seed", "representation")
+_OPTIONS = ("version", "scale", "seed", "form", *(item.name for item in fields(Dials)))
+
+
+_NAMES = (*CONFIGS, *(name for name in ALL_SUBTASKS if name not in CONFIGS))
+
+
+def _version(config: str) -> str:
+    """Return the version of the data that a configuration is of by default."""
+    return VERSION if config in CONFIGS else VERSIONS[-1]
 
 
 class RuleWorld(datasets.ArrowBasedBuilder):
     """RuleWorld as a dataset: one configuration per sub-task, and ``rules``."""
 
     BUILDER_CONFIG_CLASS = RuleWorldConfig
-    BUILDER_CONFIGS = [RuleWorldConfig(name=name) for name in CONFIGS]  # noqa: RUF012
+    BUILDER_CONFIGS = [  # noqa: RUF012
+        RuleWorldConfig(name=name, version=_version(name), **PAPER_POINT.reaching(name).to_dict())
+        for name in _NAMES
+    ]
 
     def __init__(self, *args: Any, config_name: str | None = None, **kwargs: Any) -> None:
         # The library's own messages name neither near matches nor options, and without a name it makes up a
@@ -108,10 +135,12 @@ class RuleWorld(datasets.ArrowBasedBuilder):
         if config_name is None:
             raise ValueError(
                 "RuleWorld has one configuration per sub-task and one of rules; name one, as in "
-                f"load_dataset('ruleworld', 'multi_hop_3'). Known: {', '.join(CONFIGS)}."
+                f"load_dataset('ruleworld', 'multi_hop_3'). Known: {', '.join(_NAMES)}."
             )
-        check_name("configuration", config_name, CONFIGS)
+        check_name("configuration", config_name, _NAMES)
         for name in set(kwargs) - set(inspect.signature(datasets.DatasetBuilder.__init__).parameters):
+            if name == "representation":
+                raise ValueError(f"the option representation is called form; type form={kwargs[name]!r}")
             check_name("option", name, (*_OPTIONS, "description"))
         super().__init__(*args, config_name=config_name, **kwargs)
 

@@ -13,8 +13,8 @@ import yaml
 
 from ..questions import training_text
 from ..show import rows_with_rules
-from ..spec import CONFIGS, QUESTION_SPLITS, RULE_SPLITS, SUBTASKS
-from .builds import read_build, world_spec
+from ..spec import QUESTION_SPLITS, RULE_SPLITS
+from .builds import build_command, read_build, world_spec
 from .files import whole_folder
 from .shards import read_shard
 from .stats import BuildStats, build_stats
@@ -52,7 +52,7 @@ def export(folder: str | Path, out: str | Path) -> list[str]:
         front = _front_matter(folder, manifest, stats)
         body = card_text(folder, manifest, stats)
         (work / "README.md").write_text(f"---\n{front}---\n\n{body}", encoding="utf-8")
-        (work / "eval.yaml").write_text(_benchmark(), encoding="utf-8")
+        (work / "eval.yaml").write_text(_benchmark(stats), encoding="utf-8")
     return sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file())
 
 
@@ -62,7 +62,7 @@ def _front_matter(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> 
     from datasets.utils.metadata import MetadataConfigs
     from huggingface_hub import DatasetCardData
 
-    from .schema import QUESTION_SCHEMA, RULE_SCHEMA
+    from .schema import QUESTION_SCHEMA, rule_schema
 
     rows = sum(sum(splits.values()) for splits in stats.rows.values())
     sizes = {10**3: "n<1K", 10**4: "1K<n<10K", 10**5: "10K<n<100K", 10**6: "100K<n<1M", 10**7: "1M<n<10M"}
@@ -77,14 +77,14 @@ def _front_matter(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> 
         source_datasets=["original"],
     )
     infos, files = {}, {}
-    for config in CONFIGS:
+    for config in stats.rows:
         splits = RULE_SPLITS if config == "rules" else QUESTION_SPLITS
         packed, arrow = 0, Counter[str]()
         for shard in manifest["shards"]:
             if shard["config"] == config:
                 packed += shard["bytes"]
                 arrow[shard["split"]] += read_shard(folder / shard["path"]).nbytes
-        schema = RULE_SCHEMA if config == "rules" else QUESTION_SCHEMA
+        schema = rule_schema(world_spec(manifest).dials) if config == "rules" else QUESTION_SCHEMA
         infos[config] = DatasetInfo(
             features=Dataset(schema.empty_table()).features,
             splits=SplitDict(
@@ -107,9 +107,10 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
     return template.format(
         scale=stats.scale,
         seed=stats.seed,
+        command=build_command("data", spec),
         version=stats.generator_version,
         n_rules=f"{sum(stats.rules['train'].values()):,}",
-        n_train=f"{sum(stats.rows[s]['train'] for s in SUBTASKS):,}",
+        n_train=f"{sum(stats.rows[s]['train'] for s in stats.answer_types):,}",
         example_question=row["question"],
         example_rules="\n".join(f"- `{rule['fol']}` {rule['nl']}" for rule in row["rules"]),
         example_proof="```text\n" + training_text(row) + "\n```",
@@ -119,20 +120,23 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
         ),
         question_table=_table(
             ["sub-task", *QUESTION_SPLITS],
-            [[s, *(f"{stats.rows[s][split]:,}" for split in QUESTION_SPLITS)] for s in SUBTASKS],
+            [[s, *(f"{stats.rows[s][split]:,}" for split in QUESTION_SPLITS)] for s in stats.answer_types],
         ),
         skeleton_table=_table(
             ["skeleton", *QUESTION_SPLITS],
             [
                 [f"`{name}`", *(f"{stats.skeletons[s][split].get(name, 0):,}" for split in QUESTION_SPLITS)]
-                for s in SUBTASKS
+                for s in stats.answer_types
                 if s.startswith("multi_hop")
                 for name in stats.skeletons[s]["train"]
             ],
         ),
         baseline_table=_table(
             ["sub-task", "exact_match", "strict_match"],
-            [[s, *(f"{share:.3f}" for share in majority_baseline(folder, manifest, s))] for s in SUBTASKS],
+            [
+                [s, *(f"{share:.3f}" for share in majority_baseline(folder, manifest, s))]
+                for s in stats.answer_types
+            ],
         ),
     )
 
@@ -163,9 +167,9 @@ def majority_baseline(folder: Path, manifest: dict[str, Any], subtask: str) -> t
     return sum(sum(row) / len(row) for row in right) / n, sum(all(row) for row in right) / n
 
 
-def _benchmark() -> str:
+def _benchmark(stats: BuildStats) -> str:
     """Return the description that registers the benchmark with a hub."""
-    tasks = [{"id": subtask, "config": subtask, "split": "test"} for subtask in SUBTASKS]
+    tasks = [{"id": subtask, "config": subtask, "split": "test"} for subtask in stats.answer_types]
     description = (
         "Find and apply the right rules out of a large shared repository. Score: exact_match, the share of positions "
         "of the comma-separated answer list in the last \\boxed{} that are right, 0 if the lengths differ."

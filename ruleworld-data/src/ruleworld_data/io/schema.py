@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from ..spec import PAPER_POINT, Dials
+
 _RULE_TEXTS = (
     "type nl fol premise_nl conclusion_nl premise_fol conclusion_fol entity action role environment state "
     "trigger_attribute trigger_operator attribute operator"
@@ -17,6 +19,18 @@ RULE_SCHEMA = pa.schema(
         ("world_id", pa.string()),
     ]
 )
+
+
+def rule_schema(dials: Dials = PAPER_POINT) -> pa.Schema:
+    """Return the schema of the rules of a world with these dials: `RULE_SCHEMA`, and columns for what only they bring.
+
+    ``state_2`` is the third atom of a conjunctive premise (null where it has two), ``threshold`` the number of a
+    premise "more than" or "fewer than".
+    """
+    more = [("state_2", pa.string())] if dials.conjunction > 1 else []
+    more += [("threshold", pa.int8())] if dials.thresholds else []
+    return pa.schema([*RULE_SCHEMA, *(pa.field(*each) for each in more)])
+
 
 STEP_TYPE = pa.struct(
     [

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 
 from ..generate import num_rows, question_table, rule_table
 from ..questions.parallel import BLOCK_ROWS
-from ..spec import PAPER_POINT, QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, VERSION, Dials, WorldSpec
+from ..spec import PAPER_POINT, QUESTION_SPLITS, RULE_SPLITS, VERSION, Dials, WorldSpec, subtasks_of
 from .files import file_digest, whole_file
 
 METADATA_KEY = "ruleworld"
 
 _DICTIONARY = (  # columns worth a dictionary; ids, questions and whole rules are all different
-    "type premise_nl conclusion_nl premise_fol conclusion_fol entity action role environment state trigger_attribute "
-    "trigger_operator attribute operator amount in_paper world_id subtask answers.list.element "
-    "answer_types.list.element steps.list.element.rule_ids.list.element steps.list.element.nl "
+    "type premise_nl conclusion_nl premise_fol conclusion_fol entity action role environment state state_2 "
+    "trigger_attribute trigger_operator threshold attribute operator amount in_paper world_id subtask "
+    "answers.list.element answer_types.list.element steps.list.element.rule_ids.list.element steps.list.element.nl "
     "steps.list.element.fol steps.list.element.state gold_rule_ids.list.element facts.list.element "
     "queries.list.element skeleton template_id n_rules n_hops fold"
 ).split()
@@ -87,7 +87,7 @@ def plan(scale: str, seed: int = 0, version: str = VERSION, dials: Dials = PAPER
     """List the shards of a build, split by split."""
     WorldSpec(scale, seed=seed, version=version, dials=dials)
     tables = [("rules", split) for split in RULE_SPLITS]
-    tables += [(subtask, split) for split in QUESTION_SPLITS for subtask in SUBTASKS]
+    tables += [(subtask, split) for split in QUESTION_SPLITS for subtask in subtasks_of(dials)]
     shards = []
     for config, split in tables:
         rows = num_rows(config, split, scale, seed, version=version, dials=dials)

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..spec import CONFIGS, RULE_TYPES, SUBTASKS
-from .builds import read_build
+from ..spec import EXTRA_TYPES, RULE_TYPES, subtasks_of
+from .builds import read_build, world_spec
 from .shards import read_shard
 
 
@@ -65,11 +65,12 @@ def build_stats(folder: str | Path) -> BuildStats:
     """
     folder = Path(folder)
     manifest = read_build(folder)
-    rows: dict[str, Counter[str]] = {config: Counter() for config in CONFIGS}
+    subtasks = subtasks_of(world_spec(manifest).dials)
+    rows: dict[str, Counter[str]] = {config: Counter() for config in (*subtasks, "rules")}
     rules: dict[str, Counter[str]] = {}
     skeletons: dict[str, dict[str, Counter[str]]] = {}
     diversity: dict[str, dict[str, dict[str, int]]] = {}
-    types: dict[str, Counter[str]] = {subtask: Counter() for subtask in SUBTASKS}
+    types: dict[str, Counter[str]] = {subtask: Counter() for subtask in subtasks}
     characters: Counter[str] = Counter()
     for shard in manifest["shards"]:
         config, split = shard["config"], shard["split"]
@@ -86,17 +87,21 @@ def build_stats(folder: str | Path) -> BuildStats:
             per_split = skeletons.setdefault(config, {}).setdefault(split, Counter())
             per_split.update(_counts(table.column("skeleton")))
             diversity.setdefault(config, {})[split] = _diversity(table)
+    known = (*RULE_TYPES, *EXTRA_TYPES)
     return BuildStats(
         manifest["generator_version"],
         manifest["scale"],
         manifest["seed"],
         manifest.get("dials", {}),
         {config: dict(count) for config, count in rows.items()},
-        {split: {t: count[t] for t in RULE_TYPES} for split, count in rules.items()},
+        {
+            split: {t: n for t in known if (n := count[t]) or t in RULE_TYPES}
+            for split, count in rules.items()
+        },
         {c: {s: dict(sorted(n.items())) for s, n in splits.items()} for c, splits in skeletons.items()},
         diversity,
         {config: dict(sorted(count.items())) for config, count in types.items()},
-        {config: round(characters[config] / max(1, sum(rows[config].values())), 1) for config in SUBTASKS},
+        {config: round(characters[config] / max(1, sum(rows[config].values())), 1) for config in subtasks},
         sum(shard["bytes"] for shard in manifest["shards"]),
     )
 

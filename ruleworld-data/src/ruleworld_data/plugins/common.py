@@ -110,7 +110,7 @@ def prompt_rows(subtask: str, options: TaskOptions | None = None) -> list[dict[s
     Parameters
     ----------
     subtask : str
-        A name of `ruleworld_data.spec.SUBTASKS`.
+        A name of `ruleworld_data.spec.ALL_SUBTASKS`; one beyond the paper's turns the dial that it needs.
     options : TaskOptions, optional
 
     Returns
@@ -125,6 +125,7 @@ def prompt_rows(subtask: str, options: TaskOptions | None = None) -> list[dict[s
         For an unknown sub-task, or a pool that cannot hold a question's gold rules.
     """
     options = options or TaskOptions()
+    options = replace(options, dials=str(options.spec.dials.reaching(subtask)))
     table = options.question_table(subtask)
     columns = ["id", "subtask", "world_id", "question", "answers", "gold_rule_ids"]
     return [row | ask(row, options) for row in table.select(columns).to_pylist()]

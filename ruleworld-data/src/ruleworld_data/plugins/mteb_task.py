@@ -14,7 +14,7 @@ from ruleworld_data import GENERATOR_VERSION
 from ruleworld_data.plugins import TaskOptions
 from ruleworld_data.pools import pool_rules, shared_pool
 from ruleworld_data.scoring import union_recall
-from ruleworld_data.spec import SUBTASKS
+from ruleworld_data.spec import SUBTASKS, subtasks_of
 
 try:
     from mteb.abstasks.retrieval import AbsTaskRetrieval
@@ -77,6 +77,7 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
         name = ",".join(["RuleWorldRetrieval", *changed])
         data = self.metadata.dataset | {"revision": self.options.spec.generator}
         update = {"name": name, "eval_splits": [self.options.split], "dataset": data}
+        update["eval_langs"] = {key: ["eng-Latn"] for key in subtasks_of(self.options.spec.dials)}
         self.metadata = self.metadata.model_copy(update=update)
         super().__init__(seed=seed)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ..spec import SUBTASKS, WorldSpec, check_name
+from ..spec import ALL_SUBTASKS, SUBTASKS, WorldSpec, check_name
 from .answers import SCORER_VERSION, Score, score_output
 from .predictions import read_predictions
 
@@ -40,10 +40,10 @@ def score_file(
     from ..generate import question_table
 
     for subtask in subtasks or []:
-        check_name("sub-task", subtask, SUBTASKS)
+        check_name("sub-task", subtask, ALL_SUBTASKS)
     predictions = read_predictions(path)
     wanted = set(subtasks or (question_id.split("-", 1)[0] for question_id in predictions))
-    chosen = [name for name in SUBTASKS if name in wanted]
+    chosen = [name for name in ALL_SUBTASKS if name in wanted]
     if not chosen:
         first = next(iter(predictions), None)
         raise ValueError(
@@ -51,8 +51,10 @@ def score_file(
         )
     columns = ["id", "subtask", "answers"]
     place = (spec.split, spec.scale, spec.seed)
-    made: dict[str, Any] = {"version": spec.version, "dials": spec.dials}
-    tables = (question_table(subtask, *place, **made).select(columns) for subtask in chosen)
+    tables = (
+        question_table(name, *place, version=spec.version, dials=spec.dials.reaching(name)).select(columns)
+        for name in chosen
+    )
     rows = (row for table in tables for row in table.to_pylist())
     return score_predictions(rows, predictions, allow_missing=allow_missing)
 
@@ -108,9 +110,8 @@ def score_predictions(
         raise ValueError("there are no questions to score against; choose a split that has rows")
     foreign = [name for name in predictions if name not in seen]
     _check_coverage(missing, foreign, len(seen), allow_missing)
-    order = sorted(
-        scores, key=lambda name: (SUBTASKS.index(name) if name in SUBTASKS else len(SUBTASKS), name)
-    )
+    known = [*ALL_SUBTASKS, *sorted(scores.keys() - set(ALL_SUBTASKS))]
+    order = [name for name in known if name in scores]
     subtasks = {name: _summary(scores[name]) for name in order}
     return {
         "scorer_version": SCORER_VERSION,

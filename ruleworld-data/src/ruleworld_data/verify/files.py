@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from ..io.builds import world_spec
 from ..io.files import file_digest
-from ..io.schema import QUESTION_SCHEMA, RULE_SCHEMA
+from ..io.schema import QUESTION_SCHEMA, rule_schema
 from ..io.shards import Shard, plan
 from .report import Check, Findings, StageProgress
 
@@ -38,10 +38,11 @@ def check_shards(
         findings["manifest"].fail(str(error))
         findings.skip("the manifest names no scale and seed", "shards", "schema", "counts")
         return []
+    schemas = {True: rule_schema(spec.dials), False: QUESTION_SCHEMA}
     entries = _entries(manifest["shards"], planned, findings["manifest"])
     shards, rows = [], Counter(dict.fromkeys(((s.config, s.split) for s in planned.values()), 0))
     for done, (path, entry) in enumerate(entries.items(), start=1):
-        shard, found = planned[path], _check_file(folder / path, path, entry, findings)
+        shard, found = planned[path], _check_file(folder / path, path, entry, findings, schemas)
         if found is not None:
             shards.append(shard)
             rows[shard.config, shard.split] += found
@@ -76,8 +77,10 @@ def _entries(listed: list[Any], planned: dict[str, Shard], check: Check) -> dict
     return entries
 
 
-def _check_file(path: Path, name: str, entry: dict[str, Any], findings: Findings) -> int | None:
-    """Check one file; return its rows if it can be read."""
+def _check_file(
+    path: Path, name: str, entry: dict[str, Any], findings: Findings, schemas: dict[bool, pa.Schema]
+) -> int | None:
+    """Check one file, whose schema is that of rules or not; return its rows if it can be read."""
     check = findings["shards"]
     check.checked += 1
     if not path.is_file():
@@ -99,7 +102,7 @@ def _check_file(path: Path, name: str, entry: dict[str, Any], findings: Findings
         return None
     same("rows", rows, "rows")
     findings["schema"].checked += 1
-    problem = _schema_problem(schema, RULE_SCHEMA if name.startswith("rules/") else QUESTION_SCHEMA)
+    problem = _schema_problem(schema, schemas[name.startswith("rules/")])
     if not problem and (holes := pq.read_table(path, columns=["id"]).column("id").null_count):
         problem = f"column id holds {holes:,} nulls"
     if problem:
