@@ -125,6 +125,11 @@ def parse_query(text: str) -> Query:
     raise unreadable("query", text, "Has(x, Attribute, ?), In(x, ?), State(x, ?, Action) or State(x, ?, In)")
 
 
+def parse_atom(text: str, version: str | None = None) -> Fact:
+    """Parse one atom of a rule, about ``A`` and ``B``, or of a scope, about ``x`` and ``y``."""
+    return _fact(text, "xy" if re.search(r"\b[xy]\b", text) else "AB", "FOL atom", version)
+
+
 class _Words:
     """The words that decide what an atom means: change verbs, places, kinds."""
 

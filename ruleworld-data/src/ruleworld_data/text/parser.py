@@ -78,7 +78,7 @@ def parse_rule_fol(text: str, version: str | None = None) -> ParsedRule:
         If the text is not a rule of the grammar.
     """
     premise, conclusion = halves_fol(text)
-    return _join(parse_premise_fol(premise, version), parse_conclusion_fol(conclusion, version), text)
+    return join_halves(parse_premise_fol(premise, version), parse_conclusion_fol(conclusion, version), text)
 
 
 def parse_rule_nl(text: str, version: str | None = None) -> ParsedRule:
@@ -95,7 +95,7 @@ def parse_rule_nl(text: str, version: str | None = None) -> ParsedRule:
         If the text is not a rule of the grammar, wrong articles, plurals and prepositions included.
     """
     premise, conclusion = halves_nl(text)
-    return _join(parse_premise_nl(premise, version), parse_conclusion_nl(conclusion, version), text)
+    return join_halves(parse_premise_nl(premise, version), parse_conclusion_nl(conclusion, version), text)
 
 
 def halves_fol(text: str) -> tuple[str, str]:
@@ -152,7 +152,8 @@ def type_of_rule(premise: Fact, conclusion: Fact, text: str) -> str:
     return name
 
 
-def _join(premise: Fact, conclusion: Fact, text: str) -> ParsedRule:
+def join_halves(premise: Fact, conclusion: Fact, text: str) -> ParsedRule:
+    """Return the typed parts of the rule that two clauses make; `ValueError` if they make none."""
     rule_type = type_of_rule(premise, conclusion, text)
     shape = RULE_SHAPES[rule_type]
     parts: dict[str, str | int | None] = {
