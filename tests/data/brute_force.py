@@ -72,22 +72,32 @@ class BruteForce:
     """Forward chaining over rules given as FOL strings."""
 
     def __init__(self, rules):
-        self.rules = defaultdict(list)
+        self.rules, self.joint, self.cuts = defaultdict(list), defaultdict(list), defaultdict(list)
         for rule in rules:
             premise, conclusion = rule.split(" => ")
-            name, arguments = parse(premise)
-            self.rules[key_of(name, arguments)].append((arguments, parse(conclusion)))
+            atoms = [parse(atom) for atom in premise.split(" & ")]
+            name, arguments = atoms[0]
+            if len(atoms) > 1:
+                for atom in atoms:
+                    self.joint[str(atom)].append((atoms, parse(conclusion)))
+            elif compared := re.fullmatch(r"(More|Fewer)_(\w+)", name):
+                self.cuts[compared[2]].append((compared[1], int(arguments[1]), parse(conclusion)))
+            else:
+                self.rules[key_of(name, arguments)].append((arguments, parse(conclusion)))
 
     def holds(self, facts: str):
         """Return the initial values, net changes and events, places and states (with causes) that follow."""
         initial, net, places, states = defaultdict(set), defaultdict(int), set(), set()
-        events = []
+        events, known, fired = [], set(), set()
         todo = [(*parse(fact), "given") for fact in facts.split(" & ")]
         while todo:
             name, arguments, cause = todo.pop()
             factor, change = 1, CHANGE.fullmatch(name)
             if name == "Has":
                 initial[arguments[0], arguments[1]].add(int(arguments[2]))
+                for compared, cut, (then, _) in self.cuts[arguments[1]]:
+                    if (int(arguments[2]) > cut) if compared == "More" else (int(arguments[2]) < cut):
+                        todo.append((then, [arguments[0]], "count"))
                 continue
             if change:
                 factor = int(arguments[1])
@@ -97,6 +107,13 @@ class BruteForce:
                 places.add(tuple(arguments))
             elif len(arguments) == 1:
                 states.add((arguments[0], name, cause))
+            who, *rest = arguments
+            known.add(str((who, name, rest)))
+            for atoms, (then, parts) in self.joint[str((name, ["A", *rest]))]:
+                all_hold = all(str((who, other, more)) in known for other, (_, *more) in atoms)
+                if all_hold and str((who, atoms, then)) not in fired:
+                    fired.add(str((who, atoms, then)))
+                    todo.append((then, [who, *parts[1:]], "both"))
             for variables, (then, parts) in self.rules[key_of(name, arguments)]:
                 bound = {v: a for v, a in zip(variables, arguments, strict=True) if v in "AB"}
                 parts = [bound.get(part, part) for part in parts]
