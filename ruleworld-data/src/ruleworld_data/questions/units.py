@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from ..world import Ints, Stream, World, mix
+from ..world import Ints, Stream, World, keyed_integers, mix
 from ..world.arrays import MAX_COUNT, MAX_UNITS, MIN_COUNT
 from .skeletons import Skeleton, chains, group
 
@@ -72,6 +72,12 @@ class UnitSource:
             # A creature of a kind has counts of its own, whose thresholds may change what is asked.
             queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]]
             self._keep(np.isin(queried, world.sealed) == skeleton.weighs)
+        if spread and skeleton.start == "kind":
+            # Such a question names a kind and an attribute and nothing else, and must not stand in both worlds of a
+            # seed, where it has two answers.
+            kind = world.blocks["entity2attr"]["entity"][self._rows[0]]
+            queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]]
+            self._keep(keyed_integers(("asked of", world.seed), 2, kind, queried) == world.is_heldout)
         if skeleton.weighs:  # the chain begins after the count; who has it comes last
             self._keep(np.lexsort(self._rows))
         entities = len(world.terms["entity"])

@@ -117,7 +117,7 @@ class Scan:
         check.checked += len(table)
         scopes = _lengths(table.column("queries"))
         parallel = shard.config.startswith("multi_rule")
-        good = (scopes >= 2) & (scopes <= 4) if parallel else scopes == 1
+        good = (scopes >= 2) & (scopes <= shard.dials.parts) if parallel else scopes == 1
         good &= _lengths(table.column("steps")) == (hops if hops > 1 else scopes)
         for name in _SCOPE:
             good &= _lengths(table.column(name)) == scopes

@@ -95,6 +95,11 @@ class World:
     def __len__(self) -> int:
         return sum(len(block) for block in self.blocks.values())
 
+    @property
+    def is_heldout(self) -> bool:
+        """Whether this is the held-out world of its seed."""
+        return self.world_id.endswith("-heldout")
+
     def restrict(self) -> World:
         """Return the same world with only the rules of its subset; their ids do not change."""
         blocks = {name: block.take(self.subset_rows.get(name, ...)) for name, block in self.blocks.items()}

@@ -1,0 +1,293 @@
+"""The law at every setting: whatever a world's dials, each question has one answer, in any pool of its rules."""
+
+from __future__ import annotations
+
+import random
+import runpy
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ruleworld_data import spec
+from ruleworld_data.fresh import fresh_worlds
+from ruleworld_data.generate import question_table, rule_table, world_of
+from ruleworld_data.io import build
+from ruleworld_data.questions import skeletons
+from ruleworld_data.spec import PAPER_POINT, SCALES, Dials, WorldSizes, WorldSpec, num_rows, subtasks_of
+from ruleworld_data.verify import verify
+from ruleworld_data.world import drawing
+
+BruteForce = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))["BruteForce"]
+ALL = Dials(hops=8, parts=5, crowd=5, conjunction=3, thresholds=True)
+QUICK = [
+    Dials(hops=6, crowd=9),
+    Dials(hops=5, conjunction=3),
+    Dials(hops=3, parts=2, thresholds=True),
+    ALL,
+]
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Make the tiny scale ask few questions."""
+    few = replace(
+        SCALES["tiny"],
+        train=dict.fromkeys(spec.SUBTASKS, 20),
+        evaluation=dict.fromkeys(spec.QUESTION_SPLITS, 15),
+    )
+    few.evaluation["test"] = few.evaluation["mini"] = 50
+    monkeypatch.setitem(SCALES, "tiny", few)
+    spec._turned.cache_clear()
+    yield
+    spec._turned.cache_clear()
+
+
+def drawn_setting(number: int) -> WorldSpec:
+    """A setting by its number, of all that a tiny world allows."""
+    draw = random.Random(number)
+    seed = draw.choice([draw.randrange(100), draw.randrange(2**63)])
+    dials = Dials(
+        hops=draw.randint(1, 8),
+        parts=draw.randint(1, 8),
+        conjunction=draw.randint(1, 3),
+        thresholds=draw.random() < 0.5,
+    )
+    return WorldSpec(
+        "tiny", seed=seed, version="1.1", dials=replace(dials, crowd=draw.choice([None, *range(4, 15)]))
+    )
+
+
+def failures(folder: Path, setting: WorldSpec, solvers=("executor", "clingo")) -> dict[str, list[str]]:
+    """Build a setting and verify it; return what failed."""
+    build(folder, setting.scale, setting.seed, version=setting.version, dials=setting.dials)
+    report = verify(folder, solvers=solvers)
+    assert not any(check.skipped for check in report.checks) or solvers != ("executor", "clingo")
+    assert report.check("C9_full_executor").checked > 300
+    return {check.name: check.examples for check in report.checks if check.failures}
+
+
+@pytest.mark.parametrize("dials", QUICK, ids=lambda dials: ",".join(dials.to_dict()))
+def test_settings_verify(dials, tmp_path, small):
+    assert failures(tmp_path / "build", WorldSpec("tiny", seed=11, version="1.1", dials=dials)) == {}
+
+
+@pytest.mark.slow
+def test_two_hundred_settings_verify(tmp_path, small):
+    """By both solvers: the same answer from gold rules, a pool and all rules, and every gold rule is needed."""
+    checked: Counter[str] = Counter()
+    for number in range(200):
+        setting = drawn_setting(number)
+        assert failures(tmp_path / str(number), setting) == {}, setting
+        checked["settings"] += 1
+        for name, value in setting.dials.to_dict().items():
+            checked[f"{name}={value}"] += 1
+    print(dict(sorted(checked.items())))
+
+
+@pytest.mark.parametrize("dials", [replace(ALL, crowd=None), replace(ALL, hops=4)], ids=["deep", "crowd"])
+def test_an_independent_solver_agrees(dials):
+    """Regular expressions over the FOL of small worlds: the same answer from all rules and from the gold ones."""
+    asked = dict.fromkeys(subtasks_of(dials)[1:], 2)
+    for world in fresh_worlds(5, 3, asked, n_rules=900, version="1.1", dials=dials):
+        fol = dict(zip(world.rules["id"].to_pylist(), world.rules["fol"].to_pylist(), strict=True))
+        whole = BruteForce(fol.values())
+        for row in world.questions.to_pylist():
+            gold = row["gold_rule_ids"]
+            for facts, query, answer in zip(row["facts"], row["queries"], row["answers"], strict=True):
+                assert whole.answers(facts, query) == {answer}
+                assert BruteForce([fol[i] for i in gold]).answers(facts, query) == {answer}
+            if row["subtask"].startswith("multi_hop"):
+                rests = [[fol[i] for i in gold if i != left] for left in gold]
+                assert all(BruteForce(rest).answers(facts, query) != {answer} for rest in rests)
+
+
+# One defect at a time in how a world is drawn or asked about: verify must name it.
+
+
+def broken(tmp_path, seed):
+    dials = Dials(parts=2, conjunction=3, thresholds=True)
+    return failures(
+        tmp_path / "build", WorldSpec("tiny", seed=seed, version="1.1", dials=dials), ("executor",)
+    )
+
+
+def test_one_colour_too_few(tmp_path, small, monkeypatch):
+    """Conjunctions and thresholds share drivers; no question meets both, since none is asked of a kind there."""
+    turned = WorldSizes.turned
+    monkeypatch.setattr(WorldSizes, "turned", lambda self, dials: replace(turned(self, dials), colours=3))
+    assert broken(tmp_path, 9001).keys() == {"C5"}
+
+
+def test_states_of_places_and_of_actions_in_one_colour(tmp_path, small, monkeypatch):
+    state2attr = drawing._Drawing._state2attr
+
+    def together(self, allowed, fixed):
+        free = allowed[allowed.sum(axis=1).argmax()]
+        allowed[~(allowed & ~free).any(axis=1)] = free
+        return state2attr(self, allowed, fixed)
+
+    monkeypatch.setattr(drawing._Drawing, "_state2attr", together)
+    assert {"C5", "C9_full_executor"} <= broken(tmp_path, 9007).keys()
+
+
+def test_a_threshold_on_a_response(tmp_path, small, monkeypatch):
+    changes, cuts = drawing._Drawing._changes, drawing._Drawing._count2state
+    responses = []
+
+    def keep(self, levels):
+        responses[:] = [levels[1]]
+        return changes(self, levels)
+
+    monkeypatch.setattr(drawing._Drawing, "_changes", keep)
+    monkeypatch.setattr(
+        drawing._Drawing,
+        "_count2state",
+        lambda self, owners, states: cuts(self, responses[0][: len(owners)], states),
+    )
+    assert "has a threshold and is changed" in str(broken(tmp_path, 9002)["C4"])
+
+
+def test_free_states_that_write_everywhere(tmp_path, small, monkeypatch):
+    state2attr = drawing._Drawing._state2attr
+
+    def everywhere(self, allowed, fixed):
+        free = np.setdiff1d(np.flatnonzero(allowed.sum(axis=1) == allowed.sum(axis=1).max()), fixed)
+        allowed[free] = allowed.any(axis=0)
+        return state2attr(self, allowed, fixed)
+
+    monkeypatch.setattr(drawing._Drawing, "_state2attr", everywhere)
+    assert "so does something else" in str(broken(tmp_path, 9003)["C5"])
+
+
+def test_conjunctions_joined_by_place_alone(tmp_path, small, monkeypatch):
+    """Decoys, whose state is another action's, are taken for rules that fire."""
+    follow = skeletons._follow
+
+    def by_place(world, path, rows):
+        if path[-1] != "place_state2attr":
+            return follow(world, path, rows)
+        place = world.blocks["action2env"]["environment"][rows[0]]
+        keep, found = np.nonzero(place[:, None] == world.blocks[path[-1]]["environment"])
+        return keep.astype(np.int32), found.astype(np.int32)
+
+    monkeypatch.setattr(skeletons, "_follow", by_place)
+    failed = broken(tmp_path, 9004)
+    assert {"C9_gold_executor", "steps"} <= failed.keys() and "C5" not in failed
+
+
+def test_conjunctions_of_two_and_three_atoms_for_one_attribute(tmp_path, small, monkeypatch):
+    conjunctions = drawing._Drawing._place_state2attr
+
+    def twice(self, *parts):
+        columns = conjunctions(self, *parts)
+        long = np.flatnonzero(columns["state_2"] >= 0)
+        columns = {name: values.copy() for name, values in columns.items()}
+        for name, values in columns.items():  # the first rule again, of two atoms
+            values[long[1]] = values[long[0]] if name != "state_2" else -1
+        return columns
+
+    monkeypatch.setattr(drawing._Drawing, "_place_state2attr", twice)
+    assert "have the same key" in str(broken(tmp_path, 9005)["C1"])
+
+
+def test_kinds_whose_counts_are_not_looked_at(tmp_path, small, monkeypatch):
+    """Questions that start with a change ask creatures of a kind for what their thresholds change as well."""
+    monkeypatch.setattr(drawing, "_below", lambda drivers, levels: np.empty(0, dtype=np.int64))
+    failed = broken(tmp_path, 9006)
+    assert "C9_full_executor" in failed and "C5" not in failed
+
+
+# Sizes and what is asked.
+
+
+@pytest.mark.parametrize("scale", ["tiny", "paper"])
+@pytest.mark.parametrize("crowd", [4, 11])
+def test_a_crowd_is_exactly_so_many(scale, crowd):
+    """In the whole world, in the paper's part of it, for states and for conjunctions that can fire."""
+    dials = replace(ALL, crowd=crowd, hops=4)
+    whole = "full" if scale == "paper" else scale
+    for name in {scale, whole}:
+        blocks = world_of(WorldSpec(name, version="1.1", dials=dials)).blocks
+        per_state = np.bincount(blocks["state2attr"]["state"], minlength=1664)
+        for led_to in ("env2state", "action2state", "count2state"):
+            assert set(per_state[blocks[led_to]["state"]].tolist()) == {crowd}
+        both = blocks["place_state2attr"]
+        pairs = Counter(zip(both["environment"].tolist(), both["state"].tolist(), strict=True))
+        act = {
+            a: s
+            for a, r, s in zip(
+                *(blocks["action2state"][c].tolist() for c in ("action", "role", "state")), strict=True
+            )
+            if r
+        }
+        entered = zip(
+            blocks["action2env"]["action"].tolist(), blocks["action2env"]["environment"].tolist(), strict=True
+        )
+        fire = {(place, act[action]) for action, place in entered}
+        assert {pairs[pair] for pair in fire} == {crowd}
+        decoys = sum(count for pair, count in pairs.items() if pair not in fire)
+        assert decoys == crowd * len(fire)
+        places, states = ({pair[i] for pair in fire} for i in (0, 1))
+        assert all(place in places and state in states for place, state in pairs)
+
+
+@pytest.mark.parametrize(
+    ("dials", "message"),
+    [
+        (
+            Dials(crowd=64),
+            r"crowd must be from 4 to 14 in a world of 16 actions and 64 attributes in 2 levels",
+        ),
+        (Dials(crowd=3), r"crowd must be from 4 to 14 .* got 3; use a larger scale or turn other dials back"),
+    ],
+)
+def test_a_crowd_that_does_not_fit_names_its_limits(dials, message):
+    with pytest.raises(ValueError, match=message):
+        WorldSpec("tiny", version="1.1", dials=dials)
+    sizes = WorldSizes(2, 8, 6, 2, 2, 1, 1, 1)
+    with pytest.raises(ValueError, match="crowd must be from 32 to"):
+        sizes.turned(Dials(conjunction=2))
+
+
+@pytest.mark.parametrize("dials", [Dials(hops=8), Dials(hops=1, parts=1), Dials(parts=8), ALL])
+def test_sub_tasks_and_tables_of_a_setting(dials):
+    names = subtasks_of(dials)
+    assert names[0] == "single_rule" and names[-1] == (
+        f"multi_hop_{dials.hops}" if dials.hops > 1 else names[-1]
+    )
+    widths = [int(name.rsplit("_", 1)[1]) for name in names if name.startswith("multi_rule")]
+    assert widths == (list(range(2, 2 * dials.parts + 1)) if dials.parts > 1 else [])
+    for name in names:
+        table = question_table(name, "test", "tiny", version="1.1", dials=dials)
+        assert len(table) == num_rows(name, "test", "tiny", version="1.1", dials=dials) == 50
+        hops = int(name.rsplit("_", 1)[1]) if name.startswith("multi_hop") else 1
+        assert set(table["n_hops"].to_pylist()) == {hops}
+        if name.startswith("multi_rule"):
+            assert max(map(len, table["answers"].to_pylist())) <= dials.parts
+    rules = rule_table("train", "tiny", version="1.1", dials=dials)
+    assert len(rules) == num_rows("rules", "train", "tiny", version="1.1", dials=dials)
+
+
+def test_each_new_path_takes_a_third():
+    for hops in range(3, 9):
+        shares = skeletons.multi_hop(hops, replace(ALL, hops=8))
+        assert sum(shares.values()) == pytest.approx(1)
+        for rule_type in ("place_state2attr", "count2state"):
+            assert sum(s for k, s in shares.items() if rule_type in k.path) == pytest.approx(1 / 3)
+        assert all(len(skeleton.path) == hops for skeleton in shares)
+    for hops, shares in skeletons.MULTI_HOP.items():
+        assert skeletons.multi_hop(hops, PAPER_POINT) == pytest.approx(shares)
+
+
+def test_no_chain_takes_more_than_a_creature_has():
+    """C6 by construction: amounts are 1 beyond the first response."""
+    blocks = world_of(WorldSpec("paper", version="1.1", dials=Dials(hops=8))).blocks
+    changes = blocks["attrchange2attr"]
+    first = ~np.isin(changes["trigger_attribute"], changes["attribute"])
+    assert set(changes["amount"][~first].tolist()) == {1} and set(changes["amount"][first].tolist()) == {
+        1,
+        2,
+        3,
+    }
