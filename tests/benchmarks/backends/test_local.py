@@ -186,7 +186,7 @@ def test_other_weights_or_another_prompt_are_another_model(model_folder, tmp_pat
         'name = "own"\nversion = "3"\nchat = false\nremove = ["<step>"]\n'
         'answer = """{rules}\n\n{question}\n"""\n'
     )
-    with pytest.raises(ValueError, match=r"prompt is own-3@.*was made for answer-1@"):
+    with pytest.raises(ValueError, match=r"prompt is own-3@.*was made for answer-2@"):
         made.prepare()
     own = Local.of(str(copy))
     assert own.prompt == own.template.id and own.weights == made.weights

@@ -10,7 +10,7 @@ from rwbench.run.data import DataSource
 
 
 def test_the_template_is_the_one_of_the_published_runs():
-    assert answer_template().id == "answer-1@a19c08f48a24"
+    assert answer_template().id == "answer-2@f1e6d2aefb88"
 
 
 @pytest.mark.parametrize("rules", ["pool", "gold", "none"])
@@ -27,3 +27,19 @@ def test_the_prompts_are_the_same(representation, rules):
         texts = table.texts(ids, representation) if len(ids) else []
         prompt = answer_template().render(section, representation, question.text, texts)
         assert row["prompt"] == prompt.text
+
+
+SAME = {
+    "nl": '"loses" and "drops" mean the same',
+    "fol": "Lose_X and Drop_X mean",
+    "code": "lose and drop mean the same",
+}
+
+
+@pytest.mark.parametrize("representation", SAME)
+def test_every_prompt_states_the_conventions(representation):
+    words = " ".join(answer_template().render("answer", representation, "Q?", ["R"]).text.split())
+    for convention in (SAME[representation], "fires per unit", "scene of its own"):
+        assert convention in words
+    bare = answer_template().render("answer_without_rules", representation, "Q?").text
+    assert "scene of its own" in bare
