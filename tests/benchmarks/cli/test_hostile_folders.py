@@ -156,6 +156,8 @@ def test_files_that_are_not_what_their_names_say_are_named(runs, name, body):
         (("spec", "data"), None),
         (("spec", "unknown"), 1),
         (("method", "label"), ESC),
+        (("method", "label"), "BM25\u202egnihtemos"),
+        (("method", "label"), "BM25\u200b"),
         (("n", "scored"), None),
         (("metrics", "recall@1"), None),
         (("metrics", "recall@1", "macro", "value"), None),

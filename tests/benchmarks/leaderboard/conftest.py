@@ -82,7 +82,7 @@ def words(name="BM25", **changes):
 @pytest.fixture(scope="session")
 def judge(workspace):
     made = Judge()
-    made._workspaces["tiny", 0] = workspace
+    made._workspaces[workspace.source] = workspace
     return made
 
 

@@ -198,6 +198,17 @@ def test_a_run_that_was_made_again_marks_its_submission(submissions, runs, works
         build_board(root)
 
 
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"round": "a", "seed": 1, "scores": [null]}', '{"scores": 1e999}', "\xff"]
+)
+def test_scores_of_a_round_that_are_none_are_told(text, submissions, tmp_path):
+    path = tmp_path / "rounds/2026-1/scores.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"scores\.json is no round's scores .* rwbench round score"):
+        build_board(submissions, tmp_path / "rounds")
+
+
 def test_a_refused_submission_stops_the_board_and_is_named(submissions, tmp_path):
     root = shutil.copytree(submissions, tmp_path / "submissions")
     (root / "2026-01-31_bm25" / "metadata.yaml").write_text("name: x\n")

@@ -902,6 +902,18 @@ def test_a_check_that_breaks_refuses_its_folder_and_no_other(error, submissions,
     assert set(fingerprints(submissions)) == set(checked) - {bad}
 
 
+GOOD = ":000000 100644 0000000 a1b2c3d A\0benchmarks/leaderboard/submissions/2026-01-31_a/results.json\0"
+
+
+@pytest.mark.parametrize(
+    "torn", [GOOD[:-1], GOOD[:20], GOOD[33:], ":\0a\0", ":000000 100644\0a\0", "\0", " \0", GOOD + "x"]
+)
+def test_a_damaged_list_of_files_is_refused(torn, tmp_path):
+    assert files.added_submissions(GOOD.encode(), tmp_path) == [tmp_path / files.SUBMISSIONS / "2026-01-31_a"]
+    with pytest.raises(Refused, match="its list of files is damaged"):
+        files.added_submissions(torn.encode(), tmp_path)
+
+
 def test_the_command_tells_and_fails(entry, tmp_path, monkeypatch):
     entry.word("name", '"\\e[2J<b>"')
     before = state(tmp_path)

@@ -1,5 +1,6 @@
 """Sealed rounds: what is published when, what a cheating organiser or entrant meets, and the column on the board."""
 
+import errno
 import hashlib
 import json
 import shutil
@@ -296,3 +297,23 @@ def test_a_sealed_world_is_no_setting_of_the_board(folder, entry):
     seed = json.loads((folder / "round.json").read_text())["revealed"]["seed"]
     with pytest.raises(ValueError, match=r"spec\.world_seed is not on the board"):
         Judge().check_spec(entry.results["spec"] | {"world_seed": seed})
+
+
+@pytest.mark.parametrize("file", ["secret.json", "round.json"])
+def test_a_full_disk_leaves_the_name_of_a_round_free(file, tmp_path, monkeypatch):
+    from rwbench.leaderboard import rounds
+
+    real = rounds.write_whole
+
+    def full(path, body):
+        if path.name.endswith(file):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, body)
+
+    place, secret = tmp_path / "2026-1", tmp_path / "a.secret.json"
+    monkeypatch.setattr(rounds, "write_whole", full)
+    with pytest.raises(OSError, match="No space"):
+        rounds.new_round(place, secret, "tiny", "mini", 100)
+    assert not secret.exists()
+    monkeypatch.setattr(rounds, "write_whole", real)
+    assert rounds.new_round(place, secret, "tiny", "mini", 100).name == "2026-1"

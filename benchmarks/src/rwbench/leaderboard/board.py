@@ -7,16 +7,16 @@ never averaged. Floors and ceilings frame a cell and have no rank.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from ..report.setting import macro
+from ..score.results import Estimate
 from ..score.samples import STRICT, Sample
 from ..score.scoring import ANSWER_METRICS, RECALLS
 from ..score.stats import DRAWS, LEVEL, Floats, codes, interval, resamples, row_means, sample_clusters
@@ -44,6 +44,26 @@ class Mark(TypedDict):
 
     samples_sha256: str
     date: str
+
+
+@with_config(STRICT)
+class SealedScore(TypedDict):
+    """What a round found of one submission; ``drop`` is public minus sealed with its interval."""
+
+    public: str
+    metric: str
+    public_score: Estimate
+    sealed_score: Estimate
+    drop: dict[Literal["value", "ci_low", "ci_high"], float]
+
+
+@with_config(STRICT)
+class Scores(TypedDict):
+    """scores.json of a round."""
+
+    round: str
+    seed: int
+    scores: list[SealedScore]
 
 
 def build_board(root: Path, rounds: Path | None = None) -> dict[str, Any]:
@@ -204,7 +224,12 @@ def _sealed(rounds: Path | None) -> dict[str, dict[str, Any]]:
     """Return the newest sealed score of each submission, by folder name."""
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(rounds.glob("*/scores.json")) if rounds is not None else ():
-        for score in json.loads(path.read_text(encoding="utf-8"))["scores"]:
-            if score["public"] is not None:
-                found[score["public"]] = {"round": path.parent.name, **score}
+        try:
+            scores = TypeAdapter(Scores).validate_json(path.read_bytes())["scores"]
+        except ValueError as error:
+            raise ValueError(
+                f"{path} is no round's scores ({in_words(error)}); type: rwbench round score {path.parent}"
+            ) from None
+        for score in scores:
+            found[score["public"]] = {"round": path.parent.name, **score}
     return found

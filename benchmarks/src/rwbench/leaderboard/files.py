@@ -24,6 +24,7 @@ SUBMISSIONS = "benchmarks/leaderboard/submissions"
 """Folder of submissions in the repository."""
 PLAIN_FILE = "100644"
 """git's mode of a file that is no link, no program and no submodule."""
+DIFF_ENTRY = re.compile(r":[0-7]{6} ([0-7]{6}) [0-9a-f]+(?:\.{3})? [0-9a-f]+(?:\.{3})? [A-Z][0-9]*")
 FOLDER_NAME = re.compile(r"(?=.{12,80}$)[0-9]{4}-[0-9]{2}-[0-9]{2}_[a-z0-9]+([.-][a-z0-9]+)*")
 """Lower case, so that no two names differ in case only; no control characters, no path."""
 HOW_TO_WRITE = "write the folder with `rwbench submit RUN`"
@@ -108,9 +109,12 @@ def added_submissions(changed: bytes, head: Path, base: Path | None = None) -> l
     problems = []
     names: dict[str, None] = {}
     fields = changed.decode("utf-8", "surrogateescape").split("\0")
-    for header, path in zip(fields[0::2], fields[1::2], strict=False):
+    entries = [DIFF_ENTRY.fullmatch(header) for header in fields[0:-1:2]]
+    if fields[-1] or len(fields) % 2 == 0 or not all(entries):
+        refuse("pull request", "its list of files is damaged", "give git diff --raw --no-renames -z")
+    for entry, path in zip(entries, fields[1::2], strict=True):
         folder, _, file = path.removeprefix(f"{SUBMISSIONS}/").partition("/")
-        mode = header.split(" ")[1]
+        mode = entry[1] if entry else ""
         if (
             path != f"{SUBMISSIONS}/{folder}/{file}"
             or not FOLDER_NAME.fullmatch(folder)

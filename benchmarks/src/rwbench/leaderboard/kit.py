@@ -17,6 +17,7 @@ from ..run.data import Question, RuleTable
 from ..run.pools import Pool, pools_sha256
 from ..spec import RunSpec, canonical_json
 from .judge import PUBLIC_SEED, Judge, board_spec
+from .parsing import BROKEN, quote
 
 QUESTIONS, POOLS, RULES = "questions.jsonl", "pools.jsonl", "rules.parquet"
 
@@ -88,15 +89,25 @@ def read_kit(kit: Path, representation: str) -> list[Pool]:
     Rules get the columns ``conclusion_nl`` and ``conclusion_fol`` back, which rule memories read: a kit holds whole
     rules only, and the hashes of published rounds are over its four columns.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from ruleworld_data.text import halves_fol, halves_nl
-
     for name in (QUESTIONS, POOLS, RULES):
         if not (kit / name).is_file():
             raise FileNotFoundError(
                 f"{kit} has no {name}; a kit is made by `rwbench kit` or `rwbench round seal`"
             )
+    try:
+        return _read_kit(kit, representation)
+    except BROKEN as error:
+        what = f"{type(error).__name__}: {quote(str(error))[1:-1]}"
+        raise ValueError(
+            f"{kit} is no kit as `rwbench kit` writes it ({what}); get its files again"
+        ) from None
+
+
+def _read_kit(kit: Path, representation: str) -> list[Pool]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from ruleworld_data.text import halves_fol, halves_nl
+
     table = pq.read_table(kit / RULES)
     for name, halves in (("nl", halves_nl), ("fol", halves_fol)):
         conclusions = [halves(text)[1] for text in table[name].to_pylist()]
@@ -104,12 +115,19 @@ def read_kit(kit: Path, representation: str) -> list[Pool]:
     rules = RuleTable(table)
     members: dict[int, list[Question]] = {}
     for index, row in enumerate(_rows(kit / QUESTIONS)):
-        question = Question(row["id"], row["subtask"], "", row["question"], index, 0, (), (), row)
+        name, subtask, text = (_word(row[key]) for key in ("id", "subtask", "question"))
+        question = Question(name, subtask, "", text, index, 0, (), (), row)
         members.setdefault(row["pool"], []).append(question)
     return [
-        Pool(np.array(row["rules"], np.int32), rules, representation, tuple(members.get(row["pool"], ())))
+        Pool(np.array([*row["rules"]], np.int32), rules, representation, tuple(members.get(row["pool"], ())))
         for row in _rows(kit / POOLS)
     ]
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"a text was expected, got {value!r}")
+    return value
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> bytes:

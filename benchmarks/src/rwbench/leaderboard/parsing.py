@@ -31,6 +31,19 @@ UNSEEN = re.compile(
 """Letters, marks and symbols that print as nothing; Python calls them printable."""
 
 
+BROKEN = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    NotImplementedError,
+    OSError,
+)
+"""What reading a stranger's files can end in, though every check is meant to end in `Refused`."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """One reason for refusal.

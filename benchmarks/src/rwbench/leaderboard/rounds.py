@@ -120,10 +120,14 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
     made = Round.model_validate({**setting, "commitment": public, "opened": _now()})
     # The secret first: a hash without its secret would be a round that nobody can open.
     secret_file.touch(mode=0o600, exist_ok=False)
-    write_whole(secret_file, json_bytes(secret.model_dump()))
-    secret_file.chmod(0o600)
-    folder.mkdir(parents=True, exist_ok=True)
-    return _write(folder, made)
+    try:
+        write_whole(secret_file, json_bytes(secret.model_dump()))
+        secret_file.chmod(0o600)
+        folder.mkdir(parents=True, exist_ok=True)
+        return _write(folder, made)
+    except OSError:  # a full disk: nothing was published, so the name stays free
+        secret_file.unlink()
+        raise
 
 
 def seal_round(folder: Path, secret_file: Path) -> Round:

@@ -17,15 +17,13 @@ from .copies import Fingerprint, duplicates, gold_copies, impostors
 from .files import HOW_TO_WRITE, KIB, METADATA, RESULTS, SAMPLES, read_folder, submission_folders
 from .judge import Judge, looks_at_gold
 from .metadata import Metadata
-from .parsing import UNSEEN, Problem, Refused, model_problems, quote, refuse, refuse_if, strict_json
+from .parsing import BROKEN, UNSEEN, Problem, Refused, model_problems, quote, refuse, refuse_if, strict_json
 from .records import read_records
 
 TOLERANCE = 1e-6
 UNCHECKED = ("environment", "timing")
 """Parts of results.json that only the submitter knows; their form is checked, and they are not shown."""
 MAX_SPEC = 16 * KIB
-BROKEN = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError)
-"""What reading a stranger's folder can end in, though every check is meant to end in `Refused`."""
 
 
 class Submission(NamedTuple):

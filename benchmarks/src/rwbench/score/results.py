@@ -25,7 +25,9 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-PlainText = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+UNSAFE = r"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff"
+"""Signs that steer a terminal or turn the order of its letters: control, zero width, line ends, direction."""
+PlainText = Annotated[str, Field(pattern=f"^[^{UNSAFE}]*$")]
 """A line of text that a terminal takes for nothing else."""
 StepNumber = Annotated[str, Field(pattern="^[1-9][0-9]?$")]
 MetricName = Annotated[str, Field(pattern="^((step_|expected_)?recall@[0-9]+|exact_match|strict_match)$")]
