@@ -239,6 +239,14 @@ def test_a_recipe_with_an_unknown_field_names_its_file(tmp_path):
     (tmp_path / "odd.toml").write_text("colour = 1\n")
     with pytest.raises(ValueError, match=r"odd.toml is no recipe of adapters.*colour"):
         read_recipe(tmp_path / "odd.toml")
+    for body in (b"\xff", b"x", b"a = 1\na = 2\n", b"x = " + b"[" * 5_000):
+        (tmp_path / "odd.toml").write_bytes(body)
+        with pytest.raises(ValueError, match=r"odd.toml is no TOML \(.*compare "):
+            read_recipe(tmp_path / "odd.toml")
+    for stage in ("[1]", "{}", "nan", '"1"'):
+        (tmp_path / "odd.toml").write_text(f"[[stages]]\nstage = {stage}\n")
+        with pytest.raises(ValueError, match=r"odd.toml is no recipe .*stages must be"):
+            read_recipe(tmp_path / "odd.toml")
 
 
 def test_committed_results_are_of_the_shipped_model():

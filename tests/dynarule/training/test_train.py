@@ -1,6 +1,7 @@
 """Training: what moves and what stays, resuming, logs, bf16, checkpointing, and several processes."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -456,6 +457,18 @@ def test_mistakes_say_what_to_do(case, tmp_path):
         Recipe(method="rag")
     with pytest.raises(ValueError, match="pool_size"):
         Recipe(pool_size=(9, 3))
+    for name in ("learning_rate", "temperature", "weight_decay", "epochs", "batch_size", "max_steps", "seed"):
+        for value in (
+            math.nan,
+            math.inf,
+            -1,
+            "1",
+            True,
+            [1],
+            *([1.5] if name in ("batch_size", "seed") else []),
+        ):
+            with pytest.raises(ValueError, match=rf"{name} must be (positive|0 or more)"):
+                Recipe(**{name: value})
     with pytest.raises(ValueError, match=r"unknown addition 'moun'; there are .*'muon'"):
         Recipe(additions={"moun": {}})
     with pytest.raises(ValueError, match=r"muon has no setting 'rate'; it has \['value_rate'"):

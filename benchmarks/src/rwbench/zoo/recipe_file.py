@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-STRICT = ConfigDict(extra="forbid")
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 T = TypeVar("T")
 
 
@@ -21,7 +21,10 @@ def read_recipe_file(path: Path, kind: type[T], of: str, example: str) -> T:
         If a field is unknown or a value impossible; the message names the file, each such field, what is trained by
         such a recipe (``of``), and a good one.
     """
-    values = tomllib.loads(path.read_text(encoding="utf-8")) | {"name": path.stem}
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8")) | {"name": path.stem}
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no TOML ({error}); compare {example}") from None
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:

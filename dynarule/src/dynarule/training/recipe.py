@@ -17,6 +17,7 @@ CandidateQueries = Literal["full", "prompt"]
 PAPER_MIX = {"single_rule": 0.3, "multi_rule": 0.4, "multi_hop": 0.3}
 """Share of each family in every batch."""
 
+_MAY_BE_ZERO = ("hard_share", "retrieval_weight", "warmup_ratio", "weight_decay", "max_grad_norm", "seed")
 A = TypeVar("A", bound=Addition)
 
 
@@ -74,10 +75,15 @@ class Recipe:
         ):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {list(choices)}, got {getattr(self, name)!r}")
-        for name in ("temperature", "learning_rate", "batch_size", "accumulation", "epochs"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or value <= 0:
-                raise ValueError(f"{name} must be positive, got {value!r}")
+        for f in fields(self):
+            value, whole = getattr(self, f.name), str(f.type).startswith("int")
+            if f.type not in ("int", "float", "int | None") or (value is None and f.name == "max_steps"):
+                continue
+            # A NaN compares as false with anything, and would be trained with to the end.
+            number = type(value) is int or (type(value) is float and not whole and math.isfinite(value))
+            if not number or value < (0 if f.name in _MAY_BE_ZERO else math.ulp(0)):
+                least = "0 or more" if f.name in _MAY_BE_ZERO else "positive"
+                raise ValueError(f"{f.name} must be {least}, got {value!r}")
         given: Any = self.pool_size
         sizes = tuple(given) if isinstance(given, tuple | list) else (given, given)
         if len(sizes) != 2 or not all(isinstance(n, int) for n in sizes) or not 1 <= sizes[0] <= sizes[1]:

@@ -51,7 +51,11 @@ class AdapterRecipe:
         for world in self.worlds:
             check_seed(world)
         numbers = [stage.get("stage") for stage in self.stages]
-        if not numbers or numbers != sorted(numbers, key=str) or not {*numbers} <= {1, 2}:
+        if (
+            not numbers
+            or numbers != sorted(numbers, key=str)
+            or not all(number in (1, 2) for number in numbers)
+        ):
             raise ValueError(f"stages must be 1 ... 1, 2 ... 2, got {numbers}")
         if self.confidence_layer is None and 2 in numbers and numbers[0] != 1:
             raise ValueError(
