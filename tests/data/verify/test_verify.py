@@ -212,6 +212,20 @@ def test_a_tampered_manifest(copy):
         assert wrong in failed["shards"]
 
 
+@pytest.mark.parametrize("name", ["rules/train", "multi_hop_2/test"])
+def test_a_signed_shard_with_texts_that_are_no_utf8(copy, name):
+    """Whoever writes the file can write the manifest as well."""
+    path = copy.path(*name.split("/"))
+    table = pq.read_table(path)
+    place = table.schema.get_field_index("nl" if name.startswith("rules") else "question")
+    texts = [b"\xff\xfe", *table.column(place).to_pylist()[1:]]
+    raw = pa.array([t if isinstance(t, bytes) else t.encode() for t in texts], pa.binary())
+    broken = pa.StringArray.from_buffers(len(raw), *raw.buffers()[1:])
+    pq.write_table(table.set_column(place, table.schema.field(place), broken), path)
+    copy.sign(path, len(table))
+    assert "no readable parquet file" in copy.failed()["shards"]
+
+
 def test_a_shard_that_is_not_listed(copy):
     failed = edited_manifest(copy, lambda manifest: manifest["shards"].pop(3))
     assert "is not listed" in failed["manifest"]
