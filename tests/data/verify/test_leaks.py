@@ -2,14 +2,18 @@
 
 import hashlib
 import json
+import re
 import shutil
 from collections import Counter
 from itertools import product
+from math import hypot, log
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.io import build
+from ruleworld_data.scoring import SHORTCUT_BAR, SHORTCUTS, shortcuts
+from ruleworld_data.spec import Dials, subtasks_of
 from ruleworld_data.verify import leak_report, render_leaks
 
 
@@ -76,6 +80,83 @@ def test_shares_against_a_plain_count(tiny, honest):
         if kind == "count"
     ]
     assert leaks.initial_share == pytest.approx(sum(reads_off) / answers.total())
+
+
+@pytest.mark.parametrize(
+    "dials", [Dials(), Dials(hops=6, crowd=6), Dials(conjunction=3, thresholds=True, parts=6)], ids=str
+)
+def test_no_shortcut_reaches_its_bar(tmp_path, dials):
+    build(tmp_path, "tiny", version="1.1", dials=dials)
+    found = shortcuts(tmp_path)
+    assert set(found) == set(SHORTCUTS)
+    for name, scores in found.items():
+        assert scores.keys() - {"all"} == set(subtasks_of(dials))
+        # A tiny build asks 50 questions a sub-task: three standard deviations are left to chance.
+        noise = 3 * (SHORTCUT_BAR * (1 - SHORTCUT_BAR) / (50 * (len(scores) - 1))) ** 0.5
+        assert 0 < scores["all"] <= SHORTCUT_BAR + noise, (name, scores)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "dials",
+    [
+        Dials(),
+        Dials(hops=8, parts=8, conjunction=3, thresholds=True),
+        Dials(crowd=16, conjunction=2),
+        Dials(crowd=2),
+        Dials(thresholds=True),
+    ],
+    ids=str,
+)
+def test_no_shortcut_reaches_its_bar_at_scale_paper(tmp_path, dials):
+    build(tmp_path, "paper", version="1.1", dials=dials, jobs=2)
+    for name, scores in shortcuts(tmp_path).items():
+        assert scores["all"] <= SHORTCUT_BAR, (name, scores)
+
+
+def test_shortcuts_against_plain_counts(tiny):
+    found = shortcuts(tiny)
+    train, test = rows(tiny, "multi_hop_4", "train"), rows(tiny, "multi_hop_4", "test")
+    counts = Counter(row["answers"][0] for row in train)
+    best = [answer for answer, n in counts.items() if n == max(counts.values())]
+    shares = [sum(row["answers"] == [answer] for row in test) / len(test) for answer in best]
+    assert any(found["answer prior"]["multi_hop_4"] == pytest.approx(share) for share in shares)
+    words = [Counter(re.findall(r"\w+", row["question"].lower())) for row in train]
+    rarity = {
+        word: log(len(train) / sum(word in each for each in words) + 1) for each in words for word in each
+    }
+
+    def vector(text):
+        return {w: n * rarity[w] for w, n in Counter(re.findall(r"\w+", text.lower())).items() if w in rarity}
+
+    known = [vector(row["question"]) for row in train]
+    right = 0
+    for row in test:
+        asked = vector(row["question"])
+        alike = [sum(asked.get(w, 0) * n for w, n in each.items()) / hypot(*each.values()) for each in known]
+        right += train[alike.index(max(alike))]["answers"] == row["answers"]
+    assert found["nearest training question"]["multi_hop_4"] == pytest.approx(right / len(test), abs=0.021)
+    assert found["answer prior"]["all"] == pytest.approx(
+        sum(score for name, score in found["answer prior"].items() if name != "all") / 11
+    )
+
+
+def test_planted_shortcuts_show(tiny, tmp_path):
+    folder = shutil.copytree(tiny, tmp_path / "short")
+    test, train = rows(folder, "multi_hop_4", "test"), rows(folder, "multi_hop_4", "train")
+    for row in [*test, *train]:
+        row["question"] += f" Code {chr(ord('a') + int(row['answers'][0]) % 26) * 3}." * 20
+    write(folder, "multi_hop_4", "test", test)
+    write(folder, "multi_hop_4", "train", train)
+    assert shortcuts(folder)["question only"]["multi_hop_4"] > 0.9
+    single = {split: rows(folder, "single_rule", split) for split in ("train", "test")}
+    for split, table in single.items():
+        for row in table:
+            if row["answer_types"] == ["count"] and "Has(" in row["facts"][0]:
+                stated = int(re.search(r"Has\(.*?(\d+)\)", row["facts"][0])[1])
+                row["answers"] = [str(stated + 2)]
+        write(folder, "single_rule", split, table)
+    assert shortcuts(folder)["number in the question"]["single_rule"] > 0.5
 
 
 def test_planted_leaks_show(tiny, tmp_path):

@@ -30,7 +30,7 @@ from ruleworld_data.spec import (
     data_version,
 )
 
-FORMS = ("both", "nl", "fol")
+FORMS = ("both", "nl", "fol", "code")
 MIN_SHARD_ROWS = 16
 MAX_SHARD_ROWS = 20_000
 SHARDS = 32
@@ -50,7 +50,8 @@ class RuleWorldConfig(datasets.BuilderConfig):
     seed : int
         Seed of the world. The published benchmark is seed 0.
     form : str
-        ``"nl"`` or ``"fol"`` leaves out the rule and step texts of the other form. Facts, queries and the state after
+        ``"nl"`` or ``"fol"`` leaves out the rule and step texts of the other form; ``"code"`` has a line of code
+        in place of both. Facts, queries and the state after
         a step are annotations in FOL and always stay.
     hops, parts, crowd, conjunction, thresholds
         Where the world departs from the paper's; see `ruleworld_data.spec.Dials`. A configuration beyond the paper's
@@ -97,16 +98,37 @@ class RuleWorldConfig(datasets.BuilderConfig):
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the rows in the chosen form."""
         full = rule_schema(self.spec.dials) if self.name == "rules" else QUESTION_SCHEMA
-        return pa.schema([pa.field(f.name, self._kept(f.type)) for f in full if self._keeps(f.name)])
+        return pa.schema([self._kept(field) for field in full if self._keeps(field.name)])
+
+    def in_form(self, table: pa.Table) -> pa.Table:
+        """Return rows of the generator in the chosen form."""
+        if self.form == "code":
+            from ruleworld_data.text import code_of
+
+            code = code_of(table, self.spec.version)
+            if self.name == "rules":
+                table = table.append_column("code", code)
+            else:
+                steps = table["steps"].combine_chunks()
+                parts = {name: steps.flatten().field(name) for name in ("rule_ids", "state")}
+                lines = pa.StructArray.from_arrays([*parts.values(), code.flatten()], [*parts, "code"])
+                both = pa.ListArray.from_arrays(code.offsets, lines)
+                table = table.set_column(table.column_names.index("steps"), "steps", both)
+        schema = self.schema()
+        return table.select(schema.names).cast(schema)
 
     def _keeps(self, column: str) -> bool:
-        other = {"nl": "fol", "fol": "nl"}.get(self.form)
-        return other is None or column.rpartition("_")[2] != other
+        if self.form == "code" and column.endswith("_fol"):
+            return False
+        return column.rpartition("_")[2] != {"nl": "fol", "fol": "nl", "code": "nl"}.get(self.form)
 
-    def _kept(self, column: pa.DataType) -> pa.DataType:
-        if not (pa.types.is_list(column) and pa.types.is_struct(column.value_type)):
+    def _kept(self, column: pa.Field) -> pa.Field:
+        if self.form == "code" and column.name == "fol":
+            return column.with_name("code")
+        if not (pa.types.is_list(column.type) and pa.types.is_struct(column.type.value_type)):
             return column
-        return pa.list_(pa.struct([field for field in column.value_type if self._keeps(field.name)]))
+        parts = [self._kept(field) for field in column.type.value_type if self._keeps(field.name)]
+        return column.with_type(pa.list_(pa.struct(parts)))
 
 
 _OPTIONS = ("version", "scale", "seed", "form", *(item.name for item in fields(Dials)))
@@ -166,11 +188,11 @@ class RuleWorld(datasets.ArrowBasedBuilder):
     def _generate_tables(self, split: str, ranges: list[tuple[int, int]]) -> Iterator[tuple[Any, pa.Table]]:
         from ruleworld_data.generate import question_table, rule_table
 
-        spec, schema = self.config.spec, self.config.schema()
+        spec = self.config.spec
         make = rule_table if self.config.name == "rules" else partial(question_table, self.config.name)
         for shard, (start, stop) in enumerate(ranges):
             table = make(split, spec.scale, spec.seed, start, stop, version=spec.version, dials=spec.dials)
-            yield datasets.builder.Key(shard, start), table.select(schema.names).cast(schema)
+            yield datasets.builder.Key(shard, start), self.config.in_form(table)
 
 
 def shard_ranges(rows: int) -> list[tuple[int, int]]:

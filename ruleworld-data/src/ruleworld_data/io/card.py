@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from ..questions import training_text
+from ..scoring import shortcuts
 from ..show import rows_with_rules
 from ..spec import QUESTION_SPLITS, RULE_SPLITS
 from .builds import build_command, read_build, world_spec
@@ -129,6 +130,13 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
                 for s in stats.answer_types
                 if s.startswith("multi_hop")
                 for name in stats.skeletons[s]["train"]
+            ],
+        ),
+        shortcut_table=_table(
+            ["shortcut", "mean over sub-tasks", "highest sub-task"],
+            [
+                [name, f"{each['all']:.3f}", f"{max(each.values()):.3f}"]
+                for name, each in shortcuts(folder).items()
             ],
         ),
         baseline_table=_table(

@@ -72,6 +72,11 @@ class UnitSource:
             # A creature of a kind has counts of its own, whose thresholds may change what is asked.
             queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]]
             self._keep(np.isin(queried, world.sealed) == skeleton.weighs)
+        if skeleton.start == "change":
+            # Below the first responses every amount is 1: who knows a sign there knows the answer without the rule.
+            changes = world.blocks["attrchange2attr"]
+            first = ~np.isin(changes["trigger_attribute"], changes["attribute"])
+            self._keep(first[self._rows[0]])
         if spread and skeleton.start == "kind":
             # Such a question names a kind and an attribute and nothing else, and must not stand in both worlds of a
             # seed, where it has two answers.

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from .answers import score_output as score_output
     from .answers import split_answers as split_answers
     from .answers import strict_match as strict_match
+    from .guesses import SHORTCUT_BAR as SHORTCUT_BAR
+    from .guesses import SHORTCUTS as SHORTCUTS
+    from .guesses import shortcuts as shortcuts
     from .predictions import PARQUET_SUFFIXES as PARQUET_SUFFIXES
     from .predictions import read_predictions as read_predictions
     from .recall import step_recall as step_recall
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = attach(
     __name__,
     answers="SCORER_VERSION Score exact_match normalise parse_boxed score_output split_answers strict_match",
+    guesses="SHORTCUTS SHORTCUT_BAR shortcuts",
     predictions="PARQUET_SUFFIXES read_predictions",
     recall="step_recall step_recalls union_recall",
     summary="score_file score_predictions",

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..io.builds import read_manifest
+from ..scoring import SHORTCUT_BAR, shortcuts
 from ..spec import QUESTION_SPLITS
 from ..world import Ints
 from .files import check_shards
@@ -76,6 +77,8 @@ class LeakReport:
         stated numbers and answer alike), ``rules_and_answer`` (whatever the numbers), ``gold_rules``.
     subtasks : dict of SubtaskLeaks
         By sub-task.
+    shortcuts : dict
+        What partial knowledge scores on test, see `ruleworld_data.scoring.shortcuts`.
     """
 
     folder: str
@@ -83,6 +86,7 @@ class LeakReport:
     duplicates: dict[str, int]
     overlap: dict[str, dict[str, float]]
     subtasks: dict[str, SubtaskLeaks]
+    shortcuts: dict[str, dict[str, float]]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
@@ -129,6 +133,7 @@ def leak_report(build_dir: str | Path, progress: StageProgress | None = None) ->
         _duplicates({split: np.array(seen.texts[split], dtype=np.int64) for split in splits}),
         {split: seen.overlap(split) for split in splits if split != "train"},
         {name: seen.subtask(name) for name in seen.test_rows},
+        shortcuts(folder),
     )
 
 
@@ -238,6 +243,12 @@ def render_leaks(report: LeakReport) -> str:
             f" {leak.majority_exact_match:6.1%} {leak.initial_share:6.1%} {leak.visible_share:6.1%}"
             f"   {len(leak.skeletons)} skeletons"
         )
+    lines += [
+        "",
+        f"what partial knowledge scores on test, mean over sub-tasks (bar {SHORTCUT_BAR:.0%}) and highest:",
+    ]
+    for name, scores in report.shortcuts.items():
+        lines.append(f"  {name:26}{scores['all']:6.1%} {max(scores.values()):6.1%}")
     return "\n".join(map(printable, lines))
 
 
