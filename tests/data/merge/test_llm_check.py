@@ -162,3 +162,14 @@ def test_small_words_hold_all_of_the_templates_and_none_of_the_vocabulary() -> N
     )
     loose = {word.strip(".,:;?").lower() for word in frames.split() if "{" not in word}
     assert loose <= small_words(), loose - small_words()
+
+
+def test_places_are_entered_as_each_version_says() -> None:
+    start = "Taking each case on its own, say how many golden ears a tiny cat has; and how many ivory toes a feral bear"
+    for rest in (
+        "has once it enters the desert",
+        "will have once it goes out into the desert",
+        "has when in the desert",
+    ):
+        assert why_refused(f"{start} {rest}.", f"{start} {rest}.") is None
+    assert why_refused(f"{start} {rest}.", f"{start} has when at the desert.")

@@ -28,7 +28,7 @@ SHORTEST, LONGEST = 0.5, 2.0
 _PLAIN = re.compile(r"[A-Za-z0-9 ,;:.?!()'-]+")
 _TOKEN = re.compile(r"[a-z]+(?:'[a-z]+)?|\d+|[^\w\s]")
 _INDEFINITE = {"a", "an", "any", "another", "some"}
-_ENTERING = set("enter enters entered entering board boards boarded boarding at into onto inside".split())
+_ENTERING = set("enter enters entered entering board boards boarded boarding into onto inside".split())
 _BEING = {"is", "was", "are", "were", "be", "been", "being"}
 _BEFORE_VERB = _BEING | set("has had have does did do will would then that which".split())
 _APART = set(
@@ -250,7 +250,7 @@ def small_words() -> frozenset[str]:
 
 @dataclass(frozen=True)
 class _Lexicon:
-    """Kind and name of every term in each of its forms, and preposition and article of the places."""
+    """Kind and name of every term in each of its forms, and preposition and article of the places; of all versions."""
 
     terms: dict[str, tuple[str, str]]
     places: dict[str, tuple[str, str]]

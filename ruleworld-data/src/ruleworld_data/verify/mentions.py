@@ -60,7 +60,7 @@ def _needed(facts: str, query: str) -> tuple[list[Thing], list[str]]:
     scope, asked = parse_facts(facts), parse_query(query)
     things = [thing for fact in scope for thing in _fact_things(fact)]
     if asked.kind == "has":
-        things.append((f" {_plurals().get(asked.term, asked.term)} ", f" {asked.term} "))
+        things.append((f" {plurals().get(asked.term, asked.term)} ", f" {asked.term} "))
     elif asked.kind == "state" and asked.term != "in":
         things.append(_verb_forms(asked.term))
     return things, [str(fact.number) for fact in scope if fact.number is not None]
@@ -68,14 +68,14 @@ def _needed(facts: str, query: str) -> tuple[list[Thing], list[str]]:
 
 def _fact_things(fact: Fact) -> list[Thing]:
     if fact.number is not None:
-        plural = _plurals().get(fact.term, fact.term)
+        plural = plurals().get(fact.term, fact.term)
         counted = (f" {fact.number} {fact.term if fact.number == 1 else plural} ",)
         return [counted, _change_forms(fact.operator)] if fact.operator else [counted]
     return [_verb_forms(fact.term) if fact.kind == "act" else (f" {fact.term} ",)]
 
 
 @cache
-def _plurals() -> dict[str, str]:
+def plurals() -> dict[str, str]:
     """Plural of each attribute of any version."""
     return {
         name: plural for version in VERSIONS for name, plural in load_vocabulary(version).plural_of.items()

@@ -17,6 +17,7 @@ from ..spec import ROLES
 from ..text.parser import RULE_SHAPES
 from ..world import Ints, load_vocabulary
 from .asp import chain_depth
+from .mentions import plurals
 from .reader import TableReader
 from .report import Findings
 from .rulebase import ALL_TYPES, TYPE_CODE, RuleBase
@@ -221,7 +222,7 @@ def _terms(base: RuleBase, findings: Findings) -> None:
         for codes, kind in columns:
             for term in np.unique(codes[codes >= 0]):
                 kinds[base.terms.names[term]].add(kind.removeprefix("trigger_"))
-    for name, plural in load_vocabulary().plural_of.items():
+    for name, plural in plurals().items():
         if plural != name and name in base.terms and plural in base.terms:
             findings["C7"].fail(f"{plural!r} is a term and the plural of {name!r}")
     for name, its_kinds in kinds.items():
