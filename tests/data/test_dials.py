@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import runpy
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -64,7 +65,7 @@ def failures(folder: Path, setting: WorldSpec, solvers=("executor", "clingo")) -
     build(folder, setting.scale, setting.seed, version=setting.version, dials=setting.dials)
     report = verify(folder, solvers=solvers)
     assert not any(check.skipped for check in report.checks) or solvers != ("executor", "clingo")
-    assert report.check("C9_full_executor").checked > 300
+    assert report.check("C9_full_executor").checked > 50
     return {check.name: check.examples for check in report.checks if check.failures}
 
 
@@ -76,14 +77,18 @@ def test_settings_verify(dials, tmp_path, small):
 @pytest.mark.slow
 def test_two_hundred_settings_verify(tmp_path, small):
     """By both solvers: the same answer from gold rules, a pool and all rules, and every gold rule is needed."""
-    checked: Counter[str] = Counter()
+    tried: Counter[str] = Counter()
+    found = {}
     for number in range(200):
-        setting = drawn_setting(number)
-        assert failures(tmp_path / str(number), setting) == {}, setting
-        checked["settings"] += 1
-        for name, value in setting.dials.to_dict().items():
-            checked[f"{name}={value}"] += 1
-    print(dict(sorted(checked.items())))
+        setting, folder = drawn_setting(number), tmp_path / str(number)
+        if failed := failures(folder, setting):
+            found[setting] = failed
+        shutil.rmtree(folder)
+        tried.update(f"{name}={value}" for name, value in setting.dials.to_dict().items())
+        print(number, setting.seed, setting.dials.to_dict(), failed or "verified", flush=True)
+    print(dict(sorted(tried.items())))
+    assert not found
+    assert len(tried) > 30 and min(tried.values()) >= 5
 
 
 @pytest.mark.parametrize("dials", [replace(ALL, crowd=None), replace(ALL, hops=4)], ids=["deep", "crowd"])
