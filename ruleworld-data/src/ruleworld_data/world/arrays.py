@@ -3,11 +3,13 @@
 The constraints C1-C8 hold by construction, so nothing is ever generated and thrown away:
 
 - every rule type is a function of its key (C1, C2);
-- attributes are *drivers* (what states and actions change, what triggers other changes) or *responses* (what drivers
-  trigger, one driver each), so attribute changes are acyclic and no attribute is reached along two paths (C3, C4);
-- the states that environments lead to, the states that actions lead to, and the attribute an action changes itself
-  touch disjoint drivers (C5);
-- initial counts are at least the largest possible loss, ``3 units x 3`` (C6);
+- attributes lie in levels: *drivers*, which states and actions change, and below them what they trigger, each triggered
+  by one attribute of the level above; so attribute changes are a forest, and one path leads down to each (C3, C4);
+- drivers have *colours*: the states that environments lead to, the states that actions lead to, places and states
+  together, and counts beyond a threshold each change drivers of their own, and what an action changes itself its states
+  leave alone (C5);
+- nothing changes an attribute whose count has a threshold, so that count is the initial one in every pool;
+- initial counts are at least the largest possible loss, ``3 units x 3``: beyond the first response amounts are 1 (C6);
 - one term, one name (C7); pairs on the deny list are never drawn (C8).
 
 Hence C9: whatever other rules are in force, a question's answer is the one its gold rules give.
