@@ -4,6 +4,7 @@ Commands run in this process, in an empty folder for each page; the slow tests r
 environments, and the commands there as a user does.
 """
 
+import json
 import os
 import re
 import shlex
@@ -93,6 +94,38 @@ def app_of(command: str):
 
     apps = {"ruleworld": ruleworld_data.cli, "dynarule": dynarule.cli.app, "rwbench": rwbench.cli.app}
     return apps[command].app
+
+
+SHOWN = re.compile(r"^```bash\n(ruleworld show [^\n]*)\n```\n\n> ([^\n]*)$", flags=re.M)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if SHOWN.search((ROOT / page).read_text("utf-8"))])
+def test_questions_shown_are_those_that_the_command_prints(page):
+    """Written anew, when the data is meant to change, by RULEWORLD_UPDATE_GOLDEN=1 and this test."""
+
+    def question(shown: re.Match) -> str:
+        words = [*shlex.split(shown[1])[1:], "--json"]
+        printed = json.loads(CliRunner().invoke(app_of("ruleworld"), words).output)
+        return shown[0].removesuffix(shown[2]) + printed["rows"][0]["question"]
+
+    text = (ROOT / page).read_text(encoding="utf-8")
+    printed = SHOWN.sub(question, text)
+    if os.environ.get("RULEWORLD_UPDATE_GOLDEN"):
+        (ROOT / page).write_text(printed, encoding="utf-8")
+    assert printed == (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_the_readme_shows_what_the_command_prints():
+    """The block ends in a line of three dots; the same switch writes it anew."""
+    page = ROOT / "ruleworld-data/README.md"
+    text = page.read_text(encoding="utf-8")
+    shown = re.search(r"^```text\n\$ (ruleworld show .*?)\n\n(.*?)\n\.\.\.\n```", text, flags=re.M | re.S)
+    printed = CliRunner().invoke(app_of("ruleworld"), shlex.split(shown[1])[1:]).output
+    lines = printed.splitlines()[: len(shown[2].splitlines())]
+    if os.environ.get("RULEWORLD_UPDATE_GOLDEN"):
+        text = text.replace(shown[2], "\n".join(lines))
+        page.write_text(text, encoding="utf-8")
+    assert "\n".join(lines) in text
 
 
 def test_commands_that_need_a_stand_in_have_a_test_of_their_own():

@@ -123,6 +123,15 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
             ["sub-task", *QUESTION_SPLITS],
             [[s, *(f"{stats.rows[s][split]:,}" for split in QUESTION_SPLITS)] for s in stats.answer_types],
         ),
+        dials=f", dials {spec.dials}" if spec.dials.tag else "",
+        diversity_table=_table(
+            ["sub-task", "split", "chains", "most frequent", "first rules", "answers"],
+            [
+                [subtask, split, *(f"{number:,}" for number in found.values())]
+                for subtask, splits in stats.diversity.items()
+                for split, found in splits.items()
+            ],
+        ),
         skeleton_table=_table(
             ["skeleton", *QUESTION_SPLITS],
             [
