@@ -60,22 +60,10 @@ class _Drawing:
         actor, target = slice(0, None, 2), slice(1, None, 2)
         reached = np.concatenate([env_state[environment_of], action_state[target], action_state[actor]])
         barred = np.concatenate([changed[target], changed[target], changed[actor]])
-        weighed, fixed = self._threshold_states(reached), np.empty(0, dtype=np.int64)
-        allowed = np.zeros((sizes.states, sizes.attributes), dtype=bool)
-        allowed[:, effects] = True
-        for states, colour in zip((env_state, action_state), colours[:2], strict=True):
-            allowed[states] = False
-            allowed[np.ix_(states, colour)] = True
+        weighed = self._threshold_states(reached)
+        allowed = self._allowed((env_state, action_state), weighed, colours)
         allowed[reached, barred] = False
-        if len(owners):
-            fixed = weighed
-            allowed[weighed] = False
-            for pair, own in zip(
-                weighed.reshape(-1, 2), np.array_split(colours[-1], len(owners)), strict=True
-            ):
-                allowed[np.ix_(pair, own)] = True
-        if sizes.crowd:
-            fixed = np.concatenate([reached, fixed])
+        fixed = np.concatenate([reached if sizes.crowd else reached[:0], weighed])
         columns = {
             "entity2attr": self._entity2attr(owners),
             "attrchange2attr": self._changes(levels),
@@ -103,10 +91,8 @@ class _Drawing:
             first += count
         parts = (f"rw-{self.seed}", self.dials.tag, "heldout" if self.heldout else "")
         world_id = "-".join(part for part in parts if part)
-        weighed_down = _below(colours[-1], levels) if len(owners) else np.empty(0, dtype=np.int64)
-        return World(
-            world_id, self.seed, terms, blocks, self.subset_rows, dials=self.dials, sealed=weighed_down
-        )
+        sealed = _below(colours[-1] if len(owners) else owners, levels)
+        return World(world_id, self.seed, terms, blocks, self.subset_rows, dials=self.dials, sealed=sealed)
 
     def _key(self, *name: Key) -> tuple[Key, ...]:
         tag = (self.dials.tag,) if self.dials.tag else ()
@@ -153,6 +139,22 @@ class _Drawing:
         """Choose the states of thresholds, two of each attribute: what a high count and what a low one leads to."""
         free = np.setdiff1d(np.arange(self.sizes.states), reached)
         return free[self._stream("threshold states").permutation(len(free))[: self.sizes.count2state]]
+
+    def _allowed(self, led_to: tuple[Ints, Ints], weighed: Ints, colours: list[Ints]) -> NDArray[np.bool_]:
+        """Return which attributes each state may change (shape states x attributes).
+
+        States of places and of actions have a colour each, and so has every threshold attribute's pair of states
+        within the last one; any other state may change what either of the first two do.
+        """
+        allowed = np.zeros((self.sizes.states, self.sizes.attributes), dtype=bool)
+        allowed[:, np.concatenate(colours[:2])] = True
+        pairs = weighed.reshape(-1, 2)
+        kinds = list(zip(led_to, colours[:2], strict=True))
+        kinds += zip(pairs, np.array_split(colours[-1], max(1, len(pairs))), strict=False)
+        for states, drivers in kinds:
+            allowed[states] = False
+            allowed[np.ix_(states, drivers)] = True
+        return allowed
 
     def _entity2attr(self, owners: Ints) -> dict[str, Ints]:
         """Choose which attributes each kind has: some at random, and every one that has a threshold."""
