@@ -1,6 +1,10 @@
+from collections import defaultdict
+
 import numpy as np
 import pytest
 import scipy.stats
+from ruleworld_data.spec import SUBTASKS
+from rwbench.run.data import DataSource
 from rwbench.score.stats import fold_interval, grouped_estimates, sample_clusters, wilson
 
 
@@ -10,6 +14,20 @@ def test_clusters_are_the_most_shared_gold_rule_within_a_world():
     samples = [{"world_id": w, "gold_rules": [rules]} for w, rules in zip(worlds, gold, strict=True)]
     assert sample_clusters(samples) == [("w", 9), ("w", 9), ("w", 3), ("v", 9)]
     assert sample_clusters([{"world_id": "w", "gold_rules": [[5], [4]]}]) == [("w", 4)]
+
+
+def test_questions_of_one_chain_are_in_one_cluster():
+    source = DataSource("tiny", version="1.1")
+    asked = [q for subtask in SUBTASKS for q in source.questions(subtask, "test")]
+    samples = [{"world_id": q.world_id, "gold_rules": [list(step) for step in q.gold_steps]} for q in asked]
+    chains = defaultdict(set)
+    for question, cluster in zip(asked, sample_clusters(samples), strict=True):
+        chain = question.row["gold_rule_ids"]
+        if not question.subtask.startswith("multi_rule"):  # the rest is who has how many
+            chain = chain[: question.row["n_hops"]]
+        chains[tuple(chain)].add(cluster)
+    assert len(chains) < len(asked)
+    assert all(len(clusters) == 1 for clusters in chains.values())
 
 
 def test_single_clusters_give_the_ordinary_bootstrap():

@@ -4,6 +4,8 @@ Questions of one world share rules, so they are not independent: whoever finds a
 questions. A question's cluster is its world and, of its gold rules, the one that most questions of the run share. The
 world alone would not do: a split asks about one world, and one cluster has no spread. Nor would the components of
 "shares any gold rule": the few hundred action rules tie nearly all parallel and multi-hop questions into one.
+Questions on one chain of rules are in one cluster: chains are finer (5,156 chains, 2,000 clusters in the test split of
+data 1.1).
 
 The bootstrap draws clusters with replacement; the paired test flips the signs of all differences of a cluster together.
 Sub-tasks weigh the same, whatever their size.
