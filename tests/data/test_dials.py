@@ -88,7 +88,7 @@ def test_two_hundred_settings_verify(tmp_path, small):
         print(number, setting.seed, setting.dials.to_dict(), failed or "verified", flush=True)
     print(dict(sorted(tried.items())))
     assert not found
-    assert len(tried) > 30 and min(tried.values()) >= 5
+    assert len(tried) == 28 and min(tried.values()) >= 5  # every value of every dial
 
 
 @pytest.mark.parametrize("dials", [replace(ALL, crowd=None), replace(ALL, hops=4)], ids=["deep", "crowd"])
