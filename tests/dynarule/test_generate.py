@@ -1,10 +1,11 @@
 """Generation with rules: batches, padding, <search>, its cap, the trace and the refused options."""
 
+import copy
 import dataclasses
 
 import pytest
 import torch
-from dynarule.generation import repeats
+from dynarule.generation import encode_prompt, repeats
 from transformers import GenerationConfig, StaticCache
 
 from dynarule import (
@@ -181,6 +182,15 @@ def test_sampling_follows_the_seed(bank, tiny_model, tiny_tokenizer):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("template", ["{{ 1 / 0 }}", "{% if %}", "{{ ''.__class__.__mro__ }}"])
+def test_a_chat_template_that_breaks_is_a_users_error(template, tiny_tokenizer):
+    """It comes with a stranger's adapter, and is a program."""
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    tokenizer.chat_template = template
+    with pytest.raises(ValueError, match=r"chat template cannot write prompt 3 .*or remove it"):
+        encode_prompt(tokenizer, [{"role": "user", "content": "w1"}], 3)
+
+
 def test_messages_go_through_the_chat_template(bank, tiny_model, tiny_tokenizer):
     model, _, _adapter = ready(tiny_model, tiny_tokenizer)
     tokenizer = tiny_tokenizer(search=True, chat=True)

@@ -228,9 +228,16 @@ def encode_prompt(tokenizer: Any, prompt: Prompt, index: int = 0) -> list[int]:
             raise ValueError(
                 f"prompt {index} is a list of messages, but the tokenizer has no chat template; pass text"
             )
-        ids = tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, return_dict=True)[
-            "input_ids"
-        ]
+        try:
+            written = tokenizer.apply_chat_template(
+                list(prompt), add_generation_prompt=True, return_dict=True
+            )
+        except Exception as error:  # a template is a program: it may raise anything
+            raise ValueError(
+                f"the tokenizer's chat template cannot write prompt {index} ({type(error).__name__}: {error}); mend "
+                "chat_template.jinja in the folder of the adapter or model, or remove it"
+            ) from None
+        ids = written["input_ids"]
     if not ids or (isinstance(prompt, str) and not prompt.strip()):
         raise ValueError(f"prompt {index} has no tokens, or only blanks: {prompt!r}")
     return ids

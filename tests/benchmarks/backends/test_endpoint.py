@@ -37,6 +37,19 @@ def test_a_request_says_what_the_protocol_wants(serve, monkeypatch):
     assert done[0].cost_usd == pytest.approx((2 * 2.0 + 7 * 10.0) / 1e6)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("RWBENCH_TIMEOUT", "nan"), ("RWBENCH_TRIES", "inf"), ("RULEWORLD_API_KEY", "sk-1\nX-Evil: yes")],
+)
+def test_what_is_wrong_with_the_environment_ends_a_run_at_once(serve, monkeypatch, name, value):
+    """It is the same for every question: none is asked, none fails, and a key is not shown."""
+    monkeypatch.setenv(name, value)
+    server = serve(lambda prompt, nth: "yes")
+    with pytest.raises(GoneError, match=f"the environment variable {name} ") as error:
+        ask(server, "one")
+    assert server.bodies == [] and "sk-1" not in str(error.value)
+
+
 def test_an_endpoint_from_a_file_gets_no_key(serve, monkeypatch):
     """`Endpoint.of` is what a user names; a spec is what a folder, perhaps a stranger's, says."""
     monkeypatch.setenv("RULEWORLD_API_KEY", "sk-secret")

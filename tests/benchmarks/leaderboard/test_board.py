@@ -6,13 +6,15 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from rwbench.cli.app import app
-from rwbench.leaderboard.board import bootstrap_draws, build_board, order, ranks
+from rwbench.leaderboard.board import bootstrap_draws, build_board, order, ranks, read_marks
 from rwbench.leaderboard.copies import cell_of
 from rwbench.leaderboard.page import render_board, write_board
+from rwbench.leaderboard.submit import mark_reproduced
 from rwbench.run.folder import find_specs
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
@@ -159,6 +161,25 @@ def test_marks_of_reproduction_are_for_the_very_samples(submissions, board, tmp_
     (tmp_path / "reproduced.json").write_text(json.dumps(marks))
     with pytest.raises(ValueError, match="run it again and type: rwbench reproduced"):
         build_board(root)
+
+
+def test_marks_that_are_made_at_once_are_all_kept(submissions, runs, tmp_path, monkeypatch):
+    root = shutil.copytree(submissions, tmp_path / "submissions")
+    for name in ("bm25", "naive"):
+        again = shutil.copytree(runs[name], tmp_path / name / runs[name].name) / "results.json"
+        results = json.loads(again.read_text())
+        results["timing"]["finished"] = "2026-02-01T00:00:00+00:00"
+        again.write_text(json.dumps(results))
+
+    def slow(place):
+        marks = read_marks(place)
+        time.sleep(0.2)
+        return marks
+
+    monkeypatch.setattr("rwbench.leaderboard.submit.read_marks", slow)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda name: mark_reproduced(tmp_path / name, root, "2026-02-01"), ("bm25", "naive")))
+    assert set(read_marks(root)) == {"2026-01-31_bm25", "2026-01-31_naive"}
 
 
 def test_a_run_that_was_made_again_marks_its_submission(submissions, runs, workspace, tmp_path):

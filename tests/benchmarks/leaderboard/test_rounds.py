@@ -5,6 +5,8 @@ import hashlib
 import json
 import shutil
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rwbench.backends.endpoint import Endpoint
@@ -228,6 +230,32 @@ def test_steps_have_an_order_and_are_taken_once(folder, played, tmp_path):
     with pytest.raises(FileNotFoundError, match="--secret"):
         seal_round(tmp_path / "r", tmp_path / "nothing.json")
     assert read_round(tmp_path / "r").sealed is None
+
+
+def test_of_two_that_take_a_step_at_once_one_is_refused(tmp_path, monkeypatch):
+    """The second reveal would count entries that came after the first."""
+    folder, secret, now = tmp_path / "r", tmp_path / "s.json", rounds._now
+    new_round(folder, secret, "tiny", "mini", 100)
+
+    def slow():
+        time.sleep(0.2)
+        return now()
+
+    def both(step):
+        def take(_):
+            try:
+                return step(folder, secret)
+            except ValueError as error:
+                return str(error)
+
+        with ThreadPoolExecutor(2) as pool:
+            told = list(pool.map(take, range(2)))
+        assert sum(isinstance(text, str) for text in told) == 1
+        return next(text for text in told if isinstance(text, str))
+
+    monkeypatch.setattr(rounds, "_now", slow)
+    assert "was sealed on" in both(seal_round)
+    assert "was revealed on" in both(reveal_round)
 
 
 def test_no_two_rounds_share_a_secret(tmp_path):

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from ruleworld_data.scoring import parse_boxed, split_answers
@@ -10,7 +12,7 @@ from rwbench.leaderboard.board import row_of
 from rwbench.leaderboard.files import LIMITS, METADATA, RESULTS, SAMPLES, sample_lines
 from rwbench.leaderboard.metadata import Metadata
 from rwbench.leaderboard.submit import import_predictions, slug_of, submit
-from rwbench.leaderboard.validate import validate
+from rwbench.leaderboard.validate import fingerprints, validate
 from rwbench.methods import Method, Output, component
 from rwbench.run.runner import run_spec
 from rwbench.score.results import read_results
@@ -154,6 +156,34 @@ def test_what_cannot_be_submitted_is_told_and_leaves_nothing(runs, judge, entry,
     assert not [path for path in root.rglob("*") if path.is_file()] if root.exists() else True
     with pytest.raises(ValueError, match="is there already"):
         submit(runs["bm25"], words, entry.folder.parent, judge, "bm25")
+
+
+def test_of_two_submissions_at_once_each_is_compared_with_the_other(
+    runs, judge, entry, tmp_path, monkeypatch
+):
+    """The same run under two names; and twice under one name, which ended in the system's own words."""
+    words, root = Metadata.from_yaml(entry.path(METADATA).read_bytes()), tmp_path / "submissions"
+
+    def slow(board):
+        found = fingerprints(board)
+        time.sleep(0.2)  # long enough for the other one to read what is there
+        return found
+
+    def hand_in(slug):
+        try:
+            return submit(runs["bm25"], words, root, judge, slug).name
+        except ValueError as error:
+            return str(error)
+
+    monkeypatch.setattr("rwbench.leaderboard.submit.fingerprints", slow)
+    with ThreadPoolExecutor(2) as pool:
+        told = list(pool.map(hand_in, ("one", "two")))
+        (name,) = [path.name for path in root.iterdir()]
+        assert name in told and any(f"is that of another submission, got {name}" in text for text in told)
+        shutil.rmtree(root)
+        told = list(pool.map(hand_in, ("one", "one")))
+    assert [path.name in told for path in root.iterdir()] == [True]
+    assert any("is there already; choose another --slug" in text for text in told)
 
 
 def test_of_all_that_lies_in_a_folder_the_run_is_submitted(runs, tmp_path):

@@ -109,7 +109,12 @@ class Endpoint(Backend):
         from ruleworld_data.io import ChatClient
 
         tries = max(1, int(_number(TRIES, 5)))
-        client = ChatClient(self.url, self.model, cache_root() / "replies", _number(TIMEOUT, 120.0), tries)
+        try:
+            client = ChatClient(
+                self.url, self.model, cache_root() / "replies", _number(TIMEOUT, 120.0), tries
+            )
+        except ValueError as error:  # of the environment: the same for every question
+            raise GoneError(str(error)) from None
         hopeless_in_a_row = 0
         # The client ends first: what waits in the threads then fails at once.
         with ThreadPoolExecutor(_concurrency()) as threads, client:
@@ -193,6 +198,6 @@ def _number(variable: str, default: float) -> float:
         value = float(text) if text else default
     except ValueError:
         value = -1.0
-    if value < 0:
+    if not 0 <= value < math.inf:
         raise GoneError(f"the environment variable {variable} must be a number of 0 or more, got {text!r}")
     return value

@@ -13,13 +13,14 @@ import math
 import re
 import secrets
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
-from ruleworld_data.io import file_digest, write_whole
+from ruleworld_data.io import file_digest, whole_file, write_whole
 
 from ..backends import Backend
 from ..report.setting import macro
@@ -124,7 +125,8 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
         write_whole(secret_file, json_bytes(secret.model_dump()))
         secret_file.chmod(0o600)
         folder.mkdir(parents=True, exist_ok=True)
-        return _write(folder, made)
+        write_whole(folder / ROUND, json_bytes(made.model_dump()))
+        return made
     except OSError:  # a full disk: nothing was published, so the name stays free
         secret_file.unlink()
         raise
@@ -132,15 +134,19 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
 
 def seal_round(folder: Path, secret_file: Path) -> Round:
     """Write the round's kit (see `rwbench.leaderboard.kit`) and publish its hashes."""
-    found, secret = read_round(folder), read_secret(secret_file)
-    if found.sealed is not None:
-        raise ValueError(
-            f"round {found.name} was sealed on {found.sealed['time']}; its kit is in {folder / KIT}"
-        )
-    found.check(secret)
-    hashes = kit_hashes(found, secret.seed, folder / KIT)
-    (folder / ENTRIES).mkdir(exist_ok=True)
-    return _write(folder, found, sealed={"time": _now(), **hashes})
+    secret = read_secret(secret_file)
+
+    def seal(found: Round) -> Round:
+        if found.sealed is not None:
+            raise ValueError(
+                f"round {found.name} was sealed on {found.sealed['time']}; its kit is in {folder / KIT}"
+            )
+        found.check(secret)
+        hashes = kit_hashes(found, secret.seed, folder / KIT)
+        (folder / ENTRIES).mkdir(exist_ok=True)
+        return found.model_copy(update={"sealed": {"time": _now(), **hashes}})
+
+    return _change(folder, seal)
 
 
 def answer_round(
@@ -168,16 +174,19 @@ def answer_round(
 
 def reveal_round(folder: Path, secret_file: Path) -> Round:
     """Publish seed and salt, and the hashes of the entries: what comes later does not count."""
-    found, secret = read_round(folder), read_secret(secret_file)
-    if found.sealed is None:
-        raise ValueError(f"round {found.name} is not sealed; first: rwbench round seal {folder}")
-    if found.revealed is not None:
-        raise ValueError(f"round {found.name} was revealed on {found.revealed.time}")
-    found.check(secret)
-    entries = {path.stem: file_digest(path) for path in entry_files(folder)}
-    return _write(
-        folder, found, revealed=Reveal(time=_now(), seed=secret.seed, salt=secret.salt, entries=entries)
-    )
+    secret = read_secret(secret_file)
+
+    def reveal(found: Round) -> Round:
+        if found.sealed is None:
+            raise ValueError(f"round {found.name} is not sealed; first: rwbench round seal {folder}")
+        if found.revealed is not None:
+            raise ValueError(f"round {found.name} was revealed on {found.revealed.time}")
+        found.check(secret)
+        entries = {path.stem: file_digest(path) for path in entry_files(folder)}
+        told = Reveal(time=_now(), seed=secret.seed, salt=secret.salt, entries=entries)
+        return found.model_copy(update={"revealed": told})
+
+    return _change(folder, reveal)
 
 
 def verify_round(folder: Path) -> Round:
@@ -327,9 +336,12 @@ def _with_own(value: Any, model: Backend | None, encoder: str) -> Any:
     return made
 
 
-def _write(folder: Path, found: Round, **changes: Any) -> Round:
-    made = found.model_copy(update=changes)
-    write_whole(folder / ROUND, json_bytes(made.model_dump()))
+def _change(folder: Path, change: Callable[[Round], Round]) -> Round:
+    """Replace a round's public file by what ``change`` makes of it; two commands at once take turns."""
+    read_round(folder)
+    with whole_file(folder / ROUND) as part:
+        made = change(read_round(folder))
+        part.write_bytes(json_bytes(made.model_dump()))
     return made
 
 

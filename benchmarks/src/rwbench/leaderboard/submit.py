@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ruleworld_data.io import part_of, write_whole
+from ruleworld_data.io import part_of, whole_file, write_whole
 
 from ..run.environment import environment
 from ..run.folder import SPEC_FILE, exclusive, find_specs
@@ -105,15 +105,16 @@ def submit(run: Path, metadata: Metadata, root: Path, judge: Judge, slug: str | 
     name = f"{metadata.date}_{slug}"
     if not FOLDER_NAME.fullmatch(name):
         raise ValueError(f"a submission's short name is made of a-z, 0-9, dot and hyphen, got {slug!r}")
-    if (root / name).exists():
-        raise ValueError(f"{root / name} is there already; choose another --slug, or remove that folder")
     judge.check_spec(spec.to_dict())
     body = pack_samples(samples)
     ours = judge.results(spec, judge.samples(spec, read_records(body)), results["method"])
     ours["environment"] = results["environment"]
     ours["timing"]["finished"] = results["timing"]["finished"]
     root.mkdir(parents=True, exist_ok=True)
-    with part_of(root / name, folder=True) as place:
+    # One name for all that are written here: they take turns, so that each is compared with those before it.
+    with part_of(root / "submission", folder=True) as place:
+        if (root / name).exists():
+            raise ValueError(f"{root / name} is there already; choose another --slug, or remove that folder")
         part = place / name
         part.mkdir()
         write_whole(part / METADATA, metadata.to_yaml())
@@ -147,27 +148,30 @@ def mark_reproduced(runs: Path, root: Path, day: str) -> dict[str, str | None]:
         If there is no run, or a file of a run or of the marks is damaged.
     """
     again = {spec.run_id: out / spec.run_id for spec, out in find_specs(runs)}
-    marks = read_marks(root)
     found: dict[str, str | None] = {}
-    for folder in submission_folders(root):
-        files = read_folder(folder)
-        claimed = read_claimed(files[RESULTS])
-        place = again.get(RunSpec.from_dict(claimed["spec"]).run_id)
-        results = None if place is None else read_results(place)
-        if place is None or results is None:
-            continue
-        theirs = {record.id: record for record in read_records(files[SAMPLES]).values()}
-        ours = {sample["id"]: Record.of_sample(sample) for sample in read_samples(place / SAMPLES_FILE)}
-        differ = [name for name in theirs if content_of(theirs[name]) != content_of(ours.get(name))]
-        found[folder.name] = None
-        if results["timing"]["finished"] == claimed["timing"]["finished"]:
-            found[folder.name] = "it is the very run that was handed in; run it again"
-        elif differ or len(ours) != len(theirs):
-            found[folder.name] = f"{len(differ)} of {len(theirs)} questions differ, the first is {differ[:1]}"
-        marks.pop(folder.name, None)
-        if found[folder.name] is None:
-            marks[folder.name] = {"samples_sha256": claimed["samples_sha256"], "date": day}
-    write_whole(root.parent / REPRODUCED, json_bytes(dict(sorted(marks.items()))))
+    with whole_file(root.parent / REPRODUCED) as part:
+        marks = read_marks(root)
+        for folder in submission_folders(root):
+            files = read_folder(folder)
+            claimed = read_claimed(files[RESULTS])
+            place = again.get(RunSpec.from_dict(claimed["spec"]).run_id)
+            results = None if place is None else read_results(place)
+            if place is None or results is None:
+                continue
+            theirs = {record.id: record for record in read_records(files[SAMPLES]).values()}
+            ours = {sample["id"]: Record.of_sample(sample) for sample in read_samples(place / SAMPLES_FILE)}
+            differ = [name for name in theirs if content_of(theirs[name]) != content_of(ours.get(name))]
+            found[folder.name] = None
+            if results["timing"]["finished"] == claimed["timing"]["finished"]:
+                found[folder.name] = "it is the very run that was handed in; run it again"
+            elif differ or len(ours) != len(theirs):
+                found[folder.name] = (
+                    f"{len(differ)} of {len(theirs)} questions differ, the first is {differ[:1]}"
+                )
+            marks.pop(folder.name, None)
+            if found[folder.name] is None:
+                marks[folder.name] = {"samples_sha256": claimed["samples_sha256"], "date": day}
+        part.write_bytes(json_bytes(dict(sorted(marks.items()))))
     return found
 
 

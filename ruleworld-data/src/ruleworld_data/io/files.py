@@ -59,9 +59,14 @@ def _is_at(handle: int, path: Path) -> bool:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name beside ``path``; the file takes its place if all goes well, and is removed if not."""
+    """Yield a temporary name beside ``path``; the file takes its place if all goes well, and is removed if not.
+
+    Writers of one path take turns from here on, so what is read of ``path`` in the block is what it replaces.
+    """
     with part_of(path) as part:
         yield part
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
         part.replace(path)
 
 
@@ -84,10 +89,8 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 def write_whole(path: Path, body: bytes | str) -> None:
     """Replace a file in one step: readers see the old content or the new one, never a part, also after a power cut."""
-    with whole_file(path) as part, part.open("wb") as file:
-        file.write(body.encode() if isinstance(body, str) else body)
-        file.flush()
-        os.fsync(file.fileno())
+    with whole_file(path) as part:
+        part.write_bytes(body.encode() if isinstance(body, str) else body)
 
 
 def file_digest(path: Path) -> str:
