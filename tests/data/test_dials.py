@@ -40,9 +40,9 @@ def small(monkeypatch):
     )
     few.evaluation["test"] = few.evaluation["mini"] = 50
     monkeypatch.setitem(SCALES, "tiny", few)
-    spec._turned.cache_clear()
+    spec.world._turned.cache_clear()
     yield
-    spec._turned.cache_clear()
+    spec.world._turned.cache_clear()
 
 
 def drawn_setting(number: int) -> WorldSpec:

@@ -12,10 +12,19 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ruleworld_data import GENERATOR_VERSION
 from ruleworld_data.generate import num_rows, question_table, rule_table
 from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
-from ruleworld_data.spec import QUESTION_SPLITS, RULE_SPLITS, SCALES, SUBTASKS, WorldSpec
+from ruleworld_data.spec import (
+    QUESTION_SPLITS,
+    RULE_SPLITS,
+    SCALES,
+    SUBTASKS,
+    VERSIONS,
+    Dials,
+    WorldSpec,
+    subtasks_of,
+)
+from ruleworld_data.text.code import code_of
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -267,30 +276,58 @@ def lines_hash(*tables: pa.Table) -> str:
     return digest.hexdigest()
 
 
-def tiny_hashes() -> dict[str, str]:
-    hashes = {f"rules/{split}": lines_hash(rule_table(split, "tiny")) for split in RULE_SPLITS}
+def tiny_hashes(version: str) -> dict[str, str]:
+    rules = {split: rule_table(split, "tiny", version=version) for split in RULE_SPLITS}
+    hashes = {f"rules/{split}": lines_hash(table) for split, table in rules.items()}
     for subtask in SUBTASKS:
         for split in QUESTION_SPLITS:
-            hashes[f"{subtask}/{split}"] = lines_hash(question_table(subtask, split, "tiny"))
+            hashes[f"{subtask}/{split}"] = lines_hash(question_table(subtask, split, "tiny", version=version))
     return hashes
 
 
-def paper_hashes() -> dict[str, str]:
+def paper_hashes(version: str) -> dict[str, str]:
     """Hash the test questions, and slices of the rules that meet every type."""
-    hashes = {
-        "rules/train": lines_hash(rule_table(start=0, stop=1_000), rule_table(start=73_000, stop=81_000))
+    slices = (rule_table(start=a, stop=b, version=version) for a, b in ((0, 1_000), (73_000, 81_000)))
+    hashes = {"rules/train": lines_hash(*slices)}
+    return hashes | {
+        f"{subtask}/test": lines_hash(question_table(subtask, "test", version=version))
+        for subtask in SUBTASKS
     }
-    return hashes | {f"{subtask}/test": lines_hash(question_table(subtask, "test")) for subtask in SUBTASKS}
 
 
-@pytest.mark.parametrize(("scale", "hashes"), [("tiny", tiny_hashes), ("paper", paper_hashes)])
-def test_tables_are_those_of_this_generator_version(scale, hashes):
-    """Compare with tests/data/golden. If the data is meant to change, raise GENERATOR_VERSION and run
+def dial_hashes(version: str) -> dict[str, str]:
+    """Hash a tiny world with every dial turned, rules as code included."""
+    dials = Dials(hops=6, parts=5, crowd=8, conjunction=3, thresholds=True)
+    rules = rule_table("train", "tiny", version=version, dials=dials)
+    code = code_of(rules, version).cast("string").to_pylist()
+    hashes = {
+        "rules/train": lines_hash(rules),
+        "code/train": sha256("\n".join(code).encode()).hexdigest(),
+    }
+    return hashes | {
+        f"{subtask}/test": lines_hash(question_table(subtask, "test", "tiny", version=version, dials=dials))
+        for subtask in subtasks_of(dials)
+    }
+
+
+@pytest.mark.parametrize(
+    ("scale", "hashes", "version"),
+    [
+        *(
+            (scale, hashes, v)
+            for scale, hashes in (("tiny", tiny_hashes), ("paper", paper_hashes))
+            for v in VERSIONS
+        ),
+        ("dials", dial_hashes, "1.1"),
+    ],
+)
+def test_tables_are_those_of_this_generator_version(scale, hashes, version):
+    """Compare with tests/data/golden. If the data is meant to change, add a version and run
 
     RULEWORLD_UPDATE_GOLDEN=1 pytest tests/data/test_generate.py -k generator_version
     """
-    path = GOLDEN / f"{scale}.json"
-    found = {"generator_version": GENERATOR_VERSION, "tables": hashes()}
+    path = GOLDEN / f"{scale}-{version}.json"
+    found = {"generator_version": f"{version}.0", "tables": hashes(version)}
     if os.environ.get("RULEWORLD_UPDATE_GOLDEN") == "1":
         path.write_text(json.dumps(found, indent=1) + "\n")
     golden = json.loads(path.read_text())

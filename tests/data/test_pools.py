@@ -40,6 +40,8 @@ def test_names_tell_pools_apart():
         question_pool(WORLD, "k", [20], 50),
         question_pool(WORLD, "l", [20], 50),
         question_pool(WORLD, "k", [20], 50, seed=1),
+        question_pool(WORLD, "k", [20], 50, world_id="rw-0"),
+        question_pool(WORLD, "k", [20], 50, world_id="rw-1"),
     ]
     assert len({tuple(pool.tolist()) for pool in pools}) == len(pools)
 

@@ -71,9 +71,15 @@ def shared_pool(universe: Ints, gold: Iterable[int], size: int, *key: Key) -> In
     return members[stream.permutation(size)]
 
 
-def question_pool(universe: Ints, question_id: str, gold: Iterable[int], size: int, seed: int = 0) -> Ints:
-    """Return the pool of one question; see `shared_pool`."""
-    return shared_pool(universe, gold, size, "question", question_id, seed)
+def question_pool(
+    universe: Ints, question_id: str, gold: Iterable[int], size: int, seed: int = 0, world_id: str = ""
+) -> Ints:
+    """Return the pool of one question; see `shared_pool`.
+
+    ``world_id`` is the question's: ids of questions repeat from world to world. Data 1.0 drew without it.
+    """
+    world = (world_id,) if world_id else ()
+    return shared_pool(universe, gold, size, "question", question_id, seed, *world)
 
 
 def pool_rules(rules: pa.Table, pool: Ints) -> pa.Table:

@@ -9,6 +9,7 @@ import time
 import pytest
 from rwbench.cli.app import app
 from rwbench.recipes import RunRecipe, recipes
+from rwbench.spec import DATA_VERSION
 from typer.testing import CliRunner
 
 runner = CliRunner()
@@ -199,7 +200,7 @@ def test_a_build_folder_gives_the_same_run(quick, tmp_path):
     from ruleworld_data.io import build as make
 
     build = tmp_path / "build"
-    make(build, "tiny")
+    make(build, "tiny", version=DATA_VERSION)
     built = rwbench("run", quick, "--data", build, "--limit", 2, "--out", tmp_path / "a", "--json")
     made = rwbench("run", quick, "--scale", "tiny", "--limit", 2, "--out", tmp_path / "b", "--json")
     keys = ("run_id", "samples_sha256", "pool_sha256", "metrics")

@@ -16,8 +16,10 @@ def test_the_template_is_the_one_of_the_published_runs():
 @pytest.mark.parametrize("rules", ["pool", "gold", "none"])
 @pytest.mark.parametrize("representation", ["nl", "fol"])
 def test_the_prompts_are_the_same(representation, rules):
-    setting = TaskOptions("mini", "tiny", representation=representation, rules=rules, pool_size=9)
-    source = DataSource("tiny")
+    setting = TaskOptions(
+        "mini", "tiny", representation=representation, rules=rules, pool_size=9, data_version="1.1"
+    )
+    source = DataSource("tiny", version="1.1")
     table, section = source.rules("mini"), "answer" if rules != "none" else "answer_without_rules"
     questions = source.questions("multi_rule_3", "mini")
     for row, question in zip(prompt_rows("multi_rule_3", setting), questions, strict=True):

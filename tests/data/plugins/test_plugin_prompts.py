@@ -18,7 +18,9 @@ def test_a_prompt_shows_the_question_and_its_pool(split, representation):
     table = question_table("multi_hop_3", split, "tiny").to_pylist()
     assert [row["id"] for row in rows] == [row["id"] for row in table]
     for row, gold in zip(rows[:5], table, strict=False):
-        pool = question_pool(rules["id"].to_numpy(), row["id"], gold["gold_rule_ids"], 20)
+        pool = question_pool(
+            rules["id"].to_numpy(), row["id"], gold["gold_rule_ids"], 20, world_id=gold["world_id"]
+        )
         assert row["rule_ids"] == pool.tolist() and set(gold["gold_rule_ids"]) <= set(row["rule_ids"])
         shown = row["prompt"].split("Rules:\n")[1].split("\n\n")[0].split("\n")
         assert shown == [text[rule] for rule in pool]

@@ -148,7 +148,9 @@ def test_planted_shortcuts_show(tiny, tmp_path):
         row["question"] += f" Code {chr(ord('a') + int(row['answers'][0]) % 26) * 3}." * 20
     write(folder, "multi_hop_4", "test", test)
     write(folder, "multi_hop_4", "train", train)
-    assert shortcuts(folder)["question only"]["multi_hop_4"] > 0.9
+    known = {row["answers"][0] for row in train}
+    possible = sum(row["answers"][0] in known for row in test) / len(test)
+    assert shortcuts(folder)["question only"]["multi_hop_4"] > possible - 0.1 > 0.6
     single = {split: rows(folder, "single_rule", split) for split in ("train", "test")}
     for split, table in single.items():
         for row in table:

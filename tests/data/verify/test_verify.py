@@ -89,7 +89,7 @@ def rewrite(row, **parts):
         row["premise_nl"] = f"A is {article(row['entity'])} {row['entity']}"
         row["premise_fol"] = f"{symbol(row['entity'])}(A)"
         row["conclusion_nl"] = f"it has {things(row['amount'], row['attribute'])}"
-        row["conclusion_fol"] = f"Has(A, {symbol(row['attribute'])}, {row['amount']})"
+        row["conclusion_fol"] = f"Has({symbol(row['attribute'])}, {row['amount']})"
     elif row["type"].endswith("2attr"):
         row["conclusion_nl"] = f"{who} will {verb} {things(row['amount'], row['attribute'])}"
         row["conclusion_fol"] = f"{symbol(verb)}_{symbol(row['attribute'])}({who}, {row['amount']})"
@@ -381,9 +381,9 @@ def test_counts_that_fall_below_zero(copy):
 
 def test_terms_that_contain_each_other(copy):
     rows = copy.rows("rules", "train")
-    places = sorted({row["environment"] for row in rows if row["environment"]})
+    kinds = sorted({row["entity"] for row in rows if row["entity"]})
     states = sorted({row["state"] for row in rows if row["state"]})[:3]
-    for old, new in zip(states, ("hungry", "deeply hungry", places[0]), strict=True):
+    for old, new in zip(states, ("hungry", "deeply hungry", kinds[0]), strict=True):
         for row in rows:
             for column, text in row.items():
                 if isinstance(text, str):
@@ -394,7 +394,7 @@ def test_terms_that_contain_each_other(copy):
     copy.write("rules", "train", rows)
     message = copy.failed()["C7"]
     assert "'hungry' is part of the term 'deeply hungry'" in message
-    assert f"{places[0]!r} is used as environment and as state" in message
+    assert f"{kinds[0]!r} is used as entity and as state" in message
 
 
 def test_a_commonsense_rule(copy):

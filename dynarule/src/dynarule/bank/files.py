@@ -85,8 +85,6 @@ def load_bank(folder: str | PathLike[str]) -> RuleBank:
     ValueError
         If the file is damaged, of another format, or holds what is no bank.
     """
-    from safetensors import SafetensorError, safe_open
-
     path = Path(folder) / FILE
     settle(path.parent)
     if not path.is_file():
@@ -98,6 +96,24 @@ def load_bank(folder: str | PathLike[str]) -> RuleBank:
         raise FileNotFoundError(
             f"no rule bank in {folder} (no {FILE}){old}: dynarule bank build, or RuleBank.save"
         )
+    while True:
+        before = _identity(path)
+        try:
+            return _read(path)
+        except ValueError:
+            # safetensors opens a file twice, by name; in between another process may have renamed a new one there.
+            if _identity(path) == before:
+                raise
+
+
+def _identity(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _read(path: Path) -> RuleBank:
+    from safetensors import SafetensorError, safe_open
+
     try:
         with safe_open(path, "pt") as file:
             about = file.metadata() or {}
@@ -110,7 +126,7 @@ def load_bank(folder: str | PathLike[str]) -> RuleBank:
         if not (isinstance(ids, list) and isinstance(texts, list)):
             raise ValueError("its ids and texts are no lists")
         return RuleBank(keys, values, ids, texts, about.get("encoder", ""))
-    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
+    except (SafetensorError, OSError, RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"the rule bank {path} is damaged ({error}); build or save it again") from error
 
 

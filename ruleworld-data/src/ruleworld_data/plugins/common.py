@@ -137,7 +137,8 @@ def ask(row: Mapping[str, Any], options: TaskOptions) -> dict[str, Any]:
     ids = np.asarray(gold if options.rules == "gold" else [], dtype=np.int32)
     if options.rules == "pool":
         universe = options.rule_table.column("id").to_numpy()
-        ids = question_pool(universe, row["id"], gold, options.pool_size, options.pool_seed)
+        world = "" if options.data_version == "1.0" else row["world_id"]
+        ids = question_pool(universe, row["id"], gold, options.pool_size, options.pool_seed, world)
     texts: Sequence[str] = ()
     if len(ids):
         texts = pool_rules(options.rule_table, ids).column(options.representation).to_pylist()

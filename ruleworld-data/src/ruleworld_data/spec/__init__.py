@@ -1,0 +1,54 @@
+"""What a world is, in names and numbers: versions, rule types, sub-tasks, splits, sizes, dials, and `WorldSpec`.
+
+Everything is plain Python, validated when it is made, frozen, and hashable.
+"""
+
+from .dials import ALL_SUBTASKS, PAPER_POINT, Dials, subtasks_of
+from .names import (
+    CONFIGS,
+    EXTRA_TYPES,
+    MINI_FOLD_SIZE,
+    MINI_FOLDS,
+    OPERATORS,
+    QUESTION_SPLITS,
+    ROLES,
+    RULE_SPLITS,
+    RULE_TYPES,
+    SUBTASKS,
+    VERSION,
+    VERSIONS,
+    check_count,
+    check_name,
+    check_seed,
+    data_version,
+)
+from .sizes import SCALES, Scale, WorldSizes
+from .world import WorldSpec, num_rows
+
+__all__ = [
+    "ALL_SUBTASKS",
+    "CONFIGS",
+    "EXTRA_TYPES",
+    "MINI_FOLDS",
+    "MINI_FOLD_SIZE",
+    "OPERATORS",
+    "PAPER_POINT",
+    "QUESTION_SPLITS",
+    "ROLES",
+    "RULE_SPLITS",
+    "RULE_TYPES",
+    "SCALES",
+    "SUBTASKS",
+    "VERSION",
+    "VERSIONS",
+    "Dials",
+    "Scale",
+    "WorldSizes",
+    "WorldSpec",
+    "check_count",
+    "check_name",
+    "check_seed",
+    "data_version",
+    "num_rows",
+    "subtasks_of",
+]

@@ -1,0 +1,132 @@
+"""Dials: where a world departs from the paper's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from .names import CONFIGS, SUBTASKS, check_name
+
+
+@dataclass(frozen=True)
+class Dials:
+    """How a world and its questions depart from the paper's; the defaults are the paper's point.
+
+    Attributes
+    ----------
+    hops : int
+        Hops of the longest chain, 1 to 8. Every hop above four is one more level of attributes.
+    parts : int
+        Most sub-questions that a parallel question merges, 1 to 8; each is of one or two rules. 1: no such questions.
+    crowd : int or None
+        Rules that share the premise of a chain's ``state2attr`` hop, 1 to 64: exactly so many for every state that an
+        action or an environment leads to. None: as it falls (the paper).
+    conjunction : int
+        Most atoms of a premise, 1 to 3; above 1 there are rules of type ``place_state2attr``.
+    thresholds : bool
+        Whether there are rules of type ``count2state``: "If A has more than 12 strong horns, ...".
+
+    Raises
+    ------
+    ValueError
+        For a value outside its range.
+    """
+
+    hops: int = 4
+    parts: int = 4
+    crowd: int | None = None
+    conjunction: int = 1
+    thresholds: bool = False
+
+    def __post_init__(self) -> None:
+        for name, most in {"hops": 8, "parts": 8, "crowd": 64, "conjunction": 3}.items():
+            value = getattr(self, name)
+            if name == "crowd" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                raise ValueError(f"{name} must be an integer from 1 to {most}, got {value!r}")
+        if not isinstance(self.thresholds, bool):
+            raise ValueError(f"thresholds must be true or false, got {self.thresholds!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the dials that are not at the paper's point."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in values.items() if value != getattr(PAPER_POINT, name)}
+
+    @classmethod
+    def from_dict(cls, values: object) -> Dials:
+        """Read `to_dict`'s result, from JSON or anyone's file; `ValueError` for a wrong name or value."""
+        if not isinstance(values, dict):
+            raise ValueError(f"dials must be given by name, as in {{'hops': 6}}, got {values!r}")
+        for name in values:
+            check_name("dial", name, [item.name for item in fields(cls)])
+        return cls(**values)
+
+    @classmethod
+    def parse(cls, text: str) -> Dials:
+        """Read `str` of dials, e.g. "hops=6,crowd=16,thresholds=true"; empty: the paper's point.
+
+        Raises
+        ------
+        ValueError
+            For anything else; the text says what to type.
+        """
+        values: dict[str, Any] = {}
+        for part in filter(None, text.replace(" ", "").split(",")):
+            name, _, value = part.partition("=")
+            check_name("dial", name, [item.name for item in fields(cls)])
+            try:
+                values[name] = json.loads(value)
+            except json.JSONDecodeError:
+                raise ValueError(
+                    f"dials are written as in hops=6,crowd=16,thresholds=true; got {part!r}"
+                ) from None
+        return cls(**values)
+
+    def reaching(self, config: str) -> Dials:
+        """Return these dials, turned as far as a configuration needs where they leave it open.
+
+        Examples
+        --------
+        >>> str(Dials(crowd=16).reaching("multi_hop_6"))
+        'hops=6,crowd=16'
+        """
+        if config in CONFIGS or config not in ALL_SUBTASKS:
+            return self
+        kind, _, size = config.rpartition("_")
+        name, needed = ("hops", int(size)) if kind == "multi_hop" else ("parts", -(-int(size) // 2))
+        open_ = getattr(self, name) == getattr(PAPER_POINT, name)
+        turned: dict[str, Any] = {name: needed} if open_ else {}
+        return replace(self, **turned)
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={json.dumps(value)}" for name, value in self.to_dict().items())
+
+    @property
+    def tag(self) -> str:
+        """Eight hex digits that name this point in world ids and streams; empty at the paper's point."""
+        turned = self.to_dict()
+        if not turned:
+            return ""
+        return hashlib.blake2b(json.dumps(turned, sort_keys=True).encode(), digest_size=4).hexdigest()
+
+    @property
+    def levels(self) -> int:
+        """Levels of attributes: drivers, their responses, and for deeper chains what those drive in turn."""
+        return max(2, self.hops - 2)
+
+
+PAPER_POINT = Dials()
+
+
+def subtasks_of(dials: Dials) -> tuple[str, ...]:
+    """Return the sub-tasks of a world with these dials: `SUBTASKS` at the paper's point."""
+    most = 2 * dials.parts if dials.parts > 1 else 0
+    widths = (f"multi_rule_{width}" for width in range(2, most + 1))
+    return ("single_rule", *widths, *(f"multi_hop_{hops}" for hops in range(2, dials.hops + 1)))
+
+
+ALL_SUBTASKS = (*SUBTASKS, *(name for name in subtasks_of(Dials(hops=8, parts=8)) if name not in SUBTASKS))
+"""The paper's sub-tasks, and those that only dials bring."""

@@ -1,0 +1,85 @@
+"""Names of the benchmark: versions, rule types, sub-tasks, splits; and checks of what is given by name or number."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+VERSIONS = ("1.0", "1.1")
+"""Versions of the data, oldest first; each can be generated."""
+VERSION = "1.1"
+"""The version that is made unless another is asked for."""
+RULE_TYPES = (
+    "entity2attr",
+    "attrchange2attr",
+    "action2env",
+    "action2attr",
+    "action2state",
+    "env2state",
+    "state2attr",
+)
+EXTRA_TYPES = ("place_state2attr", "count2state")
+"""Rule types that only dials bring into a world: conjunctive premises and thresholds."""
+SUBTASKS = (
+    "single_rule",
+    *(f"multi_rule_{width}" for width in range(2, 9)),
+    *(f"multi_hop_{hops}" for hops in range(2, 5)),
+)
+CONFIGS = (*SUBTASKS, "rules")
+OPERATORS = ("minus", "plus")
+ROLES = ("actor", "target")
+QUESTION_SPLITS = ("train", "validation", "test", "mini", "heldout")
+RULE_SPLITS = ("train", "heldout")
+MINI_FOLDS = 5
+MINI_FOLD_SIZE = 10
+"""The paper's protocol: five seeds, ten questions a sub-task each."""
+
+
+def check_name(kind: str, value: object, known: Iterable[str]) -> str:
+    """Return ``value`` if it is one of the known names.
+
+    Raises
+    ------
+    ValueError
+        Otherwise, naming the near matches and all known names.
+    """
+    names = list(known)
+    if isinstance(value, str) and value in names:
+        return value
+    near = difflib.get_close_matches(str(value), names, n=2, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    raise ValueError(f"unknown {kind} {value!r}{hint} Known: {', '.join(names)}.")
+
+
+def check_count(name: str, value: object, least: int = 0) -> int:
+    """Return a number if it is an integer of at least 0 or 1.
+
+    Raises
+    ------
+    ValueError
+        For any other value, strings and booleans included.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        kind = "positive" if least else "non-negative"
+        raise ValueError(f"{name} must be a {kind} integer, got {value!r}")
+    return value
+
+
+def check_seed(seed: object) -> int:
+    """Return a world seed if it is an integer from 0 to 2**63 - 1; `ValueError` for any other value."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be an integer from 0 to 2**63 - 1, got {seed!r} ({type(seed).__name__})")
+    return seed
+
+
+def data_version(value: object) -> str:
+    """Return the name in `VERSIONS` of a version written as "1.0" or, as builds and runs write it, "1.0.0".
+
+    Raises
+    ------
+    ValueError
+        For any other value.
+    """
+    written = str(value)
+    short = written.removesuffix(".0") if written.count(".") == 2 else written
+    return check_name("version", short, VERSIONS)
