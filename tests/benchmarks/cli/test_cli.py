@@ -208,6 +208,26 @@ def test_a_build_folder_gives_the_same_run(quick, tmp_path):
     assert first == second
 
 
+def test_words_that_the_bundled_models_do_not_know_are_announced(tmp_path):
+    run = (
+        "run",
+        "floors",
+        "--scale",
+        "tiny",
+        "--model",
+        "tiny",
+        "--dry-run",
+        "--limit",
+        1,
+        "--out",
+        tmp_path,
+    )
+    note = f"the bundled models learned the words of data {DATA_VERSION}"
+    assert note not in rwbench(*run).stderr
+    assert note in rwbench(*run, "--data-version", "1.1").stderr
+    assert note not in rwbench("run", "smoke", *run[2:4], *run[6:], "--data-version", "1.1").stderr
+
+
 def test_an_edited_build_is_refused(quick, tmp_path):
     """A changed gold answer must not reach a run."""
     from ruleworld_data.io import build as make

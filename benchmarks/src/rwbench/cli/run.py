@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -94,6 +94,12 @@ def run(
         plans = [make_plan(spec, workspace, out) for spec in specs]
     for note in skipped:
         typer.echo(f"not run here: {note}", err=True)
+    if source.version != DATA_VERSION and any(_is_bundled(plan.spec.method) for plan in plans):
+        typer.echo(
+            f"note: the bundled models learned the words of data {DATA_VERSION}, these are of {source.version}: "
+            f"figures will be low; run with --data-version {DATA_VERSION}, or on a build made with it",
+            err=True,
+        )
     if not plans and not skipped:
         typer.echo(f"{made.name} makes no runs. {made.help}", err=True)
     if dry_run:
@@ -107,6 +113,14 @@ def run(
     command = _command(made.name, source, split, limit, model or [], endpoint)
     page = write_page(results, out, command, skipped, recipe=made.name, source=source)
     show_results(results, page, as_json, skipped)
+
+
+def _is_bundled(method: dict[str, Any]) -> bool:
+    """Return whether a method asks a model that comes with this package."""
+    from ..zoo.models import shipped
+
+    model = method.get("model")
+    return isinstance(model, dict) and model.get("model") in shipped()
 
 
 def resume(
