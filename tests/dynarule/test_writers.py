@@ -10,7 +10,7 @@ import time
 
 import pytest
 import torch
-from dynarule._files import PART, SAVED, assembled, changing, disk_errors, write_whole
+from dynarule._files import PART, SAVED, assembled, changing, disk_errors, part_of, write_whole
 from dynarule.bank import changed_bank
 from dynarule.cli.app import app
 from peft import PeftModel
@@ -225,6 +225,20 @@ def test_writers_of_one_file_do_not_meet(tmp_path):
         assert all(pool.map(write_often, [tmp_path / "file"] * 4))
     assert len(set((tmp_path / "file").read_text())) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_that_another_writer_removes_before_it_is_opened_is_made_again(tmp_path, monkeypatch):
+    opened, removed = os.open, []
+
+    def late(path, *rest, **more):
+        if not removed:
+            os.rmdir(path)
+            removed.append(path)
+        return opened(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", late)
+    with part_of(tmp_path / "name", folder=True) as part:
+        assert part.is_dir() and removed == [part]
 
 
 def test_files_that_belong_together_may_lie_in_folders(tmp_path):

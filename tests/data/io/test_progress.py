@@ -137,3 +137,17 @@ def test_a_folder_becomes_a_missing_or_an_empty_one_and_no_other(tmp_path: Path)
     with pytest.raises(FileExistsError, match="new exists already; choose a new folder"):
         write_new(tmp_path / "new", True)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["empty", "new"]
+
+
+def test_a_folder_that_another_writer_removes_before_it_is_opened_is_made_again(tmp_path: Path, monkeypatch):
+    opened, removed = os.open, []
+
+    def late(path, *rest, **more):
+        if not removed:
+            os.rmdir(path)
+            removed.append(path)
+        return opened(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", late)
+    with part_of(tmp_path / "name", folder=True) as part:
+        assert part.is_dir() and removed == [part]

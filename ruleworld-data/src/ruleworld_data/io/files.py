@@ -25,7 +25,12 @@ def part_of(path: Path, folder: bool = False) -> Iterator[Path]:
         if folder:
             part.mkdir(exist_ok=True)
         kind = os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT
-        handle = os.open(part, kind | os.O_NOFOLLOW, 0o666)
+        try:
+            handle = os.open(part, kind | os.O_NOFOLLOW, 0o666)
+        except FileNotFoundError:
+            if not folder:
+                raise
+            continue  # another writer has renamed or removed it since it was made
         _lock(handle)
         if _is_at(handle, part):
             break
