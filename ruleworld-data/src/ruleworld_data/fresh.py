@@ -30,9 +30,9 @@ from .spec import (
     subtasks_of,
 )
 from .text.render import block_table
-from .world import Stream, build_world
+from .world import Stream, World, build_world
 
-__all__ = ["WORLDS_PER_CONTINENT", "FreshWorld", "fresh_worlds"]
+__all__ = ["WORLDS_PER_CONTINENT", "FreshWorld", "continent", "fresh_worlds"]
 
 WORLDS_PER_CONTINENT = 64
 
@@ -104,14 +104,62 @@ def fresh_worlds(
     wanted = {"count": count, "first": first, "n_rules": n_rules} | dict(questions)
     for name, value in wanted.items():
         check_count(name, value)
-    number, turned = first, sizes.turned(dials)
+    number = first
     while number < first + count:
         continent, start = divmod(number, WORLDS_PER_CONTINENT)
         stop = min(WORLDS_PER_CONTINENT, start + first + count - number)
-        yield from _Continent(seed, continent, questions, (turned, version, dials)).worlds(
+        yield from _Continent(seed, continent, questions, (sizes, version, dials)).worlds(
             start, stop, n_rules
         )
         number += stop - start
+
+
+def continent(
+    seed: int,
+    number: int,
+    questions: Mapping[str, int],
+    sizes: WorldSizes = SCALES["tiny"].sizes,
+    *,
+    version: str = VERSION,
+    dials: Dials = PAPER_POINT,
+) -> tuple[World, pa.Table, dict[str, pa.Table]]:
+    """Draw one whole continent of a sequence: the world, its rules by id (row numbers), its questions by sub-task.
+
+    Parameters
+    ----------
+    seed : int
+        Names the sequence, as in `fresh_worlds`.
+    number : int
+        Which continent of it.
+    questions : mapping
+        Questions by sub-task.
+    sizes, version, dials
+        As in `fresh_worlds`.
+
+    Raises
+    ------
+    ValueError
+        For more questions than the continent has, or dials that the sizes do not allow.
+    """
+    world_seed = int(Stream("fresh", seed, number).words(1)[0] >> np.uint64(1))
+    world = build_world(world_seed, sizes.turned(dials), version=version, dials=dials)
+    named, schema = (world.names, world.world_id), rule_schema(dials)
+    blocks = [block_table(block, *named, schema=schema) for block in world.blocks.values()]
+    rules = pa.concat_tables(decode(block, schema) for block in blocks).combine_chunks()
+    return (
+        world,
+        rules,
+        {subtask: _questions(world, subtask, rows) for subtask, rows in questions.items() if rows},
+    )
+
+
+def _questions(world: World, subtask: str, rows: int) -> pa.Table:
+    origin = Origin(world, "heldout", subtask)
+    if subtask.startswith("multi_rule"):
+        table = ParallelBlock(origin, 0, 0, rows, limit=rows).table(0, rows)
+    else:
+        table = chain_table(origin, rows)
+    return decode(table, QUESTION_SCHEMA)
 
 
 class _Continent:
@@ -120,23 +168,12 @@ class _Continent:
     def __init__(
         self, seed: int, number: int, questions: Mapping[str, int], kind: tuple[WorldSizes, str, Dials]
     ) -> None:
-        self.key = ("fresh", seed, number)
+        self.key, self.each = ("fresh", seed, number), questions
         sizes, version, dials = kind
-        world_seed = int(Stream(*self.key).words(1)[0] >> np.uint64(1))
-        self.world = build_world(world_seed, sizes, version=version, dials=dials)
-        named, schema = (self.world.names, self.world.world_id), rule_schema(dials)
-        blocks = [block_table(block, *named, schema=schema) for block in self.world.blocks.values()]
-        self.rules = pa.concat_tables(decode(block, schema) for block in blocks).combine_chunks()
-        self.questions = [self._questions(subtask, each) for subtask, each in questions.items() if each]
-
-    def _questions(self, subtask: str, each: int) -> tuple[int, pa.Table]:
-        """Return the number of questions per small world, and those of all of them."""
-        origin, rows = Origin(self.world, "heldout", subtask), WORLDS_PER_CONTINENT * each
-        if subtask.startswith("multi_rule"):
-            table = ParallelBlock(origin, 0, 0, rows, limit=rows).table(0, rows)
-        else:
-            table = chain_table(origin, rows)
-        return each, decode(table, QUESTION_SCHEMA)
+        rows = {subtask: WORLDS_PER_CONTINENT * each for subtask, each in questions.items()}
+        self.world, self.rules, self.questions = continent(
+            seed, number, rows, sizes, version=version, dials=dials
+        )
 
     def worlds(self, start: int, stop: int, n_rules: int) -> Iterator[FreshWorld]:
         """Cut out worlds ``[start, stop)``."""
@@ -144,7 +181,9 @@ class _Continent:
         chance = Stream(*self.key, "members").words(WORLDS_PER_CONTINENT * size).reshape(-1, size)
         order = Stream(*self.key, "order").words(WORLDS_PER_CONTINENT * n_rules).reshape(-1, n_rules)
         for i in range(start, stop):
-            parts = [table.slice(i * each, each) for each, table in self.questions]
+            parts = [
+                table.slice(i * self.each[name], self.each[name]) for name, table in self.questions.items()
+            ]
             asked = pa.concat_tables(parts or [QUESTION_SCHEMA.empty_table()])
             gold = np.unique(asked.column("gold_rule_ids").combine_chunks().flatten().to_numpy())
             if not len(gold) <= n_rules <= size:

@@ -112,7 +112,7 @@ def _clean(text: str) -> str:
 def _trim(text: str) -> str:
     text = " ".join(text.split()).lstrip(_OPENING).rstrip(_CLOSING)
     # Angle brackets only as a pair: alone they compare.
-    pair = re.fullmatch("<([^<>]*)>", text)
+    pair = text[:1] == "<" and re.fullmatch("<([^<>]*)>", text)
     return _trim(pair[1]) if pair else text
 
 
@@ -159,8 +159,7 @@ def exact_match(prediction: Sequence[str], gold: Sequence[str]) -> float:
     ValueError
         If the gold list is empty or either argument is one string instead of a list.
     """
-    matches = _matches(prediction, gold)
-    return sum(matches) / len(matches) if matches else 0.0
+    return _share(_matches(prediction, gold))
 
 
 def strict_match(prediction: Sequence[str], gold: Sequence[str]) -> float:
@@ -171,8 +170,11 @@ def strict_match(prediction: Sequence[str], gold: Sequence[str]) -> float:
     ValueError
         As `exact_match`.
     """
-    matches = _matches(prediction, gold)
-    return float(bool(matches) and all(matches))
+    return float(_share(_matches(prediction, gold)) == 1.0)
+
+
+def _share(matches: list[bool]) -> float:
+    return sum(matches) / len(matches) if matches else 0.0
 
 
 def _matches(prediction: Sequence[str], gold: Sequence[str]) -> list[bool]:
@@ -217,9 +219,10 @@ def score_output(output: str, gold: Sequence[str] | str) -> Score:
     answers = split_answers(gold) if isinstance(gold, str) else gold
     content = parse_boxed(output)
     parsed = [] if content is None else split_answers(content)
+    share = _share(_matches(parsed, answers))
     return Score(
-        exact_match=exact_match(parsed, answers),
-        strict_match=strict_match(parsed, answers),
+        exact_match=share,
+        strict_match=float(share == 1.0),
         parsed=tuple(parsed),
         missing_box=content is None,
         length_mismatch=content is not None and len(parsed) != len(answers),

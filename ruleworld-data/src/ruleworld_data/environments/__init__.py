@@ -1,0 +1,26 @@
+"""RuleWorld as a training environment: instances by index, a reward that is a pure function, a search tool.
+
+`instance` and `score` hold no state. Adapters to training frameworks are modules of their own, and import the framework
+that they are for; nothing else here does.
+"""
+
+from typing import TYPE_CHECKING
+
+from .._lazy import attach
+
+if TYPE_CHECKING:
+    from .config import EnvConfig as EnvConfig
+    from .config import RewardWeights as RewardWeights
+    from .instances import Instance as Instance
+    from .instances import instance as instance
+    from .reward import Reward as Reward
+    from .reward import score as score
+    from .search import Episode as Episode
+
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    config="EnvConfig RewardWeights",
+    instances="Instance instance",
+    reward="Reward score",
+    search="Episode",
+)

@@ -1,0 +1,200 @@
+"""What an environment is made of: worlds, how rules are reached, and what the reward counts. Plain JSON, hashable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple, TypeVar
+
+from ..questions.skeletons import multi_hop
+from ..spec import SCALES, SUBTASKS, Dials, WorldSizes, check_count, check_name, check_seed, subtasks_of
+
+__all__ = ["ACCESS", "FORMS", "EnvConfig", "RewardWeights", "WorldKey"]
+
+FORMS = ("nl", "fol", "code")
+ACCESS = ("prompt", "tool", "tags")
+"""How a model reaches the rules: all in the prompt, by calls of a search tool, by ``<search>words</search>``."""
+T = TypeVar("T")
+_WORLD_QUESTIONS = {"tiny": 1_024, "paper": 16_384}
+"""Questions of all sub-tasks that one world serves before the next is drawn."""
+
+
+@dataclass(frozen=True)
+class RewardWeights:
+    """What a reward adds up; each part is from 0 to 1, and so is their weighted mean. 0 switches a part off.
+
+    Attributes
+    ----------
+    exact : float
+        The paper's exact match: the share of answers that are right.
+    strict : float
+        1 if all answers are right.
+    steps : float
+        The share of the proof's steps whose ``[Step k]`` line ends in what follows at that step.
+    format : float
+        1 for one box at the end with as many answers as are asked for, right or wrong: the reward of a wrong answer.
+    search_cost : float
+        Taken off per search beyond one for each gold rule; never below 0.
+    """
+
+    exact: float = 1.0
+    strict: float = 0.0
+    steps: float = 0.0
+    format: float = 0.0
+    search_cost: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise ValueError(f"reward {name} must be a number from 0 to 1, got {value!r}")
+        if not self.exact + self.strict > 0:
+            raise ValueError("a reward must count right answers: give exact or strict a weight above 0")
+
+    @property
+    def total(self) -> float:
+        """The sum that the weighted mean is divided by; added up exactly, so that a perfect answer has 1."""
+        return math.fsum((self.exact, self.strict, self.steps, self.format))
+
+    @property
+    def floor(self) -> float:
+        """The reward of a wrong answer in the form that is asked for."""
+        return self.format / self.total
+
+
+class WorldKey(NamedTuple):
+    """All that the worlds of an environment depend on."""
+
+    seed: int
+    subtasks: tuple[str, ...]
+    scale: str
+    dials: Dials
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """An environment: a sequence of instances named by index, the same on every machine.
+
+    Attributes
+    ----------
+    subtasks : tuple of str
+        Sub-tasks that take turns; one beyond the paper's turns the dial that it needs (``multi_hop_6``).
+    seed : int
+        Names the sequence of worlds; none is the benchmark's. Two seeds share no world.
+    scale : {"tiny", "paper"}
+        About 2,000 or 100,235 rules a world.
+    dials : str
+        Where worlds depart from the paper's, as `ruleworld_data.spec.Dials.parse` reads it.
+    form : {"nl", "fol", "code"}
+        How rules are written.
+    access : {"prompt", "tool", "tags"}
+        How the model reaches the rules, see `ACCESS`.
+    pool_size : int
+        Rules that an instance is asked against, the gold ones among them.
+    rivals : float
+        Share of the other rules that conclude about the same as a gold rule, as far as the world has such rules. At 0
+        the one rule about what is asked for gives small pools away.
+    top_k, max_searches : int
+        Rules that one search finds, and searches that are answered.
+    reward : RewardWeights
+
+    Raises
+    ------
+    ValueError
+        For a value that no world satisfies; the text names the dial and its limit.
+    """
+
+    subtasks: tuple[str, ...] = SUBTASKS
+    seed: int = 0
+    scale: str = "tiny"
+    dials: str = ""
+    form: str = "nl"
+    access: str = "prompt"
+    pool_size: int = 100
+    rivals: float = 0.5
+    top_k: int = 5
+    max_searches: int = 16
+    reward: RewardWeights = field(default_factory=RewardWeights)
+
+    def __post_init__(self) -> None:
+        names = (self.subtasks,) if isinstance(self.subtasks, str) else tuple(self.subtasks)
+        dials = Dials.parse(self.dials)
+        for name in names:
+            dials = dials.reaching(name)
+        for name in names:
+            check_name("sub-task", name, subtasks_of(dials))
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"subtasks must name one sub-task or more, each once, got {names!r}")
+        object.__setattr__(self, "subtasks", names)
+        object.__setattr__(self, "dials", str(dials))
+        if isinstance(self.reward, Mapping):
+            object.__setattr__(self, "reward", _read(RewardWeights, self.reward, "reward part"))
+        check_seed(self.seed)
+        check_name("scale", self.scale, _WORLD_QUESTIONS)
+        check_name("form", self.form, FORMS)
+        check_name("access", self.access, ACCESS)
+        for name in ("pool_size", "top_k", "max_searches"):
+            check_count(name, getattr(self, name), least=1)
+        if (
+            isinstance(self.rivals, bool)
+            or not isinstance(self.rivals, int | float)
+            or not 0 <= self.rivals <= 1
+        ):
+            raise ValueError(f"rivals must be a number from 0 to 1, got {self.rivals!r}")
+        least, most = max(map(self._gold_rules, names)), sum(self.sizes.rule_counts().values())
+        if not least <= self.pool_size <= most:
+            raise ValueError(
+                f"pool_size must be from {least}, the gold rules of a question, to {most}, the rules of a world of "
+                f"scale {self.scale!r}, got {self.pool_size}"
+            )
+
+    def _gold_rules(self, subtask: str) -> int:
+        """Most gold rules of a question."""
+        if subtask == "single_rule":
+            return 1
+        kind, _, size = subtask.rpartition("_")
+        paths = multi_hop(int(size), Dials.parse(self.dials)) if kind == "multi_hop" else ()
+        return max([len(skeleton.path) + 1 for skeleton in paths], default=int(size))
+
+    @property
+    def world_key(self) -> WorldKey:
+        """What the worlds depend on."""
+        return WorldKey(self.seed, self.subtasks, self.scale, Dials.parse(self.dials))
+
+    @property
+    def sizes(self) -> WorldSizes:
+        """Sizes of a world, dials turned."""
+        return world_sizes(self.scale).turned(Dials.parse(self.dials))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the configuration as JSON holds it."""
+        return vars(self) | {"subtasks": list(self.subtasks), "reward": {**vars(self.reward)}}
+
+    @classmethod
+    def from_dict(cls, values: object) -> EnvConfig:
+        """Read `to_dict`'s result, or some of its fields; `ValueError` for a wrong name or value."""
+        return _read(cls, values, "option of the environment")
+
+
+def world_sizes(scale: str) -> WorldSizes:
+    """Return the sizes of a world of a scale, at the paper's point; ``paper`` is the paper's subset."""
+    found = SCALES[scale]
+    return replace(found.sizes, **(found.subset or {}))
+
+
+def world_questions(key: WorldKey) -> int:
+    """Return how many questions of each sub-task one world serves."""
+    each = max(1, _WORLD_QUESTIONS[key.scale] // len(key.subtasks))
+    if key.dials == Dials() or not any(name.startswith("multi_hop") for name in key.subtasks):
+        return each
+    # A thin crowd has few chains.
+    room = replace(SCALES[key.scale].turned(key.dials), subset=None).chain_room(1.0)
+    return min(each, max(50, room // 10 * 10))
+
+
+def _read(cls: type[T], values: object, what: str) -> T:
+    if not isinstance(values, Mapping):
+        raise ValueError(f"expected an object of {what}s by name, got {values!r:.80}")
+    for name in values:
+        check_name(what, name, [item.name for item in fields(cls)])  # type: ignore[arg-type]
+    return cls(**values)

@@ -1,0 +1,94 @@
+"""Instances: prompt, answer and metadata of one index. A function of configuration and index, with no state."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from ..prompts import Template, answer_template, parse_template
+from ..questions import training_text
+from ..scoring import SCORER_VERSION
+from ..spec import VERSION, check_count
+from ..text import parse_facts
+from .config import EnvConfig
+from .worlds import place_of
+
+__all__ = ["SCHEMA", "Instance", "instance"]
+
+SCHEMA = f"ruleworld-environment/1 data/{VERSION} scorer/{SCORER_VERSION}"
+"""What a metadata record was written by: this format, the version of the data, and the scorer's."""
+
+
+class Instance(NamedTuple):
+    """One question as a model is asked it.
+
+    Attributes
+    ----------
+    prompt : str
+        With the rules of the pool in it, or how to search them.
+    answer : str
+        A perfect answer: one line per step of the proof, and the boxed answers.
+    metadata : dict
+        Plain JSON; all that `score` and `RuleSearch` need, so that both work in another process.
+    """
+
+    prompt: str
+    answer: str
+    metadata: dict[str, Any]
+
+
+def instance(config: EnvConfig, index: int) -> Instance:
+    """Return one instance of an environment.
+
+    Parameters
+    ----------
+    config : EnvConfig
+    index : int
+        From 0 on, without end. Neighbours share a world, and its worlds are kept: orders that stay near each other are
+        fast.
+
+    Raises
+    ------
+    ValueError
+        If the index is not a whole number from 0 on, or the configuration asks for more than a world has.
+    """
+    check_count("index", index)
+    world, subtask, row = place_of(config, index)
+    metadata = {
+        "schema": SCHEMA,
+        "config": config.to_dict(),
+        "index": index,
+        "id": f"{world.world_id}-{row['id']}",
+        "subtask": subtask,
+        "question": row["question"],
+        "answers": row["answers"],
+        "conclusions": [list(_conclusion(step["state"])) for step in row["steps"]],
+        "gold_rule_ids": row["gold_rule_ids"],
+        "facts": row["facts"],
+        "queries": row["queries"],
+    }
+    if config.access == "prompt":
+        pool = world.pool(row["id"], row["gold_rule_ids"], config)
+        rules = world.texts(config.form)[pool].tolist()
+        prompt = answer_template().render("answer", config.form, row["question"], rules)
+    else:
+        template = search_template()
+        how = template.sections[config.access]
+        prompt = template.render("search", config.form, row["question"], [how])
+    answer = training_text(row, config.form, search_token=None)  # type: ignore[arg-type]
+    return Instance(prompt.text, answer, metadata)
+
+
+@lru_cache(maxsize=1)
+def search_template() -> Template:
+    """Return the prompt of an environment whose rules are searched."""
+    return parse_template(files(__package__).joinpath("search.toml").read_bytes(), "search.toml")
+
+
+@lru_cache(maxsize=65_536)
+def _conclusion(state: str) -> tuple[str, ...]:
+    """Return what a step concludes: kind, operator or "", number or "", and the words of its term."""
+    (fact,) = parse_facts(state)
+    number = "" if fact.number is None else str(fact.number)
+    return (fact.kind, fact.operator or "", number, *fact.term.replace("-", " ").split())

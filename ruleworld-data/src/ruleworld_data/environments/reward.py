@@ -1,0 +1,164 @@
+r"""The reward: a pure function from the text of an answer and a metadata record to numbers, safe in any thread.
+
+Any text is scored and none raises. Time is linear in its length.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from ..scoring import Score, score_output
+from ..world import load_vocabulary
+from .instances import SCHEMA
+
+__all__ = ["Reward", "read_metadata", "score"]
+
+_STEP = re.compile(r"^[ \t]*\[Step (\d{1,2})\](.*)$", re.MULTILINE)
+_WORD = re.compile(r"[a-z]+|\d+")
+_BOX_AT_THE_END = re.compile(r"\}[\s.$*]*\Z")
+_LONGEST_STEP, _LONGEST_ANSWER = 500, 64
+_VARIABLES = {"a", "b", "x", "y"}
+
+
+class Reward(NamedTuple):
+    """A reward and its parts, each from 0 to 1.
+
+    Attributes
+    ----------
+    reward : float
+        The weighted mean of the parts, less the cost of searches.
+    exact, strict, steps, format : float
+        As `RewardWeights` describes them.
+    cost : float
+        What searches take off.
+    """
+
+    reward: float
+    exact: float
+    strict: float
+    steps: float
+    format: float
+    cost: float
+
+
+def score(answer: object, metadata: Mapping[str, Any] | str, searches: int = 0) -> Reward:
+    r"""Score an answer.
+
+    Parameters
+    ----------
+    answer : str or bytes
+        All that the model wrote; with a search tool, what it wrote last. Anything else is an empty answer.
+    metadata : mapping or str
+        The metadata of the instance, or the same as JSON.
+    searches : int
+        Searches that were made.
+
+    Raises
+    ------
+    ValueError
+        If the metadata was not made by this version of the environment.
+
+    Examples
+    --------
+    >>> made = instance(EnvConfig(), 0)                          # doctest: +SKIP
+    >>> score(made.answer, made.metadata).reward                 # doctest: +SKIP
+    1.0
+    """
+    record = read_metadata(metadata)
+    if isinstance(answer, bytes | bytearray):
+        answer = answer.decode("utf-8", "replace")
+    text = answer if isinstance(answer, str) else ""
+    weights, gold = record["config"]["reward"], record["answers"]
+    right = score_output(text, gold)
+    steps = _steps(text, record["conclusions"]) if weights["steps"] else 0.0
+    form = float(_in_form(text, right))
+    parts = {"exact": right.exact_match, "strict": right.strict_match, "steps": steps, "format": form}
+    total = sum(weights[name] for name in parts)
+    free = len(record["gold_rule_ids"])
+    cost = weights["search_cost"] * max(0, searches - free)
+    earned = sum(weights[name] * part for name, part in parts.items()) / total
+    return Reward(min(1.0, max(0.0, earned - cost)), **parts, cost=cost)
+
+
+def read_metadata(metadata: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    """Return a metadata record.
+
+    Raises
+    ------
+    ValueError
+        If it is none of this version: what it was written by, and what to do.
+    """
+    record: object = metadata
+    if isinstance(metadata, str | bytes):
+        try:
+            record = json.loads(metadata)
+        except (ValueError, RecursionError):
+            raise ValueError(f"metadata must be the JSON of an instance's, got {metadata!r:.80}") from None
+    if not isinstance(record, Mapping) or record.get("schema") != SCHEMA:
+        found = record.get("schema") if isinstance(record, Mapping) else record
+        raise ValueError(
+            f"metadata was written by {found!r:.80}, this version reads {SCHEMA!r}; make the instances anew with "
+            "ruleworld_data.environments.instance"
+        )
+    return record
+
+
+def _in_form(text: str, found: Score) -> bool:
+    """One box, at the end, with a short answer for each that is asked for."""
+    return (
+        not found.missing_box
+        and not found.length_mismatch
+        and text.count(r"\boxed") == 1
+        and _BOX_AT_THE_END.search(text, max(0, len(text) - 16)) is not None
+        and all(0 < len(part) <= _LONGEST_ANSWER for part in found.parsed)
+    )
+
+
+def _steps(text: str, conclusions: Sequence[Sequence[str]]) -> float:
+    """Return the share of steps that are right; of two lines with one number the first counts."""
+    lines: dict[int, str] = {}
+    for match in _STEP.finditer(text):
+        lines.setdefault(int(match[1]), match[2])
+    right = [_concludes(lines.get(i, ""), each) for i, each in enumerate(conclusions, 1)]
+    return sum(right) / len(right)
+
+
+def _concludes(line: str, conclusion: Sequence[str]) -> bool:
+    """Say whether a line ends in a conclusion, in any of the forms that rules have.
+
+    A place or a state must be the last words; of a count or a change the number must be the last number, the attribute
+    named, and the last verb of change of the right sign. So a line that lists candidates has one of them only.
+    """
+    if not line or len(line) > _LONGEST_STEP:
+        return False
+    kind, operator, number, *term = conclusion
+    words = _WORD.findall(line.lower())
+    if not number:
+        while words and words[-1] in _VARIABLES:
+            words.pop()
+        return words[-len(term) :] == term
+    numbers = [word for word in words if word.isdigit()]
+    if not numbers or numbers[-1] != number:
+        return False
+    plurals, signs = _lexicon()
+    spoken, name = f" {' '.join(words)} ", " ".join(term)
+    if f" {name} " not in spoken and f" {plurals[name]} " not in spoken:
+        return False
+    return kind == "has" or [signs[word] for word in words if word in signs][-1:] == [operator]
+
+
+@cache
+def _lexicon() -> tuple[dict[str, str], dict[str, str]]:
+    """Return the plural of each attribute, and the sign of each verb of change."""
+    words = load_vocabulary()
+    signs = {
+        form: sign
+        for sign, verbs in words.change_verbs.items()
+        for verb in verbs
+        for form in (verb.base, verb.third)
+    }
+    return words.plural_of, signs

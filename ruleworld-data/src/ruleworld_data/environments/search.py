@@ -1,0 +1,140 @@
+"""A search tool over an instance's pool, and the episode of a model that uses it.
+
+Nothing that a model writes comes back to it: what a search returns are rules of the pool and fixed sentences.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .config import EnvConfig
+from .instances import instance
+from .reward import Reward, read_metadata, score
+from .worlds import EnvWorld, place_of
+
+__all__ = ["Encode", "Episode"]
+
+Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+"""Texts to unit vectors, one row each, for dense search: ``SentenceTransformer(...).encode`` is one."""
+
+NOTHING = "No rule shares a word with that."
+NO_MORE = "No searches are left. Give the answer now."
+LONGEST_QUERY = 1_000
+"""Characters of a query that are read."""
+_TAGS = re.compile(r"<search>((?:(?!<search>).)*)</search>\s*\Z", re.DOTALL)
+_WORD = re.compile(r"[^\W\d_]+|\d+")
+
+
+class Episode:
+    """One instance while a model works on it: counts its searches and scores its answer.
+
+    Parameters
+    ----------
+    metadata : mapping or str
+        Of the instance; JSON will do.
+    encode : callable, optional
+        Search by these vectors' inner products. Without it by BM25, whose word statistics are those of the whole world.
+
+    Raises
+    ------
+    ValueError
+        If the metadata is of another version.
+    """
+
+    def __init__(self, metadata: Mapping[str, Any] | str, encode: Encode | None = None) -> None:
+        self.metadata = read_metadata(metadata)
+        self.config = EnvConfig.from_dict(self.metadata["config"])
+        self.encode, self.searches = encode, 0
+        self._pool: NDArray[Any] | None = None
+
+    @classmethod
+    def at(cls, config: EnvConfig, index: int, encode: Encode | None = None) -> Episode:
+        """Return the episode of one instance of an environment."""
+        return cls(instance(config, index).metadata, encode)
+
+    def find(self, query: object, k: int | None = None) -> list[str]:
+        """Search once: the best ``k`` rules of the pool (``top_k`` of the configuration), best first.
+
+        A query of any kind is answered: one without a known word finds nothing, as does one too many.
+        """
+        self.searches += 1
+        if self.searches > self.config.max_searches:
+            return []
+        world, _, row = place_of(self.config, self.metadata["index"])
+        if self._pool is None:
+            self._pool = np.sort(world.pool(row["id"], row["gold_rule_ids"], self.config))
+        text = query[:LONGEST_QUERY] if isinstance(query, str) else ""
+        scores = _scores(world, self.config.form, text, self.encode)[self._pool]
+        best = np.lexsort((self._pool, -scores))[: self.config.top_k if k is None else k]
+        return world.texts(self.config.form)[self._pool[best[scores[best] > 0]]].tolist()
+
+    def search(self, query: object) -> str:
+        """Search once and return what the model reads: rules, one a line, or why there are none."""
+        found = self.find(query)
+        return "\n".join(found) or (NO_MORE if self.searches > self.config.max_searches else NOTHING)
+
+    def step(self, text: str) -> tuple[str, Reward | None]:
+        """Take a turn of a model that searches by ``<search>words</search>`` at the end of what it writes.
+
+        Returns
+        -------
+        observation : str
+            What it reads next; empty at the end.
+        reward : Reward or None
+            None until the model writes something that does not end in a search, which is its answer.
+        """
+        asked = _TAGS.search(text, max(0, len(text) - 2 * LONGEST_QUERY))
+        if asked is None or self.searches > self.config.max_searches:
+            return "", self.score(text)
+        return f"<rules>\n{self.search(asked[1])}\n</rules>", None
+
+    def score(self, answer: object) -> Reward:
+        """Score an answer after the searches made so far."""
+        return score(answer, self.metadata, self.searches)
+
+
+def _scores(world: EnvWorld, form: str, query: str, encode: Encode | None) -> NDArray[np.floating]:
+    """Score every rule of the world, shape (rules,); 0 is not found."""
+    if encode is not None:
+        return np.asarray(_vectors(world, form, encode) @ np.asarray(encode([query]))[0])
+    split = _terms()
+    engine = _bm25(world, form)
+    terms = engine.get_tokens_ids(split(query))
+    if not terms:
+        return np.zeros(len(world.rules))
+    return np.round(engine.get_scores_from_ids(terms), 9)
+
+
+@lru_cache(maxsize=16)
+def _bm25(world: EnvWorld, form: str) -> Any:
+    """Index the rules of a world."""
+    import bm25s
+
+    engine = bm25s.BM25(method="lucene", backend="numpy")
+    engine.index([*map(_terms(), world.texts(form))], show_progress=False)
+    return engine
+
+
+@lru_cache(maxsize=16)
+def _vectors(world: EnvWorld, form: str, encode: Encode) -> NDArray[np.float32]:
+    return np.asarray(encode(world.texts(form).tolist()))
+
+
+@lru_cache(maxsize=1)
+def _terms() -> Callable[[str], list[str]]:
+    """Return what splits texts and identifiers into lower-case words, and stems them: "stroked" finds "strokes"."""
+    try:
+        import bm25s  # noqa: F401
+        import Stemmer
+    except ImportError as error:
+        raise ImportError(
+            f'search needs bm25s and PyStemmer ({error}); type: pip install "ruleworld-data[environments]"'
+        ) from None
+    stem = Stemmer.Stemmer("english").stemWords
+    return lambda text: stem(_WORD.findall(text.lower()))

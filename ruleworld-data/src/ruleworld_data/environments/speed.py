@@ -1,0 +1,98 @@
+"""Instances and scores a second on one core, beside two datasets of reasoning-gym where that is installed.
+
+``python -m ruleworld_data.environments.speed`` prints a table, with ``--out FILE`` also JSON. Worlds are drawn within
+the time; a score is that of a perfect answer, the slowest kind.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from .config import EnvConfig, RewardWeights
+from .instances import instance
+from .reward import score
+from .search import Episode
+
+INSTANCES, SCORES, SEED = 4_096, 20_000, 20_261_123
+CHAIN = ("multi_hop_3",)
+CASES = {
+    "multi_hop_3, 1,000 rules to search": EnvConfig(CHAIN, SEED, access="tool", pool_size=1_000),
+    "all sub-tasks, 1,000 rules to search": EnvConfig(seed=SEED + 1, access="tool", pool_size=1_000),
+    "multi_hop_3, 100 rules in the prompt": EnvConfig(CHAIN, SEED + 2),
+    "multi_hop_3, 1,000 rules in the prompt": EnvConfig(CHAIN, SEED + 3, pool_size=1_000),
+    "all sub-tasks, 1,000 rules in the prompt": EnvConfig(seed=SEED + 4, pool_size=1_000),
+}
+PEERS = ("propositional_logic", "syllogism")
+
+
+def measure() -> dict[str, Any]:
+    """Return CPU figures of this process, by case: instances and scores (and searches) a second."""
+    instance(EnvConfig(), 0)  # tables of the vocabulary
+    rows = {name: _ours(config) for name, config in CASES.items()}
+    try:
+        peer = version("reasoning-gym")
+        rows |= {f"reasoning-gym {name}": _theirs(name) for name in PEERS}
+    except PackageNotFoundError:
+        peer = None
+    return {
+        "instances": INSTANCES,
+        "scores": SCORES,
+        "python": platform.python_version(),
+        "ruleworld-data": version("ruleworld-data"),
+        "reasoning-gym": peer,
+        "rows": rows,
+    }
+
+
+def _ours(config: EnvConfig) -> dict[str, float]:
+    made = [instance(config, 0)]
+    found = {"instances": _rate(lambda i: made.append(instance(config, i)), INSTANCES)}
+    some = made[1:65]
+    found["scores"] = _rate(lambda i: score(some[i % 64].answer, some[i % 64].metadata), SCORES)
+    weighed = config.to_dict() | {"reward": vars(RewardWeights(steps=0.2, format=0.1))}
+    full = [(one.answer, one.metadata | {"config": weighed}) for one in some]
+    found["scores with steps"] = _rate(lambda i: score(*full[i % 64]), SCORES)
+    if config.access != "prompt":
+        episodes = [Episode(one.metadata) for one in some]
+        found["searches"] = _rate(lambda i: episodes[i % 64].find(some[i % 64].metadata["question"]), 1_000)
+    return found
+
+
+def _theirs(name: str) -> dict[str, float]:
+    import reasoning_gym
+
+    data = reasoning_gym.create_dataset(name, seed=SEED, size=INSTANCES)
+    made: list[Any] = []
+    found = {"instances": _rate(lambda i: made.append(data[i]), INSTANCES)}
+    found["scores"] = _rate(lambda i: data.score_answer(made[i % 64]["answer"], made[i % 64]), SCORES)
+    return found
+
+
+def _rate(do: Callable[[int], object], count: int) -> float:
+    start = time.process_time()
+    for i in range(count):
+        do(i)
+    return round(count / (time.process_time() - start), 1)
+
+
+def table(found: dict[str, Any]) -> str:
+    """Return the figures as a table of Markdown."""
+    names = ("instances", "scores", "scores with steps", "searches")
+    lines = ["| a second, one core | " + " | ".join(names) + " |", "| --- |" + " ---: |" * len(names)]
+    for case, row in found["rows"].items():
+        lines.append(f"| {case} | " + " | ".join(f"{row[n]:,.0f}" if n in row else "" for n in names) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    measured = measure()
+    if sys.argv[1:2] == ["--out"]:
+        Path(sys.argv[2]).write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+    print(table(measured))

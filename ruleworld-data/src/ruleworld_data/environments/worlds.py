@@ -1,0 +1,99 @@
+"""The worlds behind an environment: drawn once, kept by a cache, shared by all instances and threads.
+
+A world serves many instances, so that one costs less than a millisecond; pools are drawn when they are asked for.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..fresh import continent
+from ..pools import shared_pool
+from ..text import code_of
+from ..world import Ints, Stream
+from .config import EnvConfig, WorldKey, world_questions, world_sizes
+
+__all__ = ["EnvWorld", "place_of", "world_of"]
+
+WORLDS_KEPT = 16
+"""Worlds in memory: about 5 MB each at scale ``tiny``, 100 MB at ``paper``."""
+
+
+class EnvWorld:
+    """One world: its rules, its questions, and the pools of them.
+
+    Parameters
+    ----------
+    key : WorldKey
+    number : int
+        Which world of the sequence.
+
+    Attributes
+    ----------
+    rules : pyarrow.Table
+        By id; an id is a row number.
+    rows : dict of list
+        Sub-task -> questions.
+    """
+
+    def __init__(self, key: WorldKey, number: int) -> None:
+        rows = dict.fromkeys(key.subtasks, world_questions(key))
+        world, self.rules, questions = continent(
+            key.seed, number, rows, world_sizes(key.scale), dials=key.dials
+        )
+        self.world_id = world.world_id
+        self.rows: dict[str, list[dict[str, Any]]] = {
+            name: table.drop_columns(["world_id", "subtask", "fold"]).to_pylist()
+            for name, table in questions.items()
+        }
+        self._ids = self.rules.column("id").to_numpy()
+        self._texts: dict[str, NDArray[np.object_]] = {}
+
+    def texts(self, form: str) -> NDArray[np.object_]:
+        """Return the rules in one form, by id."""
+        if form not in self._texts:
+            column = code_of(self.rules) if form == "code" else self.rules.column(form).combine_chunks()
+            self._texts[form] = column.to_numpy(zero_copy_only=False)
+        return self._texts[form]
+
+    def pool(self, question_id: str, gold: list[int], config: EnvConfig) -> Ints:
+        """Return the ids of the rules that a question is asked against: gold rules, rivals and others, shuffled."""
+        wanted = np.unique(np.asarray(gold))
+        count = int(config.rivals * (config.pool_size - len(wanted)))
+        if count:
+            group, members = self._rivals
+            near = np.setdiff1d(np.concatenate([members[i] for i in set(group[wanted].tolist())]), wanted)
+            stream = Stream("rivals", self.world_id, question_id, config.pool_size)
+            wanted = np.concatenate([wanted, near[stream.permutation(len(near))[:count]]])
+        return shared_pool(self._ids, wanted.tolist(), config.pool_size, "env", self.world_id, question_id)
+
+    @cached_property
+    def _rivals(self) -> tuple[Ints, list[Ints]]:
+        """Groups of rules that conclude about the same: a change of one attribute, a count of it, a state, a place."""
+        table = self.rules
+        changes = table.column("operator").is_valid().to_numpy()
+        kind = np.where(changes, "change", table.column("type").to_numpy(zero_copy_only=False).astype(str))
+        about = table.column("attribute").fill_null("").to_numpy(zero_copy_only=False).astype(str)
+        _, group = np.unique(np.char.add(np.char.add(kind, " "), about), return_inverse=True)
+        order = np.argsort(group, kind="stable")
+        return group, np.split(order, np.cumsum(np.bincount(group))[:-1])
+
+
+@lru_cache(maxsize=WORLDS_KEPT)
+def world_of(key: WorldKey, number: int) -> EnvWorld:
+    """Return a world of a sequence, drawn at most once while it is kept."""
+    return EnvWorld(key, number)
+
+
+def place_of(config: EnvConfig, index: int) -> tuple[EnvWorld, str, dict[str, Any]]:
+    """Return the world, the sub-task and the question of an instance."""
+    key = config.world_key
+    each, turns = world_questions(key), len(key.subtasks)
+    number, place = divmod(index, each * turns)
+    row, turn = divmod(place, turns)
+    world = world_of(key, number)
+    return world, key.subtasks[turn], world.rows[key.subtasks[turn]][row]

@@ -1,0 +1,124 @@
+"""Instances: functions of configuration and index, answers that follow from the shown pool, refusals."""
+
+import json
+import random
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from ruleworld_data.environments import EnvConfig, RewardWeights, instance, score
+from ruleworld_data.environments.worlds import place_of, world_of
+from ruleworld_data.text import parse_rule_code, parse_rule_fol, parse_rule_nl
+from ruleworld_data.verify import solve
+
+ALL_PARTS = RewardWeights(exact=0.3, strict=0.7, steps=0.2, format=0.1, search_cost=0.05)
+SETTINGS = [
+    {},
+    {"form": "fol", "pool_size": 20},
+    {"form": "code", "access": "tool", "pool_size": 1_000},
+    {"subtasks": ("multi_hop_6", "multi_rule_12"), "pool_size": 400, "rivals": 1},
+    {"dials": "crowd=4,conjunction=3", "subtasks": ("multi_hop_3", "multi_hop_4"), "rivals": 0},
+    {"dials": "thresholds=true", "subtasks": ("multi_hop_3",), "access": "tags", "seed": 2**63 - 1},
+]
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_answers_follow_from_the_pool_and_score_the_maximum(setting):
+    config = EnvConfig(reward=ALL_PARTS, **setting)
+    for index in range(0, 60, 3):
+        made = instance(config, index)
+        world, _, row = place_of(config, index)
+        pool = world.pool(row["id"], row["gold_rule_ids"], config)
+        assert len(set(pool.tolist())) == config.pool_size
+        assert solve(made.metadata, world.rules.take(sorted(pool))) == made.metadata["answers"]
+        assert score(made.answer, made.metadata) == (1.0, 1.0, 1.0, 1.0, 1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "form, parse", [("nl", parse_rule_nl), ("fol", parse_rule_fol), ("code", parse_rule_code)]
+)
+def test_the_prompt_shows_the_pool_once_and_nothing_of_the_proof(form, parse):
+    config = EnvConfig(form=form, pool_size=50)
+    made = instance(config, 9)
+    lines = made.prompt.partition("Rules:\n")[2].partition("\n\n")[0].splitlines()
+    assert len({parse(line) for line in lines}) == len(set(lines)) == 50
+    assert made.prompt.endswith(f"Question: {made.metadata['question']}\n")
+    assert made.answer.splitlines()[0] not in made.prompt
+    looked_up = instance(EnvConfig(form=form, pool_size=50, access="tool"), 9)
+    assert looked_up.answer == made.answer and not any(line in looked_up.prompt for line in lines)
+
+
+def test_an_instance_is_a_function_of_its_index():
+    config = EnvConfig(("single_rule",), seed=4, pool_size=30)
+    indexes = [0, 1, 2, 1_023, 1_024, 77]
+    first = {index: instance(config, index) for index in indexes}
+    world_of.cache_clear()
+    random.Random(0).shuffle(indexes)
+    with ThreadPoolExecutor(4) as threads:
+        again = dict(zip(indexes, threads.map(lambda index: instance(config, index), indexes), strict=True))
+    assert again == first
+    assert all(json.loads(json.dumps(made.metadata)) == made.metadata for made in first.values())
+    asked = f"instance(EnvConfig.from_dict({config.to_dict()}), 77)"
+    script = f"from ruleworld_data.environments import *; print({asked}.prompt)"
+    other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert other.stdout == first[77].prompt + "\n"
+
+
+def test_seeds_indexes_and_questions_differ():
+    made = [
+        instance(EnvConfig(("multi_hop_3",), seed=seed, access="tool"), i).metadata
+        for seed in (0, 1)
+        for i in range(600)
+    ]
+    assert len({one["id"] for one in made}) == len(made)
+    assert len({(one["id"].rsplit("-", 3)[0], one["question"]) for one in made}) == len(made)
+    worlds = [{one["id"].rsplit("-", 3)[0] for one in part} for part in (made[:600], made[600:])]
+    assert not worlds[0] & worlds[1]
+
+
+def test_rivals_conclude_about_the_same():
+    """Without them the only rule that changes what is asked about gives a small pool away."""
+
+    def rules_about_the_asked(rivals):
+        config, found = EnvConfig(("multi_hop_3",), pool_size=60, rivals=rivals), []
+        for index in range(40):
+            world, _, row = place_of(config, index)
+            pool = world.rules.take(sorted(world.pool(row["id"], row["gold_rule_ids"], config)))
+            asked = row["queries"][0].split(", ")[1].lower().replace("_", " ")
+            rows = pool.select(["attribute", "operator"]).to_pylist()
+            found.append(sum(one["attribute"] == asked and one["operator"] is not None for one in rows))
+        return sum(found) / len(found)
+
+    assert rules_about_the_asked(0) < 2 < 6 < rules_about_the_asked(1)
+
+
+@pytest.mark.parametrize(
+    "values, said",
+    [
+        ({"pool_size": 1_985}, "pool_size must be from 8, .* to 1984, .* got 1985"),
+        ({"pool_size": 7}, "pool_size must be from 8, .* got 7"),
+        ({"subtasks": ["multi_hop_3"], "pool_size": 3}, "pool_size must be from 4, .* got 3"),
+        ({"subtasks": ["multi_hop_9"]}, "unknown sub-task 'multi_hop_9'"),
+        ({"subtasks": []}, "subtasks must name"),
+        ({"dials": "crowd=16"}, "crowd must be from 4 to 14 .* got 16; use a larger scale"),
+        ({"dials": "hops=9"}, "hops must be an integer from 1 to 8, got 9"),
+        ({"scale": "full"}, "unknown scale 'full'"),
+        ({"acess": "tool"}, "unknown option of the environment 'acess'; did you mean 'access'"),
+        ({"rivals": 2}, "rivals must be a number from 0 to 1, got 2"),
+        ({"seed": -1}, "seed must be"),
+        ({"reward": {"exact": 2}}, "reward exact must be a number from 0 to 1, got 2"),
+        ({"reward": {"exact": 0, "format": 1}}, "must count right answers"),
+        ({"reward": {"length": 1}}, "unknown reward part 'length'"),
+        ([], "expected an object"),
+    ],
+)
+def test_a_configuration_that_no_world_satisfies_names_the_dial(values, said):
+    with pytest.raises(ValueError, match=said):
+        EnvConfig.from_dict(values)
+
+
+@pytest.mark.parametrize("index", [-1, True, 1.0, "1", None])
+def test_an_index_is_a_whole_number(index):
+    with pytest.raises(ValueError, match="index must be"):
+        instance(EnvConfig(), index)

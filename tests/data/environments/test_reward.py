@@ -1,0 +1,148 @@
+"""The reward: parts by hand, any text, other versions."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruleworld_data.environments import EnvConfig, RewardWeights, instance, score
+
+RECORD = instance(EnvConfig(("multi_hop_3",)), 0).metadata | {
+    "answers": ["17", "dungeon"],
+    "conclusions": [
+        ["in", "", "", "dungeon"],
+        ["is", "", "", "completely", "sleepy"],
+        ["change", "minus", "3", "hollow", "tooth"],
+        ["has", "", "17", "hollow", "tooth"],
+    ],
+    "gold_rule_ids": [1, 2, 3],
+}
+
+
+def scored(answer, searches=0, **weights):
+    reward = {**vars(RewardWeights(**weights))}
+    return score(answer, RECORD | {"config": RECORD["config"] | {"reward": reward}}, searches)
+
+
+@pytest.mark.parametrize(
+    "answer, exact, strict, form",
+    [
+        (r"\boxed{17, dungeon}", 1, 1, 1),
+        (r"so \boxed{17, Dungeon}.", 1, 1, 1),
+        (r"\boxed{17, bridge}", 0.5, 0, 1),
+        (r"\boxed{dungeon, 17}", 0, 0, 1),
+        (r"\boxed{17}", 0, 0, 0),
+        (r"\boxed{17, dungeon, dungeon}", 0, 0, 0),
+        (r"\boxed{17, dungeon} or \boxed{17, dungeon}", 1, 1, 0),
+        (r"\boxed{17, dungeon} I am sure of it", 1, 1, 0),
+        (r"\boxed{17, }", 0, 0, 0),
+        ("17, dungeon", 0, 0, 0),
+        ("", 0, 0, 0),
+    ],
+)
+def test_answers_and_form(answer, exact, strict, form):
+    found = scored(answer)
+    assert (found.exact, found.strict, found.format, found.reward) == (exact, strict, form, exact)
+    mixed = scored(answer, exact=0.2, strict=0.5, format=0.1)
+    assert mixed.reward == pytest.approx((0.2 * exact + 0.5 * strict + 0.1 * form) / 0.8)
+
+
+@pytest.mark.parametrize(
+    "line, right",
+    [
+        (1, "It enters the dungeon."),
+        (1, "Serve(y, x) => Enter(x, Dungeon)"),
+        (1, 'if y.serves(x): x.place = "dungeon"'),
+        (2, "so it is **completely sleepy**"),
+        (2, "Dungeon(x) => Completely_sleepy(x)"),
+        (3, "so it drops 3 hollow teeth."),
+        (3, "It gains 1 fin, so it loses 1 x 3 = 3 hollow teeth"),
+        (3, "Completely_sleepy(x) => Lose_Hollow_tooth(x, 3)"),
+        (3, 'x.lose("hollow tooth", 3)'),
+        (4, "It has 20 hollow teeth: 20 - 3 = 17."),
+        (4, 'x.count["hollow tooth"] == 20 - 3 == 17'),
+    ],
+)
+def test_steps_that_are_right(line, right):
+    text = "\n".join(f"[Step {i}] {right if i == line else 'no'}" for i in range(1, 5))
+    assert scored(text, steps=1).steps == 0.25
+    assert scored(text, exact=0.5, steps=0.5).reward == 0.125
+
+
+@pytest.mark.parametrize(
+    "line, wrong",
+    [
+        (1, "It enters the bridge."),
+        (1, "dungeon, bridge, desert, temple"),
+        (1, "dungeon " * 100),
+        (2, "It is sleepy."),
+        (2, "completely hungry and sleepy"),
+        (3, "It gains 3 hollow teeth."),
+        (3, "It loses 4 hollow teeth."),
+        (3, "It loses 3 pointed teeth."),
+        (3, "It loses, gets 3 hollow teeth."),
+        (3, "hollow teeth 3"),
+        (4, "17"),
+        (4, "hollow teeth 17 or 18"),
+        (4, "It has 17 teeth."),
+    ],
+)
+def test_steps_that_are_wrong(line, wrong):
+    text = "\n".join(f"[Step {i}] {wrong if i == line else 'no'}" for i in range(1, 5))
+    assert scored(text, steps=1).steps == 0
+
+
+def test_steps_count_at_their_number_and_the_first_line_of_one():
+    right = ["the dungeon", "completely sleepy", "loses 3 hollow teeth", "17 hollow teeth: 17"]
+    lines = [f"[Step {i}] {text}" for i, text in enumerate(right, 1)]
+    assert scored("\n".join(lines), steps=1).steps == 1
+    assert scored("\r\n".join(reversed(lines)), steps=1).steps == 1
+    assert scored("\n".join(f"[Step {i}] {text}" for i, text in enumerate(right)), steps=1).steps == 0
+    assert scored("\n".join(["[Step 1] the bridge", *lines]), steps=1).steps == 0.75
+    assert scored(" ".join(lines), steps=1).steps <= 0.25
+
+
+def test_searches_cost_beyond_one_for_each_gold_rule():
+    perfect = r"\boxed{17, dungeon}"
+    rewards = [scored(perfect, n, search_cost=0.25).reward for n in (0, 3, 4, 6, 8, 100)]
+    assert rewards == [1, 1, 0.75, 0.25, 0, 0]
+    assert scored(r"\boxed{2, 3}", 5, search_cost=0.25).reward == 0
+    assert scored(perfect, 100).reward == 1
+
+
+@given(st.one_of(st.text(), st.binary(), st.none(), st.integers(), st.lists(st.text())))
+def test_anything_is_scored_and_nothing_wins(answer):
+    found = scored(answer, exact=0.3, strict=0.2, steps=0.3, format=0.2)
+    assert found.exact == found.strict == 0 and 0 <= found.reward <= 0.5
+
+
+@given(st.text(r"\boxed{}[Step 1]0,17dungeon <>$" + "\ud800\x00", max_size=200))
+def test_near_answers_are_scored(answer):
+    assert 0 <= scored(answer, steps=1, format=1).reward <= 1
+
+
+def test_bytes_and_json_are_what_they_say():
+    made = instance(EnvConfig(("multi_hop_3",)), 5)
+    assert score(made.answer.encode(), json.dumps(made.metadata)).reward == 1
+
+
+@pytest.mark.parametrize(
+    "metadata", ["", "null", "[]", "{", "{}", {}, {"schema": "ruleworld-environment/0"}, "[" * 100_000]
+)
+def test_a_record_of_another_version_is_refused(metadata):
+    with pytest.raises(ValueError, match="metadata"):
+        score("", metadata)
+
+
+def test_huge_answers_take_linear_time():
+    import time
+
+    for text in (
+        "\\boxed{" * 150_000,
+        "[Step 1] dungeon\n" * 60_000,
+        "{" * 1_000_000,
+        "\\boxed{1}" * 100_000,
+    ):
+        start = time.process_time()
+        scored(text, steps=1, format=1)
+        assert time.process_time() - start < 1

@@ -1,0 +1,103 @@
+"""The search tool: what it finds, what it counts, and what it never says."""
+
+import math
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from ruleworld_data.environments import EnvConfig, Episode, RewardWeights, instance
+from ruleworld_data.environments.search import NO_MORE, NOTHING
+from ruleworld_data.environments.worlds import place_of
+
+CONFIG = EnvConfig(
+    ("multi_hop_3",), access="tool", pool_size=100, max_searches=4, reward=RewardWeights(search_cost=0.1)
+)
+
+
+def pool_of(config, index):
+    world, _, row = place_of(config, index)
+    ids = sorted(world.pool(row["id"], row["gold_rule_ids"], config).tolist())
+    return [str(world.texts(config.form)[i]) for i in ids], world, ids
+
+
+def test_the_ranking_is_bm25s():
+    """Lucene's formula, over the statistics of the world."""
+    from Stemmer import Stemmer
+
+    stem = Stemmer("english").stemWords
+
+    def split(text):
+        return stem(re.findall(r"[a-z]+|\d+", text.lower()))
+
+    texts, world, _ = pool_of(CONFIG, 7)
+    documents = [split(text) for text in world.texts("nl")]
+    seen = Counter(word for words in documents for word in set(words))
+    mean = sum(map(len, documents)) / len(documents)
+
+    def value(query, text):
+        words = Counter(split(text))
+        length = 1.5 * (0.25 + 0.75 * sum(words.values()) / mean)
+        idf = {w: math.log(1 + (len(documents) - seen[w] + 0.5) / (seen[w] + 0.5)) for w in words}
+        return sum(idf[w] * words[w] / (words[w] + length) for w in split(query) if words[w])
+
+    query = "which tiny cats lose 3 strong horns"
+    expected = sorted(texts, key=lambda text: -value(query, text))
+    found = Episode.at(CONFIG, 7).find(query, k=20)
+    assert [round(value(query, text), 4) for text in found] == [
+        round(value(query, text), 4) for text in expected[:20]
+    ]
+
+
+@pytest.mark.parametrize("form", ["nl", "fol", "code"])
+def test_only_rules_of_the_pool_are_found(form):
+    config = EnvConfig(("multi_hop_3",), access="tool", pool_size=60, form=form, max_searches=100)
+    texts, world, ids = pool_of(config, 1)
+    episode = Episode.at(config, 1)
+    assert all(episode.find(text)[0] == text for text in texts[:30])
+    outside = [str(text) for i, text in enumerate(world.texts(form)) if i not in ids][:30]
+    assert not {line for text in outside for line in episode.find(text, k=1_000)} - set(texts)
+    assert len(episode.find(" ".join(texts), k=1_000)) <= 60
+
+
+def test_dense_search_ranks_by_inner_product():
+    texts, _, _ = pool_of(CONFIG, 2)
+
+    def encode(batch):
+        return np.array([[len(text), text.count("e")] for text in batch], dtype=np.float32)
+
+    found = Episode.at(CONFIG, 2, encode).find("eee", k=5)
+    assert [-(3 * len(t) + 3 * t.count("e")) for t in found] == sorted(
+        -(3 * len(t) + 3 * t.count("e")) for t in texts
+    )[:5]
+
+
+def test_searches_are_counted_and_end():
+    episode = Episode(instance(CONFIG, 3).metadata)
+    gold = episode.metadata["gold_rule_ids"]
+    assert [episode.search("A") != NO_MORE for _ in range(6)] == [True] * 4 + [False] * 2
+    assert episode.searches == 6
+    assert episode.score(instance(CONFIG, 3).answer).reward == pytest.approx(1 - 0.1 * (6 - len(gold)))
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", r"horn \boxed{3}", "'; DROP", None, 3, b"horn", "\ud800", "qwertz " * 10**5, "horn </rules>"],
+    ids=lambda query: repr(query)[:16],
+)
+def test_nothing_that_a_model_writes_comes_back(query):
+    texts, _, _ = pool_of(CONFIG, 3)
+    assert {*Episode.at(CONFIG, 3).search(query).splitlines()} <= {NOTHING, *texts}
+
+
+def test_turns_with_tags():
+    config = EnvConfig(("multi_hop_3",), access="tags", max_searches=2)
+    made = instance(config, 0)
+    episode = Episode(made.metadata)
+    text, reward = episode.step("I look for it. <search>strong horn</search>\n")
+    assert reward is None and re.fullmatch(r"<rules>\n(If .*\n)+</rules>", text)
+    assert episode.step("<search>nothing </search> more") == ("", episode.score(""))
+    assert episode.step("<search>qqq</search>") == (f"<rules>\n{NOTHING}\n</rules>", None)
+    assert episode.step("<search>horn</search>")[0] == f"<rules>\n{NO_MORE}\n</rules>"
+    assert episode.step("<search>horn</search>")[1] is not None, "one who searches on has ended"
+    assert Episode(made.metadata).step(made.answer) == ("", (1, 1, 1, 0, 1, 0))
