@@ -54,12 +54,20 @@ def test_run_id_is_pinned():
         {"top_k": 10},
         {"data": "2"},
         {"subtasks": ("single_rule",)},
+        {"dials": "hops=6", "data": "1.1.0"},
         {"scorer_version": "0"},
         {"method": Retrieve(BM25(k1=0.9)).to_dict()},
     ],
 )
 def test_every_field_changes_the_run_id(change):
     assert make(**change).run_id != make().run_id
+
+
+@pytest.mark.parametrize("same", [None, "", "hops=4", "parts=4,thresholds=false"])
+def test_the_paper_s_point_has_one_spelling_and_old_run_ids(same):
+    assert make(dials=same).run_id == make().run_id and "dials" not in make(dials=same).to_dict()
+    turned = make(dials="crowd=12,hops=6", data="1.1.0", subtasks=("multi_hop_6",))
+    assert turned.run_id == make(dials=" hops=6, crowd=12", data="1.1.0", subtasks=("multi_hop_6",)).run_id
 
 
 def test_spec_survives_json_and_rebuilds_its_method():
@@ -87,6 +95,9 @@ def test_a_spec_is_frozen_even_through_the_dict_it_was_given():
         ({"representation": "nll"}, ["representation", "'nll'", "did you mean 'nl'"]),
         ({"split": "tets"}, ["split", "'tets'", "'test'"]),
         ({"subtasks": ("single_rul",)}, ["sub-task", "'single_rule'"]),
+        ({"subtasks": ("multi_hop_5",)}, ["sub-task", "'multi_hop_5'"]),
+        ({"dials": "hop=6"}, ["dial", "'hop'", "'hops'"]),
+        ({"dials": "hops=6", "data": "1.0.0"}, ["1.0 has no dials", "1.1"]),
         ({"pool_size": 0}, ["pool_size", "0"]),
         ({"limit": -1}, ["limit", "-1"]),
         ({"limit": True}, ["limit", "True"]),

@@ -18,7 +18,17 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 from ruleworld_data.scoring import SCORER_VERSION
-from ruleworld_data.spec import QUESTION_SPLITS, SCALES, SUBTASKS, WorldSpec, check_name
+from ruleworld_data.spec import (
+    PAPER_POINT,
+    QUESTION_SPLITS,
+    SCALES,
+    SUBTASKS,
+    Dials,
+    WorldSpec,
+    check_name,
+    data_version,
+    subtasks_of,
+)
 
 REPRESENTATIONS = ("fol", "nl")
 POOL_SCOPES = ("question", "fold", "batch")
@@ -98,6 +108,9 @@ class RunSpec:
     pool_seed: Annotated[int, Field(description="names the random draw of distractors")] = 0
     scale: Annotated[str, Field(description="size of the world"), _one_of("scale")] = "paper"
     world_seed: Annotated[int, Field(description="names the world")] = 0
+    dials: Annotated[
+        str | None, Field(description="where the world departs from the paper's, e.g. hops=6,crowd=16")
+    ] = None
     split: Annotated[str, Field(description="question split"), _one_of("split")] = FOLDED_SPLIT
     subtasks: Annotated[tuple[str, ...], Field(description="sub-tasks asked", strict=False, min_length=1)] = (
         SUBTASKS
@@ -123,13 +136,17 @@ class RunSpec:
         name = str(info.field_name)
         return check_name(name, value, _ALLOWED[name])
 
-    @field_validator("subtasks")
+    @field_validator("dials")
     @classmethod
-    def _are_subtasks(cls, subtasks: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(check_name("sub-task", name, SUBTASKS) for name in subtasks)
+    def _one_spelling(cls, dials: str | None) -> str | None:
+        return str(Dials.parse(dials or "")) or None
 
     def __post_init__(self) -> None:
-        WorldSpec(self.scale, self.split, self.world_seed)
+        dials = self.turned
+        version = {} if dials == PAPER_POINT else {"version": data_version(self.data)}
+        WorldSpec(self.scale, self.split, self.world_seed, dials=dials, **version)
+        for name in self.subtasks:
+            check_name("sub-task", name, subtasks_of(dials))
         if self.limit is not None and self.split == FOLDED_SPLIT:
             # Never chosen, but written down: runs of before took the first questions, all of one fold.
             object.__setattr__(self, "limit_by", "fold")
@@ -164,6 +181,11 @@ class RunSpec:
                 f"{spec.limit_by!r}: earlier versions asked the first questions, all of one fold; run its recipe again"
             )
         return spec
+
+    @property
+    def turned(self) -> Dials:
+        """The dials, read."""
+        return Dials.parse(self.dials or "")
 
     @property
     def run_id(self) -> str:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import re
+import runpy
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from ruleworld_data.plugins import TaskOptions, prompt_rows
 from ruleworld_data.prompts import answer_template
+from ruleworld_data.spec import VERSIONS
+from ruleworld_data.text import parse_rule_fol, parse_rule_nl
+from ruleworld_data.verify import RuleIndex, execute
+from rwbench.methods import Method
+from rwbench.methods.ircot import IRCoT
+from rwbench.methods.iterative import shipped_template
+from rwbench.methods.react import ReAct
+from rwbench.recipes import Options
+from rwbench.retrievers.bm25 import BM25
 from rwbench.run.data import DataSource
+
+played = runpy.run_path(str(Path(__file__).parents[1] / "script.py"))
 
 
 def test_the_template_is_the_one_of_the_published_runs():
@@ -45,3 +61,57 @@ def test_every_prompt_states_the_conventions(representation):
         assert convention in words
     bare = answer_template().render("answer_without_rules", representation, "Q?").text
     assert "scene of its own" in bare
+
+
+@pytest.mark.parametrize("method", ["ircot", "react"])
+@pytest.mark.parametrize("representation", ["nl", "fol"])
+def test_the_rounds_on_data_1_1_state_the_conventions_that_the_answer_s_prompt_states(method, representation):
+    section = {"ircot": "reason", "react": "act"}[method]
+    text = shipped_template(method, "1.1").sections[section][representation]
+    said = [
+        line for line in answer_template().sections["answer"][representation].splitlines() if line[:2] == "- "
+    ]
+    follow = "- What a rule concludes can make another rule apply. Follow the chain to its end."
+    assert [line for line in text.splitlines() if line[:2] == "- "] == [
+        line for line in said if line != follow
+    ]
+    assert "drops" not in shipped_template(method).sections[section][representation]
+
+
+def test_the_example_of_react_is_data_1_1_and_its_answer_follows():
+    """Read by the parsers of that version, and answered by the executor."""
+    texts = shipped_template("react", "1.1").sections["act"]
+    nl = re.findall(r"^(?:Observation \d: )?(If A .*\.)$", texts["nl"], re.MULTILINE)
+    fol = re.findall(r"^(?:Observation \d: )?(\S+\(.* => .*)$", texts["fol"], re.MULTILINE)
+    read = [parse_rule_nl(text, "1.1") for text in nl]
+    assert read == [parse_rule_fol(text, "1.1") for text in fol] and len(read) == 4
+    rules = RuleIndex.from_table(pa.table({"id": pa.array(range(4), pa.int32()), "fol": fol}))
+    derived = execute("Calm_fox(x) & Bakery(x)", "Has(x, Amber_bead, ?)", rules)
+    assert (
+        re.findall(r"finish\[(\d+)\]", texts["nl"])
+        == re.findall(r"finish\[(\d+)\]", texts["fol"])
+        == [derived.answer]
+    )
+    assert set(derived.rule_ids) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("method", [IRCoT, ReAct])
+def test_each_version_of_the_data_is_asked_with_its_own_prompt(method):
+    """Version 1 is in the ids of committed runs; a run on 1.1 names version 2, and finds it again."""
+    made = method(model=played["script"]("said", str), retriever=BM25())
+    for version, number in zip(VERSIONS, "12", strict=True):
+        options = Options(DataSource("tiny", version=version), limit=1)
+        spec = options.spec(made, "nl", 100, "question")
+        again = method.from_dict(spec.method | {"model": made.model.to_dict()})
+        assert (
+            again.prompt
+            == spec.method["prompt"]
+            == again.template.id
+            == shipped_template(made.name, version).id
+        )
+        assert again.prompt.startswith(f"{made.name}-{number}@")
+    assert isinstance(again, Method)
+    assert {shipped_template("ircot").id, shipped_template("react").id} == {
+        "ircot-1@89b23c04d18e",
+        "react-1@3506c265f032",
+    }

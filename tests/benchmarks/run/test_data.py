@@ -7,9 +7,11 @@ from dataclasses import replace
 import jsonschema
 import pytest
 from ruleworld_data.generate import question_table
-from ruleworld_data.spec import SUBTASKS
+from ruleworld_data.spec import SUBTASKS, Dials, subtasks_of
 from rwbench.methods.retrieve import Retrieve
+from rwbench.methods.solver import Solver
 from rwbench.recipes import Options
+from rwbench.report.browser import build_browser
 from rwbench.report.paper import table_beside_paper
 from rwbench.report.setting import Setting, settings
 from rwbench.retrievers.bm25 import BM25
@@ -18,6 +20,7 @@ from rwbench.run.folder import find_specs
 from rwbench.run.runner import run_spec
 from rwbench.run.workspace import Workspace
 from rwbench.score.results import results_schema
+from rwbench.spec import RunSpec
 
 
 def test_a_run_makes_the_version_of_the_data_that_it_names(tmp_path):
@@ -33,6 +36,31 @@ def test_a_run_makes_the_version_of_the_data_that_it_names(tmp_path):
         Workspace(DataSource("tiny", version="1.0")).pools(spec)
     with pytest.raises(ValueError, match=r"unknown version '2.0'"):
         DataSource.of(replace(spec, data="2.0.0"))
+
+
+def test_a_world_made_with_dials_is_run_and_made_again_from_the_spec(tmp_path):
+    """Deeper chains and wider questions are asked, the solver answers all of them, BM25 finds their rules."""
+    dials = Dials.parse("hops=6, crowd=12,parts=5, thresholds=true")
+    source = DataSource("tiny", version="1.1", dials=dials)
+    options = Options(source, limit=1)
+    specs = [options.spec(method, "fol", 200, "question") for method in (Solver(), Retrieve(BM25()))]
+    for spec in specs:
+        values = json.loads(json.dumps(spec.to_dict()))
+        assert values["dials"] == "hops=6,parts=5,crowd=12,thresholds=true" == str(dials)
+        assert RunSpec.from_dict(values) == spec and DataSource.of(RunSpec.from_dict(values)) == source
+        assert spec.subtasks == subtasks_of(dials) and {"multi_hop_6", "multi_rule_10"} < {*spec.subtasks}
+    solved, found = (run_spec(spec, Workspace(DataSource.of(spec)), tmp_path) for spec in specs)
+    assert solved["n"] == {"scheduled": 15, "scored": 15, "failed": 0}
+    assert solved["metrics"]["exact_match"]["macro"]["value"] == 1.0
+    assert 0 < found["metrics"]["recall@1"]["macro"]["value"] < 1
+    jsonschema.validate(json.loads(json.dumps(found)), results_schema())
+    assert "dials hops=6,parts=5,crowd=12,thresholds=true" in Setting((found,)).title()
+    page = build_browser([(found, "BM25")], tmp_path)
+    assert page.runs[0]["count"] == 15 and not page.notes
+    with pytest.raises(ValueError, match=r"asks for dials=None, this source has 'hops=6,.*'"):
+        Workspace(source).pools(
+            Options(DataSource("tiny", version="1.1")).spec(Solver(), "fol", 200, "question")
+        )
 
 
 @pytest.mark.parametrize("limit", [1, 3, 5, 7, 10, 50])

@@ -48,6 +48,13 @@ def run(
     data_version: Annotated[
         str, typer.Option(help="Version of the data: 1.0 or 1.1.", show_default="the bundled models': 1.0")
     ] = "",
+    dials: Annotated[
+        str,
+        typer.Option(
+            help="Where the world departs from the paper's, e.g. hops=6,crowd=16; data 1.1.",
+            show_default="none",
+        ),
+    ] = "",
     data: Build = None,
     model: Annotated[
         list[str] | None,
@@ -76,6 +83,8 @@ def run(
     Example: rwbench run smoke --limit 5
     """
     with user_errors():
+        from ruleworld_data.spec import PAPER_POINT, VERSION, Dials
+
         from ..recipes import Options, recipes
         from ..run.data import DataSource
         from ..run.folder import make_plan
@@ -84,8 +93,11 @@ def run(
         from ..spec import DATA_VERSION
 
         made = recipes.get(recipe)
-        version = data_version or DATA_VERSION
-        source = DataSource(scale, seed, version=version) if data is None else DataSource.from_build(data)
+        turned = Dials.parse(dials)
+        version = data_version or (DATA_VERSION if turned == PAPER_POINT else VERSION)
+        source = (
+            DataSource(scale, seed, None, version, turned) if data is None else DataSource.from_build(data)
+        )
         models = [_backend(name, endpoint, temperature, price, batch_size) for name in model or []]
         if endpoint is not None and not models:
             raise ValueError("--endpoint needs the name of a model there; add --model NAME")
@@ -300,6 +312,7 @@ def _command(
     words += [f"--scale {source.scale}"] if source.scale != "paper" else []
     words += [f"--seed {source.seed}"] if source.seed else []
     words += [f"--data-version {source.version}"] if source.version != DATA_VERSION else []
+    words += [f"--dials {source.dials}"] if source.dials.tag else []
     words += [f"--split {split}"] if split != "mini" else []
     words += [f"--limit {limit}"] if limit else []
     # Of a folder only its name: where it lies on this machine is nobody's business.

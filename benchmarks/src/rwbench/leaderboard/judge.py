@@ -86,6 +86,7 @@ class Judge:
         allowed: dict[str, tuple[Any, ...]] = {
             "split": SPLITS,
             "world_seed": self.seeds,
+            "dials": (None,),
             "data": (DataSource(spec.scale, spec.world_seed).data,),
             "scorer_version": (SCORER_VERSION,),
             "pool_seed": (0,),

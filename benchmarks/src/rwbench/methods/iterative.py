@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import ClassVar
 
 import numpy as np
 from ruleworld_data.prompts import Prompt, Template, parse_template
-from ruleworld_data.spec import check_name
+from ruleworld_data.spec import VERSIONS, check_name, data_version
 
 from ..backends import check_template
 from ..retrievers import Hits, pool_index, rank
@@ -99,10 +99,11 @@ class Search:
         )
 
 
-@lru_cache(maxsize=2)
-def shipped_template(name: str) -> Template:
-    """Return the template of a method's rounds, from the file beside it."""
-    return parse_template(files(__package__).joinpath(f"{name}.toml").read_bytes(), f"{name}.toml")
+@lru_cache(maxsize=4)
+def shipped_template(name: str, data: str = VERSIONS[0]) -> Template:
+    """Return the template of a method's rounds for a version of the data, from the files beside it."""
+    file = f"{name}.toml" if data == VERSIONS[0] else f"{name}-2.toml"
+    return parse_template(files(__package__).joinpath(file).read_bytes(), file)
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Iterative(RAG):
     step_tokens : int
         Longest thought.
     prompt : str
-        Id of the template that the rounds are asked with.
+        Id of the template that the rounds are asked with; `about` chooses it by the data. Empty: that of data 1.0.
     in_prompt : int or None
         Rules in each prompt or observation, the best ones; None: all that are kept. See `RAG`.
 
@@ -152,7 +153,17 @@ class Iterative(RAG):
     def template(self) -> Template:
         """The template of the rounds: the model's own if it has the section, else the method's."""
         own = self.model.template
-        return own if own.has(self.section) or own.request else shipped_template(self.name)
+        if own.has(self.section) or own.request:
+            return own
+        shipped = [shipped_template(self.name, version) for version in VERSIONS]
+        return next((template for template in shipped if template.id == self.prompt), shipped[0])
+
+    def about(self, data: str) -> Iterative:
+        """Ask with the template whose words are those of the data."""
+        own = self.model.template
+        if own.has(self.section) or own.request:
+            return self
+        return replace(self, prompt=shipped_template(self.name, data_version(data)).id)
 
     @property
     def key(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ruleworld_data.spec import num_rows
+from ruleworld_data.spec import num_rows, subtasks_of
 
 from ..backends import Backend
 from ..backends.local import Local
@@ -30,7 +30,7 @@ class Options:
     Attributes
     ----------
     source : DataSource
-        Names the world: scale, seed, generator version.
+        Names the world: scale, seed, generator version, dials.
     split : str
         Question split.
     limit : int or None
@@ -75,14 +75,16 @@ class Options:
     @property
     def num_rules(self) -> int:
         """Rules of the world that the split asks about."""
-        return num_rows("rules", "heldout" if self.split == "heldout" else "train", self.source.scale)
+        split = "heldout" if self.split == "heldout" else "train"
+        version, dials = self.source.version, self.source.dials
+        return num_rows("rules", split, self.source.scale, version=version, dials=dials)
 
     def spec(
         self, method: Method, representation: str, size: int, scope: str, within: int | None = None
     ) -> RunSpec:
         """Return the run of a method on one representation and pool setting under these options."""
         return RunSpec(
-            method=method.to_dict(),
+            method=method.about(self.source.data).to_dict(),
             representation=representation,
             pool_size=size,
             pool_scope=scope,
@@ -90,6 +92,8 @@ class Options:
             data=self.source.data,
             scale=self.source.scale,
             world_seed=self.source.seed,
+            dials=str(self.source.dials) or None,
+            subtasks=subtasks_of(self.source.dials),
             split=self.split,
             limit=self.limit,
         )

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ruleworld_data.spec import VERSIONS, data_version
+from ruleworld_data.spec import VERSIONS, Dials, data_version
 
 from ..run.data import DataSource, Question
 from ..run.workspace import Workspace
@@ -72,10 +72,12 @@ def build_browser(
     worlds: list[_World] = []
 
     @cache
-    def world_of(scale: str, seed: int, data: str, split: str) -> _World | None:
+    def world_of(scale: str, seed: int, data: str, split: str, dials: Dials) -> _World | None:
         known = [f"{version}.0" for version in VERSIONS]
-        found = source or (DataSource(scale, seed, version=data_version(data)) if data in known else None)
-        if found and (found.scale, found.seed, found.data) == (scale, seed, data):
+        found = source
+        if found is None and data in known:
+            found = DataSource(scale, seed, version=data_version(data), dials=dials)
+        if found and (found.scale, found.seed, found.data, found.dials) == (scale, seed, data, dials):
             worlds.append(_World(found, split))
             return worlds[-1]
         here = found.data if found else " and ".join(known)
@@ -92,7 +94,8 @@ def build_browser(
             browser.notes.append(f"{label}: no {SAMPLES_FILE} beside its results")
             continue
         samples, spec = read_samples(path), run["spec"]
-        world = world_of(spec["scale"], spec["world_seed"], spec["data"], spec["split"])
+        dials = Dials.parse(spec.get("dials", ""))
+        world = world_of(spec["scale"], spec["world_seed"], spec["data"], spec["split"], dials)
         try:
             errors = world.diagnose(samples) if world else [None] * len(samples)
         except ValueError as error:
@@ -123,7 +126,8 @@ class _World:
 
     def __init__(self, source: DataSource, split: str) -> None:
         self.workspace, self.split = Workspace(source), split
-        self.name = f"{source.scale}-{source.seed}-{source.version}-{split}"
+        parts = (source.scale, source.seed, source.version, source.dials.tag, split)
+        self.name = "-".join(str(part) for part in parts if part != "")
         self.questions: dict[str, dict[str, Any]] = {}
         self.rules: set[int] = set()
 

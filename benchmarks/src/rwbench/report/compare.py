@@ -15,7 +15,7 @@ from ..score.stats import Difference, holm, paired_difference, sample_clusters
 from ..spec import spec_differences
 from .setting import ANSWERS, MAIN_METRIC
 
-SAME_QUESTIONS = ("scale", "world_seed", "data", "split", "scorer_version")
+SAME_QUESTIONS = ("scale", "world_seed", "dials", "data", "split", "scorer_version")
 """Fields of the spec that must agree: otherwise equal ids are not equal questions, or scores not one measure."""
 
 SUBMISSION_FILE = "metadata.yaml"

@@ -134,9 +134,10 @@ class Setting:
         spec = self.spec
         which = "{} per sub-task, folds in turn" if spec.get("limit_by") else "first {} per sub-task"
         limited = ", " + which.format(spec["limit"]) if spec.get("limit") else ""
+        dials = f", dials {spec['dials']}" if spec.get("dials") else ""
         return (
             f"{self.num_questions:,} questions ({len(spec['subtasks'])} sub-tasks, split {spec['split']}"
-            f"{limited}), scale {spec['scale']}, world seed {spec['world_seed']}"
+            f"{limited}), scale {spec['scale']}, world seed {spec['world_seed']}{dials}"
         )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from ruleworld_data.spec import WorldSpec, data_version
+from ruleworld_data.spec import PAPER_POINT, Dials, WorldSpec, data_version
 
 from ..spec import DATA_VERSION, RunSpec
 
@@ -116,29 +116,25 @@ class DataSource:
     seed: int = 0
     folder: Path | None = None
     version: str = DATA_VERSION
+    dials: Dials = PAPER_POINT
 
     @classmethod
     def from_build(cls, folder: Path) -> DataSource:
-        """Read scale, seed and version from a build's manifest."""
+        """Read scale, seed, version and dials from a build's manifest."""
         from ruleworld_data.io import world_spec
 
         spec = world_spec(_manifest(folder))
-        if spec.dials.tag:
-            raise ValueError(
-                f"{folder} was built with dials ({spec.dials}), and runs are about the paper's point; build one "
-                "without --dials"
-            )
-        return cls(spec.scale, spec.seed, folder, spec.version)
+        return cls(spec.scale, spec.seed, folder, spec.version, spec.dials)
 
     @classmethod
     def of(cls, spec: RunSpec) -> DataSource:
         """Return the world that a run names, to be generated; `ValueError` if no such data can be made here."""
-        return cls(spec.scale, spec.world_seed, version=data_version(spec.data))
+        return cls(spec.scale, spec.world_seed, version=data_version(spec.data), dials=spec.turned)
 
     @property
     def data(self) -> str:
         """The generator version that makes the rows, as `RunSpec.data` names it."""
-        return WorldSpec(self.scale, seed=self.seed, version=self.version).generator
+        return WorldSpec(self.scale, seed=self.seed, version=self.version, dials=self.dials).generator
 
     def rules(self, split: str) -> RuleTable:
         """Return the rules that questions of a split ask about: the held-out world's for ``heldout``."""
@@ -156,8 +152,8 @@ class DataSource:
         from ruleworld_data.generate import question_table, rule_table
 
         if config == "rules":
-            return rule_table(split, self.scale, self.seed, version=self.version)
-        return question_table(config, split, self.scale, self.seed, version=self.version)
+            return rule_table(split, self.scale, self.seed, version=self.version, dials=self.dials)
+        return question_table(config, split, self.scale, self.seed, version=self.version, dials=self.dials)
 
 
 def select(questions: Sequence[Question], limit: int | None) -> list[Question]:

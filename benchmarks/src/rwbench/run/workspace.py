@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ruleworld_data.spec import SUBTASKS
+from ruleworld_data.spec import subtasks_of
 
 from ..spec import RunSpec, canonical_json
 from .data import DataSource, Question, RuleTable
@@ -47,7 +47,8 @@ class Workspace:
 
     def _build_pools(self, spec: RunSpec) -> list[Pool]:
         source = self.source
-        for name, ours in (("scale", source.scale), ("world_seed", source.seed), ("data", source.data)):
+        world = {"scale": source.scale, "world_seed": source.seed, "data": source.data}
+        for name, ours in (world | {"dials": str(source.dials) or None}).items():
             if getattr(spec, name) != ours:
                 raise ValueError(
                     f"run {spec.run_id} asks for {name}={getattr(spec, name)!r}, this source has {ours!r}; "
@@ -55,6 +56,6 @@ class Workspace:
                 )
         # A pool of one question needs only the sub-tasks asked; a shared pool holds the gold rules of all.
         alone = spec.pool_scope == "question" and spec.pool_within is None
-        names = spec.subtasks if alone else SUBTASKS
+        names = spec.subtasks if alone else subtasks_of(source.dials)
         split = {name: self.questions(name, spec.split) for name in names}
         return list(build_pools(spec, split, self.rules(spec.split)))
