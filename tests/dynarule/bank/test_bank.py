@@ -59,6 +59,7 @@ def assert_rows_belong(bank):
             {"values": torch.tensor([[0.0] * 4, [0.0, float("nan"), 0.0, 0.0], [0.0] * 4])},
             "value .* 'b' is not finite",
         ),
+        ({"value_rows_M": torch.tensor([0, 1, 3])}, "value rows must be 0 to 2"),
     ],
 )
 def test_bad_banks_are_refused(change, complaint):
@@ -70,7 +71,13 @@ def test_bad_banks_are_refused(change, complaint):
     }
     given |= change
     with pytest.raises(ValueError, match=complaint):
-        RuleBank(given["keys"], given["values"], given["ids"], given["texts"])
+        RuleBank(
+            given["keys"],
+            given["values"],
+            given["ids"],
+            given["texts"],
+            value_rows_M=given.get("value_rows_M"),
+        )
 
 
 def test_duplicate_rules_are_refused_when_a_bank_is_built():
@@ -284,7 +291,7 @@ def rewrite(folder, rules=None, about=None, true_hash=False, **tensors):
     if rules is not None:
         held["rules"] = torch.frombuffer(bytearray(rules.encode()), dtype=torch.uint8)
     if true_hash:  # by someone who knows how
-        said["sha256"] = bank_files._sha256(*(held[name] for name in ("keys", "values", "rules")))
+        said["sha256"] = bank_files._sha256(*(held[name] for name in bank_files.TENSORS))
     save_file(held, path, said)
 
 
@@ -394,7 +401,7 @@ def test_saving_is_whole_or_not_at_all(tmp_path, monkeypatch):
         raise OSError("disk full")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
-        patch.setattr("safetensors.torch.save_file", fail)
+        patch.setattr("dynarule.bank.files._bytes", fail)
         make(6).save(folder, overwrite=True)
     assert len(RuleBank.load(folder)) == 5
     make(6).save(folder, overwrite=True)

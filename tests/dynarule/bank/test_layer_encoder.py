@@ -6,7 +6,7 @@ from dynarule.bank.layer_encoder import LayerEncoder, parse_layers
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, encoder_of, open_encoder
 
-TEXTS = ["w1 w2 w3 w4 w5 w6", "w7", "w8 w9", "w1 w2 w3 w4 w5 w7"]
+TEXTS = ["w1 w2 w3 w4 w5 w6", "w7", "w8 w9", "w1 w2 w3 w4 w5 w7", "w1 w2 w3 w4 w5"]
 
 
 @pytest.fixture(params=["llama", "qwen2", "qwen3"])
@@ -15,9 +15,12 @@ def model(request, tiny_model):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("batch", [1, 2, 3])  # with 2, texts that begin alike share a batch
 @pytest.mark.parametrize("layers", [1, 3, 4])
-def test_it_is_the_mean_of_hidden_states_one_text_at_a_time(model, tiny_tokenizer, layers, near, monkeypatch):
-    monkeypatch.setattr("dynarule.bank.layer_encoder.BATCH", 3)
+def test_it_is_the_mean_of_hidden_states_one_text_at_a_time(
+    model, tiny_tokenizer, layers, batch, near, monkeypatch
+):
+    monkeypatch.setattr("dynarule.bank.layer_encoder.BATCH", batch)
     tokenizer = tiny_tokenizer()
     for layer in (model.model.norm, *(each.input_layernorm for each in model.model.layers)):
         layer.weight.uniform_(0.1, 3)

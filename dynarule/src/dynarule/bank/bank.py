@@ -7,7 +7,7 @@ thread at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from torch import Tensor
 from ..projection import encoder_scores
 from .embedding_cache import Encode, encode_unique
 from .index import ExactIndex, SearchIndex
+from .rows import GrowingRows, check_embeddings
 from .sources import check_rules, listed, make_rules, read_rules
 
 if TYPE_CHECKING:
@@ -30,12 +31,16 @@ class RuleBank:
 
     Parameters
     ----------
-    keys_MP, values_MP : Tensor
-        Embeddings of rules and of conclusions; never written to, the first change of the bank copies them.
+    keys_MP, values_VP : Tensor
+        Embeddings of rules and of conclusions; never written to, the first change of one copies them.
     ids, texts : sequence of str
         Provenance, one per rule; neither an id nor a text comes twice.
     encoder : str
         Fingerprint of the encoder, so that banks and adapters that do not fit are refused.
+    value_rows_M : Tensor of int or None
+        Where in ``values_VP`` the conclusion of each rule is, so that rules may share one; None: one each.
+    ours : bool
+        Whether keys and values may be written to, as those that `load` maps may.
 
     Attributes
     ----------
@@ -51,19 +56,32 @@ class RuleBank:
     """
 
     def __init__(
-        self, keys_MP: Tensor, values_MP: Tensor, ids: Sequence[str], texts: Sequence[str], encoder: str = ""
+        self,
+        keys_MP: Tensor,
+        values_VP: Tensor,
+        ids: Sequence[str],
+        texts: Sequence[str],
+        encoder: str = "",
+        value_rows_M: Tensor | None = None,
+        ours: bool = False,
     ) -> None:
         self.encoder = encoder
         self.version = 0
         self.ids, self.texts = listed("ids", ids), listed("texts", texts)
         self.index: SearchIndex = ExactIndex()
-        # Buffers with room to grow; only the first len(ids) rows count. Not ours until the first change.
-        self._keys, self._values, self._ours = keys_MP, values_MP, False
-        self._stamps = torch.zeros(len(self.ids), dtype=torch.long)
+        if value_rows_M is None:
+            value_rows_M = torch.arange(len(values_VP), dtype=torch.int32, device=values_VP.device)
+        self._keys, self._values, self._value_rows = (
+            GrowingRows(keys_MP, ours),
+            GrowingRows(values_VP, ours),
+            GrowingRows(value_rows_M),
+        )
+        self._stamps = GrowingRows(torch.zeros(len(self.ids), dtype=torch.long), ours=True)
         # 1 / sigma of every rule for every layer that asked, with the weights and the version they are of.
         self._scales: WeakKeyDictionary[RuleProjection, tuple[tuple[int, ...], int, Tensor]]
         self._scales = WeakKeyDictionary()
-        self._check()
+        check_rules(self.ids, self.texts)
+        check_embeddings(self.ids, keys_MP, values_VP, value_rows_M)
 
     @classmethod
     def from_texts(
@@ -140,17 +158,52 @@ class RuleBank:
     @property
     def keys_MP(self) -> Tensor:
         """Embeddings of whole rules; a view that a change of the bank may write to."""
-        return self._keys[: len(self.ids)]
+        return self._keys.whole()
 
     @property
     def values_MP(self) -> Tensor:
-        """Embeddings of conclusions; a view, like `keys_MP`."""
-        return self._values[: len(self.ids)]
+        """Embeddings of conclusions, one per rule; a copy."""
+        return self.values_at(torch.arange(len(self)))
+
+    def keys_at(self, rows: Tensor) -> Tensor:
+        """Return the embeddings of some rules, (..., P)."""
+        return self._keys[rows.to(self.device)]
+
+    def values_at(self, rows: Tensor) -> Tensor:
+        """Return the embeddings of some rules' conclusions, (..., P)."""
+        return self.values_by_row(self.value_rows(rows))
+
+    def value_rows(self, rows: Tensor) -> Tensor:
+        """Return which of the different conclusions some rules have: equal rows, equal conclusions."""
+        return self._value_rows[rows.to(self.device)].long()
+
+    def values_by_row(self, value_rows: Tensor) -> Tensor:
+        """Return embeddings of conclusions by what `value_rows` said."""
+        return self._values[value_rows]
+
+    def key_tiles(self, size: int) -> Iterator[tuple[int, Tensor]]:
+        """Yield the first row and the embeddings of parts of at most so many rules, none of them copied."""
+        return self._keys.tiles(size)
+
+    @property
+    def num_values(self) -> int:
+        """V, different conclusions that are held; some may be of rules that have gone."""
+        return len(self._values)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the embeddings are."""
+        return self._keys.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the embeddings."""
+        return self._keys.dtype
 
     @property
     def encoder_dim(self) -> int:
         """P."""
-        return self._keys.shape[-1]
+        return self._keys.width
 
     def row(self, id: str) -> int:
         """Return the row of a rule.
@@ -167,10 +220,12 @@ class RuleBank:
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> RuleBank:
         """Move the embeddings."""
-        self._keys, self._values = self.keys_MP.to(device, dtype), self.values_MP.to(device, dtype)
-        self._ours = False  # .to may return the very same tensor
+        self._keys, self._values = (
+            GrowingRows(each.whole().to(device, dtype)) for each in (self._keys, self._values)
+        )
+        self._value_rows = GrowingRows(self._value_rows.whole().to(device))
         self.version += 1
-        self._stamps[:] = self.version
+        self._stamps.write(torch.arange(len(self)), torch.tensor(self.version))
         return self
 
     def search(
@@ -210,23 +265,28 @@ class RuleBank:
         """Return 1 / sigma of every rule in a layer, fp32 (M,); computed again only for changed rules."""
         weight, bias = projection.k.weight, projection.k.bias
         weights = (weight._version, bias._version, weight.data_ptr(), bias.data_ptr())
-        kept_weights, version, scale_M = self._scales.get(projection, (None, 0, self._keys))
-        if kept_weights != weights or scale_M.device != self._keys.device:
-            version, scale_M = -1, torch.empty(0, device=self._keys.device)
+        kept_weights, version, scale_M = self._scales.get(projection, (None, 0, torch.empty(0)))
+        if kept_weights != weights or scale_M.device != self.device:
+            version, scale_M = -1, torch.empty(0, device=self.device)
         elif version == self.version:
             return scale_M
-        new_M = scale_M.new_empty(len(self))
-        same = min(len(self), len(scale_M))
-        new_M[:same] = scale_M[:same]
-        rows = self.changed_since(version)
-        if len(rows):
-            new_M[rows] = projection.inverse_scale(self.keys_MP[rows] if version >= 0 else self.keys_MP)
+        if version < 0:
+            new_M = torch.cat(
+                [scale_M, *(projection.inverse_scale(part) for _, part in self.key_tiles(65_536))]
+            )
+        else:
+            new_M = scale_M.new_empty(len(self))
+            same = min(len(self), len(scale_M))
+            new_M[:same] = scale_M[:same]
+            rows = self.changed_since(version)
+            if len(rows):
+                new_M[rows] = projection.inverse_scale(self.keys_at(rows))
         self._scales[projection] = (weights, self.version, new_M)
         return new_M
 
     def changed_since(self, version: int) -> Tensor:
         """Return the rows that hold another rule, or other embeddings, than at a version."""
-        return (self._stamps[: len(self)] > version).nonzero()[:, 0].to(self._keys.device)
+        return (self._stamps.whole() > version).nonzero()[:, 0].to(self.device)
 
     def add(self, other: RuleBank) -> None:
         """Append another bank's rules, in amortised time proportional to their number.
@@ -238,11 +298,15 @@ class RuleBank:
             unchanged.
         """
         self._check_change(other)
-        rows = list(range(len(self), len(self) + len(other)))
-        self._own(len(self) + len(other))
+        self._row_of.update(zip(other.ids, range(len(self), len(self) + len(other)), strict=True))
+        self._texts_held.update(other.texts)
         self.ids += other.ids
         self.texts += other.texts
-        self._write(rows, other)
+        self.version += 1
+        rows = torch.arange(len(other))
+        self._keys.append(other.keys_at(rows).detach().to(self.device, self.dtype))
+        self._value_rows.append(self._take_values(other))
+        self._stamps.append(torch.full((len(other),), self.version))
 
     def remove(self, ids: Sequence[str]) -> None:
         """Drop rules by id; the last rules move into the gaps, so the order of rows is not kept.
@@ -258,17 +322,20 @@ class RuleBank:
         stop = len(self) - len(gone)
         gaps = [row for row in gone if row < stop]
         movers = sorted(set(range(stop, len(self))) - set(gone))
-        self._own(len(self))
         for row in gone:
             del self._row_of[self.ids[row]]
             self._texts_held.remove(self.texts[row])
-        self._keys[gaps] = self._keys[movers]
-        self._values[gaps] = self._values[movers]
+        into, of = torch.tensor(gaps, dtype=torch.long), torch.tensor(movers, dtype=torch.long)
+        for moved in (self._keys, self._value_rows):
+            moved.write(into, moved[of])
+            moved.cut(stop)
         for gap, mover in zip(gaps, movers, strict=True):
             self.ids[gap], self.texts[gap] = self.ids[mover], self.texts[mover]
             self._row_of[self.ids[gap]] = gap
         del self.ids[stop:], self.texts[stop:]
-        self._mark(gaps)
+        self.version += 1
+        self._stamps.write(into, torch.tensor(self.version))
+        self._stamps.cut(stop)
 
     def replace(self, other: RuleBank) -> None:
         """Replace, in place, the rules that another bank has under the same ids.
@@ -282,9 +349,17 @@ class RuleBank:
         rows = [self.row(name) for name in other.ids]
         leaving = {self.texts[row] for row in rows}
         self._check_change(other, leaving)
-        self._own(len(self))
+        if not rows:
+            return
         self._texts_held.difference_update(leaving)
-        self._write(rows, other)
+        self._texts_held.update(other.texts)
+        for row, text in zip(rows, other.texts, strict=True):
+            self.texts[row] = text
+        self.version += 1
+        into = torch.tensor(rows)
+        self._keys.write(into, other.keys_at(torch.arange(len(other))).detach().to(self.device, self.dtype))
+        self._value_rows.write(into, self._take_values(other))
+        self._stamps.write(into, torch.tensor(self.version))
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
@@ -310,58 +385,8 @@ class RuleBank:
                     f"rules {there!r} and {name!r} are the same text, {text!r}; keep one of them"
                 )
 
-    def _write(self, rows: list[int], other: RuleBank) -> None:
-        """Put another bank's rules into rows that are ours."""
-        if not rows:
-            return
-        self._keys[rows] = other.keys_MP.detach().to(self._keys)
-        self._values[rows] = other.values_MP.detach().to(self._values)
-        for row, name, text in zip(rows, other.ids, other.texts, strict=True):
-            self._row_of[name], self.texts[row] = row, text
-        self._texts_held.update(other.texts)
-        self._mark(rows)
-
-    @torch.inference_mode(False)  # buffers born in inference mode could not be changed outside it
-    def _own(self, count: int) -> None:
-        """Make the buffers ours, with room for a number of rules."""
-        held, room = len(self.ids), len(self._keys)
-        if self._ours and count <= room:
-            return
-        room = room if count <= room else max(count, held + held // 2)
-
-        def copied(old: Tensor) -> Tensor:
-            new = old.new_zeros(room, *old.shape[1:])
-            new[:held] = old[:held]
-            return new
-
-        self._keys, self._values = copied(self._keys), copied(self._values)
-        self._stamps, self._ours = copied(self._stamps), True
-
-    def _mark(self, rows: list[int]) -> None:
-        self.version += 1
-        self._stamps[rows] = self.version
-
-    def _check(self) -> None:
-        keys, values = self._keys, self._values
-        if keys.ndim != 2 or keys.shape != values.shape or len(keys) != len(self.ids):
-            raise ValueError(
-                "keys and values must be (rules, encoder width) and as many as ids, got keys "
-                f"{tuple(keys.shape)}, values {tuple(values.shape)}, {len(self.ids)} ids"
-            )
-        if (
-            keys.dtype != values.dtype
-            or not keys.is_floating_point()
-            or keys.itemsize < 2
-            or not keys.shape[1]
-        ):
-            raise ValueError(
-                "keys and values must be fp32, bf16 or fp16, both alike, and at least one number wide, got "
-                f"{keys.dtype} and {values.dtype}, width {keys.shape[1]}"
-            )
-        check_rules(self.ids, self.texts)
-        for name, tensor in (("key", keys), ("value", values)):
-            # A sum is finite only where all its terms are; in blocks, so that a mapped bank is not copied.
-            sums = [part.float().sum(-1) for part in tensor.split(8_192)]
-            bad = (~torch.isfinite(torch.cat(sums))).nonzero()
-            if len(bad):
-                raise ValueError(f"the {name} embedding of rule {self.ids[int(bad[0])]!r} is not finite")
+    def _take_values(self, other: RuleBank) -> Tensor:
+        """Take over the conclusions of another bank, and return their rows, one per rule of it."""
+        first = len(self._values)
+        self._values.append(other._values.whole().detach().to(self.device, self.dtype))
+        return other._value_rows.whole().to(self.device) + first

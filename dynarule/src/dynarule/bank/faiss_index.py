@@ -119,7 +119,7 @@ class FaissIndex:
             rows = rows_C[here]
             one = slice(row, row + 1)
             scores_BC[one, here] = encoder_scores(
-                direction_BP[one], offset_B[one], bank.keys_MP[rows], inverse_scale_M[rows]
+                direction_BP[one], offset_B[one], bank.keys_at(rows), inverse_scale_M[rows]
             )
         scores_BK, at_BK = scores_BC.topk(k, dim=-1)
         return scores_BK, rows_BC.gather(-1, at_BK)
@@ -137,7 +137,7 @@ class FaissIndex:
             & (rows_BC < len(bank))
             & (stamps_BC <= self._stamp_of_entry[entries_BC.clamp_min(0)])
         )
-        return torch.where(good, rows_BC, -1).to(bank.keys_MP.device)
+        return torch.where(good, rows_BC, -1).to(bank.device)
 
     def _follow(self, bank: RuleBank) -> Tensor:
         """Take note of what changed in the bank; return the rows that the index does not hold."""
@@ -175,7 +175,7 @@ class FaissIndex:
         self._stamp_of_entry = torch.zeros(0, dtype=torch.long)
         self._append(bank, torch.arange(count))
         self._built, self._version, self._live = count, bank.version, count
-        self._dirty = torch.zeros(0, dtype=torch.long, device=bank.keys_MP.device)
+        self._dirty = torch.zeros(0, dtype=torch.long, device=bank.device)
 
     def _append(self, bank: RuleBank, rows: Tensor) -> None:
         rows = rows.cpu()
@@ -192,7 +192,7 @@ def use_index(bank: RuleBank) -> SearchIndex:
     Exact up to 100,000 rules, on a GPU, and where faiss is not installed; else faiss with 8 bits. To choose yourself:
     ``bank.index = FaissIndex(bank)`` or ``ExactIndex()``.
     """
-    large = len(bank) > EXACT_UP_TO and not bank.keys_MP.is_cuda and faiss_installed()
+    large = len(bank) > EXACT_UP_TO and bank.device.type != "cuda" and faiss_installed()
     bank.index = FaissIndex(bank) if large else ExactIndex()
     return bank.index
 
@@ -208,4 +208,4 @@ def gpus(faiss: Any) -> int:
 
 
 def _rows(bank: RuleBank, rows: Tensor) -> Tensor:
-    return bank.keys_MP[rows.to(bank.keys_MP.device)].float().cpu().contiguous()
+    return bank.keys_at(rows).float().cpu().contiguous()

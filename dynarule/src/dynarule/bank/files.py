@@ -1,17 +1,20 @@
 """A bank as a folder with one safetensors file, so that one rename replaces it.
 
-The tensors are ``keys`` and ``values``, (M, P), and ``rules``, the bytes of two JSON arrays, ids and texts; the
-metadata have format, encoder, and a hash of the three.
+The tensors are ``keys``, (M, P), ``values``, (V, P), one per different conclusion, ``value_rows``, (M,), the row of
+each rule's conclusion, and ``rules``, the bytes of two JSON arrays, ids and texts; the metadata have format, encoder,
+and a hash of the four.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,8 +22,17 @@ from torch import Tensor
 from .._files import assembled, changing, settle
 from .bank import RuleBank
 
-FORMAT = "dynarule bank 2"
+FORMAT = "dynarule bank 3"
 FILE = "bank.safetensors"
+TENSORS = ("keys", "values", "value_rows", "rules")
+_NAMES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+}
 
 
 def save_bank(bank: RuleBank, folder: str | PathLike[str], overwrite: bool = False) -> None:
@@ -117,15 +129,16 @@ def _read(path: Path) -> RuleBank:
     try:
         with safe_open(path, "pt") as file:
             about = file.metadata() or {}
-            keys, values, rules = (file.get_tensor(name) for name in ("keys", "values", "rules"))
+            keys, values, value_rows, rules = (file.get_tensor(name) for name in TENSORS)
         if about.get("format") != FORMAT:
             raise ValueError(f"it has format {about.get('format')!r}, this version reads {FORMAT!r}")
-        if about.get("sha256") != _sha256(keys, values, rules):
+        if about.get("sha256") != _sha256(keys, values, value_rows, rules):
             raise ValueError("it was edited")
         ids, texts = json.loads(bytes(rules.numpy()))
         if not (isinstance(ids, list) and isinstance(texts, list)):
             raise ValueError("its ids and texts are no lists")
-        return RuleBank(keys, values, ids, texts, about.get("encoder", ""))
+        # Mapped privately: what is written to them is written to memory, page by page, and never to the file.
+        return RuleBank(keys, values, ids, texts, about.get("encoder", ""), value_rows, ours=True)
     except (SafetensorError, OSError, RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"the rule bank {path} is damaged ({error}); build or save it again") from error
 
@@ -136,22 +149,88 @@ def is_bank(folder: Path) -> bool:
 
 
 def _write(bank: RuleBank, folder: Path) -> None:
-    from safetensors.torch import save_file
-
-    rules = bytearray(json.dumps([bank.ids, bank.texts]).encode())
-    tensors = {
-        "keys": bank.keys_MP.detach().cpu().contiguous(),
-        "values": bank.values_MP.detach().cpu().contiguous().clone(),  # may share the keys' memory
-        "rules": torch.frombuffer(rules, dtype=torch.uint8),
-    }
-    about = {"format": FORMAT, "encoder": bank.encoder, "sha256": _sha256(*tensors.values())}
+    rows = torch.arange(len(bank), device=bank.device)
+    used_V, value_rows = bank.value_rows(rows).unique(return_inverse=True)
     with assembled(folder) as work:
-        save_file(tensors, work / FILE, about)
+        write_bank(
+            work / FILE,
+            ids=bank.ids,
+            texts=bank.texts,
+            encoder=bank.encoder,
+            keys=StreamedTensor(
+                bank.dtype, (len(bank), bank.encoder_dim), (part for _, part in bank.key_tiles(65_536))
+            ),
+            values=StreamedTensor(
+                bank.dtype,
+                (len(used_V), bank.encoder_dim),
+                (bank.values_by_row(part) for part in used_V.split(65_536)),
+            ),
+            value_rows=value_rows,
+        )
+
+
+class StreamedTensor(NamedTuple):
+    """A tensor of a file, that need not be in memory: dtype, shape, and its rows a few at a time."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    rows: Iterable[Tensor]
+
+
+def write_bank(
+    path: Path,
+    *,
+    ids: Sequence[str],
+    texts: Sequence[str],
+    encoder: str,
+    keys: StreamedTensor,
+    values: StreamedTensor,
+    value_rows: Tensor,
+) -> None:
+    """Write a bank's file as its rows come: a bank of gigabytes is never in memory."""
+    rules = torch.frombuffer(bytearray(json.dumps([[*ids], [*texts]]).encode()), dtype=torch.uint8)
+    whole = [
+        StreamedTensor(each.dtype, (*each.shape,), [each])
+        for each in (value_rows.to("cpu", torch.int32), rules)
+    ]
+    parts = dict(zip(TENSORS, (keys, values, *whole), strict=True))
+    about = {"format": FORMAT, "encoder": encoder, "sha256": "0" * 64}
+    digest, end = hashlib.sha256(), 0
+    header: dict[str, Any] = {"__metadata__": about}
+    for name, part in parts.items():
+        start, end = end, end + math.prod(part.shape) * part.dtype.itemsize
+        header[name] = {"dtype": _NAMES[part.dtype], "shape": [*part.shape], "data_offsets": [start, end]}
+    with path.open("wb") as file:
+        file.write(_header(header))
+        for part in parts.values():
+            digest.update(_told(part.dtype, part.shape))
+            for rows in part.rows:
+                block = _bytes(rows.detach().cpu())
+                digest.update(block)
+                file.write(block)
+        about["sha256"] = digest.hexdigest()
+        file.seek(0)
+        file.write(_header(header))
+
+
+def _header(header: dict[str, Any]) -> bytes:
+    """Return the head of a safetensors file: its length in 8 bytes, and JSON, filled up to a multiple of 8."""
+    body = json.dumps(header, separators=(",", ":")).encode()
+    body += b" " * (-len(body) % 8)
+    return len(body).to_bytes(8, "little") + body
 
 
 def _sha256(*tensors: Tensor) -> str:
     digest = hashlib.sha256()
     for tensor in tensors:
-        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+        digest.update(_told(tensor.dtype, tensor.shape))
+        digest.update(_bytes(tensor))
     return digest.hexdigest()
+
+
+def _told(dtype: torch.dtype, shape: Sequence[int]) -> bytes:
+    return f"{dtype} {tuple(shape)}".encode()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return tensor.contiguous().flatten().view(torch.uint8).numpy().data

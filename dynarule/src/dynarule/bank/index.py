@@ -37,15 +37,14 @@ class ExactIndex:
         self, bank: RuleBank, direction_BP: Tensor, offset_B: Tensor, inverse_scale_M: Tensor, k: int
     ) -> tuple[Tensor, Tensor]:
         """Return the best K scores and their rows; see `SearchIndex`."""
-        keys_MP = bank.keys_MP
-        count, batch = len(keys_MP), len(direction_BP)
+        count, batch = len(bank), len(direction_BP)
         k = min(k, count)
         tile = max(min(65_536, SCORE_TILE // max(batch, 1)), 1024, k)
         best_BK = direction_BP.new_empty(batch, 0)
         rows_BK = torch.empty(batch, 0, dtype=torch.long, device=best_BK.device)
-        for start in range(0, count, tile):
-            stop = min(start + tile, count)
-            scores = encoder_scores(direction_BP, offset_B, keys_MP[start:stop], inverse_scale_M[start:stop])
+        for start, keys in bank.key_tiles(tile):
+            stop = start + len(keys)
+            scores = encoder_scores(direction_BP, offset_B, keys, inverse_scale_M[start:stop])
             top, at = scores.topk(min(k, stop - start), dim=-1)
             best_BK, rows_BK = torch.cat([best_BK, top], -1), torch.cat([rows_BK, at + start], -1)
             if start or best_BK.shape[1] > k:

@@ -12,7 +12,7 @@ import copy
 import hashlib
 import string
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +22,11 @@ from ..base_model import attention_blocks
 from ..memory.search import base_matrix
 from .sources import listed
 
+if TYPE_CHECKING:
+    from transformers import DynamicCache
+
 PREFIX = "layers:"
-BATCH = 128
+BATCH = 256
 
 
 class LayerEncoder:
@@ -75,7 +78,7 @@ class LayerEncoder:
         self.dim = int(model.config.hidden_size)  # type: ignore[union-attr,arg-type]
         self._embedding: nn.Embedding = base_matrix(model.get_input_embeddings())  # type: ignore[operator]
         self.dtype = str(self._embedding.weight.dtype).removeprefix("torch.")
-        self._decoder = _first_layers(model, layers)
+        self._decoder: Any = _first_layers(model, layers)
         weights = _weights_hash(self._embedding, self._decoder, tokenizer)
         self.fingerprint = f"{PREFIX}{layers}@{weights} mean norm=l2"
 
@@ -93,23 +96,46 @@ class LayerEncoder:
         if empty is not None:
             raise ValueError(f"text {empty} has no tokens: {texts[empty]!r}; expected a rule")
         found = torch.zeros(len(texts), self.dim)
-        order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))  # alike in length: little padding
+        # Alike in length, so there is little padding, and in how they begin, so that is read once.
+        order = sorted(range(len(tokens)), key=lambda i: (len(tokens[i]), tokens[i]))
         for start in range(0, len(order), BATCH):
             part = order[start : start + BATCH]
             found[part] = self._encode([tokens[i] for i in part]).cpu()
         return found
 
     @torch.no_grad()
-    def _encode(self, tokens: Sequence[Sequence[int]]) -> Tensor:
-        """Return unit vectors (B, P)."""
+    def _encode(self, tokens: Sequence[list[int]]) -> Tensor:
+        """Return unit vectors (B, P).
+
+        What all texts begin with is read once, and the rest of each after it: no token sees a later one.
+        """
+        from transformers import DynamicCache
+
+        same = [one == other for one, other in zip(min(tokens), max(tokens), strict=False)]
+        begun = min(same.index(False) if False in same else len(same), min(map(len, tokens)) - 1)
+        begun *= len(tokens) > 1
+        summed, cache = torch.zeros((), device=self._embedding.weight.device), None
+        if begun:
+            cache = DynamicCache(config=self._decoder.config)
+            summed = self._read(torch.tensor([tokens[0][:begun]]), None, cache).sum(1)
+            cache.batch_repeat_interleave(len(tokens))
         mask_BT = torch.zeros(len(tokens), max(map(len, tokens)), dtype=torch.long)
         ids_BT = torch.zeros_like(mask_BT)
         for row, ids in enumerate(tokens):
             ids_BT[row, : len(ids)], mask_BT[row, : len(ids)] = torch.tensor(ids), 1
+        states_BTC = self._read(ids_BT[:, begun:], mask_BT, cache)
+        weights_BT1 = mask_BT[:, begun:, None].to(states_BTC)
+        return nn.functional.normalize((states_BTC * weights_BT1).sum(1) + summed, dim=-1)
+
+    def _read(self, ids_BT: Tensor, mask_BT: Tensor | None, cache: DynamicCache | None) -> Tensor:
+        """Return the states of tokens (B, T, C), after those in a cache, which takes them up."""
         device = self._embedding.weight.device
-        mask_BT, embedded_BTC = mask_BT.to(device), self._embedding(ids_BT.to(device)).float()
-        read = self._decoder(inputs_embeds=embedded_BTC, attention_mask=mask_BT, use_cache=False)
-        return nn.functional.normalize((read.last_hidden_state * mask_BT[..., None]).sum(1), dim=-1)
+        return self._decoder(
+            inputs_embeds=self._embedding(ids_BT.to(device)).float(),
+            attention_mask=None if mask_BT is None else mask_BT.to(device),
+            past_key_values=cache,
+            use_cache=cache is not None,
+        ).last_hidden_state
 
 
 def _first_layers(model: nn.Module, count: int) -> nn.Module:

@@ -155,7 +155,7 @@ def read_rules(
     Parameters
     ----------
     path : path
-        The file.
+        The file; of parquet also several, as ``rules/train-*.parquet``.
     text, conclusion, id : str, optional
         Columns of a table. None: ``nl``, ``rule`` or ``text``; ``conclusion_<text>`` or ``conclusion``, else the
         conclusions are found in the rules; ``id``.
@@ -170,7 +170,8 @@ def read_rules(
         If it holds no rules, or is not as described.
     """
     path = Path(path)
-    if not path.is_file():
+    several = sorted(path.parent.glob(path.name)) if path.suffix.lower() == ".parquet" else []
+    if not (several or path.is_file()):
         raise FileNotFoundError(
             f"no rule file {path}; expected .parquet, .csv, .tsv, or text with one rule per line"
         )
@@ -181,7 +182,8 @@ def read_rules(
     if path.suffix.lower() in (".csv", ".tsv"):
         table = _read_cells(path, {text, conclusion, id})
     elif path.suffix.lower() == ".parquet":
-        table = _read_parquet(path)
+        named = {text, conclusion, id}
+        table = _read_parquet(several, {*_TEXT_COLUMNS, "fol", "id"}, named)
     else:
         lines = [(str(number), line.strip()) for number, line in enumerate(read_text(path).split("\n"), 1)]
         kept = [(number, line) for number, line in lines if line]
@@ -216,13 +218,24 @@ def read_text(path: Path) -> str:
     return text
 
 
-def _read_parquet(path: Path) -> dict[str, list[Any]]:
+def _read_parquet(paths: Sequence[Path], usual: set[str], named: set[str | None]) -> dict[str, list[Any]]:
+    """Return the columns that may be asked for: a table of millions of rules has others."""
     pa, pq = need("pyarrow", "parquet"), need("pyarrow.parquet", "parquet")
-    try:
-        table: dict[str, list[Any]] = pq.read_table(path).to_pydict()
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is not a readable parquet file: {error}") from error
-    return table
+    tables: list[Any] = []
+    for path in paths:
+        try:
+            known = pq.read_schema(path).names
+            wanted = [
+                n for n in known if n in named or n.lower() in usual or n.lower().startswith("conclusion")
+            ]
+            table = pq.read_table(path, columns=wanted or known)
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"{path} is not a readable parquet file: {error}") from None
+        if tables and table.column_names != tables[0].column_names:
+            raise ValueError(f"{path} has columns {known}, those before have {tables[0].column_names}")
+        tables.append(table)
+    columns: dict[str, list[Any]] = pa.concat_tables(tables).to_pydict()
+    return columns
 
 
 def _read_cells(path: Path, named: set[str | None]) -> dict[str, list[Any]]:

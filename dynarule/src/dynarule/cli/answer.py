@@ -196,7 +196,7 @@ def _reply(line: str, bank: RuleBank, rule_encoder: Callable[[], Any], ask: Call
         # The first whole number after all ids that are one.
         name = str(1 + max((int(name) for name in bank.ids if name.isdecimal()), default=0))
         more = type(bank).from_texts([text], None, rule_encoder(), [name], encoder=bank.encoder)
-        bank.add(more.to(bank.keys_MP.device, bank.keys_MP.dtype))
+        bank.add(more.to(bank.device, bank.dtype))
         say(f"added [{name}], {len(bank):,} rules")
     elif line.startswith("-"):
         bank.remove([line[1:].strip()])

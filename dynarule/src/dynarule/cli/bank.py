@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .loading import load_model, load_rules
-from .shared import EncoderOption, FolOption, Json, note, one_line, print_json, say
+from .loading import load_model, load_rules, rule_encoder
+from .shared import EncoderOption, FolOption, Json, note, one_line, parts_bar, print_json, say
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
@@ -45,18 +45,44 @@ def build(
     text: TextColumn = None,
     conclusion: ConclusionColumn = None,
     id: IdColumn = None,
+    dtype: Annotated[str, typer.Option("--dtype", help="Of the embeddings: fp32, fp16, bf16.")] = "fp32",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a bank.")] = False,
+    shard: Annotated[
+        str, typer.Option("--shard", metavar="I/N", help="Every N-th part only, from the I-th on.")
+    ] = "",
+    merge: Annotated[bool, typer.Option("--merge", help="Make no part, assemble those of shards.")] = False,
 ) -> None:
-    """Embed a file of rules.
+    """Embed a file of rules, in parts that are kept: run it again to finish a build that was stopped.
+
+    With --shard, several processes or machines that share the folder make the parts, in any order; --merge then
+    assembles the bank, the same bytes for any number of them.
 
     Example: dynarule bank build rules.txt --out bank
     """
+    from ..bank.build import build_parts, merge_parts, parse_shard, plan_bank
     from ..bank.files import check_place
+    from ..bank.sources import read_rules
 
+    if merge and shard:
+        raise ValueError("--shard makes parts and --merge assembles them; give one of them")
+    chosen = parse_shard(shard)
     check_place(out, overwrite)
-    bank = _encode(rules, encoder, fol, model, cache, text, conclusion, id)
-    bank.save(out, overwrite)
-    _done(out, bank)
+    _check_file(rules)
+    read = read_rules(rules, text, conclusion, id, fol)  # before an encoder is loaded for nothing
+    if merge:
+        _done(out, merge_parts(plan_bank(read, out), overwrite))
+        return
+    base, tokenizer = (None, None) if model is None else load_model(model, None, None)
+    encode = rule_encoder(encoder, fol, model=base, tokenizer=tokenizer, cache=cache)
+    plan = plan_bank(read, out, encode.fingerprint, dtype)
+    with parts_bar() as show:
+        build_parts(plan, encode, chosen, show)
+    if shard:
+        note(
+            f"{out}: {plan.blocks - len(plan.missing()):,} of {plan.blocks:,} parts are there; --merge assembles them"
+        )
+        return
+    _done(out, merge_parts(plan, overwrite))
 
 
 @app.command()
@@ -114,7 +140,7 @@ def info(bank: Bank, as_json: Json = False) -> None:
     from ..bank.bank import RuleBank
 
     held = RuleBank.load(bank)
-    dtype = str(held.keys_MP.dtype).removeprefix("torch.")
+    dtype = str(held.dtype).removeprefix("torch.")
     first = [{"id": name, "text": text} for name, text in zip(held.ids[:3], held.texts[:3], strict=True)]
     if as_json:
         about = {"kind": "bank", "rules": len(held), "width": held.encoder_dim, "dtype": dtype}
@@ -137,11 +163,15 @@ def _encode(
     id: str | None,
     like: str = "",
 ) -> RuleBank:
-    if rules.is_dir():
-        raise ValueError(f"{rules} is a folder; expected a file of rules (.parquet, .csv, .tsv or text)")
+    _check_file(rules)
     base, tokenizer = (None, None) if model is None else load_model(model, None, None)
     columns = {"text": text, "conclusion": conclusion, "id": id}
     return load_rules(rules, encoder, fol, like=like, model=base, tokenizer=tokenizer, cache=cache, **columns)
+
+
+def _check_file(rules: Path) -> None:
+    if rules.is_dir():
+        raise ValueError(f"{rules} is a folder; expected a file of rules (.parquet, .csv, .tsv or text)")
 
 
 def _done(folder: Path, bank: RuleBank) -> None:

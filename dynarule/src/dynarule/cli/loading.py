@@ -65,12 +65,27 @@ def load_rules(
         bank = RuleBank.load(path)
         _check_encoder(path, bank.encoder, encoder)
         return bank
-    from ..bank.embedding_cache import EmbeddingCache
-    from ..bank.encoders import encoder_of, open_encoder
     from ..bank.sources import read_rules
 
-    quiet_libraries()
     texts, conclusions, ids = read_rules(path, fol=fol, **columns)  # before an encoder is loaded for nothing
+    encode = rule_encoder(encoder, fol, like=like, model=model, tokenizer=tokenizer, cache=cache)
+    return RuleBank.from_texts(texts, conclusions, encode, ids)
+
+
+def rule_encoder(
+    encoder: str | None,
+    fol: bool,
+    *,
+    like: str = "",
+    model: Any = None,
+    tokenizer: Any = None,
+    cache: Path | None = None,
+) -> Any:
+    """Open the encoder that is named, else the one of fingerprint ``like``, with a cache if one is named."""
+    from ..bank.embedding_cache import EmbeddingCache
+    from ..bank.encoders import encoder_of, open_encoder
+
+    quiet_libraries()
     if encoder is None and like:
         encode: Any = encoder_of(like, model, tokenizer)
         if fol and not getattr(encode, "fol", True):
@@ -80,9 +95,7 @@ def load_rules(
             )
     else:
         encode = open_encoder(encoder or "minilm", fol, model, tokenizer)
-    return RuleBank.from_texts(
-        texts, conclusions, encode if cache is None else EmbeddingCache(encode, cache), ids
-    )
+    return encode if cache is None else EmbeddingCache(encode, cache)
 
 
 def _check_encoder(folder: Path, made_with: str, named: str | None) -> None:
@@ -162,7 +175,7 @@ def choose_index(bank: RuleBank) -> None:
     """Let a bank be searched in the way that fits its size, and say so where that takes long."""
     from ..bank import faiss_index
 
-    if len(bank) > faiss_index.EXACT_UP_TO and not bank.keys_MP.is_cuda:
+    if len(bank) > faiss_index.EXACT_UP_TO and bank.device.type != "cuda":
         how = "all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
         if faiss_index.faiss_installed():
             how = "building a faiss index of them"

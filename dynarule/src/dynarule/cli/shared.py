@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -102,3 +105,24 @@ def one_line(text: str) -> str:
 def printable(text: str) -> str:
     """Return a text with what would steer a terminal as an escape, which JSON reads back."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+@contextmanager
+def parts_bar() -> Iterator[Callable[[int, int], None]]:
+    """Yield what shows how many of how many parts are done: a bar in a terminal, a line a minute elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = BarColumn(), MofNCompleteColumn(), TextColumn("parts"), TimeRemainingColumn()
+    printed = time.monotonic()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(done: int, total: int) -> None:
+            nonlocal printed
+            bar.update(task, completed=done, total=total)
+            if not bar.console.is_terminal and time.monotonic() - printed > 60:
+                printed = time.monotonic()
+                note(f"{done:,} of {total:,} parts")
+
+        yield show

@@ -198,8 +198,8 @@ class RuleMemory(LayerMemory):
                 self._chosen[number] = rows_BK
             if traced:
                 self._record(layer, rows_BK, scores_BK, wanted_B, step_B)
-        rows = None if config.top_k is None else rows_BK
-        key_BKF, value_BKF = project(projection, self.bank.keys_MP[rows], self.bank.values_MP[rows])
+        rows = torch.arange(len(self.bank))[None] if config.top_k is None else rows_BK
+        key_BKF, value_BKF = project(projection, self.bank.keys_at(rows), self.bank.values_at(rows))
         # Contiguous: every token from now on reads them.
         return projection.heads(key_BKF).contiguous(), projection.heads(value_BKF).contiguous()
 

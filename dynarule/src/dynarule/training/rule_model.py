@@ -111,14 +111,14 @@ class RuleModel(nn.Module):
         """Return ``loss``, its parts ``lm``, ``retrieval``, ``reading``, and ``hits`` of ``steps`` for Recall@1."""
         device = input_ids.device
         self.memory.measure = not self.training
-        rows = pool_M.to(self.bank.keys_MP.device)
+        rows = pool_M.to(self.bank.device)
         reading = self.recipe.added(ReadingLoss) if self.recipe.searches else None
         weight = self.recipe.added(NewWordWeight)
         new_BT = new_words(input_ids, labels) if self.training and (reading or weight) else None
         self.memory.load(
             RuleBatch(
-                self.bank.keys_MP[rows].to(device),
-                self.bank.values_MP[rows].to(device),
+                self.bank.keys_at(rows).to(device),
+                self.bank.values_at(rows).to(device),
                 question_BT,
                 answer_BT,
                 search_BS,
