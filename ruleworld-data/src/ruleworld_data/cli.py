@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from .environments.command import certify
+
 if TYPE_CHECKING:
     from .spec import WorldSpec
 
@@ -339,6 +341,9 @@ def plugin_path(
     from .plugins import plugin_path as path
 
     typer.echo(path(tool))
+
+
+app.command()(certify)
 
 
 if __name__ == "__main__":

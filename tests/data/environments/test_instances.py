@@ -12,7 +12,7 @@ from ruleworld_data.environments.worlds import place_of, world_of
 from ruleworld_data.text import parse_rule_code, parse_rule_fol, parse_rule_nl
 from ruleworld_data.verify import solve
 
-ALL_PARTS = RewardWeights(exact=0.3, strict=0.7, steps=0.2, format=0.1, search_cost=0.05)
+ALL_PARTS = RewardWeights(0.3, 0.7, steps=0.2, proved=0.3, format=0.1, search_cost=0.05)
 SETTINGS = [
     {},
     {"form": "fol", "pool_size": 20},
@@ -29,10 +29,10 @@ def test_answers_follow_from_the_pool_and_score_the_maximum(setting):
     for index in range(0, 60, 3):
         made = instance(config, index)
         world, _, row = place_of(config, index)
-        pool = world.pool(row["id"], row["gold_rule_ids"], config)
+        pool = world.pool(row, config)
         assert len(set(pool.tolist())) == config.pool_size
         assert solve(made.metadata, world.rules.take(sorted(pool))) == made.metadata["answers"]
-        assert score(made.answer, made.metadata) == (1.0, 1.0, 1.0, 1.0, 1.0, 0.0)
+        assert score(made.answer, made.metadata) == (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_rivals_conclude_about_the_same():
         config, found = EnvConfig(("multi_hop_3",), pool_size=60, rivals=rivals), []
         for index in range(40):
             world, _, row = place_of(config, index)
-            pool = world.rules.take(sorted(world.pool(row["id"], row["gold_rule_ids"], config)))
+            pool = world.rules.take(sorted(world.pool(row, config)))
             asked = row["queries"][0].split(", ")[1].lower().replace("_", " ")
             rows = pool.select(["attribute", "operator"]).to_pylist()
             found.append(sum(one["attribute"] == asked and one["operator"] is not None for one in rows))

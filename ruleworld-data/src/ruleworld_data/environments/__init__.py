@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 from .._lazy import attach
 
 if TYPE_CHECKING:
+    from .certificate import Certificate as Certificate
+    from .certificate import certify as certify
     from .config import EnvConfig as EnvConfig
     from .config import RewardWeights as RewardWeights
+    from .config import read_config as read_config
     from .instances import Instance as Instance
     from .instances import instance as instance
     from .reward import Reward as Reward
@@ -19,7 +22,8 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
-    config="EnvConfig RewardWeights",
+    certificate="Certificate certify",
+    config="EnvConfig RewardWeights read_config",
     instances="Instance instance",
     reward="Reward score",
     search="Episode",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..questions.skeletons import multi_hop
 from ..spec import SCALES, SUBTASKS, Dials, WorldSizes, check_count, check_name, check_seed, subtasks_of
 
-__all__ = ["ACCESS", "FORMS", "EnvConfig", "RewardWeights", "WorldKey"]
+__all__ = ["ACCESS", "FORMS", "EnvConfig", "RewardWeights", "WorldKey", "read_config"]
 
 FORMS = ("nl", "fol", "code")
 ACCESS = ("prompt", "tool", "tags")
@@ -32,6 +34,8 @@ class RewardWeights:
         1 if all answers are right.
     steps : float
         The share of the proof's steps whose ``[Step k]`` line ends in what follows at that step.
+    proved : float
+        1 if all answers are right and all steps: what a guess at the end of a chain does not have.
     format : float
         1 for one box at the end with as many answers as are asked for, right or wrong: the reward of a wrong answer.
     search_cost : float
@@ -41,6 +45,7 @@ class RewardWeights:
     exact: float = 1.0
     strict: float = 0.0
     steps: float = 0.0
+    proved: float = 0.0
     format: float = 0.0
     search_cost: float = 0.0
 
@@ -48,13 +53,15 @@ class RewardWeights:
         for name, value in vars(self).items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
                 raise ValueError(f"reward {name} must be a number from 0 to 1, got {value!r}")
-        if not self.exact + self.strict > 0:
-            raise ValueError("a reward must count right answers: give exact or strict a weight above 0")
+        if not self.exact + self.strict + self.proved > 0:
+            raise ValueError(
+                "a reward must count right answers: give exact, strict or proved a weight above 0"
+            )
 
     @property
     def total(self) -> float:
         """The sum that the weighted mean is divided by; added up exactly, so that a perfect answer has 1."""
-        return math.fsum((self.exact, self.strict, self.steps, self.format))
+        return math.fsum((self.exact, self.strict, self.steps, self.proved, self.format))
 
     @property
     def floor(self) -> float:
@@ -174,6 +181,35 @@ class EnvConfig:
     def from_dict(cls, values: object) -> EnvConfig:
         """Read `to_dict`'s result, or some of its fields; `ValueError` for a wrong name or value."""
         return _read(cls, values, "option of the environment")
+
+
+def read_config(path: Path | None = None, changes: Sequence[str] = ()) -> EnvConfig:
+    """Read a configuration from a JSON file, if there is one, and change options written as ``name=value``.
+
+    A value is JSON, or a word that needs no quotes.
+
+    Raises
+    ------
+    ValueError, OSError
+        If the file cannot be read, or an option is none.
+    """
+    try:
+        values = json.loads(path.read_bytes()) if path else {}
+    except ValueError:
+        raise ValueError(
+            f'{path} is no JSON file; it should hold options such as {{"pool_size": 100}}'
+        ) from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold an object of options by name, got {values!r:.60}")
+    for change in changes:
+        name, mark, value = change.partition("=")
+        if not mark:
+            raise ValueError(f"an option is set as in --set pool_size=1000, got {change!r}")
+        try:
+            values[name] = json.loads(value)
+        except ValueError:
+            values[name] = value
+    return EnvConfig.from_dict(values)
 
 
 def world_sizes(scale: str) -> WorldSizes:

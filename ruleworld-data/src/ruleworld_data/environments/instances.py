@@ -69,7 +69,7 @@ def instance(config: EnvConfig, index: int) -> Instance:
         "queries": row["queries"],
     }
     if config.access == "prompt":
-        pool = world.pool(row["id"], row["gold_rule_ids"], config)
+        pool = world.pool(row, config)
         rules = world.texts(config.form)[pool].tolist()
         prompt = answer_template().render("answer", config.form, row["question"], rules)
     else:

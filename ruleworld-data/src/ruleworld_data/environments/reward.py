@@ -31,7 +31,7 @@ class Reward(NamedTuple):
     ----------
     reward : float
         The weighted mean of the parts, less the cost of searches.
-    exact, strict, steps, format : float
+    exact, strict, steps, proved, format : float
         As `RewardWeights` describes them.
     cost : float
         What searches take off.
@@ -41,6 +41,7 @@ class Reward(NamedTuple):
     exact: float
     strict: float
     steps: float
+    proved: float
     format: float
     cost: float
 
@@ -74,9 +75,14 @@ def score(answer: object, metadata: Mapping[str, Any] | str, searches: int = 0) 
     text = answer if isinstance(answer, str) else ""
     weights, gold = record["config"]["reward"], record["answers"]
     right = score_output(text, gold)
-    steps = _steps(text, record["conclusions"]) if weights["steps"] else 0.0
-    form = float(_in_form(text, right))
-    parts = {"exact": right.exact_match, "strict": right.strict_match, "steps": steps, "format": form}
+    steps = _steps(text, record["conclusions"]) if weights["steps"] or weights["proved"] else 0.0
+    parts = {
+        "exact": right.exact_match,
+        "strict": right.strict_match,
+        "steps": steps,
+        "proved": right.strict_match * (steps == 1.0),
+        "format": float(_in_form(text, right)),
+    }
     total = sum(weights[name] for name in parts)
     free = len(record["gold_rule_ids"])
     cost = weights["search_cost"] * max(0, searches - free)

@@ -68,7 +68,7 @@ class Episode:
             return []
         world, _, row = place_of(self.config, self.metadata["index"])
         if self._pool is None:
-            self._pool = np.sort(world.pool(row["id"], row["gold_rule_ids"], self.config))
+            self._pool = np.sort(world.pool(row, self.config))
         text = query[:LONGEST_QUERY] if isinstance(query, str) else ""
         scores = _scores(world, self.config.form, text, self.encode)[self._pool]
         best = np.lexsort((self._pool, -scores))[: self.config.top_k if k is None else k]

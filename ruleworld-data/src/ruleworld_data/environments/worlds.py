@@ -60,16 +60,23 @@ class EnvWorld:
             self._texts[form] = column.to_numpy(zero_copy_only=False)
         return self._texts[form]
 
-    def pool(self, question_id: str, gold: list[int], config: EnvConfig) -> Ints:
-        """Return the ids of the rules that a question is asked against: gold rules, rivals and others, shuffled."""
-        wanted = np.unique(np.asarray(gold))
-        count = int(config.rivals * (config.pool_size - len(wanted)))
+    def pool(self, row: dict[str, Any], config: EnvConfig) -> Ints:
+        """Return the ids of the rules that a question is asked against: gold rules, rivals and others, shuffled.
+
+        Rivals of what the question asks about come first, then those of the steps on the way.
+        """
+        gold = np.unique(row["gold_rule_ids"])
+        wanted, count = gold, int(config.rivals * (config.pool_size - len(gold)))
         if count:
             group, members = self._rivals
-            near = np.setdiff1d(np.concatenate([members[i] for i in set(group[wanted].tolist())]), wanted)
-            stream = Stream("rivals", self.world_id, question_id, config.pool_size)
-            wanted = np.concatenate([wanted, near[stream.permutation(len(near))[:count]]])
-        return shared_pool(self._ids, wanted.tolist(), config.pool_size, "env", self.world_id, question_id)
+            parts = row["steps"] if len(row["answers"]) > 1 else row["steps"][-1:]
+            asked = dict.fromkeys(group[[step["rule_ids"][0] for step in parts]].tolist())
+            stream = Stream("rivals", self.world_id, row["id"], config.pool_size)
+            for groups in (asked, {*group[gold].tolist()} - {*asked}):
+                near = np.setdiff1d(np.concatenate([gold[:0], *(members[i] for i in groups)]), gold)
+                wanted = np.concatenate([wanted, near[stream.permutation(len(near))]])
+            wanted = wanted[: len(gold) + count]
+        return shared_pool(self._ids, wanted.tolist(), config.pool_size, "env", self.world_id, row["id"])
 
     @cached_property
     def _rivals(self) -> tuple[Ints, list[Ints]]:

@@ -1,0 +1,91 @@
+"""The certificate: it passes where it should, and a reward that is spoilt on purpose fails it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from ruleworld_data.cli import app
+from ruleworld_data.environments import EnvConfig, Reward, RewardWeights, certify, instance
+from ruleworld_data.environments import certificate as module
+from ruleworld_data.environments.policies import POLICIES, QUERIES, Kind
+from typer.testing import CliRunner
+
+CHAINS = EnvConfig(("multi_hop_3",), reward=RewardWeights(exact=0.8, steps=0.1, format=0.1))
+
+
+def test_a_sound_environment_is_certified():
+    found = certify(CHAINS, 24)
+    assert found.passes, found.to_text(99)
+    assert {each["checked"] for each in found.checks.values()} == {24}
+    assert found.floor == pytest.approx(0.1)
+    assert json.loads(json.dumps(found.to_dict()))["config"] == CHAINS.to_dict()
+    assert "All pass." in found.to_text()
+
+
+def test_there_are_forty_policies_and_more():
+    names = [policy.name for policy in POLICIES]
+    assert len(set(names)) == len(names) >= 40
+    assert len([policy for policy in POLICIES if policy.kind is Kind.NOTHING]) >= 30
+    assert len(QUERIES) >= 9
+
+
+def test_policies_that_search():
+    found = certify(replace(CHAINS, access="tool", pool_size=60, reward=RewardWeights(search_cost=0.2)), 10)
+    searched = {each.name: each.mean for each in found.policies if each.name.startswith("queries")}
+    assert len(searched) == len(QUERIES) and searched["queries: without end"] == 0
+
+
+def test_a_pool_without_rivals_is_given_away():
+    """What the default mends: the one rule about what is asked for."""
+    found = certify(replace(CHAINS, pool_size=30, rivals=0.0, reward=RewardWeights()), 60)
+    failed = {each.name for each in found.policies if not each.passes}
+    assert "count and a change, no chain" in failed and not found.passes
+    assert "FAILED: " in found.to_text()
+    proved = certify(replace(CHAINS, pool_size=30, rivals=0.0, reward=RewardWeights(exact=0, proved=1)), 30)
+    assert proved.passes and proved.policies[0].mean == 0
+
+
+@pytest.mark.parametrize(
+    "spoil, check",
+    [
+        (lambda one: one.metadata.update(answers=["9999"]), "clingo derives the answer from the pool"),
+        (lambda one: one.metadata["conclusions"].reverse(), "the golden answer scores 1"),
+        (lambda one: one.metadata.update(question="How many?"), "instances share no question"),
+    ],
+)
+def test_a_spoilt_instance_is_found(spoil, check, monkeypatch):
+    def spoilt(config, index):
+        made = instance(config, index)
+        if config == CHAINS:
+            spoil(made)
+        return made
+
+    monkeypatch.setattr(module, "instance", spoilt)
+    monkeypatch.setattr(module, "POLICIES", POLICIES[:1])
+    found = certify(CHAINS, 3)
+    (name,) = [name for name in found.checks if name.startswith(check)]
+    assert found.checks[name]["failed"] >= 2 and found.checks[name]["example"]
+
+
+def test_a_scorer_that_finds_the_answer_anywhere_is_found(monkeypatch):
+    def careless(answer, metadata, searches=0):
+        record = json.loads(metadata) if isinstance(metadata, str) else metadata
+        good = all(part in str(answer) for part in record["answers"])
+        return Reward(float(good), *[0.0] * 6)
+
+    monkeypatch.setattr(module, "score", careless)
+    failed = {each.name for each in certify(CHAINS, 6).policies if not each.passes}
+    assert {"every candidate in one box", "every number with or"} <= failed
+
+
+def test_the_command(tmp_path):
+    out, config = tmp_path / "certificate.json", tmp_path / "config.json"
+    config.write_text(json.dumps({"subtasks": ["single_rule"], "pool_size": 40}))
+    words = ["certify", str(config), "--set", "form=fol", "--set", "seed=3", "--instances", "5"]
+    done = CliRunner().invoke(app, [*words, "--out", str(out)])
+    written = json.loads(out.read_text())
+    assert done.exit_code == (0 if written["passes"] else 1), done.output
+    assert written["config"]["form"] == "fol" and written["instances"] == 5
+    for wrong, said in (["--set", "forms=fol"], "'form'"), (["--set", "seed"], "--set pool_size=1000"):
+        done = CliRunner().invoke(app, ["certify", *wrong])
+        assert done.exit_code == 2 and said in done.output
