@@ -97,7 +97,7 @@ class BruteForce:
                 initial[arguments[0], arguments[1]].add(int(arguments[2]))
                 for compared, cut, (then, _) in self.cuts[arguments[1]]:
                     if (int(arguments[2]) > cut) if compared == "More" else (int(arguments[2]) < cut):
-                        todo.append((then, [arguments[0]], "count"))
+                        todo.append((then, [arguments[0]], ("Has", arguments[1])))
                 continue
             if change:
                 factor = int(arguments[1])
@@ -133,7 +133,7 @@ class BruteForce:
             return {str(value + net[who, what]) for value in initial[who, what]}
         if name == "In":
             return {plain(place) for someone, place in places if someone == who}
-        causes = {rest[0]}
+        causes = {rest[0] if len(rest) == 1 else tuple(rest)}
         return {plain(s) for someone, s, cause in states if someone == who and cause in causes}
 
 
@@ -176,6 +176,8 @@ def misread(text: str, facts: str, query: str) -> str | None:
         wanted.append(rf"\b(?:[Hh]ow many|[Ww]hat number of) {plural(plain(what))}\b")
     elif name == "In":
         wanted.append(r"\b[Ww]hich environment\b")
+    elif rest[0] == "Has":
+        wanted.append(rf"\b[Ww]hich state .*\b(?:how many|number of its) {plural(plain(rest[1]))}\b")
     else:
         wanted.append(
             r"\b[Ww]hich state .*\benvironment\b"

@@ -20,7 +20,8 @@ from ruleworld_data.spec import PAPER_POINT, SCALES, Dials, WorldSizes, WorldSpe
 from ruleworld_data.verify import verify
 from ruleworld_data.world import drawing
 
-BruteForce = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))["BruteForce"]
+force = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))
+BruteForce, misread, blemish = (force[name] for name in ("BruteForce", "misread", "blemish"))
 ALL = Dials(hops=8, parts=5, crowd=5, conjunction=3, thresholds=True)
 QUICK = [
     Dials(hops=6, crowd=9),
@@ -106,6 +107,32 @@ def test_an_independent_solver_agrees(dials):
             if row["subtask"].startswith("multi_hop"):
                 rests = [[fol[i] for i in gold if i != left] for left in gold]
                 assert all(BruteForce(rest).answers(facts, query) != {answer} for rest in rests)
+
+
+def test_the_state_that_a_count_gives_is_asked():
+    """Of a kind, by its own count: one state in any world, neither without the count nor without the threshold."""
+    seen = []
+    for world in fresh_worlds(
+        8, 24, {"multi_hop_2": 6}, n_rules=150, version="1.1", dials=Dials(thresholds=True)
+    ):
+        fol = dict(zip(world.rules["id"].to_pylist(), world.rules["fol"].to_pylist(), strict=True))
+        whole = BruteForce(fol.values())
+        for row in world.questions.to_pylist():
+            if row["skeleton"] != "entity2attr>count2state":
+                continue
+            (facts,), (query,), (answer,), gold = (
+                row[name] for name in ("facts", "queries", "answers", "gold_rule_ids")
+            )
+            seen.append(answer)
+            assert row["answer_types"] == ["state"] and query.startswith("State(x, ?, Has, ")
+            assert (
+                whole.answers(facts, query)
+                == BruteForce([fol[i] for i in gold]).answers(facts, query)
+                == {answer}
+            )
+            assert all(BruteForce([fol[i]]).answers(facts, query) == set() for i in gold)
+            assert misread(row["question"], facts, query) is None and blemish(row["question"]) is None
+    assert len(seen) > 5 and len(set(seen)) > 1  # more and fewer
 
 
 # One defect at a time in how a world is drawn or asked about: verify must name it.

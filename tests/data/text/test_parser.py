@@ -363,6 +363,7 @@ def test_facts_and_queries():
     assert parse_query("In(y, ?)") == Query("in", "y")
     assert parse_query("State(x, ?, Attack)") == Query("state", "x", "attack")
     assert parse_query("State(x, ?, In)") == Query("state", "x", "in")
+    assert parse_query("State(x, ?, Has, Mineral_fur)") == Query("weighed", "x", "mineral fur")
 
 
 @pytest.mark.parametrize(
@@ -374,7 +375,15 @@ def test_other_facts_are_refused(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Has(x, Mineral_fur)", "In(z, ?)", "State(x, ?)", "Has(x, Mineral_fur, 3)"]
+    "text",
+    [
+        "",
+        "Has(x, Mineral_fur)",
+        "In(z, ?)",
+        "State(x, ?)",
+        "Has(x, Mineral_fur, 3)",
+        "State(x, ?, In, Mineral_fur)",
+    ],
 )
 def test_other_queries_are_refused(text):
     with pytest.raises(ValueError, match="cannot read the query"):

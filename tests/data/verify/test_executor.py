@@ -83,6 +83,7 @@ CASES = [
         (FIN_LOSS, LOSS),
     ),
     # nothing follows
+    ("Tiny_cat(x)", "State(x, ?, Has, Strong_horn)", None, ()),
     ("Tiny_cat(x) & Attack(x, y)", "In(x, ?)", None, ()),
     ("Tiny_cat(y) & Attack(x, y)", "Has(x, Strong_horn, ?)", None, ()),
     ("Tiny_cat(x)", "Has(x, Ashen_paw, ?)", None, ()),

@@ -148,7 +148,8 @@ class Scene:
         """Feel what a count gives that a rule has just told."""
         (nl, fol), word = self.premise, COMPARED[hop["trigger_operator"]].lower()
         self.premise = (f"{nl}, {word} than {hop['threshold']}", fol)
-        self._feel(hop, "", "")
+        attribute = self.symbols["attribute"][hop["trigger_attribute"]]
+        self._feel(hop, f"State(x, ?, Has, {attribute})", "state_of_count")
 
     def _meet(self, hop: Hop) -> None:
         """Let the place and the states of a rule meet as the premise."""

@@ -109,6 +109,8 @@ _BEFORE_CHANGES: tuple[tuple[str, ...], ...] = (
 _TWO_ATOMS = ("action2env", "action2state", "place_state2attr")
 _THREE_ATOMS = ("action2env", "env2state", "action2state", "place_state2attr")
 _THRESHOLD = ("entity2attr", "count2state", "state2attr")
+_WEIGHED = Skeleton(("entity2attr", "count2state"))
+"""The state itself that a count gives."""
 
 
 def multi_hop(hops: int, dials: Dials) -> dict[Skeleton, float]:
@@ -122,7 +124,8 @@ def multi_hop(hops: int, dials: Dials) -> dict[Skeleton, float]:
         prefixes = (_TWO_ATOMS, _THREE_ATOMS)[: dials.conjunction - 1]
         families.append(dict.fromkeys(_with_changes(prefixes, hops, dials), 1.0))
     if dials.thresholds:
-        families.append(dict.fromkeys(_with_changes((_THRESHOLD,), hops, dials), 1.0))
+        changes = _with_changes((_THRESHOLD,), hops, dials)
+        families.append(dict.fromkeys([_WEIGHED] if hops == len(_WEIGHED.path) else changes, 1.0))
     families = [family for family in families if family]
     parts = [1 / 3] * len(families[1:])
     return {

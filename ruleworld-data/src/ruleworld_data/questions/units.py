@@ -80,8 +80,9 @@ class UnitSource:
         if spread and skeleton.start == "kind":
             # Such a question names a kind and an attribute and nothing else, and must not stand in both worlds of a
             # seed, where it has two answers.
-            kind = world.blocks["entity2attr"]["entity"][self._rows[0]]
-            queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]]
+            has, last = world.blocks["entity2attr"], -1 if skeleton.answer_type == "count" else 0
+            kind = has["entity"][self._rows[0]]
+            queried = world.blocks[skeleton.path[last]]["attribute"][self._rows[last]]
             self._keep(keyed_integers(("asked of", world.seed), 2, kind, queried) == world.is_heldout)
         if skeleton.weighs:  # the chain begins after the count; who has it comes last
             self._keep(np.lexsort(self._rows))

@@ -57,7 +57,8 @@ class Fact(NamedTuple):
 class Query(NamedTuple):
     """What a scope asks: ``has`` (final count of attribute ``term``), ``in`` or ``state``.
 
-    For ``state``, ``term`` names the cause: an action, or ``in`` for the environment.
+    For ``state``, ``term`` names the cause: an action, or ``in`` for the environment. ``weighed`` is the state that the
+    count of attribute ``term`` gives.
     """
 
     kind: str
@@ -109,6 +110,8 @@ def parse_facts(text: str, version: str | None = None) -> tuple[Fact, ...]:
 def parse_query(text: str) -> Query:
     """Parse a query: ``Has(x, Mineral_fur, ?)``, ``In(x, ?)``, ``State(x, ?, Chase)`` or ``State(x, ?, In)``.
 
+    ``State(x, ?, Has, Mineral_fur)`` asks for the state that a count gives.
+
     Raises
     ------
     ValueError
@@ -122,7 +125,12 @@ def parse_query(text: str) -> Query:
         return Query("in", who)
     if name == "State" and len(args) == 3 and args[1] == "?" and who:
         return Query("state", who, _plain(args[2], "query", text))
-    raise unreadable("query", text, "Has(x, Attribute, ?), In(x, ?), State(x, ?, Action) or State(x, ?, In)")
+    if name == "State" and len(args) == 4 and args[1:3] == ["?", "Has"] and who:
+        return Query("weighed", who, _plain(args[3], "query", text))
+    expected = (
+        "Has(x, Attribute, ?), In(x, ?), State(x, ?, Action), State(x, ?, In) or State(x, ?, Has, Attribute)"
+    )
+    raise unreadable("query", text, expected)
 
 
 def parse_atom(text: str, version: str | None = None) -> Fact:

@@ -178,7 +178,8 @@ class _Writer:
         elif query.kind == "in":
             yield f"ask_place({number},{who})."
         else:
-            cause = "place" if query.term == "in" else f"action({self.terms[query.term]})"
+            cause = "count" if query.kind == "weighed" else "action"
+            cause = "place" if query.term == "in" else f"{cause}({self.terms[query.term]})"
             yield f"ask_state({number},{who},{cause})."
 
     def _fact(self, scope: int, fact: Fact) -> str:

@@ -34,15 +34,15 @@ class Cones:
         asked for, however indirectly; and rules from a place together with states, or from a state that is stated or
         that anything leads to, about any attribute on these ways.
         """
-        base, code = self.base, self.base.terms.get
+        base, code, counts = self.base, self.base.terms.get, ("has", "weighed")
         parsed = [(parse_facts(facts), parse_query(query)) for facts, query in scopes]
-        attributes = _codes(code(query.term, -1) for _, query in parsed if query.kind == "has")
+        attributes = _codes(code(query.term, -1) for _, query in parsed if query.kind in counts)
         stated = _codes(code(fact.term, -1) for facts, _ in parsed for fact in facts if fact.kind == "is")
         wanted = _codes(
             code(fact.term, -1) + (attribute << 32)
             for facts, query in parsed
             for fact in facts
-            if query.kind == "has" and fact.kind == "is" and fact.who == query.who
+            if query.kind in counts and fact.kind == "is" and fact.who == query.who
             for attribute in (code(query.term, -1), *self._weighed.tolist())
         )
         entities = _of_terms(self._entities, np.union1d(attributes, self._weighed))

@@ -108,6 +108,8 @@ def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -
         caused = scope.states_by_place() if asked.term == "in" else scope.states_by_action(asked.term)
         return _one(caused, query)
     attribute = rules.terms.get(asked.term, -1)
+    if asked.kind == "weighed":
+        return _one(scope.states_by_count(attribute), query)
     start = _one(scope.counts(attribute, asked.term), query)
     if start.answer is None:
         return start
@@ -196,11 +198,12 @@ class _Scope:
             for effect in self.rules.fire("action2state", self.code(action, -1), role)
         ]
 
-    def states_by_count(self) -> list[tuple[str, Path]]:
-        """States that initial counts cause by being above or below a threshold."""
+    def states_by_count(self, only: int | None = None) -> list[tuple[str, Path]]:
+        """States that initial counts (or that of one attribute) cause by being above or below a threshold."""
         return [
             self._felt(effect, path)
             for attribute in self.rules.weighed
+            if only in (None, attribute)
             for count, path in self.counts(attribute, self.names[attribute])
             for plus in (0, 1)
             for effect in self.rules.fire("count2state", attribute, plus)
