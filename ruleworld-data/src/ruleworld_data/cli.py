@@ -119,20 +119,42 @@ def _spec(scale: str, split: str, seed: int, version: str, dials: str, config: s
 
 @app.command()
 def build(
-    out: Annotated[Path, typer.Option("--out", help="New, empty or unfinished folder.", show_default=False)],
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out", help="New, empty or unfinished folder, or a URL of fsspec.", show_default=False
+        ),
+    ],
     scale: Scale = "paper",
     seed: Seed = 0,
     data_version: Version = "",
     dials: Dials = "",
     jobs: Jobs = None,
+    shard: Annotated[
+        str, typer.Option("--shard", metavar="I/N", help="Every N-th shard only, from the I-th on.")
+    ] = "",
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Make no shard, finish a build of which all are there.")
+    ] = False,
+    ray: Annotated[
+        str, typer.Option("--ray", metavar="ADDRESS", help="Make the shards as tasks of a Ray cluster.")
+    ] = "",
     quiet: Quiet = False,
 ) -> None:
     """Write the benchmark as parquet shards. Run it again to finish a build that was stopped.
 
+    Machines that share the folder build it together: each with --shard i/n, and one with --merge once all are done.
+
     Example: ruleworld build --scale paper --out data
     """
-    from .io import Progress, ShardFile, build_command
-    from .io import build as run
+    from .io import Progress, ShardFile, build_command, parse_shard
+    from .io import build_anywhere as run
+
+    if bool(shard) + merge + bool(ray) > 1:
+        raise ValueError(
+            "--shard makes a part, --merge finishes the whole, --ray does both; give one of them"
+        )
+    part = parse_shard(shard) if shard else None
 
     spec = _spec(scale, "train", seed, data_version, dials)
     try:
@@ -141,12 +163,17 @@ def build(
             def report(made: ShardFile, done: int, total: int) -> None:
                 progress.update(done, total, f"{'kept' if made.resumed else 'wrote'} {made.shard.path}")
 
-            made = run(out, scale, seed, _all_cores(jobs), report, version=spec.version, dials=spec.dials)
+            made = run(out, spec, _all_cores(jobs), report, part=part, merge=merge, ray=ray)
     except KeyboardInterrupt:
         again = build_command(out, spec)
         typer.echo(f"\nruleworld: stopped; finished shards are kept. Go on with: {again}", err=True)
         raise typer.Exit(1) from None
     shards = made["shards"]
+    if part is not None:
+        typer.echo(
+            f"{out}: part {shard}, {len(shards)} shards; with all parts: {build_command(out, spec)} --merge"
+        )
+        return
     rules = sum(shard["rows"] for shard in shards if shard["config"] == "rules")
     questions = sum(shard["rows"] for shard in shards) - rules
     size = sum(shard["bytes"] for shard in shards) / 1e6

@@ -260,3 +260,22 @@ def test_a_run_on_a_bad_endpoint_counts_everything_and_resumes(
     usage = samples[questions[0].id]["usage"]
     assert usage["calls"] == 1 and usage["prompt_tokens"] > 500 and usage["completion_tokens"] >= 1
     assert samples[questions[4].id]["usage"]["calls"] == 0
+
+
+def test_several_servers_share_the_questions_and_stand_in_for_each_other(serve, monkeypatch):
+    monkeypatch.setenv("_RWBENCH_MIRRORS", "{}")
+    monkeypatch.setenv("RWBENCH_TRIES", "1")
+    texts = [str(number) for number in range(12)]
+    first, second = serve(lambda prompt, nth: f"first {prompt}"), serve(lambda prompt, nth: 503)
+    third = serve(lambda prompt, nth: f"third {prompt}")
+    Endpoint.also(first.url, [second.url, third.url])
+    done = ask(first, *texts)
+    assert [each.text.split()[1] for each in done] == texts
+    assert [len(each.bodies) for each in (first, second, third)] == [4, 4, 8]
+    again = ask(first, *texts)
+    assert all(each.cached for each in again) and [a.text for a in again] == [d.text for d in done]
+    alone = serve(lambda prompt, nth: 503)
+    Endpoint.also(alone.url, [second.url])
+    (failed,) = ask(alone, "asked of both")
+    assert failed.finish == "error" and "503" in failed.error
+    assert alone.asked["asked of both"] == second.asked["asked of both"] == 1

@@ -63,7 +63,10 @@ def run(
         ),
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="Base URL of an OpenAI-compatible server.")
+        list[str] | None,
+        typer.Option(
+            metavar="URL", help="Base URL of an OpenAI-compatible server; several share the questions."
+        ),
     ] = None,
     temperature: Annotated[
         float | None, typer.Option(min=0.0, help="Default: 0, but what the paper sets for a model.")
@@ -75,35 +78,57 @@ def run(
     encoder: Annotated[str, typer.Option(help="Of dense retrieval: minilm, a folder or a name.")] = "minilm",
     out: OutFolder = Path("runs"),
     jobs: Jobs = 1,
+    shard: Annotated[str, typer.Option(metavar="I/N", help="Every N-th run only, from the I-th on.")] = "",
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Run nothing; report when all runs are there.")
+    ] = False,
+    ray: Annotated[str, typer.Option(metavar="ADDRESS", help="Runs as tasks of a Ray cluster.")] = "",
     dry_run: DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Run a recipe; running it again takes up where it stopped.
 
+    Machines that share the folder run it together: each with --shard i/n, and one with --merge once all are done.
+
     Example: rwbench run smoke --limit 5
     """
     with user_errors():
+        from ruleworld_data.io import parse_shard
         from ruleworld_data.spec import PAPER_POINT, VERSION, Dials
 
         from ..recipes import Options, recipes
         from ..run.data import DataSource
         from ..run.folder import make_plan
-        from ..run.session import usable
+        from ..run.session import check_all_finished, take_shard, usable
         from ..run.workspace import Workspace
         from ..spec import DATA_VERSION
 
+        if bool(shard) + merge + bool(ray) > 1:
+            raise ValueError(
+                "--shard runs a part, --merge reports the whole, --ray does both; give one of them"
+            )
+        part = parse_shard(shard)
         made = recipes.get(recipe)
         turned = Dials.parse(dials)
         version = data_version or (DATA_VERSION if turned == PAPER_POINT else VERSION)
         source = (
             DataSource(scale, seed, None, version, turned) if data is None else DataSource.from_build(data)
         )
-        models = [_backend(name, endpoint, temperature, price, batch_size) for name in model or []]
-        if endpoint is not None and not models:
+        url, mirrors = (endpoint[0], endpoint[1:]) if endpoint else (None, [])
+        models = [_backend(name, url, temperature, price, batch_size) for name in model or []]
+        if url is not None and mirrors:
+            from ..backends.endpoint import Endpoint
+
+            Endpoint.also(url, mirrors)
+        if url is not None and not models:
             raise ValueError("--endpoint needs the name of a model there; add --model NAME")
         specs, skipped = usable(made(Options(source, split, limit, tuple(models), encoder)))
         workspace = Workspace(source)
         plans = [make_plan(spec, workspace, out) for spec in specs]
+        if merge:
+            check_all_finished(plans)
+        if shard:
+            total, plans = len(plans), take_shard(plans, part)
     for note in skipped:
         typer.echo(f"not run here: {note}", err=True)
     if source.version != DATA_VERSION and any(_is_bundled(plan.spec.method) for plan in plans):
@@ -113,7 +138,10 @@ def run(
             err=True,
         )
     if not plans and not skipped:
-        typer.echo(f"{made.name} makes no runs. {made.help}", err=True)
+        empty = (
+            f"part {shard} of {total} runs has none" if shard else f"{made.name} makes no runs. {made.help}"
+        )
+        typer.echo(empty, err=True)
     if dry_run:
         _show_plans(plans, workspace, skipped, as_json)
         return
@@ -121,7 +149,12 @@ def run(
         if as_json:
             typer.echo(json.dumps({"runs": [], "skipped": skipped, "report": None}))
         raise typer.Exit(2 if skipped else 0)
-    results = _run_plans(plans, workspace, jobs)
+    results = _run_plans(plans, workspace, jobs, ray)
+    if shard:
+        typer.echo(
+            f"{out}: part {shard} of {total} runs is finished; when all are, --merge reports them", err=True
+        )
+        return
     command = _command(made.name, source, split, limit, model or [], endpoint)
     page = write_page(results, out, command, skipped, recipe=made.name, source=source)
     show_results(results, page, as_json, skipped)
@@ -245,13 +278,13 @@ def _backend(
     return Endpoint.of(name, endpoint, temperature=temperature, **prices)
 
 
-def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int) -> list[Results]:
+def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int, ray: str = "") -> list[Results]:
     import logging
 
     from ruleworld_data.io import Progress
 
     from ..backends import GoneError
-    from ..run.session import run_all
+    from ..run.session import run_all, run_on_cluster
 
     progress = Progress("samples", sum(plan.left for plan in plans))
 
@@ -266,6 +299,10 @@ def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int) -> list[R
     log.addHandler(handler)
     try:
         with user_errors(), progress:
+            if ray:
+                run_on_cluster(
+                    plans, workspace.source, ray, progress
+                )  # what follows finds all of them finished
             return run_all(plans, workspace, jobs, progress)
     except KeyboardInterrupt:
         why = "stopped"
@@ -303,7 +340,7 @@ def _command(
     split: str,
     limit: int | None,
     models: Sequence[str],
-    endpoint: str | None,
+    endpoints: Sequence[str] | None,
 ) -> str:
     """Return the command that makes the same numbers on any machine."""
     from ..spec import DATA_VERSION
@@ -316,6 +353,6 @@ def _command(
     words += [f"--split {split}"] if split != "mini" else []
     words += [f"--limit {limit}"] if limit else []
     # Of a folder only its name: where it lies on this machine is nobody's business.
-    words += [f"--model {shlex.quote(name if endpoint else Path(name).name)}" for name in models]
-    words += [f"--endpoint {shlex.quote(endpoint)}"] if endpoint else []
+    words += [f"--model {shlex.quote(name if endpoints else Path(name).name)}" for name in models]
+    words += [f"--endpoint {shlex.quote(url)}" for url in endpoints or []]
     return " ".join(words)

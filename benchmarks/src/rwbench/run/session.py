@@ -50,6 +50,50 @@ def run_all(plans: Sequence[Plan], workspace: Workspace, jobs: int, progress: Pr
     return [future.result() for future in futures]
 
 
+def take_shard(plans: Sequence[Plan], shard: tuple[int, int]) -> list[Plan]:
+    """Return every n-th run from the i-th on: the part of a machine among several that share the folder of runs.
+
+    A run is the unit: its folder says what it is of, is held by one process at a time, and counts when it has results.
+    So any n, any order and any number of tries end with the same results.
+    """
+    return [*plans[shard[0] - 1 :: shard[1]]]
+
+
+def check_all_finished(plans: Sequence[Plan]) -> None:
+    """Raise ValueError with the runs that are not finished, if any are not."""
+    left = [
+        f"{plan.folder} ({plan.done} of {plan.scheduled} questions)" for plan in plans if not plan.finished
+    ]
+    if left:
+        raise ValueError(
+            f"{len(left)} of {len(plans)} runs are not finished, such as {', '.join(left[:3])}; run them with the same "
+            "command and --shard i/n, or with neither --shard nor --merge"
+        )
+
+
+def run_on_cluster(plans: Sequence[Plan], source: DataSource, address: str, progress: Progress) -> None:
+    """Run plans as tasks of a Ray cluster, whose nodes share the folder of runs."""
+    from ruleworld_data.io import run_on_ray
+
+    work = [(plan.spec, plan.folder.parent.absolute()) for plan in plans]
+
+    def part(number: int, total: int) -> None:
+        for spec, out in work[number - 1 :: total]:
+            _run_here(spec, source, out)
+
+    done = 0
+
+    def report(shards: int, total: int) -> None:
+        nonlocal done
+        now = len(plans) * shards // total
+        for plan in plans[done:now]:
+            for _ in range(plan.left):
+                progress.step()
+        done = now
+
+    run_on_ray(address, part, len(work), report)
+
+
 @lru_cache(maxsize=1)
 def _workspace(source: DataSource) -> Workspace:
     return Workspace(source)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .chat import ChatClient as ChatClient
     from .chat import NoAnswerError as NoAnswerError
     from .chat import Reply as Reply
+    from .cluster import run_on_ray as run_on_ray
     from .endpoint import check_endpoint as check_endpoint
     from .endpoint import trust_endpoint as trust_endpoint
     from .files import file_digest as file_digest
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from .hub import push_metric as push_metric
     from .progress import Progress as Progress
     from .progress import clock_text as clock_text
+    from .remote import build_anywhere as build_anywhere
     from .schema import QUESTION_SCHEMA as QUESTION_SCHEMA
     from .schema import RULE_SCHEMA as RULE_SCHEMA
     from .schema import rule_schema as rule_schema
     from .shards import ShardFile as ShardFile
+    from .shards import parse_shard as parse_shard
     from .shards import plan as plan
     from .shards import read_shard as read_shard
     from .stats import BuildStats as BuildStats
@@ -42,13 +45,15 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     builds="build build_command read_build read_manifest world_spec",
     card="export",
+    cluster="run_on_ray",
     chat="ChatClient NoAnswerError Reply",
     endpoint="check_endpoint trust_endpoint",
     files="file_digest part_of whole_file whole_folder write_whole",
     hub="Pushed check_repo push_dataset push_folder push_metric",
     progress="Progress clock_text",
+    remote="build_anywhere",
     schema="QUESTION_SCHEMA RULE_SCHEMA rule_schema",
-    shards="ShardFile plan read_shard",
+    shards="ShardFile parse_shard plan read_shard",
     stats="BuildStats build_stats",
     workers="start_worker",
 )

@@ -2,6 +2,12 @@
 
 The folder holds one sub-folder per configuration and, once complete, ``build.json``. A build that was killed goes on
 where it stopped.
+
+Machines that share the folder build it together, and so do those that share any folder which fsspec opens
+(`ruleworld_data.io.remote`). The contract is also that of ``dynarule bank build`` and ``rwbench run``: the work is a
+list of units in an order that depends on the input alone; each is written whole or not at all and says what it is of.
+``--shard i/n`` makes every n-th unit from the i-th on and leaves those that are there, so that any n, any order and any
+number of tries make the same files. ``--merge`` makes none, says what is missing, and finishes the whole.
 """
 
 from __future__ import annotations
@@ -35,6 +41,8 @@ def build(
     *,
     version: str = VERSION,
     dials: Dials = PAPER_POINT,
+    part: tuple[int, int] | None = None,
+    merge: bool = False,
 ) -> dict[str, Any]:
     """Build a benchmark, or finish one that was interrupted.
 
@@ -49,46 +57,77 @@ def build(
         ``if __name__ == "__main__":``.
     progress : callable, optional
         Called after every shard with the shard, the number done and the total.
+    part : tuple of int, optional
+        ``(i, n)``: make every n-th shard from the i-th on only, and no manifest.
+    merge : bool
+        Make no shard; all must be there.
 
     Returns
     -------
     dict
-        The manifest, as in ``build.json``.
+        The manifest, as in ``build.json``; of a part, only its own shards.
 
     Raises
     ------
     ValueError
-        For a bad argument or a folder that holds something else.
+        For a bad argument, a folder that holds something else, or shards that are missing where nothing is made.
     """
     shards = plan(scale, seed, version, dials)
     check_count("jobs", jobs, 1)
     out = Path(out)
-    head: dict[str, Any] = {
-        "format": FORMAT,
-        "generator_version": f"{version}.0",
-        "scale": scale,
-        "seed": seed,
-    }
-    if turned := dials.to_dict():
-        head["dials"] = turned
+    head = manifest_head(WorldSpec(scale, seed=seed, version=version, dials=dials))
+    if merge:
+        check_all_there(shards, lambda shard: shard.is_whole(out), out)
     _claim(out, head)
+    if part is not None:
+        shards = shards[part[0] - 1 :: part[1]]
     entries: dict[str, dict[str, Any]] = {}
     for done, made in enumerate(_make_all(shards, out, jobs), 1):
-        shard = made.shard
-        entries[shard.path] = {
-            "path": shard.path,
-            "config": shard.config,
-            "split": shard.split,
-            "rows": shard.rows,
-            "bytes": made.size,
-            "sha256": made.digest,
-        }
+        entries[made.shard.path] = manifest_entry(made)
         if progress:
             progress(made, done, len(shards))
     manifest = head | {"shards": [entries[shard.path] for shard in shards]}
+    if part is not None:
+        return manifest
     write_whole(out / MANIFEST, json.dumps(manifest, indent=1) + "\n")
     (out / STARTED).unlink(missing_ok=True)
     return manifest
+
+
+def manifest_head(spec: WorldSpec) -> dict[str, Any]:
+    """Return what a manifest says of the whole build."""
+    head: dict[str, Any] = {
+        "format": FORMAT,
+        "generator_version": spec.generator,
+        "scale": spec.scale,
+        "seed": spec.seed,
+    }
+    if turned := spec.dials.to_dict():
+        head["dials"] = turned
+    return head
+
+
+def manifest_entry(made: ShardFile) -> dict[str, Any]:
+    """Return what a manifest says of a shard."""
+    shard = made.shard
+    return {
+        "path": shard.path,
+        "config": shard.config,
+        "split": shard.split,
+        "rows": shard.rows,
+        "bytes": made.size,
+        "sha256": made.digest,
+    }
+
+
+def check_all_there(shards: list[Shard], is_there: Callable[[Shard], bool], out: object) -> None:
+    """Raise ValueError with the shards that are missing, if any are."""
+    missing = [shard.path for shard in shards if not is_there(shard)]
+    if missing:
+        raise ValueError(
+            f"{len(missing)} of {len(shards)} shards are missing in {out}, such as {', '.join(missing[:3])}; make them "
+            "with the same command and --shard i/n, or with neither --shard nor --merge"
+        )
 
 
 def _make_all(shards: list[Shard], out: Path, jobs: int) -> Iterator[ShardFile]:
@@ -114,20 +153,24 @@ def _claim(out: Path, head: dict[str, Any]) -> None:
     """Make sure that the folder is ours to write: new, empty, or a build of the same thing."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file; name a new or empty folder")
+    # Looked at first: another machine may begin the same build meanwhile, and what it writes first says so.
+    held = set(out.iterdir()) - set(out.glob(f".*{PART}")) if out.is_dir() else set()
     there = next((out / name for name in (MANIFEST, STARTED) if (out / name).is_file()), None)
     if there is not None:
-        found = _read(there)
-        names = [*head, *({"dials"} - head.keys())]
-        differs = [
-            f"{k} {found.get(k)!r} (wanted {head.get(k)!r})" for k in names if found.get(k) != head.get(k)
-        ]
-        if differs:
-            raise ValueError(f"{out} holds another build: {', '.join(differs)}; choose another folder")
-    if there is None and out.is_dir() and set(out.iterdir()) - set(out.glob(f".*{PART}")):
+        check_same_build(_read(there), head, out)
+    if there is None and held:
         raise ValueError(f"{out} is not empty and holds no build; choose a new or empty folder")
     out.mkdir(parents=True, exist_ok=True)
     if not (out / MANIFEST).is_file():
         write_whole(out / STARTED, json.dumps(head, indent=1) + "\n")
+
+
+def check_same_build(found: dict[str, Any], head: dict[str, Any], out: object) -> None:
+    """Raise ValueError if a folder holds another build, with what differs of both."""
+    names = [*head, *({"dials"} - head.keys())]
+    differs = [f"{k} {found.get(k)!r} (wanted {head.get(k)!r})" for k in names if found.get(k) != head.get(k)]
+    if differs:
+        raise ValueError(f"{out} holds another build: {', '.join(differs)}; choose another folder")
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:

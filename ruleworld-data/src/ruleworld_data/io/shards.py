@@ -73,6 +73,20 @@ class Shard:
         return written == self.fingerprint and found.num_rows == self.rows
 
 
+def parse_shard(text: str) -> tuple[int, int]:
+    """Read which part of some work is asked for, ``i/n``: every n-th unit from the i-th on; nothing is all, ``1/1``.
+
+    Examples
+    --------
+    >>> parse_shard("2/16"), parse_shard("")
+    ((2, 16), (1, 1))
+    """
+    number, _, total = text.partition("/") if text else ("1", "/", "1")
+    if number.isdecimal() and total.isdecimal() and 1 <= int(number) <= int(total):
+        return int(number), int(total)
+    raise ValueError(f"--shard must be i/n with 1 <= i <= n, such as 2/16, got {text!r}")
+
+
 @dataclass(frozen=True)
 class ShardFile:
     """A shard on disk: SHA-256 and size in bytes; ``resumed`` if it was there already."""

@@ -1,0 +1,68 @@
+"""Work that is cut into shards, as tasks of a Ray cluster. Ray is imported by nothing else, and only when asked for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+SHARDS_PER_CPU = 4
+"""Tasks are this many times smaller than what would keep every CPU busy once, so that a lost node loses little."""
+
+
+def run_on_ray(
+    address: str,
+    work: Callable[[int, int], object],
+    units: int,
+    progress: Callable[[int, int], None] | None = None,
+    cpus: int = 1,
+) -> None:
+    """Run ``work(i, n)`` for every shard i of n; what a lost node was at, another does again.
+
+    Parameters
+    ----------
+    address : str
+        Of the cluster, as ``ray.init`` takes it: ``auto``, ``HOST:6379`` or ``ray://HOST:10001``.
+    work : callable
+        Does a shard, and skips what is there; the packages must be installed on every node.
+    units : int
+        How many units there are: there are no more shards than that.
+    progress : callable, optional
+        Told how many of how many shards are done.
+    cpus : int
+        CPUs of a task.
+
+    Raises
+    ------
+    ImportError
+        If Ray is not installed.
+    ConnectionError
+        If there is no cluster.
+    Exception
+        What a shard raised.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise ImportError("--ray needs Ray; type: pip install 'ruleworld-data[ray]'") from None
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConnectionError(
+            f"no Ray cluster at {address} ({str(error).splitlines()[0]}); start one with: ray start --head"
+        ) from None
+    try:
+        # A task that raises is not tried again: the same input raises again. One whose node dies is.
+        task = ray.remote(num_cpus=cpus, max_retries=-1, retry_exceptions=False)(work)
+        total = max(1, min(units, SHARDS_PER_CPU * int(ray.cluster_resources().get("CPU", 1)) // cpus))
+        waiting = [task.remote(number, total) for number in range(1, total + 1)]
+        while waiting:
+            done, waiting = ray.wait(waiting)
+            for one in done:
+                try:
+                    ray.get(one)
+                except ray.exceptions.RayTaskError as error:
+                    raise (error.cause if isinstance(error.cause, Exception) else error) from None
+            if progress:
+                progress(total - len(waiting), total)
+    finally:
+        ray.shutdown()

@@ -1,0 +1,164 @@
+"""A Ray cluster of two nodes on this machine, one of them killed in the middle: the same bytes.
+
+Slow: a cluster takes half a minute to start. Needs ``pip install 'ruleworld-data[ray]'``.
+"""
+
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ruleworld_data.io import build
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ruleworld-data[ray]"),
+]
+ENVIRONMENT = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
+
+
+class Cluster:
+    """A head and a second node, processes of their own, a CPU each."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        port = self.address.rpartition(":")[2]
+        head = ["--head", "--port", port, "--temp-dir", str(folder), "--include-dashboard", "false"]
+        self.nodes: list[subprocess.Popen] = []
+        try:
+            self._start(1, *head)  # one after the other: both look for free ports
+            self._start(2, "--address", self.address)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, count: int, *words: str) -> None:
+        ray = Path(sys.executable).with_name("ray")
+        common = ["start", "--block", "--num-cpus", "1", "--node-ip-address", "127.0.0.1"]
+        common += ["--object-store-memory", str(100 << 20), "--disable-usage-stats"]
+        words = [str(ray), *common, *words]
+        for _ in range(4):  # on a busy machine Ray gives up on agents of its own that start slowly
+            node = subprocess.Popen(words, env=ENVIRONMENT, start_new_session=True, stdout=subprocess.DEVNULL)
+            self.nodes = [*self.nodes[: count - 1], node]
+            if self._is_up(count, node):
+                return
+        raise TimeoutError(f"no cluster of {count} nodes")
+
+    def _is_up(self, count: int, node: subprocess.Popen) -> bool:
+        code = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False)\n"
+        code += "print('nodes', sum(node['Alive'] for node in ray.nodes()))"
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and node.poll() is None:
+            asked = [sys.executable, "-c", code, self.address]
+            said = subprocess.run(asked, env=ENVIRONMENT, capture_output=True, text=True).stdout
+            if f"nodes {count}" in said:
+                return True
+            time.sleep(1)
+        self._kill(node)
+        return False
+
+    def kill_second(self) -> None:
+        """Kill all of a node at once, as when its machine goes."""
+        self._kill(self.nodes[1])
+
+    def stop(self) -> None:
+        for node in reversed(self.nodes):
+            self._kill(node)
+
+    def _kill(self, node: subprocess.Popen) -> None:
+        if node.poll() is None:
+            os.killpg(node.pid, signal.SIGKILL)
+            node.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path_factory):
+    # Sockets below it have names of at most 107 bytes.
+    folder = Path("/tmp") / f"ray-{os.getpid()}"
+    started = Cluster(folder)
+    yield started
+    started.stop()
+    subprocess.run(["rm", "-rf", folder], check=True)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_a_node_that_is_killed_in_the_middle_changes_no_byte(cluster, tmp_path):
+    words = [
+        sys.executable,
+        "-m",
+        "ruleworld_data.cli",
+        "build",
+        "--scale",
+        "tiny",
+        "--out",
+        tmp_path / "out",
+    ]
+    driver = subprocess.Popen(
+        [*words, "--ray", cluster.address], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 120
+    while len(list((tmp_path / "out").glob("*/*.parquet"))) < 3:
+        assert driver.poll() is None and time.monotonic() < deadline, driver.stderr.read()
+        time.sleep(0.01)
+    cluster.kill_second()
+    killed_at = len(list((tmp_path / "out").glob("*/*.parquet")))
+    said = driver.communicate(timeout=150)[1]
+    assert driver.returncode == 0, said
+    assert 3 <= killed_at < 57
+    build(tmp_path / "here", "tiny")
+    assert contents(tmp_path / "out") == contents(tmp_path / "here")
+
+
+def test_a_driver_that_dies_is_taken_up_by_the_next(cluster, tmp_path):
+    words = [
+        sys.executable,
+        "-m",
+        "ruleworld_data.cli",
+        "build",
+        "--scale",
+        "tiny",
+        "--out",
+        tmp_path / "out",
+    ]
+    words += ["--ray", cluster.address]
+    driver = subprocess.Popen(words, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(list((tmp_path / "out").glob("*/*.parquet"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    driver.kill()
+    driver.wait()
+    there = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/*.parquet")}
+    assert len(there) >= 3 and not (tmp_path / "out" / "build.json").exists()
+    subprocess.run(words, env=ENVIRONMENT, check=True, capture_output=True, timeout=150)
+    assert {path: path.stat().st_mtime_ns for path in there} == there
+    build(tmp_path / "here", "tiny")
+    assert contents(tmp_path / "out") == contents(tmp_path / "here")
+
+
+def test_a_cluster_that_is_not_there_is_one_line(tmp_path):
+    words = [
+        sys.executable,
+        "-m",
+        "ruleworld_data.cli",
+        "build",
+        "--scale",
+        "tiny",
+        "--out",
+        tmp_path / "out",
+    ]
+    environment = ENVIRONMENT | {"RAY_gcs_rpc_server_reconnect_timeout_s": "1"}
+    done = subprocess.run(
+        [*words, "--ray", "127.0.0.1:1"], env=environment, capture_output=True, text=True, timeout=170
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "no Ray cluster at 127.0.0.1:1" in done.stderr.splitlines()[-1]
