@@ -439,7 +439,7 @@ class TestTraining:
 
     def test_a_loss_falls(self, vocabulary, tmp_path):
         lines = []
-        phases = (Phase("one", 40_000, Mixture(terse=1.0)),)
+        phases = (Phase("one", 20_000, Mixture(terse=1.0)),)
         recipe = small_recipe(phases=phases, muon_rate=0.01, adam_rate=0.01)
         trainer = BaseTrainer(recipe, vocabulary, tmp_path, compiled=False)
         trainer.run(report=lines.append)

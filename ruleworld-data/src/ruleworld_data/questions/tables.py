@@ -72,7 +72,7 @@ def chain_table(origin: Origin, count: int) -> pa.Table:
         "question": [proof.question for proof in proofs],
         "answers": [[proof.answer] for proof in proofs],
         "answer_types": [[proof.answer_type] for proof in proofs],
-        "steps": [[step._asdict() for step in proof.steps] for proof in proofs],
+        "steps": [proof.steps for proof in proofs],
         "gold_rule_ids": gold,
         "facts": [[proof.facts] for proof in proofs],
         "queries": [[proof.query] for proof in proofs],
