@@ -14,7 +14,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     config="DynaRuleConfig dynarule_config kblam_config srki_config",
     adapter="RuleAdapter load_adapter",
     bank="RuleBank open_encoder encoder_of",
-    memory="RuleMemory attach prepare_search measure_confidence",
+    memory="RuleMemory RuleStates TokenMemory attach prepare_search measure_confidence",
     generation="Generation generate question_prompts",
     tokenizer="load_tokenizer",
 )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["AttendedRules", "rule_attention"]
+__all__ = ["AttendedRules", "RuleTokens", "rule_attention"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,27 @@ class AttendedRules:
     def each_row(self, rows: int) -> tuple[Tensor, Tensor]:
         """Return keys and values with a row for each row of the batch."""
         return self.key_BHRD.expand(rows, -1, -1, -1), self.value_BHRD.expand(rows, -1, -1, -1)
+
+
+@dataclass(frozen=True)
+class RuleTokens:
+    """Tokens of rules that one layer reads as if they stood before the text, with the text's own queries.
+
+    Attributes
+    ----------
+    key_BHRD, value_BHRD : Tensor
+        The tokens' states, keys with RoPE; R counts the tokens of all rules of a row.
+    visible_BTR : Tensor or None
+        Which of them each token of the text sees; None: all.
+    """
+
+    key_BHRD: Tensor
+    value_BHRD: Tensor
+    visible_BTR: Tensor | None = None
+
+    def asked_by(self, query_BHTD: Tensor) -> AttendedRules:
+        """Return the same for the text's queries."""
+        return AttendedRules(query_BHTD, self.key_BHRD, self.value_BHRD, self.visible_BTR)
 
 
 def rule_attention(

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .attention import AttendedRules
+from .attention import AttendedRules, RuleTokens
 from .kernels import attend
 
 NAMES = {"sdpa": "dynarule", "eager": "dynarule_eager"}
@@ -51,7 +51,7 @@ def attention_forward(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    attended_rules: AttendedRules | None = None,
+    attended_rules: AttendedRules | RuleTokens | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Attend to rules and text; without rules, exactly by the attention the model was loaded with.
@@ -69,6 +69,8 @@ def attention_forward(
 
     if attended_rules is None:
         return base()
+    if isinstance(attended_rules, RuleTokens):
+        attended_rules = attended_rules.asked_by(query)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     out = attend(query, key, value, attention_mask, attended_rules, scale, dropout)
     out = out.transpose(1, 2).contiguous()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +34,30 @@ def attention_blocks(model: nn.Module) -> list[nn.Module]:
             f"of a supported type: {', '.join(FAMILIES)}"
         )
     return [module for name, module in model.named_modules() if name.rsplit(".", 1)[-1] == "self_attn"]
+
+
+def first_layers(decoder: Any, count: int) -> Any:
+    """Return a decoder of the first layers alone, ending in the norm with which the next layer begins.
+
+    Its modules are the decoder's own, hooks on them included.
+
+    Parameters
+    ----------
+    decoder : torch.nn.Module
+        ``model.get_decoder()``.
+    count : int
+        0 up to all layers.
+    """
+    config = copy.deepcopy(decoder.config)
+    config.num_hidden_layers = count
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:count]
+    with torch.device("meta"):  # a shell: everything in it is replaced
+        first = type(decoder)(config)
+    first.embed_tokens, first.rotary_emb = decoder.embed_tokens, decoder.rotary_emb
+    first.layers = decoder.layers[:count]
+    first.norm = decoder.layers[count].input_layernorm if count < len(decoder.layers) else decoder.norm
+    return first.train(decoder.training)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from .base_model import LARGEST, BaseModel
 __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
 
 UpdateScope = Literal["confidence", "confidence_and_after", "all", "none"]
+Reading = Literal["vector", "tokens"]
 NAME = "DYNARULE"
 CONFIG_FILE, WEIGHTS_FILE = CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
 """The two files of an adapter folder, under PEFT's names."""
@@ -57,6 +58,10 @@ class DynaRuleConfig(PeftConfig):
     )
     shared_after: bool = field(
         default=False, metadata={"help": "later layers read the rules that the confidence layer keeps"}
+    )
+    reading: Reading = field(
+        default="vector",
+        metadata={"help": "what is read of a kept rule: one value, or its tokens' own states"},
     )
     length_shift: float | None = field(
         default=None, metadata={"help": "C: adds log C - log(rules attended) to rule scores (KBLaM)"}
@@ -121,6 +126,8 @@ class DynaRuleConfig(PeftConfig):
             raise ValueError(
                 f"update_scope must be one of {get_args(UpdateScope)}, got {self.update_scope!r}"
             )
+        if self.reading not in get_args(Reading):
+            raise ValueError(f"reading must be one of {get_args(Reading)}, got {self.reading!r:.60}")
         if self.length_shift is not None and not 0 < self.length_shift < math.inf:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
         self._check_names()

@@ -12,10 +12,13 @@ from torch import Tensor, nn
 from .adapter import RuleAdapter
 from .bank.bank import RuleBank
 from .bank.sources import HALF_PAIR, listed
+from .config import Reading
 from .decoding import check_decoding
 from .memory.hooks import attach
+from .memory.rule_states import RuleStates
 from .memory.search import search_id
 from .memory.serving import Retrieval, RuleMemory
+from .memory.token_memory import TokenMemory
 
 __all__ = ["Generation", "Prompt", "encode_prompt", "generate", "question_prompts"]
 
@@ -190,10 +193,12 @@ def _memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
     config, row = adapter.config, None
     if config.updated_layers(adapter.num_layers):
         row = search_id(tokenizer, config.search_token, config.search_id)
+    if config.reading == "tokens":
+        return TokenMemory(adapter, bank, RuleStates(model, tokenizer), row)
     return RuleMemory(adapter, bank, row)
 
 
-def question_prompts(tokenizer: Any, questions: Sequence[str]) -> list[Prompt]:
+def question_prompts(tokenizer: Any, questions: Sequence[str], reading: Reading = "vector") -> list[Prompt]:
     """Return questions as they are asked, in training too.
 
     Chat messages where the tokenizer has a template, else a line of its own for each.
@@ -204,6 +209,8 @@ def question_prompts(tokenizer: Any, questions: Sequence[str]) -> list[Prompt]:
         Says whether there is a chat template.
     questions : sequence of str
         None of them empty.
+    reading : {"vector", "tokens"}
+        Of the adapter. With tokens, rules stand before the question one a line, so a blank line comes first.
     """
     questions = listed("questions", questions)
     blank = next((i for i, question in enumerate(questions) if not question.strip()), None)
@@ -216,7 +223,8 @@ def question_prompts(tokenizer: Any, questions: Sequence[str]) -> list[Prompt]:
         )
     if getattr(tokenizer, "chat_template", None):
         return [[{"role": "user", "content": question}] for question in questions]
-    return [question + "\n" for question in questions]
+    opening = "\n" if reading == "tokens" else ""
+    return [f"{opening}{question}\n" for question in questions]
 
 
 def encode_prompt(tokenizer: Any, prompt: Prompt, index: int = 0) -> list[int]:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention_interface import is_attached
-from ..base_model import attention_blocks
+from ..base_model import attention_blocks, first_layers
 from ..memory.search import base_matrix
 from .sources import listed
 
@@ -140,22 +140,16 @@ class LayerEncoder:
 
 def _first_layers(model: nn.Module, count: int) -> nn.Module:
     """Return a decoder of the first layers alone in fp32, ending in the norm with which the next layer begins."""
-    decoder: Any = model.get_decoder()  # type: ignore[operator]
-    config = copy.deepcopy(decoder.config)
-    config.num_hidden_layers = count
-    if getattr(config, "layer_types", None):
-        config.layer_types = config.layer_types[:count]
-    with torch.device("meta"):  # a shell: everything in it is replaced
-        first = type(decoder)(config)
+    first = first_layers(model.get_decoder(), count)  # type: ignore[operator]
+    first.embed_tokens = nn.Identity()  # which is not copied
+    first = copy.deepcopy(first)
+    config = first.config
     config._attn_implementation = "sdpa"  # flash attention has no fp32
-    following = decoder.layers[count].input_layernorm if count < len(decoder.layers) else decoder.norm
-    first.embed_tokens, first.rotary_emb = nn.Identity(), copy.deepcopy(decoder.rotary_emb)
-    first.layers = copy.deepcopy(decoder.layers[:count]).float()
+    first.layers, first.norm = first.layers.float(), first.norm.float()
     for layer in first.layers:
         # Without rules: the projections beside an attention block are no part of the encoder.
         layer.self_attn = getattr(layer.self_attn, "base_layer", layer.self_attn)
         layer.self_attn.config = config
-    first.norm = copy.deepcopy(following).float()
     return first.eval().requires_grad_(False)
 
 

@@ -6,6 +6,8 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     hooks="attach",
     serving="Retrieval RuleMemory",
+    rule_states="RuleStates",
+    token_memory="TokenMemory",
     selection="LayerMemory",
     training="TrainingMemory",
     search="SEARCH_TOKEN prepare_search search_id",

@@ -93,7 +93,7 @@ def _search_rows_in_place(model: Any) -> Iterator[None]:
 
 
 def _note_tokens(memory: LayerMemory) -> Any:
-    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         input_ids = args[0] if args else kwargs.get("input_ids")
         if input_ids is None:
             raise ValueError("a rule memory needs input_ids: <search> cannot be seen in inputs_embeds")
@@ -105,6 +105,9 @@ def _note_tokens(memory: LayerMemory) -> Any:
             )
         length = past.get_seq_length() if past is not None else 0
         memory.begin(input_ids, kwargs.get("attention_mask"), int(length))
+        if memory.positions_BT is None:
+            return None
+        return args, kwargs | {"position_ids": memory.positions_BT}
 
     return hook
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..adapter import RuleAdapter
-from ..attention import AttendedRules
+from ..attention import AttendedRules, RuleTokens
 from ..bank.bank import RuleBank
 from ..config import DynaRuleConfig
 from ..projection import RuleProjection
@@ -61,7 +61,14 @@ class LayerMemory:
         The projections.
     config : DynaRuleConfig or None
         Other settings than the adapter's own.
+
+    Attributes
+    ----------
+    positions_BT : Tensor or None
+        Positions of this forward's tokens where the memory says what they are; None: the model does.
     """
+
+    positions_BT: Tensor | None = None
 
     def __init__(self, adapter: RuleAdapter | nn.Module, config: DynaRuleConfig | None = None) -> None:
         self.adapter = adapter if isinstance(adapter, RuleAdapter) else RuleAdapter(adapter)
@@ -81,7 +88,7 @@ class LayerMemory:
         """Return keys and values (B or 1, H, R, D), what is visible (B, T, R) or None, and how many a token reads."""
         raise NotImplementedError
 
-    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
+    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | RuleTokens | None:
         """Return what a layer's attention reads besides the text; None if it holds no rules."""
         projection = self._projections.get(layer)
         if projection is None or not self.holds(layer):

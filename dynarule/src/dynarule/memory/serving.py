@@ -186,6 +186,20 @@ class RuleMemory(LayerMemory):
         step_B: Tensor | None = None,
     ) -> Kept:
         """Keep each row's best K rules of the whole bank, and project only those; without a K, all of them once."""
+        projection, rows_BK = self.adapter[layer], self._find(layer, query_BHD, wanted_B, number, step_B)
+        key_BKF, value_BKF = project(projection, self.bank.keys_at(rows_BK), self.bank.values_at(rows_BK))
+        # Contiguous: every token from now on reads them.
+        return projection.heads(key_BKF).contiguous(), projection.heads(value_BKF).contiguous()
+
+    def _find(
+        self,
+        layer: int,
+        query_BHD: Tensor,
+        wanted_B: Tensor | None,
+        number: int = 0,
+        step_B: Tensor | None = None,
+    ) -> Tensor:
+        """Return each row's best K rules for a layer, and trace them; without a K all of them, once: (B or 1, K)."""
         projection, config = self.adapter[layer], self.config
         traced = layer in self._updated or layer == config.confidence_layer
         if config.shares(layer):
@@ -198,10 +212,7 @@ class RuleMemory(LayerMemory):
                 self._chosen[number] = rows_BK
             if traced:
                 self._record(layer, rows_BK, scores_BK, wanted_B, step_B)
-        rows = torch.arange(len(self.bank))[None] if config.top_k is None else rows_BK
-        key_BKF, value_BKF = project(projection, self.bank.keys_at(rows), self.bank.values_at(rows))
-        # Contiguous: every token from now on reads them.
-        return projection.heads(key_BKF).contiguous(), projection.heads(value_BKF).contiguous()
+        return torch.arange(len(self.bank))[None] if config.top_k is None else rows_BK
 
     def _record(
         self, layer: int, rows_BK: Tensor, scores_BK: Tensor, wanted_B: Tensor | None, step_B: Tensor | None

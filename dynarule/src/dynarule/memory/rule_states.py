@@ -1,0 +1,89 @@
+"""Rules as the frozen model itself reads them: keys and values of their tokens, computed once a rule.
+
+A rule's states hang on its text alone. They say what they are computed by, so a bank may change at any time: another
+text is another entry.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..base_model import first_layers
+
+MOST_RULES = 1024
+"""Rules whose states are kept for the next time."""
+
+States = tuple[Tensor, Tensor]
+"""Keys with RoPE and values of a rule's tokens in all layers, (layers, G, T, D)."""
+
+
+class RuleStates:
+    """What a model makes of rules' texts, each read alone, its last token at position -1.
+
+    A rule is a line: its text and a line end. It is read after the token that opens every text, where the tokenizer has
+    one; the states of that token are left out.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The answering model.
+    tokenizer : PreTrainedTokenizerBase
+        Its tokenizer.
+    most : int
+        States of so many rules are kept; the one that was not asked for longest goes first.
+    """
+
+    def __init__(self, model: nn.Module, tokenizer: Any, most: int = MOST_RULES) -> None:
+        self.tokenizer, self.most = tokenizer, most
+        self._decoder: Any = model.get_decoder()  # type: ignore[operator]
+        self._layers = first_layers(self._decoder, len(self._decoder.layers))
+        self._kept: OrderedDict[str, States] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __call__(self, texts: Sequence[str]) -> list[States]:
+        """Return the states of rules, computing those that are not at hand in one forward."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._kept]
+        self._kept.update(zip(new, self._read(new), strict=True))
+        for text in texts:
+            self._kept.move_to_end(text)
+        found = [self._kept[text] for text in texts]
+        while len(self._kept) > self.most:
+            self._kept.popitem(last=False)
+        return found
+
+    @torch.no_grad()
+    def _read(self, texts: list[str]) -> list[States]:
+        if not texts:
+            return []
+        from transformers import DynamicCache
+
+        opening = self.tokenizer.bos_token_id
+        lead = [] if opening is None else [opening]
+        lines = [f"{text}\n" for text in texts]
+        rows = [lead + ids for ids in self.tokenizer(lines, add_special_tokens=False)["input_ids"]]
+        mask_BT = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
+        ids_BT, lengths_B = torch.zeros_like(mask_BT), torch.tensor([len(row) for row in rows])
+        for at, row in enumerate(rows):
+            ids_BT[at, : len(row)], mask_BT[at, : len(row)] = torch.tensor(row), 1
+        positions_BT = torch.arange(mask_BT.shape[1]) - lengths_B[:, None]
+        cache, device = DynamicCache(), self._decoder.embed_tokens.weight.device
+        self._layers.config._attn_implementation = self._decoder.config._attn_implementation
+        self._layers(
+            input_ids=ids_BT.to(device),
+            attention_mask=mask_BT.to(device),
+            position_ids=positions_BT.to(device),
+            past_key_values=cache,
+            use_cache=True,
+        )
+        key, value = (
+            torch.stack([getattr(layer, side) for layer in cache.layers]) for side in ("keys", "values")
+        )
+        places = [(at, slice(len(lead), len(row))) for at, row in enumerate(rows)]
+        return [(key[:, at, :, of].clone(), value[:, at, :, of].clone()) for at, of in places]

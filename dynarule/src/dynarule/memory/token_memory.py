@@ -1,0 +1,218 @@
+"""Token memory: the kept rules are read token by token, as if each stood right before the prompt (beyond the paper).
+
+A value vector has to say a whole rule at once, and the model has to learn to read it. Here a rule is what the frozen
+model itself makes of its text: keys and values of its tokens in every layer, computed once, when a rule is first kept.
+The text's own queries attend to them, so nothing about reading is trained, and a further token costs K rules' lengths
+whatever the bank holds. Every rule is read alone and ends right before the first token of the prompt; so no rule sees
+another, their order says nothing, and one computation serves every place and question.
+
+Finding is the confidence layer's, as in `RuleMemory`, but its queries come from the text alone: the layers below it run
+once more, without rules. So what a ``<search>`` finds does not hang on what was read before and is known before any
+layer reads: a forward over a whole sequence equals generation token by token, and retrieval trained on cached states of
+the text meets the same states here. These layers run when something is looked for, over all tokens since the last time.
+
+The prompt's rules stay readable; those of a ``<search>`` are replaced by the next one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..adapter import RuleAdapter
+from ..attention import RuleTokens
+from ..bank.bank import RuleBank
+from ..base_model import first_layers
+from .rule_states import RuleStates
+from .selection import mean_query
+from .serving import RuleMemory
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Sets of rules side by side.
+
+    Attributes
+    ----------
+    key_NBHRD, value_NBHRD : Tensor
+        By layer.
+    real_BR : Tensor of bool
+        What is no padding.
+    sizes : list of int
+        Tokens of each set; their sum is R.
+    """
+
+    key_NBHRD: Tensor
+    value_NBHRD: Tensor
+    real_BR: Tensor
+    sizes: list[int]
+
+    @property
+    def visible_BTR(self) -> Tensor | None:
+        """What any token sees of all sets; None: all."""
+        return None if bool(self.real_BR.all()) else self.real_BR[:, None]
+
+
+class TokenMemory(RuleMemory):
+    """A `RuleMemory` whose rules are read token by token in every layer; only the confidence layer's adapter is used.
+
+    Parameters
+    ----------
+    adapter, bank, search_token_id, **settings
+        As for `RuleMemory`.
+    states : RuleStates
+        Of the same model; may be shared by memories that follow each other.
+
+    Raises
+    ------
+    ValueError
+        As for `RuleMemory`; if no confidence layer is set.
+    """
+
+    def __init__(
+        self,
+        adapter: RuleAdapter | nn.Module,
+        bank: RuleBank,
+        states: RuleStates,
+        search_token_id: int | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(adapter, bank, search_token_id, **settings)
+        layer = self.config.confidence_layer
+        if layer is None:
+            raise ValueError(
+                "token memory finds rules with the projections of confidence_layer, which is None; measure it "
+                "(dynarule.measure_confidence), or set it in DynaRuleConfig"
+            )
+        self.states, self.layer = states, layer
+        decoder = self.adapter.model.get_decoder()
+        self._below = first_layers(decoder, layer)
+        self._decoder = decoder
+        self._heads = int(decoder.config.num_attention_heads)
+        self._alone = False
+        self._unread: list[tuple[Tensor, Tensor]] = []  # ids and positions of tokens since the last search
+        self._prompt: list[list[str]] = []
+        self._latest: list[list[str]] = []
+        self._ahead: _Joined | None = None  # what a token sees from now on
+        self._now: tuple[_Joined | None, Tensor | None] = None, None
+
+    def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
+        """Take note of a forward's tokens, and find the rules that each of them reads."""
+        super().begin(input_ids, attention_mask, past_length)
+        self._now, self.positions_BT = (None, None), None
+        if not self._projections:
+            return
+        rows, tokens = input_ids.shape
+        real_BS = input_ids.new_ones(rows, past_length + tokens)
+        if attention_mask is not None and attention_mask.ndim == 2:
+            real_BS = attention_mask[:, -real_BS.shape[1] :].to(real_BS)
+        # A rule ends right before a row's first token, wherever its padding does.
+        self.positions_BT = (real_BS.cumsum(-1) - 1).clamp_min(0)[:, past_length:]
+        if past_length == 0:
+            from transformers import DynamicCache
+
+            self._cache, self._unread = DynamicCache(), []
+            self._latest = [[] for _ in range(rows)]
+        self._unread.append((input_ids, self.positions_BT))
+        if past_length == 0 or self._searches:
+            self._now = self._look(real_BS, tokens)
+        elif self._ahead is not None:
+            self._now = self._ahead, self._ahead.visible_BTR
+
+    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> RuleTokens | None:
+        """Return the tokens that a layer reads besides the text."""
+        joined, visible_BTR = self._now
+        if self._alone or joined is None or not self._projections:
+            return None
+        return RuleTokens(joined.key_NBHRD[layer], joined.value_NBHRD[layer], visible_BTR)
+
+    @torch.no_grad()
+    def _look(self, real_BS: Tensor, tokens: int) -> tuple[_Joined | None, Tensor | None]:
+        """Find rules for the prompt and every ``<search>`` of this forward; return what its tokens see."""
+        search_BT, question_BT = self._search_BT, self._question_BT
+        assert search_BT is not None
+        query_BHTD = self._queries(real_BS)[:, :, -tokens:]
+        if question_BT is not None:
+            self._prompt = self._texts(mean_query(query_BHTD, question_BT), None)
+        segment_BT = search_BT.cumsum(-1)
+        sets, owners = [self._prompt, self._latest], [-1, 0]
+        rows = torch.arange(len(search_BT), device=search_BT.device)
+        for number in range(1, self._searches + 1) if self.layer in self._updated else ():
+            here = search_BT & (segment_BT == number)
+            has_B = here.any(-1)
+            query_BHD = query_BHTD[rows, :, here.int().argmax(-1)]
+            found = self._texts(query_BHD, has_B, number)
+            sets.append([new if has else [] for new, has in zip(found, has_B.tolist(), strict=True)])
+            owners.append(number)
+            self._latest = [
+                new if has else old for new, old, has in zip(found, self._latest, has_B.tolist(), strict=True)
+            ]
+        with self._without_rules():
+            self._ahead = self._join([self._prompt, self._latest])
+            now = self._ahead if tokens == 1 else self._join(sets)
+        if now is None or tokens == 1:
+            return now, None if now is None else now.visible_BTR
+        owner_R = torch.repeat_interleave(torch.tensor(owners), torch.tensor(now.sizes)).to(segment_BT.device)
+        own_BTR = (owner_R < 0) | (segment_BT[:, :, None] == owner_R)
+        return now, own_BTR & now.real_BR[:, None]
+
+    def _queries(self, real_BS: Tensor) -> Tensor:
+        """Return rule queries of all tokens since the last search, from the text alone: (B, H, T, D)."""
+        ids_BT, positions_BT = (torch.cat(each, 1) for each in zip(*self._unread, strict=True))
+        self._unread = []
+        self._below.config._attn_implementation = self._decoder.config._attn_implementation
+        with self._without_rules():
+            hidden_BTC = self._below(
+                input_ids=ids_BT,
+                attention_mask=real_BS,
+                position_ids=positions_BT,
+                past_key_values=self._cache,
+                use_cache=True,
+            ).last_hidden_state
+        block = self._decoder.layers[self.layer].self_attn
+        return self.adapter[self.layer].query(hidden_BTC, getattr(block, "q_norm", None))
+
+    def _texts(self, query_BHD: Tensor, wanted_B: Tensor | None, number: int = 0) -> list[list[str]]:
+        """Return the texts of the rules that each row keeps."""
+        if not len(self.bank):
+            return [[] for _ in query_BHD]
+        step_B = self._first_step_B + number if number else None
+        rows_BK = self._find(self.layer, query_BHD, wanted_B, number, step_B)
+        texts = self.bank.texts
+        return [[texts[at] for at in row] for row in rows_BK.expand(len(query_BHD), -1).tolist()]
+
+    def _join(self, sets: Sequence[Sequence[Sequence[str]]]) -> _Joined | None:
+        """Put each set's tokens side by side, padded over the rows; None if there are none."""
+        states = dict.fromkeys(text for rows in sets for row in rows for text in row)
+        if not states:
+            return None
+        known = dict(zip(states, self.states(list(states)), strict=True))
+        like = next(iter(known.values()))[0]
+        lengths = [[sum(known[text][0].shape[2] for text in row) for row in rows] for rows in sets]
+        sizes = [max(each) for each in lengths]
+        batch, (layers, groups, _, head_dim) = len(sets[0]), like.shape
+        pair = [like.new_zeros(layers, batch, groups, sum(sizes), head_dim) for _ in range(2)]
+        real_BR = torch.zeros(batch, sum(sizes), dtype=torch.bool, device=like.device)
+        for block, rows in enumerate(sets):
+            for at, row in enumerate(rows):
+                start = sum(sizes[:block])
+                stop = start + lengths[block][at]
+                real_BR[at, start:stop] = True
+                for side in range(2) if row else ():
+                    pair[side][:, at, :, start:stop] = torch.cat([known[text][side] for text in row], 2)
+        key, value = (side.repeat_interleave(self._heads // groups, 2) for side in pair)
+        return _Joined(key, value, real_BR, sizes)
+
+    @contextmanager
+    def _without_rules(self) -> Iterator[None]:
+        """Let the layers run as the base model's, inside the block."""
+        self._alone = True
+        try:
+            yield
+        finally:
+            self._alone = False
