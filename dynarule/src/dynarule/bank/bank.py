@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -48,6 +49,8 @@ class RuleBank:
         Grows with every change.
     index : SearchIndex
         How the best rules are found; exact unless set, see `dynarule.bank.use_index`.
+    folder, digest : Path or None, str
+        Of a bank that was loaded: where from, and the hash of what was there.
 
     Raises
     ------
@@ -69,6 +72,8 @@ class RuleBank:
         self.version = 0
         self.ids, self.texts = listed("ids", ids), listed("texts", texts)
         self.index: SearchIndex = ExactIndex()
+        self.folder: Path | None = None
+        self.digest = ""
         if value_rows_M is None:
             value_rows_M = torch.arange(len(values_VP), dtype=torch.int32, device=values_VP.device)
         self._keys, self._values, self._value_rows = (

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor
 from .._lazy import need
 from ..projection import encoder_scores
 from .index import ExactIndex, SearchIndex
+from .index_parts import FOLDER, Progress, encode_parts, read_parts
 
 if TYPE_CHECKING:
     from .bank import RuleBank
@@ -53,6 +55,11 @@ class FaissIndex:
         Changed rules searched exactly before the index takes them.
     seed : int
         Of the rules that clusters are trained on.
+    folder : path or None
+        Parts of the index on disk, made here if they are not there, see `dynarule.bank.index_parts`: fast scan, of a
+        bank that has not changed since it was loaded.
+    progress : callable, optional
+        Told how many of how many parts are there.
 
     Raises
     ------
@@ -71,6 +78,8 @@ class FaissIndex:
         candidates: int | None = None,
         pending: int = 4_096,
         seed: int = 0,
+        folder: Path | None = None,
+        progress: Progress | None = None,
     ) -> None:
         if kind not in ("ivf_sq8", "fastscan"):
             raise ValueError(f"kind must be ivf_sq8 or fastscan, got {kind!r}")
@@ -85,13 +94,15 @@ class FaissIndex:
             raise ValueError(
                 f"fast scan needs an encoder width divisible by 4, got {bank.encoder_dim}; use kind ivf_sq8"
             )
+        if folder is not None and (kind != "fastscan" or bank.version or not bank.digest):
+            raise ValueError("an index on disk is of kind fastscan, and of a bank as it was loaded")
         self.kind, self.pending, self.seed, self._wanted_nlist = kind, pending, seed, nlist
         self.nprobe = nprobe or (512 if kind == "ivf_sq8" else 1_024)
         self.candidates = candidates or (1_000 if kind == "ivf_sq8" else 10_000)
         self._faiss = need("faiss", "faiss-cpu")
         self._version = -1
         self._dirty = torch.zeros(0, dtype=torch.long)
-        self._build(bank)
+        self._build(bank, folder, progress)
 
     @property
     def bytes_per_rule(self) -> int:
@@ -155,46 +166,81 @@ class FaissIndex:
         self._live = len(bank) - len(dirty)
         return dirty
 
-    def _build(self, bank: RuleBank) -> None:
-        count, width = len(bank), bank.encoder_dim
-        generator = torch.Generator().manual_seed(self.seed)
-        order = torch.randperm(count, generator=generator)
-        self.nlist = min(self._wanted_nlist or round(4 * math.sqrt(count)), max(1, count // 40))
-        code = "SQ8" if self.kind == "ivf_sq8" else f"PQ{width // 4}x4fs"
-        index = self._faiss.index_factory(width, f"IVF{self.nlist},{code}", self._faiss.METRIC_INNER_PRODUCT)
+    def _build(self, bank: RuleBank, folder: Path | None = None, progress: Progress | None = None) -> None:
+        count = len(bank)
+        self.nlist = clusters(count, self._wanted_nlist)
+        self._gpu = self.kind == "ivf_sq8" and gpus(self._faiss) > 0
+        self._row_of_entry = torch.zeros(0, dtype=torch.long)
+        self._stamp_of_entry = torch.zeros(0, dtype=torch.long)
+        if folder is None:
+            code = "SQ8" if self.kind == "ivf_sq8" else f"PQ{bank.encoder_dim // 4}x4fs"
+            self._index = self._trained(bank, f"IVF{self.nlist},{code}")
+            self._append(bank, torch.arange(count))
+        else:
+            given: Any = {"nlist": self.nlist, "seed": self.seed}
+            book = f"PQ{bank.encoder_dim // 4}x4"
+            index = encode_parts(
+                bank,
+                folder,
+                self._faiss,
+                lambda nlist: self._trained(bank, f"IVF{nlist},{book}"),
+                **given,
+                progress=progress,
+            )
+            self._index = read_parts(bank, folder, self._faiss, index, **given)
+            self._code_size = index.code_size
+            self._enter(torch.arange(count), bank.version)
+        self._built, self._version, self._live = count, bank.version, count
+        self._dirty = torch.zeros(0, dtype=torch.long, device=bank.device)
+
+    def _trained(self, bank: RuleBank, kind: str) -> Any:
+        """Return an empty faiss index, trained on some of the rules."""
+        count = len(bank)
+        index = self._faiss.index_factory(bank.encoder_dim, kind, self._faiss.METRIC_INNER_PRODUCT)
+        if self.kind == "fastscan":
+            index.by_residual = False
         self._code_size = index.code_size
         index.cp.niter, index.cp.max_points_per_centroid, index.cp.min_points_per_centroid = 8, 64, 1
-        self._gpu = self.kind == "ivf_sq8" and gpus(self._faiss) > 0
         if self._gpu:
             self._resources = self._faiss.StandardGpuResources()
             index = self._faiss.index_cpu_to_gpu(self._resources, 0, index)
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(self.seed))
         train = order[torch.arange(max(min(64 * self.nlist, count), LEAST_TRAINING)) % count]
         index.train(_rows(bank, train).numpy())
-        self._index = index
-        self._row_of_entry = torch.zeros(0, dtype=torch.long)
-        self._stamp_of_entry = torch.zeros(0, dtype=torch.long)
-        self._append(bank, torch.arange(count))
-        self._built, self._version, self._live = count, bank.version, count
-        self._dirty = torch.zeros(0, dtype=torch.long, device=bank.device)
+        return index
 
     def _append(self, bank: RuleBank, rows: Tensor) -> None:
         rows = rows.cpu()
         for part in rows.split(BLOCK):
             self._index.add(_rows(bank, part).numpy())
+        self._enter(rows, bank.version)
+
+    def _enter(self, rows: Tensor, version: int) -> None:
+        """Note which rows of the bank the newest entries of faiss are."""
         self._row_of_entry = torch.cat([self._row_of_entry, rows])
-        self._stamp_of_entry = torch.cat([self._stamp_of_entry, torch.full_like(rows, bank.version)])
-        self._held = bank.version
+        self._stamp_of_entry = torch.cat([self._stamp_of_entry, torch.full_like(rows, version)])
+        self._held = version
 
 
 def use_index(bank: RuleBank) -> SearchIndex:
     """Set how a bank is searched from now on, by its size, and return it.
 
-    Exact up to 100,000 rules, on a GPU, and where faiss is not installed; else faiss with 8 bits. To choose yourself:
-    ``bank.index = FaissIndex(bank)`` or ``ExactIndex()``.
+    Exact up to 100,000 rules, on a GPU, and where faiss is not installed; else faiss, with what ``dynarule bank index``
+    left beside the bank, or with 8 bits. To choose yourself: ``bank.index = FaissIndex(bank)`` or ``ExactIndex()``.
     """
     large = len(bank) > EXACT_UP_TO and bank.device.type != "cuda" and faiss_installed()
-    bank.index = FaissIndex(bank) if large else ExactIndex()
+    bank.index = FaissIndex(bank, **_on_disk(bank)) if large else ExactIndex()
     return bank.index
+
+
+def _on_disk(bank: RuleBank) -> dict[str, Any]:
+    folder = None if bank.folder is None or bank.version else bank.folder / FOLDER
+    return {"kind": "fastscan", "folder": folder} if folder is not None and folder.is_dir() else {}
+
+
+def clusters(rules: int, wanted: int | None = None) -> int:
+    """Return how many clusters an index of so many rules has: 4 sqrt(M) unless it is said, none of under 40 rules."""
+    return min(wanted or round(4 * math.sqrt(rules)), max(1, rules // 40))
 
 
 def faiss_installed() -> bool:

@@ -138,7 +138,9 @@ def _read(path: Path) -> RuleBank:
         if not (isinstance(ids, list) and isinstance(texts, list)):
             raise ValueError("its ids and texts are no lists")
         # Mapped privately: what is written to them is written to memory, page by page, and never to the file.
-        return RuleBank(keys, values, ids, texts, about.get("encoder", ""), value_rows, ours=True)
+        bank = RuleBank(keys, values, ids, texts, about.get("encoder", ""), value_rows, ours=True)
+        bank.folder, bank.digest = path.parent, about["sha256"]
+        return bank
     except (SafetensorError, OSError, RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"the rule bank {path} is damaged ({error}); build or save it again") from error
 

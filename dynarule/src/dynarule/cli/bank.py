@@ -132,6 +132,30 @@ def remove(
 
 
 @app.command()
+def index(bank: Bank) -> None:
+    """Index a bank beyond a hundred thousand rules, in parts that are kept: run it again to finish what was stopped.
+
+    Whoever loads the bank then finds the index instead of building one. A changed bank needs it again; rules that are
+    added while the bank serves are found at once.
+
+    Example: dynarule bank index bank
+    """
+    import time
+
+    from ..bank.bank import RuleBank
+    from ..bank.faiss_index import FaissIndex
+    from ..bank.index_parts import FOLDER
+
+    held, started = RuleBank.load(bank), time.perf_counter()
+    with parts_bar() as show:
+        made = FaissIndex(held, "fastscan", folder=bank / FOLDER, progress=show)
+    note(
+        f"{bank / FOLDER}: {len(held):,} rules in {made.nlist:,} clusters, {made.bytes_per_rule} bytes a rule, "
+        f"{time.perf_counter() - started:,.0f} s"
+    )
+
+
+@app.command()
 def info(bank: Bank, as_json: Json = False) -> None:
     """Say what a bank holds.
 
