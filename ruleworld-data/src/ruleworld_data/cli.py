@@ -359,7 +359,7 @@ def merge(
 
 @app.command("plugin-path")
 def plugin_path(
-    tool: Annotated[str, typer.Argument(help="lm-eval, inspect, lighteval or mteb.", show_default=False)],
+    tool: Annotated[str, typer.Argument(help="lm-eval, inspect, trl, ...", show_default=False)],
 ) -> None:
     """Print the folder or file of tasks that an evaluation tool is pointed at.
 

@@ -1,4 +1,4 @@
-"""RuleWorld inside evaluation tools: thin task definitions over the generator, the pools and the scorer.
+"""RuleWorld inside tools that evaluate and train: thin task definitions over the generator, the pools and the scorer.
 
 Every tool asks the prompts of `ruleworld_data.prompts` and scores with `ruleworld_data.scoring`. The tools are
 optional: nothing here imports one before it is used.
@@ -29,6 +29,12 @@ PLUGINS = {
     "inspect": "inspect_task.py",
     "lighteval": "lighteval_tasks.py",
     "mteb": "mteb_task.py",
+    "reasoning-gym": "reasoning_gym_task.py",
+    "trl": "trl_environment.py",
+    "verl": "verl_reward.py",
+    "skyrl": "skyrl_environment.py",
+    "openenv": "openenv_server.py",
+    "verifiers": "verifiers_taskset.py",
 }
 """What each tool is given: a folder or a file of this package."""
 

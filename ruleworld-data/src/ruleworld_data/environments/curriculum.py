@@ -1,0 +1,196 @@
+"""A curriculum that keeps the success rate in a band by turning one dial at a time.
+
+Deterministic: the same rewards in the same order give the same configurations, and a state written as JSON goes on as
+if nothing had stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..spec import Dials, check_count, check_name
+from .config import EnvConfig
+from .instances import Instance, instance
+
+__all__ = ["LADDERS", "Curriculum", "CurriculumState"]
+
+LADDERS: dict[str, tuple[Any, ...]] = {
+    "hops": (1, 2, 3, 4, 5, 6),
+    "pool_size": (30, 100, 300, 1_000),
+    "crowd": (None, 4, 6, 8),
+    "parts": (1, 2, 3, 4),
+    "form": ("nl", "fol", "code"),
+}
+"""Dials that a curriculum turns, from easy to hard; ``parts`` adds parallel questions of so many parts."""
+
+
+@dataclass(frozen=True)
+class CurriculumState:
+    """Where a curriculum stands; JSON, but for the tuples.
+
+    Attributes
+    ----------
+    levels : tuple of int
+        Step on each dial's ladder.
+    turn : int
+        Which dial is turned next.
+    history : tuple of int
+        Dials in the order in which they were turned up.
+    served : int
+        Instances given so far: the next one's index.
+    tried, solved : int
+        Rewards since the last turn, and their sum in millionths.
+    """
+
+    levels: tuple[int, ...]
+    turn: int = 0
+    history: tuple[int, ...] = ()
+    served: int = 0
+    tried: int = 0
+    solved: int = 0
+
+
+class Curriculum:
+    """Instances whose difficulty follows the rewards.
+
+    Parameters
+    ----------
+    base : EnvConfig
+        What no dial of the ladders says; its seed names the sequence.
+    ladders : mapping
+        Dial -> its values, from easy to hard; names are those of `LADDERS`.
+    band : pair of float
+        Mean rewards that are kept: below the first a dial is turned back, above the second one is turned up.
+    window : int
+        Rewards between two decisions.
+    state : CurriculumState, optional
+        Where to go on.
+
+    Raises
+    ------
+    ValueError
+        For an unknown dial, an empty ladder, a bad band, or a state of other ladders.
+    """
+
+    def __init__(
+        self,
+        base: EnvConfig | None = None,
+        ladders: Mapping[str, Sequence[Any]] = LADDERS,
+        band: tuple[float, float] = (0.4, 0.7),
+        window: int = 64,
+        state: CurriculumState | None = None,
+    ) -> None:
+        self.base = base or EnvConfig()
+        self.ladders = {check_name("dial", name, LADDERS): tuple(values) for name, values in ladders.items()}
+        if not self.ladders or not all(self.ladders.values()):
+            raise ValueError(f"every ladder needs a value, got {dict(ladders)!r}")
+        low, high = band
+        if not 0 <= low < high <= 1:
+            raise ValueError(f"band must be two rewards with 0 <= low < high <= 1, got {band!r}")
+        self.band, self.window = (low, high), check_count("window", window, least=1)
+        self.state = state or CurriculumState((0,) * len(self.ladders))
+        steps = [len(values) for values in self.ladders.values()]
+        if len(self.state.levels) != len(steps) or any(
+            not 0 <= level < size for level, size in zip(self.state.levels, steps, strict=True)
+        ):
+            raise ValueError(f"the state is of other ladders: levels {self.state.levels}, ladders of {steps}")
+
+    @property
+    def config(self) -> EnvConfig:
+        """The configuration now: hops and parts choose sub-tasks, other dials are themselves."""
+        return self._config(self.state.levels)
+
+    def _config(self, levels: Sequence[int]) -> EnvConfig:
+        now = {
+            name: values[level] for (name, values), level in zip(self.ladders.items(), levels, strict=True)
+        }
+        hops, parts, crowd = (now.pop(name, None) for name in ("hops", "parts", "crowd"))
+        subtasks: tuple[str, ...] = ()
+        if hops is not None:
+            subtasks += ("single_rule" if hops == 1 else f"multi_hop_{hops}",)
+        if parts is not None and parts > 1:
+            subtasks += (f"multi_rule_{2 * parts}",)
+        if crowd is not None:
+            now["dials"] = str(replace(Dials.parse(self.base.dials), crowd=crowd))
+        if subtasks:
+            now["subtasks"] = subtasks
+        return replace(self.base, **now)
+
+    def next(self) -> Instance:
+        """Return the next instance, of the configuration now; no index is given twice."""
+        made = instance(self.config, self.state.served)
+        self.state = replace(self.state, served=self.state.served + 1)
+        return made
+
+    def update(self, rewards: Sequence[float]) -> bool:
+        """Take rewards in; at the end of a window a dial may turn.
+
+        Returns
+        -------
+        bool
+            Whether one did. The rewards of a window that ends within the batch all count to it.
+        """
+        for reward in rewards:
+            if not 0 <= reward <= 1:
+                raise ValueError(f"rewards must be from 0 to 1, got {reward!r}")
+        state = self.state
+        tried = state.tried + len(rewards)
+        solved = state.solved + sum(round(reward * 1_000_000) for reward in rewards)
+        if tried < self.window:
+            self.state = replace(state, tried=tried, solved=solved)
+            return False
+        mean, self.state = solved / tried / 1_000_000, replace(state, tried=0, solved=0)
+        if mean > self.band[1]:
+            return self._harder()
+        return self._easier() if mean < self.band[0] else False
+
+    def _harder(self) -> bool:
+        """Turn the next dial up that can be, in turns; one that no world satisfies is passed over."""
+        state, size = self.state, len(self.ladders)
+        for dial in ((state.turn + i) % size for i in range(size)):
+            levels = [level + (place == dial) for place, level in enumerate(state.levels)]
+            if levels[dial] == len(list(self.ladders.values())[dial]):
+                continue
+            try:
+                self._config(levels)
+            except ValueError:
+                continue
+            self.state = replace(
+                state, levels=tuple(levels), turn=(dial + 1) % size, history=(*state.history, dial)
+            )
+            return True
+        return False
+
+    def _easier(self) -> bool:
+        """Turn the dial back that was turned up last."""
+        state = self.state
+        if not state.history:
+            return False
+        *history, dial = state.history
+        levels = tuple(level - (place == dial) for place, level in enumerate(state.levels))
+        self.state = replace(state, levels=levels, history=tuple(history), turn=(dial + 1) % len(levels))
+        return True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that `from_dict` needs to go on, as JSON holds it."""
+        state = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(self.state).items()}
+        return {
+            "base": self.base.to_dict(),
+            "ladders": {name: list(values) for name, values in self.ladders.items()},
+            "band": list(self.band),
+            "window": self.window,
+            "state": state,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Curriculum:
+        """Go on from what `to_dict` returned; `ValueError` for anything else."""
+        try:
+            state = dict(values["state"])
+            state |= {name: tuple(state[name]) for name in ("levels", "history")}
+            base, band = EnvConfig.from_dict(values["base"]), tuple(values["band"])
+            return cls(base, values["ladders"], band, values["window"], CurriculumState(**state))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not the state of a curriculum ({error}); give what to_dict returned") from None

@@ -1,0 +1,43 @@
+"""RuleWorld in verl: rows for its parquet files, and the reward function that its configuration points at.
+
+``reward.custom_reward_function.path=$(ruleworld plugin-path verl)``, ``...name=compute_score``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from ruleworld_data.environments import EnvConfig, instance, score
+
+DATA_SOURCE = "ruleworld"
+
+
+def rows(config: EnvConfig, indexes: Iterable[int]) -> list[dict[str, Any]]:
+    """Return instances as rows of verl's datasets; ``datasets.Dataset.from_list(...).to_parquet(...)`` writes them."""
+    made = [instance(config, index) for index in indexes]
+    return [
+        {
+            "data_source": DATA_SOURCE,
+            "prompt": [{"role": "user", "content": one.prompt}],
+            "ability": one.metadata["subtask"],
+            "reward_model": {"style": "rule", "ground_truth": json.dumps(one.metadata)},
+            "extra_info": {"index": one.metadata["index"], "id": one.metadata["id"]},
+        }
+        for one in made
+    ]
+
+
+def compute_score(
+    data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None, **_: Any
+) -> dict[str, float]:
+    """Return ``score``, which verl trains on, and the parts of the reward, which it logs.
+
+    Raises
+    ------
+    ValueError
+        If the ground truth is no record of this version.
+    """
+    found = score(solution_str, ground_truth, int((extra_info or {}).get("searches") or 0))._asdict()
+    return {"score": found.pop("reward"), **found}

@@ -1,0 +1,103 @@
+"""The curriculum: it follows a pupil into the band, goes on from JSON, and gives no instance twice."""
+
+import json
+import random
+
+import pytest
+from ruleworld_data.environments import Curriculum, EnvConfig
+
+LADDERS = {"hops": (1, 2, 3, 4), "pool_size": (30, 100, 300), "parts": (1, 2)}
+
+
+def play(curriculum, skill, rounds, seed=0):
+    """A pupil whose chance of success falls with every level above its skill."""
+    die, seen = random.Random(seed), []
+    for _ in range(rounds):
+        level = sum(curriculum.state.levels)
+        chance = 1 / (1 + 2.0 ** (2 * (level - skill)))
+        curriculum.update([float(die.random() < chance) for _ in range(32)])
+        seen.append(level)
+    return seen
+
+
+@pytest.mark.parametrize("skill", [0.5, 2, 4])
+def test_it_settles_where_the_pupil_succeeds_as_often_as_asked(skill):
+    levels = play(Curriculum(ladders=LADDERS, window=64), skill, 400)[200:]
+    assert abs(sum(levels) / len(levels) - skill) < 1
+    better = play(Curriculum(ladders=LADDERS, window=64), 99, 100)
+    assert better[-1] == 3 + 2 + 1, "every dial at its end"
+    assert play(Curriculum(ladders=LADDERS, window=64), -9, 50)[-1] == 0
+
+
+def test_it_goes_on_from_json_as_if_nothing_had_stopped():
+    whole, first = (Curriculum(EnvConfig(seed=3), LADDERS, (0.3, 0.6), 50) for _ in range(2))
+    play(whole, 2, 7, seed=1)
+    play(first, 2, 7, seed=1)
+    again = Curriculum.from_dict(json.loads(json.dumps(first.to_dict())))
+    assert play(whole, 2, 60, seed=2) == play(again, 2, 60, seed=2)
+    assert whole.to_dict() == again.to_dict() and whole.config == again.config
+
+
+def test_dials_turn_in_turns_and_the_last_one_back():
+    curriculum = Curriculum(ladders=LADDERS, window=2)
+    tasks = [curriculum.config.subtasks]
+    for reward in (1.0, 1.0, 1.0, 1.0, 0.0):
+        assert curriculum.update([reward, reward])
+        tasks.append((*curriculum.config.subtasks, curriculum.config.pool_size))
+    assert tasks == [
+        ("single_rule",),
+        ("multi_hop_2", 30),
+        ("multi_hop_2", 100),
+        ("multi_hop_2", "multi_rule_4", 100),
+        ("multi_hop_3", "multi_rule_4", 100),
+        ("multi_hop_2", "multi_rule_4", 100),
+    ]
+    assert not curriculum.update([0.5, 0.5]), "in the band nothing turns"
+    assert not curriculum.update([1.0]), "nor before a window ends"
+
+
+def test_instances_are_new_ones():
+    curriculum = Curriculum(ladders={"pool_size": (30, 40)}, base=EnvConfig(("single_rule",)), window=3)
+    made = []
+    for _ in range(4):
+        made += [curriculum.next() for _ in range(3)]
+        curriculum.update([1.0] * 3)
+    assert [one.metadata["index"] for one in made] == list(range(12))
+    assert [one.metadata["config"]["pool_size"] for one in made] == [30] * 3 + [40] * 9
+    assert len({one.metadata["question"] for one in made}) == 12
+
+
+def test_a_dial_that_no_world_satisfies_is_passed_over():
+    curriculum = Curriculum(
+        EnvConfig(("multi_hop_3",)), {"crowd": (None, 60), "pool_size": (30, 40)}, window=1
+    )
+    assert curriculum.update([1.0]) and curriculum.state.levels == (0, 1)
+    assert not curriculum.update([1.0])
+
+
+@pytest.mark.parametrize(
+    "values, said",
+    [
+        ({"ladders": {"pool": (1,)}}, "unknown dial 'pool'"),
+        ({"ladders": {"hops": ()}}, "every ladder needs a value"),
+        ({"band": (0.7, 0.4)}, "band must be two rewards"),
+        ({"window": 0}, "window must be a positive integer"),
+    ],
+)
+def test_bad_options_are_refused(values, said):
+    with pytest.raises(ValueError, match=said):
+        Curriculum(**values)
+
+
+def test_what_is_no_state_is_refused():
+    state = Curriculum(ladders=LADDERS).to_dict()
+    for wrong in (
+        {},
+        {"state": 3},
+        state | {"ladders": {"hops": [1]}},
+        state | {"state": {"levels": [9, 0, 0]}},
+    ):
+        with pytest.raises(ValueError):
+            Curriculum.from_dict(wrong)
+    with pytest.raises(ValueError, match="rewards must be"):
+        Curriculum(ladders=LADDERS).update([2.0])
