@@ -146,6 +146,37 @@ def test_kblam_s_length_shift_is_that_of_an_adapter_that_has_it(folder, workspac
     assert outputs[0] == outputs[1] != outputs[2]
 
 
+def test_an_adapter_that_reads_tokens_answers_with_them(folder, workspace, options, tmp_path):
+    """The reference: a bank of the question's own hundred rules, a base as it is, and `dynarule.generate`."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from dynarule import RuleBank, generate, question_prompts
+
+    tokens = tmp_path / "tokens"
+    shutil.copytree(folder, tokens)
+    config = tokens / "srki" / "adapter_config.json"  # whose <search> row is the base's own
+    changes = {"reading": "tokens", "search_token": "<search>", "update_scope": "confidence"}
+    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
+    spec = dataclasses.replace(
+        options.spec(make(SRKI, tokens), "nl", 100, "question"), subtasks=("multi_hop_2",)
+    )
+    results, samples = run(spec, workspace, tmp_path / "runs")
+    assert results["n"]["failed"] == 0
+    model = AutoModelForCausalLM.from_pretrained(folder / "base")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "base")
+    model = PeftModel.from_pretrained(model, tokens / "srki")
+    for pool in workspace.pools(spec):
+        (question,) = pool.questions
+        texts, ends = (pool.rules.texts(pool.ids, name) for name in ("nl", "conclusion_nl"))
+        bank = RuleBank.from_texts(texts, ends, Hashed(), [str(i) for i in pool.ids])
+        prompt = question_prompts(tokenizer, [question.text], "tokens")
+        (wanted,) = generate(model, tokenizer, bank, prompt, max_new_tokens=12)
+        sample = next(s for s in samples if s["id"] == question.id)
+        assert sample["output"] == wanted.text
+        assert sample["retrieved"] == [[int(i) for i in step.ids] for step in wanted.trace]
+
+
 def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, workspace, options):
     """Nothing is read between the prompt and an opening <search>, so what the prompt found is no step's."""
     from types import SimpleNamespace

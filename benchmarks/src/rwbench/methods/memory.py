@@ -147,8 +147,6 @@ class Memory(Method):
 
     def answer(self, batch: Batch, top_k: int) -> Iterable[Output]:
         """Return the answers of a batch."""
-        from dynarule import RuleMemory
-
         reader = self.reader(batch[0][0].representation)
         start = time.perf_counter()
         ids, allowed_BM, allowed_by_layer = self._visible(batch)
@@ -160,9 +158,7 @@ class Memory(Method):
         if config.confidence_layer is None and self.trace_layer is not None:
             # Its selections are traced; no answer changes.
             config = replace(config, confidence_layer=self.trace_layer, update_scope="none")
-        memory = RuleMemory(
-            reader.model, bank, config=config, allowed_BM=allowed_BM, allowed_by_layer=allowed_by_layer
-        )
+        memory = reader.memory(bank, config, allowed_BM=allowed_BM, allowed_by_layer=allowed_by_layer)
         opened = time.perf_counter()
         written = reader.answer(memory, [question.text for _, question in batch], self.max_new_tokens)
         spent = {"retrieve": opened - start, "generate": time.perf_counter() - opened}

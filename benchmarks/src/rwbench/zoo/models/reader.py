@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from dynarule.bank import EmbeddingCache
-from dynarule.generation import encode_prompt
+from dynarule.generation import Prompt, encode_prompt
+from dynarule.memory.search import search_id
 
 from dynarule import (
     DynaRuleConfig,
     Generation,
     RuleBank,
     RuleMemory,
+    RuleStates,
+    TokenMemory,
     encoder_of,
     generate,
     load_adapter,
@@ -39,7 +42,7 @@ class RuleReader:
     config : DynaRuleConfig
         The adapter's own.
     search_id : int or None
-        Id of ``<search>``, if the adapter has one.
+        Id of ``<search>``, if the adapter names one: trained, or a token that the base writes by itself.
     encode : EmbeddingCache
         Texts to embeddings, kept on disk.
     banks : dict
@@ -77,13 +80,28 @@ class RuleReader:
             [str(rule) for rule in ids],
         )
 
+    @cached_property
+    def states(self) -> RuleStates:
+        """States of the rules that token memory read last."""
+        return RuleStates(self.model, self.tokenizer)
+
+    def memory(self, bank: RuleBank, config: DynaRuleConfig, **settings: Any) -> RuleMemory:
+        """Return a memory of a bank's rules that reads as the configuration says."""
+        settings |= {"search_token_id": self.search_id, "config": config}
+        if config.reading == "tokens":
+            return TokenMemory(self.model, bank, self.states, **settings)
+        return RuleMemory(self.model, bank, **settings)
+
     def prompt_tokens(self, question: str) -> int:
         """Return the length of a question as it is asked."""
-        return len(encode_prompt(self.tokenizer, question_prompts(self.tokenizer, [question])[0]))
+        return len(encode_prompt(self.tokenizer, self._prompts([question])[0]))
+
+    def _prompts(self, questions: Sequence[str]) -> list[Prompt]:
+        return question_prompts(self.tokenizer, questions, self.config.reading)
 
     def answer(self, memory: RuleMemory, questions: Sequence[str], max_new_tokens: int) -> list[Generation]:
         """Answer questions in one batch; ``<search>`` stays in the texts."""
-        prompts = question_prompts(self.tokenizer, questions)
+        prompts = self._prompts(questions)
         return generate(
             self.model,
             self.tokenizer,
@@ -115,8 +133,11 @@ def load_reader(name: str, method: str, representation: str) -> RuleReader:
         # Many CPUs have no arithmetic in bfloat16, and attention reads rules without a copy in fp32 only.
         model.float()
     config = DynaRuleConfig.from_pretrained(folder)
-    if config.search_id is not None:
+    search = config.search_id
+    if search is not None:
         prepare_search(model, tokenizer, config.search_token)
+    elif config.search_token is not None:
+        search = search_id(tokenizer, config.search_token)
     model = load_adapter(model, folder, config=config).eval()
     encode = EmbeddingCache(encoder_of(config.encoder, model, tokenizer), cache_root() / "rules")
-    return RuleReader(model, tokenizer, config, config.search_id, encode)
+    return RuleReader(model, tokenizer, config, search, encode)
