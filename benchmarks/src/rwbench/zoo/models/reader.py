@@ -9,7 +9,7 @@ from typing import Any
 
 from dynarule.bank import EmbeddingCache
 from dynarule.generation import Prompt, encode_prompt
-from dynarule.memory.search import search_id
+from dynarule.memory import search_id
 
 from dynarule import (
     DynaRuleConfig,
