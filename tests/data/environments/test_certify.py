@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from ruleworld_data.cli import app
-from ruleworld_data.environments import EnvConfig, Reward, RewardWeights, certify, instance
+from ruleworld_data.environments import Certificate, EnvConfig, Reward, RewardWeights, certify, instance
 from ruleworld_data.environments import certificate as module
+from ruleworld_data.environments.instances import SCHEMA
 from ruleworld_data.environments.policies import POLICIES, QUERIES, Kind
 from typer.testing import CliRunner
 
@@ -89,3 +91,19 @@ def test_the_command(tmp_path):
     for wrong, said in (["--set", "forms=fol"], "'form'"), (["--set", "seed"], "--set pool_size=1000"):
         done = CliRunner().invoke(app, ["certify", *wrong])
         assert done.exit_code == 2 and said in done.output
+
+
+def test_the_page_shows_the_committed_certificate():
+    """Policies and configuration are today's; run the page's command anew when either changes."""
+    docs = Path(__file__).parents[3] / "ruleworld-data/docs"
+    found = json.loads((docs / "environments-certificate.json").read_text())
+    assert found["passes"] and found["schema"] == SCHEMA and found["config"] == EnvConfig().to_dict()
+    assert {each["name"] for each in found["policies"]} == {policy.name for policy in POLICIES}
+    policies = [
+        module.PolicyResult(**{k: v for k, v in each.items() if k != "passes"}) for each in found["policies"]
+    ]
+    told = Certificate(found["config"], found["instances"], found["floor"], found["checks"], policies)
+    text, page = told.to_text(), (docs / "environments.md").read_text()
+    assert told.passes
+    table = text[text.index("| policy") :].splitlines()[:6]
+    assert "\n".join(table) in page and f"{len(POLICIES)} gaming policies" in page

@@ -118,8 +118,8 @@ class Certificate:
             "",
         ]
         lines += [
-            "| policy | may have | instances | mean reward | allowed |",
-            "| --- | --- | ---: | ---: | ---: |",
+            "| policy | may have | instances | mean reward | error | allowed |",
+            "| --- | --- | ---: | ---: | ---: | ---: |",
         ]
         lines += [
             f"| {each.name} | {each.kind} | {each.tried} | {each.mean:.3f} | {each.error:.3f} | {each.allowed:.3f} |"
