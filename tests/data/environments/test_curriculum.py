@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from ruleworld_data.environments import Curriculum, EnvConfig
+from ruleworld_data.environments import AdaptiveCurriculum, EnvConfig
 
 LADDERS = {"hops": (1, 2, 3, 4), "pool_size": (30, 100, 300), "parts": (1, 2)}
 
@@ -22,24 +22,24 @@ def play(curriculum, skill, rounds, seed=0):
 
 @pytest.mark.parametrize("skill", [0.5, 2, 4])
 def test_it_settles_where_the_pupil_succeeds_as_often_as_asked(skill):
-    levels = play(Curriculum(ladders=LADDERS, window=64), skill, 400)[200:]
+    levels = play(AdaptiveCurriculum(ladders=LADDERS, window=64), skill, 400)[200:]
     assert abs(sum(levels) / len(levels) - skill) < 1
-    better = play(Curriculum(ladders=LADDERS, window=64), 99, 100)
+    better = play(AdaptiveCurriculum(ladders=LADDERS, window=64), 99, 100)
     assert better[-1] == 3 + 2 + 1, "every dial at its end"
-    assert play(Curriculum(ladders=LADDERS, window=64), -9, 50)[-1] == 0
+    assert play(AdaptiveCurriculum(ladders=LADDERS, window=64), -9, 50)[-1] == 0
 
 
 def test_it_goes_on_from_json_as_if_nothing_had_stopped():
-    whole, first = (Curriculum(EnvConfig(seed=3), LADDERS, (0.3, 0.6), 50) for _ in range(2))
+    whole, first = (AdaptiveCurriculum(EnvConfig(seed=3), LADDERS, (0.3, 0.6), 50) for _ in range(2))
     play(whole, 2, 7, seed=1)
     play(first, 2, 7, seed=1)
-    again = Curriculum.from_dict(json.loads(json.dumps(first.to_dict())))
+    again = AdaptiveCurriculum.from_dict(json.loads(json.dumps(first.to_dict())))
     assert play(whole, 2, 60, seed=2) == play(again, 2, 60, seed=2)
     assert whole.to_dict() == again.to_dict() and whole.config == again.config
 
 
 def test_dials_turn_in_turns_and_the_last_one_back():
-    curriculum = Curriculum(ladders=LADDERS, window=2)
+    curriculum = AdaptiveCurriculum(ladders=LADDERS, window=2)
     tasks = [curriculum.config.subtasks]
     for reward in (1.0, 1.0, 1.0, 1.0, 0.0):
         assert curriculum.update([reward, reward])
@@ -57,7 +57,9 @@ def test_dials_turn_in_turns_and_the_last_one_back():
 
 
 def test_instances_are_new_ones():
-    curriculum = Curriculum(ladders={"pool_size": (30, 40)}, base=EnvConfig(("single_rule",)), window=3)
+    curriculum = AdaptiveCurriculum(
+        ladders={"pool_size": (30, 40)}, base=EnvConfig(("single_rule",)), window=3
+    )
     made = []
     for _ in range(4):
         made += [curriculum.next() for _ in range(3)]
@@ -68,7 +70,7 @@ def test_instances_are_new_ones():
 
 
 def test_a_dial_that_no_world_satisfies_is_passed_over():
-    curriculum = Curriculum(
+    curriculum = AdaptiveCurriculum(
         EnvConfig(("multi_hop_3",)), {"crowd": (None, 60), "pool_size": (30, 40)}, window=1
     )
     assert curriculum.update([1.0]) and curriculum.state.levels == (0, 1)
@@ -86,11 +88,11 @@ def test_a_dial_that_no_world_satisfies_is_passed_over():
 )
 def test_bad_options_are_refused(values, said):
     with pytest.raises(ValueError, match=said):
-        Curriculum(**values)
+        AdaptiveCurriculum(**values)
 
 
 def test_what_is_no_state_is_refused():
-    state = Curriculum(ladders=LADDERS).to_dict()
+    state = AdaptiveCurriculum(ladders=LADDERS).to_dict()
     for wrong in (
         {},
         {"state": 3},
@@ -98,6 +100,6 @@ def test_what_is_no_state_is_refused():
         state | {"state": {"levels": [9, 0, 0]}},
     ):
         with pytest.raises(ValueError):
-            Curriculum.from_dict(wrong)
+            AdaptiveCurriculum.from_dict(wrong)
     with pytest.raises(ValueError, match="rewards must be"):
-        Curriculum(ladders=LADDERS).update([2.0])
+        AdaptiveCurriculum(ladders=LADDERS).update([2.0])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .config import EnvConfig as EnvConfig
     from .config import RewardWeights as RewardWeights
     from .config import read_config as read_config
-    from .curriculum import Curriculum as Curriculum
+    from .curriculum import AdaptiveCurriculum as AdaptiveCurriculum
     from .instances import Instance as Instance
     from .instances import instance as instance
     from .reward import Reward as Reward
@@ -25,7 +25,7 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     certificate="Certificate certify",
     config="EnvConfig RewardWeights read_config",
-    curriculum="Curriculum",
+    curriculum="AdaptiveCurriculum",
     instances="Instance instance",
     reward="Reward score",
     search="Episode",

@@ -14,7 +14,7 @@ from ..spec import Dials, check_count, check_name
 from .config import EnvConfig
 from .instances import Instance, instance
 
-__all__ = ["LADDERS", "Curriculum", "CurriculumState"]
+__all__ = ["LADDERS", "AdaptiveCurriculum", "CurriculumState"]
 
 LADDERS: dict[str, tuple[Any, ...]] = {
     "hops": (1, 2, 3, 4, 5, 6),
@@ -52,7 +52,7 @@ class CurriculumState:
     solved: int = 0
 
 
-class Curriculum:
+class AdaptiveCurriculum:
     """Instances whose difficulty follows the rewards.
 
     Parameters
@@ -185,7 +185,7 @@ class Curriculum:
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Curriculum:
+    def from_dict(cls, values: Mapping[str, Any]) -> AdaptiveCurriculum:
         """Go on from what `to_dict` returned; `ValueError` for anything else."""
         try:
             state = dict(values["state"])

@@ -23,7 +23,7 @@ NAME = "ruleworld"
 
 
 @dataclass
-class RuleWorldConfig:
+class ReasoningGymConfig:
     """Options of `ruleworld_data.environments.EnvConfig` by the same names, and reasoning-gym's ``size``."""
 
     subtasks: list[str] = field(default_factory=lambda: list(EnvConfig().subtasks))
@@ -48,7 +48,7 @@ class RuleWorldConfig:
 class RuleWorldDataset(ProceduralDataset):
     """Questions among a pool of rules; exact match is the score."""
 
-    def __init__(self, config: RuleWorldConfig) -> None:
+    def __init__(self, config: ReasoningGymConfig) -> None:
         super().__init__(config, config.seed, config.size)
         self.environment = config.environment(self.seed)
 
@@ -74,7 +74,7 @@ class RuleWorldCurriculum(BaseCurriculum):
     """Pools from 30 to 1,000 rules, chains of one to four hops."""
 
     def __init__(self) -> None:
-        super().__init__(type(self).__name__, RuleWorldConfig)
+        super().__init__(type(self).__name__, ReasoningGymConfig)
         self._define_attributes(
             ScalarAttributeDefinition(
                 name="pool_size", field_name="pool_size", levels=[30, 100, 300, 1000], description="Rules"
@@ -89,4 +89,4 @@ class RuleWorldCurriculum(BaseCurriculum):
 
 
 if NAME not in DATASETS:
-    register_dataset(NAME, RuleWorldDataset, RuleWorldConfig, RuleWorldCurriculum)
+    register_dataset(NAME, RuleWorldDataset, ReasoningGymConfig, RuleWorldCurriculum)

@@ -18,7 +18,7 @@ except ImportError as error:
     ) from error
 
 
-class RuleWorldConfig(vf.TasksetConfig):
+class RuleWorldTasksetConfig(vf.TasksetConfig):
     """``options`` are those of `EnvConfig`: ``{"subtasks": ["multi_hop_3"], "pool_size": 1000}``."""
 
     options: dict[str, Any] = Field(default_factory=dict)
@@ -73,7 +73,7 @@ class RuleWorldTask(vf.Task[RuleWorldData, SearchState, vf.TaskConfig]):
         return score(made.answer, self.data.record).reward == 1.0
 
 
-class RuleWorldTaskset(vf.Taskset[RuleWorldTask, RuleWorldConfig]):
+class RuleWorldTaskset(vf.Taskset[RuleWorldTask, RuleWorldTasksetConfig]):
     """Instances without end, whose rules are looked up."""
 
     INFINITE = True
