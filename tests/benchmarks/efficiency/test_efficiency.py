@@ -7,12 +7,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from dynarule.bank import ExactIndex
 from ruleworld_data.io import Progress
 from rwbench.cli.app import app
 from rwbench.efficiency.conditions import InjectedRules
+from rwbench.efficiency.search import MappedKeys, fitted_slope, search_times
 from rwbench.efficiency.serving import floors, measure
-from rwbench.efficiency.settings import Cell, RecallSettings, ServingSettings, TrainingSettings, grid
-from rwbench.efficiency.tables import recall_markdown, serving_markdown, targets, training_markdown
+from rwbench.efficiency.settings import (
+    Cell,
+    RecallSettings,
+    SearchSettings,
+    ServingSettings,
+    TrainingSettings,
+    grid,
+)
+from rwbench.efficiency.tables import (
+    recall_markdown,
+    search_markdown,
+    serving_markdown,
+    targets,
+    training_markdown,
+)
 from rwbench.efficiency.timing import ratios, spread
 from rwbench.efficiency.training import make_batch, training_cost
 from rwbench.efficiency.workload import SHAPES, random_model, random_rows
@@ -243,3 +258,29 @@ def test_recall_of_indexes_on_a_tiny_world():
     assert exact["recall"] == {"1": 1.0, "10": 1.0, "100": 1.0}
     assert all(cell["status"] == "not_run" or cell["recall"]["1"] > 0.8 for cell in others)
     assert found["gold_recall_at_1"] > 1 / 100
+
+
+def test_the_search_that_is_timed_is_the_banks(tmp_path):
+    rows = random_rows(tmp_path, 3_000, 16, "fp16", 0)
+    names = [str(number) for number in range(3_000)]
+    bank = RuleBank(rows, rows, names, names)
+    asked = torch.randn(2, 16), torch.zeros(2), torch.ones(3_000), 7
+    ours, banks = ExactIndex().search(MappedKeys(rows), *asked), ExactIndex().search(bank, *asked)
+    assert all(torch.equal(one, other) for one, other in zip(ours, banks, strict=True))
+    table = search_times(SearchSettings(encoder_dim=16, repeats=2, top_k=5), [3_000, 100], tmp_path)
+    assert [cell["rules"] for cell in table["cells"]] == [100, 3_000]
+    assert table["cells"][1]["megabytes"] == 3_000 * 16 * 2 / 1e6
+
+
+def test_a_slope_is_that_of_the_line_in_logarithms():
+    assert fitted_slope([(10, 0.5), (100, 2.0), (1_000, 20.0), (10_000, 200.0)]) == 1.0
+    assert fitted_slope([(100, 4.0), (10_000, 40.0)]) == 0.5
+    assert fitted_slope([(100, 0.1), (1_000, 2.0)]) is None
+
+
+def test_the_page_on_scale_says_what_was_measured():
+    """Its table of searches is that of the committed file, and so is the slope."""
+    table = json.loads((RESULTS / "cpu-search/search.json").read_text())
+    page = (RESULTS.parents[1] / "docs/scale.md").read_text(encoding="utf-8")
+    assert search_markdown(table) in page
+    assert table["cells"][-1]["rules"] == 4_936_113 and 0.8 < table["slope"] < 1.2

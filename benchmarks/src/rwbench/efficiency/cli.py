@@ -1,4 +1,4 @@
-"""`rwbench efficiency`: serving cost by number of rules, cost of training steps, recall of indexes."""
+"""`rwbench efficiency`: serving cost by number of rules, searches, training steps, recall of indexes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from ..cli.shared import JsonFlag, user_errors
-from .settings import METHODS, RULES, RecallSettings, ServingSettings, Settings, TrainingSettings
+from .settings import (
+    METHODS,
+    RULES,
+    SEARCHED,
+    RecallSettings,
+    SearchSettings,
+    ServingSettings,
+    Settings,
+    TrainingSettings,
+)
 
 Out = Annotated[Path, typer.Option(help="Folder of the results file, table and figure.")]
 
@@ -129,6 +138,35 @@ def recall(settings: RecallSettings, out: Out = Path("efficiency"), as_json: Jso
     name = f"recall-{settings.rules}"
     table = new_table(name, settings, index_recall(settings, lambda texts: encode(texts).numpy()))
     _finish(table, recall_markdown(table), out / name, as_json)
+
+
+@app.command()
+@settings_options(SearchSettings)
+def search(
+    settings: SearchSettings,
+    rules: Annotated[str, typer.Option(help="Numbers of rules, separated by commas.")] = ",".join(
+        map(str, SEARCHED)
+    ),
+    out: Out = Path("efficiency"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure one exact search by number of rules, to all 4.94 million, and how its time grows.
+
+    Example: rwbench efficiency search --rules 100,1000,10000
+    """
+    from ..cache import cache_root
+    from .figure import draw_search
+    from .results_file import new_table
+    from .search import search_times
+    from .tables import search_markdown
+
+    counts = _numbers(rules)
+    if not counts or min(counts) < 1:
+        raise ValueError(f"--rules must name numbers of 1 or more, got {rules!r}")
+    table = new_table("search", settings, search_times(settings, counts, cache_root() / "random"))
+    out.mkdir(parents=True, exist_ok=True)
+    draw_search(table, out / "search.svg")
+    _finish(table, search_markdown(table), out / "search", as_json)
 
 
 def _words(text: str) -> list[str]:

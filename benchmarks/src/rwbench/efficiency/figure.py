@@ -1,4 +1,4 @@
-"""The serving table as a figure: how many times the base model's time, by number of rules."""
+"""Tables as figures: time as a multiple of the base model's, and of one exact search, by number of rules."""
 
 from __future__ import annotations
 
@@ -52,4 +52,17 @@ def draw(table: dict[str, Any], path: Path) -> None:
                 axes.set_yticks(ticks, [f"{times:g}" for times in ticks])
         both[0].set_ylabel("times the base model")
         both[1].legend(fontsize=9)
+        save(figure, path)
+
+
+def draw_search(table: dict[str, Any], path: Path) -> None:
+    """Write a figure of the time of one exact search by number of rules, both axes in powers of ten."""
+    points = [
+        Point(cell["rules"], *(cell["ms"][name] for name in ("median", "q25", "q75")))
+        for cell in table["cells"]
+    ]
+    with panels(1) as (figure, (axes,)):
+        axes.set(xscale="log", yscale="log", xlabel="rules", ylabel="ms", title="one exact search")
+        draw_lines(axes, [Line("exact search", STYLES["dynarule"], points)])
+        number_axis(axes, [point.x for point in points])
         save(figure, path)

@@ -9,6 +9,7 @@ from typing import Any
 from .workload import SHAPES, ModelShape
 
 RULES = (0, 100, 1_000, 10_000, 100_000, 1_000_000)
+SEARCHED = (100, 1_000, 10_000, 100_000, 1_000_000, 4_936_113)
 METHODS = {
     "dynarule": "DynaRule",
     "prompting": "rules in the prompt",
@@ -127,6 +128,16 @@ class RecallSettings(Settings):
         super().__post_init__()
         if self.rules < 100:
             raise ValueError(f"Recall@100 needs 100 rules, got {self.rules}")
+
+
+@dataclass(frozen=True)
+class SearchSettings(Settings):
+    """One query at a time over rows that are mapped from a file; on the CPU."""
+
+    encoder_dim: int = option(256, "P, width of the embeddings")
+    embeddings: str = option("fp16", "of rules, memory-mapped: fp32 or fp16", ("fp32", "fp16"))
+    top_k: int = option(100, "K, rules found")
+    repeats: int = option(7, "searches")
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,30 @@ def recall_markdown(table: Table) -> str:
     return f"{caption}\n\n{markdown_table(head, rows)}"
 
 
+def search_markdown(table: dict[str, Any]) -> str:
+    """Return the table of exact search by number of rules."""
+    settings = table["settings"]
+    caption = (
+        f"One query over embeddings of width {settings['encoder_dim']} in {settings['embeddings']}, mapped from disk, "
+        f"exact, K = {settings['top_k']}; {settings['threads']} thread(s), {_clock(settings)}; median (quartiles)."
+    )
+    rows = [
+        (
+            f"{cell['rules']:,}",
+            "{median:.2f} ({q25:.2f}-{q75:.2f})".format(**cell["ms"]),
+            f"{cell['megabytes']:,.1f}",
+            f"{cell['peak_mb']:,.0f}",
+        )
+        for cell in table["cells"]
+    ]
+    text = f"{caption}\n\n{markdown_table(('rules', 'ms', 'MB read', 'peak MB'), rows)}"
+    return (
+        text
+        if table["slope"] is None
+        else f"{text}\n\nTime grows with the rules to the power {table['slope']:.2f}."
+    )
+
+
 def _model(settings: dict[str, Any]) -> str:
     shape, dtype, device, threads = (settings[name] for name in ("shape", "dtype", "device", "threads"))
     return f"{shape}-shaped model with random weights, {dtype}, {device}, {threads} thread(s)"

@@ -1,0 +1,38 @@
+"""All 4.94 million rules in memory: the same questions in pools of 100,000, a million, and every rule of the world."""
+
+from __future__ import annotations
+
+from ..methods import Method
+from ..methods.rag import RAG
+from ..methods.stepwise import Stepwise
+from ..retrievers.bm25 import BM25
+from ..retrievers.dense import Dense
+from ..spec import REPRESENTATIONS, RunSpec
+from . import Options, recipe
+from .rows import IN_SMALL_PROMPT, rule_memory
+
+SIZES = (100_000, 1_000_000)
+"""Below the whole world, whose size is the last; each pool holds the rules of the smaller ones."""
+
+
+@recipe("scale")
+def scale(options: Options) -> list[RunSpec]:
+    """All rules in memory, with --scale full: rule memories, BM25 at once and by step, dense RAG; 100,000 to 4.94 M."""
+    everything = options.num_rules
+    sizes = [*(size for size in SIZES if size < everything), everything]
+    return [
+        options.spec(method, form, size, "batch", within=within)
+        for size, within in zip(reversed(sizes), [None, *reversed(sizes[1:])], strict=True)
+        for form in REPRESENTATIONS
+        for method in _methods(options, form)
+    ]
+
+
+def _methods(options: Options, form: str) -> list[Method]:
+    """Return the rows; a rule memory without an adapter for the model is told apart, and does not run."""
+    rows: list[Method] = []
+    for model in options.asked:
+        found = (BM25(), Dense(options.encoder))
+        rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in found]
+        rows += [Stepwise(model=model, retriever=BM25())]
+    return rows + rule_memory(options, form, 0)
