@@ -41,7 +41,7 @@ class Cluster:
 
     def _start(self, count: int, *words: str) -> None:
         ray = Path(sys.executable).with_name("ray")
-        common = ["start", "--block", "--num-cpus", "1", "--node-ip-address", "127.0.0.1"]
+        common = ["start", "--block", "--num-cpus", "1"]
         common += ["--object-store-memory", str(100 << 20), "--disable-usage-stats"]
         words = [str(ray), *common, *words]
         for _ in range(4):  # on a busy machine Ray gives up on agents of its own that start slowly
