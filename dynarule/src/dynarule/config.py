@@ -14,6 +14,7 @@ from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME, WEIGHTS_NAME
 
 from ._files import settle, write_whole
 from .base_model import LARGEST, BaseModel
+from .lookahead import KEY_WIDTH
 
 __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
 
@@ -66,6 +67,16 @@ class DynaRuleConfig(PeftConfig):
     length_shift: float | None = field(
         default=None, metadata={"help": "C: adds log C - log(rules attended) to rule scores (KBLaM)"}
     )
+    search_heads: int = field(
+        default=0,
+        metadata={
+            "help": "heads with which a search reads the text before it; 0: its token alone, as the paper"
+        },
+    )
+    lookahead: int = field(
+        default=0, metadata={"help": "backward levels from what is asked (not the paper's); 0: none"}
+    )
+    lookahead_width: int = field(default=16, metadata={"help": "rules that a backward level goes on from"})
     encoder: str = field(
         default="", metadata={"help": "fingerprint of the rules' encoder; '' fits every bank of the width"}
     )
@@ -108,8 +119,19 @@ class DynaRuleConfig(PeftConfig):
                 raise ValueError(f"{name} must be a positive integer, got {value!r:.60}")
         if self.encoder_dim > LARGEST:
             raise ValueError(f"encoder_dim must be {LARGEST:,} at most, got {self.encoder_dim}")
-        if type(self.first_layer) is not int or self.first_layer < 0:
-            raise ValueError(f"first_layer must be 0 or more, got {self.first_layer!r:.60}")
+        for name, least in (
+            ("first_layer", 0),
+            ("search_heads", 0),
+            ("lookahead", 0),
+            ("lookahead_width", 1),
+        ):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise ValueError(f"{name} must be {least} or more, got {value!r:.60}")
+        if self.lookahead and not self.search_heads:
+            raise ValueError("lookahead reads what is asked; set search_heads, such as 4")
+        if self.search_heads and self.confidence_layer is None:
+            raise ValueError("search_heads read at the confidence layer; set confidence_layer")
         if self.confidence_layer is not None and type(self.confidence_layer) is not int:
             raise ValueError(f"confidence_layer must be a whole number, got {self.confidence_layer!r:.60}")
         first, every = self.first_layer, self.every
@@ -257,6 +279,8 @@ class DynaRuleConfig(PeftConfig):
                     f"{place}.{part}.weight": (width, self.encoder_dim),
                     f"{place}.{part}.bias": (width,),
                 }
+            if layer == self.confidence_layer:
+                expected |= self._search_shapes(place, width, base.hidden_size)
         rows = self.trainable_token_indices
         for module in rows if isinstance(rows, dict) else ["embed_tokens"] if rows else []:
             expected[f"{module}.token_adapter.trainable_tokens_delta"] = (1, base.hidden_size)
@@ -273,6 +297,29 @@ class DynaRuleConfig(PeftConfig):
                 f"expected {expected.get(wrong[0])}; {len(wrong)} in all); {CONFIG_FILE} and the weights do not belong "
                 "together: copy the adapter again"
             )
+
+    def _search_shapes(self, place: str, width: int, hidden: int) -> dict[str, tuple[int, ...]]:
+        """Return names and shapes of what the confidence layer's search has beyond the paper's."""
+        narrow = self.encoder_dim
+        shapes: dict[str, tuple[int, ...]] = {}
+        heads = self.search_heads
+        readers = {"reader": width, "lookahead.goal": narrow}
+        for name in [*readers][: bool(heads) + bool(heads and self.lookahead)]:
+            shapes |= {
+                f"{place}.{name}.query.weight": (heads * KEY_WIDTH, hidden),
+                f"{place}.{name}.query.bias": (heads * KEY_WIDTH,),
+                f"{place}.{name}.key": (heads, KEY_WIDTH, hidden),
+                f"{place}.{name}.kind": (heads, 4),
+                f"{place}.{name}.out.weight": (readers[name], (heads + 1) * hidden),
+                f"{place}.{name}.out.bias": (readers[name],),
+            }
+        if self.lookahead:
+            shapes |= {
+                f"{place}.lookahead.link.weight": (narrow + 1, narrow),
+                f"{place}.lookahead.link.bias": (narrow + 1,),
+                f"{place}.lookahead.weight": (),
+            }
+        return shapes
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:

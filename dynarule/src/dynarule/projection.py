@@ -18,6 +18,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from .lookahead import LookAhead, SearchReader
+
 __all__ = ["RuleProjection", "score_keys"]
 
 LAYER_NORM_EPS = 1e-5
@@ -35,9 +37,20 @@ class RuleProjection(nn.Module):
         P.
     key_norm : bool
         LayerNorm without parameters over the full width of a key (SR-KI).
+    search_heads : int
+        Beyond the paper, for the confidence layer: heads with which a search reads the text before it; 0 for none.
+    lookahead : bool
+        Whether it plans backward too (`dynarule.lookahead`).
     """
 
-    def __init__(self, attention: nn.Module, encoder_dim: int, key_norm: bool) -> None:
+    def __init__(
+        self,
+        attention: nn.Module,
+        encoder_dim: int,
+        key_norm: bool,
+        search_heads: int = 0,
+        lookahead: bool = False,
+    ) -> None:
         super().__init__()
         q_proj = attention.q_proj
         assert isinstance(q_proj, nn.Linear)
@@ -47,6 +60,9 @@ class RuleProjection(nn.Module):
         self.q = nn.Linear(q_proj.in_features, width, bias=q_proj.bias is not None)
         self.k = nn.Linear(encoder_dim, width)
         self.v = nn.Linear(encoder_dim, width)
+        hidden, heads = q_proj.in_features, search_heads
+        self.reader = SearchReader(hidden, width, heads) if heads else None
+        self.lookahead = LookAhead(hidden, encoder_dim, heads) if heads and lookahead else None
         self.reset(q_proj)
         self.to(q_proj.weight.device, q_proj.weight.dtype)
 

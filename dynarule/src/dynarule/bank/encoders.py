@@ -15,9 +15,12 @@ from torch import Tensor, nn
 
 from .._lazy import need
 from .layer_encoder import LayerEncoder, parse_layers
-from .sources import listed
+from .sources import listed, premise_of
 
 MINILM = "minilm"
+PREMISE = "+premise"
+PREMISE_KEYS = " key=premise"
+"""How the name, and the fingerprint, of an encoder that reads premises ends."""
 WORDS_VERSION = "words-3"  # change it when `verbalise` changes what it writes
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 _APPLIED = re.compile(r"\b[^\W\d]\w*\(")
@@ -187,7 +190,38 @@ def _pooling(module: Any) -> str:
     return f"{type(module).__name__}={mode}" if mode else type(module).__name__
 
 
-AnyEncoder = SentenceEncoder | LayerEncoder
+class PremiseEncoder:
+    """An encoder that reads of a rule its premise alone (beyond the paper, whose keys are whole rules).
+
+    The conclusion is a bank's other matrix, so with a look-ahead, which asks for it by itself, the key need not hold it
+    too: a search for a state then knows nothing of what the rules of that state lead to, and cannot learn by heart
+    which of them the training questions took. A text that is no rule, such as a conclusion, is read whole.
+
+    Parameters
+    ----------
+    encoder : SentenceEncoder or LayerEncoder
+        Reads the texts.
+
+    Examples
+    --------
+    >>> bank = RuleBank.from_file("rules.txt", open_encoder("layers:2+premise", False, model, tok))  # doctest: +SKIP
+    """
+
+    def __init__(self, encoder: SentenceEncoder | LayerEncoder) -> None:
+        self.encoder = encoder
+        self.fingerprint = encoder.fingerprint + PREMISE_KEYS
+
+    @property
+    def dim(self) -> int:
+        """P."""
+        return self.encoder.dim
+
+    def __call__(self, texts: Sequence[str]) -> Tensor:
+        """Return unit vectors, fp32 (N, P), on the CPU."""
+        return self.encoder([premise_of(text) or text for text in listed("texts", texts)])
+
+
+AnyEncoder = SentenceEncoder | LayerEncoder | PremiseEncoder
 
 
 def open_encoder(
@@ -198,7 +232,8 @@ def open_encoder(
     Parameters
     ----------
     name : str
-        ``minilm``, a sentence-transformers folder or name, or ``layers:N``: the first N layers of the model.
+        ``minilm``, a sentence-transformers folder or name, or ``layers:N``: the first N layers of the model. With
+        ``+premise`` behind it: a `PremiseEncoder`.
     fol : bool
         Whether a sentence encoder gets logic as words; the model's own layers read logic as the model does.
     model, tokenizer
@@ -209,6 +244,10 @@ def open_encoder(
     ImportError, ValueError
         If the encoder cannot be loaded, or ``layers:N`` comes without a model.
     """
+    if name.endswith(PREMISE):
+        whole = open_encoder(name.removesuffix(PREMISE), fol, model, tokenizer)
+        assert not isinstance(whole, PremiseEncoder)
+        return PremiseEncoder(whole)
     layers = parse_layers(name)
     if layers is None:
         return SentenceEncoder(name, fol=fol)
@@ -227,13 +266,15 @@ def encoder_of(fingerprint: str, model: nn.Module | None = None, tokenizer: Any 
     """
     name = fingerprint.split("@")[0]
     source = MINILM if name in ("", "all-MiniLM-L6-v2") else name
-    fol = " fol" in fingerprint and not fingerprint.endswith("fol=as-is")
-    encoder = open_encoder(source, fol, model, tokenizer)
+    plain = fingerprint.removesuffix(PREMISE_KEYS)
+    fol = " fol" in plain and not plain.endswith("fol=as-is")
+    encoder = open_encoder(source + PREMISE * (plain != fingerprint), fol, model, tokenizer)
     if fingerprint in ("", encoder.fingerprint):
         return encoder
     here = f"the one called {source!r} here is"
-    if isinstance(encoder, LayerEncoder):
-        here = f"the first layers of this model, loaded in {encoder.dtype}, are"
+    part = encoder.encoder if isinstance(encoder, PremiseEncoder) else encoder
+    if isinstance(part, LayerEncoder):
+        here = f"the first layers of this model, loaded in {part.dtype}, are"
     raise ValueError(
         f"the rules' encoder is {fingerprint!r}; {here} {encoder.fingerprint!r}: load the model or install the version "
         "of then, in the dtype of then (weights that were rounded are others), or train and embed again"

@@ -78,7 +78,7 @@ class LayerEncoder:
         self.dim = int(model.config.hidden_size)  # type: ignore[union-attr,arg-type]
         self._embedding: nn.Embedding = base_matrix(model.get_input_embeddings())  # type: ignore[operator]
         self.dtype = str(self._embedding.weight.dtype).removeprefix("torch.")
-        self._decoder: Any = _first_layers(model, layers)
+        self._decoder: Any = frozen_layers(model, layers)
         weights = _weights_hash(self._embedding, self._decoder, tokenizer)
         self.fingerprint = f"{PREFIX}{layers}@{weights} mean norm=l2"
 
@@ -138,7 +138,7 @@ class LayerEncoder:
         ).last_hidden_state
 
 
-def _first_layers(model: nn.Module, count: int) -> nn.Module:
+def frozen_layers(model: nn.Module, count: int) -> nn.Module:
     """Return a decoder of the first layers alone in fp32, ending in the norm with which the next layer begins."""
     first = first_layers(model.get_decoder(), count)  # type: ignore[operator]
     first.embed_tokens = nn.Identity()  # which is not copied

@@ -8,15 +8,18 @@ same segment by segment, so it equals generation token by token.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from ..adapter import RuleAdapter
+from ..attention import AttendedRules, RuleTokens
 from ..bank.bank import RuleBank
 from ..config import DynaRuleConfig
+from ..lookahead import Asked, SearchContext, plan
+from ..projection import RuleProjection, encoder_scores
 from .selection import LayerMemory, check_bank, mean_query, project, sees_own_set
 
 
@@ -31,7 +34,9 @@ class Retrieval:
     ids, texts : list of str
         The kept rules, best first.
     scores : list of float
-        Their scores: mean over heads of q~ . k~ / sqrt(D).
+        Their scores: mean over heads of q~ . k~ / sqrt(D), and what a look-ahead adds.
+    backward : list of list of str
+        With a look-ahead, the best rules of each backward level, from what is asked: ids, best first.
     """
 
     row: int
@@ -40,8 +45,11 @@ class Retrieval:
     ids: list[str]
     texts: list[str] = field(repr=False)
     scores: list[float] = field(repr=False)
+    backward: list[list[str]] = field(default_factory=list, repr=False)
 
 
+TOLD = 4
+"""Rules of a backward level in a trace."""
 Kept = tuple[Tensor, Tensor]
 """Keys and values of the rules that a layer keeps, (B, H, K, D); B is 1 where all rows keep all rules."""
 
@@ -96,6 +104,9 @@ class RuleMemory(LayerMemory):
         self._chosen: dict[int, Tensor] = {}
         self._search_BT: Tensor | None = None
         self._question_BT: Tensor | None = None
+        self._context = SearchContext()
+        self._asked: list[Asked] = []
+        self._real_BT: Tensor | None = None
         self._searches = 0
         self._steps_B = torch.zeros(0, dtype=torch.long)
         self._first_step_B = self._steps_B
@@ -122,6 +133,7 @@ class RuleMemory(LayerMemory):
             self._kept = {}
             self._steps_B = torch.zeros(len(input_ids), dtype=torch.long, device=input_ids.device)
         self._search_BT = search
+        self._real_BT = self._real(search, attention_mask)
         self._searches = int(search.sum(-1).max()) if search.numel() else 0
         if self._searches:
             self._first_step_B = self._steps_B
@@ -129,9 +141,7 @@ class RuleMemory(LayerMemory):
 
     def _question(self, like_BT: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Return the tokens whose mean query selects at prefill: (B, T) bool, at least one in each row."""
-        real = torch.ones_like(like_BT)
-        if attention_mask is not None and attention_mask.ndim == 2:
-            real = attention_mask[:, -like_BT.shape[1] :].bool()
+        real = self._real(like_BT, attention_mask)
         question = real if self.question_mask_BT is None else self.question_mask_BT.to(real) & real
         if not bool(question.any(-1).all()):
             row = int((~question.any(-1)).nonzero()[0])
@@ -139,6 +149,20 @@ class RuleMemory(LayerMemory):
                 f"row {row} of the batch has no question token, so nothing says which rules it needs"
             )
         return question
+
+    @staticmethod
+    def _real(like_BT: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """Return which tokens of a forward are no padding: (B, T) bool."""
+        if attention_mask is None or attention_mask.ndim != 2:
+            return torch.ones_like(like_BT)
+        return attention_mask[:, -like_BT.shape[1] :].bool()
+
+    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | RuleTokens | None:
+        """Return what a layer's attention reads besides the text, and note what a search will know."""
+        if self.config.search_heads and layer == self.config.confidence_layer and layer in self._projections:
+            assert self._search_BT is not None and self._real_BT is not None
+            self._asked = self._context.read(hidden_BTC, self._search_BT, self._real_BT, self._question_BT)
+        return super().attended(layer, hidden_BTC, block)
 
     def holds(self, layer: int) -> bool:
         """Return whether a layer reads rules; those added to an empty bank are seen from the next question on."""
@@ -206,23 +230,75 @@ class RuleMemory(LayerMemory):
             rows_BK = self._chosen[number]
         elif traced or config.top_k is not None:
             allowed_BM = self.allowed_by_layer.get(layer, self.allowed_BM)
+            levels: list[Tensor] = []
             with torch.no_grad():
-                scores_BK, rows_BK = self.bank.search(projection, query_BHD, config.top_k, allowed_BM)
+                if layer == config.confidence_layer and projection.reader is not None:
+                    query_BHD = projection.reader(self._asked[number]).unflatten(
+                        -1, (-1, projection.head_dim)
+                    )
+                    levels = self._look_ahead(projection, self._asked[number], allowed_BM)
+                if levels:
+                    scores_BK, rows_BK = self._plan(projection, query_BHD, levels, allowed_BM)
+                else:
+                    scores_BK, rows_BK = self.bank.search(projection, query_BHD, config.top_k, allowed_BM)
             if layer == config.confidence_layer:
                 self._chosen[number] = rows_BK
             if traced:
-                self._record(layer, rows_BK, scores_BK, wanted_B, step_B)
+                self._record(layer, rows_BK, scores_BK, wanted_B, step_B, [_best(each) for each in levels])
         return torch.arange(len(self.bank))[None] if config.top_k is None else rows_BK
 
+    def _look_ahead(
+        self, projection: RuleProjection, asked: Asked, allowed_BM: Tensor | None
+    ) -> list[Tensor]:
+        """Return the backward levels of a search, (B, M) each; none if the adapter does not look ahead."""
+        if projection.lookahead is None or not self.config.lookahead:
+            return []
+        return projection.lookahead.levels(
+            projection.lookahead.goal(asked),
+            self.bank.keys_MP.float(),
+            self.bank.values_MP.float(),
+            self.config.lookahead,
+            self.config.lookahead_width,
+            allowed_BM,
+        )
+
+    def _plan(
+        self, projection: RuleProjection, query_BHD: Tensor, levels: list[Tensor], allowed_BM: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the best K rules by their own scores and the backward levels, as `RuleBank.search` returns them.
+
+        Every rule is scored, whatever the bank's index.
+        """
+        assert projection.lookahead is not None
+        scale_M = self.bank.inverse_scale(projection)
+        scores_BM = encoder_scores(*projection.encoder_query(query_BHD), self.bank.keys_MP, scale_M)
+        scores_BM = plan(scores_BM, levels, projection.lookahead.weight.float())
+        if allowed_BM is not None:
+            scores_BM = scores_BM.masked_fill(~allowed_BM.to(scores_BM.device), -torch.inf)
+        top_k = self.config.top_k
+        best = scores_BM.topk(len(self.bank) if top_k is None else min(top_k, len(self.bank)), -1)
+        return best.values, best.indices
+
     def _record(
-        self, layer: int, rows_BK: Tensor, scores_BK: Tensor, wanted_B: Tensor | None, step_B: Tensor | None
+        self,
+        layer: int,
+        rows_BK: Tensor,
+        scores_BK: Tensor,
+        wanted_B: Tensor | None,
+        step_B: Tensor | None,
+        levels: Sequence[Tensor] = (),
     ) -> None:
         ids, texts = self.bank.ids, self.bank.texts
         for row, (kept, scores) in enumerate(zip(rows_BK.tolist(), scores_BK.tolist(), strict=True)):
             if wanted_B is None or wanted_B[row]:
                 step = 0 if step_B is None else int(step_B[row])
                 told = [ids[i] for i in kept], [texts[i] for i in kept], scores
-                self.trace.append(Retrieval(row, step, layer, *told))
+                backward = [[ids[i] for i in level_BN[row].tolist()] for level_BN in levels]
+                self.trace.append(Retrieval(row, step, layer, *told, backward))
+
+
+def _best(level_BM: Tensor) -> Tensor:
+    return level_BM.topk(min(TOLD, level_BM.shape[1]), -1).indices
 
 
 def _where(has_B: Tensor, new: Kept, old: Kept) -> Kept:

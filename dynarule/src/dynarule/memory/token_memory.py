@@ -174,6 +174,12 @@ class TokenMemory(RuleMemory):
                 past_key_values=self._cache,
                 use_cache=True,
             ).last_hidden_state
+        if self.config.search_heads:
+            assert self._search_BT is not None
+            length = hidden_BTC.shape[1]
+            search_BT = nn.functional.pad(self._search_BT, (length - self._search_BT.shape[1], 0))
+            real_BT = real_BS[:, -length:].bool()
+            self._asked = self._context.read(hidden_BTC, search_BT, real_BT, self._question_BT)
         block = self._decoder.layers[self.layer].self_attn
         return self.adapter[self.layer].query(hidden_BTC, getattr(block, "q_norm", None))
 

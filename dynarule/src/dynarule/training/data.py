@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..config import Reading
 from ..generation import encode_prompt, question_prompts
 from ..memory.search import SEARCH_TOKEN, search_id
 from .losses import IGNORE
@@ -75,6 +76,10 @@ class Encoder:
         are of one step.
     opening : bool
         Write ``<search>`` before the first step too, in the default target; `train` sets it.
+    reading : {"vector", "tokens"}
+        Of the adapter, see `dynarule.question_prompts`; `train_retrieval` sets it.
+    search_token : str
+        What stands for ``<search>``, such as a mark that the base writes before each step anyway; likewise.
     """
 
     tokenizer: Any
@@ -83,6 +88,8 @@ class Encoder:
     step_text: str = "text"
     search: bool = True
     opening: bool = False
+    reading: Reading = "vector"
+    search_token: str = SEARCH_TOKEN
 
     def __call__(self, row: Row) -> Encoded:
         """Encode a row.
@@ -93,8 +100,10 @@ class Encoder:
             If columns are missing, a rule id is unknown, ``<search>`` is not between steps, or a text has no tokens.
         """
         self._check_columns(row)
-        prompt = encode_prompt(self.tokenizer, question_prompts(self.tokenizer, [row["question"]])[0])
-        token = SEARCH_TOKEN if self.search else ""
+        prompt = encode_prompt(
+            self.tokenizer, question_prompts(self.tokenizer, [row["question"]], self.reading)[0]
+        )
+        token = self.search_token if self.search else ""
         write = self.target or (lambda row: target_text(row, self.step_text, token, self.opening))
         answer = write(row)
         ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
@@ -135,16 +144,16 @@ class Encoder:
         together = list(dict.fromkeys(rule for step in gold for rule in step))
         if not self.search:
             return [], [together]
-        token = search_id(self.tokenizer)
+        token = search_id(self.tokenizer, self.search_token)
         search = [place for place, each in enumerate(ids) if each == token]
         if ids[0] == token and len(search) == len(gold):
             # The opening <search> looks for the first step, the prompt for anything.
             return search, [together, *gold]
         if len(search) != len(gold) - 1:
             raise ValueError(
-                f"{len(gold)} steps need {len(gold) - 1} {SEARCH_TOKEN} tokens between them (and may have one "
+                f"{len(gold)} steps need {len(gold) - 1} {self.search_token} tokens between them (and may have one "
                 f"before the first), the answer has {len(search)}: {answer!r}; steps must not contain "
-                f"{SEARCH_TOKEN}"
+                f"{self.search_token}"
             )
         return search, gold
 

@@ -1,0 +1,237 @@
+r"""Look-ahead: a search that plans backward from what is asked (beyond the paper; off unless a configuration says so).
+
+The paper's ``<search>`` knows the state that a chain has reached. Many rules begin there, and only one leads to what is
+asked. So a second query, for what is asked, goes against the rules' conclusions, and from there backward:
+
+.. math::
+
+    g_0(m) = y \cdot v_m, \qquad
+    g_{h+1}(m) = \max_{j \in W_h} \left[ \log \sigma(\mathrm{link}(m, j)) + g_h(j) \right], \qquad
+    s'(m) = s(m) + w \max_h g_h(m)
+
+with y what the text before the search asks for (`SearchReader`), :math:`v_m` the embedding of a rule's conclusion,
+:math:`W_h` the best rules of level h, link(m, j) how surely rule m's conclusion meets rule j's premise, and s the
+search's own score (equation 4). How many steps are left is not known, so the best level counts. All of it happens in
+the encoder's space, on the two matrices that a bank has, so it follows whatever is added, removed or replaced.
+
+Scores of goals are free up to a constant of the search, since every level carries it along once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Asked", "LookAhead", "SearchContext", "SearchReader", "plan", "token_kinds"]
+
+QUESTION, EARLIER, SINCE, TOKEN = range(4)
+"""Kinds of tokens that a search sees: the question's, those of earlier steps, of the last step, and its own."""
+KEY_WIDTH = 32
+
+
+class Asked(NamedTuple):
+    """The text before a search, as the confidence layer reads it.
+
+    Attributes
+    ----------
+    states_BTC : Tensor
+        States of the tokens, fp32.
+    kind_BT : Tensor
+        `QUESTION`, `EARLIER`, `SINCE` or `TOKEN`; -1 for padding and for what comes after the search.
+    token_BC : Tensor
+        The state of the search's own token; at the prompt, of the question's last one.
+    """
+
+    states_BTC: Tensor
+    kind_BT: Tensor
+    token_BC: Tensor
+
+
+class SearchReader(nn.Module):
+    """Attention of a search's token over the text before it, by itself, to what it asks a bank.
+
+    In the paper a search asks with its own token's state alone, and the prompt with the mean of its tokens. A base's
+    first layers need not have moved what matters into that token, and a mean forgets what stood where.
+
+    Parameters
+    ----------
+    hidden : int
+        C, width of the model.
+    out : int
+        Width of what is asked.
+    heads : int
+        H.
+    """
+
+    def __init__(self, hidden: int, out: int, heads: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(hidden, heads * KEY_WIDTH)
+        self.key = nn.Parameter(torch.empty(heads, KEY_WIDTH, hidden))
+        self.kind = nn.Parameter(torch.zeros(heads, TOKEN + 1))
+        self.out = nn.Linear((heads + 1) * hidden, out)
+        nn.init.normal_(self.key, std=0.05)
+        for linear in (self.query, self.out):
+            nn.init.normal_(linear.weight, std=0.02)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, asked: Asked) -> Tensor:
+        """Return what each search asks, fp32 (B, out).
+
+        Keys of the text are never computed: the one query moves into the space of states.
+        """
+        states_BTC, kind_BT, token_BC = asked
+        query_BHD = nn.functional.linear(
+            token_BC, self.query.weight.float(), self.query.bias.float()
+        ).unflatten(-1, (-1, KEY_WIDTH))
+        inward_BHC = torch.einsum("bhd,hdc->bhc", query_BHD, self.key.float()) / math.sqrt(KEY_WIDTH)
+        scores_BHT = torch.einsum("bhc,btc->bht", inward_BHC, states_BTC)
+        scores_BHT = scores_BHT + self.kind.float().T[kind_BT.clamp_min(0)].transpose(1, 2)
+        weights_BHT = scores_BHT.masked_fill((kind_BT < 0)[:, None], -torch.inf).softmax(-1)
+        read_BHC = torch.einsum("bht,btc->bhc", weights_BHT, states_BTC)
+        found = torch.cat([read_BHC.flatten(1), token_BC], -1)
+        return nn.functional.linear(found, self.out.weight.float(), self.out.bias.float())
+
+
+class LookAhead(nn.Module):
+    """What the backward levels are made with.
+
+    Parameters
+    ----------
+    hidden, encoder_dim : int
+        C, width of the model, and P.
+    heads : int
+        Of `SearchReader`.
+
+    Attributes
+    ----------
+    goal : SearchReader
+        What is asked, in the encoder's space.
+    link : nn.Linear
+        From a conclusion's embedding to P + 1 numbers: what its dot product with the next rule's key is taken with, and
+        what is added.
+    weight : nn.Parameter
+        w.
+    """
+
+    def __init__(self, hidden: int, encoder_dim: int, heads: int) -> None:
+        super().__init__()
+        self.goal = SearchReader(hidden, encoder_dim, heads)
+        self.link = nn.Linear(encoder_dim, encoder_dim + 1)
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def link_logits(self, keys_NP: Tensor, values_MP: Tensor) -> Tensor:
+        """Return link(m, n) of M rules and the N that may follow: (N, M).
+
+        The map moves to the few rules that are gone on from, so that it costs nothing per rule of the bank.
+        """
+        keys_NE = nn.functional.pad(keys_NP, (0, 1), value=1.0)  # E = P + 1
+        directions_NP, offsets_N = keys_NE @ self.link.weight.float(), keys_NE @ self.link.bias.float()
+        return directions_NP @ values_MP.T + offsets_N[:, None]
+
+    def levels(
+        self,
+        goal_BP: Tensor,
+        keys_MP: Tensor,
+        values_MP: Tensor,
+        count: int,
+        width: int,
+        allowed_BM: Tensor | None = None,
+    ) -> list[Tensor]:
+        """Return :math:`g_0, g_1, ...` of every rule, ``count`` times (B, M); gradients do not go through the choices.
+
+        Parameters
+        ----------
+        goal_BP : Tensor
+            What is asked.
+        keys_MP, values_MP : Tensor
+            Embeddings of rules and conclusions, fp32.
+        count, width : int
+            Levels, and the size of :math:`W_h`.
+        allowed_BM : Tensor of bool or None
+            Rules that may be gone on from; None: all.
+        """
+        found = [goal_BP @ values_MP.T]
+        width = min(width, len(keys_MP))
+        while len(found) < count:
+            level_BM = found[-1]
+            if allowed_BM is not None:
+                level_BM = level_BM.masked_fill(~allowed_BM.to(level_BM.device), -torch.inf)
+            rows_BW = level_BM.detach().topk(width, -1).indices
+            from_BW = level_BM.gather(-1, rows_BW)
+            union_U, place_BW = rows_BW.unique(return_inverse=True)
+            links_UM = nn.functional.logsigmoid(self.link_logits(keys_MP[union_U], values_MP))
+            # Row by row: all rows at once would hold B W M numbers.
+            each = zip(place_BW, from_BW, strict=True)
+            found.append(torch.stack([(links_UM[at_W] + from_W[:, None]).amax(0) for at_W, from_W in each]))
+        return found
+
+
+def plan(scores_BM: Tensor, levels: list[Tensor], weight: Tensor) -> Tensor:
+    """Return what a search goes by: its own scores and the best level's, (B, M)."""
+    return scores_BM + weight * torch.stack(levels).amax(0)
+
+
+class SearchContext:
+    """Keeps what the confidence layer read, from the prompt on: token by token or a whole sequence at once."""
+
+    def __init__(self) -> None:
+        self._states: list[Tensor] = []
+        self._marks: list[Tensor] = []
+
+    def read(
+        self, hidden_BTC: Tensor, search_BT: Tensor, real_BT: Tensor, question_BT: Tensor | None
+    ) -> list[Asked]:
+        """Take note of a forward's states; return what is known at the prompt and at each of its searches, by number.
+
+        Parameters
+        ----------
+        hidden_BTC : Tensor
+            Inputs of the confidence layer's attention.
+        search_BT, real_BT : Tensor of bool
+            ``<search>`` tokens; tokens that are no padding.
+        question_BT : Tensor of bool or None
+            The question's tokens, in the forward that reads a prompt.
+
+        Returns
+        -------
+        list of Asked
+            Number n is about the n-th ``<search>`` of each row in this forward; of rows that have fewer, nothing is
+            meant. The first is about the prompt, and means nothing where the forward reads none.
+        """
+        if question_BT is not None:
+            self._states, self._marks = [], []
+        question_BT = torch.zeros_like(search_BT) if question_BT is None else question_BT
+        self._states.append(hidden_BTC.float())
+        self._marks.append(torch.stack([search_BT, real_BT, question_BT]))
+        most = int(search_BT.sum(-1).max()) if search_BT.numel() else 0
+        if not most and not bool(question_BT.any()):
+            return []
+        states_BTC = torch.cat(self._states, 1)
+        search_BT, real_BT, question_BT = torch.cat(self._marks, -1)
+        self._states, self._marks = [states_BTC], [torch.stack([search_BT, real_BT, question_BT])]
+        rows = torch.arange(len(states_BTC), device=states_BTC.device)
+        place_T = torch.arange(states_BTC.shape[1], device=states_BTC.device)
+        segment_BT = search_BT.cumsum(-1)
+        first_B = segment_BT[:, -1] - search_BT[:, -hidden_BTC.shape[1] :].sum(
+            -1
+        )  # searches of earlier forwards
+        found = []
+        for number in range(most + 1):
+            here_BT = search_BT & (segment_BT == (first_B + number)[:, None]) if number else question_BT
+            at_B = torch.where(here_BT, place_T, 0).amax(-1)
+            kind_BT = token_kinds(question_BT, search_BT, real_BT, at_B)
+            found.append(Asked(states_BTC, kind_BT, states_BTC[rows, at_B]))
+        return found
+
+
+def token_kinds(question_BT: Tensor, search_BT: Tensor, real_BT: Tensor, at_B: Tensor) -> Tensor:
+    """Return what a search at the places ``at_B`` sees of each token (B, T), see `Asked`."""
+    at_B1 = at_B[:, None]
+    segment_BT = search_BT.cumsum(-1)
+    since_BT = (segment_BT == segment_BT.gather(1, at_B1) - 1) & ~search_BT
+    kind_BT = torch.where(question_BT, QUESTION, torch.where(since_BT, SINCE, EARLIER))
+    after_BT = torch.arange(search_BT.shape[1], device=at_B.device) > at_B1
+    return kind_BT.masked_fill(after_BT | ~real_BT, -1).scatter(1, at_B1, TOKEN)

@@ -1,0 +1,375 @@
+"""Training of finding alone, on states that are computed once: minutes where training through the model takes an hour.
+
+The layers below the confidence layer hold no rules, so what a search knows is the same at every step of the training:
+it is read once, and what is trained are the few maps between it and a bank. Reading is left to the frozen base (token
+memory) or to a training of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .._files import exclusive, write_whole
+from ..adapter import RuleAdapter
+from ..bank.bank import RuleBank
+from ..bank.sources import premise_of
+from ..lookahead import plan
+from ..memory.search import SEARCH_TOKEN, search_id
+from ..memory.selection import check_bank
+from .data import Encoder
+from .finder import Finder
+from .losses import stacked_step_loss, step_recall
+from .pools import Rows, keyed
+from .recipe import PAPER_MIX
+from .searches import READ_BATCH, Searches, read_searches
+
+LOG, STATE = "retrieval.json", "retrieval.safetensors"
+JOINT = 48
+"""Searches of a batch that look ahead in the loss; the others train their parts."""
+
+
+@dataclass(frozen=True)
+class RetrievalRecipe:
+    """How finding is trained; all of it beyond the paper, which trains finding and reading at once."""
+
+    max_steps: int = field(default=1200, metadata={"help": "of the optimizer"})
+    batch_size: int = field(default=128, metadata={"help": "searches"})
+    pool_size: int = field(default=1500, metadata={"help": "random rules among which a batch's are found"})
+    hard_rules: int = field(default=4, metadata={"help": "rules with a gold rule's premise, for each"})
+    temperature: float = field(default=0.05, metadata={"help": "of the retrieval loss (equation 5)"})
+    learning_rate: float = field(default=3e-3, metadata={"help": "peak, of AdamW; falls to zero"})
+    warmup_ratio: float = field(default=0.1, metadata={"help": "of the steps"})
+    weight_decay: float = field(default=0.01, metadata={"help": "of AdamW"})
+    link_weight: float = field(default=0.3, metadata={"help": "of the loss of links"})
+    join_at: float = field(
+        default=0.25, metadata={"help": "part of the steps after which searches look ahead"}
+    )
+    evaluate_every: int = field(default=150, metadata={"help": "steps between measurements"})
+    evaluate_rules: int = field(default=10_000, metadata={"help": "rules among which they find"})
+    patience: int = field(default=4, metadata={"help": "measurements without a better one, then it ends"})
+    seed: int = field(default=0, metadata={"help": "of weights and batches"})
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            kinds: tuple[type, ...] = (int,) if f.type == "int" else (int, float)
+            if type(value) not in kinds or not math.isfinite(value) or value < 0:
+                raise ValueError(f"{f.name} must be {f.type}, 0 or more, got {value!r}")
+        for name in ("max_steps", "batch_size", "temperature", "evaluate_every"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} must be positive, got 0")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return asdict(self)
+
+
+def train_retrieval(
+    model: nn.Module,
+    tokenizer: Any,
+    adapter: RuleAdapter,
+    rows: Rows,
+    bank: RuleBank,
+    recipe: RetrievalRecipe,
+    folder: str | Path,
+    *,
+    held_out: Rows | None = None,
+    premises: Sequence[Any] | None = None,
+    encoder: Encoder | None = None,
+    resume: bool = False,
+    report: Callable[[Mapping[str, float]], None] = lambda entry: None,
+) -> list[dict[str, float]]:
+    """Train how the confidence layer finds rules; the adapter is changed in place, and saved.
+
+    Parameters
+    ----------
+    model, tokenizer : PreTrainedModel, PreTrainedTokenizerBase
+        The base, which knows ``<search>``, and its tokenizer.
+    adapter : RuleAdapter
+        With ``search_heads``, and no rules below its confidence layer.
+    rows, held_out : datasets.Dataset or sequence of dict
+        Questions, see `read_searches`. Held-out ones are searched for among ``recipe.evaluate_rules`` rules that hold
+        theirs; the best weights on them are kept, and training ends when none better come.
+    bank : RuleBank
+        The rule table that the questions' rule ids name.
+    recipe : RetrievalRecipe
+        Hyper-parameters.
+    folder : path
+        Holds ``retrieval.json`` (recipe and log) and, in the end, the adapter. A training that was killed goes on from
+        its last measurement.
+    premises : sequence or None
+        One premise per rule of the bank, None: those of the rules' texts. Rules of one premise are hard negatives, and
+        all of them follow what one of them follows.
+    encoder : Encoder or None
+        Rows to tokens, if prompt or target differ from the defaults.
+    resume : bool
+        Go on from what is in the folder, or begin.
+    report : callable
+        Gets every entry of the log.
+
+    Returns
+    -------
+    list of dict
+        The log: ``step``, losses, and of held-out questions ``recall`` (Recall@1 of a search, with as many rules as are
+        gold), ``recall_state`` (without the look-ahead) and ``recall_later`` (later steps of chains).
+
+    Raises
+    ------
+    FileExistsError
+        If the folder holds a training, which is not to be resumed.
+    ValueError
+        If adapter, bank and recipe do not fit each other.
+    """
+    folder, config = Path(folder), adapter.config
+    check_bank(adapter, bank)
+    layer = config.confidence_layer
+    if layer is None or not config.search_heads:
+        raise ValueError(
+            "training of finding alone needs an adapter with search_heads and a confidence_layer"
+        )
+    if config.layers(adapter.num_layers)[0] != layer:
+        raise ValueError(
+            f"rules join from layer {config.first_layer}, below the confidence layer {layer}, so what a search knows "
+            f"depends on what was read; set first_layer={layer}, or train finding with reading (stage 2)"
+        )
+    token = config.search_token or SEARCH_TOKEN
+    search = search_id(tokenizer, token)
+    encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
+    encoder = replace(encoder, search=True, reading=config.reading, search_token=token)
+    premises = [premise_of(text) for text in bank.texts] if premises is None else premises
+    with exclusive(folder):
+        done = _begin(folder, recipe, resume)
+        torch.manual_seed(recipe.seed)
+        known = read_searches(model, layer, rows, encoder, search)
+        held = None if held_out is None else read_searches(model, layer, held_out, encoder, search)
+        finder = Finder(adapter[layer], bank.keys_MP.float(), bank.values_MP.float(), known)
+        run = _Run(finder, known, held, premises, recipe, config.lookahead, config.lookahead_width)
+        log = run.train(folder, done, report)
+        finder.fold_into(adapter[layer])
+        config.encoder = bank.encoder
+        adapter.save(folder, tokenizer)
+        write_whole(
+            folder / LOG, json.dumps({"recipe": recipe.to_dict(), "log": log, "done": True}, indent=1) + "\n"
+        )
+    return log
+
+
+def _begin(folder: Path, recipe: RetrievalRecipe, resume: bool) -> list[dict[str, float]]:
+    """Return the log so far of the folder's training."""
+    path = folder / LOG
+    if not path.is_file():
+        return []
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not resume:
+        raise FileExistsError(f"{folder} holds a training already; go on with resume, or choose a new folder")
+    for name, value in recipe.to_dict().items():
+        if found["recipe"].get(name) != value:
+            raise ValueError(
+                f"{folder} was started with {name} {found['recipe'].get(name)!r}, now it is {value!r}; resume with "
+                "the recipe of the start, or train in a new folder"
+            )
+    return list(found["log"])
+
+
+class _Run:
+    """The loop: what a batch holds is a function of seed and step, so a resumed training is the same one."""
+
+    def __init__(
+        self,
+        finder: Finder,
+        known: Searches,
+        held: Searches | None,
+        premises: Sequence[Any],
+        recipe: RetrievalRecipe,
+        levels: int,
+        width: int,
+    ) -> None:
+        self.finder, self.known, self.held, self.recipe = finder, known, held, recipe
+        self.levels, self.width = levels, width
+        names: dict[Any, int] = {}
+        self.premise_M = torch.tensor([names.setdefault(each, len(names)) for each in premises])
+        order_M = self.premise_M.argsort(stable=True)
+        self.same = dict(enumerate(order_M.split(self.premise_M.bincount().tolist())))
+        names_of = [known.families[item.question] for item in known.items]
+        mix = PAPER_MIX if set(names_of) == set(PAPER_MIX) else dict.fromkeys(names_of, 1.0)
+        shares_N = np.array([mix[name] / names_of.count(name) for name in mix])
+        by_name = dict(zip(mix, shares_N / sum(mix.values()), strict=True))
+        self.shares = np.array([by_name[name] for name in names_of])
+        self.shares /= self.shares.sum()
+        rate, weight = recipe.learning_rate, [finder.ahead.weight] if finder.ahead is not None else []
+        others = [each for each in finder.parameters() if not any(each is one for one in weight)]
+        groups: list[dict[str, Any]] = [
+            {"params": others},
+            {"params": weight, "lr": rate * recipe.temperature, "weight_decay": 0.0},
+        ]
+        self.optimizer = torch.optim.AdamW(
+            [group for group in groups if group["params"]], lr=rate, weight_decay=recipe.weight_decay
+        )
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]
+        if finder.ahead is not None:
+            finder.ahead.weight.data.fill_(recipe.temperature)  # a log-probability counts as one
+
+    def train(
+        self, folder: Path, log: list[dict[str, float]], report: Callable[[Mapping[str, float]], None]
+    ) -> list[dict[str, float]]:
+        """Train to the end; the finder then has its best weights."""
+        recipe = self.recipe
+        best: dict[str, Tensor] = {}
+        step = int(log[-1]["step"]) if log else 0
+        if step:
+            best = self._load(folder)
+        while step < recipe.max_steps and not self._stalled(log):
+            losses = self._step(step)
+            step += 1
+            if step % recipe.evaluate_every and step < recipe.max_steps:
+                continue
+            log.append({"step": step, **losses, **self.measure()})
+            report(log[-1])
+            if log[-1] is max(log, key=lambda entry: entry.get("recall", entry["step"])):
+                best = {name: value.detach().clone() for name, value in self.finder.state_dict().items()}
+            self._save(folder, best)
+            write_whole(folder / LOG, json.dumps({"recipe": recipe.to_dict(), "log": log}, indent=1) + "\n")
+        self.finder.load_state_dict(best)
+        return log
+
+    def _stalled(self, log: Sequence[Mapping[str, float]]) -> bool:
+        recalls = [entry.get("recall", entry["step"]) for entry in log]
+        return len(recalls) - recalls.index(max(recalls)) > self.recipe.patience if recalls else False
+
+    def _step(self, step: int) -> dict[str, float]:
+        """Train on one batch."""
+        recipe, part = self.recipe, step / self.recipe.max_steps
+        warm = min(1.0, part / recipe.warmup_ratio) if recipe.warmup_ratio else 1.0
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * warm * (1 + math.cos(math.pi * part)) / 2
+        losses = self._losses(keyed(recipe.seed, 5, step), joined=part >= recipe.join_at)
+        self.optimizer.zero_grad()
+        torch.stack(list(losses.values())).sum().backward()
+        nn.utils.clip_grad_norm_(self.finder.parameters(), 1.0)
+        self.optimizer.step()
+        return {name: round(float(value.detach()), 4) for name, value in losses.items()}
+
+    def _losses(self, draw: Any, joined: bool) -> dict[str, Tensor]:
+        recipe, finder, items = self.recipe, self.finder, self.known.items
+        numbers = draw.choice(len(items), size=recipe.batch_size, p=self.shares).tolist()
+        chosen = [items[number] for number in numbers]
+        links = [self.known.links[i] for i in draw.integers(len(self.known.links), size=recipe.batch_size)]
+        links = links if finder.ahead is not None and self.known.links else []
+        wanted = [rule for item in chosen for rule in (*item.gold, *item.ends)]
+        hard = [
+            int(rules[i])
+            for item in chosen
+            for rules in [self.same[int(self.premise_M[item.gold[0]])]]
+            for i in draw.integers(len(rules), size=recipe.hard_rules)
+        ]
+        random = draw.integers(len(self.premise_M), size=recipe.pool_size).tolist()
+        pool_M = torch.tensor([*wanted, *hard, *(rule for pair in links for rule in pair), *random]).unique()
+        keys_MP, values_MP = finder.keys_MP[pool_M], finder.values_MP[pool_M]
+        asked = finder.white(self.known.asked(numbers, keys_MP.device))
+        scores_BM = finder.scores(asked, keys_MP)
+        gold_BM = _marks([item.gold for item in chosen], pool_M)
+        losses = {"state": stacked_step_loss(scores_BM[:, None], gold_BM[:, None], recipe.temperature)}
+        if finder.ahead is None:
+            return losses
+        goal_BP = finder.ahead.goal(asked)
+        ends_BM = _marks([item.ends for item in chosen], pool_M)
+        losses["goal"] = stacked_step_loss((goal_BP @ values_MP.T)[:, None], ends_BM[:, None], 1.0)
+        if links:
+            losses["link"] = recipe.link_weight * self._link_loss(links, pool_M, keys_MP)
+        if joined:
+            levels = finder.ahead.levels(goal_BP[:JOINT], keys_MP, values_MP, self.levels, self.width)
+            planned_BM = plan(scores_BM[:JOINT], levels, finder.ahead.weight)
+            losses["joint"] = stacked_step_loss(
+                planned_BM[:, None], gold_BM[:JOINT, None], recipe.temperature
+            )
+        return losses
+
+    def _link_loss(self, links: Sequence[tuple[int, int]], pool_M: Tensor, keys_MP: Tensor) -> Tensor:
+        """Return the binary cross-entropy of who may follow a rule: those with the premise of the one that does."""
+        first_N, next_N = torch.tensor(links).T
+        assert self.finder.ahead is not None
+        logits_MN = self.finder.ahead.link_logits(keys_MP, self.finder.values_MP[first_N])
+        follows_MN = self.premise_M[pool_M][:, None] == self.premise_M[next_N]
+        every = nn.functional.binary_cross_entropy_with_logits(logits_MN, follows_MN.float(), reduction="sum")
+        return every / len(links)
+
+    @torch.no_grad()
+    def measure(self) -> dict[str, float]:
+        """Return Recall@1 of held-out searches; nothing without any."""
+        if self.held is None:
+            return {}
+        finder, items = self.finder, self.held.items
+        gold = {rule for item in items for rule in (*item.gold, *item.ends)}
+        others = keyed(self.recipe.seed, 6).permutation(len(self.premise_M)).tolist()
+        rest = [rule for rule in others if rule not in gold][: max(0, self.recipe.evaluate_rules - len(gold))]
+        pool_M = torch.tensor(sorted([*gold, *rest]))
+        keys_MP, values_MP = finder.keys_MP[pool_M], finder.values_MP[pool_M]
+        hits = {"recall": [], "recall_state": [], "recall_later": []}  # type: dict[str, list[float]]
+        for start in range(0, len(items), READ_BATCH):
+            chosen = items[start : start + READ_BATCH]
+            numbers = range(start, start + len(chosen))
+            asked = finder.white(self.held.asked(numbers, keys_MP.device))
+            state_BM = planned_BM = finder.scores(asked, keys_MP)
+            if finder.ahead is not None:
+                goal_BP = finder.ahead.goal(asked)
+                levels = finder.ahead.levels(goal_BP, keys_MP, values_MP, self.levels, self.width)
+                planned_BM = plan(state_BM, levels, finder.ahead.weight)
+            gold_BM = _marks([item.gold for item in chosen], pool_M)
+            for item, planned_M, state_M, gold_M in zip(chosen, planned_BM, state_BM, gold_BM, strict=True):
+                found, alone = (
+                    float(step_recall(each[None, None], gold_M[None, None])[0])
+                    for each in (planned_M, state_M)
+                )
+                hits["recall"].append(found)
+                hits["recall_state"].append(alone)
+                if item.later:
+                    hits["recall_later"].append(found)
+        return {name: round(sum(each) / len(each), 4) for name, each in hits.items() if each}
+
+    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
+        for name, value in self.finder.state_dict().items():
+            yield f"now/{name}", value
+        for number, values in self.optimizer.state_dict()["state"].items():
+            for name, value in values.items():
+                yield f"optimizer/{number}.{name}", torch.as_tensor(value)
+
+    def _save(self, folder: Path, best: Mapping[str, Tensor]) -> None:
+        from safetensors.torch import save
+
+        tensors = dict(self._tensors()) | {f"best/{name}": value for name, value in best.items()}
+        write_whole(
+            folder / STATE, save({name: value.contiguous().clone() for name, value in tensors.items()})
+        )
+
+    def _load(self, folder: Path) -> dict[str, Tensor]:
+        """Go on from what was saved; return the best weights so far."""
+        from safetensors.torch import load_file
+
+        parts: dict[str, dict[str, Tensor]] = {"now": {}, "best": {}, "optimizer": {}}
+        for key, value in load_file(folder / STATE).items():
+            part, _, name = key.partition("/")
+            parts[part][name] = value
+        self.finder.load_state_dict(parts["now"])
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, value in parts["optimizer"].items():
+            number, _, name = key.partition(".")
+            moments.setdefault(int(number), {})[name] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+        return parts["best"]
+
+
+def _marks(rules: Sequence[Sequence[int]], pool_M: Tensor) -> Tensor:
+    """Return which rules of a sorted pool are among some: (B, M) bool."""
+    marks_BM = torch.zeros(len(rules), len(pool_M), dtype=torch.bool)
+    for row, each in enumerate(rules):
+        marks_BM[row, torch.searchsorted(pool_M, torch.tensor(each))] = True
+    return marks_BM

@@ -1,0 +1,132 @@
+"""What the searches of questions know, read once: states of layers that hold no rules."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..bank.layer_encoder import frozen_layers
+from ..lookahead import Asked, token_kinds
+from .data import Encoder, Row
+from .pools import Rows
+
+READ_BATCH = 64
+
+
+class Search(NamedTuple):
+    """One search of a question: where it stands, the rules it needs, and those that its chain ends with."""
+
+    question: int
+    at: int
+    gold: list[int]
+    ends: list[int]
+    later: bool
+
+
+class Searches(NamedTuple):
+    """The searches of some questions, with the states that the confidence layer reads of their texts.
+
+    Attributes
+    ----------
+    states : list of Tensor
+        fp16 (T, C), by question.
+    marks : list of Tensor of bool
+        Which tokens are the question's, and which are ``<search>``: (2, T).
+    items : list of Search
+        In the order of questions and steps.
+    links : list of (int, int)
+        Rules that follow each other in a chain.
+    families : list of str
+        By question; empty texts where the questions name none.
+    """
+
+    states: list[Tensor]
+    marks: list[Tensor]
+    items: list[Search]
+    links: list[tuple[int, int]]
+    families: list[str]
+
+    def asked(self, numbers: Sequence[int], device: torch.device) -> Asked:
+        """Return what some searches know."""
+        chosen = [self.items[number] for number in numbers]
+        longest = max(item.at for item in chosen) + 1
+        width = self.states[0].shape[1]
+        states_BTC = torch.zeros(len(chosen), longest, width)
+        marks_BST = torch.zeros(len(chosen), 3, longest, dtype=torch.bool)
+        for row, item in enumerate(chosen):
+            length = item.at + 1
+            states_BTC[row, :length] = self.states[item.question][:length].float()
+            marks_BST[row, :2, :length] = self.marks[item.question][:, :length]
+            marks_BST[row, 2, :length] = True
+        at_B = torch.tensor([item.at for item in chosen])
+        question_BT, search_BT, real_BT = marks_BST.unbind(1)
+        kind_BT = token_kinds(question_BT, search_BT, real_BT, at_B)
+        token_BC = states_BTC[torch.arange(len(chosen)), at_B]
+        return Asked(states_BTC.to(device), kind_BT.to(device), token_BC.to(device))
+
+
+@torch.no_grad()
+def read_searches(model: nn.Module, layer: int, rows: Rows, encoder: Encoder, search_id: int) -> Searches:
+    """Run the layers below the confidence layer over questions with their answers, once.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        The base.
+    layer : int
+        The confidence layer.
+    rows : sequence of dict
+        Questions, see `dynarule.training.data`. In those of family (or sub-task) ``multi_hop``, and where there is no
+        such column, steps follow from each other and the first rule of each is what leads on; in others each step is
+        asked for by itself.
+    encoder : Encoder
+        Rows to tokens.
+    search_id : int
+        Id of ``<search>``.
+    """
+    device = next(model.parameters()).device
+    decoder, embedding = frozen_layers(model, layer), model.get_input_embeddings()  # type: ignore[operator]
+    encoded = [encoder(rows[number]) for number in range(len(rows))]
+    states: list[Any] = [None] * len(encoded)
+    marks: list[Any] = [None] * len(encoded)
+    items: list[Search] = []
+    links: list[tuple[int, int]] = []
+    order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
+    for start in range(0, len(order), READ_BATCH):
+        part = order[start : start + READ_BATCH]
+        ids_BT = torch.zeros(len(part), max(len(encoded[i].ids) for i in part), dtype=torch.long)
+        mask_BT = torch.zeros_like(ids_BT)
+        for row, i in enumerate(part):
+            ids_BT[row, : len(encoded[i].ids)], mask_BT[row, : len(encoded[i].ids)] = (
+                torch.tensor(encoded[i].ids),
+                1,
+            )
+        embedded_BTC = embedding(ids_BT.to(device)).float()
+        read = decoder(inputs_embeds=embedded_BTC, attention_mask=mask_BT.to(device), use_cache=False)
+        for row, i in enumerate(part):
+            ids = torch.tensor(encoded[i].ids)
+            states[i] = read.last_hidden_state[row, : len(ids)].half().cpu()
+            answer_T = torch.arange(len(ids)) >= encoded[i].prompt
+            marks[i] = torch.stack([~answer_T, (ids == search_id) & answer_T])
+    for number, found in enumerate(encoded):
+        row = rows[number]
+        opening = len(found.gold) == len(row["steps"]) + 1  # the prompt's own search is read by no step then
+        places, gold = [found.prompt - 1, *found.search][opening:], found.gold[opening:]
+        chain = _chained(row)
+        for step, (at, rules) in enumerate(zip(places, gold, strict=True)):
+            items.append(Search(number, at, rules, gold[-1] if chain else rules, chain and step > 0))
+        links += [(one[0], two[0]) for one, two in itertools.pairwise(gold) if chain]
+    names = [rows[number] for number in range(len(rows))]
+    return Searches(states, marks, items, links, [_family(row) for row in names])
+
+
+def _family(row: Row) -> str:
+    return str(row.get("family", row.get("subtask", ""))).rstrip("0123456789").rstrip("_")
+
+
+def _chained(row: Row) -> bool:
+    return _family(row) in ("", "multi_hop")

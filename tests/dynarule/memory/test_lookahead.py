@@ -1,0 +1,165 @@
+"""The look-ahead: its levels are those of its formula, and it finds the same however the text is read."""
+
+import math
+
+import pytest
+import torch
+from dynarule.lookahead import EARLIER, QUESTION, SINCE, TOKEN, LookAhead, SearchContext, plan
+from peft import PeftModel
+
+from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, load_adapter
+
+SEARCH, WIDTH, LAYER = 7, 20, 2
+PROMPT = [5, 9, 11, 13]
+TEXT = [*PROMPT, SEARCH, 21, 22, SEARCH, 31, 32, 33, SEARCH, 41]
+
+
+def planning(model, **changes):
+    """An adapter that looks ahead, with weights large enough to matter."""
+    torch.manual_seed(3)
+    settings = {"first_layer": LAYER, "top_k": 3, "search_heads": 2, "lookahead": 3, "lookahead_width": 4}
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, LAYER, **(settings | changes)))
+    for parameter in adapter.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return adapter
+
+
+def reference(look, goal_P, keys, values, count, width):
+    """The formula of the module, rule by rule, in Python's numbers."""
+    rules = range(len(keys))
+    weight, bias = look.link.weight.detach().double(), look.link.bias.detach().double()
+
+    def link(m, j):
+        mapped = weight @ values[m].double() + bias
+        logit = float(mapped[:-1] @ keys[j].double() + mapped[-1])
+        return -math.log1p(math.exp(-logit))
+
+    levels = [[float(goal_P.double() @ values[m].double()) for m in rules]]
+    while len(levels) < count:
+        best = sorted(rules, key=lambda j: -levels[-1][j])[:width]
+        levels.append([max(link(m, j) + levels[-1][j] for j in best) for m in rules])
+    return torch.tensor(levels)
+
+
+@pytest.mark.parametrize("width", [3, 30])
+def test_levels_are_those_of_the_formula(bank, near, width):
+    torch.manual_seed(0)
+    look = LookAhead(8, WIDTH, 2)
+    torch.nn.init.normal_(look.link.weight, std=0.3)
+    goal_BP = torch.randn(4, WIDTH)
+    got = look.levels(goal_BP, bank.keys_MP, bank.values_MP, 3, width)
+    for row in range(4):
+        expected = reference(look, goal_BP[row], bank.keys_MP, bank.values_MP, 3, width)
+        assert near(torch.stack(got)[:, row], expected.float(), units=500)
+    own_BM = torch.randn(4, 30)
+    best_BM = torch.stack(got).amax(0)
+    assert near(plan(own_BM, got, torch.tensor(0.5)), own_BM + 0.5 * best_BM)
+
+
+def test_rules_that_are_not_allowed_lead_nowhere(bank):
+    look = LookAhead(8, WIDTH, 2)
+    goal_BP = torch.randn(1, WIDTH)
+    allowed_BM = torch.zeros(1, 30, dtype=torch.bool)
+    allowed_BM[0, :5] = True
+    masked = look.levels(goal_BP, bank.keys_MP, bank.values_MP, 3, 8, allowed_BM)
+    alone = look.levels(goal_BP, bank.keys_MP[:5], bank.values_MP[:5], 3, 5)
+    for one, two in zip(masked, alone, strict=True):
+        torch.testing.assert_close(one[:, :5], two)
+
+
+def test_what_a_search_sees_of_a_text():
+    ids = torch.tensor([TEXT])
+    question = torch.arange(len(TEXT))[None] < len(PROMPT)
+    search = (ids == SEARCH) & ~question
+    states = torch.randn(1, len(TEXT), 6)
+    found = SearchContext().read(states, search, torch.ones_like(search), question)
+    q, e, s, t = QUESTION, EARLIER, SINCE, TOKEN
+    assert found[0].kind_BT[0].tolist() == [q, q, q, t] + [-1] * 9
+    assert found[1].kind_BT[0].tolist() == [q, q, q, q, t] + [-1] * 8
+    assert found[2].kind_BT[0].tolist() == [q, q, q, q, e, s, s, t] + [-1] * 5
+    assert found[3].kind_BT[0].tolist() == [q, q, q, q, e, e, e, e, s, s, s, t, -1]
+    torch.testing.assert_close(found[3].token_BC[0], states[0, 11])
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_token_by_token_finds_what_the_whole_text_does(tiny_model, bank, near, family):
+    """Rows of different lengths, padded on the left, whose searches stand at different places."""
+    model = tiny_model(family)
+    adapter = planning(model)
+    ids = torch.tensor([TEXT, [0, 0, *PROMPT[:2], 22, SEARCH, 23, 24, 25, SEARCH, 33, 34, 42]])
+    mask = (ids > 0).long()
+    lengths = torch.tensor([len(PROMPT), 4])
+    with torch.no_grad(), attach(model, RuleMemory(adapter, bank, SEARCH)) as memory:
+        memory.question_mask_BT = (torch.arange(ids.shape[1]) < lengths[:, None]) & mask.bool()
+        whole = model(ids, attention_mask=mask, use_cache=False).logits
+        expected = memory.trace
+        memory.question_mask_BT = None
+        first = model(ids[:, :4], attention_mask=mask[:, :4], use_cache=True)
+        logits, past, trace = [first.logits], first.past_key_values, list(memory.trace)
+        for at in range(4, ids.shape[1]):
+            seen = len(memory.trace)
+            step = model(
+                ids[:, at : at + 1], attention_mask=mask[:, : at + 1], past_key_values=past, use_cache=True
+            )
+            past = step.past_key_values
+            logits.append(step.logits)
+            trace += memory.trace[seen:]
+    order = {(each.row, each.step): each for each in trace}
+    assert len(order) == len(trace) == len(expected) == 7
+    for each in expected:
+        other = order[each.row, each.step]
+        assert (each.ids, each.backward) == (other.ids, other.backward)
+        assert near(each.scores, other.scores, units=500)
+    assert near(torch.cat(logits, 1)[0], whole[0], units=2000)
+
+
+def test_a_new_rule_is_planned_with_and_a_removed_one_is_not(tiny_model, bank):
+    model = tiny_model("llama")
+    adapter = planning(model)
+    ids = torch.tensor([PROMPT])
+
+    def backward():
+        with torch.no_grad(), attach(model, RuleMemory(adapter, bank, SEARCH)) as memory:
+            model(ids)
+            return memory.trace[0].backward
+
+    assert [len(level) for level in backward()] == [4, 4, 4]
+    best = backward()[0][0]
+    bank.remove([best])
+    assert all(best not in level for level in backward())
+
+
+def test_an_adapter_that_looks_ahead_is_saved_with_its_maps(tiny_model, bank, tmp_path):
+    model = tiny_model("llama")
+    adapter = planning(model)
+    adapter.save(tmp_path)
+    ids = torch.tensor([TEXT])
+    results = []
+    for each in (adapter.model, load_adapter(tiny_model("llama"), tmp_path)):
+        with torch.no_grad(), attach(each, RuleMemory(each, bank, SEARCH)) as memory:
+            logits = each(ids).logits
+        results.append((logits, [one.ids for one in memory.trace]))
+    torch.testing.assert_close(results[0][0], results[1][0])
+    assert results[0][1] == results[1][1]
+    assert isinstance(PeftModel.from_pretrained(tiny_model("llama"), tmp_path), PeftModel)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"search_heads": 0}, "lookahead reads what is asked; set search_heads"),
+        ({"confidence_layer": None}, "search_heads read at the confidence layer"),
+        ({"lookahead": -1}, "lookahead must be 0 or more, got -1"),
+        ({"lookahead_width": 0}, "lookahead_width must be 1 or more, got 0"),
+    ],
+)
+def test_settings_that_cannot_be(changes, said):
+    settings = {"confidence_layer": 2, "first_layer": 2, "search_heads": 2, "lookahead": 3} | changes
+    layer = settings.pop("confidence_layer")
+    with pytest.raises(ValueError, match=said):
+        dynarule_config(WIDTH, layer, **settings)
+
+
+def test_without_it_nothing_is_added(tiny_model):
+    adapter = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH, LAYER))
+    assert {name.split(".")[1] for name, _ in adapter.layers.named_parameters()} == {"q", "k", "v"}

@@ -1,0 +1,158 @@
+"""Training of finding alone: it learns to look ahead, its weights are those that serve, and a kill changes nothing."""
+
+import json
+
+import pytest
+import torch
+from dynarule.memory import prepare_search
+from dynarule.training import Encoder, RetrievalRecipe, train_retrieval
+from dynarule.training.pools import keyed
+
+from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, load_adapter
+
+WIDTH, LAYER, STATES, FAN = 80, 0, 80, 3
+
+
+@pytest.fixture(scope="module")
+def world():
+    """States with three rules each, chains of two rules, and what is asked: which end, from which start."""
+    draw = keyed(5)
+    after = {state: draw.permutation(STATES)[:FAN].tolist() for state in range(STATES)}
+    rules = [(one, two) for one, ends in after.items() for two in ends]
+    texts = [f"w{10 + one} => w{10 + two}" for one, two in rules]
+    vectors = torch.nn.functional.normalize(
+        torch.randn(STATES, WIDTH, generator=torch.Generator().manual_seed(1))
+    )
+    keys, values = (vectors[[pair[side] for pair in rules]] for side in (0, 1))
+    bank = RuleBank(keys, values, [str(i) for i in range(len(rules))], texts)
+    rows = []
+    for first, (start, middle) in enumerate(rules):
+        for second, (again, end) in enumerate(rules):
+            # The way must be the only one of two rules.
+            ways = sum(end in after[each] for each in after[start])
+            if again == middle and ways == 1 and end not in after[start]:
+                steps = [f"w4 w{10 + start} w5 w{10 + middle}", f"w4 w{10 + middle} w5 w{10 + end}"]
+                rows.append(
+                    {
+                        "question": f"w2 w{10 + start} w3 w{10 + end}",
+                        "steps": [
+                            {"text": text, "rule_ids": [str(rule)]}
+                            for text, rule in zip(steps, (first, second), strict=True)
+                        ],
+                        "answers": [f"w{10 + end}"],
+                    }
+                )
+    order = keyed(6).permutation(len(rows)).tolist()
+    return bank, [rows[i] for i in order[40:]], [rows[i] for i in order[:40]]
+
+
+def target(row):
+    first, second = (step["text"] for step in row["steps"])
+    return f"<search> {first} <search> {second} w6 {row['answers'][0]}"
+
+
+def trained(world, tiny_model, tiny_tokenizer, folder, recipe, resume=False, **changes):
+    bank, rows, held_out = world
+    model, tokenizer = tiny_model("llama", hidden_size=96), tiny_tokenizer(search=True)
+    prepare_search(model, tokenizer)
+    torch.manual_seed(0)
+    settings = {
+        "confidence_layer": LAYER,
+        "first_layer": LAYER,
+        "top_k": 1,
+        "search_heads": 2,
+        "lookahead": 2,
+        "lookahead_width": 4,
+    }
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, **(settings | changes)))
+    encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)}, target)
+    log = train_retrieval(
+        model,
+        tokenizer,
+        adapter,
+        rows,
+        bank,
+        recipe,
+        folder,
+        held_out=held_out,
+        encoder=encoder,
+        resume=resume,
+    )
+    return log, adapter, tokenizer
+
+
+SHORT = RetrievalRecipe(max_steps=6, batch_size=8, pool_size=20, evaluate_every=2, warmup_ratio=0.0)
+LONG = RetrievalRecipe(max_steps=300, batch_size=48, pool_size=100, evaluate_every=100)
+
+
+def served(world, tiny_model, tokenizer, folder):
+    """Recall@1 of held-out searches as answering has it, with the adapter of a folder; how many there are."""
+    bank, _, held_out = world
+    model = tiny_model("llama", hidden_size=96)
+    prepare_search(model, tokenizer)
+    model = load_adapter(model, folder)
+    search, hits, searches = tokenizer.convert_tokens_to_ids("<search>"), 0, 0
+    for row in held_out:
+        question = tokenizer(row["question"])["input_ids"]
+        ids = torch.tensor([[*question, *tokenizer(target(row))["input_ids"]]])
+        with torch.no_grad(), attach(model, RuleMemory(model, bank, search)) as memory:
+            memory.question_mask_BT = torch.arange(ids.shape[1])[None] < len(question)
+            model(ids)
+        found = [each.ids[0] for each in memory.trace if each.step]
+        hits += sum(one == step["rule_ids"][0] for one, step in zip(found, row["steps"], strict=True))
+        searches += len(found)
+    return hits / searches, searches
+
+
+def test_what_is_saved_finds_what_was_measured(world, tiny_model, tiny_tokenizer, tmp_path):
+    """The weights are trained in other coordinates than they serve in."""
+    log, _, tokenizer = trained(world, tiny_model, tiny_tokenizer, tmp_path, SHORT)
+    recall, searches = served(world, tiny_model, tokenizer, tmp_path)
+    assert recall == pytest.approx(max(entry["recall"] for entry in log), abs=1.5 / searches)
+
+
+@pytest.mark.slow
+def test_it_learns_to_look_ahead(world, tiny_model, tiny_tokenizer, tmp_path):
+    log, _, tokenizer = trained(world, tiny_model, tiny_tokenizer, tmp_path, LONG)
+    best = max(log, key=lambda entry: entry["recall"])
+    # Of a state's three rules one leads to the end: who knows the state alone guesses at the first step.
+    assert best["recall"] > best["recall_state"] + 0.1
+    recall, searches = served(world, tiny_model, tokenizer, tmp_path)
+    assert recall == pytest.approx(best["recall"], abs=1.5 / searches)
+
+
+def test_a_training_that_was_killed_ends_the_same(world, tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
+    whole, adapter, _ = trained(world, tiny_model, tiny_tokenizer, tmp_path / "whole", SHORT)
+    from dynarule.training import retrieval
+
+    real, calls = retrieval.write_whole, []
+
+    def killed(path, content):
+        real(path, content)
+        calls.append(path.name)
+        if calls.count("retrieval.json") == 1 and path.name == "retrieval.json":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(retrieval, "write_whole", killed)
+        with pytest.raises(KeyboardInterrupt):
+            trained(world, tiny_model, tiny_tokenizer, tmp_path / "killed", SHORT)
+    with pytest.raises(FileExistsError, match="go on with resume"):
+        trained(world, tiny_model, tiny_tokenizer, tmp_path / "killed", SHORT)
+    again, other, _ = trained(world, tiny_model, tiny_tokenizer, tmp_path / "killed", SHORT, resume=True)
+    assert json.dumps(again) == json.dumps(whole)
+    for (name, one), (_, two) in zip(
+        adapter.layers.named_parameters(), other.layers.named_parameters(), strict=True
+    ):
+        assert torch.equal(one, two), name
+
+
+def test_what_cannot_be_trained_is_refused_in_a_line(world, tiny_model, tiny_tokenizer, tmp_path):
+    with pytest.raises(ValueError, match="rules join from layer 0, below the confidence layer 2"):
+        trained(world, tiny_model, tiny_tokenizer, tmp_path, SHORT, first_layer=0, confidence_layer=2)
+    with pytest.raises(ValueError, match="needs an adapter with search_heads"):
+        trained(world, tiny_model, tiny_tokenizer, tmp_path, SHORT, search_heads=0, lookahead=0)
+    with pytest.raises(ValueError, match="batch_size must be positive, got 0"):
+        RetrievalRecipe(batch_size=0)
+    with pytest.raises(ValueError, match="learning_rate must be float, 0 or more, got -1"):
+        RetrievalRecipe(learning_rate=-1)
