@@ -14,7 +14,7 @@ from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME, WEIGHTS_NAME
 
 from ._files import settle, write_whole
 from .base_model import LARGEST, BaseModel
-from .lookahead import KEY_WIDTH
+from .memory.lookahead import KEY_WIDTH
 
 __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
 

@@ -18,7 +18,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .lookahead import LookAhead, SearchReader
+from .memory.lookahead import LookAhead, SearchReader
 
 __all__ = ["RuleProjection", "score_keys"]
 
@@ -40,7 +40,7 @@ class RuleProjection(nn.Module):
     search_heads : int
         Beyond the paper, for the confidence layer: heads with which a search reads the text before it; 0 for none.
     lookahead : bool
-        Whether it plans backward too (`dynarule.lookahead`).
+        Whether it plans backward too (`dynarule.memory.lookahead`).
     """
 
     def __init__(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from dynarule.lookahead import EARLIER, QUESTION, SINCE, TOKEN, LookAhead, SearchContext, plan
+from dynarule.memory.lookahead import EARLIER, QUESTION, SINCE, TOKEN, LookAhead, SearchContext, plan
 from peft import PeftModel
 
 from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, load_adapter

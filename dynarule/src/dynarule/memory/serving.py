@@ -18,8 +18,8 @@ from ..adapter import RuleAdapter
 from ..attention import AttendedRules, RuleTokens
 from ..bank.bank import RuleBank
 from ..config import DynaRuleConfig
-from ..lookahead import Asked, SearchContext, plan
 from ..projection import RuleProjection, encoder_scores
+from .lookahead import Asked, SearchContext, plan
 from .selection import LayerMemory, check_bank, mean_query, project, sees_own_set
 
 
@@ -37,6 +37,8 @@ class Retrieval:
         Their scores: mean over heads of q~ . k~ / sqrt(D), and what a look-ahead adds.
     backward : list of list of str
         With a look-ahead, the best rules of each backward level, from what is asked: ids, best first.
+    way : list of str
+        And how the first of the kept rules would lead there: ids of the rules after it.
     """
 
     row: int
@@ -46,6 +48,7 @@ class Retrieval:
     texts: list[str] = field(repr=False)
     scores: list[float] = field(repr=False)
     backward: list[list[str]] = field(default_factory=list, repr=False)
+    way: list[str] = field(default_factory=list, repr=False)
 
 
 TOLD = 4
@@ -106,6 +109,7 @@ class RuleMemory(LayerMemory):
         self._question_BT: Tensor | None = None
         self._context = SearchContext()
         self._asked: list[Asked] = []
+        self._ways: list[list[int]] = []  # of each row's first rule, at the last selection
         self._real_BT: Tensor | None = None
         self._searches = 0
         self._steps_B = torch.zeros(0, dtype=torch.long)
@@ -237,8 +241,10 @@ class RuleMemory(LayerMemory):
                         -1, (-1, projection.head_dim)
                     )
                     levels = self._look_ahead(projection, self._asked[number], allowed_BM)
+                self._ways = [[] for _ in query_BHD]
                 if levels:
                     scores_BK, rows_BK = self._plan(projection, query_BHD, levels, allowed_BM)
+                    self._ways = self._ways_of(projection, rows_BK[:, 0].tolist(), levels)
                 else:
                     scores_BK, rows_BK = self.bank.search(projection, query_BHD, config.top_k, allowed_BM)
             if layer == config.confidence_layer:
@@ -253,7 +259,7 @@ class RuleMemory(LayerMemory):
         """Return the backward levels of a search, (B, M) each; none if the adapter does not look ahead."""
         if projection.lookahead is None or not self.config.lookahead:
             return []
-        return projection.lookahead.levels(
+        found = projection.lookahead.levels(
             projection.lookahead.goal(asked),
             self.bank.keys_MP.float(),
             self.bank.values_MP.float(),
@@ -261,6 +267,18 @@ class RuleMemory(LayerMemory):
             self.config.lookahead_width,
             allowed_BM,
         )
+        if allowed_BM is None:
+            return found
+        return [level_BM.masked_fill(~allowed_BM.to(level_BM.device), -torch.inf) for level_BM in found]
+
+    def _ways_of(
+        self, projection: RuleProjection, rules: Sequence[int], levels: list[Tensor]
+    ) -> list[list[int]]:
+        """Return the rules by which each row's rule would lead to what is asked."""
+        assert projection.lookahead is not None
+        tables = self.bank.keys_MP.float(), self.bank.values_MP.float()
+        width = self.config.lookahead_width
+        return [projection.lookahead.way(row, rule, levels, *tables, width) for row, rule in enumerate(rules)]
 
     def _plan(
         self, projection: RuleProjection, query_BHD: Tensor, levels: list[Tensor], allowed_BM: Tensor | None
@@ -294,7 +312,8 @@ class RuleMemory(LayerMemory):
                 step = 0 if step_B is None else int(step_B[row])
                 told = [ids[i] for i in kept], [texts[i] for i in kept], scores
                 backward = [[ids[i] for i in level_BN[row].tolist()] for level_BN in levels]
-                self.trace.append(Retrieval(row, step, layer, *told, backward))
+                way = [ids[i] for i in self._ways[row]] if levels else []
+                self.trace.append(Retrieval(row, step, layer, *told, backward, way))
 
 
 def _best(level_BM: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ once more, without rules. So what a ``<search>`` finds does not hang on what was
 layer reads: a forward over a whole sequence equals generation token by token, and retrieval trained on cached states of
 the text meets the same states here. These layers run when something is looked for, over all tokens since the last time.
 
-The prompt's rules stay readable; those of a ``<search>`` are replaced by the next one's.
+The prompt's rules stay readable; those of a ``<search>`` are replaced by the next one's. With a look-ahead a search's
+rules replace the prompt's too, and come with those by which the best of them leads to what is asked.
 """
 
 from __future__ import annotations
@@ -138,7 +139,12 @@ class TokenMemory(RuleMemory):
         assert search_BT is not None
         query_BHTD = self._queries(real_BS)[:, :, -tokens:]
         if question_BT is not None:
-            self._prompt = self._texts(mean_query(query_BHTD, question_BT), None)
+            found = self._texts(mean_query(query_BHTD, question_BT), None)
+            self._prompt = [[] for _ in found]
+            if self.config.lookahead:  # a search sees its way to the end, and needs nothing of the prompt's
+                self._latest = found
+            else:
+                self._prompt = found
         segment_BT = search_BT.cumsum(-1)
         sets, owners = [self._prompt, self._latest], [-1, 0]
         rows = torch.arange(len(search_BT), device=search_BT.device)
@@ -189,8 +195,12 @@ class TokenMemory(RuleMemory):
             return [[] for _ in query_BHD]
         step_B = self._first_step_B + number if number else None
         rows_BK = self._find(self.layer, query_BHD, wanted_B, number, step_B)
+        kept = rows_BK.expand(len(query_BHD), -1).tolist()
+        if self._ways:
+            # What comes after is read too: the base would end a chain whose next rule it does not see.
+            kept = [list(dict.fromkeys([*row, *way])) for row, way in zip(kept, self._ways, strict=True)]
         texts = self.bank.texts
-        return [[texts[at] for at in row] for row in rows_BK.expand(len(query_BHD), -1).tolist()]
+        return [[texts[at] for at in row] for row in kept]
 
     def _join(self, sets: Sequence[Sequence[Sequence[str]]]) -> _Joined | None:
         """Put each set's tokens side by side, padded over the rows; None if there are none."""

@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ..lookahead import Asked, LookAhead, SearchReader
+from ..memory.lookahead import Asked, LookAhead, SearchReader
 from ..projection import RuleProjection, score_keys
 from .optimizers import whitening
 from .searches import Searches

@@ -22,7 +22,7 @@ from .._files import exclusive, write_whole
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
-from ..lookahead import plan
+from ..memory.lookahead import plan
 from ..memory.search import SEARCH_TOKEN, search_id
 from ..memory.selection import check_bank
 from .data import Encoder

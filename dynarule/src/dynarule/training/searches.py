@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from ..bank.layer_encoder import frozen_layers
-from ..lookahead import Asked, token_kinds
+from ..memory.lookahead import Asked, token_kinds
 from .data import Encoder, Row
 from .pools import Rows
 
 READ_BATCH = 64
 
 
-class Search(NamedTuple):
+class KnownSearch(NamedTuple):
     """One search of a question: where it stands, the rules it needs, and those that its chain ends with."""
 
     question: int
@@ -36,7 +36,7 @@ class Searches(NamedTuple):
         fp16 (T, C), by question.
     marks : list of Tensor of bool
         Which tokens are the question's, and which are ``<search>``: (2, T).
-    items : list of Search
+    items : list of KnownSearch
         In the order of questions and steps.
     links : list of (int, int)
         Rules that follow each other in a chain.
@@ -46,7 +46,7 @@ class Searches(NamedTuple):
 
     states: list[Tensor]
     marks: list[Tensor]
-    items: list[Search]
+    items: list[KnownSearch]
     links: list[tuple[int, int]]
     families: list[str]
 
@@ -93,7 +93,7 @@ def read_searches(model: nn.Module, layer: int, rows: Rows, encoder: Encoder, se
     encoded = [encoder(rows[number]) for number in range(len(rows))]
     states: list[Any] = [None] * len(encoded)
     marks: list[Any] = [None] * len(encoded)
-    items: list[Search] = []
+    items: list[KnownSearch] = []
     links: list[tuple[int, int]] = []
     order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
     for start in range(0, len(order), READ_BATCH):
@@ -118,7 +118,7 @@ def read_searches(model: nn.Module, layer: int, rows: Rows, encoder: Encoder, se
         places, gold = [found.prompt - 1, *found.search][opening:], found.gold[opening:]
         chain = _chained(row)
         for step, (at, rules) in enumerate(zip(places, gold, strict=True)):
-            items.append(Search(number, at, rules, gold[-1] if chain else rules, chain and step > 0))
+            items.append(KnownSearch(number, at, rules, gold[-1] if chain else rules, chain and step > 0))
         links += [(one[0], two[0]) for one, two in itertools.pairwise(gold) if chain]
     names = [rows[number] for number in range(len(rows))]
     return Searches(states, marks, items, links, [_family(row) for row in names])

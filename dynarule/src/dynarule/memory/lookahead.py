@@ -168,6 +168,27 @@ class LookAhead(nn.Module):
             found.append(torch.stack([(links_UM[at_W] + from_W[:, None]).amax(0) for at_W, from_W in each]))
         return found
 
+    def way(
+        self, row: int, rule: int, levels: list[Tensor], keys_MP: Tensor, values_MP: Tensor, width: int
+    ) -> list[int]:
+        """Return the rules by which a rule would lead to what is asked, in order, without itself.
+
+        Parameters
+        ----------
+        row, rule : int
+            Search and rule.
+        levels, keys_MP, values_MP, width
+            As `levels` returned and took them; rules that are not allowed have -inf.
+        """
+        left = int(torch.stack([level_BM[row, rule] for level_BM in levels]).argmax())
+        found: list[int] = []
+        for level_BM in reversed(levels[:left]):
+            rows_W = level_BM[row].topk(min(width, len(keys_MP))).indices
+            links_W = nn.functional.logsigmoid(self.link_logits(keys_MP[rows_W], values_MP[rule][None])[:, 0])
+            rule = int(rows_W[(links_W + level_BM[row, rows_W]).argmax()])
+            found.append(rule)
+        return found
+
 
 def plan(scores_BM: Tensor, levels: list[Tensor], weight: Tensor) -> Tensor:
     """Return what a search goes by: its own scores and the best level's, (B, M)."""
