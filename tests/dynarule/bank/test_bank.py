@@ -193,6 +193,17 @@ def test_a_bank_never_writes_to_tensors_it_was_given():
     assert not torch.equal(second.keys_MP, copy)
 
 
+def test_a_bank_that_is_changed_for_long_keeps_no_conclusions_of_rules_that_have_gone():
+    bank = make(20)
+    for number in range(200):
+        bank.replace(RuleBank.from_texts([f"If A is b{number}, A is c{number}."], None, encode, ["r3"]))
+        bank.remove([bank.ids[-1]])
+        bank.add(make(1, 100 + number))
+        assert bank.num_values <= 2 * len(bank) + 2
+    assert torch.equal(bank.keys_MP, encode(bank.texts))
+    assert torch.equal(bank.values_MP, encode([conclusion_of(text) for text in bank.texts]))
+
+
 def test_inverse_scales_follow_changes_and_compute_only_changed_rows(tiny_model, monkeypatch):
     projection = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH))[1]
     torch.nn.init.normal_(projection.k.bias)

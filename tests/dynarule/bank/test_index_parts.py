@@ -2,10 +2,12 @@
 
 import pytest
 import torch
-from dynarule.bank import index_parts
+from dynarule.bank import changed_bank, index_parts
 from dynarule.bank.faiss_index import FaissIndex, use_index
 from dynarule.bank.index import ExactIndex
+from dynarule.cli.app import app
 from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
 
 from dynarule import RuleBank
 
@@ -132,3 +134,31 @@ def test_serving_takes_the_index_beside_the_bank(folder, monkeypatch):
     assert use_index(bank).kind == "fastscan"
     bank.remove(bank.ids[:1])  # what is on disk is of another bank now
     assert use_index(bank).kind == "ivf_sq8"
+
+
+def test_serving_keeps_the_index_where_the_embeddings_move_and_only_reads_it(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("dynarule.bank.faiss_index.EXACT_UP_TO", 1_000)
+    RuleBank.load(folder).save(tmp_path / "bank")
+    opened(RuleBank.load(tmp_path / "bank"), tmp_path / "bank" / "index")
+    monkeypatch.setattr(index_parts, "part_of", None)  # a folder that this process may not write to
+    bank = RuleBank.load(tmp_path / "bank").to("cpu", torch.float32)  # as the model's dtype asks for
+    assert use_index(bank).kind == "fastscan"
+    asked = questions(bank)
+    found = bank.index.search(bank, *asked, 10)[1]
+    assert (found == ExactIndex().search(bank, *asked, 10)[1]).float().mean() > 0.9
+    (tmp_path / "bank" / "index" / "00003-of-00005.safetensors").unlink()
+    assert use_index(bank).kind == "ivf_sq8"
+
+
+def test_a_changed_bank_loses_its_index_and_gets_another(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("dynarule.bank.faiss_index.EXACT_UP_TO", 1_000)
+    place = tmp_path / "bank"
+    RuleBank.load(folder).save(place)
+    opened(RuleBank.load(place), place / "index")
+    with changed_bank(place) as bank:
+        bank.remove(bank.ids[:1])
+    assert not (place / "index").exists()
+    changed = RuleBank.load(place)
+    assert use_index(changed).kind == "ivf_sq8"
+    assert CliRunner().invoke(app, ["bank", "index", str(place)]).exit_code == 0
+    assert use_index(changed).kind == "fastscan"

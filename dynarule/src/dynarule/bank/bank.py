@@ -12,7 +12,6 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -21,6 +20,7 @@ from ..projection import encoder_scores
 from .embedding_cache import Encode, encode_unique
 from .index import ExactIndex, SearchIndex
 from .rows import GrowingRows, check_embeddings
+from .scales import InverseScales
 from .sources import check_rules, listed, make_rules, read_rules
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class RuleBank:
     index : SearchIndex
         How the best rules are found; exact unless set, see `dynarule.bank.use_index`.
     folder, digest : Path or None, str
-        Of a bank that was loaded: where from, and the hash of what was there.
+        Of a bank that was loaded: where from, and the hash of what was there; none once its rules have changed.
 
     Raises
     ------
@@ -82,9 +82,7 @@ class RuleBank:
             GrowingRows(value_rows_M),
         )
         self._stamps = GrowingRows(torch.zeros(len(self.ids), dtype=torch.long), ours=True)
-        # 1 / sigma of every rule for every layer that asked, with the weights and the version they are of.
-        self._scales: WeakKeyDictionary[RuleProjection, tuple[tuple[int, ...], int, Tensor]]
-        self._scales = WeakKeyDictionary()
+        self._scales = InverseScales()
         check_rules(self.ids, self.texts)
         check_embeddings(self.ids, keys_MP, values_VP, value_rows_M)
 
@@ -224,7 +222,10 @@ class RuleBank:
             raise KeyError(f"no rule {id!r} in this bank of {len(self)} rules") from None
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> RuleBank:
-        """Move the embeddings."""
+        """Move the embeddings; those that are there already stay mapped from their file."""
+        there = torch.empty(0, device=device, dtype=dtype or self.dtype)
+        if (there.device, there.dtype) == (self.device, self.dtype):
+            return self
         self._keys, self._values = (
             GrowingRows(each.whole().to(device, dtype)) for each in (self._keys, self._values)
         )
@@ -268,26 +269,7 @@ class RuleBank:
 
     def inverse_scale(self, projection: RuleProjection) -> Tensor:
         """Return 1 / sigma of every rule in a layer, fp32 (M,); computed again only for changed rules."""
-        weight, bias = projection.k.weight, projection.k.bias
-        weights = (weight._version, bias._version, weight.data_ptr(), bias.data_ptr())
-        kept_weights, version, scale_M = self._scales.get(projection, (None, 0, torch.empty(0)))
-        if kept_weights != weights or scale_M.device != self.device:
-            version, scale_M = -1, torch.empty(0, device=self.device)
-        elif version == self.version:
-            return scale_M
-        if version < 0:
-            new_M = torch.cat(
-                [scale_M, *(projection.inverse_scale(part) for _, part in self.key_tiles(65_536))]
-            )
-        else:
-            new_M = scale_M.new_empty(len(self))
-            same = min(len(self), len(scale_M))
-            new_M[:same] = scale_M[:same]
-            rows = self.changed_since(version)
-            if len(rows):
-                new_M[rows] = projection.inverse_scale(self.keys_at(rows))
-        self._scales[projection] = (weights, self.version, new_M)
-        return new_M
+        return self._scales.of(self, projection)
 
     def changed_since(self, version: int) -> Tensor:
         """Return the rows that hold another rule, or other embeddings, than at a version."""
@@ -307,10 +289,11 @@ class RuleBank:
         self._texts_held.update(other.texts)
         self.ids += other.ids
         self.texts += other.texts
-        self.version += 1
+        self._note_change()
         rows = torch.arange(len(other))
         self._keys.append(other.keys_at(rows).detach().to(self.device, self.dtype))
-        self._value_rows.append(self._take_values(other))
+        value_rows = self._take_values(other)
+        self._value_rows.append(value_rows)
         self._stamps.append(torch.full((len(other),), self.version))
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -338,7 +321,7 @@ class RuleBank:
             self.ids[gap], self.texts[gap] = self.ids[mover], self.texts[mover]
             self._row_of[self.ids[gap]] = gap
         del self.ids[stop:], self.texts[stop:]
-        self.version += 1
+        self._note_change()
         self._stamps.write(into, torch.tensor(self.version))
         self._stamps.cut(stop)
 
@@ -360,10 +343,11 @@ class RuleBank:
         self._texts_held.update(other.texts)
         for row, text in zip(rows, other.texts, strict=True):
             self.texts[row] = text
-        self.version += 1
+        self._note_change()
         into = torch.tensor(rows)
         self._keys.write(into, other.keys_at(torch.arange(len(other))).detach().to(self.device, self.dtype))
-        self._value_rows.write(into, self._take_values(other))
+        value_rows = self._take_values(other)
+        self._value_rows.write(into, value_rows)
         self._stamps.write(into, torch.tensor(self.version))
 
     @cached_property
@@ -390,8 +374,17 @@ class RuleBank:
                     f"rules {there!r} and {name!r} are the same text, {text!r}; keep one of them"
                 )
 
+    def _note_change(self) -> None:
+        self.version += 1
+        self.digest = ""
+
     def _take_values(self, other: RuleBank) -> Tensor:
         """Take over the conclusions of another bank, and return their rows, one per rule of it."""
+        if len(self._values) > 2 * (len(self) + len(other)):
+            # Most are of rules that have gone: a bank that is changed for years must not grow.
+            used_V, rows = self._value_rows.whole().unique(return_inverse=True)
+            self._values = GrowingRows(self._values[used_V.long()], ours=True)
+            self._value_rows = GrowingRows(rows.to(torch.int32), ours=True)
         first = len(self._values)
         self._values.append(other._values.whole().detach().to(self.device, self.dtype))
         return other._value_rows.whole().to(self.device) + first

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._files import assembled, changing, part_of, write_whole
+from .._files import changing, part_of, write_whole
 from .bank import RuleBank
 from .embedding_cache import Encode, encode_unique
-from .files import FILE, StreamedTensor, is_bank, write_bank
+from .files import StreamedTensor, is_bank, replaced, write_bank
 from .sources import Rules
 
 BLOCK = 16_384
@@ -173,9 +173,9 @@ def merge_parts(plan: BankPlan, overwrite: bool = False) -> RuleBank:
     with changing(plan.folder):
         if is_bank(plan.folder) and not overwrite:
             raise FileExistsError(f"{plan.folder} exists already; choose a new folder, or --overwrite")
-        with assembled(plan.folder) as work:
+        with replaced(plan.folder) as file:
             write_bank(
-                work / FILE,
+                file,
                 ids=plan.rules.ids,
                 texts=plan.rules.texts,
                 encoder=str(plan.head["encoder"] or ""),

@@ -20,7 +20,7 @@ from torch import Tensor
 from .._lazy import need
 from ..projection import encoder_scores
 from .index import ExactIndex, SearchIndex
-from .index_parts import FOLDER, Progress, encode_parts, read_parts
+from .index_parts import FOLDER, Progress, encode_parts, is_whole, read_parts
 
 if TYPE_CHECKING:
     from .bank import RuleBank
@@ -57,7 +57,7 @@ class FaissIndex:
         Of the rules that clusters are trained on.
     folder : path or None
         Parts of the index on disk, made here if they are not there, see `dynarule.bank.index_parts`: fast scan, of a
-        bank that has not changed since it was loaded.
+        bank whose rules have not changed since it was loaded.
     progress : callable, optional
         Told how many of how many parts are there.
 
@@ -94,7 +94,7 @@ class FaissIndex:
             raise ValueError(
                 f"fast scan needs an encoder width divisible by 4, got {bank.encoder_dim}; use kind ivf_sq8"
             )
-        if folder is not None and (kind != "fastscan" or bank.version or not bank.digest):
+        if folder is not None and (kind != "fastscan" or not bank.digest):
             raise ValueError("an index on disk is of kind fastscan, and of a bank as it was loaded")
         self.kind, self.pending, self.seed, self._wanted_nlist = kind, pending, seed, nlist
         self.nprobe = nprobe or (512 if kind == "ivf_sq8" else 1_024)
@@ -234,8 +234,9 @@ def use_index(bank: RuleBank) -> SearchIndex:
 
 
 def _on_disk(bank: RuleBank) -> dict[str, Any]:
-    folder = None if bank.folder is None or bank.version else bank.folder / FOLDER
-    return {"kind": "fastscan", "folder": folder} if folder is not None and folder.is_dir() else {}
+    """Return how to open what is beside a bank, if all of it is there: who only asks rules writes nothing."""
+    folder = None if bank.folder is None else bank.folder / FOLDER
+    return {"kind": "fastscan", "folder": folder} if folder is not None and is_whole(bank, folder) else {}
 
 
 def clusters(rules: int, wanted: int | None = None) -> int:

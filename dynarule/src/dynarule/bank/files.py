@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from .._files import assembled, changing, settle
 from .bank import RuleBank
+from .index_parts import FOLDER
 
 FORMAT = "dynarule bank 3"
 FILE = "bank.safetensors"
@@ -153,9 +155,9 @@ def is_bank(folder: Path) -> bool:
 def _write(bank: RuleBank, folder: Path) -> None:
     rows = torch.arange(len(bank), device=bank.device)
     used_V, value_rows = bank.value_rows(rows).unique(return_inverse=True)
-    with assembled(folder) as work:
+    with replaced(folder) as file:
         write_bank(
-            work / FILE,
+            file,
             ids=bank.ids,
             texts=bank.texts,
             encoder=bank.encoder,
@@ -169,6 +171,14 @@ def _write(bank: RuleBank, folder: Path) -> None:
             ),
             value_rows=value_rows,
         )
+
+
+@contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """Yield where a bank's file is written; once it counts, what was an index of the one before goes."""
+    with assembled(folder) as work:
+        yield work / FILE
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
 class StreamedTensor(NamedTuple):

@@ -62,13 +62,14 @@ def encode_parts(
     folder.mkdir(parents=True, exist_ok=True)
     about = {"format": FORMAT, "bank": bank.digest, "nlist": str(nlist), "seed": str(seed)}
     path = folder / TRAINED
-    with part_of(path) as part:  # who comes second waits, and reads what the first has trained
-        if not path.is_file():
-            index = train(nlist)
-            centroids = index.quantizer.reconstruct_n(0, nlist)
-            books = faiss.vector_to_array(index.pq.centroids)
-            _save(part, {"centroids": centroids, "books": books}, about)
-            part.replace(path)
+    if not path.is_file():
+        with part_of(path) as part:  # who comes second waits, and reads what the first has trained
+            if not path.is_file():
+                index = train(nlist)
+                centroids = index.quantizer.reconstruct_n(0, nlist)
+                books = faiss.vector_to_array(index.pq.centroids)
+                _save(part, {"centroids": centroids, "books": books}, about)
+                part.replace(path)
     found = _load(path, about)
     index = faiss.index_factory(
         bank.encoder_dim, f"IVF{nlist},PQ{bank.encoder_dim // 4}x4", faiss.METRIC_INNER_PRODUCT
@@ -88,6 +89,14 @@ def encode_parts(
         if progress:
             progress(block + 1, _count(bank))
     return index
+
+
+def is_whole(bank: RuleBank, folder: Path) -> bool:
+    """Say whether a folder holds every part of the index of a bank as it is now."""
+    paths = [folder / TRAINED, *(folder / _name(bank, block) for block in range(_count(bank)))]
+    if not bank.digest or not all(path.is_file() for path in paths):
+        return False
+    return _read(paths[0])[1].get("bank") == bank.digest
 
 
 def read_parts(bank: RuleBank, folder: Path, faiss: Any, index: Any, *, nlist: int, seed: int) -> Any:
@@ -142,16 +151,21 @@ def _save(path: Path, arrays: dict[str, np.ndarray], about: dict[str, str]) -> N
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path, about)
 
 
-def _load(path: Path, about: dict[str, str]) -> dict[str, Tensor]:
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return a part's tensors, and what it says that it is of."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, "pt") as file:
-            found, said = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise ValueError(
             f"{path} is damaged ({error}); delete it and make it again: dynarule bank index"
         ) from None
+
+
+def _load(path: Path, about: dict[str, str]) -> dict[str, Tensor]:
+    found, said = _read(path)
     for name, value in about.items():
         if said.get(name) != value:
             raise ValueError(
