@@ -91,3 +91,20 @@ def test_a_folder_of_another_spec_is_refused_with_both_named(tmp_path):
 def test_what_is_no_shard_is_refused(tmp_path, words):
     code, said = command(tmp_path, *words)
     assert code == 2 and ("i/n" in said or "give one of them" in said)
+
+
+def test_tasks_of_a_cluster_run_in_folders_of_their_own_and_end_with_the_same_results(
+    whole, tmp_path, monkeypatch
+):
+    def elsewhere(address, work, units, progress):
+        (tmp_path / "node").mkdir()
+        with monkeypatch.context() as node:
+            node.chdir(tmp_path / "node")
+            for number in range(1, units + 1):
+                work(number, units)
+                progress(number, units)
+
+    monkeypatch.setattr("ruleworld_data.io.run_on_ray", elsewhere)
+    monkeypatch.chdir(tmp_path)
+    code, said = command("runs", "--ray", "auto")
+    assert code == 0 and results(tmp_path / "runs") == whole and len(whole) > 1, said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -75,9 +76,14 @@ def run_on_cluster(plans: Sequence[Plan], source: DataSource, address: str, prog
     """Run plans as tasks of a Ray cluster, whose nodes share the folder of runs."""
     from ruleworld_data.io import run_on_ray
 
+    # Tasks run in folders, and environments, of their own; a key stays in the environment of each node.
     work = [(plan.spec, plan.folder.parent.absolute()) for plan in plans]
+    if source.folder is not None:
+        source = replace(source, folder=source.folder.absolute())
+    named = {name: value for name, value in os.environ.items() if name.startswith(("_RULEWORLD", "_RWBENCH"))}
 
     def part(number: int, total: int) -> None:
+        os.environ.update(named)
         for spec, out in work[number - 1 :: total]:
             _run_here(spec, source, out)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable
 
 SHARDS_PER_CPU = 4
@@ -44,6 +45,8 @@ def run_on_ray(
         import ray
     except ImportError:
         raise ImportError("--ray needs Ray; type: pip install 'ruleworld-data[ray]'") from None
+    if not _answers(address, ray.util.get_node_ip_address()):
+        raise ConnectionError(f"no Ray cluster at {address}; start one with: ray start --head")
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
@@ -66,3 +69,17 @@ def run_on_ray(
                 progress(total - len(waiting), total)
     finally:
         ray.shutdown()
+
+
+def _answers(address: str, here: str) -> bool:
+    """Say whether anyone listens at a host and port: Ray itself asks for minutes, and may end the process then."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdecimal()):
+        return True  # "auto", which Ray looks up
+    for place in dict.fromkeys((host.strip("[]"), *[here] * (host in ("localhost", "127.0.0.1")))):
+        try:
+            socket.create_connection((place, int(port)), timeout=10).close()
+            return True
+        except (OSError, OverflowError):
+            continue
+    return False

@@ -59,9 +59,10 @@ def build_anywhere(
     made: dict[str, Any] = {"version": spec.version, "dials": spec.dials}
     if ray:
         everything = plan(spec.scale, spec.seed, **made)
+        place = out if "://" in str(out) else Path(out).absolute()  # tasks run in folders of their own
 
         def work(number: int, total: int) -> None:
-            build_anywhere(out, spec, part=(number, total))
+            build_anywhere(place, spec, part=(number, total))
 
         def report(done: int, total: int) -> None:
             if progress:
