@@ -13,6 +13,7 @@ from .training.recipe import Recipe
 
 if TYPE_CHECKING:
     from .config import DynaRuleConfig
+    from .training.retrieval import RetrievalRecipe
 
 TEMPLATE = Path(__file__).with_name("model_card.jinja")
 CURVE_ROWS = 12  # of the table of held-out measurements
@@ -24,7 +25,10 @@ def is_path(name: str) -> bool:
 
 
 def model_card(
-    config: DynaRuleConfig, recipe: Recipe, facts: Mapping[str, Any], history: Sequence[Mapping[str, float]]
+    config: DynaRuleConfig,
+    recipe: Recipe | RetrievalRecipe,
+    facts: Mapping[str, Any],
+    history: Sequence[Mapping[str, float]],
 ) -> str:
     """Return the card as Markdown, with the front matter that the Hub reads.
 
@@ -32,19 +36,20 @@ def model_card(
     ----------
     config : DynaRuleConfig
         What was saved.
-    recipe : Recipe
-        How it was trained.
+    recipe : Recipe or RetrievalRecipe
+        How it was trained: a stage of the paper's, or finding alone.
     facts : mapping
         What recipe and adapter do not say: ``steps`` of the optimizer and the ``processes`` that took them together;
         numbers of ``questions``, ``held_out`` ones and ``rules``; ``families``, questions of each, or empty; ``dtype``
         of the base model; ``opening``, whether answers begin with ``<search>``.
     history : sequence of mapping
-        The log, as `dynarule.training.train` returns it.
+        The log, as `dynarule.training.train` or `dynarule.training.train_retrieval` returns it.
     """
     from jinja2 import Environment, StrictUndefined
 
     name = config.base_model_name_or_path or ""
-    measured = [entry for entry in history if "eval_lm_loss" in entry]
+    finding = not isinstance(recipe, Recipe)
+    measured = [entry for entry in history if ("recall" if finding else "eval_lm_loss") in entry]
     values = recipe.to_dict()
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
@@ -53,8 +58,9 @@ def model_card(
         local=is_path(name) or not name,
         config=config,
         recipe=recipe,
+        finding=finding,
         facts=facts,
-        settings=[(f.name, json.dumps(values[f.name]), f.metadata["help"]) for f in fields(Recipe)],
+        settings=[(f.name, json.dumps(values[f.name]), f.metadata["help"]) for f in fields(recipe)],
         trained=[entry for entry in history if "lm_loss" in entry],
         # A long curve is thinned, and keeps its end.
         measured=measured[:: -max(1, -(-len(measured) // CURVE_ROWS))][::-1],

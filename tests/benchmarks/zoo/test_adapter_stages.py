@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import rwbench.zoo.adapters.train as module
+from dynarule.training import RetrievalRecipe
 from rwbench.cli.app import app
 from rwbench.zoo.adapters.folder import FINISHED, claim_folder
 from rwbench.zoo.adapters.recipe import AdapterRecipe, read_recipe
@@ -16,7 +17,7 @@ ONE, TWO = {"stage": 1}, {"stage": 2}
 def test_stages_are_in_order_and_their_worlds_seeds():
     for stages, message in (
         ((TWO,), "without a stage 1 the confidence layer"),
-        ((TWO, ONE, TWO), r"stages must be 1 ... 1, 2 ... 2, got \[2, 1, 2\]"),
+        ((TWO, ONE, TWO), r"stages must be 1 ... 1, 2 ... 2, or 'retrieval' alone, got \[2, 1, 2\]"),
         ((ONE | {"world": "1"},), "seed must be an integer"),
         ((ONE, ONE | {"world": (1, "2")}), "seed must be an integer"),
         ((ONE, ONE | {"world": ()}), "world of stage table 2 must be a seed or several, got none"),
@@ -24,6 +25,26 @@ def test_stages_are_in_order_and_their_worlds_seeds():
     ):
         with pytest.raises(ValueError, match=message):
             AdapterRecipe("odd", stages)
+
+
+def test_finding_alone_is_a_recipe_of_its_own():
+    finding = {"stage": "retrieval", "max_steps": 3}
+    recipe = AdapterRecipe("plus", (finding,), confidence_layer=2, seed=5)
+    assert recipe.trainings("dynarule-plus") == [(5, RetrievalRecipe(max_steps=3, seed=5))]
+    with pytest.raises(ValueError, match="recipe 'plus' is one of dynarule-plus, got srki"):
+        recipe.trainings("srki")
+    with pytest.raises(ValueError, match="recipe 'paper' is one of any other method, got dynarule-plus"):
+        AdapterRecipe("paper", (ONE,)).trainings("dynarule-plus")
+    with pytest.raises(ValueError, match="unknown setting 'max_step'; did you mean 'max_steps'"):
+        AdapterRecipe("odd", ({"stage": "retrieval", "max_step": 3},), confidence_layer=2).trainings(
+            "dynarule-plus"
+        )
+    for stages, layer, message in (
+        ((finding,), None, "set confidence_layer"),
+        ((ONE, finding), 2, r"or 'retrieval' alone, got \[1, 'retrieval'\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            AdapterRecipe("odd", stages, confidence_layer=layer)
 
 
 def test_a_stage_in_several_worlds_is_a_training_in_each(tmp_path):

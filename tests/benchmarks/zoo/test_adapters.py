@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from rwbench.zoo.adapters.recipe import METHODS, AdapterRecipe, read_recipe
+from rwbench.backends.local import Local
+from rwbench.methods.plus import DynaRulePlus
+from rwbench.run.data import DataSource, select
+from rwbench.run.pools import Pool
+from rwbench.zoo.adapters.recipe import METHODS, PLUS, AdapterRecipe, read_recipe
 from rwbench.zoo.adapters.train import train_adapter, training_rows
 from rwbench.zoo.base.model import new_base
 from rwbench.zoo.base.recipe import Shape
 from rwbench.zoo.base.tokenizer import STEP, build_tokenizer
 from rwbench.zoo.models import adapter_folder
+from rwbench.zoo.models.reader import load_reader
 
 from dynarule import DynaRuleConfig
 
@@ -31,6 +36,7 @@ BEFORE_PEFT = {
     "tiny-worlds/srki-fol": "7d5967ac0ab2",
     "tiny-worlds/srki-nl": "4b213a5793dc",
 }
+PAPERS = tuple(method for method in METHODS if method != PLUS)
 ROOT = Path(__file__).parents[3]
 QUICK = {"max_steps": 2, "batch_size": 4, "accumulation": 1}
 
@@ -71,7 +77,7 @@ def own_cache(tmp_path_factory):
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
 @pytest.mark.parametrize(
     ("method", "encoder"),
-    [*((method, "layers:1") for method in METHODS), pytest.param("srki", "minilm", marks=pytest.mark.slow)],
+    [*((method, "layers:1") for method in PAPERS), pytest.param("srki", "minilm", marks=pytest.mark.slow)],
 )
 def test_both_stages_make_an_adapter_that_the_benchmark_finds(model, method, encoder, tmp_path):
     recipe = quick_recipe(serve_top_k=3, encoder=encoder)
@@ -94,6 +100,36 @@ def test_both_stages_make_an_adapter_that_the_benchmark_finds(model, method, enc
     shutil.copytree(folder, model / f"{method}-nl")
     assert adapter_folder(str(model), method, "nl") == model / f"{method}-nl"
     assert adapter_folder(str(model), method, "fol") is None
+
+
+def test_finding_alone_makes_an_adapter_that_answers_among_rules(model, tmp_path, capfd):
+    memory = {"first_layer": 1, "reading": "tokens", "search_heads": 2, "lookahead": 2}
+    stage = {"stage": "retrieval", "max_steps": 4, "batch_size": 8, "pool_size": 30, "evaluate_every": 2}
+    recipe = quick_recipe(stages=(stage,), confidence_layer=1, encoder="layers:1+premise", memory=memory)
+    folder = train_adapter(recipe, str(model), PLUS, "nl", tmp_path)
+    assert capfd.readouterr().err.count("recall_state") == 2
+    config = DynaRuleConfig.from_pretrained(folder)
+    assert (config.search_token, config.search_id, config.reading) == ("<step>", None, "tokens")
+    card = (folder / "README.md").read_text()
+    log = json.loads((folder / "retrieval.json").read_text())["log"]
+    assert all(
+        f"| {entry['step']} | {entry['recall']:.3f} | {entry['recall_state']:.3f} |" in card for entry in log
+    )
+    assert "4, 32 searches in all" in card.replace("| steps | ", "") and "| backward levels | 2, " in card
+    with pytest.raises(FileExistsError, match="holds a training"):
+        train_adapter(recipe, str(model), PLUS, "nl", tmp_path)
+    weights = (folder / "adapter_model.safetensors").read_bytes()
+    assert (train_adapter(recipe, str(model), PLUS, "nl", tmp_path, resume=True)) == folder
+    assert (folder / "adapter_model.safetensors").read_bytes() == weights
+    shutil.copytree(folder, model / f"{PLUS}-nl")
+    method = DynaRulePlus.of(Local.of(str(model)), "nl", max_new_tokens=12)
+    assert method.missing() is None and method.label.startswith("DynaRule+, ")
+    source = DataSource("tiny")
+    rules, asked = source.rules("test"), select(source.questions("multi_hop_2", "test"), 2)
+    pool = Pool(rules.ids[:60], rules, "nl", tuple(asked))
+    answers = list(method.answer([(pool, question) for question in asked], 3))
+    assert all(1 <= len(ids) <= 3 and set(ids) <= set(pool.ids) for each in answers for ids in each.retrieved)
+    load_reader.cache_clear()
 
 
 def test_a_finished_stage_is_not_trained_again(model, tmp_path):
@@ -153,7 +189,6 @@ def test_a_folder_belongs_to_the_training_that_began_it(model, tmp_path):
 
 def test_the_memory_methods_run_in_fp32_on_a_cpu(model, tmp_path):
     from rwbench.backends.local import load_fresh
-    from rwbench.zoo.models.reader import load_reader
 
     own = tmp_path / "half"
     base, tokenizer = load_fresh(model / "base")
@@ -230,8 +265,12 @@ def test_stages_may_be_of_other_worlds(model, tmp_path, monkeypatch):
     "path", sorted((ROOT / "benchmarks/adapters").glob("*.toml")), ids=lambda path: path.stem
 )
 def test_recipes_in_the_repository_can_be_read(path):
-    for method in METHODS:
-        _, last = read_recipe(path).trainings(method)[-1]
+    recipe = read_recipe(path)
+    if path.stem == "plus":
+        assert len(recipe.trainings(PLUS)) == 1
+        return
+    for method in PAPERS:
+        _, last = recipe.trainings(method)[-1]
         assert last.retrieves == (method != "kblam") and last.searches == (method == "dynarule")
 
 

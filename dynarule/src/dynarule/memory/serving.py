@@ -8,6 +8,7 @@ same segment by segment, so it equals generation token by token.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -110,6 +111,7 @@ class RuleMemory(LayerMemory):
         self._context = SearchContext()
         self._asked: list[Asked] = []
         self._ways: list[list[int]] = []  # of each row's first rule, at the last selection
+        self._counts: list[int] = []  # rules that each row keeps of those that it found (`keep_within`)
         self._real_BT: Tensor | None = None
         self._searches = 0
         self._steps_B = torch.zeros(0, dtype=torch.long)
@@ -247,6 +249,8 @@ class RuleMemory(LayerMemory):
                     self._ways = self._ways_of(projection, rows_BK[:, 0].tolist(), levels)
                 else:
                     scores_BK, rows_BK = self.bank.search(projection, query_BHD, config.top_k, allowed_BM)
+                within = math.inf if config.keep_within is None else config.keep_within
+                self._counts = (scores_BK >= scores_BK[:, :1] - within).sum(-1).tolist()
             if layer == config.confidence_layer:
                 self._chosen[number] = rows_BK
             if traced:
@@ -309,6 +313,7 @@ class RuleMemory(LayerMemory):
         ids, texts = self.bank.ids, self.bank.texts
         for row, (kept, scores) in enumerate(zip(rows_BK.tolist(), scores_BK.tolist(), strict=True)):
             if wanted_B is None or wanted_B[row]:
+                kept, scores = kept[: self._counts[row]], scores[: self._counts[row]]
                 step = 0 if step_B is None else int(step_B[row])
                 told = [ids[i] for i in kept], [texts[i] for i in kept], scores
                 backward = [[ids[i] for i in level_BN[row].tolist()] for level_BN in levels]

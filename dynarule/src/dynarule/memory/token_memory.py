@@ -196,6 +196,7 @@ class TokenMemory(RuleMemory):
         step_B = self._first_step_B + number if number else None
         rows_BK = self._find(self.layer, query_BHD, wanted_B, number, step_B)
         kept = rows_BK.expand(len(query_BHD), -1).tolist()
+        kept = [row[:count] for row, count in zip(kept, self._counts, strict=True)] if self._counts else kept
         if self._ways:
             # What comes after is read too: the base would end a chain whose next rule it does not see.
             kept = [list(dict.fromkeys([*row, *way])) for row, way in zip(kept, self._ways, strict=True)]

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from .additions import Muon
+from .muon import Float32Muon
 
 if TYPE_CHECKING:
     from .rule_model import RuleModel
@@ -108,11 +109,10 @@ def muon_optimizer(module: RuleModel, settings: Muon) -> Optimizer:
     values = [each for name, each in matrices.items() if name.endswith(".v.weight")]
     others = [each for name, each in matrices.items() if not name.endswith(".v.weight")]
     groups = [{"params": others, "lr": rate}, {"params": values, "lr": rate * settings.value_rate}]
-    muon = torch.optim.Muon(
+    muon = Float32Muon(
         [group for group in groups if group["params"]],
         lr=rate,
         weight_decay=recipe.weight_decay,
-        adjust_lr_fn="match_rms_adamw",
     )
     if settings.whiten:
         keys_PP, values_PP = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from ..bank.sources import premise_of
 from ..memory.lookahead import plan
 from ..memory.search import SEARCH_TOKEN, search_id
 from ..memory.selection import check_bank
+from ..model_card import model_card
 from .data import Encoder
 from .finder import Finder
 from .losses import stacked_step_loss, step_recall
@@ -104,8 +106,8 @@ def train_retrieval(
     recipe : RetrievalRecipe
         Hyper-parameters.
     folder : path
-        Holds ``retrieval.json`` (recipe and log) and, in the end, the adapter. A training that was killed goes on from
-        its last measurement.
+        Holds ``retrieval.json`` (recipe and log) and, in the end, the adapter and its card. A training that was killed
+        goes on from its last measurement.
     premises : sequence or None
         One premise per rule of the bank, None: those of the rules' texts. Rules of one premise are hard negatives, and
         all of them follow what one of them follows.
@@ -160,6 +162,14 @@ def train_retrieval(
         write_whole(
             folder / LOG, json.dumps({"recipe": recipe.to_dict(), "log": log, "done": True}, indent=1) + "\n"
         )
+        facts = {
+            "steps": int(log[-1]["step"]),
+            "questions": len(rows),
+            "held_out": 0 if held_out is None else len(held_out),
+            "rules": len(bank),
+            "families": dict(Counter(known.families)) if all(known.families) else {},
+        }
+        write_whole(folder / "README.md", model_card(config, recipe, facts, log))
     return log
 
 

@@ -15,7 +15,7 @@ from ruleworld_data.io import write_whole
 from dynarule import DynaRuleConfig, RuleAdapter
 
 from ..models import replaced_folder
-from .recipe import AdapterRecipe
+from .recipe import PLUS, AdapterRecipe
 
 STARTED = "started.json"
 FINISHED = "README.md"
@@ -95,7 +95,7 @@ def publish(trained: Path, to: Path, recipe: AdapterRecipe, method: str) -> Path
             if path.is_file() and path.name[0] != ".":
                 shutil.copy2(path, new / path.name)
         config = DynaRuleConfig.from_pretrained(new)
-        notes = [_stages(recipe, method)]
+        notes = [] if method == PLUS else [_stages(recipe, method)]
         if recipe.serve_top_k is not None and config.top_k is not None:
             config.top_k = recipe.serve_top_k
             config.save_pretrained(new)
@@ -118,6 +118,7 @@ def _stages(recipe: AdapterRecipe, method: str) -> str:
     trainings = recipe.trainings(method)
     lines = []
     for number, (world, plan) in enumerate(trainings, 1):
+        assert isinstance(plan, Recipe)
         stage = "" if method == "kblam" else f"stage {plan.stage}: "  # KBLaM has one stage
         steps = f"{plan.max_steps:,} steps" if plan.max_steps else f"{plan.epochs} epochs"
         low, high = (plan.pool_size, plan.pool_size) if isinstance(plan.pool_size, int) else plan.pool_size

@@ -6,13 +6,16 @@ from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
-from dynarule.training import Recipe, paper_recipe
+from dynarule.training import Recipe, RetrievalRecipe, paper_recipe
 from pydantic.dataclasses import dataclass
 from ruleworld_data.spec import SCALES, SUBTASKS, check_name, check_seed
 
 from ..recipe_file import STRICT, read_recipe_file
 
-METHODS = ("dynarule", "srki", "kblam")
+PLUS = "dynarule-plus"
+METHODS = ("dynarule", "srki", "kblam", PLUS)
+FINDING = "retrieval"
+"""The stage in which finding is trained alone, on states that are computed once; not the paper's."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -20,7 +23,8 @@ class AdapterRecipe:
     """Everything that decides an adapter's weights, besides base, method and representation.
 
     ``stages`` are trainings one after the other: ``stage``, the paper's 1 or 2, and changes of it; ``world`` is the
-    seed of another world than ``seed``'s, or several: a training in each, one after the other.
+    seed of another world than ``seed``'s, or several: a training in each, one after the other. DynaRule+ has one stage,
+    "retrieval", whose settings are those of `dynarule.training.RetrievalRecipe`.
     """
 
     name: str
@@ -51,12 +55,15 @@ class AdapterRecipe:
         for world in self.worlds:
             check_seed(world)
         numbers = [stage.get("stage") for stage in self.stages]
-        if (
+        if numbers == [FINDING]:
+            if self.confidence_layer is None:
+                raise ValueError("finding is trained alone at the confidence layer; set confidence_layer")
+        elif (
             not numbers
             or numbers != sorted(numbers, key=str)
             or not all(number in (1, 2) for number in numbers)
         ):
-            raise ValueError(f"stages must be 1 ... 1, 2 ... 2, got {numbers}")
+            raise ValueError(f"stages must be 1 ... 1, 2 ... 2, or {FINDING!r} alone, got {numbers}")
         if self.confidence_layer is None and 2 in numbers and numbers[0] != 1:
             raise ValueError(
                 "without a stage 1 the confidence layer cannot be measured; set confidence_layer"
@@ -67,10 +74,11 @@ class AdapterRecipe:
         """Seed of each training's world."""
         return [world for world, _ in self._in_each_world()]
 
-    def trainings(self, method: str) -> list[tuple[int, Recipe]]:
+    def trainings(self, method: str) -> list[tuple[int, Recipe | RetrievalRecipe]]:
         """Return the world of each training and how a method is trained there.
 
-        KBLaM has all rules and no retrieval in every stage; it gets the others' pools and steps.
+        KBLaM has all rules and no retrieval in every stage; it gets the others' pools and steps. Finding is trained
+        alone for DynaRule+, and for no other.
 
         Raises
         ------
@@ -79,10 +87,21 @@ class AdapterRecipe:
         """
         from transformers import SchedulerType
 
-        found = []
+        if (method == PLUS) != (self.stages[0]["stage"] == FINDING):
+            other = "any other method" if method == PLUS else PLUS
+            raise ValueError(
+                f"recipe {self.name!r} is one of {other}, got {method}; name another recipe or --method"
+            )
+        found: list[tuple[int, Recipe | RetrievalRecipe]] = []
         known = sorted({each.name for each in fields(Recipe)} - {"method"} | {"world"})
         for number, (world, settings) in enumerate(self._in_each_world(), 1):
             try:
+                if method == PLUS:
+                    changes = {name: value for name, value in settings.items() if name != "stage"}
+                    for name in changes:
+                        check_name("setting", name, sorted(each.name for each in fields(RetrievalRecipe)))
+                    found.append((world, RetrievalRecipe(**{"seed": self.seed} | changes)))
+                    continue
                 for name in settings:
                     check_name("setting", name, known)
                 recipe = paper_recipe(method, **{"seed": self.seed} | settings)

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 import torch
 from dynarule.bank import EmbeddingCache, premise_of
 from dynarule.memory import SEARCH_TOKEN
-from dynarule.training import Encoder, LogLines, RulePools, recipe_steps, train
+from dynarule.training import (
+    Encoder,
+    LogLines,
+    RetrievalRecipe,
+    RulePools,
+    recipe_steps,
+    train,
+    train_retrieval,
+)
 from ruleworld_data.questions import training_text
 from ruleworld_data.spec import check_name
 
@@ -38,9 +46,9 @@ from ..base.documents import Representation
 from ..base.tokenizer import STEP
 from ..models import base_folder
 from .folder import FINISHED, claim_folder, publish, read_finished
-from .recipe import METHODS, AdapterRecipe
+from .recipe import METHODS, PLUS, AdapterRecipe
 
-CONFIGS = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}
+CONFIGS = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config, PLUS: dynarule_config}
 EVALUATIONS = 8
 """Measurements of held-out questions in a stage, each with a checkpoint."""
 ENTROPY_RULES = 100
@@ -98,6 +106,9 @@ def train_adapter(
         world_before = recipe.worlds[0]
         for number, (world, plan) in enumerate(trainings, 1):
             folder = out / str(number)
+            if isinstance(plan, RetrievalRecipe):
+                find_alone(model, tokenizer, adapter, data(world), plan, folder, language, resume)
+                continue
             if plan.retrieves and adapter.config.confidence_layer is None:
                 # On rules of the stage before, also when that one was trained by a process that was killed since.
                 curve = measure_confidence_layer(recipe, model, tokenizer, data(world_before))
@@ -135,6 +146,36 @@ def train_adapter(
                 save_steps=every,
             )
         return publish(out / str(len(trainings)), out / "adapter", recipe, method)
+
+
+def find_alone(
+    model: Any,
+    tokenizer: Any,
+    adapter: RuleAdapter,
+    data: WorldData,
+    plan: RetrievalRecipe,
+    folder: Path,
+    representation: Representation,
+    resume: bool,
+) -> None:
+    """Train how DynaRule+ finds rules; it searches where the base's own boundary opens a step."""
+    adapter.config.search_token = STEP
+    target = partial(training_text, representation=representation, search_token=STEP, opening=True)
+    bank = data.bank
+    train_retrieval(
+        model,
+        tokenizer,
+        adapter,
+        data.rows,
+        bank,
+        plan,
+        folder,
+        held_out=data.held_out,
+        premises=[premise_of(text) for text in bank.texts],
+        encoder=Encoder(tokenizer, {name: row for row, name in enumerate(bank.ids)}, target=target),
+        resume=resume,
+        report=lambda entry: print(f"rwbench: {dict(entry)}", file=sys.stderr, flush=True),
+    )
 
 
 def training_rows(recipe: AdapterRecipe, split: str, most: int | None, world: int) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
+from dynarule.training import Float32Muon
 from ruleworld_data.io import write_whole
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -77,7 +78,7 @@ class BaseTrainer:
     ) -> None:
         self.recipe, self.folder, self.device = recipe, folder, torch.device(device)
         self.model: LlamaForCausalLM = new_base(recipe.shape, vocabulary, recipe.seed)
-        self.earlier: dict[str, Any] = _load_start(self.model, start) if start is not None else {}
+        self.earlier: dict[str, Any] = {} if start is None else _load_start(self.model, vocabulary, start)
         nn.Module.to(self.model, self.device)
         self.plan_maps = nn.ParameterList(torch.eye(recipe.shape.hidden) for _ in recipe.plan_layers)
         self.plan_maps.to(self.device)
@@ -85,10 +86,14 @@ class BaseTrainer:
         named = [*self.model.named_parameters(), *self.plan_maps.named_parameters()]
         matrices = [each for name, each in named if each.ndim == 2 and "embed" not in name]
         others = [each for name, each in named if each.ndim != 2 or "embed" in name]
-        muon = torch.optim.Muon(matrices, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw")
+        muon = Float32Muon(matrices, weight_decay=recipe.weight_decay)
         adam = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
         self.optimizers = ((muon, recipe.muon_rate), (adam, recipe.adam_rate))
         self.curriculum = Curriculum(recipe.raise_at, recipe.raise_least)
+        self.curriculum.levels |= recipe.levels
+        # Without instructions for it, arithmetic in bfloat16 is fifty times slower than in float32.
+        fast = self.device.type != "cpu" or torch.cpu.get_capabilities().get("avx512_bf16", False)
+        self.dtype = torch.bfloat16 if fast else torch.float32
         self.position = {"phase": 0, "block": 0, "step": 0, "tokens": 0, "phase_tokens": 0, "phase_step": 0}
         self.seconds, self.log_bytes = 0.0, 0
         writer = Writer(vocabulary, recipe.context_weight)
@@ -209,7 +214,7 @@ class BaseTrainer:
         self, ids_BT: Tensor, predicted_2N: Tensor, plan_2S: Tensor, wanted_SW: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the language-model loss, the plan loss, and which tokens were predicted right (N,)."""
-        dtype = torch.bfloat16
+        dtype = self.dtype
         states = hidden_states(self.model, ids_BT, dtype)
         output = self.model.model.embed_tokens.weight.to(dtype)
         rows, positions = predicted_2N
@@ -341,10 +346,17 @@ def trained_base(recipe: BaseRecipe, vocabulary: TokenVocabulary, folder: Path) 
     return trainer
 
 
-def _load_start(model: LlamaForCausalLM, folder: Path) -> dict[str, Any]:
+def _load_start(model: LlamaForCausalLM, vocabulary: TokenVocabulary, folder: Path) -> dict[str, Any]:
     """Load a shipped base's weights; return what its training took."""
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    known = AutoTokenizer.from_pretrained(folder, trust_remote_code=False).get_vocab()
+    other = next((token for i, token in enumerate(vocabulary.tokens) if known.get(token) != i), None)
+    if other is not None:
+        raise ValueError(
+            f"{folder} is no start for this recipe: token {other!r} is {known.get(other, 'none')} there, "
+            f"{vocabulary.tokens.index(other)} here; give a base of the same vocabulary"
+        )
     theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False)
     shapes = [
         {name: tuple(value.shape) for name, value in each.state_dict().items()} for each in (model, theirs)

@@ -129,9 +129,6 @@ def load_reader(name: str, method: str, representation: str) -> RuleReader:
     # A model of its own: the adapter becomes a part of it.
     own = (folder / "tokenizer_config.json").is_file()
     model, tokenizer = load_fresh(base_folder(name), folder if own else None)
-    if model.device.type == "cpu":
-        # Many CPUs have no arithmetic in bfloat16, and attention reads rules without a copy in fp32 only.
-        model.float()
     config = DynaRuleConfig.from_pretrained(folder)
     search = config.search_id
     if search is not None:
