@@ -1,4 +1,4 @@
-"""Commands about an adapter: its confidence layer, what it is, and sending it to a hub."""
+"""Commands about an adapter: its confidence layer, and what it is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from .shared import (
     ModelOption,
     QuestionsOption,
     RulesOption,
-    note,
     print_json,
     say,
 )
@@ -104,35 +103,6 @@ def inspect(
     )
     if config.curve is not None:
         _show_curve(config.curve)
-
-
-def push(
-    folder: Annotated[Path, typer.Argument(help="Adapter folder with its card.", show_default=False)],
-    to: Annotated[str, typer.Option("--to", help="Repository: OWNER/NAME.", show_default=False)],
-    private: Annotated[bool, typer.Option("--private", help="If the repository is made by this.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List files and sizes; send nothing.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Send an adapter and its card to the Hugging Face Hub, in one commit. The token is read from HF_TOKEN.
-
-    Example: dynarule push stage2 --to OWNER/NAME --dry-run
-    """
-    from ..config import DynaRuleConfig
-    from ..hub import files_to_push, push_adapter
-    from ..model_card import is_path
-
-    files = files_to_push(folder, to)
-    size = sum(files.values())
-    if is_path(base := DynaRuleConfig.from_pretrained(folder).base_model_name_or_path or ""):
-        note(f"the adapter names its base model by a path of this machine ({base}); others cannot load that")
-    url = None if dry_run else push_adapter(folder, to, private)
-    if as_json:
-        print_json({"repo": to, "private": private, "files": files, "bytes": size, "sent_to": url})
-        return
-    for name, count in files.items():
-        say(f"{count:>12,}  {name}")
-    where = f"nothing sent to {'private ' if private else ''}model {to}" if dry_run else f"sent to {url}"
-    say(f"{len(files)} files, {size:,} bytes{';' if dry_run else ''} {where}")
 
 
 def _show_curve(curve: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from .adapter import confidence, inspect, push
+from .adapter import confidence, inspect
 from .answer import chat, generate
 from .bank import app as bank
 from .shared import Commands, note, say
@@ -52,7 +52,7 @@ def example(folder: Annotated[Path, typer.Argument(help="New folder.", show_defa
     note(f"wrote {folder}: rules.txt, train.jsonl, held_out.jsonl, model")
 
 
-for command in (generate, chat, train, confidence, inspect, example, push):
+for command in (generate, chat, train, confidence, inspect, example):
     app.command()(command)
 app.add_typer(bank, name="bank")
 main = app
