@@ -147,6 +147,7 @@ def test_workers_end_when_the_command_is_killed(tmp_path):
         (("run", "smoke", "--split", "tets"), "unknown split 'tets'; did you mean 'test'?"),
         (("run", "smoke", "--scale", "tinny"), "unknown scale 'tinny'; did you mean 'tiny'?"),
         (("run", "smoke", "--data", "nowhere"), "nowhere holds no build.json"),
+        (("run", "smoke", "--data", "nowhere", "--dials", "hops=6"), "leave them out"),
         (("report", "nowhere"), "there is no folder nowhere"),
         (("run",), "Missing argument"),
         (("run", "smoke", "--limit", "0"), "--limit"),

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import signal
 import time
 
@@ -155,3 +156,15 @@ def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in there} == there  # none is made twice
     merge_parts(plan_bank(RULES, tmp_path / "killed"))
     assert content(tmp_path / "killed") == content(tmp_path / "one")
+
+
+def test_a_text_whose_embedding_does_not_fit_is_named(tmp_path):
+    def large(texts):
+        rows = encode(texts)
+        rows[texts.index(RULES.texts[4])] = 1e6
+        return rows
+
+    with pytest.raises(
+        ValueError, match=re.escape(repr(RULES.texts[4])) + " does not fit fp16; .* --dtype fp32"
+    ):
+        build_parts(plan_bank(RULES, tmp_path, "characters", "fp16"), large)

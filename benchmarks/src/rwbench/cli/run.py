@@ -107,6 +107,10 @@ def run(
             raise ValueError(
                 "--shard runs a part, --merge reports the whole, --ray does both; give one of them"
             )
+        if data is not None and (dials or data_version):
+            raise ValueError(
+                "--data names a build, which says its own --dials and --data-version; leave them out"
+            )
         part = parse_shard(shard)
         made = recipes.get(recipe)
         turned = Dials.parse(dials)

@@ -148,8 +148,12 @@ def _write_block(plan: BankPlan, block: int, encode: Encode, path: Path) -> None
 
     rows = encode_unique(encode, plan.texts[block * BLOCK : (block + 1) * BLOCK])
     kept = rows.detach().cpu().to(DTYPES[str(plan.head["dtype"])]).contiguous()
-    if not bool(torch.isfinite(kept).all()):
-        raise ValueError(f"an embedding does not fit {plan.head['dtype']}; build the bank with --dtype fp32")
+    bad = (~torch.isfinite(kept).all(-1)).nonzero()
+    if len(bad):
+        text = plan.texts[block * BLOCK + int(bad[0])]
+        raise ValueError(
+            f"the embedding of {text!r:.80} does not fit {plan.head['dtype']}; build the bank with --dtype fp32"
+        )
     save_file({"rows": kept}, path, {name: str(value) for name, value in plan.head.items()})
 
 

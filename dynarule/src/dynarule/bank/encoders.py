@@ -246,8 +246,7 @@ def open_encoder(
     """
     if name.endswith(PREMISE):
         whole = open_encoder(name.removesuffix(PREMISE), fol, model, tokenizer)
-        assert not isinstance(whole, PremiseEncoder)
-        return PremiseEncoder(whole)
+        return whole if isinstance(whole, PremiseEncoder) else PremiseEncoder(whole)
     layers = parse_layers(name)
     if layers is None:
         return SentenceEncoder(name, fol=fol)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 SHARDS_PER_CPU = 4
 """Tasks are this many times smaller than what would keep every CPU busy once, so that a lost node loses little."""
+RETRIES = 8
+"""Of a task whose node or process is lost."""
 
 
 def run_on_ray(
@@ -37,7 +39,7 @@ def run_on_ray(
     ImportError
         If Ray is not installed.
     ConnectionError
-        If there is no cluster.
+        If there is no cluster, or a task was lost again and again.
     Exception
         What a shard raised.
     """
@@ -54,8 +56,9 @@ def run_on_ray(
             f"no Ray cluster at {address} ({str(error).splitlines()[0]}); start one with: ray start --head"
         ) from None
     try:
-        # A task that raises is not tried again: the same input raises again. One whose node dies is.
-        task = ray.remote(num_cpus=cpus, max_retries=-1, retry_exceptions=False)(work)
+        # A task that raises is not tried again: the same input raises again. One whose node dies is, but one that
+        # kills its own process would do so for ever.
+        task = ray.remote(num_cpus=cpus, max_retries=RETRIES, retry_exceptions=False)(work)
         total = max(1, min(units, SHARDS_PER_CPU * int(ray.cluster_resources().get("CPU", 1)) // cpus))
         waiting = [task.remote(number, total) for number in range(1, total + 1)]
         while waiting:
@@ -65,6 +68,11 @@ def run_on_ray(
                     ray.get(one)
                 except ray.exceptions.RayTaskError as error:
                     raise (error.cause if isinstance(error.cause, Exception) else error) from None
+                except ray.exceptions.RayError as error:
+                    raise ConnectionError(
+                        f"a task was lost {RETRIES + 1} times ({str(error).strip().splitlines()[0]}); what is finished "
+                        "is kept: type the same command again"
+                    ) from None
             if progress:
                 progress(total - len(waiting), total)
     finally:
