@@ -313,18 +313,19 @@ class DynaRuleConfig(PeftConfig):
 
     def _search_shapes(self, place: str, width: int, hidden: int) -> dict[str, tuple[int, ...]]:
         """Return names and shapes of what the confidence layer's search has beyond the paper's."""
-        narrow = self.encoder_dim
+        narrow, heads = self.encoder_dim, self.search_heads
         shapes: dict[str, tuple[int, ...]] = {}
-        heads = self.search_heads
-        readers = {"reader": width, "lookahead.goal": narrow}
-        for name in [*readers][: bool(heads) + bool(heads and self.lookahead)]:
+        readers = ({"reader": width} if heads else {}) | (
+            {"lookahead.goal": narrow} if self.lookahead else {}
+        )
+        for name, out in readers.items():
             shapes |= {
                 f"{place}.{name}.query.weight": (heads * KEY_WIDTH, hidden),
                 f"{place}.{name}.query.bias": (heads * KEY_WIDTH,),
                 f"{place}.{name}.key": (heads, KEY_WIDTH, hidden),
                 f"{place}.{name}.kind": (heads, 4),
-                f"{place}.{name}.out.weight": (readers[name], (heads + 1) * hidden),
-                f"{place}.{name}.out.bias": (readers[name],),
+                f"{place}.{name}.out.weight": (out, (heads + 1) * hidden),
+                f"{place}.{name}.out.bias": (out,),
             }
         if self.lookahead:
             shapes |= {

@@ -134,3 +134,7 @@ def test_ray_is_not_imported_unless_it_is_asked_for(tmp_path):
 def test_without_ray_the_message_says_what_to_type(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     assert "pip install 'ruleworld-data[ray]'" in command("--out", tmp_path, "--ray", "auto")
+
+
+def test_a_url_that_takes_nothing_is_named():
+    assert "nothing can be written to http://127.0.0.1:1/x" in command("--out", "http://127.0.0.1:1/x")

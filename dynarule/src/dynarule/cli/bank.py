@@ -143,7 +143,7 @@ def index(bank: Bank) -> None:
     import time
 
     from ..bank.bank import RuleBank
-    from ..bank.faiss_index import FaissIndex
+    from ..bank.faiss_index import EXACT_UP_TO, FaissIndex
     from ..bank.index_parts import FOLDER
 
     held, started = RuleBank.load(bank), time.perf_counter()
@@ -153,6 +153,8 @@ def index(bank: Bank) -> None:
         f"{bank / FOLDER}: {len(held):,} rules in {made.nlist:,} clusters, {made.bytes_per_rule} bytes a rule, "
         f"{time.perf_counter() - started:,.0f} s"
     )
+    if len(held) <= EXACT_UP_TO:
+        note(f"up to {EXACT_UP_TO:,} rules every rule is scored, so only FaissIndex in code reads this one")
 
 
 @app.command()

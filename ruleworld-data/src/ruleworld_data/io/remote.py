@@ -141,13 +141,18 @@ class _Remote:
     def _put(self, name: str, content: bytes | Path) -> None:
         """Write a file in one step: a transaction of fsspec makes it appear when it is whole."""
         path = self._path(name)
-        self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
-        with self.system.transaction, self.system.open(path, "wb") as file:
-            if isinstance(content, bytes):
-                file.write(content)
-            else:
-                with content.open("rb") as local:
-                    shutil.copyfileobj(local, file)
+        try:
+            self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            with self.system.transaction, self.system.open(path, "wb") as file:
+                if isinstance(content, bytes):
+                    file.write(content)
+                else:
+                    with content.open("rb") as local:
+                        shutil.copyfileobj(local, file)
+        except NotImplementedError:  # of a web server, an archive
+            raise ValueError(
+                f"nothing can be written to {self.url}; give a folder, or a URL such as s3://bucket/data"
+            ) from None
 
     def _path(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}"
