@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from rwbench.cli.app import app
-from rwbench.zoo.models import ADDABLE, added_models, base_folder, resolve
+from rwbench.zoo.models import added_models, base_folder, resolve
 from rwbench.zoo.models.added import KNOWN, Carried, add_model
 from typer.testing import CliRunner
 
@@ -72,7 +72,7 @@ def test_a_damaged_file_leaves_nothing_behind(tmp_path, cache):
 
 
 def test_a_model_that_was_added_is_called_by_its_name(cache, model_folder):
-    for name in ADDABLE:
+    for name in KNOWN:
         with pytest.raises(FileNotFoundError, match=f"type: rwbench models add {name}"):
             resolve(name)
     place = cache / "models" / "mine"

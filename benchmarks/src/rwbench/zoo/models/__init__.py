@@ -28,8 +28,6 @@ PROMPT_FILE = "prompt.toml"
 BASE_FILE = "base.txt"
 ADDED = "models"
 """Folder of the cache."""
-ADDABLE = ("smollm2",)
-"""Models that are known but not shipped, see `rwbench.zoo.models.added`."""
 BASE_SUFFIXES = (".json", ".safetensors", ".jinja", ".model", ".txt")
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = (
@@ -57,6 +55,11 @@ def added_models() -> list[str]:
     return sorted(path.name for path in folder.iterdir() if _is_model(path)) if folder.is_dir() else []
 
 
+def added_folder(name: str) -> Path:
+    """Return where a model of a name is, or would be, in the cache."""
+    return cache_root() / ADDED / name
+
+
 def _is_model(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("base/config.json", "config.json", BASE_FILE))
 
@@ -67,7 +70,7 @@ def resolve(name: str) -> Path:
     Parameters
     ----------
     name : str
-        A shipped model's name, or a path.
+        A shipped model's name, a path, or the name of a model that was added.
 
     Raises
     ------
@@ -78,8 +81,10 @@ def resolve(name: str) -> Path:
     if _is_model(folder):
         return folder
     if name in added_models():
-        return cache_root() / ADDED / name
-    if name in ADDABLE:
+        return added_folder(name)
+    from .added import KNOWN
+
+    if name in KNOWN:
         raise FileNotFoundError(f"the model {name!r} is not here yet; type: rwbench models add {name}")
     raise FileNotFoundError(
         f"no model {name!r}: it is neither a shipped model ({', '.join(shipped()) or 'none here'}) nor a folder with "

@@ -14,8 +14,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from ...cache import cache_root
-from . import ADDED, replaced_folder, shipped
+from . import added_folder, replaced_folder, shipped
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
@@ -77,11 +76,6 @@ KNOWN = {
     )
 }
 """Models by the name that `rwbench models add` takes."""
-
-
-def added_folder(name: str) -> Path:
-    """Return where a model of a name is, or would be, in the cache."""
-    return cache_root() / ADDED / name
 
 
 def add_model(source: str, name: str | None = None) -> Path:
