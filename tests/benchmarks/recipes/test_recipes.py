@@ -49,6 +49,18 @@ def test_a_recipe_has_the_rows_of_the_paper(name, model_folder):
         assert spec.pool_within == (None if spec.pool_size == 10_000 else 10_000)
 
 
+def test_the_arena_has_every_method_that_the_model_can_be_asked_with(model_folder):
+    rows = Counter(spec.method["name"] for spec in specs("arena", model_folder))
+    assert rows == {
+        "solver": 6,
+        "prompting": 2 * (3 + 3 + 1),
+        "rag": 4 * 6,
+        "stepwise": 3 * 6,
+        "ircot": 6,
+        "react": 6,
+    }
+
+
 def test_the_main_job_has_floor_ceiling_and_few_rules_in_prompts(model_folder):
     """Without adapters there are no rows of them; the shipped model has DynaRule's."""
     made = specs("main", model_folder)

@@ -7,9 +7,11 @@ from ..methods.ircot import IRCoT
 from ..methods.kblam import KBLaM
 from ..methods.prompting import Prompting
 from ..methods.rag import RAG
+from ..methods.react import ReAct
 from ..methods.retrieve import Retrieve
 from ..methods.solver import Solver
 from ..methods.stepwise import Stepwise
+from ..retrievers.ahead import Ahead
 from ..retrievers.bm25 import BM25
 from ..retrievers.dense import Dense
 from ..retrievers.fuse import RRF
@@ -17,7 +19,7 @@ from ..retrievers.graph import Graph
 from ..retrievers.random import Random
 from . import Options
 from .grid import grid
-from .rows import IN_SMALL_PROMPT, retrievers, rule_memory
+from .rows import IN_SMALL_PROMPT, look_ahead, retrievers, rule_memory
 
 grid(
     "memory",
@@ -43,6 +45,38 @@ def main(options: Options, form: str, size: int) -> list[Method]:
         rows += [Prompting(model=model)] if size <= 100 else []
         rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in retrievers(options)]
     return rows + [each for each in rule_memory(options, form, size) if each.missing() is None]
+
+
+@grid("arena")
+def arena(options: Options, form: str, size: int) -> list[Method]:
+    """The fair arena: every method on one base, RAG with 16 rules in its prompt; 100, 1,000 and 10,000 rules."""
+    bm25, graph = BM25(), Graph()
+    rows: list[Method] = [Solver()]
+    for model in options.asked:
+        rows += [Prompting(model=model, rules="gold"), Prompting(model=model, rules="none")]
+        rows += [Prompting(model=model)] if size <= 100 else []
+        rows += [
+            RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT)
+            for each in (*retrievers(options), graph)
+        ]
+        rows += [
+            kind(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT)
+            for kind, each in (
+                (Stepwise, bm25),
+                (Stepwise, graph),
+                (Stepwise, Ahead()),
+                (IRCoT, bm25),
+                (ReAct, bm25),
+            )
+        ]
+    rows += [each for each in rule_memory(options, form, size) if each.missing() is None]
+    return rows + look_ahead(options, form, size)
+
+
+grid(
+    "ablation/lookahead",
+    help="DynaRule+ as it was trained, and with searches that know the state alone; 100 to 10,000 rules.",
+)(look_ahead)
 
 
 @grid("floors")

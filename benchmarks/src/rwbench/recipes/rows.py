@@ -7,6 +7,7 @@ from typing import Any
 from ..methods import Method
 from ..methods.dynarule import DynaRule
 from ..methods.kblam import KBLaM
+from ..methods.plus import DynaRulePlus
 from ..methods.prompting import Prompting
 from ..methods.rag import RAG
 from ..methods.retrieve import Retrieve
@@ -33,6 +34,16 @@ def rule_memory(options: Options, form: str, size: int, **changes: Any) -> list[
     """KBLaM, SR-KI and DynaRule on every model that is a folder."""
     kinds = (KBLaM, SRKI, DynaRule)
     return [kind.of(model, form, **changes) for model in options.local_models for kind in kinds]
+
+
+def look_ahead(options: Options, form: str, size: int) -> list[Method]:
+    """DynaRule+ on every model that has its adapter, as it was trained and with searches that know the state alone."""
+    rows: list[Method] = [
+        DynaRulePlus.of(model, form, lookahead=levels)
+        for model in options.local_models
+        for levels in (None, 0)
+    ]
+    return [each for each in rows if each.missing() is None]
 
 
 def dynarule(options: Options, form: str, size: int, **changes: Any) -> list[Method]:

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class Retriever(Component):
     """Base of all retrievers. A subclass sets ``name`` and implements `scorer`."""
 
     registry = Registry["type[Retriever]"]("retriever", __name__)
+    plans: ClassVar[bool] = False
+    """Whether a query may have two lines: what is asked in the end, and what the search knows."""
 
     def prepare(self, rules: Sequence[str], queries: Sequence[str]) -> None:
         """Do once what all pools of a run share, given every text that will come; nothing by default."""
