@@ -39,6 +39,7 @@ test: $(INSTALLED) lint
 	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-slow: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt -e "ruleworld-data[ray]"
 	$(BIN)/python -m pytest -m slow
 
 lint: $(INSTALLED)
