@@ -254,21 +254,6 @@ class TestStream:
             lengths = {text_of(tokenizer, each.ids).split("\n\n")[0].count("\n") + 1 for each in found}
             assert max(lengths) == LADDERS["recital"][level] and min(lengths) >= LADDERS["recital"][0]
 
-    def test_rules_beside_the_gold_ones_may_be_what_a_search_finds(self, writer, tokenizer):
-        """Counted in the texts: rules that name something which another of their list names."""
-        shares = {}
-        levels = {"terse": 0, "recital": 0, "questions": 5}
-        for alike in (0.0, 0.9):
-            mixture = Mixture(questions=1.0, asked=1, fol=1.0, alike=alike)
-            shared = []
-            for document in DocumentStream(writer, 3, 20_000).block(0, mixture, levels):
-                rules = text_of(tokenizer, document.ids).split("\n\n")[0].split("\n")
-                names = [set(re.findall(r"[A-Z]\w+", rule)) for rule in rules]
-                count = Counter(name for each in names for name in each)
-                shared += [len([name for name in each if count[name] > 1]) for each in names]
-            shares[alike] = sum(shared) / len(shared)
-        assert shares[0.9] > 1.2 * shares[0.0]
-
     def test_every_recited_premise_has_one_conclusion(self, writer, tokenizer):
         """A premise that two rules of the list share cannot be answered but by luck, and would stall the levels."""
         mixture = Mixture(recital=1.0, fol=1.0)
@@ -508,12 +493,6 @@ class TestTraining:
         other = replace(vocabulary, tokens=(*vocabulary.tokens[:-300], *others, first))
         with pytest.raises(ValueError, match=f"no start for this recipe: token {others[0]!r} is "):
             BaseTrainer(small_recipe(), other, tmp_path / "x", compiled=False, start=to)
-
-    def test_a_recipe_may_begin_at_higher_levels(self, vocabulary, tmp_path):
-        recipe = small_recipe(levels={"questions": 3})
-        assert BaseTrainer(recipe, vocabulary, tmp_path, compiled=False).curriculum.levels["questions"] == 3
-        with pytest.raises(ValueError, match="levels names questions=12; levels are"):
-            small_recipe(levels={"questions": 12})
 
     def test_levels_rise_with_success_of_every_kind(self):
         curriculum = Curriculum(0.9, 0.75)

@@ -26,7 +26,6 @@ class Mixture:
     same_type: float = 0.6  # share of recited lists of one rule type
     fol: float = 0.5  # share of lists in first-order logic
     asked: int = 3  # most questions on one list
-    alike: float = 0.0  # share of the rules beside the gold ones that a search for those might find as well
 
     def __post_init__(self) -> None:
         shares = (self.terse, self.recital, self.questions, self.guess, self.requests)
@@ -45,16 +44,12 @@ class Phase:
     rate: tuple[float, float] = (1.0, 1.0)  # factor of the learning rates at its start and end
 
     def __post_init__(self) -> None:
-        _check_levels(f"phase {self.name!r}: until", self.until)
-
-
-def _check_levels(where: str, levels: dict[str, int]) -> None:
-    for name, level in levels.items():
-        if name not in LADDERS or not 0 <= level < len(LADDERS[name]):
-            raise ValueError(
-                f"{where} names {name}={level}; levels are "
-                + ", ".join(f"{key} 0-{len(steps) - 1}" for key, steps in LADDERS.items())
-            )
+        for name, level in self.until.items():
+            if name not in LADDERS or not 0 <= level < len(LADDERS[name]):
+                raise ValueError(
+                    f"phase {self.name!r}: until names {name}={level}; levels are "
+                    + ", ".join(f"{key} 0-{len(steps) - 1}" for key, steps in LADDERS.items())
+                )
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -90,13 +85,11 @@ class BaseRecipe:
     plan_layers: tuple[int, ...] = (1, 2)  # layers whose states plan, from 0
     raise_at: float = 0.9  # success, mean over kinds, that raises a level
     raise_least: float = 0.75  # success of the worst kind that raises a level
-    levels: dict[str, int] = field(default_factory=dict)  # of the start, where that is not 0
     lag: int = 2  # blocks between a level's rise and the data that follow it
 
     def __post_init__(self) -> None:
         if self.seed == GATE_SEED:
             raise ValueError(f"seed {self.seed} names the worlds of the gates; take any other")
-        _check_levels("levels", self.levels)
 
     @property
     def tokens(self) -> int:

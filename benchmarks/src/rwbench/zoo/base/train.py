@@ -90,7 +90,6 @@ class BaseTrainer:
         adam = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
         self.optimizers = ((muon, recipe.muon_rate), (adam, recipe.adam_rate))
         self.curriculum = Curriculum(recipe.raise_at, recipe.raise_least)
-        self.curriculum.levels |= recipe.levels
         # Without instructions for it, arithmetic in bfloat16 is fifty times slower than in float32.
         fast = self.device.type != "cpu" or torch.cpu.get_capabilities().get("avx512_bf16", False)
         self.dtype = torch.bfloat16 if fast else torch.float32
