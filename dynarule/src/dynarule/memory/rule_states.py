@@ -1,7 +1,7 @@
 """Rules as the frozen model itself reads them: keys and values of their tokens, computed once a rule.
 
-A rule's states hang on its text alone. They say what they are computed by, so a bank may change at any time: another
-text is another entry.
+Of one model, whose weights stay, a rule's states hang on its text alone. So a bank may change at any time: another text
+is another entry.
 """
 
 from __future__ import annotations

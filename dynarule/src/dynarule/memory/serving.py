@@ -110,8 +110,10 @@ class RuleMemory(LayerMemory):
         self._question_BT: Tensor | None = None
         self._context = SearchContext()
         self._asked: list[Asked] = []
-        self._ways: list[list[int]] = []  # of each row's first rule, at the last selection
-        self._counts: list[int] = []  # rules that each row keeps of those that it found (`keep_within`)
+        # By row, of the last selection: where the first rule leads, and how many of those found are kept.
+        self._ways: dict[int, list[int]] = {}
+        self._counts: dict[int, int] = {}
+        self._tabled: tuple[int, Tensor, Tensor] | None = None
         self._real_BT: Tensor | None = None
         self._searches = 0
         self._steps_B = torch.zeros(0, dtype=torch.long)
@@ -229,32 +231,36 @@ class RuleMemory(LayerMemory):
         number: int = 0,
         step_B: Tensor | None = None,
     ) -> Tensor:
-        """Return each row's best K rules for a layer, and trace them; without a K all of them, once: (B or 1, K)."""
+        """Return the best K rules of each wanted row, (B, K), and trace them; without a K all of them once, (1, K)."""
         projection, config = self.adapter[layer], self.config
         traced = layer in self._updated or layer == config.confidence_layer
         if config.shares(layer):
             rows_BK = self._chosen[number]
         elif traced or config.top_k is not None:
+            rows = range(len(query_BHD)) if wanted_B is None else wanted_B.nonzero()[:, 0].tolist()
             allowed_BM = self.allowed_by_layer.get(layer, self.allowed_BM)
-            levels: list[Tensor] = []
+            allowed_NM = None if allowed_BM is None else allowed_BM[rows]
+            query_NHD, levels = query_BHD[rows], []  # type: tuple[Tensor, list[Tensor]]
             with torch.no_grad():
                 if layer == config.confidence_layer and projection.reader is not None:
-                    query_BHD = projection.reader(self._asked[number]).unflatten(
-                        -1, (-1, projection.head_dim)
-                    )
-                    levels = self._look_ahead(projection, self._asked[number], allowed_BM)
-                self._ways = [[] for _ in query_BHD]
+                    asked = Asked(*(each[rows] for each in self._asked[number]))
+                    query_NHD = projection.reader(asked).unflatten(-1, (-1, projection.head_dim))
+                    levels = self._look_ahead(projection, asked, allowed_NM)
                 if levels:
-                    scores_BK, rows_BK = self._plan(projection, query_BHD, levels, allowed_BM)
-                    self._ways = self._ways_of(projection, rows_BK[:, 0].tolist(), levels)
+                    scores_NK, rows_NK = self._plan(projection, query_NHD, levels, allowed_NM)
                 else:
-                    scores_BK, rows_BK = self.bank.search(projection, query_BHD, config.top_k, allowed_BM)
-                within = math.inf if config.keep_within is None else config.keep_within
-                self._counts = (scores_BK >= scores_BK[:, :1] - within).sum(-1).tolist()
+                    scores_NK, rows_NK = self.bank.search(projection, query_NHD, config.top_k, allowed_NM)
+            within = math.inf if config.keep_within is None else config.keep_within
+            counts = (scores_NK >= scores_NK[:, :1] - within).sum(-1).tolist()
+            ways = self._ways_of(projection, rows_NK[:, 0].tolist(), levels) if levels else [[] for _ in rows]
+            self._counts = dict(zip(rows, counts, strict=True))
+            self._ways = dict(zip(rows, ways, strict=True))
+            rows_BK = rows_NK.new_zeros(len(query_BHD), rows_NK.shape[1])
+            rows_BK[rows] = rows_NK
             if layer == config.confidence_layer:
                 self._chosen[number] = rows_BK
             if traced:
-                self._record(layer, rows_BK, scores_BK, wanted_B, step_B, [_best(each) for each in levels])
+                self._record(layer, rows_NK, scores_NK, step_B, [_best(each) for each in levels])
         return torch.arange(len(self.bank))[None] if config.top_k is None else rows_BK
 
     def _look_ahead(
@@ -265,8 +271,7 @@ class RuleMemory(LayerMemory):
             return []
         found = projection.lookahead.levels(
             projection.lookahead.goal(asked),
-            self.bank.keys_MP.float(),
-            self.bank.values_MP.float(),
+            *self._tables(),
             self.config.lookahead,
             self.config.lookahead_width,
             allowed_BM,
@@ -280,9 +285,14 @@ class RuleMemory(LayerMemory):
     ) -> list[list[int]]:
         """Return the rules by which each row's rule would lead to what is asked."""
         assert projection.lookahead is not None
-        tables = self.bank.keys_MP.float(), self.bank.values_MP.float()
-        width = self.config.lookahead_width
+        tables, width = self._tables(), self.config.lookahead_width
         return [projection.lookahead.way(row, rule, levels, *tables, width) for row, rule in enumerate(rules)]
+
+    def _tables(self) -> tuple[Tensor, Tensor]:
+        """Return the bank's keys and each rule's value, fp32; made once for each state of the bank."""
+        if self._tabled is None or self._tabled[0] != self.bank.version:
+            self._tabled = self.bank.version, self.bank.keys_MP.float(), self.bank.values_MP.float()
+        return self._tabled[1:]
 
     def _plan(
         self, projection: RuleProjection, query_BHD: Tensor, levels: list[Tensor], allowed_BM: Tensor | None
@@ -304,21 +314,20 @@ class RuleMemory(LayerMemory):
     def _record(
         self,
         layer: int,
-        rows_BK: Tensor,
-        scores_BK: Tensor,
-        wanted_B: Tensor | None,
+        rows_NK: Tensor,
+        scores_NK: Tensor,
         step_B: Tensor | None,
-        levels: Sequence[Tensor] = (),
+        levels: Sequence[Tensor],
     ) -> None:
+        """Trace what the rows that `_find` was asked for keep."""
         ids, texts = self.bank.ids, self.bank.texts
-        for row, (kept, scores) in enumerate(zip(rows_BK.tolist(), scores_BK.tolist(), strict=True)):
-            if wanted_B is None or wanted_B[row]:
-                kept, scores = kept[: self._counts[row]], scores[: self._counts[row]]
-                step = 0 if step_B is None else int(step_B[row])
-                told = [ids[i] for i in kept], [texts[i] for i in kept], scores
-                backward = [[ids[i] for i in level_BN[row].tolist()] for level_BN in levels]
-                way = [ids[i] for i in self._ways[row]] if levels else []
-                self.trace.append(Retrieval(row, step, layer, *told, backward, way))
+        found = zip(self._counts.items(), rows_NK.tolist(), scores_NK.tolist(), strict=True)
+        for at, ((row, count), kept, scores) in enumerate(found):
+            step = 0 if step_B is None else int(step_B[row])
+            told = [ids[i] for i in kept[:count]], [texts[i] for i in kept[:count]], scores[:count]
+            backward = [[ids[i] for i in level_NW[at].tolist()] for level_NW in levels]
+            way = [ids[i] for i in self._ways[row]]
+            self.trace.append(Retrieval(row, step, layer, *told, backward, way))
 
 
 def _best(level_BM: Tensor) -> Tensor:

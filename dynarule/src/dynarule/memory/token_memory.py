@@ -153,7 +153,7 @@ class TokenMemory(RuleMemory):
             has_B = here.any(-1)
             query_BHD = query_BHTD[rows, :, here.int().argmax(-1)]
             found = self._texts(query_BHD, has_B, number)
-            sets.append([new if has else [] for new, has in zip(found, has_B.tolist(), strict=True)])
+            sets.append(found)
             owners.append(number)
             self._latest = [
                 new if has else old for new, old, has in zip(found, self._latest, has_B.tolist(), strict=True)
@@ -190,18 +190,18 @@ class TokenMemory(RuleMemory):
         return self.adapter[self.layer].query(hidden_BTC, getattr(block, "q_norm", None))
 
     def _texts(self, query_BHD: Tensor, wanted_B: Tensor | None, number: int = 0) -> list[list[str]]:
-        """Return the texts of the rules that each row keeps."""
+        """Return the texts of the rules that each wanted row keeps; none for the others."""
         if not len(self.bank):
             return [[] for _ in query_BHD]
         step_B = self._first_step_B + number if number else None
         rows_BK = self._find(self.layer, query_BHD, wanted_B, number, step_B)
-        kept = rows_BK.expand(len(query_BHD), -1).tolist()
-        kept = [row[:count] for row, count in zip(kept, self._counts, strict=True)] if self._counts else kept
-        if self._ways:
-            # What comes after is read too: the base would end a chain whose next rule it does not see.
-            kept = [list(dict.fromkeys([*row, *way])) for row, way in zip(kept, self._ways, strict=True)]
         texts = self.bank.texts
-        return [[texts[at] for at in row] for row in kept]
+        # What comes after is read too: the base would end a chain whose next rule it does not see.
+        kept = [
+            [*rows[: self._counts[row]], *self._ways[row]] if row in self._counts else []
+            for row, rows in enumerate(rows_BK.expand(len(query_BHD), -1).tolist())
+        ]
+        return [[texts[at] for at in dict.fromkeys(row)] for row in kept]
 
     def _join(self, sets: Sequence[Sequence[Sequence[str]]]) -> _Joined | None:
         """Put each set's tokens side by side, padded over the rows; None if there are none."""

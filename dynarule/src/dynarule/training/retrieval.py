@@ -174,7 +174,9 @@ def train_retrieval(
 
 
 def _begin(folder: Path, recipe: RetrievalRecipe, resume: bool) -> list[dict[str, float]]:
-    """Return the log so far of the folder's training."""
+    """Return the log so far of the folder's training: that of its weights, which were written first."""
+    from safetensors import safe_open
+
     path = folder / LOG
     if not path.is_file():
         return []
@@ -187,7 +189,8 @@ def _begin(folder: Path, recipe: RetrievalRecipe, resume: bool) -> list[dict[str
                 f"{folder} was started with {name} {found['recipe'].get(name)!r}, now it is {value!r}; resume with "
                 "the recipe of the start, or train in a new folder"
             )
-    return list(found["log"])
+    with safe_open(folder / STATE, framework="pt") as file:
+        return list(json.loads(file.metadata()["log"]))
 
 
 class _Run:
@@ -246,7 +249,7 @@ class _Run:
             report(log[-1])
             if log[-1] is max(log, key=lambda entry: entry.get("recall", entry["step"])):
                 best = {name: value.detach().clone() for name, value in self.finder.state_dict().items()}
-            self._save(folder, best)
+            self._save(folder, best, log)
             write_whole(folder / LOG, json.dumps({"recipe": recipe.to_dict(), "log": log}, indent=1) + "\n")
         self.finder.load_state_dict(best)
         return log
@@ -286,12 +289,12 @@ class _Run:
         keys_MP, values_MP = finder.keys_MP[pool_M], finder.values_MP[pool_M]
         asked = finder.white(self.known.asked(numbers, keys_MP.device))
         scores_BM = finder.scores(asked, keys_MP)
-        gold_BM = _marks([item.gold for item in chosen], pool_M)
+        gold_BM = _marks([item.gold for item in chosen], pool_M, keys_MP.device)
         losses = {"state": stacked_step_loss(scores_BM[:, None], gold_BM[:, None], recipe.temperature)}
         if finder.ahead is None:
             return losses
         goal_BP = finder.ahead.goal(asked)
-        ends_BM = _marks([item.ends for item in chosen], pool_M)
+        ends_BM = _marks([item.ends for item in chosen], pool_M, keys_MP.device)
         losses["goal"] = stacked_step_loss((goal_BP @ values_MP.T)[:, None], ends_BM[:, None], 1.0)
         if links:
             losses["link"] = recipe.link_weight * self._link_loss(links, pool_M, keys_MP)
@@ -309,7 +312,8 @@ class _Run:
         assert self.finder.ahead is not None
         logits_MN = self.finder.ahead.link_logits(keys_MP, self.finder.values_MP[first_N])
         follows_MN = self.premise_M[pool_M][:, None] == self.premise_M[next_N]
-        every = nn.functional.binary_cross_entropy_with_logits(logits_MN, follows_MN.float(), reduction="sum")
+        follows_MN = follows_MN.to(logits_MN)
+        every = nn.functional.binary_cross_entropy_with_logits(logits_MN, follows_MN, reduction="sum")
         return every / len(links)
 
     @torch.no_grad()
@@ -333,7 +337,7 @@ class _Run:
                 goal_BP = finder.ahead.goal(asked)
                 levels = finder.ahead.levels(goal_BP, keys_MP, values_MP, self.levels, self.width)
                 planned_BM = plan(state_BM, levels, finder.ahead.weight)
-            gold_BM = _marks([item.gold for item in chosen], pool_M)
+            gold_BM = _marks([item.gold for item in chosen], pool_M, keys_MP.device)
             for item, planned_M, state_M, gold_M in zip(chosen, planned_BM, state_BM, gold_BM, strict=True):
                 found, alone = (
                     float(step_recall(each[None, None], gold_M[None, None])[0])
@@ -352,13 +356,12 @@ class _Run:
             for name, value in values.items():
                 yield f"optimizer/{number}.{name}", torch.as_tensor(value)
 
-    def _save(self, folder: Path, best: Mapping[str, Tensor]) -> None:
+    def _save(self, folder: Path, best: Mapping[str, Tensor], log: Sequence[Mapping[str, float]]) -> None:
         from safetensors.torch import save
 
         tensors = dict(self._tensors()) | {f"best/{name}": value for name, value in best.items()}
-        write_whole(
-            folder / STATE, save({name: value.contiguous().clone() for name, value in tensors.items()})
-        )
+        own = {name: value.contiguous().clone() for name, value in tensors.items()}
+        write_whole(folder / STATE, save(own, {"log": json.dumps(log)}))
 
     def _load(self, folder: Path) -> dict[str, Tensor]:
         """Go on from what was saved; return the best weights so far."""
@@ -377,9 +380,9 @@ class _Run:
         return parts["best"]
 
 
-def _marks(rules: Sequence[Sequence[int]], pool_M: Tensor) -> Tensor:
+def _marks(rules: Sequence[Sequence[int]], pool_M: Tensor, device: torch.device) -> Tensor:
     """Return which rules of a sorted pool are among some: (B, M) bool."""
     marks_BM = torch.zeros(len(rules), len(pool_M), dtype=torch.bool)
     for row, each in enumerate(rules):
         marks_BM[row, torch.searchsorted(pool_M, torch.tensor(each))] = True
-    return marks_BM
+    return marks_BM.to(device)
