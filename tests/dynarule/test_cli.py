@@ -11,7 +11,15 @@ import torch
 from dynarule.cli.app import app
 from typer.testing import CliRunner
 
-from dynarule import DynaRuleConfig, RuleAdapter, RuleBank, dynarule_config, generate, prepare_search
+from dynarule import (
+    DynaRuleConfig,
+    RuleAdapter,
+    RuleBank,
+    dynarule_config,
+    generate,
+    prepare_search,
+    question_prompts,
+)
 
 WIDTH = 20
 RULES = [f"If A is w{i}, A will be w{i + 1}." for i in range(12)]
@@ -89,6 +97,35 @@ def test_generate_prints_what_the_library_answers(cli, files):
     assert answers[0]["answer"] == expected.text
     assert answers[0]["trace"][0]["ids"] == expected.trace[0].ids
     assert answers[0]["trace"][0]["step"] == 0
+
+
+def test_what_a_search_looked_for_is_told(cli, tmp_path, tiny_model, tiny_tokenizer):
+    """An adapter that reads tokens, looks ahead, and searches where the base writes a token of its own."""
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer(search=True)
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    torch.manual_seed(3)
+    settings = {"first_layer": 2, "top_k": 2, "reading": "tokens", "search_heads": 2, "lookahead": 3}
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, 2, **settings))
+    adapter[2].lookahead.link.bias.data[-1] = 20.0  # every rule may follow every other
+    adapter[2].lookahead.goal.out.weight.data.normal_()
+    adapter.config.encoder, adapter.config.search_token = "minilm@1", "<search>"
+    adapter.save(tmp_path / "adapter")
+    (tmp_path / "rules.txt").write_text("\n".join(RULES) + "\n")
+    bank = RuleBank.from_texts(RULES, None, FakeEncoder(), [str(i) for i in range(1, 13)])
+    prompts = question_prompts(tokenizer, ["w11 w12"], "tokens")
+    (expected,) = generate(model, tokenizer, bank, prompts, max_new_tokens=5)
+    asked = [*served(tmp_path), "--max-new-tokens", 5, "-q", "w11 w12"]
+    told = cli("generate", *asked, "--trace")
+    assert told.startswith(expected.text.strip())
+    way = expected.trace[0].way
+    assert way and [line.split("[")[1].split("]")[0] for line in told.splitlines() if " then " in line] == way
+    (answer,) = json.loads(cli("generate", *asked, "--trace", "--json"))["answers"]
+    assert answer["trace"][0]["way"] == way and answer["trace"][0]["backward"] == expected.trace[0].backward
+    chatted = CliRunner().invoke(
+        app, ["chat", *map(str, served(tmp_path)), "--max-new-tokens", "5"], "w11 w12\n"
+    )
+    assert "".join(f" -> [{name}]" for name in way) in chatted.stdout
 
 
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")

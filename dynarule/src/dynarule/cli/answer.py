@@ -81,7 +81,7 @@ def generate(
         base,
         tokenizer,
         bank,
-        question_prompts(tokenizer, asked),
+        question_prompts(tokenizer, asked, base.active_peft_config.reading),
         max_new_tokens=max_new_tokens,
         max_searches=max_searches,
         batch_size=batch_size,
@@ -102,6 +102,7 @@ def generate(
                     "rules": found.texts[:top],
                     "scores": found.scores[:top],
                 }
+                | ({"way": found.way, "backward": found.backward} if found.backward else {})
                 for found in answer.trace
             ]
         results.append(result)
@@ -116,6 +117,8 @@ def generate(
             say(f"  step {step['step']}, layer {step['layer']}")
             for name, rule, score in zip(step["ids"], step["rules"], step["scores"], strict=True):
                 say(f"    {score:7.3f}  [{one_line(name)}] {one_line(rule)}")
+            for name in step.get("way", []):
+                say(f"       then  [{one_line(name)}] {one_line(bank.texts[bank.row(name)])}")
 
 
 def chat(
@@ -153,14 +156,17 @@ def chat(
         from ..memory.search import SEARCH_TOKEN
 
         warn_of_unknown(tokenizer, [question])
-        prompts = question_prompts(tokenizer, [question])
+        config = base.active_peft_config
+        token = config.search_token or SEARCH_TOKEN
+        prompts = question_prompts(tokenizer, [question], config.reading)
         (answer,) = generate(base, tokenizer, bank, prompts, max_new_tokens=max_new_tokens, keep_search=True)
-        opens = answer.text.lstrip().startswith(SEARCH_TOKEN)
+        opens = answer.text.lstrip().startswith(token)
         for found in answer.trace:
             if not (opens and found.step == 0):  # what the prompt found is read by no step
                 rules = [one_line(f"[{i}] {text}") for i, text in zip(found.ids, found.texts, strict=True)]
-                say(f"  step {found.step + (not opens)}: {'; '.join(rules[:top])}")
-        say(answer.text.replace(SEARCH_TOKEN, "").strip())
+                ahead = "".join(f" -> [{one_line(name)}]" for name in found.way)
+                say(f"  step {found.step + (not opens)}: {'; '.join(rules[:top])}{ahead}")
+        say(answer.text.replace(token, "").strip())
 
     note(f"{len(bank):,} rules; a question, + RULE, - ID, rules, help or quit")
     for line in _lines():
