@@ -163,9 +163,17 @@ class LookAhead(nn.Module):
             from_BW = level_BM.gather(-1, rows_BW)
             union_U, place_BW = rows_BW.unique(return_inverse=True)
             links_UM = nn.functional.logsigmoid(self.link_logits(keys_MP[union_U], values_MP))
-            # Row by row: all rows at once would hold B W M numbers.
-            each = zip(place_BW, from_BW, strict=True)
-            found.append(torch.stack([(links_UM[at_W] + from_W[:, None]).amax(0) for at_W, from_W in each]))
+            with torch.no_grad():  # one of the W at a time: all at once would hold B W M numbers
+                best_BM, chosen_BM = (
+                    torch.full_like(found[-1], -torch.inf),
+                    torch.zeros_like(found[-1], dtype=torch.long),
+                )
+                for at in range(width):
+                    next_BM = links_UM[place_BW[:, at]] + from_BW[:, at, None]
+                    chosen_BM.masked_fill_(next_BM > best_BM, at)
+                    best_BM = torch.maximum(best_BM, next_BM)
+            # Of all pairs only the best ones have a gradient, so only those are touched again.
+            found.append(links_UM.gather(0, place_BW.gather(1, chosen_BM)) + from_BW.gather(1, chosen_BM))
         return found
 
     def way(
