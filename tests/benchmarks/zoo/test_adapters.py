@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from ruleworld_data.spec import VERSIONS
 from rwbench.backends.local import Local
 from rwbench.methods.plus import DynaRulePlus
 from rwbench.run.data import DataSource, select
@@ -221,6 +222,13 @@ def test_rows_name_rules_as_text_and_come_from_the_split():
     rows = training_rows(quick_recipe(), "validation", 2, 0)
     assert len(rows) == 6 and {row["subtask"] for row in rows} == set(quick_recipe().subtasks)
     assert all(isinstance(rule, str) for row in rows for step in row["steps"] for rule in step["rule_ids"])
+
+
+def test_questions_and_rules_are_of_the_recipes_data():
+    rows = {data: training_rows(quick_recipe(data=data), "train", 1, 0)[0]["question"] for data in VERSIONS}
+    assert len(set(rows.values())) == len(VERSIONS)
+    with pytest.raises(ValueError, match=r"unknown data version '1\.2'"):
+        quick_recipe(data="1.2")
 
 
 def test_unknown_names_are_refused(model, tmp_path):

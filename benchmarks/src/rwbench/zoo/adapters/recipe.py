@@ -8,8 +8,9 @@ from typing import Any
 
 from dynarule.training import Recipe, RetrievalRecipe, paper_recipe
 from pydantic.dataclasses import dataclass
-from ruleworld_data.spec import SCALES, SUBTASKS, check_name, check_seed
+from ruleworld_data.spec import SCALES, SUBTASKS, VERSIONS, check_name, check_seed
 
+from ...spec import DATA_VERSION
 from ..recipe_file import STRICT, read_recipe_file
 
 PLUS = "dynarule-plus"
@@ -30,6 +31,7 @@ class AdapterRecipe:
     name: str
     stages: tuple[dict[str, Any], ...]
     scale: str = "paper"  # world of the training questions
+    data: str = DATA_VERSION  # version of the data that the base knows the words of
     seed: int = 0  # of the world
     subtasks: tuple[str, ...] = SUBTASKS
     per_subtask: int | None = None  # most questions per sub-task
@@ -50,6 +52,7 @@ class AdapterRecipe:
 
     def __post_init__(self) -> None:
         check_name("scale", self.scale, SCALES)
+        check_name("data version", self.data, VERSIONS)
         for subtask in self.subtasks:
             check_name("sub-task", subtask, SUBTASKS)
         for world in self.worlds:

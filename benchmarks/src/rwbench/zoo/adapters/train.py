@@ -180,7 +180,7 @@ def find_alone(
 
 def training_rows(recipe: AdapterRecipe, split: str, most: int | None, world: int) -> list[dict[str, Any]]:
     """Return question rows of a split as `dynarule.training.train` takes them: rule ids as text."""
-    source = DataSource(recipe.scale, world)
+    source = DataSource(recipe.scale, world, version=recipe.data)
     rows = []
     for subtask in recipe.subtasks:
         for question in select(source.questions(subtask, split), most):
@@ -193,7 +193,7 @@ def rule_bank(
     recipe: AdapterRecipe, representation: Representation, model: Any, tokenizer: Any, world: int
 ) -> RuleBank:
     """Return all rules of a world: the whole rule is the key, its conclusion the value."""
-    table = DataSource(recipe.scale, world).rules("train")
+    table = DataSource(recipe.scale, world, version=recipe.data).rules("train")
     encoder = open_encoder(recipe.encoder, representation == "fol", model, tokenizer)
     return RuleBank.from_texts(
         table.texts(table.ids, representation),
