@@ -4,12 +4,14 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from ruleworld_data.cli import app
 from ruleworld_data.environments import Certificate, EnvConfig, Reward, RewardWeights, certify, instance
 from ruleworld_data.environments import certificate as module
 from ruleworld_data.environments.instances import SCHEMA
-from ruleworld_data.environments.policies import POLICIES, QUERIES, Kind
+from ruleworld_data.environments.policies import POLICIES, QUERIES, Kind, View
+from ruleworld_data.environments.worlds import EnvWorld
 from typer.testing import CliRunner
 
 CHAINS = EnvConfig(("multi_hop_3",), reward=RewardWeights(exact=0.8, steps=0.1, format=0.1))
@@ -29,6 +31,33 @@ def test_there_are_forty_policies_and_more():
     assert len(set(names)) == len(names) >= 40
     assert len([policy for policy in POLICIES if policy.kind is Kind.NOTHING]) >= 30
     assert len(QUERIES) >= 9
+
+
+def test_frequent_answers_begin_again_where_few_are_known():
+    seen = View(
+        "", "", (), ("state", "count", "environment"), {"state": ["tiny", "sleepy"], "count": ["3"]}, 1
+    )
+    assert [seen.each(rank) for rank in (0, 1, 2)] == [
+        ["tiny", "3", "12"],
+        ["sleepy", "3", "12"],
+        ["tiny", "3", "12"],
+    ]
+
+
+def test_pools_that_begin_with_their_gold_rules_are_found(monkeypatch):
+    """Also where the last instance has so many gold rules that its own pool tells nothing."""
+    config = EnvConfig(("single_rule", "multi_rule_8"), pool_size=16)
+    drawn = EnvWorld.pool
+
+    def told(world, row, config):
+        gold = set(row["gold_rule_ids"])
+        return np.array(sorted(drawn(world, row, config).tolist(), key=lambda rule: rule not in gold))
+
+    monkeypatch.setattr(module, "POLICIES", POLICIES[:1])
+    name = "instances share no question, seeds no world, places tell nothing"
+    assert not certify(config, 40).checks[name]["failed"]
+    monkeypatch.setattr(EnvWorld, "pool", told)
+    assert "gold rules stand at 0." in certify(config, 40).checks[name]["example"]
 
 
 def test_policies_that_search():

@@ -35,7 +35,8 @@ HUGE_ON = 3
 CHAIN_BAR = 0.25
 """Mean reward, beyond the floor, for a guess at the end of a chain by who has looked up the count at its start.
 
-A change is one of six (up to three more or fewer), so such a guess is right once in six times at least.
+A convention, set after the policies had been run and not derived: half as much again as the one in six of a guess at a
+change of up to three more or fewer. It tells pools with rivals from pools that give the last rule away.
 """
 _BARS = {Kind.NOTHING: 0.0, Kind.LUCK: SHORTCUT_BAR, Kind.RULES: CHAIN_BAR}
 Notify = Callable[[str], None]
@@ -292,9 +293,12 @@ def _apart(config: EnvConfig, made: Sequence[Instance]) -> Iterator[str]:
         if world.world_id in worlds:
             yield f"{one.metadata['id']}: its world is one of seed {elsewhere.seed}, too"
         pool = world.pool(row, config)
-        places += (np.flatnonzero(np.isin(pool, row["gold_rule_ids"])) / max(1, len(pool) - 1)).tolist()
-    deviation = abs(np.mean(places) - 0.5) * math.sqrt(12 * len(places))
-    if config.pool_size > 2 * len(row["gold_rule_ids"]) and deviation > 5:
+        gold = np.flatnonzero(np.isin(pool, row["gold_rule_ids"]))
+        # Of a pool that is mostly gold, places say nothing: the gold rules fill it.
+        if len(pool) > 2 * len(gold):
+            places += (gold / (len(pool) - 1)).tolist()
+    deviation = abs(np.mean(places) - 0.5) * math.sqrt(12 * len(places)) if places else 0.0
+    if deviation > 5:
         yield f"gold rules stand at {np.mean(places):.2f} of the pool on average, {deviation:.1f} deviations from 0.5"
 
 

@@ -49,8 +49,9 @@ class View(NamedTuple):
     change: int
 
     def each(self, rank: int = 0) -> list[str]:
-        """Return a frequent answer for each that is asked for."""
-        return [(self.frequent.get(kind) or ["12"])[rank % 7] for kind in self.types]
+        """Return a frequent answer for each that is asked for; where few are known, ranks begin again."""
+        known = [self.frequent.get(kind) or ["12"] for kind in self.types]
+        return [answers[rank % len(answers)] for answers in known]
 
     def numbers(self) -> list[str]:
         """Return the numbers of the question."""

@@ -54,9 +54,10 @@ class RuleWorldEnv(BaseTextEnv):
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Take a turn of the model: a search, or the answer; the last turn is the answer."""
         self.turns += 1
-        said, found = self.episode.step(action)
-        if found is None and self.turns >= self.max_turns:
-            found = self.episode.score(action)
+        if self.turns < self.max_turns:
+            said, found = self.episode.step(action)
+        else:
+            said, found = "", self.episode.score(action)
         return BaseTextEnvStepOutput(
             observations=[{"role": "user", "content": said}] if found is None else [],
             reward=found.reward if found else 0.0,
