@@ -3,17 +3,25 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+from ruleworld_data.environments import EnvConfig, score
+from ruleworld_data.prompts import parse_template
+from ruleworld_data.text import parse_rule_fol
+from rwbench.zoo import grpo
 
-pytest.importorskip("trl", reason='trl is missing: pip install "./benchmarks[reward]"')
+BASE = Path(__file__).parents[3] / "benchmarks/base/arena"
+COMMAND = [sys.executable, "-m", "rwbench.zoo.grpo"]
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not find_spec("trl"), reason='trl is missing: pip install "./benchmarks[reward]"')
 def test_two_steps_of_each_method(tmp_path):
-    words = [sys.executable, "-m", "rwbench.zoo.grpo", "--out", tmp_path, "--steps", "2", "--every", "1"]
-    words += ["--test", "10", "--prompts", "2", "--group", "4", "--tokens", "40", "--set", "pool_size=10"]
-    subprocess.run(list(map(str, words)), check=True, cwd=tmp_path)
+    words = ["--model", BASE, "--out", tmp_path, "--steps", 2, "--every", 1]
+    words += ["--test", 10, "--prompts", 2, "--group", 4, "--tokens", 40]
+    subprocess.run([*COMMAND, *map(str, words)], check=True, cwd=tmp_path)
     found = json.loads((tmp_path / "curve.json").read_text())
     assert found["environment"]["seed"] != found["held_out_seed"]
     for method in ("grpo", "supervised"):
@@ -24,7 +32,32 @@ def test_two_steps_of_each_method(tmp_path):
     assert found["curves"]["grpo"][0] == found["curves"]["supervised"][0], "both begin with the same model"
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path):
-    words = [sys.executable, "-m", "rwbench.zoo.grpo", "--out", tmp_path, "--model", tmp_path]
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True)
-    assert done.returncode == 2 and "no model in" in done.stderr
+def test_a_model_is_asked_with_its_own_prompt():
+    """Rules one a line, the question, and golden answers with the model's own marks, which score the maximum."""
+    template = parse_template((BASE / "prompt.toml").read_bytes(), "prompt.toml")
+    config = EnvConfig(**grpo.DEFAULT)
+    for row in grpo._rows(config, 4, template):
+        record = json.loads(row["metadata"])
+        rules, question, end = row["prompt"].rpartition("\n\n")[0], *row["prompt"].split("\n")[-2:]
+        assert len({parse_rule_fol(rule) for rule in rules.splitlines()}) == config.pool_size
+        assert question == record["question"] and end == ""
+        assert row["completion"].count("<step>[Step ") == len(record["conclusions"])
+        assert score(template.clean(row["completion"]), record).reward == 1.0
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--model", "."], "no model in"),
+        (["--model", BASE, "--method", "ppo"], "grpo or supervised, got ppo"),
+        (["--model", BASE, "--set", "pool_size=9999999"], "pool_size must be from"),
+        (["--model", BASE, "--set", "form=code"], "has no section 'answer' for 'code'"),
+    ],
+    ids=["no model", "method", "dial", "form"],
+)
+def test_what_cannot_be_trained_is_refused(tmp_path, words, said):
+    done = subprocess.run(
+        [*COMMAND, "--out", str(tmp_path), *map(str, words)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.replace("│", " ").split())

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from ruleworld_data.environments import EnvConfig, RewardWeights, instance, score
 from ruleworld_data.environments.worlds import place_of, world_of
+from ruleworld_data.prompts import parse_template
 from ruleworld_data.text import parse_rule_code, parse_rule_fol, parse_rule_nl
 from ruleworld_data.verify import solve
 
@@ -47,6 +48,18 @@ def test_the_prompt_shows_the_pool_once_and_nothing_of_the_proof(form, parse):
     assert made.answer.splitlines()[0] not in made.prompt
     looked_up = instance(EnvConfig(form=form, pool_size=50, access="tool"), 9)
     assert looked_up.answer == made.answer and not any(line in looked_up.prompt for line in lines)
+
+
+def test_a_model_with_a_prompt_of_its_own():
+    asked = "name = 'own'\nversion = '1'\nseparator = ' | '\n[answer]\nfol = '{question} {rules}'"
+    own = parse_template(asked.encode(), "own.toml")
+    config = EnvConfig(form="fol", pool_size=20)
+    made, usual = instance(config, 3, own), instance(config, 3)
+    assert made[1:] == usual[1:] and made.prompt.startswith(f"{made.metadata['question']} ")
+    rules = made.prompt.removeprefix(made.metadata["question"] + " ").split(" | ")
+    assert len(rules) == 20 and all(f"{rule}\n" in usual.prompt for rule in rules)
+    with pytest.raises(ValueError, match="has no section 'answer' for 'nl'"):
+        instance(EnvConfig(), 3, own)
 
 
 def test_an_instance_is_a_function_of_its_index():

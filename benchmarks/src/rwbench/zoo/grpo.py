@@ -1,15 +1,15 @@
-"""Train a small language model by reward alone: GRPO (TRL) on environments of RuleWorld, on two cores.
+"""Train a small language model by reward alone: GRPO (TRL) on environments of RuleWorld, on one core.
 
-``python -m rwbench.zoo.grpo --out runs/grpo`` trains the bundled base and writes its held-out reward before, during and
-after, with intervals, and the same for supervised training on the golden answers with as many optimiser steps. The
-held-out instances are of another seed: other worlds, other rules.
+``python -m rwbench.zoo.grpo --model FOLDER --out runs/grpo`` writes the held-out reward before, during and after, with
+intervals, and the same for supervised training on the golden answers of the same instances. The held-out instances are
+of another seed: other worlds, other rules.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,135 +17,138 @@ import numpy as np
 import typer
 from ruleworld_data.environments import EnvConfig, instance, read_config, score
 from ruleworld_data.io import write_whole
+from ruleworld_data.prompts import Template
+
+from ..run.environment import environment
+from .grpo_trainers import METHODS, Amount, trainer_of
+from .models import fingerprint, model_template
 
 TRAIN_SEED, TEST_SEED = 1, 2
-TINY = Path(__file__).parent / "models" / "tiny" / "base"
+APART = 64
+"""Indexes between instances: a world serves a thousand, and a model would learn the rules of one by heart."""
 DEFAULT = {
-    "subtasks": ["multi_hop_2", "multi_hop_3"],
-    "pool_size": 24,
+    "subtasks": ["single_rule"],
+    "form": "fol",
+    "pool_size": 8,
+    "rivals": 1,
     "reward": {"strict": 0.5, "exact": 0.0, "proved": 0.5},
 }
+SAMPLED = {
+    "reward": "reward",
+    "alike": "frac_reward_zero_std",
+    "tokens": "completions/mean_length",
+    "cut": "completions/clipped_ratio",
+    "entropy": "entropy",
+}
+"""Of the answers sampled in training: the curve's name -> TRL's. ``alike``: groups in which all earn the same."""
 Row = dict[str, Any]
 
 
 def main(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the curve and the model.")],
-    model: Annotated[Path, typer.Option("--model", help="Folder of a causal language model.")] = TINY,
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Optimiser steps.")] = 150,
-    every: Annotated[int, typer.Option("--every", min=1, help="Steps between evaluations.")] = 50,
+    model: Annotated[Path, typer.Option("--model", help="Folder of a causal language model.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the curve and the models.")],
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Optimiser steps.")] = 120,
+    every: Annotated[int, typer.Option("--every", min=1, help="Steps between evaluations.")] = 30,
     test: Annotated[int, typer.Option("--test", min=10, help="Held-out instances.")] = 300,
-    prompts: Annotated[int, typer.Option("--prompts", min=1, help="Prompts a step.")] = 16,
+    prompts: Annotated[int, typer.Option("--prompts", min=1, help="Prompts a step.")] = 8,
     group: Annotated[int, typer.Option("--group", min=2, help="Answers sampled for a prompt.")] = 8,
-    rate: Annotated[float, typer.Option("--rate", help="Learning rate.")] = 2e-5,
-    tokens: Annotated[int, typer.Option("--tokens", help="Longest answer.")] = 160,
+    rate: Annotated[float, typer.Option("--rate", help="Learning rate of GRPO.")] = 1e-4,
+    supervised_rate: Annotated[
+        float, typer.Option("--supervised-rate", help="Of supervised training.")
+    ] = 1e-4,
+    tokens: Annotated[int, typer.Option("--tokens", help="Longest answer.")] = 48,
     change: Annotated[list[str] | None, typer.Option("--set", help="Option of the environment.")] = None,
-    supervised: Annotated[bool, typer.Option(help="Also train on golden answers.")] = True,
+    method: Annotated[list[str] | None, typer.Option("--method", help="grpo, supervised; else both.")] = None,
 ) -> None:
     """Train by reward, and write ``curve.json``."""
-    from datasets import Dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
-
     if not (model / "config.json").is_file():
         raise typer.BadParameter(f"no model in {model}; give a folder with config.json")
+    methods = dict.fromkeys(method or METHODS)
+    if strange := {*methods} - {*METHODS}:
+        raise typer.BadParameter(f"--method is {' or '.join(METHODS)}, got {', '.join(sorted(strange))}")
     settings = [f"{name}={json.dumps(value)}" for name, value in DEFAULT.items()]
-    config = read_config(None, [*settings, f"seed={TRAIN_SEED}", *(change or [])])
-    train = Dataset.from_list(_rows(config, steps * prompts))
-    questions = _rows(replace(config, seed=TEST_SEED), test)
-    curves: dict[str, list[Row]] = {}
-    start = time.time()
-    for method in ("grpo", "supervised") if supervised else ("grpo",):
-        set_seed(TRAIN_SEED)
-        tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
-        learner = AutoModelForCausalLM.from_pretrained(model, dtype="float32", trust_remote_code=False)
-        curve = [_evaluate(learner, tokenizer, questions, tokens, 0)]
-
-        def measure(
-            step: int, learner: Any = learner, tokenizer: Any = tokenizer, curve: Any = curve
-        ) -> None:
-            curve.append(_evaluate(learner, tokenizer, questions, tokens, step))
-            print(json.dumps(curve[-1]), flush=True)
-
-        print(method, json.dumps(curve[0]), flush=True)
-        trainer = _trainer(method, learner, tokenizer, train, out, steps, prompts, group, rate, tokens)
-        trainer.add_callback(_every(every, measure))
-        trainer.train()
-        curves[method] = curve
-        logged = [entry for entry in trainer.state.log_history if "reward" in entry]
-        sampled = [{"step": entry["step"], "reward": entry["reward"]} for entry in logged]
-        if sampled:
-            curves["sampled in training"] = sampled
-        learner.save_pretrained(out / method)
-        record = {"environment": config.to_dict(), "held_out_seed": TEST_SEED, "test": test, "steps": steps}
-        record |= {"prompts": prompts, "group": group, "rate": rate, "hours": (time.time() - start) / 3600}
-        write_whole(out / "curve.json", json.dumps(record | {"curves": curves}, indent=1) + "\n")
+    try:
+        config = read_config(None, [*settings, f"seed={TRAIN_SEED}", *(change or [])])
+        template = model_template(str(model))
+        train = _rows(config, steps * prompts, template)
+        questions = _rows(replace(config, seed=TEST_SEED), test, template)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    out.mkdir(parents=True, exist_ok=True)
+    amount = Amount(steps, every, prompts, group, rate, supervised_rate, tokens, TRAIN_SEED)
+    record = {"environment": config.to_dict(), "held_out_seed": TEST_SEED, "test": test, **asdict(amount)}
+    record |= {"model": fingerprint(model), "template": template.id, "made_on": environment(), "curves": {}}
+    for each in methods:
+        _train(each, model, out, train, questions, amount, record)
 
 
-def _rows(config: EnvConfig, count: int) -> list[Row]:
-    """Return instances as the base is asked: the rules one a line, a blank line, and the question."""
+def _rows(config: EnvConfig, count: int, template: Template) -> list[Row]:
+    """Return instances as the model is asked; golden answers have its own marks before each step."""
+    mark = "".join(template.remove)
     rows = []
-    for made in (instance(config, index) for index in range(count)):
-        rules = made.prompt.partition("Rules:\n")[2].partition("\n\n")[0]
-        prompt = f"{rules}\n\n{made.metadata['question']}\n"
-        rows.append({"prompt": prompt, "completion": made.answer, "metadata": json.dumps(made.metadata)})
+    for made in (instance(config, APART * number, template) for number in range(count)):
+        golden = made.answer.replace("[Step ", f"{mark}[Step ")
+        rows.append({"prompt": made.prompt, "completion": golden, "metadata": json.dumps(made.metadata)})
     return rows
 
 
-def reward(completions: list[str], metadata: list[str], **_: Any) -> list[float]:
-    """Score completions as TRL gives them, beside the column of records."""
-    return [score(said, record).reward for said, record in zip(completions, metadata, strict=True)]
+def _train(
+    method: str, model: Path, out: Path, train: list[Row], questions: list[Row], amount: Amount, record: Row
+) -> None:
+    """Train one model, and write its curve after each evaluation."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback, set_seed
 
+    set_seed(TRAIN_SEED)
+    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
+    _check_words(model, tokenizer, questions)
+    learner = AutoModelForCausalLM.from_pretrained(model, dtype="float32", trust_remote_code=False)
+    curve: list[Row] = []
+    record["curves"][method] = curve
+    evaluating, begun = 0.0, time.process_time()
 
-def _trainer(
-    method: str, learner: Any, tokenizer: Any, train: Any, out: Path, steps: int, prompts: int, group: int, rate: float,
-    tokens: int,
-) -> Any:  # fmt: skip
-    from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
-
-    common: Row = {
-        "output_dir": str(out / "trainer"),
-        "max_steps": steps,
-        "learning_rate": rate,
-        "lr_scheduler_type": "constant_with_warmup",
-        "warmup_steps": 5,
-        "logging_steps": 5,
-        "save_strategy": "no",
-        "report_to": "none",
-        "use_cpu": True,
-        "bf16": False,
-        "seed": TRAIN_SEED,
-        "disable_tqdm": True,
-    }
-    if method == "supervised":
-        rows = train.select_columns(["prompt", "completion"])
-        options = SFTConfig(per_device_train_batch_size=prompts, max_length=None, **common)
-        return SFTTrainer(learner, options, train_dataset=rows, processing_class=tokenizer)
-    options = GRPOConfig(
-        per_device_train_batch_size=prompts * group,
-        num_generations=group,
-        max_completion_length=tokens,
-        temperature=1.0,
-        beta=0.0,
-        **common,
-    )
-    return GRPOTrainer(learner, reward, options, train_dataset=train, processing_class=tokenizer)
-
-
-def _every(steps: int, do: Any) -> Any:
-    from transformers import TrainerCallback
+    def measure(step: int) -> None:
+        nonlocal evaluating
+        start = time.process_time()
+        minutes = {"step": step, "minutes": round((start - begun - evaluating) / 60, 2)}
+        curve.append(minutes | _evaluate(learner, tokenizer, questions, amount.tokens))
+        write_whole(out / "curve.json", json.dumps(record, indent=1) + "\n")
+        print(method, json.dumps(curve[-1]), flush=True)
+        evaluating += time.process_time() - start
 
     class Every(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            if state.global_step % steps == 0 or state.global_step == state.max_steps:
-                do(state.global_step)
+            if state.global_step % amount.every == 0 or state.global_step == state.max_steps:
+                measure(state.global_step)
 
-    return Every()
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            if logs and "reward" in logs:
+                seen = {name: round(logs[key], 4) for name, key in SAMPLED.items()}
+                record["curves"].setdefault("sampled", []).append({"step": state.global_step} | seen)
+                print(json.dumps(record["curves"]["sampled"][-1]), flush=True)
+
+    measure(0)
+    trainer = trainer_of(method, learner, tokenizer, train, out, amount)
+    trainer.add_callback(Every())
+    trainer.train()
+    learner.save_pretrained(out / method)
+    tokenizer.save_pretrained(out / method)
 
 
-def _evaluate(learner: Any, tokenizer: Any, questions: list[Row], tokens: int, step: int) -> Row:
+def _check_words(model: Path, tokenizer: Any, questions: list[Row]) -> None:
+    """Refuse a tokenizer that cannot read the questions, such as one made for other data."""
+    for row in questions[:20]:
+        if tokenizer.unk_token_id in tokenizer(row["prompt"])["input_ids"]:
+            raise typer.BadParameter(
+                f"the tokenizer in {model} lacks words of this version's worlds, in {row['prompt'][-80:]!r}; give a "
+                "model made for them, such as benchmarks/base/arena"
+            )
+
+
+def _evaluate(learner: Any, tokenizer: Any, questions: list[Row], tokens: int) -> Row:
     """Answer held-out instances greedily; the 95 % interval is a bootstrap over instances."""
     import torch
 
-    was, rewards, strict = learner.training, [], []
+    was, found = learner.training, []
     learner.eval()
     with torch.no_grad():
         for first in range(0, len(questions), 50):
@@ -154,20 +157,13 @@ def _evaluate(learner: Any, tokenizer: Any, questions: list[Row], tokens: int, s
             asked.pop("token_type_ids", None)
             done = learner.generate(**asked, max_new_tokens=tokens, do_sample=False)
             texts = tokenizer.batch_decode(done[:, asked["input_ids"].shape[1] :], skip_special_tokens=True)
-            found = [score(text, row["metadata"]) for text, row in zip(texts, batch, strict=True)]
-            rewards += [each.reward for each in found]
-            strict += [each.strict for each in found]
+            found += [score(text, row["metadata"]) for text, row in zip(texts, batch, strict=True)]
     learner.train(was)
+    rewards = np.array([each.reward for each in found])
     draws = np.random.default_rng(0).integers(len(rewards), size=(2_000, len(rewards)))
-    low, high = np.quantile(np.asarray(rewards)[draws].mean(axis=1), [0.025, 0.975])
-    mean = float(np.mean(rewards))
-    return {
-        "step": step,
-        "reward": mean,
-        "low": float(low),
-        "high": float(high),
-        "strict": float(np.mean(strict)),
-    }
+    low, high = np.quantile(rewards[draws].mean(axis=1), [0.025, 0.975])
+    parts = {name: float(np.mean([getattr(each, name) for each in found])) for name in ("strict", "proved")}
+    return {"reward": float(rewards.mean()), "low": float(low), "high": float(high), **parts}
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class Instance(NamedTuple):
     metadata: dict[str, Any]
 
 
-def instance(config: EnvConfig, index: int) -> Instance:
+def instance(config: EnvConfig, index: int, template: Template | None = None) -> Instance:
     """Return one instance of an environment.
 
     Parameters
@@ -47,11 +47,15 @@ def instance(config: EnvConfig, index: int) -> Instance:
     index : int
         From 0 on, without end. Neighbours share a world, and its worlds are kept: orders that stay near each other are
         fast.
+    template : Template, optional
+        How a model with a prompt of its own is asked: section ``answer`` where the rules are in the prompt, ``search``
+        where they are looked up. Else the package's.
 
     Raises
     ------
     ValueError
-        If the index is not a whole number from 0 on, or the configuration asks for more than a world has.
+        If the index is not a whole number from 0 on, the configuration asks for more than a world has, or the template
+        lacks the section.
     """
     check_count("index", index)
     world, subtask, row = place_of(config, index)
@@ -71,11 +75,10 @@ def instance(config: EnvConfig, index: int) -> Instance:
     if config.access == "prompt":
         pool = world.pool(row, config)
         rules = world.texts(config.form)[pool].tolist()
-        prompt = answer_template().render("answer", config.form, row["question"], rules)
+        prompt = (template or answer_template()).render("answer", config.form, row["question"], rules)
     else:
-        template = search_template()
-        how = template.sections[config.access]
-        prompt = template.render("search", config.form, row["question"], [how])
+        how = search_template().sections[config.access]
+        prompt = (template or search_template()).render("search", config.form, row["question"], [how])
     answer = training_text(row, config.form, search_token=None)  # type: ignore[arg-type]
     return Instance(prompt.text, answer, metadata)
 
