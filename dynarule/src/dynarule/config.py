@@ -77,12 +77,6 @@ class DynaRuleConfig(PeftConfig):
         default=0, metadata={"help": "backward levels from what is asked (not the paper's); 0: none"}
     )
     lookahead_width: int = field(default=16, metadata={"help": "rules that a backward level goes on from"})
-    keep_within: float | None = field(
-        default=None,
-        metadata={
-            "help": "of the top_k, keep rules that score so much below the best at most; None: all of them"
-        },
-    )
     encoder: str = field(
         default="", metadata={"help": "fingerprint of the rules' encoder; '' fits every bank of the width"}
     )
@@ -156,13 +150,6 @@ class DynaRuleConfig(PeftConfig):
             )
         if self.reading not in get_args(Reading):
             raise ValueError(f"reading must be one of {get_args(Reading)}, got {self.reading!r:.60}")
-        if self.keep_within is not None:
-            if self.reading != "tokens" or self.top_k is None:
-                raise ValueError(
-                    "keep_within chooses among top_k rules that are read as tokens; set both, or leave it"
-                )
-            if type(self.keep_within) not in (int, float) or not 0 <= self.keep_within < math.inf:
-                raise ValueError(f"keep_within must be 0 or more, or None, got {self.keep_within!r:.60}")
         if self.length_shift is not None and not 0 < self.length_shift < math.inf:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
         self._check_names()

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from dynarule.memory.lookahead import EARLIER, QUESTION, SINCE, TOKEN, LookAhead, SearchContext, plan
+from dynarule.memory.lookahead import EARLIER, QUESTION, SINCE, TOKEN, LookAhead, SearchContext, planned
 from peft import PeftModel
 
 from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, load_adapter
@@ -53,7 +53,7 @@ def test_levels_are_those_of_the_formula(bank, near, width):
         assert near(torch.stack(got)[:, row], expected.float(), units=500)
     own_BM = torch.randn(4, 30)
     best_BM = torch.stack(got).amax(0)
-    assert near(plan(own_BM, got, torch.tensor(0.5)), own_BM + 0.5 * best_BM)
+    assert near(planned(own_BM, got, torch.tensor(0.5)), own_BM + 0.5 * best_BM)
 
 
 def test_rules_that_are_not_allowed_lead_nowhere(bank):
@@ -65,6 +65,27 @@ def test_rules_that_are_not_allowed_lead_nowhere(bank):
     alone = look.levels(goal_BP, bank.keys_MP[:5], bank.values_MP[:5], 3, 5)
     for one, two in zip(masked, alone, strict=True):
         torch.testing.assert_close(one[:, :5], two)
+
+
+def test_what_is_read_is_a_plan():
+    """Rules from state to state, as pairs; the third state is asked for, and rule 3 says it of itself."""
+    pairs = [(0, 1), (1, 2), (1, 3), (4, 2), (0, 3)]
+    keys, values = (torch.eye(5)[[pair[side] for pair in pairs]] for side in (0, 1))
+    look = LookAhead(8, 5, 2)
+    with torch.no_grad():
+        look.link.weight.copy_(torch.cat([40 * torch.eye(5), torch.zeros(1, 5)]))
+        look.link.bias.zero_()[-1] = -20.0
+        levels = look.levels(30 * torch.eye(5)[2][None], keys, values, 3, 5)
+
+        def plan(rules, scores):
+            return look.plan(0, rules, scores, levels, keys, values, 5)
+
+        # The best leads on by rule 1; rule 4 begins as it does, and leads elsewhere.
+        assert plan([0, 4, 3], [5.0, 4.9, 4.0]) == ([0, 3, 1], [1])
+        # The best answers at once, and rule 0, about as good, leads on: the chain may not be at its end.
+        assert plan([3, 4, 0], [5.0, 4.5, 4.8]) == ([3, 0, 1], [])
+        assert plan([3, 4, 0], [5.0, 4.5, 4.6]) == ([3], [])
+        assert plan([1, 3], [5.0, 2.0]) == ([1, 3], [])
 
 
 def test_what_a_search_sees_of_a_text():

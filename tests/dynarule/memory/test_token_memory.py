@@ -1,7 +1,5 @@
 """Token memory: reading is a plain forward with the rules before the text; finding is what the text alone asks for."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -89,30 +87,6 @@ def test_reading_is_a_plain_forward_with_the_rules_before_the_text(
     assert near(found, reference(model, tokenizer, ids, 9, sets))
     assert not near(found, reference(model, tokenizer, ids, 9, sets[:1] * 3))
     assert not near(found, reference(model, tokenizer, ids, 9, [[], *sets[1:]]))
-
-
-@pytest.mark.parametrize("within", [0.0, 0.3])
-@torch.no_grad()
-def test_of_the_best_rules_those_near_to_the_first_are_kept(within, rules, tiny_model, tiny_tokenizer, near):
-    model, adapter, tokenizer = ready("llama", tiny_model, tiny_tokenizer)
-    ids = text_with_searches()
-
-    def read(**settings):
-        config = replace(adapter.config, **settings)
-        memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH, config=config)
-        memory.question_mask_BT = torch.arange(len(ids))[None] < 9
-        with attach(model, memory):
-            return model(ids[None]).logits[0], memory.trace
-
-    _, every = read()
-    found, trace = read(keep_within=within)
-    kept = [
-        [rule for rule, score in zip(each.ids, each.scores, strict=True) if score >= each.scores[0] - within]
-        for each in every
-    ]
-    assert [each.ids for each in trace] == kept and {len(each) for each in kept} != {K}
-    model.set_attn_implementation("eager")
-    assert near(found, reference(model, tokenizer, ids, 9, [each.texts for each in trace]))
 
 
 @torch.no_grad()

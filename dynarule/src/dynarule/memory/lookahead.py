@@ -25,11 +25,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Asked", "LookAhead", "SearchContext", "SearchReader", "plan", "token_kinds"]
+__all__ = ["Asked", "LookAhead", "SearchContext", "SearchReader", "planned", "token_kinds"]
 
 QUESTION, EARLIER, SINCE, TOKEN = range(4)
 """Kinds of tokens that a search sees: the question's, those of earlier steps, of the last step, and its own."""
 KEY_WIDTH = 32
+NEAR = 0.3
+"""Scores (six of the temperatures of training) nearer than this do not say which of two rules comes first."""
 
 
 class Asked(NamedTuple):
@@ -197,8 +199,46 @@ class LookAhead(nn.Module):
             found.append(rule)
         return found
 
+    def plan(
+        self,
+        row: int,
+        rules: list[int],
+        scores: list[float],
+        levels: list[Tensor],
+        keys_MP: Tensor,
+        values_MP: Tensor,
+        width: int,
+    ) -> tuple[list[int], list[int]]:
+        """Return which rules a search reads, and the way of the first.
 
-def plan(scores_BM: Tensor, levels: list[Tensor], weight: Tensor) -> Tensor:
+        They are the best rule and its `way`; those that answer what is asked at once, which are needed in the end; and
+        where the best one is such a rule, the best that leads on, with its way, if it is about as good. Others of the
+        K begin like the best and lead elsewhere, and a model that reads them takes one for the other.
+
+        Parameters
+        ----------
+        row : int
+            Search.
+        rules, scores : list
+            The K best rules and what they score, best first.
+        levels, keys_MP, values_MP, width
+            As in `way`.
+        """
+        depths = torch.stack([level_BM[row, rules] for level_BM in levels]).argmax(0).tolist()
+        starts = rules[:1]
+        if depths[0] == 0:
+            on = [
+                rule
+                for rule, depth, score in zip(rules, depths, scores, strict=True)
+                if depth and score >= scores[0] - NEAR
+            ]
+            starts = [*starts, *on[:1]]
+        ways = [self.way(row, rule, levels, keys_MP, values_MP, width) for rule in starts]
+        ends = [rule for rule, depth in zip(rules, depths, strict=True) if depth == 0]
+        return list(dict.fromkeys([*starts, *ends, *(rule for way in ways for rule in way)])), ways[0]
+
+
+def planned(scores_BM: Tensor, levels: list[Tensor], weight: Tensor) -> Tensor:
     """Return what a search goes by: its own scores and the best level's, (B, M)."""
     return scores_BM + weight * torch.stack(levels).amax(0)
 

@@ -8,7 +8,6 @@ same segment by segment, so it equals generation token by token.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,7 +19,7 @@ from ..attention import AttendedRules, RuleTokens
 from ..bank.bank import RuleBank
 from ..config import DynaRuleConfig
 from ..projection import RuleProjection, encoder_scores
-from .lookahead import Asked, SearchContext, plan
+from .lookahead import Asked, SearchContext, planned
 from .selection import LayerMemory, check_bank, mean_query, project, sees_own_set
 
 
@@ -33,7 +32,7 @@ class Retrieval:
     row, step, layer : int
         Row of the batch, reasoning step (0 at prefill), 0-based layer.
     ids, texts : list of str
-        The kept rules, best first.
+        The K best rules, best first.
     scores : list of float
         Their scores: mean over heads of q~ . k~ / sqrt(D), and what a look-ahead adds.
     backward : list of list of str
@@ -110,9 +109,9 @@ class RuleMemory(LayerMemory):
         self._question_BT: Tensor | None = None
         self._context = SearchContext()
         self._asked: list[Asked] = []
-        # By row, of the last selection: where the first rule leads, and how many of those found are kept.
+        # By row, of the last selection: the rules that are worth reading, and where the first one leads.
+        self._read: dict[int, list[int]] = {}
         self._ways: dict[int, list[int]] = {}
-        self._counts: dict[int, int] = {}
         self._tabled: tuple[int, Tensor, Tensor] | None = None
         self._real_BT: Tensor | None = None
         self._searches = 0
@@ -250,11 +249,8 @@ class RuleMemory(LayerMemory):
                     scores_NK, rows_NK = self._plan(projection, query_NHD, levels, allowed_NM)
                 else:
                     scores_NK, rows_NK = self.bank.search(projection, query_NHD, config.top_k, allowed_NM)
-            within = math.inf if config.keep_within is None else config.keep_within
-            counts = (scores_NK >= scores_NK[:, :1] - within).sum(-1).tolist()
-            ways = self._ways_of(projection, rows_NK[:, 0].tolist(), levels) if levels else [[] for _ in rows]
-            self._counts = dict(zip(rows, counts, strict=True))
-            self._ways = dict(zip(rows, ways, strict=True))
+            reads, ways = self._plans(projection, rows_NK, scores_NK, levels)
+            self._read, self._ways = (dict(zip(rows, each, strict=True)) for each in (reads, ways))
             rows_BK = rows_NK.new_zeros(len(query_BHD), rows_NK.shape[1])
             rows_BK[rows] = rows_NK
             if layer == config.confidence_layer:
@@ -280,13 +276,21 @@ class RuleMemory(LayerMemory):
             return found
         return [level_BM.masked_fill(~allowed_BM.to(level_BM.device), -torch.inf) for level_BM in found]
 
-    def _ways_of(
-        self, projection: RuleProjection, rules: Sequence[int], levels: list[Tensor]
-    ) -> list[list[int]]:
-        """Return the rules by which each row's rule would lead to what is asked."""
+    def _plans(
+        self, projection: RuleProjection, rows_NK: Tensor, scores_NK: Tensor, levels: list[Tensor]
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the rules that each row reads, see `LookAhead.plan`, and its way; without levels all K and none."""
+        found = rows_NK.tolist()
+        if not levels:
+            return found, [[] for _ in found]
         assert projection.lookahead is not None
+        best = zip(found, scores_NK.tolist(), strict=True)
         tables, width = self._tables(), self.config.lookahead_width
-        return [projection.lookahead.way(row, rule, levels, *tables, width) for row, rule in enumerate(rules)]
+        plans = [
+            projection.lookahead.plan(at, rules, scores, levels, *tables, width)
+            for at, (rules, scores) in enumerate(best)
+        ]
+        return [read for read, _ in plans], [way for _, way in plans]
 
     def _tables(self) -> tuple[Tensor, Tensor]:
         """Return the bank's keys and each rule's value, fp32; made once for each state of the bank."""
@@ -304,7 +308,7 @@ class RuleMemory(LayerMemory):
         assert projection.lookahead is not None
         scale_M = self.bank.inverse_scale(projection)
         scores_BM = encoder_scores(*projection.encoder_query(query_BHD), self.bank.keys_MP, scale_M)
-        scores_BM = plan(scores_BM, levels, projection.lookahead.weight.float())
+        scores_BM = planned(scores_BM, levels, projection.lookahead.weight.float())
         if allowed_BM is not None:
             scores_BM = scores_BM.masked_fill(~allowed_BM.to(scores_BM.device), -torch.inf)
         top_k = self.config.top_k
@@ -321,13 +325,12 @@ class RuleMemory(LayerMemory):
     ) -> None:
         """Trace what the rows that `_find` was asked for keep."""
         ids, texts = self.bank.ids, self.bank.texts
-        found = zip(self._counts.items(), rows_NK.tolist(), scores_NK.tolist(), strict=True)
-        for at, ((row, count), kept, scores) in enumerate(found):
+        found = zip(self._ways.items(), rows_NK.tolist(), scores_NK.tolist(), strict=True)
+        for at, ((row, way), kept, scores) in enumerate(found):
             step = 0 if step_B is None else int(step_B[row])
-            told = [ids[i] for i in kept[:count]], [texts[i] for i in kept[:count]], scores[:count]
+            told = [ids[i] for i in kept], [texts[i] for i in kept], scores
             backward = [[ids[i] for i in level_NW[at].tolist()] for level_NW in levels]
-            way = [ids[i] for i in self._ways[row]]
-            self.trace.append(Retrieval(row, step, layer, *told, backward, way))
+            self.trace.append(Retrieval(row, step, layer, *told, backward, [ids[i] for i in way]))
 
 
 def _best(level_BM: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ layer reads: a forward over a whole sequence equals generation token by token, a
 the text meets the same states here. These layers run when something is looked for, over all tokens since the last time.
 
 The prompt's rules stay readable; those of a ``<search>`` are replaced by the next one's. With a look-ahead a search's
-rules replace the prompt's too, and come with those by which the best of them leads to what is asked.
+rules replace the prompt's too, and what is read is a plan, see `LookAhead.plan`.
 """
 
 from __future__ import annotations
@@ -194,14 +194,9 @@ class TokenMemory(RuleMemory):
         if not len(self.bank):
             return [[] for _ in query_BHD]
         step_B = self._first_step_B + number if number else None
-        rows_BK = self._find(self.layer, query_BHD, wanted_B, number, step_B)
+        self._find(self.layer, query_BHD, wanted_B, number, step_B)
         texts = self.bank.texts
-        # What comes after is read too: the base would end a chain whose next rule it does not see.
-        kept = [
-            [*rows[: self._counts[row]], *self._ways[row]] if row in self._counts else []
-            for row, rows in enumerate(rows_BK.expand(len(query_BHD), -1).tolist())
-        ]
-        return [[texts[at] for at in dict.fromkeys(row)] for row in kept]
+        return [[texts[at] for at in self._read.get(row, [])] for row in range(len(query_BHD))]
 
     def _join(self, sets: Sequence[Sequence[Sequence[str]]]) -> _Joined | None:
         """Put each set's tokens side by side, padded over the rows; None if there are none."""

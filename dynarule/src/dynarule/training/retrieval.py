@@ -23,7 +23,7 @@ from .._files import exclusive, write_whole
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
-from ..memory.lookahead import plan
+from ..memory.lookahead import planned
 from ..memory.search import SEARCH_TOKEN, search_id
 from ..memory.selection import check_bank
 from ..model_card import model_card
@@ -34,7 +34,7 @@ from .pools import Rows, keyed
 from .recipe import PAPER_MIX
 from .searches import READ_BATCH, Searches, read_searches
 
-LOG, STATE = "retrieval.json", "retrieval.safetensors"
+LOG, STATE = "retrieval.json", ".retrieval.safetensors"
 JOINT = 48
 """Searches of a batch that look ahead in the loss; the others train their parts."""
 
@@ -158,7 +158,7 @@ def train_retrieval(
         log = run.train(folder, done, report)
         finder.fold_into(adapter[layer])
         config.encoder = bank.encoder
-        adapter.save(folder, tokenizer)
+        adapter.save(folder, tokenizer if config.search_id is not None else None)
         write_whole(
             folder / LOG, json.dumps({"recipe": recipe.to_dict(), "log": log, "done": True}, indent=1) + "\n"
         )
@@ -300,7 +300,7 @@ class _Run:
             losses["link"] = recipe.link_weight * self._link_loss(links, pool_M, keys_MP)
         if joined:
             levels = finder.ahead.levels(goal_BP[:JOINT], keys_MP, values_MP, self.levels, self.width)
-            planned_BM = plan(scores_BM[:JOINT], levels, finder.ahead.weight)
+            planned_BM = planned(scores_BM[:JOINT], levels, finder.ahead.weight)
             losses["joint"] = stacked_step_loss(
                 planned_BM[:, None], gold_BM[:JOINT, None], recipe.temperature
             )
@@ -336,7 +336,7 @@ class _Run:
             if finder.ahead is not None:
                 goal_BP = finder.ahead.goal(asked)
                 levels = finder.ahead.levels(goal_BP, keys_MP, values_MP, self.levels, self.width)
-                planned_BM = plan(state_BM, levels, finder.ahead.weight)
+                planned_BM = planned(state_BM, levels, finder.ahead.weight)
             gold_BM = _marks([item.gold for item in chosen], pool_M, keys_MP.device)
             for item, planned_M, state_M, gold_M in zip(chosen, planned_BM, state_BM, gold_BM, strict=True):
                 found, alone = (
