@@ -1,17 +1,19 @@
 """The certificate: it passes where it should, and a reward that is spoilt on purpose fails it."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from ruleworld_data.cli import app
 from ruleworld_data.environments import Certificate, EnvConfig, Reward, RewardWeights, certify, instance
 from ruleworld_data.environments import certificate as module
 from ruleworld_data.environments.instances import SCHEMA
 from ruleworld_data.environments.policies import POLICIES, QUERIES, Kind, View
-from ruleworld_data.environments.worlds import EnvWorld
+from ruleworld_data.environments.worlds import EnvWorld, place_of
 from typer.testing import CliRunner
 
 CHAINS = EnvConfig(("multi_hop_3",), reward=RewardWeights(exact=0.8, steps=0.1, format=0.1))
@@ -74,6 +76,24 @@ def test_a_pool_without_rivals_is_given_away():
     assert "FAILED: " in found.to_text()
     proved = certify(replace(CHAINS, pool_size=30, rivals=0.0, reward=RewardWeights(exact=0, proved=1)), 30)
     assert proved.passes and proved.policies[0].mean == 0
+    assert {each.allowed for each in proved.policies if each.kind == Kind.RULES} == {0.0}
+
+
+def test_the_limit_of_a_skipped_chain_is_the_chance_of_one_change():
+    """Counted on the rules of a world: as many changes, none much likelier than another; the weights share it out."""
+    world, _, _ = place_of(CHAINS, 0)
+    changing = world.rules.filter(pc.is_valid(world.rules.column("operator")))
+    seen = Counter(zip(changing["operator"].to_pylist(), changing["amount"].to_pylist(), strict=True))
+    assert len(seen) == module.CHANGES
+    chance = 1 / len(seen)
+    assert max(seen.values()) / seen.total() == pytest.approx(chance, rel=0.25)
+    assert (
+        module.chain_bar(RewardWeights())
+        == module.chain_bar(RewardWeights(strict=1))
+        == pytest.approx(chance)
+    )
+    assert module.chain_bar(CHAINS.reward) == pytest.approx(0.8 * chance)
+    assert module.chain_bar(RewardWeights(exact=0, strict=0.5, proved=0.5)) == pytest.approx(chance / 2)
 
 
 @pytest.mark.parametrize(

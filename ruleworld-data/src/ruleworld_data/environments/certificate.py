@@ -21,7 +21,8 @@ from ..questions import boxed
 from ..scoring import SHORTCUT_BAR
 from ..verify import parse_rule_table
 from ..verify.asp import AspSolver
-from .config import EnvConfig
+from ..world.arrays import MAX_EFFECT
+from .config import EnvConfig, RewardWeights
 from .instances import SCHEMA, Instance, instance
 from .policies import POLICIES, QUERIES, Kind, Policy, View
 from .reward import score
@@ -32,13 +33,8 @@ __all__ = ["Certificate", "PolicyResult", "certify"]
 
 HUGE_ON = 3
 """Instances that huge policies are tried on."""
-CHAIN_BAR = 0.25
-"""Mean reward, beyond the floor, for a guess at the end of a chain by who has looked up the count at its start.
-
-A convention, set after the policies had been run and not derived: half as much again as the one in six of a guess at a
-change of up to three more or fewer. It tells pools with rivals from pools that give the last rule away.
-"""
-_BARS = {Kind.NOTHING: 0.0, Kind.LUCK: SHORTCUT_BAR, Kind.RULES: CHAIN_BAR}
+CHANGES = 2 * MAX_EFFECT
+"""What a rule may change something by: one to `MAX_EFFECT`, more or fewer, drawn alike."""
 Notify = Callable[[str], None]
 
 
@@ -49,8 +45,8 @@ class PolicyResult(NamedTuple):
     ----------
     name : str
     kind : str
-        What it may earn beyond the floor: ``nothing``; by ``luck`` a mean of `SHORTCUT_BAR`; by some of the ``rules`` a
-        mean of `CHAIN_BAR`, on chains of rules only, since elsewhere one rule is the proof.
+        What it may earn beyond the floor: ``nothing``; by ``luck`` a mean of `SHORTCUT_BAR`; by some of the ``rules``,
+        on chains of rules only, since elsewhere one rule is the proof, what `chain_bar` says.
     tried : int
         Instances.
     mean, most : float
@@ -169,8 +165,19 @@ def certify(config: EnvConfig, count: int = 300, notify: Notify = lambda _: None
     return Certificate(config.to_dict(), count, config.reward.floor, checks, policies)
 
 
+def chain_bar(weights: RewardWeights) -> float:
+    """Return the mean reward, beyond the floor, of a guess at the end of a chain by who knows all but its last change.
+
+    It follows from how worlds are drawn and what the reward counts, not from what policies were seen to earn. One of
+    `CHANGES` is right, each as likely as another; a right answer without the steps has what ``exact`` and ``strict``
+    weigh. Who earns more has found the last rule without the way to it: the pool gives it away.
+    """
+    return (weights.exact + weights.strict) / weights.total / CHANGES
+
+
 def _result(config: EnvConfig, name: str, kind: Kind, rewards: Sequence[float]) -> PolicyResult:
-    mean, allowed = math.fsum(rewards) / len(rewards), config.reward.floor + _BARS[kind]
+    bars = {Kind.NOTHING: 0.0, Kind.LUCK: SHORTCUT_BAR, Kind.RULES: chain_bar(config.reward)}
+    mean, allowed = math.fsum(rewards) / len(rewards), config.reward.floor + bars[kind]
     error = float(np.std(rewards)) / math.sqrt(len(rewards))
     return PolicyResult(name, kind.value, len(rewards), mean, max(rewards), error, allowed)
 
