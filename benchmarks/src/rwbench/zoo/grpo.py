@@ -2,11 +2,13 @@
 
 ``python -m rwbench.zoo.grpo --model FOLDER --out runs/grpo`` writes the held-out reward before, during and after, with
 intervals, and the same for supervised training on the golden answers of the same instances. The held-out instances are
-of another seed: other worlds, other rules.
+of another seed: other worlds, other rules. With ``--search`` the model has to look rules up, in whole episodes, and the
+curve has its searches, sampled as well as greedy; supervised training has as many golden episodes as GRPO samples.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from dataclasses import asdict, replace
@@ -15,7 +17,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from ruleworld_data.environments import EnvConfig, instance, read_config, score
+from ruleworld_data.environments import EnvConfig, instance, read_config
 from ruleworld_data.io import write_whole
 from ruleworld_data.prompts import Template
 
@@ -32,6 +34,14 @@ DEFAULT = {
     "pool_size": 8,
     "rivals": 1,
     "reward": {"strict": 0.5, "exact": 0.0, "proved": 0.5},
+}
+SEARCHED = {
+    "subtasks": ["multi_hop_2"],
+    "access": "tool",
+    "pool_size": 50,
+    "top_k": 3,
+    "max_searches": 6,
+    "reward": {"strict": 0.5, "exact": 0.0, "proved": 0.5, "search_cost": 0.1},
 }
 SAMPLED = {
     "reward": "reward",
@@ -56,7 +66,8 @@ def main(
     supervised_rate: Annotated[
         float, typer.Option("--supervised-rate", help="Of supervised training.")
     ] = 1e-4,
-    tokens: Annotated[int, typer.Option("--tokens", help="Longest answer.")] = 48,
+    tokens: Annotated[int, typer.Option("--tokens", help="Longest answer, with rules found.")] = 48,
+    search: Annotated[bool, typer.Option("--search", help="Look rules up.")] = False,
     change: Annotated[list[str] | None, typer.Option("--set", help="Option of the environment.")] = None,
     method: Annotated[list[str] | None, typer.Option("--method", help="grpo, supervised; else both.")] = None,
 ) -> None:
@@ -66,16 +77,24 @@ def main(
     methods = dict.fromkeys(method or METHODS)
     if strange := {*methods} - {*METHODS}:
         raise typer.BadParameter(f"--method is {' or '.join(METHODS)}, got {', '.join(sorted(strange))}")
-    settings = [f"{name}={json.dumps(value)}" for name, value in DEFAULT.items()]
+    default = SEARCHED if search else DEFAULT
+    settings = [f"{name}={json.dumps(value)}" for name, value in default.items()]
     try:
         config = read_config(None, [*settings, f"seed={TRAIN_SEED}", *(change or [])])
         template = model_template(str(model))
+        if search and (not template.request or config.access != "tool"):
+            raise ValueError(
+                "--search needs access=tool and a model whose prompt.toml names its request, got access "
+                f"{config.access!r} and request {template.request!r}; see benchmarks/base/arena"
+            )
         train = _rows(config, steps * prompts, template)
         questions = _rows(replace(config, seed=TEST_SEED), test, template)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     out.mkdir(parents=True, exist_ok=True)
     amount = Amount(steps, every, prompts, group, rate, supervised_rate, tokens, TRAIN_SEED)
+    if search:
+        amount = replace(amount, mark=template.request)
     record = {"environment": config.to_dict(), "held_out_seed": TEST_SEED, "test": test, **asdict(amount)}
     record |= {"model": fingerprint(model), "template": template.id, "made_on": environment(), "curves": {}}
     for each in methods:
@@ -83,13 +102,24 @@ def main(
 
 
 def _rows(config: EnvConfig, count: int, template: Template) -> list[Row]:
-    """Return instances as the model is asked; golden answers have its own marks before each step."""
-    mark = "".join(template.remove)
-    rows = []
-    for made in (instance(config, APART * number, template) for number in range(count)):
+    """Return instances as the model is asked; golden answers have its own marks before each step.
+
+    No prompt stands twice, since an episode is known by its prompt: where rules are looked up, the question alone.
+    """
+    mark, rows = "".join(template.remove), dict[str, Row]()
+    shown = config.access == "prompt"
+    for number in itertools.count():
+        if len(rows) == count:
+            break
+        made = instance(config, APART * number, template if shown else None)
+        asked = made.metadata["question"]
+        prompt = (
+            made.prompt if shown else template.render("answer_without_rules", config.form, asked, ()).text
+        )
         golden = made.answer.replace("[Step ", f"{mark}[Step ")
-        rows.append({"prompt": made.prompt, "completion": golden, "metadata": json.dumps(made.metadata)})
-    return rows
+        row = {"prompt": prompt, "completion": golden, "metadata": json.dumps(made.metadata)}
+        rows.setdefault(prompt, row)
+    return list(rows.values())
 
 
 def _train(
@@ -97,6 +127,10 @@ def _train(
 ) -> None:
     """Train one model, and write its curve after each evaluation."""
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback, set_seed
+
+    from .evaluation import evaluate
+    from .golden_episodes import golden_episodes
+    from .rollouts import RolloutFunction
 
     set_seed(TRAIN_SEED)
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
@@ -110,7 +144,7 @@ def _train(
         nonlocal evaluating
         start = time.process_time()
         minutes = {"step": step, "minutes": round((start - begun - evaluating) / 60, 2)}
-        curve.append(minutes | _evaluate(learner, tokenizer, questions, amount.tokens))
+        curve.append(minutes | evaluate(learner, tokenizer, questions, amount.mark, amount.tokens))
         write_whole(out / "curve.json", json.dumps(record, indent=1) + "\n")
         print(method, json.dumps(curve[-1]), flush=True)
         evaluating += time.process_time() - start
@@ -123,11 +157,21 @@ def _train(
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             if logs and "reward" in logs:
                 seen = {name: round(logs[key], 4) for name, key in SAMPLED.items()}
+                if roll is not None:
+                    seen["searches"] = round(float(np.mean(roll.searches)), 4)
+                    roll.searches.clear()
                 record["curves"].setdefault("sampled", []).append({"step": state.global_step} | seen)
                 print(json.dumps(record["curves"]["sampled"][-1]), flush=True)
 
+    roll = None
+    if amount.mark and method == "supervised":
+        config, template = EnvConfig.from_dict(record["environment"]), model_template(str(model))
+        golden = golden_episodes(config, itertools.count(0, APART), tokenizer, template)
+        train = list(itertools.islice(golden, amount.steps * amount.prompts * amount.group))
+    elif amount.mark:
+        roll = RolloutFunction({row["prompt"]: row["metadata"] for row in train}, amount.mark, amount.tokens)
     measure(0)
-    trainer = trainer_of(method, learner, tokenizer, train, out, amount)
+    trainer = trainer_of(method, learner, tokenizer, train, out, amount, roll)
     trainer.add_callback(Every())
     trainer.train()
     learner.save_pretrained(out / method)
@@ -142,28 +186,6 @@ def _check_words(model: Path, tokenizer: Any, questions: list[Row]) -> None:
                 f"the tokenizer in {model} lacks words of this version's worlds, in {row['prompt'][-80:]!r}; give a "
                 "model made for them, such as benchmarks/base/arena"
             )
-
-
-def _evaluate(learner: Any, tokenizer: Any, questions: list[Row], tokens: int) -> Row:
-    """Answer held-out instances greedily; the 95 % interval is a bootstrap over instances."""
-    import torch
-
-    was, found = learner.training, []
-    learner.eval()
-    with torch.no_grad():
-        for first in range(0, len(questions), 50):
-            batch = questions[first : first + 50]
-            asked = tokenizer([row["prompt"] for row in batch], return_tensors="pt", padding=True)
-            asked.pop("token_type_ids", None)
-            done = learner.generate(**asked, max_new_tokens=tokens, do_sample=False)
-            texts = tokenizer.batch_decode(done[:, asked["input_ids"].shape[1] :], skip_special_tokens=True)
-            found += [score(text, row["metadata"]) for text, row in zip(texts, batch, strict=True)]
-    learner.train(was)
-    rewards = np.array([each.reward for each in found])
-    draws = np.random.default_rng(0).integers(len(rewards), size=(2_000, len(rewards)))
-    low, high = np.quantile(rewards[draws].mean(axis=1), [0.025, 0.975])
-    parts = {name: float(np.mean([getattr(each, name) for each in found])) for name in ("strict", "proved")}
-    return {"reward": float(rewards.mean()), "low": float(low), "high": float(high), **parts}
 
 
 if __name__ == "__main__":

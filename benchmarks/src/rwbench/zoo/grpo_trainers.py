@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ruleworld_data.environments import score
+
+if TYPE_CHECKING:
+    from .rollouts import RolloutFunction
 
 __all__ = ["METHODS", "Amount", "reward", "trainer_of"]
 
@@ -15,7 +18,7 @@ METHODS = ("grpo", "supervised")
 
 @dataclass(frozen=True)
 class Amount:
-    """How much is trained on, and how fast."""
+    """How much is trained on, and how fast; ``mark`` begins a line that asks for rules, "" where all are shown."""
 
     steps: int
     every: int
@@ -25,17 +28,32 @@ class Amount:
     supervised_rate: float
     tokens: int
     seed: int
+    mark: str = ""
 
 
-def reward(completions: list[str], metadata: list[str], **_: Any) -> list[float | None]:
-    """Score completions as TRL gives them, beside the column of records."""
-    return [score(said, record).reward for said, record in zip(completions, metadata, strict=True)]
+def reward(
+    completions: list[str], metadata: list[str], searches: list[int] | None = None, **_: Any
+) -> list[float | None]:
+    """Score completions as TRL gives them, beside the column of records and the searches of each rollout."""
+    made = searches or [0] * len(metadata)
+    rows = zip(completions, metadata, made, strict=True)
+    return [score(said, record, asked).reward for said, record, asked in rows]
 
 
 def trainer_of(
-    method: str, learner: Any, tokenizer: Any, train: list[dict[str, Any]], out: Path, amount: Amount
+    method: str,
+    learner: Any,
+    tokenizer: Any,
+    train: list[dict[str, Any]],
+    out: Path,
+    amount: Amount,
+    roll: RolloutFunction | None = None,
 ) -> Any:
-    """Return a method's trainer of a model on rows of prompt, golden completion and metadata."""
+    """Return a method's trainer of a model.
+
+    Rows are of prompt, golden completion and metadata; supervised training on searches has golden episodes, as many a
+    step as GRPO samples.
+    """
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
@@ -57,9 +75,11 @@ def trainer_of(
     }
     rows = Dataset.from_list(train)
     if method == "supervised":
-        rows = rows.select_columns(["prompt", "completion"])
+        if "input_ids" not in rows.column_names:
+            rows = rows.select_columns(["prompt", "completion"])
         golden = SFTConfig(
-            per_device_train_batch_size=amount.prompts,
+            per_device_train_batch_size=amount.prompts * (amount.group if amount.mark else 1),
+            completion_only_loss=True,
             learning_rate=amount.supervised_rate,
             max_length=None,
             **common,
@@ -74,4 +94,6 @@ def trainer_of(
         beta=0.0,
         **common,
     )
-    return GRPOTrainer(learner, reward, options, train_dataset=rows, processing_class=tokenizer)
+    return GRPOTrainer(
+        learner, reward, options, train_dataset=rows, processing_class=tokenizer, rollout_func=roll
+    )

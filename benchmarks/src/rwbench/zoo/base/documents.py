@@ -156,7 +156,7 @@ class Writer:
         return document
 
 
-def request_text(rule: Mapping[str, Any], representation: Representation) -> str:
+def request_text(rule: Mapping[str, Any], representation: Representation, version: str = DATA_VERSION) -> str:
     """Return what is known of a rule that is needed before it is found: its premise, and what a creature is to have.
 
     Examples
@@ -171,7 +171,7 @@ def request_text(rule: Mapping[str, Any], representation: Representation) -> str
     if rule["type"] != "entity2attr":
         return premise
     attribute = rule["attribute"]
-    plural = load_vocabulary(DATA_VERSION).plural_of
+    plural = load_vocabulary(version).plural_of
     return f"{premise}, {symbol(attribute) if representation == 'fol' else plural[attribute]}"
 
 
