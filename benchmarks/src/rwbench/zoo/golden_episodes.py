@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ruleworld_data.environments import EnvConfig, Episode
-from ruleworld_data.environments.worlds import place_of
+from ruleworld_data.environments import EnvConfig, Episode, place_of
 from ruleworld_data.prompts import Template
 from ruleworld_data.questions import training_text
 from ruleworld_data.spec import VERSION

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .reward import Reward as Reward
     from .reward import score as score
     from .search import Episode as Episode
+    from .worlds import place_of as place_of
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
@@ -29,4 +30,5 @@ __getattr__, __dir__, __all__ = attach(
     instances="Instance instance",
     reward="Reward score",
     search="Episode",
+    worlds="place_of",
 )
