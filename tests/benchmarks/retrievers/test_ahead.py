@@ -82,3 +82,10 @@ def test_a_level_is_the_most_over_the_rules_that_may_follow():
 def test_settings_that_cannot_be(odd):
     with pytest.raises(ValueError, match="looking ahead needs levels >= 1"):
         Ahead(**odd)
+
+
+def test_what_neither_fits_nor_leads_on_is_not_found():
+    """Rules without a score would stand in every list, in the order of their ids, and win where lists are joined."""
+    rules = ("Jealous(A) => Lose_Fin(A, 2)", "Lose_Fin(A, 1) => Gain_Feather(A, 4)", "Dog(A) => Has(Horn, 3)")
+    (hits,) = Ahead().index(np.arange(3, dtype=np.int32), rules).search([f"{ASKED}\nJealous(x)"], 3)
+    assert hits.ids.tolist() == [0, 1]

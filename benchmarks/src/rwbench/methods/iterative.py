@@ -43,10 +43,21 @@ def rrf_rounds(rounds: Sequence[Hits], k: int) -> Ids:
     return rank(fused.ids, fused.scores, k).ids
 
 
+def in_turn(rounds: Sequence[Hits], k: int) -> Ids:
+    """Take the best rule of every round, the newest first, then their second bests, and so on."""
+    order = [
+        (place, -number, int(rule))
+        for number, hits in enumerate(rounds)
+        for place, rule in enumerate(hits.ids)
+    ]
+    return np.array(list(dict.fromkeys(rule for *_, rule in sorted(order)))[:k], dtype=np.int32)
+
+
 AGGREGATIONS: dict[str, Callable[[Sequence[Hits], int], Ids]] = {
     "rrf_rounds": rrf_rounds,
     "first_come": first_come,
     "max_score": max_score,
+    "in_turn": in_turn,
 }
 
 
@@ -115,7 +126,7 @@ class Iterative(RAG):
     retriever : Retriever
     rounds : int
         Searches at most; the paper allows four.
-    aggregation : {"rrf_rounds", "first_come", "max_score"}
+    aggregation : {"rrf_rounds", "first_come", "max_score", "in_turn"}
         How the rounds' lists become the final list, from which the reader answers and recall is computed. The paper
         does not say; with a hundred rules a round and a hundred in all, ``first_come`` ignores all rounds but one.
     step_tokens : int

@@ -97,9 +97,11 @@ class Ahead(Retriever):
         def score(queries: Sequence[str]) -> Scores:
             lines = [query.split("\n") for query in queries]
             goals = {asked: backward(asked) for asked in {each[0] for each in lines}}
-            return np.stack(
+            total = np.stack(
                 [np.round(_relative(known(each[0], each[-1])) + goals[each[0]], 9) for each in lines]
             )
+            # Not found: neither fits the line nor leads anywhere.
+            return np.where(total > 0, total, -np.inf)
 
         return score
 
