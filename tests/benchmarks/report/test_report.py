@@ -6,8 +6,10 @@ import csv
 import hashlib
 import io
 import itertools
+import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -278,6 +280,19 @@ def test_markdown_table_has_a_row_per_method(results):
         "| BM25 (naive tokens)",
         "| Random rules (floor)",
     ]
+
+
+def test_strict_match_stands_beside_exact_match():
+    """In every cell, of the same run."""
+    folder = Path(__file__).parents[3] / "benchmarks/results/lookahead"
+    (setting,) = settings([json.loads(path.read_text()) for path in folder.glob("*/results.json")])
+    rows = markdown_table(setting).splitlines()[4:]
+    for run in setting.runs:
+        exact, strict = (run["metrics"][name]["macro"]["value"] for name in ("exact_match", "strict_match"))
+        row = next(row for row in rows if row.startswith(f"| {run['method']['label']} |"))
+        place = 2 * setting.sizes.index(run["spec"]["pool_size"]) + (run["spec"]["representation"] == "nl")
+        cell = row.split(" | ")[1 + place].strip(" |")
+        assert cell.startswith(f"{percent(exact)} (") and cell.endswith(f"), {percent(strict)}")
 
 
 def test_the_time_is_summed_by_method_and_stage(results):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CAPTIONS = {ANSWERS: "Exact match in %", "recall@1": "Recall@1 in % (K = number of gold rules)"}
 """What a table's numbers are, by lead metric."""
+STRICT = "strict_match"
 TIMES_CAPTION = (
     "Seconds of answering, runs of a method together, without loading models and encoding rules; an answer that an "
     "earlier run of the process gave counts in its stage, not in all"
@@ -132,19 +133,28 @@ def markdown(frame: pd.DataFrame) -> str:
 
 
 def markdown_table(setting: Setting) -> str:
-    """Return the lead metric's table of a setting in Markdown, percentages with their 95 % intervals."""
+    """Return the lead metric of a setting in Markdown: percentages with their 95 % intervals, and strict match."""
+    lead = CAPTIONS[setting.lead].partition(" (")[0]
+    columns, caption = {lead: (setting.lead, "macro")}, f"{lead} (95 % interval)"
+    if any(STRICT in run["metrics"] for run in setting.runs) and setting.lead == ANSWERS:
+        columns[STRICT] = (STRICT, "macro")
+        caption += (
+            ", where a list has its share of right answers, as in the paper; then strictly, all or nothing"
+        )
 
-    def text(row: Any) -> str:
-        if row.value != row.value:  # NaN
+    def text(cell: pd.DataFrame) -> str:
+        rows: list[Any] = [*cell.sort_values("column").itertuples()]
+        first, *strict = rows
+        if first.value != first.value:  # NaN
             return "-"
-        return f"{percent(row.value)} ({percent(row.ci_low)}-{percent(row.ci_high)})"
+        shown = f"{percent(first.value)} ({percent(first.ci_low)}-{percent(first.ci_high)})"
+        return ", ".join([shown, *(percent(row.value) for row in strict)])
 
-    frame = score_frame(setting)
-    frame["text"] = [text(row) for row in frame.itertuples()]
-    wide: Any = frame.pivot(index="method", columns=["size", "form"], values="text")
+    frame = score_frame(setting, columns)
+    cells = frame.groupby(["method", "size", "form"], observed=True)[[*frame.columns]].apply(text)
+    wide: Any = cells.unstack(["size", "form"])
     wide.columns = [f"{size:,} rules, {form}" for size, form in wide.columns]
-    caption = CAPTIONS[setting.lead].partition(" (")[0]
-    return f"{caption} (95 % interval); {setting.title()}.\n\n{markdown(wide)}"
+    return f"{caption}; {setting.title()}.\n\n{markdown(wide)}"
 
 
 def times_frame(setting: Setting) -> pd.DataFrame:
