@@ -12,8 +12,25 @@ from ruleworld_data.prompts import parse_template
 from ruleworld_data.text import parse_rule_fol
 from rwbench.zoo import grpo
 
-BASE = Path(__file__).parents[3] / "benchmarks/base/arena"
+ROOT = Path(__file__).parents[3]
+BASE = ROOT / "benchmarks/base/arena"
 COMMAND = [sys.executable, "-m", "rwbench.zoo.grpo"]
+
+
+def test_the_page_has_the_committed_curve():
+    """Reward with its interval, and searches an episode, at every evaluation of both trainings."""
+    record = json.loads((ROOT / "benchmarks/results/grpo/curve.json").read_text())
+    page = (ROOT / "ruleworld-data/docs/environments.md").read_text()
+    for name, title in (("grpo", "GRPO"), ("supervised", "golden episodes")):
+        for row in record["curves"][name]:
+            cells = (
+                title if row["step"] else "the model as it is",
+                f"{row['step']}",
+                f"{row['minutes']:.1f}",
+                f"{row['reward']:.2f} ({row['low']:.2f}-{row['high']:.2f})",
+                f"{row['searches']:.1f}",
+            )
+            assert f"| {' | '.join(cells)} |" in page, cells
 
 
 @pytest.mark.slow
