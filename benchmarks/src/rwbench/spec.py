@@ -35,7 +35,7 @@ POOL_SCOPES = ("question", "fold", "batch")
 FOLDED_SPLIT = "mini"
 """The one split whose questions belong to folds."""
 
-DATA_VERSION = "1.0"
+DATA_VERSION = "1.1"
 """Version of the data that recipes, the board and the bundled models are about: the shipped base was trained on it."""
 
 Number = Annotated[int, Field(gt=0, lt=2**31)]

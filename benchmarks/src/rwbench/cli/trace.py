@@ -37,7 +37,7 @@ def trace(
         from ..run.data import DataSource
         from ..run.workspace import Workspace
 
-        results = existing_results(folder, f"make runs first: rwbench run main --out {folder}")
+        results = existing_results(folder, f"make runs first: rwbench run arena --out {folder}")
         run = _find_run(results, folder, method, size, form)
         sample = _find_sample(run, folder, subtask, question)
         spec = run["spec"]

@@ -13,7 +13,7 @@ class DynaRule(Memory):
     """Rules in every layer; ``<search>`` between two steps replaces those of the confidence layer."""
 
     name = "dynarule"
-    title = "DynaRule"
+    title = "DynaRule (paper)"
     stepwise = True
 
     @classmethod
@@ -30,3 +30,11 @@ class DynaRule(Memory):
         config = DynaRuleConfig.from_pretrained(folder)
         held = config.layers((config.base or {})["num_layers"])
         return [layer for layer in held if not config.shares(layer)]
+
+
+@component
+class DynaRuleTuned(DynaRule):
+    """The paper's searches, with all that helps a small base to find and read: see ``adapters/dynarule-tuned.toml``."""
+
+    name = "dynarule-tuned"
+    title = "DynaRule, tuned"

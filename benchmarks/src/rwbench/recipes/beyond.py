@@ -1,4 +1,4 @@
-"""Recipes beyond the paper: a first run without a model, the main job of a laptop, floors, ablations."""
+"""Recipes beyond the paper: a first run without a model, all methods side by side, floors, ablations."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..methods.react import ReAct
 from ..methods.retrieve import Retrieve
 from ..methods.solver import Solver
 from ..methods.stepwise import Stepwise
+from ..retrievers import Retriever
 from ..retrievers.ahead import Ahead
 from ..retrievers.bm25 import BM25
 from ..retrievers.dense import Dense
@@ -19,7 +20,7 @@ from ..retrievers.graph import Graph
 from ..retrievers.random import Random
 from . import Options
 from .grid import grid
-from .rows import IN_SMALL_PROMPT, look_ahead, retrievers, rule_memory
+from .rows import IN_SMALL_PROMPT, beyond_paper, retrievers, rule_memory
 
 grid(
     "memory",
@@ -36,47 +37,37 @@ def smoke(options: Options, form: str, size: int) -> list[Method]:
     return [Solver(), *map(Retrieve, found)]  # ceiling first, floor last
 
 
-@grid("main")
-def main(options: Options, form: str, size: int) -> list[Method]:
-    """The main job on a laptop: all methods on 100, 1,000 and 10,000 rules, RAG with 16 of them in the prompt."""
-    rows: list[Method] = [Solver()]
-    for model in options.asked:
-        rows += [Prompting(model=model, rules="gold"), Prompting(model=model, rules="none")]
-        rows += [Prompting(model=model)] if size <= 100 else []
-        rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in retrievers(options)]
-    return rows + [each for each in rule_memory(options, form, size) if each.missing() is None]
+def searchers(options: Options) -> list[tuple[type[RAG], Retriever]]:
+    """Return every way of the arena to put rules that were searched for into a prompt, with its retriever."""
+    bm25, graph = BM25(), Graph()
+    once = [(RAG, each) for each in (*retrievers(options), graph)]
+    return [*once, (Stepwise, bm25), (Stepwise, graph), (Stepwise, Ahead()), (IRCoT, bm25), (ReAct, bm25)]
 
 
 @grid("arena")
 def arena(options: Options, form: str, size: int) -> list[Method]:
-    """The fair arena: every method on one base, RAG with 16 rules in its prompt; 100, 1,000 and 10,000 rules."""
-    bm25, graph = BM25(), Graph()
+    """The fair arena: every method on one base, each with as many rules as suit it; 100, 1,000 and 10,000 rules."""
     rows: list[Method] = [Solver()]
     for model in options.asked:
         rows += [Prompting(model=model, rules="gold"), Prompting(model=model, rules="none")]
         rows += [Prompting(model=model)] if size <= 100 else []
         rows += [
-            RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT)
-            for each in (*retrievers(options), graph)
+            kind(model=model, retriever=retriever, in_prompt=IN_SMALL_PROMPT)
+            for kind, retriever in searchers(options)
         ]
-        rows += [
-            kind(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT)
-            for kind, each in (
-                (Stepwise, bm25),
-                (Stepwise, graph),
-                (Stepwise, Ahead()),
-                (IRCoT, bm25),
-                (ReAct, bm25),
-            )
-        ]
-    rows += [each for each in rule_memory(options, form, size) if each.missing() is None]
-    return rows + look_ahead(options, form, size)
+    memory = [*rule_memory(options, form, size), *beyond_paper(options, form, size)]
+    return rows + [each for each in memory if each.missing() is None]
 
 
-grid(
-    "ablation/lookahead",
-    help="DynaRule+ as it was trained, and with searches that know the state alone; 100 to 10,000 rules.",
-)(look_ahead)
+@grid("ablation/in_prompt", (10_000,))
+def in_prompt(options: Options, form: str, size: int) -> list[Method]:
+    """Every method that searches, with 2, 4, 8 and 16 rules in the prompt; `--split validation` chooses the arena's."""
+    return [
+        kind(model=model, retriever=retriever, in_prompt=rules)
+        for model in options.asked
+        for kind, retriever in searchers(options)
+        for rules in (2, 4, 8, 16)
+    ]
 
 
 @grid("floors")

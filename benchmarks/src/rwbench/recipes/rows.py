@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..methods import Method
-from ..methods.dynarule import DynaRule
+from ..methods.dynarule import DynaRule, DynaRuleTuned
 from ..methods.kblam import KBLaM
 from ..methods.plus import DynaRulePlus
 from ..methods.prompting import Prompting
@@ -36,14 +36,17 @@ def rule_memory(options: Options, form: str, size: int, **changes: Any) -> list[
     return [kind.of(model, form, **changes) for model in options.local_models for kind in kinds]
 
 
-def look_ahead(options: Options, form: str, size: int) -> list[Method]:
-    """DynaRule+ on every model that has its adapter, as it was trained and with searches that know the state alone."""
-    rows: list[Method] = [
-        DynaRulePlus.of(model, form, lookahead=levels)
+def beyond_paper(options: Options, form: str, size: int) -> list[Method]:
+    """DynaRule as tuned, and DynaRule+ with searches that know the state alone and with those that look ahead."""
+    return [
+        row
         for model in options.local_models
-        for levels in (None, 0)
+        for row in (
+            DynaRuleTuned.of(model, form),
+            DynaRulePlus.of(model, form, lookahead=0),
+            DynaRulePlus.of(model, form),
+        )
     ]
-    return [each for each in rows if each.missing() is None]
 
 
 def dynarule(options: Options, form: str, size: int, **changes: Any) -> list[Method]:
