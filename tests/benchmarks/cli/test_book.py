@@ -15,7 +15,7 @@ def test_the_book_is_the_shipped_model_and_rules_of_its_language(vocabulary, tmp
     done = CliRunner().invoke(app, ["book", str(tmp_path / "book")])
     assert done.exit_code == 0 and f"dynarule chat --model {tmp_path}/book/base" in done.stderr
     assert fingerprint(tmp_path / "book/base") == fingerprint(base_folder("tiny"))
-    assert fingerprint(tmp_path / "book/adapter") == fingerprint(adapter_folder("tiny", "dynarule", "nl"))
+    assert fingerprint(tmp_path / "book/adapter") == fingerprint(adapter_folder("tiny", "dynarule-plus", "nl"))
     writer = Writer(vocabulary, 0.1)
     rules = (tmp_path / "book/rules.txt").read_text().splitlines()
     assert len(rules) == len({*rules}) == 18
@@ -47,7 +47,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path, monkeypatch):
 
 
 def test_a_model_without_an_adapter_says_so(model_folder, tmp_path):
-    with pytest.raises(FileNotFoundError, match="no DynaRule adapter for English"):
+    with pytest.raises(FileNotFoundError, match=r"no DynaRule\+ adapter for English"):
         write_book(tmp_path / "book", str(model_folder))
     assert not (tmp_path / "book").exists()
 

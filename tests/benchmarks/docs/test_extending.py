@@ -5,7 +5,6 @@ import json
 import re
 import shlex
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -163,22 +162,3 @@ def test_tables_of_committed_results_are_what_the_command_prints():
             printed[command] = CliRunner().invoke(app, ["report", str(ROOT / folder), *rest])
         done = printed[command]
         assert done.exit_code == 0 and done.stdout.strip() == table.strip(), (page, command)
-
-
-def test_the_means_of_both_sets_of_adapters_are_those_of_the_results():
-    """Exact match over FOL and NL, by method, set and number of rules."""
-    text = (DOCS / "bundled-models.md").read_text()
-    found = defaultdict(list)
-    for path in (ROOT / "benchmarks/results/memory").glob("*/results.json"):
-        run = json.loads(path.read_text())
-        where = run["method"]["label"], run["spec"]["split"], run["spec"]["pool_size"]
-        found[where].append(run["metrics"]["exact_match"]["macro"]["value"])
-    assert {len(forms) for forms in found.values()} == {2}
-    for method in ("DynaRule", "SR-KI", "KBLaM"):
-        sets = [
-            (f"{method}, {model}", split)
-            for split in ("test", "heldout")
-            for model in ("tiny", "tiny-worlds")
-        ]
-        means = [[f"{50 * sum(found[*which, size]):.1f}" for size in (100, 1000, 10000)] for which in sets]
-        assert f"| {method} | {' | '.join(' / '.join(cell) for cell in means)} |" in text

@@ -50,26 +50,24 @@ def test_a_recipe_has_the_rows_of_the_paper(name, model_folder):
 
 
 def test_the_arena_has_every_method_that_the_model_can_be_asked_with(model_folder):
-    rows = Counter(spec.method["name"] for spec in specs("arena", model_folder))
-    assert rows == {
+    """Without adapters there are no rows of them; the shipped model has one of each method."""
+    asked = {
         "solver": 6,
-        "prompting": 2 * (3 + 3 + 1),
+        "prompting": 2 * (3 + 3 + 1),  # gold rules and no rules at three sizes, the whole pool at 100
         "rag": 4 * 6,
         "stepwise": 3 * 6,
         "ircot": 6,
         "react": 6,
     }
+    assert Counter(spec.method["name"] for spec in specs("arena", model_folder)) == asked
+    adapters = {"kblam": 6, "srki": 6, "dynarule": 6, "dynarule-tuned": 6, "dynarule-plus": 2 * 6}
+    shipped = recipes.get("arena")(Options(DataSource("paper")))
+    assert Counter(spec.method["name"] for spec in shipped) == asked | adapters
 
 
-def test_the_main_job_has_floor_ceiling_and_few_rules_in_prompts(model_folder):
-    """Without adapters there are no rows of them; the shipped model has DynaRule's."""
-    made = specs("main", model_folder)
-    rows = Counter(spec.method["name"] for spec in made)
-    # Gold rules and no rules at three sizes, the whole pool at 100, in two representations; three retrievers.
-    assert rows == {"solver": 6, "prompting": 2 * (3 + 3 + 1), "rag": 3 * 3 * 2}
-    assert {spec.method["in_prompt"] for spec in made if spec.method["name"] == "rag"} == {16}
-    shipped = recipes.get("main")(Options(DataSource("paper")))
-    assert Counter(spec.method["name"] for spec in shipped)["dynarule"] == 6
+def test_rules_in_the_prompt_are_chosen_among_four_numbers(model_folder):
+    made = specs("ablation/in_prompt", model_folder)
+    assert Counter(spec.method["in_prompt"] for spec in made) == dict.fromkeys((2, 4, 8, 16), 9 * 2)
 
 
 def test_recipes_of_the_same_runs_share_their_folders(model_folder):

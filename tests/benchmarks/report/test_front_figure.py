@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 FIGURE = BENCHMARKS / "docs" / "accuracy.png"
-RESULTS = BENCHMARKS / "results" / "main"
+RESULTS = BENCHMARKS / "results" / "arena"
 
 
 def test_its_numbers_are_those_of_the_results():

@@ -51,9 +51,9 @@ def write_book(folder: Path, model: str = "tiny") -> None:
 
     if folder.exists():
         raise ValueError(f"{folder} exists already; choose a new folder")
-    adapter = adapter_folder(model, "dynarule", "nl")
+    adapter = adapter_folder(model, "dynarule-plus", "nl")
     if adapter is None:
-        raise FileNotFoundError(f"model {model!r} has no DynaRule adapter for English; type --model tiny")
+        raise FileNotFoundError(f"model {model!r} has no DynaRule+ adapter for English; type --model tiny")
     with whole_folder(folder) as work:
         shutil.copytree(base_folder(model), work / "base")
         shutil.copytree(adapter, work / "adapter")
