@@ -30,11 +30,3 @@ class DynaRule(Memory):
         config = DynaRuleConfig.from_pretrained(folder)
         held = config.layers((config.base or {})["num_layers"])
         return [layer for layer in held if not config.shares(layer)]
-
-
-@component
-class DynaRuleTuned(DynaRule):
-    """The paper's searches, with all that helps a small base to find and read: see ``adapters/dynarule-tuned.toml``."""
-
-    name = "dynarule-tuned"
-    title = "DynaRule, tuned"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..methods import Method
-from ..methods.dynarule import DynaRule, DynaRuleTuned
+from ..methods.dynarule import DynaRule
 from ..methods.kblam import KBLaM
 from ..methods.plus import DynaRulePlus
 from ..methods.prompting import Prompting
@@ -37,15 +37,11 @@ def rule_memory(options: Options, form: str, size: int, **changes: Any) -> list[
 
 
 def beyond_paper(options: Options, form: str, size: int) -> list[Method]:
-    """DynaRule as tuned, and DynaRule+ with searches that know the state alone and with those that look ahead."""
+    """DynaRule+, with searches that know the state alone and with those that look ahead."""
     return [
-        row
+        DynaRulePlus.of(model, form, lookahead=levels)
         for model in options.local_models
-        for row in (
-            DynaRuleTuned.of(model, form),
-            DynaRulePlus.of(model, form, lookahead=0),
-            DynaRulePlus.of(model, form),
-        )
+        for levels in (0, None)
     ]
 
 
