@@ -15,7 +15,9 @@ def test_the_book_is_the_shipped_model_and_rules_of_its_language(vocabulary, tmp
     done = CliRunner().invoke(app, ["book", str(tmp_path / "book")])
     assert done.exit_code == 0 and f"dynarule chat --model {tmp_path}/book/base" in done.stderr
     assert fingerprint(tmp_path / "book/base") == fingerprint(base_folder("tiny"))
-    assert fingerprint(tmp_path / "book/adapter") == fingerprint(adapter_folder("tiny", "dynarule-plus", "nl"))
+    assert fingerprint(tmp_path / "book/adapter") == fingerprint(
+        adapter_folder("tiny", "dynarule-plus", "nl")
+    )
     writer = Writer(vocabulary, 0.1)
     rules = (tmp_path / "book/rules.txt").read_text().splitlines()
     assert len(rules) == len({*rules}) == 18

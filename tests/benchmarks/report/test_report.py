@@ -284,7 +284,7 @@ def test_markdown_table_has_a_row_per_method(results):
 
 def test_strict_match_stands_beside_exact_match():
     """In every cell, of the same run."""
-    folder = Path(__file__).parents[3] / "benchmarks/results/lookahead"
+    folder = Path(__file__).parents[3] / "benchmarks/results/arena"
     (setting,) = settings([json.loads(path.read_text()) for path in folder.glob("*/results.json")])
     rows = markdown_table(setting).splitlines()[4:]
     for run in setting.runs:
