@@ -128,7 +128,7 @@ def ship(
     lists: Lists = 16,
     threads: Threads = 1,
 ) -> None:
-    """Write a trained base as transformers loads it, with a card of what it can do; say how far it is from the shipped.
+    """Write a trained base as transformers loads it, with a card of what it can do.
 
     Example: rwbench base ship benchmarks/base/cpu.toml --out runs/base --to models/mine/base
     """
@@ -137,7 +137,6 @@ def ship(
     from .base.recipe import read_recipe
     from .base.ship import write_base
     from .base.tokenizer import build_vocabulary, corpus
-    from .models.comparison import compare_base
 
     torch.set_num_threads(threads)
     with user_errors():
@@ -145,7 +144,6 @@ def ship(
         written = write_base(plan, build_vocabulary(corpus()), out, to, questions, lists)
     for name, size in written.items():
         typer.echo(f"{to / name}  {size / 2**20:.1f} MiB")
-    typer.echo("\n".join(compare_base(to)))
 
 
 @adapters.command("train")
@@ -158,7 +156,7 @@ def train_adapters(
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
 ) -> None:
-    """Train one adapter, stage by stage; killed, it goes on with --resume. Then say how far it is from the shipped one.
+    """Train one adapter, stage by stage; killed, it goes on with --resume.
 
     Example: rwbench adapters train benchmarks/adapters/cpu.toml --method dynarule --representation nl --out runs/nl
     """
@@ -167,8 +165,7 @@ def train_adapters(
 
         from .adapters.recipe import read_recipe
         from .adapters.train import train_adapter
-        from .models.comparison import compare_adapter
 
         torch.set_num_threads(threads)
         folder = train_adapter(read_recipe(recipe), model, method, representation, out, resume)
-    typer.echo("\n".join([f"wrote {folder}", *compare_adapter(folder, method, representation)]))
+    typer.echo(f"wrote {folder}")
