@@ -1,7 +1,6 @@
 """Adapters for a base: every method through both stages, into a folder that the benchmark's methods load."""
 
 import json
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -23,20 +22,6 @@ from rwbench.zoo.models.reader import load_reader
 
 from dynarule import DynaRuleConfig
 
-BEFORE_PEFT = {
-    "tiny/dynarule-fol": "1e2115cd634d",
-    "tiny/dynarule-nl": "2b16153c3729",
-    "tiny/kblam-fol": "6f62239559d4",
-    "tiny/kblam-nl": "fd8eb1256885",
-    "tiny/srki-fol": "d87326883233",
-    "tiny/srki-nl": "fea883c7e2b5",
-    "tiny-worlds/dynarule-fol": "b3ffc8989e88",
-    "tiny-worlds/dynarule-nl": "b393200f58ec",
-    "tiny-worlds/kblam-fol": "1ad43645ca3c",
-    "tiny-worlds/kblam-nl": "93355307043c",
-    "tiny-worlds/srki-fol": "7d5967ac0ab2",
-    "tiny-worlds/srki-nl": "4b213a5793dc",
-}
 PAPERS = tuple(method for method in METHODS if method != PLUS)
 ROOT = Path(__file__).parents[3]
 QUICK = {"max_steps": 2, "batch_size": 4, "accumulation": 1}
@@ -309,9 +294,7 @@ def test_committed_results_are_of_the_shipped_model():
         if method["name"] in METHODS:
             name = method["model"]["model"]
             folder = adapter_folder(name, method["name"], spec["representation"])
-            # Some runs were made before the files had PEFT's names and layout: of the same weights.
-            before = BEFORE_PEFT.get(f"{name}/{folder.name}")
-            assert method["adapter"] in (fingerprint(folder), before), path
+            assert method["adapter"] == fingerprint(folder), path
             seen.add((name, method["name"], spec["representation"]))
     there = {
         (name, method, form)
@@ -321,21 +304,3 @@ def test_committed_results_are_of_the_shipped_model():
         if adapter_folder(name, method, form)
     }
     assert there <= seen
-
-
-def test_a_set_of_adapters_may_share_the_base_of_another_model(model, tmp_path):
-    from rwbench.zoo.models import base_folder, resolve
-
-    other = tmp_path / "other"
-    (other / "srki").mkdir(parents=True)
-    (other / "srki/adapter_config.json").write_text("{}")
-    with pytest.raises(FileNotFoundError, match=r"base\.txt"):
-        resolve(str(other))
-    (other / "base.txt").write_text(os.path.relpath(model, other) + "\n")
-    assert base_folder(str(other)).samefile(model / "base")
-    assert adapter_folder(str(other), "srki", "nl") == other / "srki"
-    assert adapter_folder(str(other), "kblam", "nl") is None
-    for words in ("", "../nowhere", "."):
-        (other / "base.txt").write_text(words)
-        with pytest.raises(FileNotFoundError, match=r"base.txt says .* but .* holds no base model; write"):
-            base_folder(str(other))

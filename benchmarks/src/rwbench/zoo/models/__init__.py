@@ -2,9 +2,8 @@
 
 A model folder holds ``base/`` (a causal model and its tokenizer, as transformers saves them) and, where trained, one
 adapter folder per method: ``dynarule/``, ``srki/``, ``kblam/``, or ``dynarule-fol/`` and ``dynarule-nl/`` for one per
-representation. In place of ``base/`` a file ``base.txt`` may name the model folder whose base it is, relative to its
-own: another set of adapters of the same base. A plain transformers folder is a model without adapters. ``prompt.toml``
-in the base folder replaces the prompt template of this package (see `ruleworld_data.prompts`).
+representation. A plain transformers folder is a model without adapters. ``prompt.toml`` in the base folder replaces the
+prompt template of this package (see `ruleworld_data.prompts`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from ...cache import cache_root
 
 SHIPPED = Path(__file__).parent
 PROMPT_FILE = "prompt.toml"
-BASE_FILE = "base.txt"
 ADDED = "models"
 """Folder of the cache."""
 BASE_SUFFIXES = (".json", ".safetensors", ".jinja", ".model", ".txt")
@@ -61,7 +59,7 @@ def added_folder(name: str) -> Path:
 
 
 def _is_model(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("base/config.json", "config.json", BASE_FILE))
+    return any((folder / name).is_file() for name in ("base/config.json", "config.json"))
 
 
 def resolve(name: str) -> Path:
@@ -88,28 +86,13 @@ def resolve(name: str) -> Path:
         raise FileNotFoundError(f"the model {name!r} is not here yet; type: rwbench models add {name}")
     raise FileNotFoundError(
         f"no model {name!r}: it is neither a shipped model ({', '.join(shipped()) or 'none here'}) nor a folder with "
-        f"config.json in it or in base/, or {BASE_FILE}; for one behind an endpoint add --endpoint http://host:port/v1"
+        "config.json in it or in base/; for one behind an endpoint add --endpoint http://host:port/v1"
     )
 
 
 def base_folder(name: str) -> Path:
-    """Return the folder of a model's base, which transformers loads.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such model, or ``base.txt`` names a folder without a base of its own.
-    """
+    """Return the folder of a model's base, which transformers loads."""
     folder = resolve(name)
-    if (folder / BASE_FILE).is_file():
-        words = (folder / BASE_FILE).read_text(encoding="utf-8").strip()
-        other = folder / words
-        if not (other / "base" / "config.json").is_file():
-            raise FileNotFoundError(
-                f"{folder / BASE_FILE} says {words!r}, but {other / 'base'} holds no base model; write the folder of a "
-                "model that has one, relative to this folder"
-            )
-        return other / "base"
     return folder / "base" if (folder / "base").is_dir() else folder
 
 
