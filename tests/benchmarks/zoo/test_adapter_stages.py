@@ -1,4 +1,4 @@
-"""Stages of an adapter's training: their order, and which world's rules each of them sees."""
+"""Stages of an adapter's training: their order, and the folder that they share."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,19 +8,16 @@ import rwbench.zoo.adapters.train as module
 from dynarule.training import RetrievalRecipe
 from rwbench.cli.app import app
 from rwbench.zoo.adapters.folder import FINISHED, claim_folder
-from rwbench.zoo.adapters.recipe import AdapterRecipe, read_recipe
+from rwbench.zoo.adapters.recipe import AdapterRecipe
 from typer.testing import CliRunner
 
 ONE, TWO = {"stage": 1}, {"stage": 2}
 
 
-def test_stages_are_in_order_and_their_worlds_seeds():
+def test_stages_are_in_order():
     for stages, message in (
         ((TWO,), "without a stage 1 the confidence layer"),
         ((TWO, ONE, TWO), r"stages must be 1 ... 1, 2 ... 2, or 'retrieval' alone, got \[2, 1, 2\]"),
-        ((ONE | {"world": "1"},), "seed must be an integer"),
-        ((ONE, ONE | {"world": (1, "2")}), "seed must be an integer"),
-        ((ONE, ONE | {"world": ()}), "world of stage table 2 must be a seed or several, got none"),
         ((), "stages must be"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -30,7 +27,7 @@ def test_stages_are_in_order_and_their_worlds_seeds():
 def test_finding_alone_is_a_recipe_of_its_own():
     finding = {"stage": "retrieval", "max_steps": 3}
     recipe = AdapterRecipe("plus", (finding,), confidence_layer=2, seed=5)
-    assert recipe.trainings("dynarule-plus") == [(5, RetrievalRecipe(max_steps=3, seed=5))]
+    assert recipe.trainings("dynarule-plus") == [RetrievalRecipe(max_steps=3, seed=5)]
     with pytest.raises(ValueError, match="recipe 'plus' is one of dynarule-plus, got srki"):
         recipe.trainings("srki")
     with pytest.raises(ValueError, match="recipe 'paper' is one of any other method, got dynarule-plus"):
@@ -47,26 +44,10 @@ def test_finding_alone_is_a_recipe_of_its_own():
             AdapterRecipe("odd", stages, confidence_layer=layer)
 
 
-def test_a_stage_in_several_worlds_is_a_training_in_each(tmp_path):
-    """As if each were written out; in a file or as objects."""
-    written = AdapterRecipe("long", (ONE, *(TWO | {"max_steps": 9, "world": world} for world in (4, 7))))
-    path = tmp_path / "short.toml"
-    path.write_text("[[stages]]\nstage = 1\n[[stages]]\nstage = 2\nmax_steps = 9\nworld = [4, 7]\n")
-    assert read_recipe(path).trainings("srki") == written.trainings("srki")
-    assert [(world, plan.stage, plan.max_steps) for world, plan in written.trainings("dynarule")] == [
-        (0, 1, None),
-        (4, 2, 9),
-        (7, 2, 9),
-    ]
-    # As the list in a shipped adapter's adapters.json; and order, pools and initial weights are of the recipe's seed.
-    listed = AdapterRecipe("listed", (ONE, TWO | {"max_steps": 9, "world": [4, 7]}), seed=3)
-    assert listed.worlds == [3, 4, 7]
-    assert {plan.seed for _, plan in listed.trainings("srki")} == {3}
-
-
 @pytest.mark.parametrize(
     ("odd", "message"),
     [
+        ({"world": 5}, "training 2 of recipe 'odd': unknown setting 'world'"),
         (
             {"warmp_ratio": 0.1},
             "training 2 of recipe 'odd': unknown setting 'warmp_ratio'; did you mean 'warmup_ratio'",
@@ -113,52 +94,29 @@ def test_killed_at_its_first_checkpoint_a_training_begins_again(tmp_path):
         claim_folder(tmp_path, AdapterRecipe("quick", (ONE,)), "kblam", "nl", resume=True)
 
 
-@pytest.mark.parametrize("mark", ["checkpoint", "README.md"])
-def test_a_stage_that_has_begun_stays_in_its_world(tmp_path, mark):
-    """It would go on, or be kept, with rules of one world, and the card would name another."""
-
-    def claim(*worlds):
-        recipe = AdapterRecipe("quick", tuple(ONE | {"world": world} for world in worlds))
-        claim_folder(tmp_path, recipe, "kblam", "nl", resume=True)
-
-    claim(0, 5)
-    checkpoint(tmp_path / "1")
-    with pytest.raises(ValueError, match=r"1 was trained with world 0, now it is 3; give another --out"):
-        claim(3, 5)
-    claim(0, 6)  # the second one has not begun
-    if mark == "checkpoint":
-        checkpoint(tmp_path / "2")
-    else:
-        (tmp_path / "2").mkdir()
-        (tmp_path / "2" / mark).touch()
-    with pytest.raises(ValueError, match=r"2 was trained with world 6, now it is 5"):
-        claim(0, 5)
-    claim(0, 6, 7)
-    with pytest.raises(ValueError, match=r"2 was trained with world 6, now it is 8"):
-        claim((0, 8))
-
-
 def test_a_folder_is_of_one_method_and_representation(tmp_path):
     recipe = AdapterRecipe("quick", (ONE,))
     claim_folder(tmp_path, recipe, "srki", "nl", resume=False)
     checkpoint(tmp_path / "1")
-    claim_folder(tmp_path, recipe, "srki", "nl", resume=True)
+    claim_folder(
+        tmp_path, replace(recipe, stages=(ONE, TWO)), "srki", "nl", resume=True
+    )  # another may follow
     with pytest.raises(ValueError, match="trained with method 'srki', now it is 'kblam'"):
         claim_folder(tmp_path, recipe, "kblam", "nl", resume=True)
     with pytest.raises(ValueError, match="trained with representation 'nl', now it is 'fol'"):
         claim_folder(tmp_path, recipe, "srki", "fol", resume=True)
 
 
-def test_resumed_the_confidence_layer_is_measured_in_the_same_world(tmp_path, monkeypatch):
-    """On rules of the last stage without retrieval, whether that was trained just now or read."""
+def test_resumed_the_confidence_layer_is_measured_again(tmp_path, monkeypatch):
+    """What stage 2 needs of stage 1 is there whether that was trained just now or read."""
     measured, trained = [], []
 
     def confidence(recipe, model, tokenizer, data):
-        measured.append((data.bank.world, data.held_out))
+        measured.append(data.held_out)
         return {"confidence_layer": 2}
 
     def train(model, tokenizer, adapter, rows, bank, plan, folder, **more):
-        trained.append((folder.name, bank.world, rows, more["held_out"]))
+        trained.append((folder.name, adapter.config.confidence_layer, rows))
         folder.mkdir(parents=True)
         (folder / FINISHED).touch()
 
@@ -168,10 +126,8 @@ def test_resumed_the_confidence_layer_is_measured_in_the_same_world(tmp_path, mo
     for name, stub in {
         "base_folder": str,
         "load_fresh": lambda folder: (base, None),
-        "rule_bank": lambda recipe, form, model, tokenizer, world: SimpleNamespace(
-            world=world, encoder_dim=4, encoder="", ids=[], texts=[]
-        ),
-        "training_rows": lambda recipe, split, most, world: [(split, world)],
+        "rule_bank": lambda *given: SimpleNamespace(encoder_dim=4, encoder="", ids=[], texts=[]),
+        "training_rows": lambda recipe, split, most: [split],
         "RuleAdapter": lambda model, config: SimpleNamespace(config=config),
         "inherit_step": lambda model, tokenizer: None,
         "Encoder": lambda *given, **more: None,
@@ -181,14 +137,13 @@ def test_resumed_the_confidence_layer_is_measured_in_the_same_world(tmp_path, mo
         "publish": lambda trained, to, *given: to,
     }.items():
         monkeypatch.setattr(module, name, stub)
-    recipe = AdapterRecipe("quick", (ONE | {"world": 5}, TWO | {"world": 6}))
+    recipe = AdapterRecipe("quick", (ONE, TWO))
     module.train_adapter(recipe, "base", "dynarule", "nl", tmp_path / "a")
     (tmp_path / "a" / "2" / FINISHED).unlink()
     (tmp_path / "a" / "2").rmdir()
     module.train_adapter(recipe, "base", "dynarule", "nl", tmp_path / "a", resume=True)
-    assert measured == [(5, [("validation", 5)])] * 2
-    second = ("2", 6, [("train", 6)], [("validation", 6)])
-    assert trained == [("1", 5, [("train", 5)], [("validation", 5)]), second, second]
+    assert measured == [["validation"]] * 2
+    assert trained == [("1", None, ["train"]), ("2", 2, ["train"]), ("2", 2, ["train"])]
 
 
 def test_a_second_start_in_a_folder_is_one_line(tmp_path, monkeypatch):
@@ -200,12 +155,3 @@ def test_a_second_start_in_a_folder_is_one_line(tmp_path, monkeypatch):
     words = ["adapters", "train", str(tmp_path / "quick.toml"), "--method", "kblam", "--representation", "nl"]
     done = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
     assert done.exit_code == 2 and done.stderr == "error: it holds a training already; go on with --resume\n"
-
-
-def test_another_stage_may_follow_where_older_versions_wrote_fewer(tmp_path):
-    recipe = AdapterRecipe("quick", (ONE,))
-    claim_folder(tmp_path, recipe, "kblam", "nl", resume=False)
-    checkpoint(tmp_path / "1")
-    checkpoint(tmp_path / "2")
-    longer = replace(recipe, stages=(ONE, ONE | {"world": 5}))
-    claim_folder(tmp_path, longer, "kblam", "nl", resume=True)

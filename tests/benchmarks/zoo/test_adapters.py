@@ -204,13 +204,13 @@ def test_search_inherits_the_end_of_a_step(model, tmp_path):
 
 
 def test_rows_name_rules_as_text_and_come_from_the_split():
-    rows = training_rows(quick_recipe(), "validation", 2, 0)
+    rows = training_rows(quick_recipe(), "validation", 2)
     assert len(rows) == 6 and {row["subtask"] for row in rows} == set(quick_recipe().subtasks)
     assert all(isinstance(rule, str) for row in rows for step in row["steps"] for rule in step["rule_ids"])
 
 
 def test_questions_and_rules_are_of_the_recipes_data():
-    rows = {data: training_rows(quick_recipe(data=data), "train", 1, 0)[0]["question"] for data in VERSIONS}
+    rows = {data: training_rows(quick_recipe(data=data), "train", 1)[0]["question"] for data in VERSIONS}
     assert len(set(rows.values())) == len(VERSIONS)
     with pytest.raises(ValueError, match=r"unknown data version '1\.2'"):
         quick_recipe(data="1.2")
@@ -223,37 +223,6 @@ def test_unknown_names_are_refused(model, tmp_path):
         train_adapter(quick_recipe(), str(model), "kblam", "both", tmp_path)
 
 
-def test_stages_may_be_of_other_worlds(model, tmp_path, monkeypatch):
-    """Rules and questions of the world that a stage names; killed in the second world, the same adapter."""
-    import rwbench.zoo.adapters.train as module
-
-    stage = {"stage": 1, "pool_size": (20, 40)} | QUICK
-    recipe = quick_recipe(stages=(stage, stage | {"world": 5}), encoder="layers:1")
-    seen, made = [], module.train
-
-    def watched(model, tokenizer, adapter, rows, bank, plan, folder, **more):
-        worlds = {row["world_id"] for row in [*rows, *more["held_out"]]}
-        seen.append((folder.name, worlds, bank.texts[:50]))
-        if len(seen) == 2:
-            raise KeyboardInterrupt
-        return made(model, tokenizer, adapter, rows, bank, plan, folder, **more)
-
-    monkeypatch.setattr(module, "train", watched)
-    with pytest.raises(KeyboardInterrupt):
-        train_adapter(recipe, str(model), "kblam", "fol", tmp_path / "a")
-    folder = train_adapter(recipe, str(model), "kblam", "fol", tmp_path / "a", resume=True)
-    assert [name for name, *_ in seen] == ["1", "2", "2"]
-    assert [worlds for _, worlds, _ in seen] == [{"rw-0"}, {"rw-5"}, {"rw-5"}]
-    assert seen[0][2] != seen[1][2]
-    card = (folder / "README.md").read_text()
-    assert "1. 2 steps of 4 questions, 20 to 40 rules\n" in card
-    assert "2. 2 steps of 4 questions, 20 to 40 rules of world 5\n" in card
-    assert "results on this card are those of world 5. The last of 2 trainings" in card
-    through = train_adapter(recipe, str(model), "kblam", "fol", tmp_path / "b")
-    weights = [(each / "adapter_model.safetensors").read_bytes() for each in (through, folder)]
-    assert weights[0] == weights[1]
-
-
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "benchmarks/adapters").glob("*.toml")), ids=lambda path: path.stem
 )
@@ -263,7 +232,7 @@ def test_recipes_in_the_repository_can_be_read(path):
         assert len(recipe.trainings(PLUS)) == 1
         return
     for method in PAPERS:
-        _, last = recipe.trainings(method)[-1]
+        last = recipe.trainings(method)[-1]
         assert last.retrieves == (method != "kblam") and last.searches == (method == "dynarule")
 
 

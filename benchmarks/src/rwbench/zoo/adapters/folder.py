@@ -20,15 +20,14 @@ from .recipe import PLUS, AdapterRecipe
 STARTED = "started.json"
 FINISHED = "README.md"
 """What a stage's training writes last."""
-MAY_CHANGE = {"name", "stages", "worlds", "serve_top_k", "held_out"}
-"""What a training may go on with if it differs; stages are compared one by one."""
+MAY_CHANGE = {"name", "stages", "serve_top_k", "held_out"}
+"""What a training may go on with if it differs; stages are compared one by one where they are."""
 
 
 def claim_folder(out: Path, recipe: AdapterRecipe, method: str, representation: str, resume: bool) -> None:
     """Write down what a folder is for; on resuming, refuse another recipe than that of the start.
 
-    Stages are compared one by one where they are (`read_finished`, `dynarule.training.train`), and their worlds here:
-    one that has not begun may change.
+    Stages are compared by `read_finished` and `dynarule.training.train`: one that has not begun may change.
 
     Raises
     ------
@@ -40,15 +39,11 @@ def claim_folder(out: Path, recipe: AdapterRecipe, method: str, representation: 
     if any(out.glob("*/checkpoint-*")) and not resume:
         raise FileExistsError(f"{out} holds a training already; go on with --resume, or give another --out")
     path, begun = out / STARTED, any(map(_begun, out.iterdir()))
-    settings = {"method": method, "representation": representation, "worlds": recipe.worlds}
+    settings = {"method": method, "representation": representation}
     now = json.loads(json.dumps(asdict(recipe) | settings))
     if begun and path.is_file():
         before = json.loads(path.read_text(encoding="utf-8"))
         _refuse_changes(out, out, before, now, sorted(now.keys() - MAY_CHANGE))
-        for number, (was, world) in enumerate(zip(before["worlds"], now["worlds"], strict=False), 1):
-            stage = out / str(number)
-            if _begun(stage):
-                _refuse_changes(stage, out, {"world": was}, {"world": world}, ["world"])
     write_whole(path, json.dumps(now, indent=1) + "\n")
 
 
@@ -117,17 +112,14 @@ def _stages(recipe: AdapterRecipe, method: str) -> str:
     """Return the trainings that came before the last one, which the tables of the card are about."""
     trainings = recipe.trainings(method)
     lines = []
-    for number, (world, plan) in enumerate(trainings, 1):
+    for number, plan in enumerate(trainings, 1):
         assert isinstance(plan, Recipe)
         stage = "" if method == "kblam" else f"stage {plan.stage}: "  # KBLaM has one stage
         steps = f"{plan.max_steps:,} steps" if plan.max_steps else f"{plan.epochs} epochs"
         low, high = (plan.pool_size, plan.pool_size) if isinstance(plan.pool_size, int) else plan.pool_size
-        where = f" of world {world}" if world != recipe.seed else ""
         lines.append(
             f"{number}. {stage}{steps} of {plan.batch_size * plan.accumulation} questions, "
-            f"{low:,} to {high:,} rules{where}"
+            f"{low:,} to {high:,} rules"
         )
     title = f"The last of {len(trainings)} trainings (recipe `{recipe.name}`), each from what the one before left:"
-    if world != recipe.seed:
-        title = f"Questions, rules and results on this card are those of world {world}. {title}"
     return "\n\n".join([title, "\n".join(lines)])

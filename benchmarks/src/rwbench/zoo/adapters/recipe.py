@@ -23,9 +23,8 @@ FINDING = "retrieval"
 class AdapterRecipe:
     """Everything that decides an adapter's weights, besides base, method and representation.
 
-    ``stages`` are trainings one after the other: ``stage``, the paper's 1 or 2, and changes of it; ``world`` is the
-    seed of another world than ``seed``'s, or several: a training in each, one after the other. DynaRule+ has one stage,
-    "retrieval", whose settings are those of `dynarule.training.RetrievalRecipe`.
+    ``stages`` are trainings one after the other: ``stage``, the paper's 1 or 2, and changes of it. DynaRule+ has one
+    stage, "retrieval", whose settings are those of `dynarule.training.RetrievalRecipe`.
     """
 
     name: str
@@ -55,8 +54,7 @@ class AdapterRecipe:
         check_name("data version", self.data, VERSIONS)
         for subtask in self.subtasks:
             check_name("sub-task", subtask, SUBTASKS)
-        for world in self.worlds:
-            check_seed(world)
+        check_seed(self.seed)
         numbers = [stage.get("stage") for stage in self.stages]
         if numbers == [FINDING]:
             if self.confidence_layer is None:
@@ -72,13 +70,8 @@ class AdapterRecipe:
                 "without a stage 1 the confidence layer cannot be measured; set confidence_layer"
             )
 
-    @property
-    def worlds(self) -> list[int]:
-        """Seed of each training's world."""
-        return [world for world, _ in self._in_each_world()]
-
-    def trainings(self, method: str) -> list[tuple[int, Recipe | RetrievalRecipe]]:
-        """Return the world of each training and how a method is trained there.
+    def trainings(self, method: str) -> list[Recipe | RetrievalRecipe]:
+        """Return how a method is trained, stage by stage.
 
         KBLaM has all rules and no retrieval in every stage; it gets the others' pools and steps. Finding is trained
         alone for DynaRule+, and for no other.
@@ -86,46 +79,34 @@ class AdapterRecipe:
         Raises
         ------
         ValueError
-            For a setting that is unknown or impossible, of whichever training, before the first one begins.
+            For a setting that is unknown or impossible, of whichever stage, before the first one begins.
         """
-        from transformers import SchedulerType
-
         if (method == PLUS) != (self.stages[0]["stage"] == FINDING):
             other = "any other method" if method == PLUS else PLUS
             raise ValueError(
                 f"recipe {self.name!r} is one of {other}, got {method}; name another recipe or --method"
             )
-        found: list[tuple[int, Recipe | RetrievalRecipe]] = []
-        known = sorted({each.name for each in fields(Recipe)} - {"method"} | {"world"})
-        for number, (world, settings) in enumerate(self._in_each_world(), 1):
-            try:
-                if method == PLUS:
-                    changes = {name: value for name, value in settings.items() if name != "stage"}
-                    for name in changes:
-                        check_name("setting", name, sorted(each.name for each in fields(RetrievalRecipe)))
-                    found.append((world, RetrievalRecipe(**{"seed": self.seed} | changes)))
-                    continue
-                for name in settings:
-                    check_name("setting", name, known)
-                recipe = paper_recipe(method, **{"seed": self.seed} | settings)
-                check_name("schedule", recipe.schedule, [each.value for each in SchedulerType])
-            except ValueError as error:
-                raise ValueError(f"training {number} of recipe {self.name!r}: {error}") from None
-            found.append((world, recipe))
-        return found
-
-    def _in_each_world(self) -> list[tuple[int, dict[str, Any]]]:
         found = []
         for number, stage in enumerate(self.stages, 1):
-            settings = dict(stage)
-            named = settings.pop("world", self.seed)
-            worlds = named if isinstance(named, tuple | list) else [named]
-            if not worlds:
-                raise ValueError(
-                    f"world of stage table {number} must be a seed or several, got none; leave it out"
-                )
-            found += [(world, settings) for world in worlds]
+            try:
+                found.append(self._training(method, stage))
+            except ValueError as error:
+                raise ValueError(f"training {number} of recipe {self.name!r}: {error}") from None
         return found
+
+    def _training(self, method: str, stage: dict[str, Any]) -> Recipe | RetrievalRecipe:
+        from transformers import SchedulerType
+
+        kind = RetrievalRecipe if method == PLUS else Recipe
+        settings = {name: value for name, value in stage.items() if (name, value) != ("stage", FINDING)}
+        for name in settings:
+            check_name("setting", name, sorted({each.name for each in fields(kind)} - {"method"}))
+        settings = {"seed": self.seed} | settings
+        if method == PLUS:
+            return RetrievalRecipe(**settings)
+        recipe = paper_recipe(method, **settings)
+        check_name("schedule", recipe.schedule, [each.value for each in SchedulerType])
+        return recipe
 
 
 def read_recipe(path: Path) -> AdapterRecipe:

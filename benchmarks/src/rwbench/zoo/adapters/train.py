@@ -7,7 +7,7 @@ is differs (layers, number of retrievals, losses).
 from __future__ import annotations
 
 import sys
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,8 +55,8 @@ ENTROPY_RULES = 100
 """Rules that a question has when the confidence layer is measured."""
 
 
-class WorldData(NamedTuple):
-    """Rules and questions of one world."""
+class TrainingData(NamedTuple):
+    """Rules, and questions to train on and to measure."""
 
     bank: RuleBank
     rows: list[dict[str, Any]]
@@ -86,55 +86,48 @@ def train_adapter(
     model.name_or_path = model.config.name_or_path = f"./{Path(model_name).name}"
     out.mkdir(parents=True, exist_ok=True)
 
-    @lru_cache(maxsize=1)  # a bank of 100,000 rules is large, and stages of one world follow each other
-    def data(world: int) -> WorldData:
-        return WorldData(
-            rule_bank(recipe, language, model, tokenizer, world),
-            training_rows(recipe, "train", recipe.per_subtask, world),
-            training_rows(recipe, "validation", recipe.held_out, world),
-        )
-
     with exclusive(out):
         claim_folder(out, recipe, method, representation, resume)
-        bank = data(recipe.worlds[0]).bank
+        data = TrainingData(
+            rule_bank(recipe, language, model, tokenizer),
+            training_rows(recipe, "train", recipe.per_subtask),
+            training_rows(recipe, "validation", recipe.held_out),
+        )
+        bank = data.bank
         memory: dict[str, Any] = {}
         if method != "kblam":
             memory = recipe.memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
         torch.manual_seed(recipe.seed)
         adapter = RuleAdapter(model, CONFIGS[method](bank.encoder_dim, **memory))
         curve, searching = None, False
-        world_before = recipe.worlds[0]
-        for number, (world, plan) in enumerate(trainings, 1):
+        for number, plan in enumerate(trainings, 1):
             folder = out / str(number)
             if isinstance(plan, RetrievalRecipe):
-                find_alone(model, tokenizer, adapter, data(world), plan, folder, language, resume)
+                find_alone(model, tokenizer, adapter, data, plan, folder, language, resume)
                 continue
             if plan.retrieves and adapter.config.confidence_layer is None:
-                # On rules of the stage before, also when that one was trained by a process that was killed since.
-                curve = measure_confidence_layer(recipe, model, tokenizer, data(world_before))
+                curve = measure_confidence_layer(recipe, model, tokenizer, data)
                 adapter.config.confidence_layer = curve["confidence_layer"]
             if plan.searches and not searching:
                 inherit_step(model, tokenizer)
                 searching = True
-            world_before = world
             if resume and (folder / FINISHED).is_file():
                 read_finished(folder, plan, adapter, bank.encoder)
                 continue
-            bank, rows, held_out = data(world)
             token = SEARCH_TOKEN if plan.searches else STEP
             target = partial(
                 training_text, representation=language, search_token=token, opening=recipe.opening
             )
-            every = max(1, -(-recipe_steps(plan, len(rows)) // EVALUATIONS))
+            every = max(1, -(-recipe_steps(plan, len(data.rows)) // EVALUATIONS))
             train(
                 model,
                 tokenizer,
                 adapter,
-                rows,
+                data.rows,
                 bank,
                 plan,
                 folder,
-                held_out=held_out,
+                held_out=data.held_out,
                 premises=[premise_of(text) for text in bank.texts],
                 encoder=Encoder(tokenizer, {name: row for row, name in enumerate(bank.ids)}, target=target),
                 resume=resume,
@@ -152,7 +145,7 @@ def find_alone(
     model: Any,
     tokenizer: Any,
     adapter: RuleAdapter,
-    data: WorldData,
+    data: TrainingData,
     plan: RetrievalRecipe,
     folder: Path,
     representation: Representation,
@@ -178,9 +171,9 @@ def find_alone(
     )
 
 
-def training_rows(recipe: AdapterRecipe, split: str, most: int | None, world: int) -> list[dict[str, Any]]:
+def training_rows(recipe: AdapterRecipe, split: str, most: int | None) -> list[dict[str, Any]]:
     """Return question rows of a split as `dynarule.training.train` takes them: rule ids as text."""
-    source = DataSource(recipe.scale, world, version=recipe.data)
+    source = DataSource(recipe.scale, recipe.seed, version=recipe.data)
     rows = []
     for subtask in recipe.subtasks:
         for question in select(source.questions(subtask, split), most):
@@ -189,11 +182,9 @@ def training_rows(recipe: AdapterRecipe, split: str, most: int | None, world: in
     return rows
 
 
-def rule_bank(
-    recipe: AdapterRecipe, representation: Representation, model: Any, tokenizer: Any, world: int
-) -> RuleBank:
-    """Return all rules of a world: the whole rule is the key, its conclusion the value."""
-    table = DataSource(recipe.scale, world, version=recipe.data).rules("train")
+def rule_bank(recipe: AdapterRecipe, representation: Representation, model: Any, tokenizer: Any) -> RuleBank:
+    """Return all rules of the world: the whole rule is the key, its conclusion the value."""
+    table = DataSource(recipe.scale, recipe.seed, version=recipe.data).rules("train")
     encoder = open_encoder(recipe.encoder, representation == "fol", model, tokenizer)
     return RuleBank.from_texts(
         table.texts(table.ids, representation),
@@ -205,7 +196,7 @@ def rule_bank(
 
 @torch.no_grad()
 def inherit_step(model: Any, tokenizer: Any) -> None:
-    """Give ``<search>`` the row of the base's boundary before a step, whose state plans that step."""
+    """Give ``<search>`` the row of the base's boundary before a step."""
     search = prepare_search(model, tokenizer)
     row = tokenizer.convert_tokens_to_ids(STEP)
     if row is not None and row != tokenizer.unk_token_id:  # a base of another maker has no such token
@@ -214,7 +205,7 @@ def inherit_step(model: Any, tokenizer: Any) -> None:
 
 
 def measure_confidence_layer(
-    recipe: AdapterRecipe, model: Any, tokenizer: Any, data: WorldData
+    recipe: AdapterRecipe, model: Any, tokenizer: Any, data: TrainingData
 ) -> dict[str, Any]:
     """Measure the confidence layer on validation questions, each with 100 rules that hold its gold."""
     bank = data.bank
