@@ -21,8 +21,8 @@ from rwbench.spec import DATA_VERSION
 from rwbench.zoo.base import gates
 from rwbench.zoo.base.curriculum import LADDERS, MIN_SEEN, Curriculum
 from rwbench.zoo.base.data import DocumentStream, batches, collate, small_sizes
-from rwbench.zoo.base.documents import Document, Writer, key_value_pairs, term_words
-from rwbench.zoo.base.model import hidden_states, new_base
+from rwbench.zoo.base.documents import Document, Writer, key_value_pairs
+from rwbench.zoo.base.model import last_states, new_base
 from rwbench.zoo.base.recipe import GATE_SEED, BaseRecipe, Mixture, Phase, Shape, read_recipe
 from rwbench.zoo.base.tokenizer import END, PAD, STEP, build_tokenizer
 from rwbench.zoo.base.train import BaseTrainer, trained_base
@@ -69,7 +69,6 @@ def small_recipe(**changes):
         "batch_tokens": 512,
         "block_tokens": 1500,
         "warmup": 3,
-        "plan_layers": (0, 1),
     }
     return BaseRecipe("test", **values | changes)
 
@@ -140,10 +139,8 @@ class TestModel:
         with torch.no_grad():
             for parameter in model.parameters():  # norms and biases too
                 parameter += 0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
-            ours = hidden_states(model, ids, torch.float32)
-            theirs = model.model(ids, output_hidden_states=True)
-        torch.testing.assert_close(ours[-1], theirs.last_hidden_state, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(ours[0], theirs.hidden_states[1], rtol=1e-4, atol=1e-4)
+            ours, theirs = last_states(model, ids, torch.float32), model.model(ids).last_hidden_state
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
     def test_forms_of_a_word_begin_near_each_other(self, vocabulary):
         weight = new_base(Shape(hidden=256, layers=1), vocabulary, 0).model.embed_tokens.weight
@@ -187,10 +184,7 @@ class TestDocuments:
                 assert said in by_conclusion and kind in {rule["type"] for rule in rules}
                 assert set(document.weights[start:stop]) == {1.0}
 
-    def test_questions_hold_their_answers_and_plans_hold_only_known_words(
-        self, writer, tokenizer, vocabulary
-    ):
-        terms = term_words()
+    def test_questions_hold_their_answers(self, writer, tokenizer):
         (world,) = fresh_worlds(9, 1, dict.fromkeys(SUBTASKS, 2), n_rules=300, version=DATA_VERSION)
         for row in world.questions.to_pylist():
             for language in ("nl", "fol"):
@@ -200,14 +194,6 @@ class TestDocuments:
                 assert text == f"If A is a tiny cat, it has 12 fins.\n\n{row['question']}\n{answer}"
                 ((start, stop, kind),) = document.spans
                 assert text_of(tokenizer, document.ids[start:stop]) == answer and kind == row["subtask"]
-                assert len(document.plan) == len(row["steps"])  # every step is about something named
-                for position, words in document.plan:
-                    assert tokenizer.decode(document.ids[position]) == STEP
-                    said = {vocabulary.stems[i] for i in document.ids[:position]}
-                    following = document.ids[position + 1 :]
-                    assert {vocabulary.stems[i] for i in words} <= said & terms and set(words) <= set(
-                        following
-                    )
 
     def test_an_answer_without_rules_is_trained_on_and_not_measured(self, writer):
         (world,) = fresh_worlds(9, 1, {"single_rule": 1}, n_rules=120, version=DATA_VERSION)
@@ -430,14 +416,6 @@ class TestTraining:
             found.append(trainer.model.model.embed_tokens.weight.detach().clone())
         assert torch.equal(*found)
 
-    def test_without_plan_layers_nothing_is_planned(self, vocabulary, tmp_path):
-        """A base that is to serve every method alike learns its language and nothing else."""
-        bare = BaseTrainer(
-            small_recipe(plan_layers=(), plan_weight=0.0), vocabulary, tmp_path, compiled=False
-        )
-        bare.run(seconds=0, report=lambda line: None)
-        assert not bare.plan_maps and json.loads((tmp_path / "log.jsonl").read_text())["plan"] is None
-
     def test_a_loss_falls(self, vocabulary, tmp_path):
         lines = []
         phases = (Phase("one", 20_000, Mixture(terse=1.0)),)
@@ -517,7 +495,7 @@ class TestTraining:
     )
     def test_the_recipes_in_the_repository_can_be_read(self, path):
         recipe = read_recipe(path)
-        assert recipe.tokens > 1e6 and max(recipe.plan_layers, default=0) < recipe.shape.layers - 1
+        assert recipe.tokens > 1e6
 
     def test_a_recipe_with_an_unknown_field_names_its_file(self, tmp_path):
         path = tmp_path / "odd.toml"
@@ -541,7 +519,7 @@ class TestGates:
         follows = lambda ids: torch.cat([ids[:, 1:], ids[:, :1]], 1)  # noqa: E731
         big = torch.nn.functional.normalize(weight.detach(), dim=1)
         for shift, wanted in ((follows, 1.0), (lambda ids: ids, 0.0)):
-            monkeypatch.setattr(gates, "hidden_states", lambda m, ids, dtype, shift=shift: [big[shift(ids)]])
+            monkeypatch.setattr(gates, "last_states", lambda m, ids, dtype, shift=shift: big[shift(ids)])
             with torch.no_grad():
                 weight.copy_(big)
             cells = list(
@@ -575,7 +553,7 @@ def test_the_commands_train_and_go_on(vocabulary_at_hand, tmp_path):
 
     recipe, out = tmp_path / "quick.toml", tmp_path / "run"
     recipe.write_text(
-        "block_tokens = 1500\nbatch_tokens = 512\nplan_layers = [0]\n"
+        "block_tokens = 1500\nbatch_tokens = 512\n"
         "[shape]\nhidden = 32\nlayers = 2\nheads = 4\nkv_heads = 2\nfeed_forward = 48\n"
         '[[phases]]\nname = "one"\ntokens = 3000\nmixture = { terse = 1.0 }\n'
     )

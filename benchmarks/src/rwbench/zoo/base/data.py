@@ -180,16 +180,11 @@ class Batch:
         Rows and positions of the tokens to predict from those before them: all of weight 1, and a sample of the others.
     spans : list of (int, int, str)
         First and last + 1 place in ``predicted``, and the kind, of what must be right.
-    plan : Tensor (2, S) of int64
-        Rows and positions of the end-of-step tokens; ``wanted`` (S, W) holds their tokens, padded with -1. Both are at
-        least two long, with rows of -1 alone, since torch.compile makes new code for sizes 0 and 1.
     """
 
     ids: Tensor
     predicted: Tensor
     spans: list[tuple[int, int, str]]
-    plan: Tensor
-    wanted: Tensor
 
 
 def batches(documents: Sequence[Document], tokens: int, longest: int, key: str) -> Iterator[Batch]:
@@ -218,7 +213,7 @@ def collate(documents: Sequence[Document], key: str) -> Batch:
     draw = random.Random(f"predicted/{key}").random
     ids = torch.zeros(len(documents), max(map(_padded, documents)), dtype=torch.long)
     predicted: list[tuple[int, int]] = []
-    spans, plans = [], []
+    spans = []
     for row, document in enumerate(documents):
         ids[row, : len(document)] = torch.tensor(document.ids)
         place = {}
@@ -227,13 +222,7 @@ def collate(documents: Sequence[Document], key: str) -> Batch:
                 place[position] = len(predicted)
                 predicted.append((row, position))
         spans += [(place[start], place[stop - 1] + 1, kind) for start, stop, kind in document.spans]
-        plans += [(row, position, words) for position, words in document.plan]
-    plan = torch.zeros(2, max(2, len(plans)), dtype=torch.long)
-    wanted = torch.full((plan.shape[1], max([2, *(len(words) for *_, words in plans)])), -1)
-    for i, (row, position, words) in enumerate(plans):
-        plan[:, i] = torch.tensor([row, position])
-        wanted[i, : len(words)] = torch.tensor(words)
-    return Batch(ids, torch.tensor(predicted).T.contiguous(), spans, plan, wanted)
+    return Batch(ids, torch.tensor(predicted).T.contiguous(), spans)
 
 
 class Blocks:

@@ -4,12 +4,10 @@ A document is one sequence of tokens in which every token has a weight in the lo
 
 - *recital*: N rules, then the same rules in another order; the conclusions of the second pass are N lookups by content.
 - *questions*: rules that hold the gold rules of some questions and others, then each question and its answer in steps.
-
 - *requests*: a question, and before each step of its answer a line that asks for the rules of that step, then rules
   among which they are. It is how a search can be asked for in this language, by whatever method searches.
 
-Nothing here knows of rule memory, adapters or ``<search>``: `STEP` stands before every step, and the base is taught
-that the words of that step that are known by then follow from there (`Document.plan`).
+Nothing here knows of rule memory, adapters or ``<search>``; `STEP` stands before every step.
 """
 
 from __future__ import annotations
@@ -43,14 +41,11 @@ class Document:
         Weight in the loss of predicting each token; the first is never predicted.
     spans : list of (int, int, str)
         First and last + 1 token of what must be right, and its kind: a rule type or a sub-task.
-    plan : list of (int, tuple of int)
-        Position of a `STEP`, and the tokens of its step whose word was mentioned before.
     """
 
     ids: list[int] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
     spans: list[tuple[int, int, str]] = field(default_factory=list)
-    plan: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -68,9 +63,6 @@ class Writer:
 
     def __init__(self, vocabulary: TokenVocabulary, context_weight: float) -> None:
         self.ids = {token: i for i, token in enumerate(vocabulary.tokens)}
-        self.stems = vocabulary.stems
-        terms = term_words()
-        self.words = {i for i, stem in enumerate(self.stems) if stem in terms}
         self.context_weight = context_weight
         self.line, self.end, self.step = self.ids["\n"], self.ids[END], self.ids[STEP]
 
@@ -111,22 +103,11 @@ class Writer:
         """Write rules (none: the answers can only be guessed), then each question with its answer."""
         document = self._rules(rules)
         for row in rows:
-            question = self.encode(row["question"])
-            document.add([*question, self.line], self.context_weight)
+            document.add([*self.encode(row["question"]), self.line], self.context_weight)
             _, *steps = training_text(row, representation, STEP, opening=True).split(STEP)
-            answer: list[int] = []
-            first, known = len(document), {self.stems[i] for i in question}
-            for step in steps:
-                ids = self.encode(step)
-                conclusion = ids[: ids.index(self.line)]
-                wanted = dict.fromkeys(i for i in conclusion if i in self.words and self.stems[i] in known)
-                if wanted:
-                    document.plan.append((first + len(answer), tuple(wanted)))
-                answer.extend([self.step, *ids])
-                known.update(self.stems[i] for i in ids)
-            answer.append(self.end)
+            answer = [token for step in steps for token in (self.step, *self.encode(step))]
             # No base can know an answer without rules, so it is trained on (the form of answers) and not measured.
-            document.add(answer, 1.0, row["subtask"] if rules else None)
+            document.add([*answer, self.end], 1.0, row["subtask"] if rules else None)
         return document
 
     def requests(
@@ -206,11 +187,3 @@ def key_value_pairs(draw: random.Random, count: int, length: int, shared: bool) 
         if len(keys) == count:
             break
     return [(key, draw.choice(values)) for key in keys]
-
-
-def term_words() -> set[str]:
-    """Return the stems of all words that name something: creatures, things, actions, places, states, changes."""
-    terms = load_vocabulary(DATA_VERSION)
-    names = (*terms.entities, *terms.attributes, *terms.states, *(place.name for place in terms.environments))
-    verbs = (*terms.actions, *terms.minus, *terms.plus)
-    return {word for name in names for word in name.split()} | {verb.base for verb in verbs}

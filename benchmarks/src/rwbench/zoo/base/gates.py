@@ -29,7 +29,7 @@ from ...markdown import markdown_table
 from ...spec import DATA_VERSION
 from .data import batches
 from .documents import Document, Representation, Writer
-from .model import hidden_states
+from .model import last_states
 from .recipe import GATE_SEED
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def successes(
     found: Counter[str] = Counter()
     device = model.model.embed_tokens.weight.device
     for batch in batches(documents, batch_tokens, LONGEST, "gates"):
-        last = hidden_states(model, batch.ids.to(device), torch.float32)[-1]
+        last = last_states(model, batch.ids.to(device), torch.float32)
         rows, positions = batch.predicted.to(device)
         logits = F.linear(last[rows, positions - 1], model.model.embed_tokens.weight.float())
         right = (logits.argmax(-1) == batch.ids.to(device)[rows, positions]).cpu()

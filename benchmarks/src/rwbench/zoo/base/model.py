@@ -81,13 +81,13 @@ def _look_back(model: LlamaForCausalLM) -> None:
     attention.k_proj.bias.view(kv_heads, width)[:] = torch.cat((size, torch.zeros(pairs)))
 
 
-def hidden_states(model: LlamaForCausalLM, ids_BT: Tensor, dtype: torch.dtype) -> list[Tensor]:
+def last_states(model: LlamaForCausalLM, ids_BT: Tensor, dtype: torch.dtype) -> Tensor:
     """Run the layers over whole sequences, padded on the right.
 
     Returns
     -------
-    list of Tensor (B, T, C)
-        The residual stream after each layer; the last one normalised, as the output matrix reads it.
+    Tensor (B, T, C)
+        The residual stream after the last layer, normalised, as the output matrix reads it.
     """
     config: Any = model.config
     heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
@@ -98,7 +98,6 @@ def hidden_states(model: LlamaForCausalLM, ids_BT: Tensor, dtype: torch.dtype) -
     causal = torch.full((length, length), float("-inf"), dtype=dtype, device=ids_BT.device).triu(1)
     on_gpu = ids_BT.device.type == "cuda"
     x = F.embedding(ids_BT, model.model.embed_tokens.weight.to(dtype))
-    found = []
     for layer in model.model.layers:
         attention: Any = layer.self_attn
         y = _norm(x, layer.input_layernorm.weight, config.rms_norm_eps)
@@ -118,9 +117,7 @@ def hidden_states(model: LlamaForCausalLM, ids_BT: Tensor, dtype: torch.dtype) -
         mlp: Any = layer.mlp
         gate = F.silu(_linear(y, mlp.gate_proj, dtype)) * _linear(y, mlp.up_proj, dtype)
         x = x + _linear(gate, mlp.down_proj, dtype)
-        found.append(x)
-    found[-1] = _norm(x, model.model.norm.weight, config.rms_norm_eps)
-    return found
+    return _norm(x, model.model.norm.weight, config.rms_norm_eps)
 
 
 def _linear(x: Tensor, layer: nn.Linear, dtype: torch.dtype) -> Tensor:

@@ -81,8 +81,6 @@ class BaseRecipe:
     weight_decay: float = 0.01  # of matrices
     clip: float = 1.0  # largest norm of the gradient
     context_weight: float = 0.15  # loss weight of tokens that no lookup decides
-    plan_weight: float = 0.1  # loss weight of the next step's words at <step>
-    plan_layers: tuple[int, ...] = (1, 2)  # layers whose states plan, from 0
     raise_at: float = 0.9  # success, mean over kinds, that raises a level
     raise_least: float = 0.75  # success of the worst kind that raises a level
     lag: int = 2  # blocks between a level's rise and the data that follow it

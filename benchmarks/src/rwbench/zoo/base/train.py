@@ -31,7 +31,7 @@ from ...run.folder import exclusive
 from .curriculum import Curriculum
 from .data import Batch, Blocks, DocumentStream, batches
 from .documents import Writer
-from .model import hidden_states, new_base
+from .model import last_states, new_base
 from .recipe import BaseRecipe, Phase
 from .tokenizer import TokenVocabulary
 
@@ -80,10 +80,7 @@ class BaseTrainer:
         self.model: LlamaForCausalLM = new_base(recipe.shape, vocabulary, recipe.seed)
         self.earlier: dict[str, Any] = {} if start is None else _load_start(self.model, vocabulary, start)
         nn.Module.to(self.model, self.device)
-        self.plan_maps = nn.ParameterList(torch.eye(recipe.shape.hidden) for _ in recipe.plan_layers)
-        self.plan_maps.to(self.device)
-        self.parameters = [*self.model.parameters(), *self.plan_maps.parameters()]
-        named = [*self.model.named_parameters(), *self.plan_maps.named_parameters()]
+        named = [*self.model.named_parameters()]
         matrices = [each for name, each in named if each.ndim == 2 and "embed" not in name]
         others = [each for name, each in named if each.ndim != 2 or "embed" in name]
         muon = Float32Muon(matrices, weight_decay=recipe.weight_decay)
@@ -97,9 +94,9 @@ class BaseTrainer:
         self.seconds, self.log_bytes = 0.0, 0
         writer = Writer(vocabulary, recipe.context_weight)
         self.blocks = Blocks(DocumentStream(writer, recipe.seed, recipe.block_tokens), processes)
-        self.losses: Callable[..., tuple[Tensor, Tensor, Tensor]] = self._losses
+        self.loss: Callable[..., tuple[Tensor, Tensor]] = self._loss
         if compiled:
-            self.losses = torch.compile(self._losses, dynamic=True)
+            self.loss = torch.compile(self._loss, dynamic=True)
         self._seen: tuple[int, int] | None = None  # which checkpoint it is at
         self._take_up()
 
@@ -157,8 +154,7 @@ class BaseTrainer:
         raised = self.curriculum.raise_levels()
         took = time.monotonic() - started
         self.seconds += took
-        losses, plan_losses, skipped = zip(*found, strict=True)
-        plans = [plan for plan in plan_losses if not math.isnan(plan)]
+        losses, skipped = zip(*found, strict=True)
         entry: dict[str, Any] = {
             "phase": phase.name,
             "block": number,
@@ -166,7 +162,6 @@ class BaseTrainer:
             "tokens": self.position["tokens"],
             "seconds": round(self.seconds, 1),
             "loss": round(sum(losses) / len(losses), 4),
-            "plan": round(sum(plans) / len(plans), 3) if plans else None,
             "skipped": sum(skipped),
             "levels": dict(self.curriculum.levels),
             "success": self.curriculum.success(),
@@ -182,19 +177,18 @@ class BaseTrainer:
         )
         return (
             f"{phase.name:<10} {entry['tokens'] / 1e6:7.2f} M tokens  {(entry['tokens'] - before) / took:6,.0f}/s  "
-            f"loss {entry['loss']:.3f}  plan {entry['plan']}  | {levels} | {success}{note}"
+            f"loss {entry['loss']:.3f}  | {levels} | {success}{note}"
         )
 
-    def _step(self, batch: Batch, phase: Phase) -> tuple[float, float, bool]:
-        """Train on one batch; return its loss, plan loss (NaN: no plan) and whether the gradient was not finite."""
+    def _step(self, batch: Batch, phase: Phase) -> tuple[float, bool]:
+        """Train on one batch; return its loss and whether the gradient was not finite."""
         place = self.position
         part = min(1.0, place["phase_tokens"] / phase.tokens)
         factor = phase.rate[0] + (phase.rate[1] - phase.rate[0]) * part
         factor *= min(1.0, (place["phase_step"] + 1) / self.recipe.warmup)
-        tensors = (each.to(self.device) for each in (batch.ids, batch.predicted, batch.plan, batch.wanted))
-        loss, plan_loss, right = self.losses(*tensors)
-        (loss + self.recipe.plan_weight * plan_loss).backward()
-        finite = bool(nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip).isfinite())
+        loss, right = self.loss(batch.ids.to(self.device), batch.predicted.to(self.device))
+        loss.backward()
+        finite = bool(nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip).isfinite())
         for optimizer, rate in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate * factor
@@ -206,30 +200,16 @@ class BaseTrainer:
             place[name] += 1
         for name in ("tokens", "phase_tokens"):
             place[name] += batch.ids.numel()
-        plan = plan_loss.item() if self.plan_maps and (batch.wanted >= 0).any() else math.nan
-        return loss.item(), plan, not finite
+        return loss.item(), not finite
 
-    def _losses(
-        self, ids_BT: Tensor, predicted_2N: Tensor, plan_2S: Tensor, wanted_SW: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the language-model loss, the plan loss, and which tokens were predicted right (N,)."""
-        dtype = self.dtype
-        states = hidden_states(self.model, ids_BT, dtype)
-        output = self.model.model.embed_tokens.weight.to(dtype)
+    def _loss(self, ids_BT: Tensor, predicted_2N: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss, and which tokens were predicted right (N,)."""
+        last = last_states(self.model, ids_BT, self.dtype)
         rows, positions = predicted_2N
-        logits = F.linear(states[-1][rows, positions - 1], output).float()
+        output = self.model.model.embed_tokens.weight.to(self.dtype)
+        logits = F.linear(last[rows, positions - 1], output).float()
         target = ids_BT[rows, positions]
-        loss = F.cross_entropy(logits, target)
-        right = logits.argmax(-1) == target
-        mask = (wanted_SW >= 0).float()
-        plan = loss.new_zeros(())
-        for layer, mapping in zip(self.recipe.plan_layers, self.plan_maps, strict=True):
-            state = F.linear(states[layer][plan_2S[0], plan_2S[1]], mapping.to(dtype))
-            state = F.rms_norm(state.float(), state.shape[-1:])
-            odds = F.linear(state.to(dtype), output).float().log_softmax(-1)
-            odds = odds.gather(1, wanted_SW.clamp(min=0))
-            plan = plan - (odds * mask).sum() / mask.sum().clamp(min=1)
-        return loss, plan / max(1, len(self.plan_maps)), right
+        return F.cross_entropy(logits, target), logits.argmax(-1) == target
 
     def save(self) -> None:
         """Write a checkpoint; the last one stays until this one is whole."""
@@ -257,7 +237,7 @@ class BaseTrainer:
         model = {
             name: value for name, value in self.model.state_dict().items() if name != "lm_head.weight"
         }  # tied
-        parts = {"model": model, "plan_maps": self.plan_maps.state_dict()}
+        parts = {"model": model}
         for number, (optimizer, _) in enumerate(self.optimizers):
             parts[str(number)] = {
                 f"{parameter}.{name}": torch.as_tensor(value)
@@ -296,7 +276,6 @@ class BaseTrainer:
             )
         parts["model"]["lm_head.weight"] = parts["model"]["model.embed_tokens.weight"]
         self.model.load_state_dict(parts["model"])
-        self.plan_maps.load_state_dict(parts["plan_maps"])
         for number, (optimizer, _) in enumerate(self.optimizers):
             moments: dict[int, dict[str, Tensor]] = defaultdict(dict)
             for key, value in parts[str(number)].items():
