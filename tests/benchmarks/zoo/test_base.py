@@ -6,7 +6,6 @@ import os
 import random
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -433,8 +432,8 @@ class TestTraining:
         with pytest.raises(FileNotFoundError, match="train first"):
             trained_base(small_recipe(), vocabulary, tmp_path / "nothing")
 
-    def test_a_base_is_shipped_and_trained_on(self, vocabulary, tmp_path, monkeypatch):
-        """What is shipped loads with transformers' own classes, answers, and can begin another training."""
+    def test_a_base_is_shipped(self, vocabulary, tmp_path, monkeypatch):
+        """What is shipped loads with transformers' own classes, and says what it is."""
         from rwbench.zoo.base.ship import write_base
         from rwbench.zoo.models import base_folder, model_template
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -458,19 +457,6 @@ class TestTraining:
         assert template.clean(f"[Step 1] x\n{STEP}[Step 2] y") == "[Step 1] x\n[Step 2] y"
         assert prompt.text == "If A is a tiny cat, it has 12 fins.\n\nHow many?\n"
         assert tokenizer.unk_token_id not in tokenizer(prompt.text)["input_ids"]
-        again = BaseTrainer(small_recipe(), vocabulary, tmp_path / "next", compiled=False, start=to)
-        for ours, theirs in zip(again.model.parameters(), model.parameters(), strict=True):
-            assert torch.equal(ours, theirs.float())
-        assert again.earlier["tokens"] == trainer.position["tokens"]
-        assert again.earlier["recipes"] == [small_recipe().name]
-        with pytest.raises(ValueError, match="no start for this recipe"):
-            BaseTrainer(
-                small_recipe(shape=Shape(hidden=64)), vocabulary, tmp_path / "x", compiled=False, start=to
-            )
-        first, *others = vocabulary.tokens[-300:]
-        other = replace(vocabulary, tokens=(*vocabulary.tokens[:-300], *others, first))
-        with pytest.raises(ValueError, match=f"no start for this recipe: token {others[0]!r} is "):
-            BaseTrainer(small_recipe(), other, tmp_path / "x", compiled=False, start=to)
 
     def test_levels_rise_with_success_of_every_kind(self):
         curriculum = Curriculum(0.9, 0.75)

@@ -52,7 +52,6 @@ def add(
 def train_base(
     recipe: Recipe,
     out: Annotated[Path, typer.Option(help="Folder of the training; if it holds one, that goes on.")],
-    start: Annotated[Path | None, typer.Option(help="A shipped base whose weights come first.")] = None,
     minutes: Annotated[float, typer.Option(min=0, help="Stop after this long; 0: at the recipe's end.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     processes: Annotated[int, typer.Option(min=0, help="Processes that make data ahead of time.")] = 0,
@@ -72,7 +71,7 @@ def train_base(
     torch.set_num_threads(threads)
     with user_errors():
         plan = read_recipe(recipe)
-        trainer = BaseTrainer(plan, build_vocabulary(corpus()), out, device, processes, compiled, start)
+        trainer = BaseTrainer(plan, build_vocabulary(corpus()), out, device, processes, compiled)
         done = trainer.position["tokens"] / 1e6
         typer.echo(f"{plan.name}: {plan.tokens / 1e6:.0f} M tokens at most, {done:.1f} M done", err=True)
         if not trainer.resumed and compiled:

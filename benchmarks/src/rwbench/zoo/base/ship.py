@@ -74,10 +74,6 @@ def write_base(
 
 def card(recipe: BaseRecipe, summary: dict[str, Any], cells: Sequence[GateResult]) -> str:
     """Return the model card."""
-    after = ""
-    if earlier := summary["earlier"]:
-        names = ", ".join(f"`{name}`" for name in earlier["recipes"])
-        after = f" after {names} ({earlier['tokens'] / 1e6:.1f} M tokens)"
     return Template(_packaged("card.md")).substitute(
         asdict(recipe.shape),
         name=recipe.name,
@@ -87,7 +83,6 @@ def card(recipe: BaseRecipe, summary: dict[str, Any], cells: Sequence[GateResult
         hours=f"{summary['hours']:.2f}",
         levels=", ".join(f"{name} {size}" for name, size in summary["levels"].items()),
         finished="the whole recipe" if summary["finished"] else "a part of the recipe",
-        after=after,
         gates=gate_table(cells),
     )
 

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -21,13 +20,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 from dynarule.training import Float32Muon
-from ruleworld_data.io import write_whole
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from ...run.environment import environment
 from ...run.folder import exclusive
+from .checkpoint import moments_of, read_checkpoint, set_moments, write_checkpoint
 from .curriculum import Curriculum
 from .data import Batch, Blocks, DocumentStream, batches
 from .documents import Writer
@@ -40,6 +37,8 @@ if TYPE_CHECKING:
 
 STATE_FILE = "state.safetensors"
 LOG_FILE = "log.jsonl"
+TIED = "lm_head.weight"
+"""The same tensor as the embeddings."""
 
 
 class BaseTrainer:
@@ -57,13 +56,11 @@ class BaseTrainer:
         Processes that make data ahead of time; 0 makes it in this one.
     compiled : bool
         Fuse the forward and backward pass; takes a minute or two once.
-    start : Path, optional
-        A base as `rwbench base ship` writes it, whose weights are the first ones instead of random ones.
 
     Raises
     ------
     ValueError
-        If the folder belongs to another recipe, or ``start`` has another shape or vocabulary.
+        If the folder belongs to another recipe, or its checkpoint is damaged.
     """
 
     def __init__(
@@ -74,11 +71,9 @@ class BaseTrainer:
         device: str = "cpu",
         processes: int = 0,
         compiled: bool = True,
-        start: Path | None = None,
     ) -> None:
         self.recipe, self.folder, self.device = recipe, folder, torch.device(device)
         self.model: LlamaForCausalLM = new_base(recipe.shape, vocabulary, recipe.seed)
-        self.earlier: dict[str, Any] = {} if start is None else _load_start(self.model, vocabulary, start)
         nn.Module.to(self.model, self.device)
         named = [*self.model.named_parameters()]
         matrices = [each for name, each in named if each.ndim == 2 and "embed" not in name]
@@ -97,13 +92,7 @@ class BaseTrainer:
         self.loss: Callable[..., tuple[Tensor, Tensor]] = self._loss
         if compiled:
             self.loss = torch.compile(self._loss, dynamic=True)
-        self._seen: tuple[int, int] | None = None  # which checkpoint it is at
         self._take_up()
-
-    @property
-    def resumed(self) -> bool:
-        """Whether it is at a checkpoint."""
-        return self._seen is not None
 
     @property
     def phase(self) -> Phase | None:
@@ -212,93 +201,51 @@ class BaseTrainer:
         return F.cross_entropy(logits, target), logits.argmax(-1) == target
 
     def save(self) -> None:
-        """Write a checkpoint; the last one stays until this one is whole."""
+        """Write a checkpoint."""
         log = self.folder / LOG_FILE
         self.log_bytes = log.stat().st_size if log.is_file() else 0
         state = {
             "recipe": asdict(self.recipe),
-            "earlier": self.earlier,
             "position": self.position,
             "seconds": self.seconds,
             "curriculum": {name: getattr(self.curriculum, name) for name in ("levels", "rates", "seen")},
             "orders": [(number, levels) for number, levels, _ in self.blocks.pending],
             "log_bytes": self.log_bytes,
         }
-        tensors = {
-            f"{part}/{name}": value.detach().cpu().contiguous()
-            for part, values in self._tensors().items()
-            for name, value in values.items()
-        }
-        write_whole(self.folder / STATE_FILE, save(tensors, {"state": json.dumps(state)}))
-        self._seen = self._checkpoint()
-
-    def _tensors(self) -> dict[str, dict[str, Tensor]]:
-        """Return all that training changes, as tensors by part and name (an optimizer's: ``parameter.value``)."""
-        model = {
-            name: value for name, value in self.model.state_dict().items() if name != "lm_head.weight"
-        }  # tied
-        parts = {"model": model}
-        for number, (optimizer, _) in enumerate(self.optimizers):
-            parts[str(number)] = {
-                f"{parameter}.{name}": torch.as_tensor(value)
-                for parameter, values in optimizer.state_dict()["state"].items()
-                for name, value in values.items()
-            }
-        return parts
-
-    def _checkpoint(self) -> tuple[int, int] | None:
-        """Return what tells the folder's checkpoint from others; None without one."""
-        path = self.folder / STATE_FILE
-        return (path.stat().st_ino, path.stat().st_mtime_ns) if path.is_file() else None
+        weights = {name: value for name, value in self.model.state_dict().items() if name != TIED}
+        moments = {str(i): moments_of(optimizer) for i, (optimizer, _) in enumerate(self.optimizers)}
+        write_checkpoint(self.folder / STATE_FILE, {"model": weights} | moments, state)
 
     def _take_up(self) -> None:
-        """Go to the folder's checkpoint, if there is one and it is not where this training stands."""
-        now = self._checkpoint()
-        if now not in (None, self._seen):
-            self._resume()
-            self._seen = now
-
-    def _resume(self) -> None:
+        """Go to the folder's checkpoint, if there is one."""
         path = self.folder / STATE_FILE
-        parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
-        try:
-            with safe_open(path, framework="pt", device=str(self.device)) as file:
-                state = json.loads((file.metadata() or {})["state"])
-                for key in file.keys():  # noqa: SIM118 (no mapping)
-                    part, _, name = key.partition("/")
-                    parts[part][name] = file.get_tensor(key)
-        except (SafetensorError, ValueError, KeyError, RecursionError) as error:
-            raise ValueError(f"the checkpoint {path} is damaged ({error}); delete it to begin anew") from None
+        self.resumed = path.is_file()
+        if not self.resumed:
+            return
+        parts, state = read_checkpoint(path, self.device)
         if state["recipe"] != json.loads(json.dumps(asdict(self.recipe))):
             raise ValueError(
                 f"{self.folder} holds a training of another recipe ({state['recipe']['name']}, or an older text of "
                 "this one); give another --out, or delete the folder to begin anew"
             )
-        parts["model"]["lm_head.weight"] = parts["model"]["model.embed_tokens.weight"]
-        self.model.load_state_dict(parts["model"])
-        for number, (optimizer, _) in enumerate(self.optimizers):
-            moments: dict[int, dict[str, Tensor]] = defaultdict(dict)
-            for key, value in parts[str(number)].items():
-                parameter, _, name = key.partition(".")
-                moments[int(parameter)][name] = value
-            optimizer.load_state_dict({**optimizer.state_dict(), "state": dict(moments)})
-        self.earlier, self.position, self.seconds = (state[n] for n in ("earlier", "position", "seconds"))
+        weights = parts["model"]
+        self.model.load_state_dict(weights | {TIED: weights["model.embed_tokens.weight"]})
+        for i, (optimizer, _) in enumerate(self.optimizers):
+            set_moments(optimizer, parts[str(i)])
+        self.position, self.seconds, self.log_bytes = (state[n] for n in ("position", "seconds", "log_bytes"))
         vars(self.curriculum).update(state["curriculum"])
         self.blocks.pending.clear()
         for number, levels in state["orders"]:
             assert self.phase is not None
             self.blocks.order(number, self.phase.mixture, levels)
-        self.log_bytes = state["log_bytes"]
 
     def summary(self) -> dict[str, Any]:
-        """Return what the training took so far, those of the bases that it started from included, as JSON values."""
-        earlier = self.earlier or {"tokens": 0, "steps": 0, "hours": 0.0}
+        """Return what the training took so far, as JSON values."""
         return {
             "recipe": asdict(self.recipe),
-            "earlier": self.earlier,
-            "tokens": earlier["tokens"] + self.position["tokens"],
-            "steps": earlier["steps"] + self.position["step"],
-            "hours": round(earlier["hours"] + self.seconds / 3600, 3),
+            "tokens": self.position["tokens"],
+            "steps": self.position["step"],
+            "hours": round(self.seconds / 3600, 3),
             "finished": self.phase is None,
             "levels": self.curriculum.sizes(),
             "environment": environment(),
@@ -322,36 +269,6 @@ def trained_base(recipe: BaseRecipe, vocabulary: TokenVocabulary, folder: Path) 
         )
     trainer.model.eval()
     return trainer
-
-
-def _load_start(model: LlamaForCausalLM, vocabulary: TokenVocabulary, folder: Path) -> dict[str, Any]:
-    """Load a shipped base's weights; return what its training took."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    known = AutoTokenizer.from_pretrained(folder, trust_remote_code=False).get_vocab()
-    other = next((token for i, token in enumerate(vocabulary.tokens) if known.get(token) != i), None)
-    if other is not None:
-        raise ValueError(
-            f"{folder} is no start for this recipe: token {other!r} is {known.get(other, 'none')} there, "
-            f"{vocabulary.tokens.index(other)} here; give a base of the same vocabulary"
-        )
-    theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False)
-    shapes = [
-        {name: tuple(value.shape) for name, value in each.state_dict().items()} for each in (model, theirs)
-    ]
-    for name in sorted({*shapes[0], *shapes[1]}):
-        here, there = (each.get(name) for each in shapes)
-        if here != there:
-            raise ValueError(
-                f"{folder} is no start for this recipe: {name} is {there} there, {here} here; "
-                "give a base of the same shape and vocabulary"
-            )
-    model.load_state_dict(theirs.state_dict())
-    summary = json.loads((folder / "training.json").read_text(encoding="utf-8"))
-    before = (summary["earlier"] or {}).get("recipes", [])
-    return {name: summary[name] for name in ("tokens", "steps", "hours")} | {
-        "recipes": [*before, summary["recipe"]["name"]]
-    }
 
 
 def _trim_heap() -> None:
