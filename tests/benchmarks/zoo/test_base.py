@@ -434,7 +434,7 @@ class TestTraining:
 
     def test_a_base_is_shipped(self, vocabulary, tmp_path, monkeypatch):
         """What is shipped loads with transformers' own classes, and says what it is."""
-        from rwbench.zoo.base.ship import write_base
+        from rwbench.zoo.base.ship import write_base, write_card
         from rwbench.zoo.models import base_folder, model_template
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -452,6 +452,11 @@ class TestTraining:
         assert model.dtype == torch.bfloat16 and base_folder(str(to.parent)) == to
         card = (to / "README.md").read_text()
         assert "a part of the recipe" in card and "| mean |" in card and "$" not in card
+        before = (to / "gates.json").read_text()
+        for name in ("gates.json", "README.md"):
+            (to / name).unlink()
+        write_card(to, questions=2, lists=1)
+        assert ((to / "README.md").read_text(), (to / "gates.json").read_text()) == (card, before)
         template = model_template(str(to.parent))
         prompt = template.render("answer", "nl", "How many?", ["If A is a tiny cat, it has 12 fins."])
         assert template.clean(f"[Step 1] x\n{STEP}[Step 2] y") == "[Step 1] x\n[Step 2] y"
@@ -547,6 +552,10 @@ def test_the_commands_train_and_go_on(vocabulary_at_hand, tmp_path):
     first = CliRunner().invoke(app, [*train, "--minutes", "0.0001"])
     assert first.exit_code == 0 and "stopped" in first.stdout, first.output
     second = CliRunner().invoke(app, train)
-    assert second.exit_code == 0 and "finished" in second.stdout and "rwbench base gates" in second.stdout
-    wrong = CliRunner().invoke(app, ["base", "gates", str(recipe), "--out", str(tmp_path / "none")])
-    assert wrong.exit_code == 2 and "train first" in wrong.output
+    assert second.exit_code == 0 and "finished" in second.stdout and "rwbench base ship" in second.stdout
+    for words, message in (
+        (["ship", str(recipe), "--out", str(tmp_path / "none"), "--to", str(tmp_path / "to")], "train first"),
+        (["gates", str(tmp_path)], "rwbench base ship RECIPE"),
+    ):
+        wrong = CliRunner().invoke(app, ["base", *words])
+        assert wrong.exit_code == 2 and message in wrong.output

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..cli.shared import JsonFlag, user_errors
+from ..cli.shared import user_errors
 
 HELP: dict[str, Any] = {
     "no_args_is_help": True,
@@ -19,8 +17,7 @@ HELP: dict[str, Any] = {
 base = typer.Typer(help="Train the bundled base model, and measure what it can do.", **HELP)
 models = typer.Typer(help="Models that are not shipped: add one to the cache.", **HELP)
 adapters = typer.Typer(help="Train adapters for a base model, all methods alike.", **HELP)
-Recipe = Annotated[Path, typer.Argument(help="A recipe, such as benchmarks/base/cpu.toml.")]
-Training = Annotated[Path, typer.Option(help="Folder of the training.")]
+Recipe = Annotated[Path, typer.Argument(help="A recipe, such as benchmarks/base/tiny.toml.")]
 Questions = Annotated[int, typer.Option(min=1, help="Questions per sub-task.")]
 Lists = Annotated[int, typer.Option(min=1, help="Lists per rule type and length.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads; one gives the same weights every time.")]
@@ -60,7 +57,7 @@ def train_base(
 ) -> None:
     """Train a base, or go on with a training; Ctrl-C and kill cost two minutes at most.
 
-    Example: rwbench base train benchmarks/base/cpu.toml --out runs/base
+    Example: rwbench base train benchmarks/base/tiny.toml --out runs/base
     """
     import torch
 
@@ -76,52 +73,16 @@ def train_base(
         typer.echo(f"{plan.name}: {plan.tokens / 1e6:.0f} M tokens at most, {done:.1f} M done", err=True)
         if not trainer.resumed and compiled:
             typer.echo("compiling first: a minute or two", err=True)
-        finished = trainer.run(60 * minutes or math.inf, report=lambda line: typer.echo(line, err=True))
+        finished = trainer.run(60 * minutes or math.inf, report=_to_stderr)
     typer.echo(f"{'finished' if finished else 'stopped'}: {out}")
     if finished:
-        typer.echo(f"next: rwbench base gates {recipe} --out {out}")
-
-
-@base.command()
-def gates(
-    recipe: Recipe,
-    out: Training,
-    questions: Questions = 100,
-    lists: Lists = 16,
-    threads: Threads = 1,
-    as_json: JsonFlag = False,
-) -> None:
-    """Measure what a base can do: lookups in lists, questions with their rules alone, with others beside them.
-
-    Example: rwbench base gates benchmarks/base/cpu.toml --out runs/base
-    """
-    import torch
-
-    from .base.documents import Writer
-    from .base.gates import gate_table, run_gates
-    from .base.recipe import read_recipe
-    from .base.tokenizer import build_vocabulary, corpus
-    from .base.train import trained_base
-
-    torch.set_num_threads(threads)
-    with user_errors():
-        plan, vocabulary = read_recipe(recipe), build_vocabulary(corpus())
-        model = trained_base(plan, vocabulary, out).model
-    cells = []
-    for cell in run_gates(model, Writer(vocabulary, plan.context_weight), lists, questions):
-        cells.append(cell)
-        typer.echo(
-            f"{cell.gate:<12} {cell.kind:<16} {cell.representation:<3} {cell.rules:>3} rules: "
-            f"{cell.success:.3f} of {cell.n} (chance {cell.chance:.3f})",
-            err=True,
-        )
-    typer.echo(json.dumps([dataclasses.asdict(cell) for cell in cells]) if as_json else gate_table(cells))
+        typer.echo(f"next: rwbench base ship {recipe} --out {out} --to FOLDER")
 
 
 @base.command()
 def ship(
     recipe: Recipe,
-    out: Training,
+    out: Annotated[Path, typer.Option(help="Folder of the training.")],
     to: Annotated[Path, typer.Option(help="Folder of the model; it is replaced.")],
     questions: Questions = 100,
     lists: Lists = 16,
@@ -129,7 +90,7 @@ def ship(
 ) -> None:
     """Write a trained base as transformers loads it, with a card of what it can do.
 
-    Example: rwbench base ship benchmarks/base/cpu.toml --out runs/base --to models/mine/base
+    Example: rwbench base ship benchmarks/base/tiny.toml --out runs/base --to models/mine/base
     """
     import torch
 
@@ -140,15 +101,40 @@ def ship(
     torch.set_num_threads(threads)
     with user_errors():
         plan = read_recipe(recipe)
-        written = write_base(plan, build_vocabulary(corpus()), out, to, questions, lists)
+        written = write_base(plan, build_vocabulary(corpus()), out, to, questions, lists, _to_stderr)
     for name, size in written.items():
         typer.echo(f"{to / name}  {size / 2**20:.1f} MiB")
 
 
+@base.command()
+def gates(
+    folder: Annotated[Path, typer.Argument(help="A base as `rwbench base ship` writes it.")],
+    questions: Questions = 100,
+    lists: Lists = 16,
+    threads: Threads = 1,
+) -> None:
+    """Measure a base: lookups in lists, questions with their rules alone, with others beside them; renew its card.
+
+    Example: rwbench base gates models/mine/base
+    """
+    import torch
+
+    from .base.ship import write_card
+
+    torch.set_num_threads(threads)
+    with user_errors():
+        write_card(folder, questions, lists, _to_stderr)
+    typer.echo(f"wrote {folder / 'gates.json'} and {folder / 'README.md'}")
+
+
+def _to_stderr(line: object) -> None:
+    typer.echo(line, err=True)
+
+
 @adapters.command("train")
 def train_adapters(
-    recipe: Annotated[Path, typer.Argument(help="A recipe, such as benchmarks/adapters/cpu.toml.")],
-    method: Annotated[str, typer.Option(help="dynarule, srki or kblam.")],
+    recipe: Annotated[Path, typer.Argument(help="A recipe, such as benchmarks/adapters/dynarule.toml.")],
+    method: Annotated[str, typer.Option(help="dynarule, srki, kblam or dynarule-plus.")],
     representation: Annotated[str, typer.Option(help="fol or nl.")],
     out: Annotated[Path, typer.Option(help="Folder of the training; the adapter is in its adapter/.")],
     model: Annotated[str, typer.Option(help="A shipped model's name, or a folder.")] = "tiny",
@@ -157,7 +143,7 @@ def train_adapters(
 ) -> None:
     """Train one adapter, stage by stage; killed, it goes on with --resume.
 
-    Example: rwbench adapters train benchmarks/adapters/cpu.toml --method dynarule --representation nl --out runs/nl
+    Example: rwbench adapters train benchmarks/adapters/dynarule.toml --method dynarule --representation nl --out nl
     """
     with user_errors():
         import torch

@@ -111,4 +111,4 @@ class AdapterRecipe:
 
 def read_recipe(path: Path) -> AdapterRecipe:
     """Read a recipe; see `read_recipe_file`."""
-    return read_recipe_file(path, AdapterRecipe, "adapters", "benchmarks/adapters/cpu.toml")
+    return read_recipe_file(path, AdapterRecipe, "adapters", "benchmarks/adapters/dynarule.toml")

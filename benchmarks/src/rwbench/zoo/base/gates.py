@@ -68,6 +68,12 @@ class GateResult:
     success: float  # share that came out right
     chance: float  # what blind choice would reach
 
+    def __str__(self) -> str:
+        return (
+            f"{self.gate:<12} {self.kind:<16} {self.representation:<3} {self.rules:>3} rules: "
+            f"{self.success:.3f} of {self.n} (chance {self.chance:.3f})"
+        )
+
 
 @torch.no_grad()
 def successes(

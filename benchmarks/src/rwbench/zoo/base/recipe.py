@@ -97,4 +97,4 @@ class BaseRecipe:
 
 def read_recipe(path: Path) -> BaseRecipe:
     """Read a recipe; see `read_recipe_file`."""
-    return read_recipe_file(path, BaseRecipe, "a base", "benchmarks/base/cpu.toml")
+    return read_recipe_file(path, BaseRecipe, "a base", "benchmarks/base/tiny.toml")

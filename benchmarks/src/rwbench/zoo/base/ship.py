@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any
 
 import torch
+from ruleworld_data.io import write_whole
 
 from ..models import replaced_folder
 from .documents import Writer
@@ -19,7 +19,7 @@ from .recipe import BaseRecipe
 from .tokenizer import TokenVocabulary, build_tokenizer
 from .train import trained_base
 
-GATES_FILE = "gates.json"
+TRAINING_FILE = "training.json"
 LARGEST = 16 * 2**20
 """Bytes of a file that a repository should hold."""
 
@@ -31,10 +31,9 @@ def write_base(
     to: Path,
     questions: int = 100,
     lists: int = 16,
+    report: Callable[[GateResult], None] = lambda cell: None,
 ) -> dict[str, int]:
     """Write the base of a training folder as a model folder; what was there before is replaced as a whole.
-
-    Gates are measured on the weights as they are written.
 
     Returns
     -------
@@ -48,23 +47,17 @@ def write_base(
     ValueError
         If it is another recipe's, ``to`` holds something else, or a file would be larger than 16 MiB.
     """
-    if to.exists() and not (to / GATES_FILE).is_file():
+    if to.exists() and not (to / TRAINING_FILE).is_file():
         raise ValueError(f"{to} is no base that was written here and would be deleted; give another --to")
     trainer = trained_base(recipe, vocabulary, training)
-    model, summary = trainer.model, trainer.summary()
-    torch.nn.Module.to(model, torch.bfloat16)
-    model.generation_config.do_sample = False
+    torch.nn.Module.to(trainer.model, torch.bfloat16)
+    trainer.model.generation_config.do_sample = False
     with replaced_folder(to) as new:
-        model.save_pretrained(new, max_shard_size="15MB")
+        trainer.model.save_pretrained(new, max_shard_size="15MB")
         build_tokenizer(vocabulary, recipe.shape.positions).save_pretrained(new)
-        cells = list(run_gates(model.float(), Writer(vocabulary, recipe.context_weight), lists, questions))
-        for name, text in {
-            "prompt.toml": _packaged("prompt.toml"),
-            GATES_FILE: json.dumps([asdict(cell) for cell in cells], indent=1) + "\n",
-            "training.json": json.dumps(summary, indent=2) + "\n",
-            "README.md": card(recipe, summary, cells),
-        }.items():
-            (new / name).write_bytes(text.encode())
+        (new / "prompt.toml").write_bytes(_packaged("prompt.toml").encode())
+        (new / TRAINING_FILE).write_bytes((json.dumps(trainer.summary(), indent=2) + "\n").encode())
+        write_card(new, questions, lists, report)
         sizes = {path.name: path.stat().st_size for path in sorted(new.iterdir())}
         large = [name for name, size in sizes.items() if size > LARGEST]
         if large:
@@ -72,12 +65,39 @@ def write_base(
     return sizes
 
 
-def card(recipe: BaseRecipe, summary: dict[str, Any], cells: Sequence[GateResult]) -> str:
-    """Return the model card."""
-    return Template(_packaged("card.md")).substitute(
-        asdict(recipe.shape),
-        name=recipe.name,
-        seed=recipe.seed,
+def write_card(
+    folder: Path,
+    questions: int = 100,
+    lists: int = 16,
+    report: Callable[[GateResult], None] = lambda cell: None,
+) -> None:
+    """Measure what the base of a folder can do; write the figures (``gates.json``) and the model card beside it.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder does not say how it was trained (``training.json``).
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    if not (folder / TRAINING_FILE).is_file():
+        raise FileNotFoundError(
+            f"{folder} has no {TRAINING_FILE}, so it is no base that was written here; write one: "
+            "rwbench base ship RECIPE --out TRAINING --to FOLDER"
+        )
+    summary = json.loads((folder / TRAINING_FILE).read_text(encoding="utf-8"))
+    known = AutoTokenizer.from_pretrained(folder, trust_remote_code=False).get_vocab()
+    writer = Writer(TokenVocabulary(tuple(sorted(known, key=known.__getitem__)), ()), 0.0)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False)
+    cells = []
+    for cell in run_gates(model.eval(), writer, lists, questions):
+        cells.append(cell)
+        report(cell)
+    recipe = summary["recipe"]
+    card = Template(_packaged("card.md")).substitute(
+        recipe["shape"],
+        name=recipe["name"],
+        seed=recipe["seed"],
         tokens=f"{summary['tokens'] / 1e6:.1f}",
         steps=f"{summary['steps']:,}",
         hours=f"{summary['hours']:.2f}",
@@ -85,6 +105,8 @@ def card(recipe: BaseRecipe, summary: dict[str, Any], cells: Sequence[GateResult
         finished="the whole recipe" if summary["finished"] else "a part of the recipe",
         gates=gate_table(cells),
     )
+    write_whole(folder / "gates.json", json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")
+    write_whole(folder / "README.md", card)
 
 
 def _packaged(name: str) -> str:
