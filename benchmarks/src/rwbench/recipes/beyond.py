@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+from ..backends import Backend
 from ..methods import Method
 from ..methods.ircot import IRCoT
 from ..methods.kblam import KBLaM
@@ -11,7 +15,6 @@ from ..methods.react import ReAct
 from ..methods.retrieve import Retrieve
 from ..methods.solver import Solver
 from ..methods.stepwise import Stepwise
-from ..retrievers import Retriever
 from ..retrievers.ahead import Ahead
 from ..retrievers.bm25 import BM25
 from ..retrievers.dense import Dense
@@ -20,13 +23,13 @@ from ..retrievers.graph import Graph
 from ..retrievers.random import Random
 from . import Options
 from .grid import grid
-from .rows import IN_SMALL_PROMPT, beyond_paper, retrievers, rule_memory
+from .rows import all_memory, retrievers, rule_memory
 
-grid(
-    "memory",
-    held_out=True,
-    help="KBLaM, SR-KI and DynaRule on their own rules and on held-out ones; 100, 1,000 and 10,000 rules.",
-)(rule_memory)
+
+@grid("memory", held_out=True)
+def memory(options: Options, form: str, size: int) -> list[Method]:
+    """KBLaM, SR-KI, DynaRule and DynaRule+ on their own rules and on held-out ones; 100, 1,000 and 10,000 rules."""
+    return all_memory(options, form, size)
 
 
 @grid("smoke")
@@ -37,11 +40,24 @@ def smoke(options: Options, form: str, size: int) -> list[Method]:
     return [Solver(), *map(Retrieve, found)]  # ceiling first, floor last
 
 
-def searchers(options: Options) -> list[tuple[type[RAG], Retriever]]:
-    """Return every way of the arena to put rules that were searched for into a prompt, with its retriever."""
-    bm25, graph = BM25(), Graph()
-    once = [(RAG, each) for each in (*retrievers(options), graph)]
-    return [*once, (Stepwise, bm25), (Stepwise, graph), (Stepwise, Ahead()), (IRCoT, bm25), (ReAct, bm25)]
+def searching(options: Options, model: Backend, **changes: Any) -> list[Method]:
+    """Return every way to search for rules and put them into a prompt, each with the settings that validation chose.
+
+    With ``ablation/in_prompt`` on 44 validation questions in logic.
+    """
+    dense, bm25, rrf = retrievers(options)
+    rows: list[RAG] = [
+        RAG(model=model, retriever=dense, in_prompt=8),
+        RAG(model=model, retriever=bm25, in_prompt=16),
+        RAG(model=model, retriever=rrf, in_prompt=16),
+        RAG(model=model, retriever=Graph(), in_prompt=16),
+        Stepwise(model=model, retriever=bm25, in_prompt=16),
+        Stepwise(model=model, retriever=Graph(), in_prompt=8),
+        Stepwise(model=model, retriever=Ahead(), in_prompt=4, aggregation="in_turn"),
+        IRCoT(model=model, retriever=bm25, in_prompt=16),
+        ReAct(model=model, retriever=bm25, in_prompt=4),
+    ]
+    return [replace(row, **changes) for row in rows]
 
 
 @grid("arena")
@@ -51,22 +67,18 @@ def arena(options: Options, form: str, size: int) -> list[Method]:
     for model in options.asked:
         rows += [Prompting(model=model, rules="gold"), Prompting(model=model, rules="none")]
         rows += [Prompting(model=model)] if size <= 100 else []
-        rows += [
-            kind(model=model, retriever=retriever, in_prompt=IN_SMALL_PROMPT)
-            for kind, retriever in searchers(options)
-        ]
-    memory = [*rule_memory(options, form, size), *beyond_paper(options, form, size)]
-    return rows + [each for each in memory if each.missing() is None]
+        rows += searching(options, model)
+    return rows + [each for each in all_memory(options, form, size) if each.missing() is None]
 
 
-@grid("ablation/in_prompt", (10_000,))
+@grid("ablation/in_prompt", (10_000,), ("fol",))
 def in_prompt(options: Options, form: str, size: int) -> list[Method]:
-    """Every method that searches, with 2, 4, 8 and 16 rules in the prompt; `--split validation` chooses the arena's."""
+    """Every method that searches, with 2, 4, 8 and 16 rules in the prompt; `--split validation` chose the arena's."""
     return [
-        kind(model=model, retriever=retriever, in_prompt=rules)
+        row
         for model in options.asked
-        for kind, retriever in searchers(options)
         for rules in (2, 4, 8, 16)
+        for row in searching(options, model, in_prompt=rules)
     ]
 
 
@@ -102,15 +114,4 @@ def length_shift(options: Options, form: str, size: int) -> list[Method]:
     """KBLaM as it was trained, and with the length shift of its paper (C = 100); 100 to 10,000 rules."""
     return [
         KBLaM.of(model, form, length_shift=shift) for model in options.local_models for shift in (None, 100)
-    ]
-
-
-@grid("ablation/stepwise")
-def stepwise(options: Options, form: str, size: int) -> list[Method]:
-    """BM25 and the graph, once and at every step with its own words; 16 rules in the prompt; 100 to 10,000 rules."""
-    return [
-        kind(model=model, retriever=retriever, in_prompt=IN_SMALL_PROMPT)
-        for model in options.asked
-        for retriever in (BM25(), Graph())
-        for kind in (RAG, Stepwise)
     ]

@@ -36,9 +36,9 @@ def rule_memory(options: Options, form: str, size: int, **changes: Any) -> list[
     return [kind.of(model, form, **changes) for model in options.local_models for kind in kinds]
 
 
-def beyond_paper(options: Options, form: str, size: int) -> list[Method]:
-    """DynaRule+, with searches that know the state alone and with those that look ahead."""
-    return [
+def all_memory(options: Options, form: str, size: int) -> list[Method]:
+    """Every method of rule memory; DynaRule+ with searches that know the state alone, and that look ahead."""
+    return rule_memory(options, form, size) + [
         DynaRulePlus.of(model, form, lookahead=levels)
         for model in options.local_models
         for levels in (0, None)

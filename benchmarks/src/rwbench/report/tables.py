@@ -133,7 +133,7 @@ def markdown(frame: pd.DataFrame) -> str:
 
 
 def markdown_table(setting: Setting) -> str:
-    """Return the lead metric's table of a setting in Markdown: percentages, 95 % intervals, and strict match if given."""
+    """Return the lead metric of a setting in Markdown: percentages with their 95 % intervals, and strict match."""
     lead = CAPTIONS[setting.lead].partition(" (")[0]
     columns, caption = {lead: (setting.lead, "macro")}, f"{lead} (95 % interval)"
     if any(STRICT in run["metrics"] for run in setting.runs) and setting.lead == ANSWERS:
