@@ -123,8 +123,11 @@ def attention_case(tokens, masked, visible, shared, shift, dtype=torch.float32):
     return (query, key, value, mask, rules, 8**-0.5), text_BTS
 
 
+BY_RULE = torch.linspace(-3, 1, 12).view(2, 1, 1, 6)
 CASES = [
-    pytest.mark.parametrize("shift", [0.0, math.log(100) - math.log(6)]),
+    pytest.mark.parametrize(
+        "shift", [0.0, math.log(100) - math.log(6), BY_RULE], ids=["none", "one", "each"]
+    ),
     pytest.mark.parametrize("masked", ["causal", "bool", "float", "infinite"]),
     pytest.mark.parametrize("visible", [False, True]),
     pytest.mark.parametrize("tokens", [1, 3, 5]),
@@ -147,9 +150,10 @@ def test_the_equation_is_one_softmax_over_what_a_token_sees(shift, masked, visib
     expected = torch.empty_like(query)
     for b, h, t in itertools.product(*map(range, query.shape[:3])):
         held, seen, text = b % len(rules.key_BHRD), seen_BTR[b, t], text_BTS[b, t]
+        added = shift[b, 0, 0, seen] if isinstance(shift, torch.Tensor) else shift
         scores = torch.cat(
             [
-                rules.key_BHRD[held, h, seen] @ rules.query_BHTD[b, h, t] * scale + shift,
+                rules.key_BHRD[held, h, seen] @ rules.query_BHTD[b, h, t] * scale + added,
                 key[b, h // 2, text] @ query[b, h, t] * scale,
             ]
         )

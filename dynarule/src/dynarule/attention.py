@@ -30,15 +30,15 @@ class AttendedRules:
         The rules; R counts the rules of all segments. B is 1 where all rows share them.
     visible_BTR : Tensor or None
         Which rules each token sees; None: all.
-    shift : float
-        Added to every rule score (KBLaM's log C - log M), 0 for none.
+    shift : float or Tensor
+        Added to every rule score (KBLaM's log C - log M), 0 for none; a tensor (B, 1, 1, R) for one a rule.
     """
 
     query_BHTD: Tensor
     key_BHRD: Tensor
     value_BHRD: Tensor
     visible_BTR: Tensor | None = None
-    shift: float = 0.0
+    shift: float | Tensor = 0.0
 
     def each_row(self, rows: int) -> tuple[Tensor, Tensor]:
         """Return keys and values with a row for each row of the batch."""
@@ -55,15 +55,19 @@ class RuleTokens:
         The tokens' states, keys with RoPE; R counts the tokens of all rules of a row.
     visible_BTR : Tensor or None
         Which of them each token of the text sees; None: all.
+    shift_BR : Tensor or None
+        Added to the scores of each; None: nothing.
     """
 
     key_BHRD: Tensor
     value_BHRD: Tensor
     visible_BTR: Tensor | None = None
+    shift_BR: Tensor | None = None
 
     def asked_by(self, query_BHTD: Tensor) -> AttendedRules:
         """Return the same for the text's queries."""
-        return AttendedRules(query_BHTD, self.key_BHRD, self.value_BHRD, self.visible_BTR)
+        shift = 0.0 if self.shift_BR is None else self.shift_BR[:, None, None].to(query_BHTD.dtype)
+        return AttendedRules(query_BHTD, self.key_BHRD, self.value_BHRD, self.visible_BTR, shift)
 
 
 def rule_attention(
@@ -107,7 +111,7 @@ def rule_attention(
 
 
 def rule_bias(rules: AttendedRules, dtype: torch.dtype) -> Tensor | float:
-    """Return what is added to scores of rules: (B, 1, T, R), or one number for all of them."""
+    """Return what is added to scores of rules: (B, 1, T or 1, R), or one number for all of them."""
     if rules.visible_BTR is None:
         return rules.shift
     return additive(rules.visible_BTR[:, None], dtype) + rules.shift

@@ -64,6 +64,12 @@ class DynaRuleConfig(PeftConfig):
         default="vector",
         metadata={"help": "what is read of a kept rule: one value, or its tokens' own states"},
     )
+    score_weight: float = field(
+        default=0.0,
+        metadata={
+            "help": "of a kept rule's score, from the best one down, in the attention to its tokens; 0: none"
+        },
+    )
     length_shift: float | None = field(
         default=None, metadata={"help": "C: adds log C - log(rules attended) to rule scores (KBLaM)"}
     )
@@ -150,6 +156,10 @@ class DynaRuleConfig(PeftConfig):
             )
         if self.reading not in get_args(Reading):
             raise ValueError(f"reading must be one of {get_args(Reading)}, got {self.reading!r:.60}")
+        if not 0 <= self.score_weight < math.inf:
+            raise ValueError(f"score_weight must be 0 or more, got {self.score_weight!r}")
+        if self.score_weight and self.reading != "tokens":
+            raise ValueError('score_weight weighs tokens of rules; set reading to "tokens"')
         if self.length_shift is not None and not 0 < self.length_shift < math.inf:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
         self._check_names()

@@ -119,6 +119,9 @@ def merged_attention(
     causal = text_mask is None and tokens == key.shape[2]
     text = 0.0 if causal else text_bias(text_mask, query, key.shape[2])
     seen = 0.0 if rules.visible_BTR is None else additive(rules.visible_BTR[:, None], query.dtype)
+    shift = rules.shift
+    if isinstance(shift, Tensor):
+        seen, shift = (seen + shift).expand(batch, 1, tokens, -1), 0.0
     return _Merged.apply(
         query,
         _all_heads(key, heads),
@@ -129,7 +132,7 @@ def merged_attention(
         seen if isinstance(seen, Tensor) else None,
         causal,
         scale,
-        rules.shift,
+        shift,
     )
 
 

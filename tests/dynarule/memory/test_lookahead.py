@@ -7,7 +7,7 @@ import torch
 from dynarule.memory.lookahead import EARLIER, QUESTION, SINCE, TOKEN, LookAhead, SearchContext, planned
 from peft import PeftModel
 
-from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, load_adapter
+from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, load_adapter
 
 SEARCH, WIDTH, LAYER = 7, 20, 2
 PROMPT = [5, 9, 11, 13]
@@ -54,6 +54,39 @@ def test_levels_are_those_of_the_formula(bank, near, width):
     own_BM = torch.randn(4, 30)
     best_BM = torch.stack(got).amax(0)
     assert near(planned(own_BM, got, torch.tensor(0.5)), own_BM + 0.5 * best_BM)
+
+
+def test_rules_of_one_conclusion_are_worked_on_once(bank, tiny_model, near, monkeypatch):
+    model = tiny_model("llama")
+    adapter, seen = planning(model), []
+    rows_M = torch.arange(30) % 6
+    values_VP, real = bank.values_MP[:6], LookAhead.link_logits
+    shared, apart = (
+        RuleBank(bank.keys_MP, values, bank.ids, bank.texts, value_rows_M=rows)
+        for values, rows in ((values_VP, rows_M), (values_VP[rows_M], None))
+    )
+
+    def link_logits(self, keys_NP, values_MP):
+        seen.append(len(values_MP))
+        return real(self, keys_NP, values_MP)
+
+    monkeypatch.setattr(LookAhead, "link_logits", link_logits)
+    traces = []
+    for each, most in ((shared, 6), (apart, 30)):
+        with torch.no_grad(), attach(model, RuleMemory(adapter, each, SEARCH)) as memory:
+            model(torch.tensor([TEXT]))
+        traces.append(memory.trace)
+        assert max(seen) == most
+        seen.clear()
+    for one, two in zip(*traces, strict=True):
+        assert (one.ids, one.way) == (two.ids, two.way)
+        assert near(one.scores, two.scores, units=500)
+    look = adapter[LAYER].lookahead
+    goal_BP = torch.randn(2, WIDTH)
+    got = look.levels(goal_BP, bank.keys_MP, values_VP, 3, 30, value_rows_M=rows_M)
+    for row in range(2):
+        expected = reference(look, goal_BP[row], bank.keys_MP, values_VP[rows_M], 3, 30)
+        assert near(torch.stack(got)[:, row], expected.float(), units=500)
 
 
 def test_rules_that_are_not_allowed_lead_nowhere(bank):

@@ -37,12 +37,14 @@ def text_with_searches():
     return ids
 
 
-def reference(model, tokenizer, ids, prompt, sets):
+def reference(model, tokenizer, ids, prompt, sets, shifts=None):
     """A plain forward over the rules' tokens and the text: who sees whom is a mask, who stands where a position.
 
-    ``sets`` are rules of the prompt, then of each <search>.
+    ``sets`` are rules of the prompt, then of each <search>; ``shifts`` are added to the text's scores of each.
     """
     lines = [(n, tokenizer(rule)["input_ids"]) for n, rules in enumerate(sets) for rule in rules]
+    each = [shift for row in shifts for shift in row] if shifts else [0.0] * len(lines)
+    added = [shift for shift, (_, line) in zip(each, lines, strict=True) for _ in line]
     owner = [n for n, line in lines for _ in line] + [-1] * len(ids)
     line_of = [at for at, (_, line) in enumerate(lines) for _ in line] + [-1] * len(ids)
     places = [p - len(line) for _, line in lines for p in range(len(line))] + list(range(len(ids)))
@@ -55,7 +57,9 @@ def reference(model, tokenizer, ids, prompt, sets):
         for j in range(i + 1):
             same = line_of[i] == line_of[j] and places[i] - places[j] < window
             sees[i, j] = same or (i >= first and j < first and owner[j] in (0, step))
-    mask = torch.zeros(1, 1, total, total).masked_fill(~sees, torch.finfo(torch.float32).min)
+    mask = torch.zeros(1, 1, total, total)
+    mask[..., first:, :first] = torch.tensor(added)
+    mask = mask.masked_fill(~sees, torch.finfo(torch.float32).min)
     everything = torch.tensor([[token for _, line in lines for token in line] + ids.tolist()])
     out = model(everything, attention_mask=mask, position_ids=torch.tensor([places]), use_cache=False)
     return out.logits[0, first:]
@@ -90,6 +94,23 @@ def test_reading_is_a_plain_forward_with_the_rules_before_the_text(
 
 
 @torch.no_grad()
+def test_rules_that_fit_worse_are_attended_to_less(family, rules, tiny_model, tiny_tokenizer, near):
+    """By the weight times what their score lacks to the best one's."""
+    model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer, score_weight=3.0)
+    memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
+    ids = text_with_searches()
+    memory.question_mask_BT = torch.arange(len(ids))[None] < 9
+    with attach(model, memory):
+        found = model(ids[None]).logits[0]
+    sets = [each.texts for each in memory.trace]
+    shifts = [[3.0 * (score - each.scores[0]) for score in each.scores] for each in memory.trace]
+    assert min(shift for row in shifts for shift in row) < -0.3
+    model.set_attn_implementation("eager")
+    assert near(found, reference(model, tokenizer, ids, 9, sets, shifts))
+    assert not near(found, reference(model, tokenizer, ids, 9, sets))
+
+
+@torch.no_grad()
 def test_a_search_asks_what_the_text_alone_asks(family, rules, tiny_model, tiny_tokenizer):
     model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer)
     ids = text_with_searches()
@@ -105,13 +126,13 @@ def test_a_search_asks_what_the_text_alone_asks(family, rules, tiny_model, tiny_
     assert [(each.step, each.layer) for each in memory.trace] == [(0, LAYER), (1, LAYER), (2, LAYER)]
 
 
-@pytest.mark.parametrize("layer", [0, LAYER])
+@pytest.mark.parametrize("layer, weight", [(0, 0.0), (LAYER, 0.0), (LAYER, 3.0)])
 @torch.no_grad()
 def test_token_by_token_and_in_a_padded_batch_is_the_whole_forward(
-    family, layer, rules, tiny_model, tiny_tokenizer, near
+    family, layer, weight, rules, tiny_model, tiny_tokenizer, near
 ):
     """Rows of other lengths that search at other times, the answer in pieces of several tokens and of one."""
-    model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer, layer)
+    model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer, layer, score_weight=weight)
     states, texts = RuleStates(model, tokenizer), [text_with_searches(), text_with_searches()[3:].roll(2)]
     texts[1][:2] = 30
     prompts = [9, 8]

@@ -14,7 +14,8 @@ with y what the text before the search asks for (`SearchReader`), :math:`v_m` th
 search's own score (equation 4). How many steps are left is not known, so the best level counts. All of it happens in
 the encoder's space, on the two matrices that a bank has, so it follows whatever is added, removed or replaced.
 
-Scores of goals are free up to a constant of the search, since every level carries it along once.
+Scores of goals are free up to a constant of the search, since every level carries it along once. A level knows a rule
+by its conclusion alone, so rules of one conclusion are worked on once.
 """
 
 from __future__ import annotations
@@ -137,10 +138,11 @@ class LookAhead(nn.Module):
         self,
         goal_BP: Tensor,
         keys_MP: Tensor,
-        values_MP: Tensor,
+        values_VP: Tensor,
         count: int,
         width: int,
         allowed_BM: Tensor | None = None,
+        value_rows_M: Tensor | None = None,
     ) -> list[Tensor]:
         """Return :math:`g_0, g_1, ...` of every rule, ``count`` times (B, M); gradients do not go through the choices.
 
@@ -148,14 +150,21 @@ class LookAhead(nn.Module):
         ----------
         goal_BP : Tensor
             What is asked.
-        keys_MP, values_MP : Tensor
-            Embeddings of rules and conclusions, fp32.
+        keys_MP, values_VP : Tensor
+            Embeddings of rules and of different conclusions, fp32.
         count, width : int
             Levels, and the size of :math:`W_h`.
         allowed_BM : Tensor of bool or None
             Rules that may be gone on from; None: all.
+        value_rows_M : Tensor of int or None
+            Where in ``values_VP`` the conclusion of each rule is; None: one each.
         """
-        found = [goal_BP @ values_MP.T]
+
+        def of_rules(level_BV: Tensor) -> Tensor:
+            return level_BV if value_rows_M is None else level_BV.index_select(1, value_rows_M)
+
+        level_BV = goal_BP @ values_VP.T
+        found = [of_rules(level_BV)]
         width = min(width, len(keys_MP))
         while len(found) < count:
             level_BM = found[-1]
@@ -164,22 +173,30 @@ class LookAhead(nn.Module):
             rows_BW = level_BM.detach().topk(width, -1).indices
             from_BW = level_BM.gather(-1, rows_BW)
             union_U, place_BW = rows_BW.unique(return_inverse=True)
-            links_UM = nn.functional.logsigmoid(self.link_logits(keys_MP[union_U], values_MP))
-            with torch.no_grad():  # one of the W at a time: all at once would hold B W M numbers
-                best_BM, chosen_BM = (
-                    torch.full_like(found[-1], -torch.inf),
-                    torch.zeros_like(found[-1], dtype=torch.long),
+            links_UV = nn.functional.logsigmoid(self.link_logits(keys_MP[union_U], values_VP))
+            with torch.no_grad():  # one of the W at a time: all at once would hold B W V numbers
+                best_BV, chosen_BV = (
+                    torch.full_like(level_BV, -torch.inf),
+                    torch.zeros_like(level_BV, dtype=torch.long),
                 )
                 for at in range(width):
-                    next_BM = links_UM[place_BW[:, at]] + from_BW[:, at, None]
-                    chosen_BM.masked_fill_(next_BM > best_BM, at)
-                    best_BM = torch.maximum(best_BM, next_BM)
+                    next_BV = links_UV[place_BW[:, at]] + from_BW[:, at, None]
+                    chosen_BV.masked_fill_(next_BV > best_BV, at)
+                    best_BV = torch.maximum(best_BV, next_BV)
             # Of all pairs only the best ones have a gradient, so only those are touched again.
-            found.append(links_UM.gather(0, place_BW.gather(1, chosen_BM)) + from_BW.gather(1, chosen_BM))
+            level_BV = links_UV.gather(0, place_BW.gather(1, chosen_BV)) + from_BW.gather(1, chosen_BV)
+            found.append(of_rules(level_BV))
         return found
 
     def way(
-        self, row: int, rule: int, levels: list[Tensor], keys_MP: Tensor, values_MP: Tensor, width: int
+        self,
+        row: int,
+        rule: int,
+        levels: list[Tensor],
+        keys_MP: Tensor,
+        values_VP: Tensor,
+        width: int,
+        value_rows_M: Tensor | None = None,
     ) -> list[int]:
         """Return the rules by which a rule would lead to what is asked, in order, without itself.
 
@@ -187,14 +204,17 @@ class LookAhead(nn.Module):
         ----------
         row, rule : int
             Search and rule.
-        levels, keys_MP, values_MP, width
+        levels, keys_MP, values_VP, width, value_rows_M
             As `levels` returned and took them; rules that are not allowed have -inf.
         """
         left = int(torch.stack([level_BM[row, rule] for level_BM in levels]).argmax())
         found: list[int] = []
         for level_BM in reversed(levels[:left]):
             rows_W = level_BM[row].topk(min(width, len(keys_MP))).indices
-            links_W = nn.functional.logsigmoid(self.link_logits(keys_MP[rows_W], values_MP[rule][None])[:, 0])
+            value_row = rule if value_rows_M is None else int(value_rows_M[rule])
+            links_W = nn.functional.logsigmoid(
+                self.link_logits(keys_MP[rows_W], values_VP[value_row][None])[:, 0]
+            )
             rule = int(rows_W[(links_W + level_BM[row, rows_W]).argmax()])
             found.append(rule)
         return found
@@ -206,8 +226,9 @@ class LookAhead(nn.Module):
         scores: list[float],
         levels: list[Tensor],
         keys_MP: Tensor,
-        values_MP: Tensor,
+        values_VP: Tensor,
         width: int,
+        value_rows_M: Tensor | None = None,
     ) -> tuple[list[int], list[int]]:
         """Return which rules a search reads, and the way of the first.
 
@@ -221,7 +242,7 @@ class LookAhead(nn.Module):
             Search.
         rules, scores : list
             The K best rules and what they score, best first.
-        levels, keys_MP, values_MP, width
+        levels, keys_MP, values_VP, width, value_rows_M
             As in `way`.
         """
         depths = torch.stack([level_BM[row, rules] for level_BM in levels]).argmax(0).tolist()
@@ -233,7 +254,7 @@ class LookAhead(nn.Module):
                 if depth and score >= scores[0] - NEAR
             ]
             starts = [*starts, *on[:1]]
-        ways = [self.way(row, rule, levels, keys_MP, values_MP, width) for rule in starts]
+        ways = [self.way(row, rule, levels, keys_MP, values_VP, width, value_rows_M) for rule in starts]
         ends = [rule for rule, depth in zip(rules, depths, strict=True) if depth == 0]
         return list(dict.fromkeys([*starts, *ends, *(rule for way in ways for rule in way)])), ways[0]
 

@@ -109,10 +109,11 @@ class RuleMemory(LayerMemory):
         self._question_BT: Tensor | None = None
         self._context = SearchContext()
         self._asked: list[Asked] = []
-        # By row, of the last selection: the rules that are worth reading, and where the first one leads.
+        # By row, of the last selection: scores of the K, the rules that are worth reading, and where the first leads.
+        self._scores: dict[int, dict[int, float]] = {}
         self._read: dict[int, list[int]] = {}
         self._ways: dict[int, list[int]] = {}
-        self._tabled: tuple[int, Tensor, Tensor] | None = None
+        self._tabled: tuple[int, Tensor, Tensor, Tensor | None] | None = None
         self._real_BT: Tensor | None = None
         self._searches = 0
         self._steps_B = torch.zeros(0, dtype=torch.long)
@@ -251,6 +252,10 @@ class RuleMemory(LayerMemory):
                     scores_NK, rows_NK = self.bank.search(projection, query_NHD, config.top_k, allowed_NM)
             reads, ways = self._plans(projection, rows_NK, scores_NK, levels)
             self._read, self._ways = (dict(zip(rows, each, strict=True)) for each in (reads, ways))
+            self._scores = {
+                row: dict(zip(*each, strict=True))
+                for row, *each in zip(rows, rows_NK.tolist(), scores_NK.tolist(), strict=True)
+            }
             rows_BK = rows_NK.new_zeros(len(query_BHD), rows_NK.shape[1])
             rows_BK[rows] = rows_NK
             if layer == config.confidence_layer:
@@ -265,12 +270,15 @@ class RuleMemory(LayerMemory):
         """Return the backward levels of a search, (B, M) each; none if the adapter does not look ahead."""
         if projection.lookahead is None or not self.config.lookahead:
             return []
+        keys_MP, values_VP, value_rows_M = self._tables()
         found = projection.lookahead.levels(
             projection.lookahead.goal(asked),
-            *self._tables(),
+            keys_MP,
+            values_VP,
             self.config.lookahead,
             self.config.lookahead_width,
             allowed_BM,
+            value_rows_M,
         )
         if allowed_BM is None:
             return found
@@ -285,17 +293,21 @@ class RuleMemory(LayerMemory):
             return found, [[] for _ in found]
         assert projection.lookahead is not None
         best = zip(found, scores_NK.tolist(), strict=True)
-        tables, width = self._tables(), self.config.lookahead_width
+        (keys_MP, values_VP, value_rows_M), width = self._tables(), self.config.lookahead_width
         plans = [
-            projection.lookahead.plan(at, rules, scores, levels, *tables, width)
+            projection.lookahead.plan(at, rules, scores, levels, keys_MP, values_VP, width, value_rows_M)
             for at, (rules, scores) in enumerate(best)
         ]
         return [read for read, _ in plans], [way for _, way in plans]
 
-    def _tables(self) -> tuple[Tensor, Tensor]:
-        """Return the bank's keys and each rule's value, fp32; made once for each state of the bank."""
-        if self._tabled is None or self._tabled[0] != self.bank.version:
-            self._tabled = self.bank.version, self.bank.keys_MP.float(), self.bank.values_MP.float()
+    def _tables(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return keys and values, fp32, and the row of each rule's value; made once for each state of the bank."""
+        bank = self.bank
+        if self._tabled is None or self._tabled[0] != bank.version:
+            shared = bank.num_values < len(bank)  # else most are of rules that have gone, or none is shared
+            value_rows_M = bank.value_rows(torch.arange(len(bank))) if shared else None
+            values = bank.values_by_row(torch.arange(bank.num_values)) if shared else bank.values_MP
+            self._tabled = bank.version, bank.keys_MP.float(), values.float(), value_rows_M
         return self._tabled[1:]
 
     def _plan(

@@ -13,6 +13,10 @@ the text meets the same states here. These layers run when something is looked f
 
 The prompt's rules stay readable; those of a ``<search>`` are replaced by the next one's. With a look-ahead a search's
 rules replace the prompt's too, and what is read is a plan, see `LookAhead.plan`.
+
+Reading alone cannot know which of several rules that look alike was meant, and finding does: with ``score_weight`` w,
+attention to the tokens of a kept rule m has w (s(m) - max s) added to its scores, so that finding and reading decide
+together, as they do in the paper's attention, where one score is both.
 """
 
 from __future__ import annotations
@@ -33,6 +37,9 @@ from .rule_states import RuleStates
 from .selection import mean_query
 from .serving import RuleMemory
 
+Fitting = tuple[str, float]
+"""A rule's text, and how much less its tokens are attended to than those of the best one (0 or less)."""
+
 
 @dataclass(frozen=True)
 class _Joined:
@@ -46,12 +53,15 @@ class _Joined:
         What is no padding.
     sizes : list of int
         Tokens of each set; their sum is R.
+    shift_BR : Tensor or None
+        What is added to the scores of each token; None: nothing.
     """
 
     key_NBHRD: Tensor
     value_NBHRD: Tensor
     real_BR: Tensor
     sizes: list[int]
+    shift_BR: Tensor | None
 
     @property
     def visible_BTR(self) -> Tensor | None:
@@ -97,8 +107,8 @@ class TokenMemory(RuleMemory):
         self._heads = int(decoder.config.num_attention_heads)
         self._alone = False
         self._unread: list[tuple[Tensor, Tensor]] = []  # ids and positions of tokens since the last search
-        self._prompt: list[list[str]] = []
-        self._latest: list[list[str]] = []
+        self._prompt: list[list[Fitting]] = []
+        self._latest: list[list[Fitting]] = []
         self._ahead: _Joined | None = None  # what a token sees from now on
         self._now: tuple[_Joined | None, Tensor | None] = None, None
 
@@ -130,7 +140,7 @@ class TokenMemory(RuleMemory):
         joined, visible_BTR = self._now
         if self._alone or joined is None or not self._projections:
             return None
-        return RuleTokens(joined.key_NBHRD[layer], joined.value_NBHRD[layer], visible_BTR)
+        return RuleTokens(joined.key_NBHRD[layer], joined.value_NBHRD[layer], visible_BTR, joined.shift_BR)
 
     @torch.no_grad()
     def _look(self, real_BS: Tensor, tokens: int) -> tuple[_Joined | None, Tensor | None]:
@@ -189,36 +199,47 @@ class TokenMemory(RuleMemory):
         block = self._decoder.layers[self.layer].self_attn
         return self.adapter[self.layer].query(hidden_BTC, getattr(block, "q_norm", None))
 
-    def _texts(self, query_BHD: Tensor, wanted_B: Tensor | None, number: int = 0) -> list[list[str]]:
-        """Return the texts of the rules that each wanted row keeps; none for the others."""
+    def _texts(self, query_BHD: Tensor, wanted_B: Tensor | None, number: int = 0) -> list[list[Fitting]]:
+        """Return the rules that each wanted row reads; none for the others."""
         if not len(self.bank):
             return [[] for _ in query_BHD]
         step_B = self._first_step_B + number if number else None
         self._find(self.layer, query_BHD, wanted_B, number, step_B)
-        texts = self.bank.texts
-        return [[texts[at] for at in self._read.get(row, [])] for row in range(len(query_BHD))]
+        return [self._fitting(row) for row in range(len(query_BHD))]
 
-    def _join(self, sets: Sequence[Sequence[Sequence[str]]]) -> _Joined | None:
+    def _fitting(self, row: int) -> list[Fitting]:
+        scores, texts, weight = self._scores.get(row, {}), self.bank.texts, self.config.score_weight
+        best = max(scores.values(), default=0.0)
+        # What only a plan brings has no score of its own, and will be needed.
+        return [(texts[at], weight * (scores.get(at, best) - best)) for at in self._read.get(row, [])]
+
+    def _join(self, sets: Sequence[Sequence[Sequence[Fitting]]]) -> _Joined | None:
         """Put each set's tokens side by side, padded over the rows; None if there are none."""
-        states = dict.fromkeys(text for rows in sets for row in rows for text in row)
+        states = dict.fromkeys(text for rows in sets for row in rows for text, _ in row)
         if not states:
             return None
         known = dict(zip(states, self.states(list(states)), strict=True))
         like = next(iter(known.values()))[0]
-        lengths = [[sum(known[text][0].shape[2] for text in row) for row in rows] for rows in sets]
+        lengths = [[sum(known[text][0].shape[2] for text, _ in row) for row in rows] for rows in sets]
         sizes = [max(each) for each in lengths]
         batch, (layers, groups, _, head_dim) = len(sets[0]), like.shape
         pair = [like.new_zeros(layers, batch, groups, sum(sizes), head_dim) for _ in range(2)]
         real_BR = torch.zeros(batch, sum(sizes), dtype=torch.bool, device=like.device)
+        shift_BR = torch.zeros(batch, sum(sizes), device=like.device) if self.config.score_weight else None
         for block, rows in enumerate(sets):
             for at, row in enumerate(rows):
                 start = sum(sizes[:block])
                 stop = start + lengths[block][at]
                 real_BR[at, start:stop] = True
                 for side in range(2) if row else ():
-                    pair[side][:, at, :, start:stop] = torch.cat([known[text][side] for text in row], 2)
+                    pair[side][:, at, :, start:stop] = torch.cat([known[text][side] for text, _ in row], 2)
+                for text, shift in row if shift_BR is not None else ():
+                    assert shift_BR is not None
+                    stop = start + known[text][0].shape[2]
+                    shift_BR[at, start:stop] = shift
+                    start = stop
         key, value = (side.repeat_interleave(self._heads // groups, 2) for side in pair)
-        return _Joined(key, value, real_BR, sizes)
+        return _Joined(key, value, real_BR, sizes, shift_BR)
 
     @contextmanager
     def _without_rules(self) -> Iterator[None]:
