@@ -35,6 +35,8 @@ HUGE_ON = 3
 """Instances that huge policies are tried on."""
 CHANGES = 2 * MAX_EFFECT
 """What a rule may change something by: one to `MAX_EFFECT`, more or fewer, drawn alike."""
+CHOICE = 16
+"""Rules about what is asked for that a pool has to hold at least, in effect, for its chains not to be given away."""
 Notify = Callable[[str], None]
 
 
@@ -166,13 +168,15 @@ def certify(config: EnvConfig, count: int = 300, notify: Notify = lambda _: None
 
 
 def chain_bar(weights: RewardWeights) -> float:
-    """Return the mean reward, beyond the floor, of a guess at the end of a chain by who knows all but its last change.
+    """Return the mean reward, beyond the floor, that skipping the way may bring to who knows all but the last change.
 
-    It follows from how worlds are drawn and what the reward counts, not from what policies were seen to earn. One of
-    `CHANGES` is right, each as likely as another; a right answer without the steps has what ``exact`` and ``strict``
-    weigh. Who earns more has found the last rule without the way to it: the pool gives it away.
+    Such a policy takes one of the rules that change what is asked for. `CHOICE` of them at least have to be in its
+    way; if it took another than the right one, one of `CHANGES` is right all the same, each as likely as another, as
+    worlds are drawn. A right answer without the steps has what ``exact`` and ``strict`` weigh. Who earns more has
+    found the last rule without the way to it: the pool gives it away.
     """
-    return (weights.exact + weights.strict) / weights.total / CHANGES
+    lucky = 1 / CHOICE + (1 - 1 / CHOICE) / CHANGES
+    return (weights.exact + weights.strict) / weights.total * lucky
 
 
 def _result(config: EnvConfig, name: str, kind: Kind, rewards: Sequence[float]) -> PolicyResult:
