@@ -11,9 +11,10 @@ from ruleworld_data.environments import EnvConfig, score
 from ruleworld_data.prompts import parse_template
 from ruleworld_data.text import parse_rule_fol
 from rwbench.zoo import grpo
+from rwbench.zoo.models import base_folder
 
 ROOT = Path(__file__).parents[3]
-BASE = ROOT / "benchmarks/base/arena"
+BASE = base_folder("tiny")
 COMMAND = [sys.executable, "-m", "rwbench.zoo.grpo"]
 
 
@@ -36,7 +37,7 @@ def test_the_page_has_the_committed_curve():
 @pytest.mark.slow
 @pytest.mark.skipif(not find_spec("trl"), reason='trl is missing: pip install "./benchmarks[reward]"')
 def test_two_steps_of_each_method(tmp_path):
-    words = ["--model", BASE, "--out", tmp_path, "--steps", 2, "--every", 1]
+    words = ["--out", tmp_path, "--steps", 2, "--every", 1]
     words += ["--test", 10, "--prompts", 2, "--group", 4, "--tokens", 40]
     subprocess.run([*COMMAND, *map(str, words)], check=True, cwd=tmp_path)
     found = json.loads((tmp_path / "curve.json").read_text())
@@ -65,10 +66,10 @@ def test_a_model_is_asked_with_its_own_prompt():
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["--model", "."], "no model in"),
-        (["--model", BASE, "--method", "ppo"], "grpo or supervised, got ppo"),
-        (["--model", BASE, "--set", "pool_size=9999999"], "pool_size must be from"),
-        (["--model", BASE, "--set", "form=code"], "has no section 'answer' for 'code'"),
+        (["--model", "."], "no model '.'"),
+        (["--method", "ppo"], "grpo or supervised, got ppo"),
+        (["--set", "pool_size=9999999"], "pool_size must be from"),
+        (["--set", "form=code"], "has no section 'answer' for 'code'"),
     ],
     ids=["no model", "method", "dial", "form"],
 )

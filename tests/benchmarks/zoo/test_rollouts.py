@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,10 +9,11 @@ from ruleworld_data.environments import EnvConfig, Episode, instance
 from ruleworld_data.prompts import parse_template
 from rwbench.zoo import grpo
 from rwbench.zoo.golden_episodes import golden_episodes
+from rwbench.zoo.models import base_folder
 from rwbench.zoo.rollouts import Lookups
 from transformers import AutoTokenizer
 
-BASE = Path(__file__).parents[3] / "benchmarks/base/arena"
+BASE = base_folder("tiny")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Train a small language model by reward alone: GRPO (TRL) on environments of RuleWorld, on one core.
 
-``python -m rwbench.zoo.grpo --model FOLDER --out runs/grpo`` writes the held-out reward before, during and after, with
+``python -m rwbench.zoo.grpo --out runs/grpo`` writes the held-out reward before, during and after, with
 intervals, and the same for supervised training on the golden answers of the same instances. The held-out instances are
 of another seed: other worlds, other rules. With ``--search`` the model has to look rules up, in whole episodes, and the
 curve has its searches, sampled as well as greedy; supervised training has as many golden episodes as GRPO samples.
@@ -23,7 +23,7 @@ from ruleworld_data.prompts import Template
 
 from ..run.environment import environment
 from .grpo_trainers import METHODS, Amount, trainer_of
-from .models import fingerprint, model_template
+from .models import base_folder, fingerprint, model_template
 
 TRAIN_SEED, TEST_SEED = 1, 2
 APART = 64
@@ -55,8 +55,8 @@ Row = dict[str, Any]
 
 
 def main(
-    model: Annotated[Path, typer.Option("--model", help="Folder of a causal language model.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the curve and the models.")],
+    model: Annotated[str, typer.Option("--model", help="A model's name, or its folder.")] = "tiny",
     steps: Annotated[int, typer.Option("--steps", min=1, help="Optimiser steps.")] = 120,
     every: Annotated[int, typer.Option("--every", min=1, help="Steps between evaluations.")] = 30,
     test: Annotated[int, typer.Option("--test", min=10, help="Held-out instances.")] = 300,
@@ -72,8 +72,10 @@ def main(
     method: Annotated[list[str] | None, typer.Option("--method", help="grpo, supervised; else both.")] = None,
 ) -> None:
     """Train by reward, and write ``curve.json``."""
-    if not (model / "config.json").is_file():
-        raise typer.BadParameter(f"no model in {model}; give a folder with config.json")
+    try:
+        folder = base_folder(model)
+    except FileNotFoundError as error:
+        raise typer.BadParameter(str(error)) from None
     methods = dict.fromkeys(method or METHODS)
     if strange := {*methods} - {*METHODS}:
         raise typer.BadParameter(f"--method is {' or '.join(METHODS)}, got {', '.join(sorted(strange))}")
@@ -81,11 +83,11 @@ def main(
     settings = [f"{name}={json.dumps(value)}" for name, value in default.items()]
     try:
         config = read_config(None, [*settings, f"seed={TRAIN_SEED}", *(change or [])])
-        template = model_template(str(model))
+        template = model_template(model)
         if search and (not template.request or config.access != "tool"):
             raise ValueError(
                 "--search needs access=tool and a model whose prompt.toml names its request, got access "
-                f"{config.access!r} and request {template.request!r}; see benchmarks/base/arena"
+                f"{config.access!r} and request {template.request!r}; --model tiny has one"
             )
         train = _rows(config, steps * prompts, template)
         questions = _rows(replace(config, seed=TEST_SEED), test, template)
@@ -96,9 +98,9 @@ def main(
     if search:
         amount = replace(amount, mark=template.request)
     record = {"environment": config.to_dict(), "held_out_seed": TEST_SEED, "test": test, **asdict(amount)}
-    record |= {"model": fingerprint(model), "template": template.id, "made_on": environment(), "curves": {}}
+    record |= {"model": fingerprint(folder), "template": template.id, "made_on": environment(), "curves": {}}
     for each in methods:
-        _train(each, model, out, train, questions, amount, record)
+        _train(each, folder, out, train, questions, amount, record)
 
 
 def _rows(config: EnvConfig, count: int, template: Template) -> list[Row]:
@@ -184,7 +186,7 @@ def _check_words(model: Path, tokenizer: Any, questions: list[Row]) -> None:
         if tokenizer.unk_token_id in tokenizer(row["prompt"])["input_ids"]:
             raise typer.BadParameter(
                 f"the tokenizer in {model} lacks words of this version's worlds, in {row['prompt'][-80:]!r}; give a "
-                "model made for them, such as benchmarks/base/arena"
+                "model made for them, such as tiny"
             )
 
 
