@@ -75,7 +75,7 @@ def test_parts_hold_the_samples_joined_with_their_questions_and_rules(runs, work
         for rule, place in search["gold"].items():
             assert sample["retrieved"][0][place - 1] == int(rule)
         (text,) = workspace.rules("mini").texts([search["top"][0]], "nl")
-        assert rules[f"tiny-0-1.0-mini/{search['top'][0]}"][1] == text
+        assert rules[f"tiny-0-1.1-mini/{search['top'][0]}"][1] == text
         assert row["error_class"] is None
     # Ten wrong answers: single rules and hops; their proofs apply every rule, so only the result is wrong.
     assert packed.errors == {results[0]["run_id"]: {"correct": 14, "incorrect_use": 8}}

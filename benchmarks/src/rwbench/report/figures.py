@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 HOPS = {"single_rule": 1, "multi_hop_2": 2, "multi_hop_3": 3, "multi_hop_4": 4}
 WIDE = 0.1
 """Intervals whose half width is larger than this (median) are named under a figure instead of drawn in it."""
+PANEL, AXIS_LABELS, LEGEND_ROW, LEGEND_COLUMNS = 300, 44, 17, 2
+"""Of a figure in a file: heights in units of what is drawn, of the text below, and of a row of the legend."""
 LONG = 20
 """A table of more rows opens on demand."""
 MEANINGS = {
@@ -131,27 +133,34 @@ def write_figure(setting: Setting, path: Path) -> Path:
     from ruleworld_data.io import write_whole
 
     lines = size_lines(setting, setting.lead)
-    endings = {view.label.rpartition(", ")[2] for view in setting.methods.values()}
-    shared = f", {endings.pop()}" if len(endings) == 1 else ""  # the model, where all methods have the same
-    with panels(len(lines), height=380) as (figure, axes_of):
-        figure.subplots_adjust(wspace=0.3, bottom=0.3)
+    shown = {line.label: line.style for drawn in lines.values() for line in drawn}
+    names = _told_apart(shown)
+    below = AXIS_LABELS + LEGEND_ROW * -(-len(names) // LEGEND_COLUMNS)
+    with panels(len(lines), height=PANEL + below) as (figure, axes_of):
+        figure.subplots_adjust(wspace=0.3, bottom=below / (PANEL + below))
         for axes, (form, drawn) in zip(axes_of, lines.items(), strict=True):
             axes.set(title=f"{_name(setting.lead)}, {form.upper()}", xlabel="rules in the pool", xscale="log")
             share_axis(axes)
             draw_lines(axes, drawn)
             number_axis(axes, setting.sizes)
             label_ends(axes, drawn)
-        shown = {line.label: line.style for drawn in lines.values() for line in drawn}
         marks = [
             axes_of[0].plot([], [], color=style.colour, ls=style.line, marker=style.marker)[0]
             for style in shown.values()
         ]
-        names = [label.removesuffix(shared) for label in shown]
-        figure.legend(marks, names, loc="lower center", ncols=3, fontsize=10)
+        figure.legend(marks, names, loc="lower center", ncols=LEGEND_COLUMNS, fontsize=10)
         save(figure, path)
     table = score_frame(setting)[["method", "form", "size", "value", "ci_low", "ci_high"]].dropna()
     write_whole(path.with_suffix(".csv"), table.to_csv(index=False, lineterminator="\n").encode())
     return path.with_suffix(".csv")
+
+
+def _told_apart(labels: Iterable[str]) -> list[str]:
+    """Return labels without what all that say more than a name have in common, such as the model."""
+    parts = [label.split(", ") for label in labels]
+    more = [set(each[1:]) for each in parts if each[1:]]
+    shared = set.intersection(*more) if len(more) > 1 else set()
+    return [", ".join([each[0], *(part for part in each[1:] if part not in shared)]) for each in parts]
 
 
 def by_hop(setting: Setting, metric: str, size: int) -> Part:
