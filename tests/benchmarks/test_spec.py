@@ -136,7 +136,7 @@ def test_differences_name_the_dotted_field():
 def test_committed_runs_keep_their_ids():
     """Every run and submission in the repository is found again by its spec."""
     paths = [*BENCHMARKS.glob("results/**/results.json"), *BENCHMARKS.glob("leaderboard/**/results.json")]
-    assert len(paths) > 400
+    assert len(paths) > 150
     for path in paths:
         results = json.loads(path.read_text())
         assert RunSpec.from_dict(results["spec"]).run_id == results["run_id"], path

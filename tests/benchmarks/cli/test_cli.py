@@ -148,6 +148,8 @@ def test_workers_end_when_the_command_is_killed(tmp_path):
         (("run", "smoke", "--scale", "tinny"), "unknown scale 'tinny'; did you mean 'tiny'?"),
         (("run", "smoke", "--data", "nowhere"), "nowhere holds no build.json"),
         (("run", "smoke", "--data", "nowhere", "--dials", "hops=6"), "leave them out"),
+        (("run", "smoke", "--data", "nowhere", "--scale", "tiny"), "leave them out"),
+        (("run", "smoke", "--data", "nowhere", "--seed", "0"), "leave them out"),
         (("report", "nowhere"), "there is no folder nowhere"),
         (("run",), "Missing argument"),
         (("run", "smoke", "--limit", "0"), "--limit"),
@@ -225,8 +227,8 @@ def test_words_that_the_bundled_models_do_not_know_are_announced(tmp_path):
     )
     note = f"the bundled models learned the words of data {DATA_VERSION}"
     assert note not in rwbench(*run).stderr
-    assert note in rwbench(*run, "--data-version", "1.1").stderr
-    assert note not in rwbench("run", "smoke", *run[2:4], *run[6:], "--data-version", "1.1").stderr
+    assert note in rwbench(*run, "--data-version", "1.0").stderr
+    assert note not in rwbench("run", "smoke", *run[2:4], *run[6:], "--data-version", "1.0").stderr
 
 
 def test_an_edited_build_is_refused(quick, tmp_path):

@@ -251,9 +251,9 @@ def test_recall_of_indexes_on_a_tiny_world():
                 rows[row] += vector(word)
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
-    settings = RecallSettings(scale="tiny", rules=3_000, questions=20, training=300, train_steps=60)
+    settings = RecallSettings(scale="tiny", rules=3_000, questions=100, training=300, train_steps=60)
     found = index_recall(settings, encode)
-    assert found["real_rules"] + found["drawn_rules"] == 3_000 and found["queries"] == 20
+    assert found["real_rules"] + found["drawn_rules"] == 3_000 and found["queries"] == 100
     exact, *others = found["cells"]
     assert exact["recall"] == {"1": 1.0, "10": 1.0, "100": 1.0}
     assert all(cell["status"] == "not_run" or cell["recall"]["1"] > 0.8 for cell in others)

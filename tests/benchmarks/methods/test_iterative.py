@@ -333,14 +333,14 @@ def test_a_context_that_fills_up_is_an_outcome(overlap, pool):
 
 
 def test_aggregation_rules_differ_as_said():
-    """First come fills up with round one; the best score wins; rounds vote; or take turns, the newest first."""
+    """First come fills up with round one; the best score wins; rounds vote, or take turns."""
     one = Hits(np.array([1, 2, 3], np.int32), np.array([9.0, 8.0, 1.0]))
     two = Hits(np.array([4, 3, 5], np.int32), np.array([8.5, 7.0, 6.0]))
     assert {name: rule([one, two], 3).tolist() for name, rule in AGGREGATIONS.items()} == {
         "first_come": [1, 2, 3],
         "max_score": [1, 4, 2],
         "rrf_rounds": [3, 1, 4],  # 1/63 + 1/62, then 1/61 twice, by id
-        "in_turn": [4, 1, 3],
+        "in_turn": [4, 1, 3],  # the last round's first, the one before's, the last round's second
     }
 
 

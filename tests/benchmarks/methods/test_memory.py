@@ -325,3 +325,18 @@ def test_confidence_measures_each_layer_and_answers_nothing(folder, workspace, o
     with torch.no_grad(), attach(model, Noting(model, bank)):
         model(ids)
     assert sample["measures"]["rule_entropy"] == pytest.approx(wanted, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "confidence, first, every, traced", [(1, 2, 1, 2), (3, 2, 1, 3), (3, 0, 2, 2), (3, 1, 3, 1)]
+)
+def test_kblam_is_traced_in_a_layer_that_holds_rules(folder, tmp_path, confidence, first, every, traced):
+    """At DynaRule's confidence layer, or the last before it, or the first there is."""
+    from dynarule import DynaRuleConfig, dynarule_config
+
+    shutil.copytree(folder / "base", tmp_path / "base")
+    config = DynaRuleConfig(encoder_dim=WIDTH, first_layer=first, every=every, update_scope="none")
+    config.save_pretrained(tmp_path / "kblam")
+    dynarule_config(WIDTH, confidence, top_k=10).save_pretrained(tmp_path / "dynarule")
+    assert KBLaM.of(Local(model=str(tmp_path)), "nl").trace_layer == traced
+    assert traced in config.layers(4)

@@ -24,16 +24,16 @@ from rwbench.spec import RunSpec
 
 
 def test_a_run_makes_the_version_of_the_data_that_it_names(tmp_path):
-    spec = Options(DataSource("tiny", version="1.1"), limit=1).spec(Retrieve(BM25()), "nl", 100, "question")
-    assert spec.data == "1.1.0"
+    spec = Options(DataSource("tiny", version="1.0"), limit=1).spec(Retrieve(BM25()), "nl", 100, "question")
+    assert spec.data == "1.0.0"
     source = DataSource.of(spec)
-    assert source == DataSource("tiny", version="1.1")
+    assert source == DataSource("tiny", version="1.0")
     texts = [question.text for question in source.questions("multi_hop_4", "mini")]
-    assert texts == question_table("multi_hop_4", "mini", "tiny", version="1.1")["question"].to_pylist()
+    assert texts == question_table("multi_hop_4", "mini", "tiny", version="1.0")["question"].to_pylist()
     assert texts != [question.text for question in DataSource("tiny").questions("multi_hop_4", "mini")]
     run_spec(spec, Workspace(source), tmp_path)
-    with pytest.raises(ValueError, match=r"asks for data='1.1.0', this source has '1.0.0'"):
-        Workspace(DataSource("tiny", version="1.0")).pools(spec)
+    with pytest.raises(ValueError, match=r"asks for data='1.0.0', this source has '1.1.0'"):
+        Workspace(DataSource("tiny", version="1.1")).pools(spec)
     with pytest.raises(ValueError, match=r"unknown version '2.0'"):
         DataSource.of(replace(spec, data="2.0.0"))
 

@@ -1,7 +1,7 @@
 """Folders of models: replaced whole, whatever kills the writer."""
 
 import pytest
-from rwbench.zoo.models import replaced_folder
+from rwbench.zoo.models import fingerprint, replaced_folder
 
 
 def write(folder, text):
@@ -30,3 +30,12 @@ def test_killed_the_old_folder_is_there_for_the_next_writer_to_keep_or_replace(t
     assert (folder / "file").read_text() == "old"
     write(folder, "new")
     assert (folder / "file").read_text() == "new" and [path.name for path in tmp_path.iterdir()] == ["base"]
+
+
+def test_what_was_measured_of_a_base_is_no_part_of_it(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    before = fingerprint(tmp_path)
+    (tmp_path / "gates.json").write_text("[]")
+    assert fingerprint(tmp_path) == before
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert fingerprint(tmp_path) != before

@@ -43,10 +43,12 @@ def run(
     split: Annotated[
         str, typer.Option(help="Questions to ask: mini, test, validation, heldout, train.")
     ] = "mini",
-    scale: Annotated[str, typer.Option(help="Size of the world: tiny, paper, full.")] = "paper",
-    seed: Annotated[int, typer.Option(min=0, help="World seed.")] = 0,
+    scale: Annotated[
+        str, typer.Option(help="Size of the world: tiny, paper, full.", show_default="paper")
+    ] = "",
+    seed: Annotated[int | None, typer.Option(min=0, help="World seed.", show_default="0")] = None,
     data_version: Annotated[
-        str, typer.Option(help="Version of the data: 1.0 or 1.1.", show_default="the bundled models': 1.0")
+        str, typer.Option(help="Version of the data: 1.0 or 1.1.", show_default="the bundled model's: 1.1")
     ] = "",
     dials: Annotated[
         str,
@@ -94,7 +96,7 @@ def run(
     """
     with user_errors():
         from ruleworld_data.io import parse_shard
-        from ruleworld_data.spec import PAPER_POINT, VERSION, Dials
+        from ruleworld_data.spec import Dials
 
         from ..recipes import Options, recipes
         from ..run.data import DataSource
@@ -107,16 +109,16 @@ def run(
             raise ValueError(
                 "--shard runs a part, --merge reports the whole, --ray does both; give one of them"
             )
-        if data is not None and (dials or data_version):
+        if data is not None and (scale or seed is not None or dials or data_version):
             raise ValueError(
-                "--data names a build, which says its own --dials and --data-version; leave them out"
+                "--data names a build, which says its own --scale, --seed, --dials and --data-version; leave them out"
             )
         part = parse_shard(shard)
         made = recipes.get(recipe)
-        turned = Dials.parse(dials)
-        version = data_version or (DATA_VERSION if turned == PAPER_POINT else VERSION)
         source = (
-            DataSource(scale, seed, None, version, turned) if data is None else DataSource.from_build(data)
+            DataSource(scale or "paper", seed or 0, None, data_version or DATA_VERSION, Dials.parse(dials))
+            if data is None
+            else DataSource.from_build(data)
         )
         url, mirrors = (endpoint[0], endpoint[1:]) if endpoint else (None, [])
         models = [_backend(name, url, temperature, price, batch_size) for name in model or []]

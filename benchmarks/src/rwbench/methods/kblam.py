@@ -40,13 +40,15 @@ class KBLaM(Memory):
     def of(cls, model: Local, representation: str, **changes: Any) -> KBLaM:
         """Return the method on a model; retrieval is read where DynaRule's confidence layer is, or just before it.
 
-        KBLaM has no confidence layer of its own, and the paper compares all methods at that layer.
+        KBLaM has no confidence layer of its own, and the paper compares all methods at that layer. Where no layer
+        before it holds rules, it is the first that does.
         """
         own, other = (adapter_folder(model.model, name, representation) for name in (cls.name, "dynarule"))
         if own is not None and other is not None and "trace_layer" not in changes:
             from dynarule import DynaRuleConfig
 
             layer = DynaRuleConfig.from_pretrained(other).confidence_layer
-            every = DynaRuleConfig.from_pretrained(own).every
-            changes["trace_layer"] = None if layer is None else layer - layer % every
+            config = DynaRuleConfig.from_pretrained(own)
+            first, every = config.first_layer, config.every
+            changes["trace_layer"] = None if layer is None else max(first, layer - (layer - first) % every)
         return super().of(model, representation, **changes)

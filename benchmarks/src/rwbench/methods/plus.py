@@ -7,6 +7,8 @@ from typing import Any
 from . import component
 from .memory import Memory
 
+KINDS = {"lookahead": int, "score_weight": float}
+
 
 @component
 class DynaRulePlus(Memory):
@@ -18,6 +20,9 @@ class DynaRulePlus(Memory):
     ----------
     lookahead : int or None
         Backward levels; 0 goes by the state that a chain has reached alone. None: as in training.
+    score_weight : float or None
+        What a rule's score counts for in the attention to its tokens; 0 leaves it to reading which of the rules found
+        is meant. None: the adapter's own.
     """
 
     name = "dynarule-plus"
@@ -25,14 +30,17 @@ class DynaRulePlus(Memory):
     stepwise = True
 
     lookahead: Any = None
+    score_weight: Any = None
 
     @property
     def label(self) -> str:
         """Name in reports."""
         levels = {None: "", 0: ", no look-ahead"}.get(self.lookahead, f", {self.lookahead} backward levels")
-        return super().label + levels
+        weight = {None: "", 0: ", scores not read"}.get(self.score_weight, f", scores x {self.score_weight}")
+        return super().label + levels + weight
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The number of backward levels, where it is given."""
-        return {} if self.lookahead is None else {"lookahead": int(self.lookahead)}
+        """Backward levels and weight of scores, where they are given."""
+        given = {"lookahead": self.lookahead, "score_weight": self.score_weight}
+        return {name: kind(given[name]) for name, kind in KINDS.items() if given[name] is not None}

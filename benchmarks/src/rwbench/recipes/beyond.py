@@ -9,6 +9,7 @@ from ..backends import Backend
 from ..methods import Method
 from ..methods.ircot import IRCoT
 from ..methods.kblam import KBLaM
+from ..methods.plus import DynaRulePlus
 from ..methods.prompting import Prompting
 from ..methods.rag import RAG
 from ..methods.react import ReAct
@@ -79,6 +80,16 @@ def in_prompt(options: Options, form: str, size: int) -> list[Method]:
         for model in options.asked
         for rules in (2, 4, 8, 16)
         for row in searching(options, model, in_prompt=rules)
+    ]
+
+
+@grid("ablation/plus", (10_000,))
+def plus(options: Options, form: str, size: int) -> list[Method]:
+    """DynaRule+ without its look-ahead, without the finder's scores in its reading, and without both; 10,000 rules."""
+    return [
+        DynaRulePlus.of(model, form, lookahead=levels, score_weight=weight)
+        for model in options.local_models
+        for levels, weight in ((None, None), (0, None), (None, 0), (0, 0))
     ]
 
 

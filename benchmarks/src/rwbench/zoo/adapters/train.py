@@ -94,9 +94,9 @@ def train_adapter(
             training_rows(recipe, "validation", recipe.held_out),
         )
         bank = data.bank
-        memory: dict[str, Any] = {}
+        memory = recipe.memory
         if method != "kblam":
-            memory = recipe.memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
+            memory = memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
         torch.manual_seed(recipe.seed)
         adapter = RuleAdapter(model, CONFIGS[method](bank.encoder_dim, **memory))
         curve, searching = None, False

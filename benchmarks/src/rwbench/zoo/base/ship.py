@@ -12,7 +12,7 @@ from string import Template
 import torch
 from ruleworld_data.io import write_whole
 
-from ..models import replaced_folder
+from ..models import GATES_FILE, replaced_folder
 from .documents import Writer
 from .gates import GateResult, gate_table, run_gates
 from .recipe import BaseRecipe
@@ -105,7 +105,7 @@ def write_card(
         finished="the whole recipe" if summary["finished"] else "a part of the recipe",
         gates=gate_table(cells),
     )
-    write_whole(folder / "gates.json", json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")
+    write_whole(folder / GATES_FILE, json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")
     write_whole(folder / "README.md", card)
 
 
