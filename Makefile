@@ -32,7 +32,7 @@ $(INSTALLED): constraints.txt $(PROJECTS)
 	@touch $@
 
 demo: $(INSTALLED)
-	$(BIN)/rwbench run arena --limit $(if $(QUICK),1,3) --jobs 2 --out runs
+	$(BIN)/rwbench run arena --limit $(if $(QUICK),1,2) --jobs 2 --out runs
 	$(BIN)/rwbench trace runs --size 1000
 
 test: $(INSTALLED) lint
