@@ -33,7 +33,7 @@ $(INSTALLED): constraints.txt $(PROJECTS)
 
 demo: $(INSTALLED)
 	$(BIN)/rwbench run arena --limit $(if $(QUICK),1,2) --jobs 2 --out runs
-	$(BIN)/rwbench trace runs --size 1000
+	$(BIN)/rwbench trace runs --method dynarule-plus --size 1000
 
 test: $(INSTALLED) lint
 	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder

@@ -140,3 +140,21 @@ def test_runs_without_their_samples_are_named(runs, tmp_path):
         path.unlink()
     done = rwbench(tmp_path / "runs", "--method", "retrieve")
     assert done.exit_code == 2 and "no samples beside its results" in done.stderr
+
+
+def test_a_method_as_it_is_stands_before_the_same_with_something_left_out(tmp_path):
+    from rwbench.cli.trace import _find_run
+
+    def run(number, label):
+        spec = {
+            "method": {"name": "dynarule-plus"},
+            "pool_size": 100,
+            "representation": "nl",
+            "split": "mini",
+        }
+        return {"run_id": number, "method": {"label": label}, "spec": spec}
+
+    runs = [run("a", "DynaRule+, tiny, no look-ahead"), run("b", "DynaRule+, tiny")]
+    assert _find_run(runs, tmp_path, "dynarule-plus", None, "nl")["run_id"] == "b"
+    with pytest.raises(ValueError, match="several runs fit"):
+        _find_run([*runs, run("c", "DynaRule+, other")], tmp_path, "dynarule-plus", None, "nl")

@@ -106,6 +106,13 @@ def _find_run(results: list[Results], folder: Path, method: str, size: int | Non
         raise ValueError(f"no such run of {method!r}; rules and form are one of: {', '.join(there)}")
     wanted = (max(sizes), form)
     fitting = [run for run in made if (run["spec"]["pool_size"], run["spec"]["representation"]) == wanted]
+    # A method as it is stands before the same with something left out.
+    labels = [f"{run['method']['label']}, " for run in fitting]
+    plain = [
+        run for run, own in zip(fitting, labels, strict=True) if all(each.startswith(own) for each in labels)
+    ]
+    if len(plain) == 1:
+        return plain[0]
     if len(fitting) > 1:
         named = "; ".join(
             f"{run['run_id']} ({run['method']['label']}, {run['spec']['split']})" for run in fitting
