@@ -21,9 +21,7 @@ class Finder(nn.Module):
         self, projection: RuleProjection, keys_MP: Tensor, values_MP: Tensor, searches: Searches
     ) -> None:
         super().__init__()
-        some_NC = torch.cat(
-            [each.float() for each in searches.states[:: max(1, len(searches.states) // 500)]]
-        )
+        some_NC = searches.states[:: max(1, len(searches.states) // 100_000)].float()
         self.mean_C, self.scale_C = some_NC.mean(0), some_NC.std(0) + 1e-6
         self.white_keys_PP, self.white_values_PP = (
             whitening(table_MP) * math.sqrt(table_MP.shape[1]) for table_MP in (keys_MP, values_MP)

@@ -151,8 +151,8 @@ def train_retrieval(
     with exclusive(folder):
         done = _begin(folder, recipe, resume)
         torch.manual_seed(recipe.seed)
-        known = read_searches(model, layer, rows, encoder, search)
-        held = None if held_out is None else read_searches(model, layer, held_out, encoder, search)
+        known = read_searches(model, layer, rows, encoder, search, folder)
+        held = read_searches(model, layer, held_out, encoder, search, folder) if held_out else None
         finder = Finder(adapter[layer], bank.keys_MP.float(), bank.values_MP.float(), known)
         run = _Run(finder, known, held, premises, recipe, config.lookahead, config.lookahead_width)
         log = run.train(folder, done, report)

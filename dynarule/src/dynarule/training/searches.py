@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -32,10 +35,12 @@ class Searches(NamedTuple):
 
     Attributes
     ----------
-    states : list of Tensor
-        fp16 (T, C), by question.
-    marks : list of Tensor of bool
-        Which tokens are the question's, and which are ``<search>``: (2, T).
+    states : Tensor
+        fp16 (tokens, C), question after question: a file's, since those of a hundred thousand questions fill a memory.
+    marks : Tensor of bool
+        Which tokens are the question's, and which are ``<search>``: (2, tokens).
+    starts : list of int
+        Where the tokens of each question begin.
     items : list of KnownSearch
         In the order of questions and steps.
     links : list of (int, int)
@@ -44,8 +49,9 @@ class Searches(NamedTuple):
         By question; empty texts where the questions name none.
     """
 
-    states: list[Tensor]
-    marks: list[Tensor]
+    states: Tensor
+    marks: Tensor
+    starts: list[int]
     items: list[KnownSearch]
     links: list[tuple[int, int]]
     families: list[str]
@@ -54,13 +60,12 @@ class Searches(NamedTuple):
         """Return what some searches know."""
         chosen = [self.items[number] for number in numbers]
         longest = max(item.at for item in chosen) + 1
-        width = self.states[0].shape[1]
-        states_BTC = torch.zeros(len(chosen), longest, width)
+        states_BTC = torch.zeros(len(chosen), longest, self.states.shape[1])
         marks_BST = torch.zeros(len(chosen), 3, longest, dtype=torch.bool)
         for row, item in enumerate(chosen):
-            length = item.at + 1
-            states_BTC[row, :length] = self.states[item.question][:length].float()
-            marks_BST[row, :2, :length] = self.marks[item.question][:, :length]
+            length, start = item.at + 1, self.starts[item.question]
+            states_BTC[row, :length] = self.states[start : start + length].float()
+            marks_BST[row, :2, :length] = self.marks[:, start : start + length]
             marks_BST[row, 2, :length] = True
         at_B = torch.tensor([item.at for item in chosen])
         question_BT, search_BT, real_BT = marks_BST.unbind(1)
@@ -70,7 +75,9 @@ class Searches(NamedTuple):
 
 
 @torch.no_grad()
-def read_searches(model: nn.Module, layer: int, rows: Rows, encoder: Encoder, search_id: int) -> Searches:
+def read_searches(
+    model: nn.Module, layer: int, rows: Rows, encoder: Encoder, search_id: int, folder: Path
+) -> Searches:
     """Run the layers below the confidence layer over questions with their answers, once.
 
     Parameters
@@ -87,12 +94,14 @@ def read_searches(model: nn.Module, layer: int, rows: Rows, encoder: Encoder, se
         Rows to tokens.
     search_id : int
         Id of ``<search>``.
+    folder : path
+        Where the states are kept while they are used, in a file without a name: it goes with the process.
     """
     device = next(model.parameters()).device
     decoder, embedding = frozen_layers(model, layer), model.get_input_embeddings()  # type: ignore[operator]
     encoded = [encoder(rows[number]) for number in range(len(rows))]
-    states: list[Any] = [None] * len(encoded)
-    marks: list[Any] = [None] * len(encoded)
+    *starts, total = itertools.accumulate((len(each.ids) for each in encoded), initial=0)
+    states, marks = _kept(folder, total, embedding.weight.shape[1]), torch.zeros(2, total, dtype=torch.bool)
     items: list[KnownSearch] = []
     links: list[tuple[int, int]] = []
     order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
@@ -109,9 +118,10 @@ def read_searches(model: nn.Module, layer: int, rows: Rows, encoder: Encoder, se
         read = decoder(inputs_embeds=embedded_BTC, attention_mask=mask_BT.to(device), use_cache=False)
         for row, i in enumerate(part):
             ids = torch.tensor(encoded[i].ids)
-            states[i] = read.last_hidden_state[row, : len(ids)].half().cpu()
+            here = slice(starts[i], starts[i] + len(ids))
+            states[here] = read.last_hidden_state[row, : len(ids)].half().cpu()
             answer_T = torch.arange(len(ids)) >= encoded[i].prompt
-            marks[i] = torch.stack([~answer_T, (ids == search_id) & answer_T])
+            marks[:, here] = torch.stack([~answer_T, (ids == search_id) & answer_T])
     for number, found in enumerate(encoded):
         row = rows[number]
         opening = len(found.gold) == len(row["steps"]) + 1  # the prompt's own search is read by no step then
@@ -121,7 +131,13 @@ def read_searches(model: nn.Module, layer: int, rows: Rows, encoder: Encoder, se
             items.append(KnownSearch(number, at, rules, gold[-1] if chain else rules, chain and step > 0))
         links += [(one[0], two[0]) for one, two in itertools.pairwise(gold) if chain]
     names = [rows[number] for number in range(len(rows))]
-    return Searches(states, marks, items, links, [_family(row) for row in names])
+    return Searches(states, marks, starts, items, links, [_family(row) for row in names])
+
+
+def _kept(folder: Path, tokens: int, width: int) -> Tensor:
+    """Return room for fp16 (tokens, width) in a file of a folder."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return torch.from_numpy(np.memmap(file, np.float16, "w+", shape=(tokens, width)))
 
 
 def _family(row: Row) -> str:
