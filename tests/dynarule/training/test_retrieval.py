@@ -104,9 +104,13 @@ def served(world, tiny_model, tokenizer, folder):
     return hits / searches, searches
 
 
-def test_what_is_saved_finds_what_was_measured(world, tiny_model, tiny_tokenizer, tmp_path):
+PAPERS = {"search_heads": 0, "lookahead": 0}
+
+
+@pytest.mark.parametrize("query", [{}, PAPERS], ids=["looks ahead", "as in the paper"])
+def test_what_is_saved_finds_what_was_measured(world, tiny_model, tiny_tokenizer, tmp_path, query):
     """The weights are trained in other coordinates than they serve in."""
-    log, _, tokenizer = trained(world, tiny_model, tiny_tokenizer, tmp_path, SHORT)
+    log, _, tokenizer = trained(world, tiny_model, tiny_tokenizer, tmp_path, SHORT, **query)
     recall, searches = served(world, tiny_model, tokenizer, tmp_path)
     assert recall == pytest.approx(max(entry["recall"] for entry in log), abs=1.5 / searches)
 
@@ -150,8 +154,12 @@ def test_a_training_that_was_killed_ends_the_same(world, tiny_model, tiny_tokeni
 def test_what_cannot_be_trained_is_refused_in_a_line(world, tiny_model, tiny_tokenizer, tmp_path):
     with pytest.raises(ValueError, match="rules join from layer 0, below the confidence layer 2"):
         trained(world, tiny_model, tiny_tokenizer, tmp_path, SHORT, first_layer=0, confidence_layer=2)
-    with pytest.raises(ValueError, match="needs an adapter with search_heads"):
-        trained(world, tiny_model, tiny_tokenizer, tmp_path, SHORT, search_heads=0, lookahead=0)
+    with pytest.raises(ValueError, match="needs an adapter with a confidence_layer"):
+        trained(world, tiny_model, tiny_tokenizer, tmp_path, SHORT, **PAPERS, confidence_layer=None)
+    model, tokenizer = tiny_model("qwen3", hidden_size=96), tiny_tokenizer(search=True)
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=LAYER, first_layer=LAYER))
+    with pytest.raises(ValueError, match="norms its queries"):
+        train_retrieval(model, tokenizer, adapter, world[1], world[0], SHORT, tmp_path)
     with pytest.raises(ValueError, match="batch_size must be positive, got 0"):
         RetrievalRecipe(batch_size=0)
     with pytest.raises(ValueError, match="learning_rate must be float, 0 or more, got -1"):

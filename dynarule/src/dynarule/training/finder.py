@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ..memory.lookahead import Asked, LookAhead, SearchReader
+from ..memory.lookahead import EARLIER, SINCE, Asked, LookAhead, SearchReader
 from ..projection import RuleProjection, score_keys
 from .optimizers import whitening
 from .searches import Searches
@@ -28,7 +28,13 @@ class Finder(nn.Module):
         )
         self.keys_MP, self.values_MP = keys_MP @ self.white_keys_PP, values_MP @ self.white_values_PP
         self.projection = copy.deepcopy(projection).float()
-        del self.projection.q, self.projection.v  # of reading
+        del self.projection.v  # of reading
+        if self.projection.reader is not None:
+            del self.projection.q  # so is this, where a reader asks
+        else:
+            nn.init.normal_(self.projection.q.weight, std=1 / math.sqrt(len(self.mean_C)))
+            if self.projection.q.bias is None:  # a shift of states could not be folded into it
+                self.mean_C = torch.zeros_like(self.mean_C)
         self.heads = projection.k.out_features // projection.head_dim
         nn.init.normal_(self.projection.k.weight, std=1 / math.sqrt(keys_MP.shape[1]))
         if self.ahead is not None:
@@ -51,8 +57,9 @@ class Finder(nn.Module):
 
     def scores(self, asked: Asked, keys_MP: Tensor) -> Tensor:
         """Return equation 4's scores of standardised searches: (B, M)."""
-        assert self.projection.reader is not None
-        query_BHD = self.projection.reader(asked).unflatten(-1, (self.heads, -1))
+        reader = self.projection.reader
+        query_BF = self.projection.q(spoken(asked)) if reader is None else reader(asked)
+        query_BHD = query_BF.unflatten(-1, (self.heads, -1))
         return score_keys(query_BHD[:, None], self.projection.keys(keys_MP)[None])[:, 0]
 
     @torch.no_grad()
@@ -60,13 +67,18 @@ class Finder(nn.Module):
         """Write the same maps for raw states and embeddings into a projection; exact."""
         mine = self.projection
         keys_PP, values_PP = self.white_keys_PP, self.white_values_PP
-        pairs: list[tuple[SearchReader | None, SearchReader | None, Tensor | None]]
-        pairs = [(mine.reader, projection.reader, None)]
+        shift_C = self.mean_C / self.scale_C
+        pairs: list[tuple[SearchReader | None, SearchReader | None, Tensor | None]] = []
+        if mine.reader is not None:
+            pairs.append((mine.reader, projection.reader, None))
+        else:
+            projection.q.weight.copy_(mine.q.weight / self.scale_C)
+            if projection.q.bias is not None:
+                projection.q.bias.copy_(mine.q.bias - mine.q.weight @ shift_C)
         if self.ahead is not None and projection.lookahead is not None:
             pairs.append((self.ahead.goal, projection.lookahead.goal, values_PP))
         for reader, to, white_PP in pairs:
             assert reader is not None and to is not None
-            shift_C = self.mean_C / self.scale_C
             to.query.weight.copy_(reader.query.weight / self.scale_C)
             to.query.bias.copy_(reader.query.bias - reader.query.weight @ shift_C)
             to.key.copy_(reader.key / self.scale_C)
@@ -84,3 +96,12 @@ class Finder(nn.Module):
             projection.lookahead.link.weight.copy_(wide_EE @ self.ahead.link.weight @ values_PP)
             projection.lookahead.link.bias.copy_(wide_EE @ self.ahead.link.bias)
             projection.lookahead.weight.copy_(self.ahead.weight)
+
+
+def spoken(asked: Asked) -> Tensor:
+    """Return the states behind the paper's queries, (B, C): ``<search>``'s own, at the prompt the question's mean."""
+    kind_BT = asked.kind_BT
+    answering_B = ((kind_BT == EARLIER) | (kind_BT == SINCE)).any(-1)
+    question_BT = (kind_BT >= 0).to(asked.states_BTC)
+    mean_BC = torch.einsum("bt,btc->bc", question_BT, asked.states_BTC) / question_BT.sum(-1, keepdim=True)
+    return torch.where(answering_B[:, None], asked.token_BC, mean_BC)

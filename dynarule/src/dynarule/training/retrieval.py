@@ -23,6 +23,7 @@ from .._files import exclusive, write_whole
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
+from ..base_model import attention_blocks
 from ..memory.lookahead import planned
 from ..memory.search import SEARCH_TOKEN, search_id
 from ..memory.selection import check_bank
@@ -97,7 +98,8 @@ def train_retrieval(
     model, tokenizer : PreTrainedModel, PreTrainedTokenizerBase
         The base, which knows ``<search>``, and its tokenizer.
     adapter : RuleAdapter
-        With ``search_heads``, and no rules below its confidence layer.
+        With no rules below its confidence layer. Without ``search_heads`` it asks as in the paper: with the state of
+        ``<search>``, at the prompt with the mean of the question's.
     rows, held_out : datasets.Dataset or sequence of dict
         Questions, see `read_searches`. Held-out ones are searched for among ``recipe.evaluate_rules`` rules that hold
         theirs; the best weights on them are kept, and training ends when none better come.
@@ -134,9 +136,11 @@ def train_retrieval(
     folder, config = Path(folder), adapter.config
     check_bank(adapter, bank)
     layer = config.confidence_layer
-    if layer is None or not config.search_heads:
+    if layer is None:
+        raise ValueError("training of finding alone needs an adapter with a confidence_layer")
+    if not config.search_heads and hasattr(attention_blocks(model)[layer], "q_norm"):
         raise ValueError(
-            "training of finding alone needs an adapter with search_heads and a confidence_layer"
+            "the model norms its queries, so the paper's cannot be trained alone; set search_heads"
         )
     if config.layers(adapter.num_layers)[0] != layer:
         raise ValueError(
