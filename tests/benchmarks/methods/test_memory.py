@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from rwbench.backends.local import Local
+from rwbench.methods import Method
 from rwbench.methods.dynarule import DynaRule
 from rwbench.methods.kblam import KBLaM
 from rwbench.methods.srki import SRKI
@@ -340,3 +341,20 @@ def test_kblam_is_traced_in_a_layer_that_holds_rules(folder, tmp_path, confidenc
     dynarule_config(WIDTH, confidence, top_k=10).save_pretrained(tmp_path / "dynarule")
     assert KBLaM.of(Local(model=str(tmp_path)), "nl").trace_layer == traced
     assert traced in config.layers(4)
+
+
+def test_a_variant_is_another_adapter_of_the_method(folder, tmp_path):
+    for part in ("base", "dynarule"):
+        shutil.copytree(folder / part, tmp_path / part)
+    usual, other = make(DynaRule, tmp_path), make(DynaRule, tmp_path, variant="seed-1")
+    assert (
+        other.missing() == f"an adapter in the folder {tmp_path}/dynarule-seed-1; see: dynarule train --help"
+    )
+    assert "variant" not in usual.to_dict()  # older runs keep their ids
+    shutil.copytree(folder / "dynarule", tmp_path / "dynarule-seed-1-nl")
+    config = tmp_path / "dynarule-seed-1-nl/adapter_config.json"
+    config.write_text(config.read_text().replace('"top_k": 10', '"top_k": 3'))
+    other = make(DynaRule, tmp_path, variant="seed-1")
+    assert other.adapter != usual.adapter and other.label.endswith("seed 1")
+    assert (usual.reader("nl").config.top_k, other.reader("nl").config.top_k) == (10, 3)
+    assert Method.from_dict(other.to_dict()) == other

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -39,7 +39,7 @@ RULES = ("pool", "without_gold", "gold")
 class Memory(Method):
     """Base of the three. A subclass sets ``name`` and ``title``.
 
-    The adapter's folder is called like the method, unless ``adapter_name`` says otherwise.
+    The adapter's folder is called like the method, unless ``adapter_name`` says otherwise, and its variant.
 
     Parameters
     ----------
@@ -58,6 +58,8 @@ class Memory(Method):
         retention).
     trace_layer : int or None
         Layer whose ranking is scored as retrieval, for adapters that name no confidence layer.
+    variant : str
+        Another adapter of the method: ``seed-1`` lies in ``dynarule-seed-1-nl``, beside ``dynarule-nl``.
     """
 
     title: ClassVar[str] = ""
@@ -69,6 +71,7 @@ class Memory(Method):
     rules: str = "pool"
     correct_layer: Any = None
     trace_layer: Any = None
+    variant: str = field(default="", metadata={"later": True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,8 +85,14 @@ class Memory(Method):
     @classmethod
     def of(cls, model: Local, representation: str, **changes: Any) -> Any:
         """Return the method on a model, with the fingerprint of its adapter for a representation."""
-        folder = adapter_folder(model.model, cls.adapter_name or cls.name, representation)
-        return cls(model=model, adapter=fingerprint(folder) if folder else "", **changes)
+        made = cls(model=model, **changes)
+        folder = adapter_folder(model.model, made.adapter_key, representation)
+        return replace(made, adapter=fingerprint(folder) if folder else "")
+
+    @property
+    def adapter_key(self) -> str:
+        """What the adapter's folder is called, but for the form of the rules."""
+        return "-".join(filter(None, (self.adapter_name or self.name, self.variant)))
 
     @property
     def label(self) -> str:
@@ -94,7 +103,8 @@ class Memory(Method):
         changed += (
             f", gold rules in layer {self.correct_layer} only" if self.correct_layer is not None else ""
         )
-        return f"{self.title}, {self.model.label}{changed}"
+        variant = f", {self.variant.replace('-', ' ')}" if self.variant else ""
+        return f"{self.title}, {self.model.label}{variant}{changed}"
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -107,8 +117,7 @@ class Memory(Method):
             return need
         if self.adapter:
             return None
-        name = self.adapter_name or self.name
-        return f"an adapter in the folder {self.model.model}/{name}; see: dynarule train --help"
+        return f"an adapter in the folder {self.model.model}/{self.adapter_key}; see: dynarule train --help"
 
     def prepare(self, pools: Sequence[Pool]) -> None:
         """Load the model with its adapter, and embed the rules of all pools."""
@@ -136,7 +145,7 @@ class Memory(Method):
         """Return the model with its adapter; a ValueError if it is not the one that the spec names."""
         from ..zoo.models.reader import load_reader
 
-        name = self.adapter_name or self.name
+        name = self.adapter_key
         folder = adapter_folder(self.model.model, name, representation)
         if folder is None or fingerprint(folder) != self.adapter:
             raise ValueError(

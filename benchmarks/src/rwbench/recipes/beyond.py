@@ -7,6 +7,7 @@ from typing import Any
 
 from ..backends import Backend
 from ..methods import Method
+from ..methods.dynarule import DynaRule
 from ..methods.ircot import IRCoT
 from ..methods.kblam import KBLaM
 from ..methods.plus import DynaRulePlus
@@ -15,6 +16,7 @@ from ..methods.rag import RAG
 from ..methods.react import ReAct
 from ..methods.retrieve import Retrieve
 from ..methods.solver import Solver
+from ..methods.srki import SRKI
 from ..methods.stepwise import Stepwise
 from ..retrievers.ahead import Ahead
 from ..retrievers.bm25 import BM25
@@ -85,12 +87,28 @@ def in_prompt(options: Options, form: str, size: int) -> list[Method]:
 
 @grid("ablation/plus", (10_000,))
 def plus(options: Options, form: str, size: int) -> list[Method]:
-    """DynaRule+ without its look-ahead, without the finder's scores in its reading, and without both; 10,000 rules."""
-    return [
-        DynaRulePlus.of(model, form, lookahead=levels, score_weight=weight)
-        for model in options.local_models
-        for levels, weight in ((None, None), (0, None), (None, 0), (0, 0))
+    """DynaRule+ without each of what it adds to the paper's search; 10,000 rules."""
+    left_out: list[dict[str, Any]] = [
+        {},
+        {"score_weight": 0},
+        {"lookahead": 0},
+        {"lookahead": 0, "score_weight": 0},
+        {"variant": "paper-query"},
     ]
+    rows = [DynaRulePlus.of(model, form, **each) for model in options.local_models for each in left_out]
+    return [row for row in rows if row.missing() is None]
+
+
+@grid("ablation/seeds")
+def seeds(options: Options, form: str, size: int) -> list[Method]:
+    """Each method of rule memory by its adapters of several training seeds; 100, 1,000 and 10,000 rules."""
+    rows = [
+        kind.of(model, form, variant=variant)
+        for model in options.local_models
+        for kind in (DynaRulePlus, DynaRule, SRKI, KBLaM)
+        for variant in ("", "seed-1", "seed-2")
+    ]
+    return [row for row in rows if row.missing() is None]
 
 
 @grid("floors")
