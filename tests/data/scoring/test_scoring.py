@@ -102,14 +102,14 @@ UNITS = ["~", "<", "\\%", "{", "\\", "\\boxed{", "\\boxed", "\\boxed{1} ", " ", 
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("shell", ["\\boxed{{{}}}", "\\boxed {}{{2}}"])
-def test_ten_megabytes_take_seconds(unit: str, shell: str) -> None:
-    text = shell.format(unit * (10_000_000 // len(unit)))
+def test_two_megabytes_take_no_time(unit: str, shell: str) -> None:
+    text = shell.format(unit * (2_000_000 // len(unit)))
 
     def too_slow(*_: object) -> None:
-        raise TimeoutError("quadratic: linear code takes about a second")
+        raise TimeoutError("quadratic: linear code takes a fifth of a second")
 
     before = signal.signal(signal.SIGALRM, too_slow)
-    signal.alarm(30)
+    signal.alarm(12)
     try:
         score = score_output(text, ["1"])
     finally:
