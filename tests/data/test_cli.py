@@ -12,6 +12,7 @@ from ruleworld_data import show
 from ruleworld_data.cli import app
 from ruleworld_data.generate import question_table
 from ruleworld_data.spec import SUBTASKS, VERSIONS, Dials
+from ruleworld_data.text import parse_rule_code, parse_rule_fol
 from typer.testing import CliRunner
 
 
@@ -147,10 +148,21 @@ def test_score_chooses_the_subtasks_asked_for(outputs):
     assert list(scored["subtasks"]) == ["multi_rule_3"] and scored["foreign"] == 50
 
 
+def test_show_writes_rules_and_steps_in_the_form_asked_for():
+    """The lines of code are those of the published grammar, of the rules that are shown otherwise."""
+    words = ("show", "multi_hop_3", "--scale", "tiny", "--n", "5")
+    rules = [rule for row in json.loads(run(*words, "--json").output)["rows"] for rule in row["rules"]]
+    code = run(*words, "--form", "code").output
+    lines = re.findall(r"^  \[\d+\] (.*)$", code, flags=re.M)
+    assert [parse_rule_code(line) for line in lines] == [parse_rule_fol(rule["fol"]) for rule in rules]
+    assert "[Step 2] if x." in code and not any(rule["nl"] in code for rule in rules)
+    assert all(rule["nl"] in run(*words, "--form", "nl").output for rule in rules)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("show", "multi_hop_9"), "did you mean 'multi_hop_4'"),
+        (("show", "multi_hop_9"), "did you mean 'multi_hop_8'"),
         (("show", "multi_hop_6", "--data-version", "1.0"), "version 1.0 has no dials, got {'hops': 6}"),
         (
             ("show", "multi_hop_6", "--data-version", "1.1", "--dials", "hops=5"),
@@ -162,6 +174,7 @@ def test_score_chooses_the_subtasks_asked_for(outputs):
         (("show", "single_rule", "--split", "tset"), "did you mean 'test'"),
         (("show", "single_rule", "--seed", "-1"), "seed must be an integer"),
         (("show", "single_rule", "--start", "500"), "past the end"),
+        (("show", "single_rule", "--scale", "tiny", "--form", "python"), "Known: nl, fol, code"),
         (("show", "rules", "--split", "test", "--scale", "tiny"), "Known: train, heldout"),
         (("build", "--out", "{file}", "--scale", "tiny"), "is a file"),
         (("build", "--out", "{full}", "--scale", "tiny"), "not empty"),

@@ -33,14 +33,15 @@ QUICK = [
 
 @pytest.fixture
 def small(monkeypatch):
-    """Make the tiny scale ask few questions."""
-    few = replace(
-        SCALES["tiny"],
-        train=dict.fromkeys(spec.SUBTASKS, 20),
-        evaluation=dict.fromkeys(spec.QUESTION_SPLITS, 15),
-    )
-    few.evaluation["test"] = few.evaluation["mini"] = 50
-    monkeypatch.setitem(SCALES, "tiny", few)
+    """Make the two smaller scales ask few questions."""
+    for scale in ("tiny", "paper"):
+        few = replace(
+            SCALES[scale],
+            train=dict.fromkeys(spec.SUBTASKS, 20),
+            evaluation=dict.fromkeys(spec.QUESTION_SPLITS, 15),
+        )
+        few.evaluation["test"] = few.evaluation["mini"] = 50
+        monkeypatch.setitem(SCALES, scale, few)
     spec.world._turned.cache_clear()
     yield
     spec.world._turned.cache_clear()
@@ -90,6 +91,14 @@ def test_two_hundred_settings_verify(tmp_path, small):
     print(dict(sorted(tried.items())))
     assert not found
     assert len(tried) == 28 and min(tried.values()) >= 5  # every value of every dial
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("crowd", [1, 3, 16, 32, 64])
+def test_crowds_that_a_tiny_world_does_not_hold_verify(crowd, tmp_path, small):
+    """Thin and large ones, in a world of the paper's size."""
+    dials = Dials(hops=1 + crowd % 8, conjunction=1 + crowd % 3, crowd=crowd, thresholds=crowd % 2 == 0)
+    assert failures(tmp_path / "build", WorldSpec("paper", seed=crowd, version="1.1", dials=dials)) == {}
 
 
 @pytest.mark.parametrize("dials", [replace(ALL, crowd=None), replace(ALL, hops=4)], ids=["deep", "crowd"])

@@ -108,6 +108,7 @@ def _spec(scale: str, split: str, seed: int, version: str, dials: str, config: s
     """Read the options that name a split of a world; without a version, the newest."""
     from . import spec
 
+    spec.check_name("configuration", config, (*spec.ALL_SUBTASKS, "rules"))
     return spec.WorldSpec(
         scale,
         split,
@@ -194,6 +195,10 @@ def show(
     seed: Seed = 0,
     data_version: Version = "",
     dials: Dials = "",
+    form: Annotated[
+        str | None,
+        typer.Option("--form", help="Rules and steps in nl, fol or code.", show_default="nl and fol"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print questions with their gold rules, steps and answers, generated on the spot.
@@ -205,7 +210,7 @@ def show(
     split = split or ("train" if config == "rules" else "test")
     spec = _spec(scale, split, seed, data_version, dials, config)
     rows = rows_with_rules(config, spec, start, n)
-    text = "\n\n".join([head_text(spec), *map(row_text, rows)])
+    text = "\n\n".join([head_text(spec), *(row_text(row, form) for row in rows)])
     _print({"config": config, "rows": rows}, None if as_json else text)
 
 

@@ -110,6 +110,8 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
         seed=stats.seed,
         command=build_command("data", spec),
         version=stats.generator_version,
+        n_subtasks=len(stats.answer_types),
+        n_parts=spec.dials.parts,
         n_rules=f"{sum(stats.rules['train'].values()):,}",
         n_train=f"{sum(stats.rows[s]['train'] for s in stats.answer_types):,}",
         example_question=row["question"],

@@ -111,8 +111,12 @@ def _counts(column: pa.ChunkedArray) -> dict[str, int]:
 
 
 def _diversity(table: pa.Table) -> dict[str, int]:
-    gold, hops = table.column("gold_rule_ids").to_pylist(), table.column("n_hops").to_pylist()
-    chains = Counter(tuple(rules[:n]) for rules, n in zip(gold, hops, strict=True))
+    columns = (table.column(name).to_pylist() for name in ("gold_rule_ids", "n_hops", "skeleton"))
+    # Where the state is asked that a count gives, the rule of the count is the first.
+    chains = Counter(
+        tuple(rules[skeleton.startswith("entity2attr>") : n])
+        for rules, n, skeleton in zip(*columns, strict=True)
+    )
     answers = pc.count_distinct(pc.list_flatten(table.column("answers"))).as_py()
     starts = len({chain[0] for chain in chains})
     return {"chains": len(chains), "top": max(chains.values()), "starts": starts, "answers": answers}
