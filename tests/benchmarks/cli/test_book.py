@@ -1,5 +1,7 @@
 """`rwbench book`: the model in the box with a rule book that can be asked at once."""
 
+import re
+
 import pytest
 from rwbench.cli.app import app
 from rwbench.cli.book import write_book
@@ -67,5 +69,6 @@ def test_the_chat_answers_from_the_rules_as_they_are(tmp_path):
         r"[Answer] \boxed{13}",
         r"[Answer] \boxed{8}",
     ]
-    found = [line.split("]")[0] for line in told.splitlines() if line.startswith("  step")]
-    assert found[:3] == ["  step 1: [1", "  step 2: [5", "  step 3: [8"]
+    found = [re.findall(r"\[(\d+)\]", line) for line in told.splitlines() if line.startswith("  step")]
+    assert (found[0][0], found[1][0]) == ("1", "5")
+    assert set(found[2][:2]) == {"8", "14"}  # what the state gives, and how many there were
