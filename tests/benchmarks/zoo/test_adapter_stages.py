@@ -26,7 +26,7 @@ def test_stages_are_in_order():
 
 def test_finding_alone_is_a_recipe_of_its_own():
     finding = {"stage": "retrieval", "max_steps": 3}
-    recipe = AdapterRecipe("plus", (finding,), confidence_layer=2, seed=5)
+    recipe = AdapterRecipe("plus", (finding,), confidence_layer=2, seed=7, training_seed=5)
     assert recipe.trainings("dynarule-plus") == [RetrievalRecipe(max_steps=3, seed=5)]
     with pytest.raises(ValueError, match="recipe 'plus' is one of dynarule-plus, got srki"):
         recipe.trainings("srki")

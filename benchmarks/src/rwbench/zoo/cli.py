@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -138,6 +139,9 @@ def train_adapters(
     representation: Annotated[str, typer.Option(help="fol or nl.")],
     out: Annotated[Path, typer.Option(help="Folder of the training; the adapter is in its adapter/.")],
     model: Annotated[str, typer.Option(help="A shipped model's name, or a folder.")] = "tiny",
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Another training of the recipe: first weights, batches, pools.")
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
 ) -> None:
@@ -152,5 +156,7 @@ def train_adapters(
         from .adapters.train import train_adapter
 
         torch.set_num_threads(threads)
-        folder = train_adapter(read_recipe(recipe), model, method, representation, out, resume)
+        plan = read_recipe(recipe)
+        plan = plan if seed is None else replace(plan, training_seed=seed)
+        folder = train_adapter(plan, model, method, representation, out, resume)
     typer.echo(f"wrote {folder}")

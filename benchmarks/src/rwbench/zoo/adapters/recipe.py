@@ -32,6 +32,7 @@ class AdapterRecipe:
     scale: str = "paper"  # world of the training questions
     data: str = DATA_VERSION  # version of the data that the base knows the words of
     seed: int = 0  # of the world
+    training_seed: int = 0  # of first weights, batches and pools
     subtasks: tuple[str, ...] = SUBTASKS
     per_subtask: int | None = None  # most questions per sub-task
     held_out: int = 20  # validation questions per sub-task, for the log
@@ -55,6 +56,7 @@ class AdapterRecipe:
         for subtask in self.subtasks:
             check_name("sub-task", subtask, SUBTASKS)
         check_seed(self.seed)
+        check_seed(self.training_seed)
         numbers = [stage.get("stage") for stage in self.stages]
         if numbers == [FINDING]:
             if self.confidence_layer is None:
@@ -101,7 +103,7 @@ class AdapterRecipe:
         settings = {name: value for name, value in stage.items() if (name, value) != ("stage", FINDING)}
         for name in settings:
             check_name("setting", name, sorted({each.name for each in fields(kind)} - {"method"}))
-        settings = {"seed": self.seed} | settings
+        settings = {"seed": self.training_seed} | settings
         if method == PLUS:
             return RetrievalRecipe(**settings)
         recipe = paper_recipe(method, **settings)

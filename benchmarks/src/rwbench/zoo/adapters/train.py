@@ -97,7 +97,7 @@ def train_adapter(
         memory = recipe.memory
         if method != "kblam":
             memory = memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
-        torch.manual_seed(recipe.seed)
+        torch.manual_seed(recipe.training_seed)
         adapter = RuleAdapter(model, CONFIGS[method](bank.encoder_dim, **memory))
         curve, searching = None, False
         for number, plan in enumerate(trainings, 1):
