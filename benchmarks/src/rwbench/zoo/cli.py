@@ -31,7 +31,9 @@ def _models() -> None:
 
 @models.command("add")
 def add(
-    source: Annotated[str, typer.Argument(help="A known model, such as smollm2, or a .gguf file.")],
+    source: Annotated[
+        str, typer.Argument(help="A known model, such as smollm2, a .gguf file, or a LoRA's folder.")
+    ],
     name: Annotated[str | None, typer.Option(help="What --model calls it; default: its own name.")] = None,
 ) -> None:
     """Convert a model once into the cache; nothing is downloaded or installed.
@@ -62,6 +64,7 @@ def train_base(
     """
     import torch
 
+    from .base.lora import LoraTrainer
     from .base.recipe import read_recipe
     from .base.tokenizer import build_vocabulary, corpus
     from .base.train import BaseTrainer
@@ -69,10 +72,12 @@ def train_base(
     torch.set_num_threads(threads)
     with user_errors():
         plan = read_recipe(recipe)
-        trainer = BaseTrainer(plan, build_vocabulary(corpus()), out, device, processes, compiled)
+        kind = LoraTrainer if plan.lora else BaseTrainer
+        vocabulary = None if plan.lora else build_vocabulary(corpus())
+        trainer = kind(plan, vocabulary, out, device, processes, compiled)
         done = trainer.position["tokens"] / 1e6
         typer.echo(f"{plan.name}: {plan.tokens / 1e6:.0f} M tokens at most, {done:.1f} M done", err=True)
-        if not trainer.resumed and compiled:
+        if not trainer.resumed and compiled and trainer.fuses:
             typer.echo("compiling first: a minute or two", err=True)
         finished = trainer.run(60 * minutes or math.inf, report=_to_stderr)
     typer.echo(f"{'finished' if finished else 'stopped'}: {out}")
@@ -96,15 +101,20 @@ def ship(
     import torch
 
     from .base.recipe import read_recipe
-    from .base.ship import write_base
+    from .base.ship import write_base, write_lora
     from .base.tokenizer import build_vocabulary, corpus
 
     torch.set_num_threads(threads)
     with user_errors():
         plan = read_recipe(recipe)
-        written = write_base(plan, build_vocabulary(corpus()), out, to, questions, lists, _to_stderr)
+        if plan.lora:
+            written = write_lora(plan, out, to)
+        else:
+            written = write_base(plan, build_vocabulary(corpus()), out, to, questions, lists, _to_stderr)
     for name, size in written.items():
         typer.echo(f"{to / name}  {size / 2**20:.1f} MiB")
+    if plan.lora:
+        typer.echo(f"next: rwbench models add {to}")
 
 
 @base.command()

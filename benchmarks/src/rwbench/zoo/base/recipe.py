@@ -65,12 +65,23 @@ class Shape:
 
 
 @dataclass(frozen=True, config=STRICT)
+class Lora:
+    """A pretrained model that is taught by low-rank changes, in place of a network of one's own."""
+
+    model: str  # name or folder
+    mark: str  # one of its special tokens, which opens every step
+    rank: int = 16
+    first_layer: int = 0  # layers before it stay as they are
+
+
+@dataclass(frozen=True, config=STRICT)
 class BaseRecipe:
     """Everything that decides the weights."""
 
     name: str
     phases: tuple[Phase, ...]
     shape: Shape = Shape()
+    lora: Lora | None = None  # instead of a shape
     seed: int = 0  # names weights and data
     batch_tokens: int = 4096  # of a step, padding included
     block_tokens: int = 65536  # of a block of data

@@ -1,4 +1,7 @@
-"""A trained base as a model folder: weights in bfloat16, tokenizer, prompt, and a card that says what it can do."""
+"""A trained base as a model folder: weights in bfloat16, tokenizer, prompt, and a card that says what it can do.
+
+Of a pretrained model that was taught, the folder holds the changes alone, which `rwbench models add` joins with it.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from string import Template
 import torch
 from ruleworld_data.io import write_whole
 
-from ..models import GATES_FILE, replaced_folder
+from ..models import GATES_FILE, base_folder, fingerprint, replaced_folder
 from .documents import Writer
 from .gates import GateResult, gate_table, run_gates
 from .recipe import BaseRecipe
-from .tokenizer import TokenVocabulary, build_tokenizer
+from .tokenizer import STEP, TokenVocabulary, build_tokenizer
 from .train import trained_base
 
 TRAINING_FILE = "training.json"
@@ -63,6 +66,30 @@ def write_base(
         if large:
             raise ValueError(f"{', '.join(large)} in {new}: more than {LARGEST:,} bytes; use a smaller shape")
     return sizes
+
+
+def write_lora(recipe: BaseRecipe, training: Path, to: Path) -> dict[str, int]:
+    """Write what a pretrained model was taught, as PEFT loads it; return bytes by file name.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As `write_base`.
+    """
+    from .lora import LoraTrainer
+
+    assert recipe.lora
+    if to.exists() and not (to / TRAINING_FILE).is_file():
+        raise ValueError(f"{to} is nothing that was written here and would be deleted; give another --to")
+    trainer = trained_base(recipe, None, training, LoraTrainer)
+    torch.nn.Module.to(trainer.model, torch.bfloat16)
+    summary = trainer.summary() | {"base": fingerprint(base_folder(recipe.lora.model))}
+    with replaced_folder(to) as new:
+        trainer.model.save_pretrained(new)
+        prompt = _packaged("prompt.toml").replace(STEP, recipe.lora.mark)
+        (new / "prompt.toml").write_bytes(prompt.encode())
+        (new / TRAINING_FILE).write_bytes((json.dumps(summary, indent=2) + "\n").encode())
+        return {path.name: path.stat().st_size for path in sorted(new.iterdir())}
 
 
 def write_card(

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -24,16 +24,13 @@ from torch import Tensor, nn
 
 from ...run.environment import environment
 from ...run.folder import exclusive
-from .checkpoint import moments_of, read_checkpoint, set_moments, write_checkpoint
+from .checkpoint import Tensors, moments_of, read_checkpoint, set_moments, write_checkpoint
 from .curriculum import Curriculum
 from .data import Batch, Blocks, DocumentStream, batches
 from .documents import Writer
 from .model import last_states, new_base
 from .recipe import BaseRecipe, Phase
 from .tokenizer import TokenVocabulary
-
-if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM
 
 STATE_FILE = "state.safetensors"
 LOG_FILE = "log.jsonl"
@@ -63,36 +60,59 @@ class BaseTrainer:
         If the folder belongs to another recipe, or its checkpoint is damaged.
     """
 
+    fuses = True
+    """Whether the two passes can be compiled into few kernels."""
+
     def __init__(
         self,
         recipe: BaseRecipe,
-        vocabulary: TokenVocabulary,
+        vocabulary: TokenVocabulary | None,
         folder: Path,
         device: str = "cpu",
         processes: int = 0,
         compiled: bool = True,
     ) -> None:
         self.recipe, self.folder, self.device = recipe, folder, torch.device(device)
-        self.model: LlamaForCausalLM = new_base(recipe.shape, vocabulary, recipe.seed)
-        nn.Module.to(self.model, self.device)
-        named = [*self.model.named_parameters()]
-        matrices = [each for name, each in named if each.ndim == 2 and "embed" not in name]
-        others = [each for name, each in named if each.ndim != 2 or "embed" in name]
-        muon = Float32Muon(matrices, weight_decay=recipe.weight_decay)
-        adam = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
-        self.optimizers = ((muon, recipe.muon_rate), (adam, recipe.adam_rate))
+        self.model, writer = self._begin(vocabulary)
+        self.optimizers = self._optimizers()
         self.curriculum = Curriculum(recipe.raise_at, recipe.raise_least)
         # Without instructions for it, arithmetic in bfloat16 is fifty times slower than in float32.
         fast = self.device.type != "cpu" or torch.cpu.get_capabilities().get("avx512_bf16", False)
         self.dtype = torch.bfloat16 if fast else torch.float32
         self.position = {"phase": 0, "block": 0, "step": 0, "tokens": 0, "phase_tokens": 0, "phase_step": 0}
         self.seconds, self.log_bytes = 0.0, 0
-        writer = Writer(vocabulary, recipe.context_weight)
         self.blocks = Blocks(DocumentStream(writer, recipe.seed, recipe.block_tokens), processes)
         self.loss: Callable[..., tuple[Tensor, Tensor]] = self._loss
-        if compiled:
+        if compiled and self.fuses:
             self.loss = torch.compile(self._loss, dynamic=True)
         self._take_up()
+
+    def _begin(self, vocabulary: TokenVocabulary | None) -> tuple[Any, Writer]:
+        """Return the model as it begins, and what writes its documents."""
+        assert vocabulary is not None
+        model = new_base(self.recipe.shape, vocabulary, self.recipe.seed)
+        nn.Module.to(model, self.device)
+        return model, Writer(vocabulary, self.recipe.context_weight)
+
+    def _optimizers(self) -> tuple[tuple[torch.optim.Optimizer, float], ...]:
+        """Return optimizers with the learning rate of each."""
+        recipe, named = self.recipe, [*self.model.named_parameters()]
+        matrices = [each for name, each in named if each.ndim == 2 and "embed" not in name]
+        others = [each for name, each in named if each.ndim != 2 or "embed" in name]
+        muon = Float32Muon(matrices, weight_decay=recipe.weight_decay)
+        adam = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+        return (muon, recipe.muon_rate), (adam, recipe.adam_rate)
+
+    def _states(self, ids_BT: Tensor) -> Tensor:
+        """Return what the output matrix reads, (B, T, C)."""
+        return last_states(self.model, ids_BT, self.dtype)
+
+    def _weights(self) -> Tensors:
+        """Return what a checkpoint holds of the model."""
+        return {name: value for name, value in self.model.state_dict().items() if name != TIED}
+
+    def _set_weights(self, weights: Tensors) -> None:
+        self.model.load_state_dict(weights | {TIED: weights["model.embed_tokens.weight"]})
 
     @property
     def phase(self) -> Phase | None:
@@ -193,9 +213,9 @@ class BaseTrainer:
 
     def _loss(self, ids_BT: Tensor, predicted_2N: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss, and which tokens were predicted right (N,)."""
-        last = last_states(self.model, ids_BT, self.dtype)
+        last = self._states(ids_BT)
         rows, positions = predicted_2N
-        output = self.model.model.embed_tokens.weight.to(self.dtype)
+        output = self.model.get_output_embeddings().weight.to(self.dtype)
         logits = F.linear(last[rows, positions - 1], output).float()
         target = ids_BT[rows, positions]
         return F.cross_entropy(logits, target), logits.argmax(-1) == target
@@ -212,9 +232,8 @@ class BaseTrainer:
             "orders": [(number, levels) for number, levels, _ in self.blocks.pending],
             "log_bytes": self.log_bytes,
         }
-        weights = {name: value for name, value in self.model.state_dict().items() if name != TIED}
         moments = {str(i): moments_of(optimizer) for i, (optimizer, _) in enumerate(self.optimizers)}
-        write_checkpoint(self.folder / STATE_FILE, {"model": weights} | moments, state)
+        write_checkpoint(self.folder / STATE_FILE, {"model": self._weights()} | moments, state)
 
     def _take_up(self) -> None:
         """Go to the folder's checkpoint, if there is one."""
@@ -228,8 +247,7 @@ class BaseTrainer:
                 f"{self.folder} holds a training of another recipe ({state['recipe']['name']}, or an older text of "
                 "this one); give another --out, or delete the folder to begin anew"
             )
-        weights = parts["model"]
-        self.model.load_state_dict(weights | {TIED: weights["model.embed_tokens.weight"]})
+        self._set_weights(parts["model"])
         for i, (optimizer, _) in enumerate(self.optimizers):
             set_moments(optimizer, parts[str(i)])
         self.position, self.seconds, self.log_bytes = (state[n] for n in ("position", "seconds", "log_bytes"))
@@ -252,8 +270,13 @@ class BaseTrainer:
         }
 
 
-def trained_base(recipe: BaseRecipe, vocabulary: TokenVocabulary, folder: Path) -> BaseTrainer:
-    """Return the training that a folder holds, its model in float32 and eval mode.
+def trained_base(
+    recipe: BaseRecipe,
+    vocabulary: TokenVocabulary | None,
+    folder: Path,
+    kind: type[BaseTrainer] | None = None,
+) -> BaseTrainer:
+    """Return the training (of a kind, else `BaseTrainer`) that a folder holds, its model in float32 and eval mode.
 
     Raises
     ------
@@ -262,7 +285,7 @@ def trained_base(recipe: BaseRecipe, vocabulary: TokenVocabulary, folder: Path) 
     ValueError
         If it is another recipe's.
     """
-    trainer = BaseTrainer(recipe, vocabulary, folder, compiled=False)
+    trainer = (kind or BaseTrainer)(recipe, vocabulary, folder, compiled=False)
     if not trainer.resumed:
         raise FileNotFoundError(
             f"{folder} holds no checkpoint; train first: rwbench base train RECIPE --out {folder}"

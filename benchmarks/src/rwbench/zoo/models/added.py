@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import re
+import shutil
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from . import added_folder, replaced_folder, shipped
+from . import PROMPT_FILE, added_folder, base_folder, fingerprint, replaced_folder, shipped
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
@@ -84,7 +86,7 @@ def add_model(source: str, name: str | None = None) -> Path:
     Parameters
     ----------
     source : str
-        A name of `KNOWN`, or a GGUF file.
+        A name of `KNOWN`, a GGUF file, or a folder that `rwbench base ship` wrote of a model that was taught.
     name : str or None
         What ``--model`` will call it; None: the known name, or the file's.
 
@@ -96,7 +98,8 @@ def add_model(source: str, name: str | None = None) -> Path:
     """
     known = KNOWN.get(source)
     path = known.find() if known else Path(source)
-    if not known and (path.suffix != ".gguf" or not path.is_file()):
+    taught = (path / "adapter_config.json").is_file()
+    if not known and not taught and (path.suffix != ".gguf" or not path.is_file()):
         raise FileNotFoundError(
             f"no model {source!r} to add: neither a known one ({', '.join(KNOWN)}) nor a .gguf file; a folder that "
             "transformers saved needs no adding, type --model FOLDER"
@@ -107,12 +110,33 @@ def add_model(source: str, name: str | None = None) -> Path:
             f"a model cannot be called {name!r}: expected letters, digits, '.', '-' and '_', and none of the shipped "
             f"models' names ({', '.join(shipped())}); type --name NAME"
         )
-    if importlib.util.find_spec("gguf") is None:
+    if not taught and importlib.util.find_spec("gguf") is None:
         raise ValueError('reading a GGUF file needs the package gguf; type: pip install "gguf>=0.17"')
     folder = added_folder(name)
     with replaced_folder(folder) as new:
-        _convert(path, new / "base")
+        (_join if taught else _convert)(path, new / "base")
     return folder
+
+
+def _join(changes: Path, folder: Path) -> None:
+    """Write a model with the changes that it was taught (LoRA), in bf16, and the prompt that they were taught with."""
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    said = json.loads((changes / "training.json").read_text(encoding="utf-8"))
+    base = base_folder(said["recipe"]["lora"]["model"])
+    if fingerprint(base) != said["base"]:
+        raise ValueError(
+            f"{changes} was taught to a model with fingerprint {said['base']}, but {base} has {fingerprint(base)}; "
+            "add that model, or train anew: rwbench base train"
+        )
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, trust_remote_code=False)
+    joined = PeftModel.from_pretrained(model, changes).merge_and_unload()
+    torch.nn.Module.to(joined, torch.bfloat16)
+    joined.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(base, trust_remote_code=False).save_pretrained(folder)
+    shutil.copyfile(changes / PROMPT_FILE, folder / PROMPT_FILE)
 
 
 def _convert(path: Path, folder: Path) -> None:

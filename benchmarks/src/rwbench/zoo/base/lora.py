@@ -1,0 +1,91 @@
+"""A pretrained model learns to follow rules: low-rank changes of its upper layers, in the training of a base.
+
+It reads and writes what a base that was trained here does, with its own tokenizer, and one of its spare special tokens
+where a base has `STEP`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..models import base_folder
+from .checkpoint import Tensors
+from .documents import Writer
+from .recipe import Lora
+from .tokenizer import TokenVocabulary
+from .train import BaseTrainer
+
+LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+class TokenizerWriter(Writer):
+    """Writes documents with a model's own tokenizer.
+
+    Raises
+    ------
+    ValueError
+        If the mark is no special token of it, or a line break is no token of its own.
+    """
+
+    def __init__(self, tokenizer: Any, mark: str, context_weight: float) -> None:
+        self.tokenizer, self.context_weight = tokenizer, context_weight
+        special = {token.content for token in tokenizer.added_tokens_decoder.values()}
+        if mark not in special:
+            raise ValueError(
+                f"mark must be a special token of the model, got {mark!r}; there are {sorted(special)}"
+            )
+        lines = self.encode("A.\n\nB")
+        if lines != [*self.encode("A."), *2 * self.encode("\n"), *self.encode("B")]:
+            raise ValueError(
+                "the model's tokenizer joins line breaks with what stands before them; it cannot be used"
+            )
+        (self.line,), (self.step,), self.end = self.encode("\n"), self.encode(mark), tokenizer.eos_token_id
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text."""
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+class LoraTrainer(BaseTrainer):
+    """The training of a recipe with ``[lora]``; only the changes are trained and saved."""
+
+    fuses = False
+
+    def _begin(self, vocabulary: TokenVocabulary | None) -> tuple[Any, Writer]:
+        from peft import LoraConfig, get_peft_model
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        plan: Any = self.recipe.lora
+        assert isinstance(plan, Lora)
+        folder = base_folder(plan.model)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False)
+        nn.Module.to(model, self.device)
+        torch.manual_seed(self.recipe.seed)
+        layers = list(range(plan.first_layer, model.config.num_hidden_layers))
+        changes = LoraConfig(
+            r=plan.rank, lora_alpha=2 * plan.rank, target_modules=LINEAR, layers_to_transform=layers
+        )
+        return get_peft_model(model, changes), TokenizerWriter(
+            tokenizer, plan.mark, self.recipe.context_weight
+        )
+
+    def _optimizers(self) -> tuple[tuple[torch.optim.Optimizer, float], ...]:
+        trained = [each for each in self.model.parameters() if each.requires_grad]
+        adam = torch.optim.AdamW(trained, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+        return ((adam, self.recipe.adam_rate),)
+
+    def _states(self, ids_BT: Tensor) -> Tensor:
+        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            return self.model.get_base_model().model(ids_BT, use_cache=False).last_hidden_state
+
+    def _weights(self) -> Tensors:
+        return {name: value for name, value in self.model.named_parameters() if value.requires_grad}
+
+    def _set_weights(self, weights: Tensors) -> None:
+        with torch.no_grad():
+            for name, value in self._weights().items():
+                value.copy_(weights[name])

@@ -1,0 +1,102 @@
+"""A pretrained model that is taught by LoRA: documents as it is asked, what is trained, resuming, joining."""
+
+import pytest
+import torch
+from peft import PeftModel
+from ruleworld_data.questions import training_text
+from rwbench.zoo.base.data import DocumentStream
+from rwbench.zoo.base.lora import LoraTrainer, TokenizerWriter
+from rwbench.zoo.base.model import new_base
+from rwbench.zoo.base.recipe import BaseRecipe, Lora, Mixture, Phase, Shape
+from rwbench.zoo.base.ship import write_lora
+from rwbench.zoo.base.tokenizer import STEP, build_tokenizer
+from rwbench.zoo.models import model_template
+from rwbench.zoo.models.added import add_model
+from transformers import AutoModelForCausalLM
+
+ASKED = Mixture(questions=0.7, requests=0.3, asked=1)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocabulary):
+    return build_tokenizer(vocabulary, 2048)
+
+
+@pytest.fixture
+def pretrained(tmp_path, vocabulary, tokenizer):
+    """Random weights stand for a pretrained model's."""
+    folder = tmp_path / "pretrained"
+    shape = Shape(hidden=32, layers=3, heads=4, kv_heads=2, feed_forward=48, positions=2048)
+    new_base(shape, vocabulary, 7).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def recipe(model, **changes):
+    values = {"name": "taught", "phases": (Phase("questions", 6000, ASKED),), "context_weight": 0.0}
+    values |= {"block_tokens": 1500, "batch_tokens": 512, "adam_rate": 1e-2, "warmup": 2}
+    return BaseRecipe(**values | changes, lora=Lora(str(model), STEP, rank=4, first_layer=1))
+
+
+def test_a_document_is_the_prompt_as_it_is_asked_and_the_answer(tokenizer):
+    """Token by token what the tokenizer makes of the whole prompt; the loss is on what the model writes alone."""
+    writer = TokenizerWriter(tokenizer, STEP, 0.0)
+    template = model_template("tiny")
+    rules = ["If A is jealous, A will gain 2 fins.", "If A chases B, B will enter the desert."]
+    steps = [{"nl": "The cat is jealous, so it gains 2 fins."}, {"nl": "It has 2."}]
+    row = {
+        "question": "How many fins does a cat have?",
+        "steps": steps,
+        "answers": ["2"],
+        "subtask": "multi_hop_2",
+    }
+    document = writer.questions(rules, [row], "nl")
+    asked = writer.encode(template.render("answer", "nl", row["question"], rules).text)
+    said = writer.encode(training_text(row, "nl", STEP, opening=True))
+    assert document.ids == [*asked, *said, tokenizer.eos_token_id]
+    assert document.weights == [0.0] * len(asked) + [1.0] * (len(said) + 1)
+    block = DocumentStream(writer, 1, 800).block(0, ASKED, {"questions": 2})
+    assert all(0 < sum(each.weights) < len(each) for each in block)
+
+
+def test_only_the_upper_layers_learn_and_a_killed_training_ends_alike(tmp_path, pretrained):
+    plan = recipe(pretrained)
+    whole = LoraTrainer(plan, None, tmp_path / "whole")
+    before = {name: value.clone() for name, value in whole.model.state_dict().items()}
+    assert whole.run(report=lambda _: None)
+    changed = {n for n, value in whole.model.state_dict().items() if not torch.equal(value, before[n])}
+    assert changed and all("lora_" in name and ".layers.0." not in name for name in changed)
+    while not LoraTrainer(plan, None, tmp_path / "parts").run(seconds=0, report=lambda _: None):
+        pass
+    parts = LoraTrainer(plan, None, tmp_path / "parts")
+    assert all(
+        torch.equal(parts.model.state_dict()[name], whole.model.state_dict()[name]) for name in changed
+    )
+
+
+def test_what_was_taught_is_opened_by_peft_and_joined(tmp_path, pretrained, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    plan, folder = recipe(pretrained), tmp_path / "taught"
+    LoraTrainer(plan, None, tmp_path / "run").run(report=lambda _: None)
+    assert write_lora(plan, tmp_path / "run", folder)["adapter_model.safetensors"] > 1000
+    ids = torch.randint(10, 400, (1, 12))
+    model = AutoModelForCausalLM.from_pretrained(pretrained, dtype=torch.float32).eval()
+    plain = model(ids).logits
+    taught = PeftModel.from_pretrained(model, folder).eval()(ids).logits
+    assert not torch.allclose(taught, plain, atol=1e-2)
+    base = add_model(str(folder), "knows-rules") / "base"
+    joined = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)(ids).logits
+    assert torch.allclose(joined, taught, atol=5e-2)
+    assert model_template(str(base)).remove == (STEP,)
+    other = AutoModelForCausalLM.from_pretrained(pretrained)
+    torch.nn.init.normal_(other.model.layers[2].mlp.up_proj.weight)
+    other.save_pretrained(pretrained)
+    with pytest.raises(ValueError, match="was taught to a model with fingerprint"):
+        add_model(str(folder), "another")
+
+
+def test_a_mark_that_is_no_special_token(tmp_path, pretrained):
+    plan = recipe(pretrained)
+    odd = BaseRecipe("odd", plan.phases, lora=Lora(str(pretrained), "[Step"))
+    with pytest.raises(ValueError, match="mark must be a special token"):
+        LoraTrainer(odd, None, tmp_path)
