@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from ..methods import Method
+from ..methods.kblam import KBLaM
 from ..methods.rag import RAG
 from ..methods.stepwise import Stepwise
 from ..retrievers.bm25 import BM25
 from ..retrievers.dense import Dense
 from ..spec import REPRESENTATIONS, RunSpec
 from . import Options, recipe
-from .rows import IN_SMALL_PROMPT, rule_memory
+from .rows import IN_SMALL_PROMPT, all_memory
 
 SIZES = (100_000, 1_000_000)
-"""Below the whole world, whose size is the last; each pool holds the rules of the smaller ones."""
+"""Below the whole world, whose size is the last; each pool holds the rules of the smaller ones, and twice as many."""
 
 
 @recipe("scale")
 def scale(options: Options) -> list[RunSpec]:
-    """All rules in memory, with --scale full: rule memories, BM25 at once and by step, dense RAG; 100,000 to 4.94 M."""
+    """All rules in memory, with --scale full up to 4.94 M: rule memories, BM25 at once and by step, dense RAG."""
     everything = options.num_rules
-    sizes = [*(size for size in SIZES if size < everything), everything]
+    sizes = [*(size for size in SIZES if 2 * size <= everything), everything]
     return [
         options.spec(method, form, size, "batch", within=within)
         for size, within in zip(reversed(sizes), [None, *reversed(sizes[1:])], strict=True)
@@ -34,5 +35,6 @@ def _methods(options: Options, form: str) -> list[Method]:
     for model in options.asked:
         found = (BM25(), Dense(options.encoder))
         rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in found]
-        rows += [Stepwise(model=model, retriever=BM25())]
-    return rows + rule_memory(options, form, 0)
+        rows += [Stepwise(model=model, retriever=BM25(), in_prompt=IN_SMALL_PROMPT)]
+    # KBLaM reads every rule at every token, which is not to be had here.
+    return rows + [row for row in all_memory(options, form, 0) if row.name != KBLaM.name]
