@@ -164,14 +164,14 @@ def test_pools_of_the_recipe_scale_hold_each_other_and_the_same_questions(monkey
     from rwbench.recipes import scale
     from rwbench.run.workspace import Workspace
 
-    monkeypatch.setattr(scale, "SIZES", (400, 900))
+    monkeypatch.setattr(scale, "SIZES", (940, 980))
     specs = recipes.get("scale")(Options(DataSource("tiny"), limit=1))
     by_size = {spec.pool_size: spec for spec in specs if spec.representation == "nl"}
     everything = Options(DataSource("tiny")).num_rules
-    assert sorted(by_size) == [400, 900, everything]
+    assert sorted(by_size) == [940, 980, everything]
     assert len({spec.method["name"] for spec in specs}) >= 4
     pools = {size: Workspace(DataSource("tiny")).pools(spec) for size, spec in by_size.items()}
-    for small, large in ((400, 900), (900, everything)):
+    for small, large in ((940, 980), (980, everything)):
         for one, other in zip(pools[small], pools[large], strict=True):
             assert set(one.ids.tolist()) < set(other.ids.tolist())
             assert [q.id for q in one.questions] == [q.id for q in other.questions]
