@@ -125,11 +125,12 @@ def test_resumed_the_confidence_layer_is_measured_again(tmp_path, monkeypatch):
     )
     for name, stub in {
         "base_folder": str,
+        "step_mark": lambda name, tokenizer: "<step>",
         "load_fresh": lambda folder: (base, None),
         "rule_bank": lambda *given: SimpleNamespace(encoder_dim=4, encoder="", ids=[], texts=[]),
         "training_rows": lambda recipe, split, most: [split],
         "RuleAdapter": lambda model, config: SimpleNamespace(config=config),
-        "inherit_step": lambda model, tokenizer: None,
+        "inherit_step": lambda model, tokenizer, mark: None,
         "Encoder": lambda *given, **more: None,
         "train": train,
         "read_finished": lambda *given: None,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from ruleworld_data.spec import VERSIONS
-from rwbench.backends.local import Local
+from rwbench.backends.local import Local, load_fresh
 from rwbench.methods.plus import DynaRulePlus
 from rwbench.run.data import DataSource, select
 from rwbench.run.pools import Pool
@@ -17,7 +17,7 @@ from rwbench.zoo.adapters.train import train_adapter, training_rows
 from rwbench.zoo.base.model import new_base
 from rwbench.zoo.base.recipe import Shape
 from rwbench.zoo.base.tokenizer import STEP, build_tokenizer
-from rwbench.zoo.models import adapter_folder
+from rwbench.zoo.models import adapter_folder, step_mark
 from rwbench.zoo.models.reader import load_reader
 
 from dynarule import DynaRuleConfig
@@ -198,10 +198,34 @@ def test_search_inherits_the_end_of_a_step(model, tmp_path):
     from rwbench.zoo.adapters.train import inherit_step
 
     base, tokenizer = load_fresh(model / "base")
-    inherit_step(base, tokenizer)
+    inherit_step(base, tokenizer, STEP)
     rows = base.get_input_embeddings().weight
     search, step = (tokenizer.convert_tokens_to_ids(token) for token in ("<search>", STEP))
     assert search != step and torch.equal(rows[search], rows[step])
+
+
+def test_steps_begin_with_the_mark_that_a_model_was_taught(model, tmp_path):
+    """The mark of a pretrained model is one of its own tokens, which its prompt names; no other token is one."""
+    tokenizer = load_fresh(model / "base")[1]
+    assert step_mark(str(model), tokenizer) == STEP
+    taught = shutil.copytree(model, tmp_path / "taught")
+    prompt = (ROOT / "benchmarks/src/rwbench/zoo/models/tiny/base/prompt.toml").read_text()
+    (taught / "base" / "prompt.toml").write_text(prompt.replace(STEP, "<pad>"))
+    assert step_mark(str(taught), tokenizer) == "<pad>"
+    (taught / "base" / "prompt.toml").write_text(prompt.replace(STEP, "<file_sep>"))
+    assert step_mark(str(taught), tokenizer) == STEP
+
+    class Untaught:
+        def get_vocab(self):
+            return {}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "rwbench.zoo.adapters.train.load_fresh", lambda folder: (load_fresh(folder)[0], Untaught())
+        )
+        with pytest.raises(ValueError, match="was taught no mark for it"):
+            recipe = quick_recipe(stages=({"stage": "retrieval"},), confidence_layer=1)
+            train_adapter(recipe, str(model), PLUS, "nl", tmp_path / "none")
 
 
 def test_rows_name_rules_as_text_and_come_from_the_split():

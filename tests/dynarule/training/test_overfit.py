@@ -150,6 +150,7 @@ def test_training_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
     from dynarule.training.trainer import train
     from rwbench.backends.local import load_fresh
     from rwbench.zoo.adapters.train import inherit_step
+    from rwbench.zoo.base.tokenizer import STEP
     from rwbench.zoo.models import base_folder
 
     from dynarule import RuleAdapter, RuleBank, dynarule_config, open_encoder
@@ -158,7 +159,7 @@ def test_training_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
     rules, rows, held_out = small_world()
     model, tokenizer = load_fresh(base_folder("tiny"))
     model.float()
-    inherit_step(model, tokenizer)
+    inherit_step(model, tokenizer, STEP)
     bank = RuleBank.from_texts(
         [rule["nl"] for rule in rules],
         [rule["conclusion_nl"] for rule in rules],

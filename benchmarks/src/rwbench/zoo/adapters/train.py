@@ -43,8 +43,7 @@ from ...cache import cache_root
 from ...run.data import DataSource, select
 from ...run.folder import exclusive
 from ..base.documents import Representation
-from ..base.tokenizer import STEP
-from ..models import base_folder
+from ..models import base_folder, step_mark
 from .folder import FINISHED, claim_folder, publish, read_finished
 from .recipe import METHODS, PLUS, AdapterRecipe
 
@@ -84,6 +83,12 @@ def train_adapter(
     model.float()
     # No card names a folder of this machine, nor takes it for a name on a hub.
     model.name_or_path = model.config.name_or_path = f"./{Path(model_name).name}"
+    mark = step_mark(model_name, tokenizer)
+    if method == PLUS and mark not in tokenizer.get_vocab():
+        raise ValueError(
+            f"{PLUS} searches where a model begins a step, and {model_name} was taught no mark for it; teach it one "
+            "(rwbench base train benchmarks/base/smollm2.toml), or train another method"
+        )
     out.mkdir(parents=True, exist_ok=True)
 
     with exclusive(out):
@@ -103,18 +108,18 @@ def train_adapter(
         for number, plan in enumerate(trainings, 1):
             folder = out / str(number)
             if isinstance(plan, RetrievalRecipe):
-                find_alone(model, tokenizer, adapter, data, plan, folder, language, resume)
+                find_alone(model, tokenizer, adapter, data, plan, folder, language, mark, resume)
                 continue
             if plan.retrieves and adapter.config.confidence_layer is None:
                 curve = measure_confidence_layer(recipe, model, tokenizer, data)
                 adapter.config.confidence_layer = curve["confidence_layer"]
             if plan.searches and not searching:
-                inherit_step(model, tokenizer)
+                inherit_step(model, tokenizer, mark)
                 searching = True
             if resume and (folder / FINISHED).is_file():
                 read_finished(folder, plan, adapter, bank.encoder)
                 continue
-            token = SEARCH_TOKEN if plan.searches else STEP
+            token = SEARCH_TOKEN if plan.searches else mark
             target = partial(
                 training_text, representation=language, search_token=token, opening=recipe.opening
             )
@@ -149,11 +154,12 @@ def find_alone(
     plan: RetrievalRecipe,
     folder: Path,
     representation: Representation,
+    mark: str,
     resume: bool,
 ) -> None:
-    """Train how DynaRule+ finds rules; it searches where the base's own boundary opens a step."""
-    adapter.config.search_token = STEP
-    target = partial(training_text, representation=representation, search_token=STEP, opening=True)
+    """Train how DynaRule+ finds rules; it searches where the base's own mark opens a step."""
+    adapter.config.search_token = mark
+    target = partial(training_text, representation=representation, search_token=mark, opening=True)
     bank = data.bank
     train_retrieval(
         model,
@@ -195,10 +201,10 @@ def rule_bank(recipe: AdapterRecipe, representation: Representation, model: Any,
 
 
 @torch.no_grad()
-def inherit_step(model: Any, tokenizer: Any) -> None:
-    """Give ``<search>`` the row of the base's boundary before a step."""
+def inherit_step(model: Any, tokenizer: Any, mark: str) -> None:
+    """Give ``<search>`` the row of the base's mark before a step."""
     search = prepare_search(model, tokenizer)
-    row = tokenizer.convert_tokens_to_ids(STEP)
+    row = tokenizer.convert_tokens_to_ids(mark)
     if row is not None and row != tokenizer.unk_token_id:  # a base of another maker has no such token
         for matrix in (model.get_input_embeddings().weight, model.get_output_embeddings().weight):
             matrix[search] = matrix[row]

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from ruleworld_data.io import part_of
 from ruleworld_data.prompts import Template, answer_template, read_template
@@ -111,6 +112,17 @@ def model_template(name: str) -> Template:
     """Return the prompt template that a model's folder brings, else this package's."""
     path = base_folder(name) / PROMPT_FILE
     return read_template(path) if path.is_file() else answer_template()
+
+
+def step_mark(name: str, tokenizer: Any) -> str:
+    """Return the token with which a model begins each step: of the marks that its prompt removes, one that it has.
+
+    A model that was taught none has the mark of the bases that are trained here, which its tokenizer does not know.
+    """
+    from ..base.tokenizer import STEP
+
+    known = tokenizer.get_vocab()
+    return next((mark for mark in model_template(name).remove if mark in known), STEP)
 
 
 def usual_temperature(name: str) -> float:
