@@ -39,6 +39,7 @@ def small(monkeypatch):
             SCALES[scale],
             train=dict.fromkeys(spec.SUBTASKS, 20),
             evaluation=dict.fromkeys(spec.QUESTION_SPLITS, 15),
+            unit_pool=20,
         )
         few.evaluation["test"] = few.evaluation["mini"] = 50
         monkeypatch.setitem(SCALES, scale, few)

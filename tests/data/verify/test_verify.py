@@ -1,28 +1,39 @@
-"""Plant one defect at a time in a copy of a tiny build: the verifier must find it and name it by the right check."""
+"""Plant one defect at a time in a copy of a small build: the verifier must find it and name it by the right check."""
 
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.io import build
+from ruleworld_data.spec import SCALES, SUBTASKS
 from ruleworld_data.verify import CHECKS, render_text, verify
 from ruleworld_data.verify.mentions import question_problems
 
 
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("verify") / "tiny"
-    build(folder, "tiny")
-    return folder
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A build of the tiny world that asks few questions, verified here sixty times; the documentation verifies tiny."""
+    few = replace(
+        SCALES["tiny"],
+        train=dict.fromkeys(SUBTASKS, 20),
+        evaluation={"validation": 5, "test": 50, "mini": 50, "heldout": 5},
+        unit_pool=20,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SCALES, "few", few)
+        folder = tmp_path_factory.mktemp("verify") / "few"
+        build(folder, "few")
+        yield folder
 
 
 @pytest.fixture
-def copy(tiny, tmp_path):
-    return Tampered(Path(shutil.copytree(tiny, tmp_path / "copy")))
+def copy(built, tmp_path):
+    return Tampered(Path(shutil.copytree(built, tmp_path / "copy")))
 
 
 class Tampered:
@@ -104,15 +115,15 @@ def rewrite(row, **parts):
     row["fol"] = f"{row['premise_fol']} => {row['conclusion_fol']}"
 
 
-def test_an_honest_build_passes_every_check(tiny):
+def test_an_honest_build_passes_every_check(built):
     stages = []
-    report = verify(tiny, progress=lambda stage, done, total: stages.append((stage, done == total)))
+    report = verify(built, progress=lambda stage, done, total: stages.append((stage, done == total)))
     assert report.ok, render_text(report)
     assert [check.status for check in report.checks] == ["pass"] * len(CHECKS)
     assert all(check.checked for check in report.checks)
     assert {stage for stage, last in stages if last} == {"files", "rules", "questions", "answers"}
     assert report.counts["questions"] == sum(
-        entry["rows"] for entry in _shards(tiny) if entry["config"] != "rules"
+        entry["rows"] for entry in _shards(built) if entry["config"] != "rules"
     )
     shown = json.loads(json.dumps(report.to_dict()))
     assert shown["ok"]
@@ -124,12 +135,12 @@ def _shards(folder):
     return json.loads((folder / "build.json").read_text())["shards"]
 
 
-def test_one_solver_alone_skips_the_other(tiny):
-    report = verify(tiny, solvers=("executor",))
+def test_one_solver_alone_skips_the_other(built):
+    report = verify(built, solvers=("executor",))
     skipped = {check.name for check in report.checks if check.status == "skip"}
     assert skipped == {"C9_gold_clingo", "C9_pool_clingo", "C9_full_clingo"}
     assert "incomplete" in render_text(report)
-    skipped = {check.name for check in verify(tiny, solvers=("clingo",)).checks if check.status == "skip"}
+    skipped = {check.name for check in verify(built, solvers=("clingo",)).checks if check.status == "skip"}
     assert "C9_full_executor" in skipped
     assert "C9_full_clingo" not in skipped
 
@@ -151,9 +162,9 @@ def test_a_folder_that_is_no_build(tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"solvers": ()}, {"solvers": ("prolog",)}, {"jobs": 0}, {"jobs": True}])
-def test_wrong_arguments(tiny, options):
+def test_wrong_arguments(built, options):
     with pytest.raises(ValueError, match=next(iter(options))):
-        verify(tiny, **options)
+        verify(built, **options)
 
 
 def test_a_truncated_shard(copy):
@@ -254,7 +265,7 @@ def test_a_wrong_schema(copy):
 
 def test_a_missing_row(copy):
     copy.write("multi_rule_3", "train", copy.rows("multi_rule_3", "train")[:-1])
-    assert "multi_rule_3/train has 99 readable rows, expected 100" in copy.failed()["counts"]
+    assert "multi_rule_3/train has 19 readable rows, expected 20" in copy.failed()["counts"]
 
 
 # Rules
@@ -653,11 +664,11 @@ def test_edited_question_texts(copy):
 
 
 @pytest.mark.parametrize("edit", TEXT_EDITS)
-def test_an_edited_text_is_found_whatever_the_edit(tiny, edit):
+def test_an_edited_text_is_found_whatever_the_edit(built, edit):
     """The same edits one by one, on the text checker alone."""
     row = next(
         row
-        for row in pq.read_table(next((tiny / "single_rule").glob("train-*"))).to_pylist()
+        for row in pq.read_table(next((built / "single_rule").glob("train-*"))).to_pylist()
         if any(word.isdigit() for word in row["question"].split())
     )
     scopes = [(row["facts"][0], row["queries"][0])]
