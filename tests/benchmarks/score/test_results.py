@@ -1,10 +1,13 @@
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from rwbench.run.environment import environment
 from rwbench.run.runner import run_spec
 from rwbench.score.results import FILE_NAME, check_results, find_results, read_results, results_schema
 from rwbench.score.samples import read_samples
@@ -23,6 +26,17 @@ def test_results_meet_the_schema(run):
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(json.loads((folder / FILE_NAME).read_text()), schema)
     assert results["spec"]["limit"] == 2
+
+
+def test_results_name_the_kernels_that_torch_chose(monkeypatch):
+    """What greedy decoding may differ by between two CPUs; nothing where no model was loaded."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert environment()["cpu_kernels"] is None
+    chosen = SimpleNamespace(
+        backends=SimpleNamespace(cpu=SimpleNamespace(get_cpu_capability=lambda: "AVX512"))
+    )
+    monkeypatch.setitem(sys.modules, "torch", chosen)
+    assert environment()["cpu_kernels"] == "AVX512"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -116,6 +116,10 @@ def test_finding_alone_makes_an_adapter_that_answers_among_rules(model, tmp_path
     pool = Pool(rules.ids[:60], rules, "nl", tuple(asked))
     answers = list(method.answer([(pool, question) for question in asked], 3))
     assert all(1 <= len(ids) <= 3 and set(ids) <= set(pool.ids) for each in answers for ids in each.retrieved)
+    fewer = replace(method, kept=2)
+    assert fewer.label == f"{method.label}, 2 kept" and "kept" not in method.to_dict()
+    answers = list(fewer.answer([(pool, question) for question in asked], 3))
+    assert {len(ids) for each in answers for ids in each.retrieved} <= {1, 2}
     load_reader.cache_clear()
 
 
@@ -257,8 +261,29 @@ def test_recipes_in_the_repository_can_be_read(path):
         assert len(recipe.trainings(PLUS)) == 1
         return
     for method in PAPERS:
-        last = recipe.trainings(method)[-1]
+        last = recipe.in_form("nl").trainings(method)[-1]
         assert last.retrieves == (method != "kblam") and last.searches == (method == "dynarule")
+
+
+@pytest.mark.parametrize("form", ["fol", "nl"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_shipped_adapters_are_of_the_recipes_in_the_repository(method, form):
+    """What each folder says it was trained by, but for its name and how many questions its log was measured on."""
+    stem = {PLUS: "plus"}.get(method, method)
+    recipe = read_recipe(ROOT / f"benchmarks/adapters/{stem}.toml").in_form(form)
+    said = json.loads((adapter_folder("tiny", method, form) / "adapters.json").read_text())
+    own = json.loads(json.dumps(asdict(recipe)))
+    for name in own.keys() - {"name", "training_seed"}:
+        assert said[name] == own[name], name
+
+
+def test_a_stage_of_one_form_is_for_no_other():
+    first, longer = {"stage": 1}, {"stage": 1, "max_steps": 3}
+    recipe = AdapterRecipe("two", (first, longer | {"representation": "fol"}))
+    assert recipe.in_form("fol").stages == (first, longer)
+    assert recipe.in_form("nl").stages == (first,)
+    with pytest.raises(ValueError, match="unknown representation 'en'"):
+        AdapterRecipe("odd", (first | {"representation": "en"},))
 
 
 def test_a_recipe_with_an_unknown_field_names_its_file(tmp_path):

@@ -46,7 +46,7 @@ class IRCoT(Iterative):
     def label(self) -> str:
         """Name in reports."""
         every = "" if self.skip_conclusions else ", every sentence a query"
-        search = f"{self.retriever.label}, {self.aggregation}{every}"
+        search = f"{self.retriever.label}, {self.aggregation}{self.budget_label}{every}"
         return f"IRCoT ({search}){self.prompt_label}, {self.model.label}"
 
     @property

@@ -161,6 +161,11 @@ class Iterative(RAG):
             )
 
     @property
+    def budget_label(self) -> str:
+        """How many searches there may be, as part of a label, where it is not the paper's number."""
+        return "" if self.rounds == type(self).rounds else f", {self.rounds} searches"
+
+    @property
     def template(self) -> Template:
         """The template of the rounds: the model's own if it has the section, else the method's."""
         own = self.model.template

@@ -162,8 +162,10 @@ class Memory(Method):
         bank = reader.bank(batch[0][0].rules, ids, batch[0][0].representation)
         # What may not be found must not be kept either: where all are kept, that is all of the row's own.
         own = None if allowed_BM is None else int(allowed_BM.sum(1).min())
-        limits = [size for size in (reader.config.top_k and top_k, reader.config.top_k, own) if size]
-        config = replace(reader.config, top_k=min(limits) if limits else None, **self.changes)
+        changes = self.changes
+        kept = changes.get("top_k", reader.config.top_k)
+        limits = [size for size in (kept and top_k, kept, own) if size]
+        config = replace(reader.config, **changes | {"top_k": min(limits) if limits else None})
         if config.confidence_layer is None and self.trace_layer is not None:
             # Its selections are traced; no answer changes.
             config = replace(config, confidence_layer=self.trace_layer, update_scope="none")

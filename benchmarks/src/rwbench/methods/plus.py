@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any
 
 from . import component
 from .memory import Memory
 
-KINDS = {"lookahead": int, "score_weight": float}
+KINDS = {"lookahead": int, "score_weight": float, "top_k": int}
 
 
 @component
@@ -23,6 +24,8 @@ class DynaRulePlus(Memory):
     score_weight : float or None
         What a rule's score counts for in the attention to its tokens; 0 leaves it to reading which of the rules found
         is meant. None: the adapter's own.
+    kept : int or None
+        Rules that a search keeps. None: the adapter's own number.
     """
 
     name = "dynarule-plus"
@@ -31,16 +34,18 @@ class DynaRulePlus(Memory):
 
     lookahead: Any = None
     score_weight: Any = None
+    kept: Any = field(default=None, metadata={"later": True})
 
     @property
     def label(self) -> str:
         """Name in reports."""
         levels = {None: "", 0: ", no look-ahead"}.get(self.lookahead, f", {self.lookahead} backward levels")
         weight = {None: "", 0: ", scores not read"}.get(self.score_weight, f", scores x {self.score_weight}")
-        return super().label + levels + weight
+        kept = "" if self.kept is None else f", {self.kept} kept"
+        return super().label + levels + weight + kept
 
     @property
     def changes(self) -> dict[str, Any]:
-        """Backward levels and weight of scores, where they are given."""
-        given = {"lookahead": self.lookahead, "score_weight": self.score_weight}
-        return {name: kind(given[name]) for name, kind in KINDS.items() if given[name] is not None}
+        """Backward levels, weight of scores and rules kept, where they are given."""
+        given = {"lookahead": self.lookahead, "score_weight": self.score_weight, "top_k": self.kept}
+        return {name: KINDS[name](value) for name, value in given.items() if value is not None}

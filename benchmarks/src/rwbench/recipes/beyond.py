@@ -9,11 +9,12 @@ from ..backends import Backend
 from ..methods import Method
 from ..methods.dynarule import DynaRule
 from ..methods.ircot import IRCoT
+from ..methods.iterative import AGGREGATIONS
 from ..methods.kblam import KBLaM
 from ..methods.plus import DynaRulePlus
 from ..methods.prompting import Prompting
 from ..methods.rag import RAG
-from ..methods.react import ReAct
+from ..methods.react import FINALS, ReAct
 from ..methods.retrieve import Retrieve
 from ..methods.solver import Solver
 from ..methods.srki import SRKI
@@ -99,6 +100,14 @@ def plus(options: Options, form: str, size: int) -> list[Method]:
     return [row for row in rows if row.missing() is None]
 
 
+@grid("ablation/plus_settings", (10_000,))
+def plus_settings(options: Options, form: str, size: int) -> list[Method]:
+    """DynaRule+ by how many rules a search keeps, and by what a rule's score counts; 10,000 rules."""
+    tried: list[dict[str, Any]] = [{}, *({"kept": rules} for rules in (4, 8, 32))]
+    tried += [{"score_weight": weight} for weight in (0, 6)]
+    return [DynaRulePlus.of(model, form, **each) for model in options.local_models for each in tried]
+
+
 @grid("ablation/seeds")
 def seeds(options: Options, form: str, size: int) -> list[Method]:
     """Each method of rule memory by its adapters of several training seeds; 100, 1,000 and 10,000 rules."""
@@ -121,15 +130,19 @@ def floors(options: Options, form: str, size: int) -> list[Method]:
     return rows
 
 
-@grid("ablation/aggregation", (10_000,))
-def aggregation(options: Options, form: str, size: int) -> list[Method]:
-    """IRCoT by how rounds become one list, and with every sentence as a query; 10,000 rules."""
-    settings = (("rrf_rounds", True), ("first_come", True), ("max_score", True), ("rrf_rounds", False))
-    return [
-        IRCoT(model=model, retriever=retrievers(options)[2], aggregation=rule, skip_conclusions=skip)
-        for model in options.asked
-        for rule, skip in settings
-    ]
+@grid("ablation/searches", (10_000,), ("fol",))
+def searches(options: Options, form: str, size: int) -> list[Method]:
+    """IRCoT by how searches become one list, by their number and queries; ReAct by their number and who answers."""
+    bm25 = retrievers(options)[1]
+    thinking: list[dict[str, Any]] = [{"aggregation": rule} for rule in AGGREGATIONS]
+    thinking += [{"aggregation": "in_turn", "skip_conclusions": False, "rounds": most} for most in (4, 8)]
+    acting: list[dict[str, Any]] = [{"in_prompt": 4, "final": final} for final in FINALS]
+    acting += [{"in_prompt": rules, "final": "agent", "rounds": 12} for rules in (2, 4, 8)]
+    rows: list[Method] = []
+    for model in options.asked:
+        rows += [IRCoT(model=model, retriever=bm25, in_prompt=16, **each) for each in thinking]
+        rows += [ReAct(model=model, retriever=bm25, **each) for each in acting]
+    return rows
 
 
 @grid("ablation/reading", (100,))

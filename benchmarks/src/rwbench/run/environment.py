@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,9 +26,19 @@ PACKAGES = (
 )
 
 
-@lru_cache(maxsize=1)
 def environment() -> Environment:
-    """Return Python, platform, package versions (null: not installed) and the state of the code."""
+    """Return Python, platform, package versions (null: not installed), the state of the code, and the CPU's kernels.
+
+    Greedy decoding breaks near ties as the kernels round, so answers of a language model can differ between CPUs; the
+    kernels are null where nothing has loaded torch.
+    """
+    torch = sys.modules.get("torch")
+    kernels = None if torch is None else str(torch.backends.cpu.get_cpu_capability())
+    return {**_installed(), "cpu_kernels": kernels}
+
+
+@lru_cache(maxsize=1)
+def _installed() -> Environment:
     return {
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",

@@ -172,11 +172,12 @@ class GitState(TypedDict):
 
 @with_config(OPEN)
 class Environment(TypedDict):
-    """What a run ran on; a package that is not installed has version null."""
+    """What a run ran on; a package that is not installed has version null, so have kernels that were not used."""
 
     python: str
     platform: str
     cpu_count: NotRequired[int | None]
+    cpu_kernels: NotRequired[str | None]
     packages: dict[str, str | None]
     git: GitState | None
 

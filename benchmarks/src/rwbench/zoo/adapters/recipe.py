@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from dynarule.training import Recipe, RetrievalRecipe, paper_recipe
 from pydantic.dataclasses import dataclass
 from ruleworld_data.spec import SCALES, SUBTASKS, VERSIONS, check_name, check_seed
 
-from ...spec import DATA_VERSION
+from ...spec import DATA_VERSION, REPRESENTATIONS
 from ..recipe_file import STRICT, read_recipe_file
 
 PLUS = "dynarule-plus"
@@ -23,8 +23,9 @@ FINDING = "retrieval"
 class AdapterRecipe:
     """Everything that decides an adapter's weights, besides base, method and representation.
 
-    ``stages`` are trainings one after the other: ``stage``, the paper's 1 or 2, and changes of it. DynaRule+ has one
-    stage, "retrieval", whose settings are those of `dynarule.training.RetrievalRecipe`.
+    ``stages`` are trainings one after the other: ``stage``, the paper's 1 or 2, and changes of it; one that names a
+    ``representation`` is for rules in that form alone (`in_form`). DynaRule+ has one stage, "retrieval", whose settings
+    are those of `dynarule.training.RetrievalRecipe`.
     """
 
     name: str
@@ -57,6 +58,8 @@ class AdapterRecipe:
             check_name("sub-task", subtask, SUBTASKS)
         check_seed(self.seed)
         check_seed(self.training_seed)
+        for stage in self.stages:
+            check_name("representation", stage.get("representation", "fol"), REPRESENTATIONS)
         numbers = [stage.get("stage") for stage in self.stages]
         if numbers == [FINDING]:
             if self.confidence_layer is None:
@@ -71,6 +74,15 @@ class AdapterRecipe:
             raise ValueError(
                 "without a stage 1 the confidence layer cannot be measured; set confidence_layer"
             )
+
+    def in_form(self, representation: str) -> AdapterRecipe:
+        """Return the recipe with the stages that rules in one form have."""
+        stages = [
+            {name: value for name, value in stage.items() if name != "representation"}
+            for stage in self.stages
+            if stage.get("representation", representation) == representation
+        ]
+        return replace(self, stages=tuple(stages))
 
     def trainings(self, method: str) -> list[Recipe | RetrievalRecipe]:
         """Return how a method is trained, stage by stage.

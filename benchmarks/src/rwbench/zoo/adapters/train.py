@@ -1,7 +1,7 @@
 """Train one adapter on a base, stage by stage, evaluated on held-out questions.
 
-All methods see the same questions in the same order, with the same pools and as many steps; only what the method itself
-is differs (layers, number of retrievals, losses).
+Questions and their order are the same for all methods; how many of them a method sees, with which pools and in how many
+steps, is its recipe's.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ def train_adapter(
     check_name("method", method, METHODS)
     check_name("representation", representation, ("fol", "nl"))
     language: Representation = "fol" if representation == "fol" else "nl"
+    recipe = recipe.in_form(representation)
     trainings = recipe.trainings(method)
     model, tokenizer = load_fresh(base_folder(model_name))
     model.float()

@@ -1,0 +1,82 @@
+"""The numbers in the prose about the bundled model, from what its trainings and the committed runs wrote."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rwbench.report.paper import table_beside_paper
+from rwbench.score.results import find_results
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+TINY = BENCHMARKS / "src/rwbench/zoo/models/tiny"
+TEXT = (BENCHMARKS / "docs/bundled-models.md").read_text(encoding="utf-8")
+WORDS = " ".join(TEXT.split())
+
+
+def read(path):
+    return json.loads((TINY / path).read_text(encoding="utf-8"))
+
+
+def said(pattern):
+    """The numbers that the page says where a pattern stands."""
+    found = re.search(pattern, WORDS)
+    assert found is not None, f"the page no longer says {pattern}"
+    return [float(number.replace(",", "")) for number in found.groups()]
+
+
+def test_the_base_is_what_its_record_says():
+    record = read("base/training.json")
+    assert said(r"trained here in ([\d.]+) hours") == [round(record["hours"], 1)]
+    assert said(r"questions had up to (\d+) rules beside") == [record["levels"]["questions"]]
+
+
+@pytest.mark.parametrize(
+    ("row", "name"), [("KBLaM", "kblam"), ("SR-KI", "srki"), (r"DynaRule \(paper\)", "dynarule")]
+)
+def test_questions_trained_on(row, name):
+    def questions(form):
+        stages = read(f"{name}-{form}/adapters.json")["stages"]
+        return sum(each["max_steps"] * each["batch_size"] * each["accumulation"] for each in stages)
+
+    english, more = said(rf"\| {row} \| [^|]+\| ([\d,]+); in logic ([\d,]+) more \|")
+    assert (questions("nl"), questions("fol")) == (english, english + more)
+
+
+def test_searches_trained_on():
+    searches, questions = said(r"in ([\d,]+) searches; it reads as the base does \| ([\d,]+) \|")
+    first, logic, english = said(
+        r"after its first ([\d,]+) searches DynaRule\+ finds ([\d.]+) \(logic\) and ([\d.]+)"
+    )
+    for form, recall in (("fol", logic), ("nl", english)):
+        found = read(f"dynarule-plus-{form}/retrieval.json")
+        recipe, start = found["recipe"], found["log"][0]
+        assert recipe["max_steps"] * recipe["batch_size"] == searches
+        assert start["step"] * recipe["batch_size"] == first
+        assert round(start["recall_state"], 2) == recall
+        card = (TINY / f"dynarule-plus-{form}/README.md").read_text(encoding="utf-8")
+        assert f"| questions | {int(questions):,} (" in card
+
+
+def test_what_the_papers_searches_find():
+    (most,) = said(r"Recall@1 on held-out questions stays below ([\d.]+)")
+    found = [
+        entry["eval_recall_at_1"]
+        for name in ("dynarule", "srki")
+        for form in ("fol", "nl")
+        for entry in read(f"{name}-{form}/log.json")
+        if "eval_recall_at_1" in entry
+    ]
+    assert len(found) >= 4 and max(found) < most
+
+
+def test_the_numbers_beside_the_paper():
+    """Each average over the paper's kinds of question in both forms; a method that the paper has not is not there."""
+    shown = re.findall(r"^\| ([\d,]+) \| ([\w-]+) \| ([\d.]+) \| ([\d.]+) \|$", TEXT, flags=re.M)
+    beside = table_beside_paper(list(find_results(BENCHMARKS / "results/arena")), "paper/table2")
+    rows = [
+        (f"{row.pool_size:,}", row.method, *(f"{100 * value:.1f}" for value in row.cells[-1]))
+        for row in beside.rows
+        if not row.method.startswith("RAG")  # here with fewer rules in the prompt than the paper's
+    ]
+    assert shown == rows and len(rows) == 10
