@@ -94,30 +94,20 @@ def test_dry_run_writes_nothing_and_says_what_is_done(quick, tmp_path):
     assert sorted(run["state"] for run in plan["runs"]) == ["finished", "resume"]
 
 
-def test_several_processes_give_the_same_results(tmp_path):
-    """In processes of their own, so with a recipe that they can find by name; its smaller pools will do."""
-    outputs = []
-    for jobs in ("1", "2"):
-        words = ["run", "smoke", "--scale", "tiny", "--limit", "1", "--jobs", jobs, "--json"]
-        code = (
-            "import rwbench.retrievers.dense as d; d.Dense.missing = lambda self: 'nothing'\n"
-            "from rwbench.recipes import RunRecipe, recipes; smoke = recipes.get('smoke')\n"
-            "small = lambda options: [s for s in smoke(options) if s.pool_size <= 100]\n"
-            "recipes.remove('smoke'); recipes.add('smoke', RunRecipe('smoke', small))\n"
-            "from rwbench.cli.app import main\n"
-            "if __name__ == '__main__': main()"
-        )
-        script = tmp_path / f"jobs{jobs}.py"
-        script.write_text(code)
-        done = subprocess.run(
-            [sys.executable, str(script), *words, "--out", str(tmp_path / jobs)],
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
+def test_several_processes_give_the_same_results(tmp_path, monkeypatch):
+    """Of a recipe its smaller pools will do; the processes are told which runs, not which recipe."""
+    smoke = recipes.get("smoke")
+    small = RunRecipe("smoke", lambda options: [s for s in smoke(options) if s.pool_size <= 100])
+    monkeypatch.setitem(recipes._entries, "smoke", small)
+    monkeypatch.setattr("rwbench.retrievers.dense.Dense.missing", lambda self: "nothing")
+    hashes = []
+    for jobs in (1, 2):
+        out = ("--jobs", jobs, "--json", "--out", tmp_path / str(jobs))
+        done = rwbench("run", "smoke", "--scale", "tiny", "--limit", 1, *out)
+        assert done.exit_code == 0, done.output
         assert "not run here: Dense (MiniLM-L6) (needs: nothing)" in done.stderr
-        outputs.append(json.loads(done.stdout))
-    hashes = [[(r["run_id"], r["samples_sha256"], r["pool_sha256"]) for r in o["runs"]] for o in outputs]
+        runs = json.loads(done.stdout)["runs"]
+        hashes.append([(run["run_id"], run["samples_sha256"], run["pool_sha256"]) for run in runs])
     assert hashes[0] == hashes[1]
     assert len(hashes[0]) == 8
 
