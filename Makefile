@@ -8,7 +8,7 @@ PROJECTS := ruleworld-data/pyproject.toml dynarule/pyproject.toml benchmarks/pyp
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help demo test test-slow lint docs coverage clean
+.PHONY: help demo test test-slow lint ruff mypy pytest docs coverage clean
 
 help:
 	@echo "make demo       every method on the bundled model, with an HTML report (QUICK=1: one question a task)"
@@ -35,16 +35,24 @@ demo: $(INSTALLED)
 	$(BIN)/rwbench run arena --limit $(if $(QUICK),1,2) --jobs 2 --out runs
 	$(BIN)/rwbench trace runs --method dynarule-plus --size 1000
 
-test: $(INSTALLED) lint
+# mypy takes a minute on one core, which the tests need not wait for.
+test: ruff
+	@$(MAKE) --no-print-directory --jobs 2 mypy pytest
+
+pytest: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt -e "ruleworld-data[ray]"
 	$(BIN)/python -m pytest -m slow
 
-lint: $(INSTALLED)
+lint: ruff mypy
+
+ruff: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+mypy: $(INSTALLED)
 	$(BIN)/mypy
 
 docs: $(INSTALLED)
