@@ -1,6 +1,7 @@
 """The bank: built from anything, changed while serving, written whole or not at all; rows stay with their rules."""
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from dynarule.bank import files as bank_files
-from dynarule.bank.sources import conclusion_of
+from dynarule.bank.encoders import PREMISE_KEYS
+from dynarule.bank.sources import conclusion_of, premise_of
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -199,7 +201,7 @@ def test_a_bank_that_is_changed_for_long_keeps_no_conclusions_of_rules_that_have
         bank.replace(RuleBank.from_texts([f"If A is b{number}, A is c{number}."], None, encode, ["r3"]))
         bank.remove([bank.ids[-1]])
         bank.add(make(1, 100 + number))
-        assert bank.num_values <= 2 * len(bank) + 2
+        assert len(bank.values.different) <= 2 * len(bank) + 2
     assert torch.equal(bank.keys_MP, encode(bank.texts))
     assert torch.equal(bank.values_MP, encode([conclusion_of(text) for text in bank.texts]))
 
@@ -433,3 +435,58 @@ def test_importing_the_bank_loads_neither_encoders_nor_faiss_nor_arrow():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
     )
     assert out.stdout.strip() == "[]"
+
+
+def test_rules_of_one_premise_share_a_key_and_nothing_else_changes(tiny_model, near, tmp_path):
+    """Through any changes such a bank is the one that holds a key and a value for every rule; so is what is saved."""
+    fingerprint = "words" + PREMISE_KEYS
+    read = []
+
+    def made(numbers, shared):
+        texts = [f"If A is s{i % 7}, it has {i // 3} horns." for i in numbers]
+        names = [str(i) for i in numbers]
+        if shared:
+            return RuleBank.from_texts(
+                texts, None, lambda few: read.append(few) or encode(few), names, fingerprint
+            )
+        keys = encode([premise_of(text) for text in texts])
+        return RuleBank(keys, encode([conclusion_of(text) for text in texts]), names, texts, fingerprint)
+
+    projection = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH))[1]
+    query_BHD = torch.randn(5, projection.k.out_features // projection.head_dim, projection.head_dim)
+
+    def same(one, other):
+        assert (one.ids, one.texts) == (other.ids, other.texts)
+        assert torch.equal(one.keys_MP, other.keys_MP) and torch.equal(one.values_MP, other.values_MP)
+        rows = torch.randperm(len(one))[:4]
+        assert torch.equal(one.keys_at(rows), other.keys_at(rows))
+        allowed_BM = torch.rand(5, len(one)) < 0.7
+        for allowed in (None, allowed_BM):
+            (found, _), (expected, _) = (
+                each.search(projection, query_BHD, 3, allowed) for each in (one, other)
+            )
+            assert near(found, expected, units=500)
+
+    one, other = (made(range(60), shared) for shared in (True, False))
+    assert len(one.keys.different) == 7 and all(len(few) == len(set(few)) for few in read)
+    draw = random.Random(0)
+    for step in range(30):
+        some = draw.sample(one.ids, 5)
+        fresh = range(100 + 10 * step, 105 + 10 * step)
+        for bank, shared in ((one, True), (other, False)):
+            if step % 3 == 0:
+                bank.add(made(fresh, shared))
+            elif step % 3 == 1:
+                bank.remove(some)
+            else:
+                new = made(fresh, shared)
+                bank.replace(RuleBank(new.keys_MP, new.values_MP, some, new.texts, fingerprint))
+        same(one, other)
+        assert len(one.keys.different) <= 2 * len(one) + 5
+    one.save(tmp_path / "bank")
+    saved = RuleBank.load(tmp_path / "bank")
+    same(saved, other)
+    assert len(saved.keys.different) == len(saved.keys.at(torch.arange(len(saved))).unique()) < len(saved)
+    other.add(made(range(1000, 1005), True))  # one that shares none takes one that does
+    one.add(made(range(1000, 1005), False))
+    same(one, other)

@@ -61,7 +61,7 @@ def test_the_bank_holds_each_text_once_and_is_that_of_its_texts(tmp_path, monkey
     build_parts(plan, lambda texts: asked.extend(texts) or encode(texts))
     bank = merge_parts(plan)
     assert len(asked) == len(set(asked)) == 51 + 5  # "All is well." is its own conclusion
-    assert bank.num_values == 6 and len(bank) == 51
+    assert len(bank.values.different) == 6 and len(bank) == 51
     places = {text: row for row, text in enumerate(asked)}
     rows = encode(asked)
     assert torch.equal(bank.keys_MP, rows[[places[text] for text in RULES.texts]])
@@ -82,7 +82,9 @@ def test_a_merged_bank_changes_like_any_other_and_saves_what_is_left(tmp_path):
     for held in (bank, again):
         assert held.ids == bank.ids and set(held.ids) == set(expected)
         assert torch.equal(held.values_MP, torch.stack([expected[name] for name in held.ids]))
-    assert again.num_values == 6  # five of horns, one of "new rule"; that of "All is well." has gone with it
+    assert (
+        len(again.values.different) == 6
+    )  # five of horns, one of "new rule"; that of "All is well." has gone with it
     assert content(tmp_path / "bank") == before  # mapped, and never written to
 
 

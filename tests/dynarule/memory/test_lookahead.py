@@ -4,7 +4,16 @@ import math
 
 import pytest
 import torch
-from dynarule.memory.lookahead import EARLIER, QUESTION, SINCE, TOKEN, LookAhead, SearchContext, planned
+from dynarule.memory.lookahead import (
+    EARLIER,
+    QUESTION,
+    SINCE,
+    TOKEN,
+    LookAhead,
+    SearchContext,
+    Tables,
+    planned,
+)
 from peft import PeftModel
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, load_adapter
@@ -47,7 +56,7 @@ def test_levels_are_those_of_the_formula(bank, near, width):
     look = LookAhead(8, WIDTH, 2)
     torch.nn.init.normal_(look.link.weight, std=0.3)
     goal_BP = torch.randn(4, WIDTH)
-    got = look.levels(goal_BP, bank.keys_MP, bank.values_MP, 3, width)
+    got = look.levels(goal_BP, Tables(bank.keys_MP, bank.values_MP), 3, width)
     for row in range(4):
         expected = reference(look, goal_BP[row], bank.keys_MP, bank.values_MP, 3, width)
         assert near(torch.stack(got)[:, row], expected.float(), units=500)
@@ -56,15 +65,13 @@ def test_levels_are_those_of_the_formula(bank, near, width):
     assert near(planned(own_BM, got, torch.tensor(0.5)), own_BM + 0.5 * best_BM)
 
 
-def test_rules_of_one_conclusion_are_worked_on_once(bank, tiny_model, near, monkeypatch):
+def test_rules_of_one_premise_or_one_conclusion_are_worked_on_once(bank, tiny_model, near, monkeypatch):
     model = tiny_model("llama")
     adapter, seen = planning(model), []
-    rows_M = torch.arange(30) % 6
-    values_VP, real = bank.values_MP[:6], LookAhead.link_logits
-    shared, apart = (
-        RuleBank(bank.keys_MP, values, bank.ids, bank.texts, value_rows_M=rows)
-        for values, rows in ((values_VP, rows_M), (values_VP[rows_M], None))
-    )
+    rows_M, key_rows_M = torch.arange(30) % 6, torch.arange(30) // 4
+    keys_UP, values_VP, real = bank.keys_MP[:8], bank.values_MP[:6], LookAhead.link_logits
+    shared = RuleBank(keys_UP, values_VP, bank.ids, bank.texts, value_rows_M=rows_M, key_rows_M=key_rows_M)
+    apart = RuleBank(keys_UP[key_rows_M], values_VP[rows_M], bank.ids, bank.texts)
 
     def link_logits(self, keys_NP, values_MP):
         seen.append(len(values_MP))
@@ -83,9 +90,9 @@ def test_rules_of_one_conclusion_are_worked_on_once(bank, tiny_model, near, monk
         assert near(one.scores, two.scores, units=500)
     look = adapter[LAYER].lookahead
     goal_BP = torch.randn(2, WIDTH)
-    got = look.levels(goal_BP, bank.keys_MP, values_VP, 3, 30, value_rows_M=rows_M)
+    got = look.levels(goal_BP, Tables(keys_UP, values_VP, key_rows_M, rows_M), 3, 30)
     for row in range(2):
-        expected = reference(look, goal_BP[row], bank.keys_MP, values_VP[rows_M], 3, 30)
+        expected = reference(look, goal_BP[row], keys_UP[key_rows_M], values_VP[rows_M], 3, 30)
         assert near(torch.stack(got)[:, row], expected.float(), units=500)
 
 
@@ -94,8 +101,8 @@ def test_rules_that_are_not_allowed_lead_nowhere(bank):
     goal_BP = torch.randn(1, WIDTH)
     allowed_BM = torch.zeros(1, 30, dtype=torch.bool)
     allowed_BM[0, :5] = True
-    masked = look.levels(goal_BP, bank.keys_MP, bank.values_MP, 3, 8, allowed_BM)
-    alone = look.levels(goal_BP, bank.keys_MP[:5], bank.values_MP[:5], 3, 5)
+    masked = look.levels(goal_BP, Tables(bank.keys_MP, bank.values_MP), 3, 8, allowed_BM)
+    alone = look.levels(goal_BP, Tables(bank.keys_MP[:5], bank.values_MP[:5]), 3, 5)
     for one, two in zip(masked, alone, strict=True):
         torch.testing.assert_close(one[:, :5], two)
 
@@ -108,10 +115,10 @@ def test_what_is_read_is_a_plan():
     with torch.no_grad():
         look.link.weight.copy_(torch.cat([40 * torch.eye(5), torch.zeros(1, 5)]))
         look.link.bias.zero_()[-1] = -20.0
-        levels = look.levels(30 * torch.eye(5)[2][None], keys, values, 3, 5)
+        levels = look.levels(30 * torch.eye(5)[2][None], Tables(keys, values), 3, 5)
 
         def plan(rules, scores):
-            return look.plan(0, rules, scores, levels, keys, values, 5)
+            return look.plan(0, rules, scores, levels, Tables(keys, values), 5)
 
         # The best leads on by rule 1; rule 4 begins as it does, and leads elsewhere.
         assert plan([0, 4, 3], [5.0, 4.9, 4.0]) == ([0, 3, 1], [1])

@@ -5,7 +5,7 @@ A method that selects once per prompt pays this once for a first token; the pape
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +23,12 @@ class MappedKeys:
     """What exact search reads of a bank: rows of a file, (M, P)."""
 
     def __init__(self, keys_MP: Tensor) -> None:
-        self.keys_MP = keys_MP
+        from dynarule.bank.shared_rows import SharedRows
+
+        self.keys = SharedRows(keys_MP)
 
     def __len__(self) -> int:
-        return len(self.keys_MP)
-
-    def key_tiles(self, size: int) -> Iterator[tuple[int, Tensor]]:
-        """Yield parts and where they start, as `RuleBank.key_tiles`."""
-        for start in range(0, len(self), size):
-            yield start, self.keys_MP[start : start + size]
+        return self.keys.count
 
 
 def search_times(settings: SearchSettings, rules: Sequence[int], cache: Path) -> dict[str, Any]:

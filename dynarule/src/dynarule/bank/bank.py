@@ -7,7 +7,7 @@ thread at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..projection import encoder_scores
 from .embedding_cache import Encode, encode_unique
-from .index import ExactIndex, SearchIndex
-from .rows import GrowingRows, check_embeddings
+from .encoders import key_texts
+from .index import ExactIndex, SearchIndex, rule_scores
+from .rows import GrowingRows, check_embeddings, used_rows
 from .scales import InverseScales
+from .shared_rows import SharedRows
 from .sources import check_rules, listed, make_rules, read_rules
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class RuleBank:
 
     Parameters
     ----------
-    keys_MP, values_VP : Tensor
+    keys_UP, values_VP : Tensor
         Embeddings of rules and of conclusions; never written to, the first change of one copies them.
     ids, texts : sequence of str
         Provenance, one per rule; neither an id nor a text comes twice.
@@ -40,6 +41,8 @@ class RuleBank:
         Fingerprint of the encoder, so that banks and adapters that do not fit are refused.
     value_rows_M : Tensor of int or None
         Where in ``values_VP`` the conclusion of each rule is, so that rules may share one; None: one each.
+    key_rows_M : Tensor of int or None
+        The same of keys: rules of one premise share one, where the encoder reads premises alone.
     ours : bool
         Whether keys and values may be written to, as those that `load` maps may.
 
@@ -60,12 +63,13 @@ class RuleBank:
 
     def __init__(
         self,
-        keys_MP: Tensor,
+        keys_UP: Tensor,
         values_VP: Tensor,
         ids: Sequence[str],
         texts: Sequence[str],
         encoder: str = "",
         value_rows_M: Tensor | None = None,
+        key_rows_M: Tensor | None = None,
         ours: bool = False,
     ) -> None:
         self.encoder = encoder
@@ -74,17 +78,12 @@ class RuleBank:
         self.index: SearchIndex = ExactIndex()
         self.folder: Path | None = None
         self.digest = ""
-        if value_rows_M is None:
-            value_rows_M = torch.arange(len(values_VP), dtype=torch.int32, device=values_VP.device)
-        self._keys, self._values, self._value_rows = (
-            GrowingRows(keys_MP, ours),
-            GrowingRows(values_VP, ours),
-            GrowingRows(value_rows_M),
-        )
+        check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
+        self._keys = SharedRows(keys_UP, key_rows_M, ours)
+        self._values = SharedRows(values_VP, value_rows_M, ours)
         self._stamps = GrowingRows(torch.zeros(len(self.ids), dtype=torch.long), ours=True)
         self._scales = InverseScales()
         check_rules(self.ids, self.texts)
-        check_embeddings(self.ids, keys_MP, values_VP, value_rows_M)
 
     @classmethod
     def from_texts(
@@ -115,9 +114,31 @@ class RuleBank:
             If a rule is empty, too long or comes twice, or the lengths differ.
         """
         made = make_rules(rules, conclusions, ids)
-        keys_MP, values_MP = encode_unique(encode, [*made.texts, *made.conclusions]).tensor_split(2)
         name = getattr(encode, "fingerprint", "") if encoder is None else encoder
-        return cls(keys_MP, values_MP, made.ids, made.texts, name)
+        told = [*key_texts(made.texts, name), *made.conclusions]
+        places: dict[str, int] = {}
+        key_rows_M, value_rows_M = torch.tensor(
+            [places.setdefault(text, len(places)) for text in told], dtype=torch.int32
+        ).tensor_split(2)
+        return cls.of_different(
+            encode_unique(encode, list(places)), key_rows_M, value_rows_M, made.ids, made.texts, name
+        )
+
+    @classmethod
+    def of_different(
+        cls,
+        rows_NP: Tensor,
+        key_rows_M: Tensor,
+        value_rows_M: Tensor,
+        ids: Sequence[str],
+        texts: Sequence[str],
+        encoder: str = "",
+    ) -> RuleBank:
+        """Make a bank of the embeddings of different texts, and of which are each rule's key and value."""
+        (keys_UP, key_rows), (values_VP, value_rows) = (
+            used_rows(rows_NP, at) for at in (key_rows_M, value_rows_M)
+        )
+        return cls(keys_UP, values_VP, ids, texts, encoder, value_rows, key_rows)
 
     @classmethod
     def from_file(
@@ -160,13 +181,13 @@ class RuleBank:
 
     @property
     def keys_MP(self) -> Tensor:
-        """Embeddings of whole rules; a view that a change of the bank may write to."""
+        """Embeddings of whole rules, one per rule: a view that a change of the bank may write to, or a copy."""
         return self._keys.whole()
 
     @property
     def values_MP(self) -> Tensor:
         """Embeddings of conclusions, one per rule; a copy."""
-        return self.values_at(torch.arange(len(self)))
+        return self._values[torch.arange(len(self), device=self.device)]
 
     def keys_at(self, rows: Tensor) -> Tensor:
         """Return the embeddings of some rules, (..., P)."""
@@ -174,39 +195,32 @@ class RuleBank:
 
     def values_at(self, rows: Tensor) -> Tensor:
         """Return the embeddings of some rules' conclusions, (..., P)."""
-        return self.values_by_row(self.value_rows(rows))
-
-    def value_rows(self, rows: Tensor) -> Tensor:
-        """Return which of the different conclusions some rules have: equal rows, equal conclusions."""
-        return self._value_rows[rows.to(self.device)].long()
-
-    def values_by_row(self, value_rows: Tensor) -> Tensor:
-        """Return embeddings of conclusions by what `value_rows` said."""
-        return self._values[value_rows]
-
-    def key_tiles(self, size: int) -> Iterator[tuple[int, Tensor]]:
-        """Yield the first row and the embeddings of parts of at most so many rules, none of them copied."""
-        return self._keys.tiles(size)
+        return self._values[rows.to(self.device)]
 
     @property
-    def num_values(self) -> int:
-        """V, different conclusions that are held; some may be of rules that have gone."""
-        return len(self._values)
+    def keys(self) -> SharedRows:
+        """Embeddings of rules, the different ones and whose they are; some may be of rules that have gone."""
+        return self._keys
+
+    @property
+    def values(self) -> SharedRows:
+        """The same of conclusions."""
+        return self._values
 
     @property
     def device(self) -> torch.device:
         """Where the embeddings are."""
-        return self._keys.device
+        return self._keys.different.device
 
     @property
     def dtype(self) -> torch.dtype:
         """Of the embeddings."""
-        return self._keys.dtype
+        return self._keys.different.dtype
 
     @property
     def encoder_dim(self) -> int:
         """P."""
-        return self._keys.width
+        return self._keys.different.width
 
     def row(self, id: str) -> int:
         """Return the row of a rule.
@@ -226,10 +240,7 @@ class RuleBank:
         there = torch.empty(0, device=device, dtype=dtype or self.dtype)
         if (there.device, there.dtype) == (self.device, self.dtype):
             return self
-        self._keys, self._values = (
-            GrowingRows(each.whole().to(device, dtype)) for each in (self._keys, self._values)
-        )
-        self._value_rows = GrowingRows(self._value_rows.whole().to(device))
+        self._keys, self._values = (each.to(device, dtype) for each in (self._keys, self._values))
         self.version += 1
         self._stamps.write(torch.arange(len(self)), torch.tensor(self.version))
         return self
@@ -263,7 +274,7 @@ class RuleBank:
         count = len(self) if top_k is None else min(top_k, len(self))
         if allowed_BM is None:
             return self.index.search(self, *asked, scale_M, count)
-        scores_BM = encoder_scores(*asked, self.keys_MP, scale_M)
+        scores_BM = torch.cat([part for _, part in rule_scores(self, *asked, scale_M)], -1)
         best = scores_BM.masked_fill(~allowed_BM.to(scores_BM.device), -torch.inf).topk(count, dim=-1)
         return best.values, best.indices
 
@@ -290,10 +301,8 @@ class RuleBank:
         self.ids += other.ids
         self.texts += other.texts
         self._note_change()
-        rows = torch.arange(len(other))
-        self._keys.append(other.keys_at(rows).detach().to(self.device, self.dtype))
-        value_rows = self._take_values(other)
-        self._value_rows.append(value_rows)
+        self._keys.append(other._keys)
+        self._values.append(other._values)
         self._stamps.append(torch.full((len(other),), self.version))
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -314,8 +323,8 @@ class RuleBank:
             del self._row_of[self.ids[row]]
             self._texts_held.remove(self.texts[row])
         into, of = torch.tensor(gaps, dtype=torch.long), torch.tensor(movers, dtype=torch.long)
-        for moved in (self._keys, self._value_rows):
-            moved.write(into, moved[of])
+        for moved in (self._keys, self._values):
+            moved.move(into, of)
             moved.cut(stop)
         for gap, mover in zip(gaps, movers, strict=True):
             self.ids[gap], self.texts[gap] = self.ids[mover], self.texts[mover]
@@ -345,9 +354,8 @@ class RuleBank:
             self.texts[row] = text
         self._note_change()
         into = torch.tensor(rows)
-        self._keys.write(into, other.keys_at(torch.arange(len(other))).detach().to(self.device, self.dtype))
-        value_rows = self._take_values(other)
-        self._value_rows.write(into, value_rows)
+        self._keys.write(into, other._keys)
+        self._values.write(into, other._values)
         self._stamps.write(into, torch.tensor(self.version))
 
     @cached_property
@@ -377,14 +385,3 @@ class RuleBank:
     def _note_change(self) -> None:
         self.version += 1
         self.digest = ""
-
-    def _take_values(self, other: RuleBank) -> Tensor:
-        """Take over the conclusions of another bank, and return their rows, one per rule of it."""
-        if len(self._values) > 2 * (len(self) + len(other)):
-            # Most are of rules that have gone: a bank that is changed for years must not grow.
-            used_V, rows = self._value_rows.whole().unique(return_inverse=True)
-            self._values = GrowingRows(self._values[used_V.long()], ours=True)
-            self._value_rows = GrowingRows(rows.to(torch.int32), ours=True)
-        first = len(self._values)
-        self._values.append(other._values.whole().detach().to(self.device, self.dtype))
-        return other._value_rows.whole().to(self.device) + first

@@ -21,7 +21,8 @@ from torch import Tensor
 from .._files import changing, part_of, write_whole
 from .bank import RuleBank
 from .embedding_cache import Encode, encode_unique
-from .files import StreamedTensor, is_bank, replaced, write_bank
+from .encoders import key_texts
+from .files import Stored, StreamedTensor, is_bank, replaced, write_bank
 from .sources import Rules
 
 BLOCK = 16_384
@@ -47,10 +48,11 @@ def parse_shard(text: str) -> Shard:
 
 
 class BankPlan(NamedTuple):
-    """What will be built: rules, the different texts to embed (the rules first), each rule's conclusion among them."""
+    """What will be built: rules, the different texts to embed, and which are each rule's key and its conclusion."""
 
     rules: Rules
     texts: list[str]
+    key_at: Tensor
     conclusion_at: Tensor
     head: dict[str, object]
     folder: Path
@@ -92,13 +94,11 @@ def plan_bank(rules: Rules, folder: Path, encoder: str | None = None, dtype: str
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-    place = {text: row for row, text in enumerate(rules.texts)}
-    at = [place.setdefault(text, len(place)) for text in rules.conclusions]
     digest = hashlib.sha256()
     for column in rules:
         digest.update(json.dumps(column).encode())
     head: dict[str, object] = {
-        "format": "dynarule bank parts 1",
+        "format": "dynarule bank parts 2",
         "rules": digest.hexdigest(),
         "encoder": encoder,
         "dtype": dtype,
@@ -118,7 +118,11 @@ def plan_bank(rules: Rules, folder: Path, encoder: str | None = None, dtype: str
         raise FileNotFoundError(
             f"no parts of a bank in {folder}; make them with: dynarule bank build --shard 1/1"
         )
-    return BankPlan(rules, list(place), torch.tensor(at, dtype=torch.long), head, folder)
+    place: dict[str, int] = {}
+    told = [*key_texts(rules.texts, str(head["encoder"] or "")), *rules.conclusions]
+    at = torch.tensor([place.setdefault(text, len(place)) for text in told], dtype=torch.long)
+    key_at, conclusion_at = at.tensor_split(2)
+    return BankPlan(rules, list(place), key_at, conclusion_at, head, folder)
 
 
 def build_parts(
@@ -172,8 +176,7 @@ def merge_parts(plan: BankPlan, overwrite: bool = False) -> RuleBank:
             "with the same command and --shard i/n, or with neither --shard nor --merge"
         )
     units = [_open_block(plan, block) for block in range(plan.blocks)]
-    count, width = len(plan.rules.texts), units[0].shape[1]
-    used, value_rows = plan.conclusion_at.unique(return_inverse=True)
+    keys, values = (_gathered(units, at) for at in (plan.key_at, plan.conclusion_at))
     with changing(plan.folder):
         if is_bank(plan.folder) and not overwrite:
             raise FileExistsError(f"{plan.folder} exists already; choose a new folder, or --overwrite")
@@ -183,9 +186,8 @@ def merge_parts(plan: BankPlan, overwrite: bool = False) -> RuleBank:
                 ids=plan.rules.ids,
                 texts=plan.rules.texts,
                 encoder=str(plan.head["encoder"] or ""),
-                keys=StreamedTensor(units[0].dtype, (count, width), _first(units, count)),
-                values=StreamedTensor(units[0].dtype, (len(used), width), _gathered(units, used)),
-                value_rows=value_rows,
+                keys=keys,
+                values=values,
             )
         shutil.rmtree(plan.folder / PARTS)
     return RuleBank.load(plan.folder)
@@ -212,13 +214,15 @@ def _open_block(plan: BankPlan, block: int) -> Tensor:
     return rows
 
 
-def _first(units: list[Tensor], count: int) -> Iterator[Tensor]:
-    for number, rows in enumerate(units):
-        if number * BLOCK < count:
-            yield rows[: count - number * BLOCK]
+def _gathered(units: list[Tensor], at: Tensor) -> Stored:
+    """Return the rows of all units that rules have, and whose they are."""
+    used, at = at.unique(return_inverse=True)
+    one_each = torch.equal(at, torch.arange(len(used)))
+    shape = (len(used), units[0].shape[1])
+    return Stored(StreamedTensor(units[0].dtype, shape, _rows(units, used)), at[:0] if one_each else at)
 
 
-def _gathered(units: list[Tensor], rows: Tensor) -> Iterator[Tensor]:
+def _rows(units: list[Tensor], rows: Tensor) -> Iterator[Tensor]:
     """Yield rows of all units, given in ascending order."""
     for number, unit in enumerate(units):
         here = rows[(rows >= number * BLOCK) & (rows < (number + 1) * BLOCK)]

@@ -190,6 +190,13 @@ def _pooling(module: Any) -> str:
     return f"{type(module).__name__}={mode}" if mode else type(module).__name__
 
 
+def key_texts(rules: Sequence[str], encoder: str) -> list[str]:
+    """Return what the encoder of a fingerprint reads of each rule, as its key: equal texts, equal keys."""
+    if not encoder.endswith(PREMISE_KEYS):
+        return list(rules)
+    return [premise_of(rule) or rule for rule in rules]
+
+
 class PremiseEncoder:
     """An encoder that reads of a rule its premise alone (beyond the paper, whose keys are whole rules).
 
@@ -218,7 +225,7 @@ class PremiseEncoder:
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Return unit vectors, fp32 (N, P), on the CPU."""
-        return self.encoder([premise_of(text) or text for text in listed("texts", texts)])
+        return self.encoder(key_texts(listed("texts", texts), self.fingerprint))
 
 
 AnyEncoder = SentenceEncoder | LayerEncoder | PremiseEncoder

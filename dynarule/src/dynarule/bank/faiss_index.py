@@ -225,10 +225,11 @@ class FaissIndex:
 def use_index(bank: RuleBank) -> SearchIndex:
     """Set how a bank is searched from now on, by its size, and return it.
 
-    Exact up to 100,000 rules, on a GPU, and where faiss is not installed; else faiss, with what ``dynarule bank index``
-    left beside the bank, or with 8 bits. To choose yourself: ``bank.index = FaissIndex(bank)`` or ``ExactIndex()``.
+    Exact up to 100,000 different keys, on a GPU, and where faiss is not installed; else faiss, with what
+    ``dynarule bank index`` left beside the bank, or with 8 bits. To choose yourself: ``bank.index = FaissIndex(bank)``
+    or ``ExactIndex()``.
     """
-    large = len(bank) > EXACT_UP_TO and bank.device.type != "cuda" and faiss_installed()
+    large = len(bank.keys.different) > EXACT_UP_TO and bank.device.type != "cuda" and faiss_installed()
     bank.index = FaissIndex(bank, **_on_disk(bank)) if large else ExactIndex()
     return bank.index
 

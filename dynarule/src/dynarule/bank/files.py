@@ -1,8 +1,8 @@
 """A bank as a folder with one safetensors file, so that one rename replaces it.
 
-The tensors are ``keys``, (M, P), ``values``, (V, P), one per different conclusion, ``value_rows``, (M,), the row of
-each rule's conclusion, and ``rules``, the bytes of two JSON arrays, ids and texts; the metadata have format, encoder,
-and a hash of the four.
+The tensors are ``keys``, (U, P), ``values``, (V, P), the different ones of each; ``key_rows`` and ``value_rows``, (M,),
+which of them are a rule's, or (0,) where each rule has one of its own; and ``rules``, the bytes of two JSON arrays, ids
+and texts. The metadata have format, encoder, and a hash of them all.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from torch import Tensor
 from .._files import assembled, changing, settle
 from .bank import RuleBank
 from .index_parts import FOLDER
+from .shared_rows import SharedRows
 
-FORMAT = "dynarule bank 3"
+FORMAT = "dynarule bank 4"
 FILE = "bank.safetensors"
-TENSORS = ("keys", "values", "value_rows", "rules")
+TENSORS = ("keys", "key_rows", "values", "value_rows", "rules")
 _NAMES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -131,16 +132,19 @@ def _read(path: Path) -> RuleBank:
     try:
         with safe_open(path, "pt") as file:
             about = file.metadata() or {}
-            keys, values, value_rows, rules = (file.get_tensor(name) for name in TENSORS)
-        if about.get("format") != FORMAT:
-            raise ValueError(f"it has format {about.get('format')!r}, this version reads {FORMAT!r}")
-        if about.get("sha256") != _sha256(keys, values, value_rows, rules):
+            if about.get("format") != FORMAT:
+                raise ValueError(f"it has format {about.get('format')!r}, this version reads {FORMAT!r}")
+            tensors = [file.get_tensor(name) for name in TENSORS]
+        if about.get("sha256") != _sha256(*tensors):
             raise ValueError("it was edited")
+        keys, key_rows, values, value_rows, rules = tensors
         ids, texts = json.loads(bytes(rules.numpy()))
         if not (isinstance(ids, list) and isinstance(texts, list)):
             raise ValueError("its ids and texts are no lists")
         # Mapped privately: what is written to them is written to memory, page by page, and never to the file.
-        bank = RuleBank(keys, values, ids, texts, about.get("encoder", ""), value_rows, ours=True)
+        values_at, keys_at = (each if len(each) else None for each in (value_rows, key_rows))
+        encoder = about.get("encoder", "")
+        bank = RuleBank(keys, values, ids, texts, encoder, values_at, keys_at, ours=True)
         bank.folder, bank.digest = path.parent, about["sha256"]
         return bank
     except (SafetensorError, OSError, RuntimeError, ValueError, TypeError) as error:
@@ -153,24 +157,26 @@ def is_bank(folder: Path) -> bool:
 
 
 def _write(bank: RuleBank, folder: Path) -> None:
-    rows = torch.arange(len(bank), device=bank.device)
-    used_V, value_rows = bank.value_rows(rows).unique(return_inverse=True)
+    keys, values = (_stored(each) for each in (bank.keys, bank.values))
     with replaced(folder) as file:
         write_bank(
             file,
             ids=bank.ids,
             texts=bank.texts,
             encoder=bank.encoder,
-            keys=StreamedTensor(
-                bank.dtype, (len(bank), bank.encoder_dim), (part for _, part in bank.key_tiles(65_536))
-            ),
-            values=StreamedTensor(
-                bank.dtype,
-                (len(used_V), bank.encoder_dim),
-                (bank.values_by_row(part) for part in used_V.split(65_536)),
-            ),
-            value_rows=value_rows,
+            keys=keys,
+            values=values,
         )
+
+
+def _stored(rows: SharedRows) -> Stored:
+    """Return what is written of a bank's keys or values: those that a rule has."""
+    rules = torch.arange(rows.count, device=rows.different.device)
+    at_M = rows.at(rules)
+    used_U, at = at_M.unique(return_inverse=True) if rows.shared else (at_M, at_M[:0])
+    parts = (rows.different[part] for part in used_U.split(65_536))
+    shape = (len(used_U), rows.different.width)
+    return Stored(StreamedTensor(rows.different.dtype, shape, parts), at)
 
 
 @contextmanager
@@ -189,23 +195,24 @@ class StreamedTensor(NamedTuple):
     rows: Iterable[Tensor]
 
 
+class Stored(NamedTuple):
+    """Different embeddings, and which of them each rule has; nothing, where each has its own."""
+
+    different: StreamedTensor
+    at: Tensor
+
+
 def write_bank(
-    path: Path,
-    *,
-    ids: Sequence[str],
-    texts: Sequence[str],
-    encoder: str,
-    keys: StreamedTensor,
-    values: StreamedTensor,
-    value_rows: Tensor,
+    path: Path, *, ids: Sequence[str], texts: Sequence[str], encoder: str, keys: Stored, values: Stored
 ) -> None:
     """Write a bank's file as its rows come: a bank of gigabytes is never in memory."""
     rules = torch.frombuffer(bytearray(json.dumps([[*ids], [*texts]]).encode()), dtype=torch.uint8)
-    whole = [
+    key_rows, value_rows, told = (
         StreamedTensor(each.dtype, (*each.shape,), [each])
-        for each in (value_rows.to("cpu", torch.int32), rules)
-    ]
-    parts = dict(zip(TENSORS, (keys, values, *whole), strict=True))
+        for each in (keys.at.to("cpu", torch.int32), values.at.to("cpu", torch.int32), rules)
+    )
+    tensors = (keys.different, key_rows, values.different, value_rows, told)
+    parts = dict(zip(TENSORS, tensors, strict=True))
     about = {"format": FORMAT, "encoder": encoder, "sha256": "0" * 64}
     digest, end = hashlib.sha256(), 0
     header: dict[str, Any] = {"__metadata__": about}

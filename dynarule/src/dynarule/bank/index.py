@@ -2,11 +2,12 @@
 
 The score of a rule is (e . d + o) s, with the direction d and the offset o of the query, and s = 1 / sigma of the rule
 in that layer (see `dynarule.projection`). Exact search runs over tiles of the bank and keeps a running best K, so
-scores of all rules never exist at once.
+scores of all rules never exist at once. Rules that share a key share the dot product, which is what costs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -39,15 +40,35 @@ class ExactIndex:
         """Return the best K scores and their rows; see `SearchIndex`."""
         count, batch = len(bank), len(direction_BP)
         k = min(k, count)
-        tile = max(min(65_536, SCORE_TILE // max(batch, 1)), 1024, k)
         best_BK = direction_BP.new_empty(batch, 0)
         rows_BK = torch.empty(batch, 0, dtype=torch.long, device=best_BK.device)
-        for start, keys in bank.key_tiles(tile):
-            stop = start + len(keys)
-            scores = encoder_scores(direction_BP, offset_B, keys, inverse_scale_M[start:stop])
-            top, at = scores.topk(min(k, stop - start), dim=-1)
+        for start, scores in rule_scores(bank, direction_BP, offset_B, inverse_scale_M, k):
+            top, at = scores.topk(min(k, scores.shape[-1]), dim=-1)
             best_BK, rows_BK = torch.cat([best_BK, top], -1), torch.cat([rows_BK, at + start], -1)
             if start or best_BK.shape[1] > k:
                 best_BK, at = best_BK.topk(min(k, best_BK.shape[1]), dim=-1)
                 rows_BK = rows_BK.gather(-1, at)
         return best_BK, rows_BK
+
+
+def rule_scores(
+    bank: RuleBank, direction_BP: Tensor, offset_B: Tensor, inverse_scale_M: Tensor, least: int = 0
+) -> Iterator[tuple[int, Tensor]]:
+    """Yield the first rule and the scores (B, N) of parts of a bank, each of at least so many rules but the last."""
+    tile = max(min(65_536, SCORE_TILE // max(len(direction_BP), 1)), 1024, least)
+    if not bank.keys.shared:
+        for start, keys in bank.keys.tiles(tile):
+            yield (
+                start,
+                encoder_scores(direction_BP, offset_B, keys, inverse_scale_M[start : start + len(keys)]),
+            )
+        return
+    ones = inverse_scale_M.new_ones(())
+    dots_BU = torch.cat(
+        [encoder_scores(direction_BP, offset_B, part, ones) for _, part in bank.keys.different.tiles(tile)],
+        -1,
+    )
+    rules = torch.arange(len(bank), device=dots_BU.device)
+    for part in rules.split(tile):
+        start = int(part[0])
+        yield start, dots_BU[:, bank.keys.at(part)] * inverse_scale_M[start : start + len(part)]

@@ -113,26 +113,42 @@ def _roomy(rows: Tensor, room: int) -> Tensor:
     return new
 
 
-def check_embeddings(ids: Sequence[str], keys: Tensor, values: Tensor, value_rows: Tensor) -> None:
-    """Raise ValueError if these are no keys (M, P), values (V, P) and rows of values (M,) of so many rules."""
-    one_each = keys.ndim == values.ndim == 2 and value_rows.shape == keys.shape[:1]
-    if not one_each or keys.shape[1] != values.shape[1] or len(keys) != len(ids):
-        raise ValueError(
-            "keys and values must be (rules, encoder width) and as many as ids, got keys "
-            f"{tuple(keys.shape)}, values {tuple(values.shape)}, {len(ids)} ids"
-        )
-    if len(value_rows) and not 0 <= int(value_rows.min()) <= int(value_rows.max()) < len(values):
-        raise ValueError(f"value rows must be 0 to {len(values) - 1}, the last of the values")
-    if keys.dtype != values.dtype or not keys.is_floating_point() or keys.itemsize < 2 or not keys.shape[1]:
+def used_rows(rows: Tensor, at: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return those of some rows that are used, and where; None, where each is used once, in order."""
+    used, at = at.to(rows.device).long().unique(return_inverse=True)
+    if len(used) == len(at):
+        return rows[used[at]], None
+    return rows[used], at.to(torch.int32)
+
+
+def check_embeddings(
+    ids: Sequence[str], keys: tuple[Tensor, Tensor | None], values: tuple[Tensor, Tensor | None]
+) -> None:
+    """Raise ValueError if these are no keys (U, P) and values (V, P), and whose they are, of so many rules."""
+    (keys_UP, _), (values_VP, _) = keys, values
+    for name, (rows, at) in (("key", keys), ("value", values)):
+        if (
+            rows.ndim != 2
+            or rows.shape[1] != keys_UP.shape[-1]
+            or len(rows if at is None else at) != len(ids)
+        ):
+            raise ValueError(
+                "keys and values must be (rules, encoder width) and as many as ids, got keys "
+                f"{tuple(keys_UP.shape)}, values {tuple(values_VP.shape)}, {len(ids)} ids"
+            )
+        if at is not None and len(at) and not 0 <= int(at.min()) <= int(at.max()) < len(rows):
+            raise ValueError(f"{name} rows must be 0 to {len(rows) - 1}, the last of the {name}s")
+    alike = keys_UP.dtype == values_VP.dtype and keys_UP.is_floating_point() and keys_UP.itemsize >= 2
+    if not alike or not keys_UP.shape[1]:
         raise ValueError(
             "keys and values must be fp32, bf16 or fp16, both alike, and at least one number wide, got "
-            f"{keys.dtype} and {values.dtype}, width {keys.shape[1]}"
+            f"{keys_UP.dtype} and {values_VP.dtype}, width {keys_UP.shape[1]}"
         )
-    for name, tensor in (("key", keys), ("value", values)):
+    for name, (rows, at) in (("key", keys), ("value", values)):
         # A sum is finite only where all its terms are; in blocks, so that a mapped bank is not copied.
-        sums = [part.float().sum(-1) for part in tensor.split(8_192)]
+        sums = [part.float().sum(-1) for part in rows.split(8_192)]
         finite = torch.isfinite(torch.cat(sums))
         if not bool(finite.all()):
-            bad = ~(finite if name == "key" else finite[value_rows.to(finite.device).long()])
+            bad = ~(finite if at is None else finite[at.to(finite.device).long()])
             if bool(bad.any()):
                 raise ValueError(f"the {name} embedding of rule {ids[int(bad.nonzero()[0])]!r} is not finite")

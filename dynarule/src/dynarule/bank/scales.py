@@ -28,8 +28,9 @@ class InverseScales:
         weights = (weight._version, bias._version, weight.data_ptr(), bias.data_ptr())
         kept_weights, version, scale_M = self._kept.get(projection, ((), -1, torch.empty(0)))
         if kept_weights != weights or scale_M.device != bank.device:
-            tiles = (projection.inverse_scale(part) for _, part in bank.key_tiles(TILE))
-            scale_M = torch.cat([torch.empty(0, device=bank.device), *tiles])
+            tiles = (projection.inverse_scale(part) for _, part in bank.keys.different.tiles(TILE))
+            scale_U = torch.cat([torch.empty(0, device=bank.device), *tiles])
+            scale_M = scale_U[bank.keys.at(torch.arange(len(bank), device=bank.device))]
         elif version != bank.version:
             old_M, rows = scale_M, bank.changed_since(version)
             scale_M = old_M.new_empty(len(bank))

@@ -26,13 +26,46 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Asked", "LookAhead", "SearchContext", "SearchReader", "planned", "token_kinds"]
+__all__ = ["Asked", "LookAhead", "SearchContext", "SearchReader", "Tables", "planned", "token_kinds"]
 
 QUESTION, EARLIER, SINCE, TOKEN = range(4)
 """Kinds of tokens that a search sees: the question's, those of earlier steps, of the last step, and its own."""
 KEY_WIDTH = 32
 NEAR = 0.3
 """Scores (six of the temperatures of training) nearer than this do not say which of two rules comes first."""
+
+
+class Tables(NamedTuple):
+    """What the backward levels go over.
+
+    Attributes
+    ----------
+    keys_UP, values_VP : Tensor
+        Embeddings of rules and of conclusions, fp32.
+    key_rows_M, value_rows_M : Tensor of int or None
+        Where each rule's are; None: one each.
+    """
+
+    keys_UP: Tensor
+    values_VP: Tensor
+    key_rows_M: Tensor | None = None
+    value_rows_M: Tensor | None = None
+
+    def __len__(self) -> int:
+        """Return M, rules."""
+        return len(self.keys_UP if self.key_rows_M is None else self.key_rows_M)
+
+    def keys_at(self, rules: Tensor) -> Tensor:
+        """Return the keys of some rules."""
+        return self.keys_UP[rules if self.key_rows_M is None else self.key_rows_M[rules]]
+
+    def of_rules(self, level_BV: Tensor) -> Tensor:
+        """Return a number for each rule, (B, M), from one for each conclusion."""
+        return level_BV if self.value_rows_M is None else level_BV.index_select(1, self.value_rows_M)
+
+    def value_row(self, rule: int) -> int:
+        """Return where the conclusion of a rule is."""
+        return rule if self.value_rows_M is None else int(self.value_rows_M[rule])
 
 
 class Asked(NamedTuple):
@@ -137,12 +170,10 @@ class LookAhead(nn.Module):
     def levels(
         self,
         goal_BP: Tensor,
-        keys_MP: Tensor,
-        values_VP: Tensor,
+        tables: Tables,
         count: int,
         width: int,
         allowed_BM: Tensor | None = None,
-        value_rows_M: Tensor | None = None,
     ) -> list[Tensor]:
         """Return :math:`g_0, g_1, ...` of every rule, ``count`` times (B, M); gradients do not go through the choices.
 
@@ -150,22 +181,16 @@ class LookAhead(nn.Module):
         ----------
         goal_BP : Tensor
             What is asked.
-        keys_MP, values_VP : Tensor
-            Embeddings of rules and of different conclusions, fp32.
+        tables : Tables
+            Rules and conclusions.
         count, width : int
             Levels, and the size of :math:`W_h`.
         allowed_BM : Tensor of bool or None
             Rules that may be gone on from; None: all.
-        value_rows_M : Tensor of int or None
-            Where in ``values_VP`` the conclusion of each rule is; None: one each.
         """
-
-        def of_rules(level_BV: Tensor) -> Tensor:
-            return level_BV if value_rows_M is None else level_BV.index_select(1, value_rows_M)
-
-        level_BV = goal_BP @ values_VP.T
-        found = [of_rules(level_BV)]
-        width = min(width, len(keys_MP))
+        level_BV = goal_BP @ tables.values_VP.T
+        found = [tables.of_rules(level_BV)]
+        width = min(width, len(tables))
         while len(found) < count:
             level_BM = found[-1]
             if allowed_BM is not None:
@@ -173,7 +198,7 @@ class LookAhead(nn.Module):
             rows_BW = level_BM.detach().topk(width, -1).indices
             from_BW = level_BM.gather(-1, rows_BW)
             union_U, place_BW = rows_BW.unique(return_inverse=True)
-            links_UV = nn.functional.logsigmoid(self.link_logits(keys_MP[union_U], values_VP))
+            links_UV = nn.functional.logsigmoid(self.link_logits(tables.keys_at(union_U), tables.values_VP))
             with torch.no_grad():  # one of the W at a time: all at once would hold B W V numbers
                 best_BV, chosen_BV = (
                     torch.full_like(level_BV, -torch.inf),
@@ -185,7 +210,7 @@ class LookAhead(nn.Module):
                     best_BV = torch.maximum(best_BV, next_BV)
             # Of all pairs only the best ones have a gradient, so only those are touched again.
             level_BV = links_UV.gather(0, place_BW.gather(1, chosen_BV)) + from_BW.gather(1, chosen_BV)
-            found.append(of_rules(level_BV))
+            found.append(tables.of_rules(level_BV))
         return found
 
     def way(
@@ -193,10 +218,8 @@ class LookAhead(nn.Module):
         row: int,
         rule: int,
         levels: list[Tensor],
-        keys_MP: Tensor,
-        values_VP: Tensor,
+        tables: Tables,
         width: int,
-        value_rows_M: Tensor | None = None,
     ) -> list[int]:
         """Return the rules by which a rule would lead to what is asked, in order, without itself.
 
@@ -204,17 +227,15 @@ class LookAhead(nn.Module):
         ----------
         row, rule : int
             Search and rule.
-        levels, keys_MP, values_VP, width, value_rows_M
+        levels, tables, width
             As `levels` returned and took them; rules that are not allowed have -inf.
         """
         left = int(torch.stack([level_BM[row, rule] for level_BM in levels]).argmax())
         found: list[int] = []
         for level_BM in reversed(levels[:left]):
-            rows_W = level_BM[row].topk(min(width, len(keys_MP))).indices
-            value_row = rule if value_rows_M is None else int(value_rows_M[rule])
-            links_W = nn.functional.logsigmoid(
-                self.link_logits(keys_MP[rows_W], values_VP[value_row][None])[:, 0]
-            )
+            rows_W = level_BM[row].topk(min(width, len(tables))).indices
+            value_1P = tables.values_VP[tables.value_row(rule)][None]
+            links_W = nn.functional.logsigmoid(self.link_logits(tables.keys_at(rows_W), value_1P)[:, 0])
             rule = int(rows_W[(links_W + level_BM[row, rows_W]).argmax()])
             found.append(rule)
         return found
@@ -225,10 +246,8 @@ class LookAhead(nn.Module):
         rules: list[int],
         scores: list[float],
         levels: list[Tensor],
-        keys_MP: Tensor,
-        values_VP: Tensor,
+        tables: Tables,
         width: int,
-        value_rows_M: Tensor | None = None,
     ) -> tuple[list[int], list[int]]:
         """Return which rules a search reads, and the way of the first.
 
@@ -242,7 +261,7 @@ class LookAhead(nn.Module):
             Search.
         rules, scores : list
             The K best rules and what they score, best first.
-        levels, keys_MP, values_VP, width, value_rows_M
+        levels, tables, width
             As in `way`.
         """
         depths = torch.stack([level_BM[row, rules] for level_BM in levels]).argmax(0).tolist()
@@ -254,7 +273,7 @@ class LookAhead(nn.Module):
                 if depth and score >= scores[0] - NEAR
             ]
             starts = [*starts, *on[:1]]
-        ways = [self.way(row, rule, levels, keys_MP, values_VP, width, value_rows_M) for rule in starts]
+        ways = [self.way(row, rule, levels, tables, width) for rule in starts]
         ends = [rule for rule, depth in zip(rules, depths, strict=True) if depth == 0]
         return list(dict.fromkeys([*starts, *ends, *(rule for way in ways for rule in way)])), ways[0]
 

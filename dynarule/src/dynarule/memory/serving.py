@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from ..adapter import RuleAdapter
 from ..attention import AttendedRules, RuleTokens
 from ..bank.bank import RuleBank
+from ..bank.index import rule_scores
 from ..config import DynaRuleConfig
-from ..projection import RuleProjection, encoder_scores
-from .lookahead import Asked, SearchContext, planned
+from ..projection import RuleProjection
+from .lookahead import Asked, SearchContext, Tables, planned
 from .selection import LayerMemory, check_bank, mean_query, project, sees_own_set
 
 
@@ -113,7 +114,7 @@ class RuleMemory(LayerMemory):
         self._scores: dict[int, dict[int, float]] = {}
         self._read: dict[int, list[int]] = {}
         self._ways: dict[int, list[int]] = {}
-        self._tabled: tuple[int, Tensor, Tensor, Tensor | None] | None = None
+        self._tabled: tuple[int, Tables] | None = None
         self._real_BT: Tensor | None = None
         self._searches = 0
         self._steps_B = torch.zeros(0, dtype=torch.long)
@@ -270,16 +271,9 @@ class RuleMemory(LayerMemory):
         """Return the backward levels of a search, (B, M) each; none if the adapter does not look ahead."""
         if projection.lookahead is None or not self.config.lookahead:
             return []
-        keys_MP, values_VP, value_rows_M = self._tables()
-        found = projection.lookahead.levels(
-            projection.lookahead.goal(asked),
-            keys_MP,
-            values_VP,
-            self.config.lookahead,
-            self.config.lookahead_width,
-            allowed_BM,
-            value_rows_M,
-        )
+        levels, width = self.config.lookahead, self.config.lookahead_width
+        goal_BP = projection.lookahead.goal(asked)
+        found = projection.lookahead.levels(goal_BP, self._tables(), levels, width, allowed_BM)
         if allowed_BM is None:
             return found
         return [level_BM.masked_fill(~allowed_BM.to(level_BM.device), -torch.inf) for level_BM in found]
@@ -293,22 +287,25 @@ class RuleMemory(LayerMemory):
             return found, [[] for _ in found]
         assert projection.lookahead is not None
         best = zip(found, scores_NK.tolist(), strict=True)
-        (keys_MP, values_VP, value_rows_M), width = self._tables(), self.config.lookahead_width
+        tables, width = self._tables(), self.config.lookahead_width
         plans = [
-            projection.lookahead.plan(at, rules, scores, levels, keys_MP, values_VP, width, value_rows_M)
+            projection.lookahead.plan(at, rules, scores, levels, tables, width)
             for at, (rules, scores) in enumerate(best)
         ]
         return [read for read, _ in plans], [way for _, way in plans]
 
-    def _tables(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return keys and values, fp32, and the row of each rule's value; made once for each state of the bank."""
+    def _tables(self) -> Tables:
+        """Return keys and values, fp32, and whose they are; made once for each state of the bank."""
         bank = self.bank
         if self._tabled is None or self._tabled[0] != bank.version:
-            shared = bank.num_values < len(bank)  # else most are of rules that have gone, or none is shared
-            value_rows_M = bank.value_rows(torch.arange(len(bank))) if shared else None
-            values = bank.values_by_row(torch.arange(bank.num_values)) if shared else bank.values_MP
-            self._tabled = bank.version, bank.keys_MP.float(), values.float(), value_rows_M
-        return self._tabled[1:]
+            every = torch.arange(len(bank), device=bank.device)
+            tables = [(each.different.whole().float(), each.at(every)) for each in (bank.keys, bank.values)]
+            (keys_UP, key_rows_M), (values_VP, value_rows_M) = (
+                (rows, at if each.shared else None)
+                for each, (rows, at) in zip((bank.keys, bank.values), tables, strict=True)
+            )
+            self._tabled = bank.version, Tables(keys_UP, values_VP, key_rows_M, value_rows_M)
+        return self._tabled[1]
 
     def _plan(
         self, projection: RuleProjection, query_BHD: Tensor, levels: list[Tensor], allowed_BM: Tensor | None
@@ -319,7 +316,8 @@ class RuleMemory(LayerMemory):
         """
         assert projection.lookahead is not None
         scale_M = self.bank.inverse_scale(projection)
-        scores_BM = encoder_scores(*projection.encoder_query(query_BHD), self.bank.keys_MP, scale_M)
+        parts = rule_scores(self.bank, *projection.encoder_query(query_BHD), scale_M)
+        scores_BM = torch.cat([part for _, part in parts], -1)
         scores_BM = planned(scores_BM, levels, projection.lookahead.weight.float())
         if allowed_BM is not None:
             scores_BM = scores_BM.masked_fill(~allowed_BM.to(scores_BM.device), -torch.inf)

@@ -24,7 +24,7 @@ from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
 from ..base_model import attention_blocks
-from ..memory.lookahead import planned
+from ..memory.lookahead import Tables, planned
 from ..memory.search import SEARCH_TOKEN, search_id
 from ..memory.selection import check_bank
 from ..model_card import model_card
@@ -303,7 +303,7 @@ class _Run:
         if links:
             losses["link"] = recipe.link_weight * self._link_loss(links, pool_M, keys_MP)
         if joined:
-            levels = finder.ahead.levels(goal_BP[:JOINT], keys_MP, values_MP, self.levels, self.width)
+            levels = finder.ahead.levels(goal_BP[:JOINT], Tables(keys_MP, values_MP), self.levels, self.width)
             planned_BM = planned(scores_BM[:JOINT], levels, finder.ahead.weight)
             losses["joint"] = stacked_step_loss(
                 planned_BM[:, None], gold_BM[:JOINT, None], recipe.temperature
@@ -339,7 +339,7 @@ class _Run:
             state_BM = planned_BM = finder.scores(asked, keys_MP)
             if finder.ahead is not None:
                 goal_BP = finder.ahead.goal(asked)
-                levels = finder.ahead.levels(goal_BP, keys_MP, values_MP, self.levels, self.width)
+                levels = finder.ahead.levels(goal_BP, Tables(keys_MP, values_MP), self.levels, self.width)
                 planned_BM = planned(state_BM, levels, finder.ahead.weight)
             gold_BM = _marks([item.gold for item in chosen], pool_M, keys_MP.device)
             for item, planned_M, state_M, gold_M in zip(chosen, planned_BM, state_BM, gold_BM, strict=True):
