@@ -7,6 +7,7 @@ import torch
 from dynarule.bank.faiss_index import FaissIndex, use_index
 from dynarule.bank.index import ExactIndex
 from dynarule.bank.recall import QueryBatch, measure_recall
+from dynarule.kernels import largest
 from dynarule.projection import dot_rows
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config
@@ -333,3 +334,16 @@ def test_a_gpu_is_used_only_where_faiss_has_one():
             return 2
 
     assert [gpus(f()) for f in (Cpu, GpuWheelWithoutGpu, Gpu)] == [0, 0, 2]
+
+
+@pytest.mark.parametrize("count", [1, 7, 100])
+@pytest.mark.parametrize("total", [900, 1024, 5_000])
+def test_the_largest_of_many_scores_are_those_of_topk(count, total, monkeypatch):
+    monkeypatch.setattr("dynarule.kernels.BLOCKED", 800)
+    monkeypatch.setattr("dynarule.kernels.BLOCK", 16)
+    scores = torch.randn(3, total).masked_fill(torch.rand(3, total) < 0.3, -torch.inf)
+    for each in (scores, scores.round(decimals=1)):  # with many ties
+        values, places = largest(each, count)
+        assert torch.equal(values, each.topk(count, -1).values)
+        assert torch.equal(each.gather(1, places), values)
+        assert all(len(set(row)) == count for row in places.tolist())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..kernels import largest
 from .embedding_cache import Encode, encode_unique
 from .encoders import key_texts
 from .index import ExactIndex, SearchIndex, rule_scores
@@ -275,8 +276,7 @@ class RuleBank:
         if allowed_BM is None:
             return self.index.search(self, *asked, scale_M, count)
         scores_BM = torch.cat([part for _, part in rule_scores(self, *asked, scale_M)], -1)
-        best = scores_BM.masked_fill(~allowed_BM.to(scores_BM.device), -torch.inf).topk(count, dim=-1)
-        return best.values, best.indices
+        return largest(scores_BM.masked_fill(~allowed_BM.to(scores_BM.device), -torch.inf), count)
 
     def inverse_scale(self, projection: RuleProjection) -> Tensor:
         """Return 1 / sigma of every rule in a layer, fp32 (M,); computed again only for changed rules."""

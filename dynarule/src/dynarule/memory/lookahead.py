@@ -21,10 +21,13 @@ by its conclusion alone, so rules of one conclusion are worked on once.
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from ..kernels import largest
 
 __all__ = ["Asked", "LookAhead", "SearchContext", "SearchReader", "Tables", "planned", "token_kinds"]
 
@@ -195,7 +198,7 @@ class LookAhead(nn.Module):
             level_BM = found[-1]
             if allowed_BM is not None:
                 level_BM = level_BM.masked_fill(~allowed_BM.to(level_BM.device), -torch.inf)
-            rows_BW = level_BM.detach().topk(width, -1).indices
+            rows_BW = largest(level_BM.detach(), width)[1]
             from_BW = level_BM.gather(-1, rows_BW)
             union_U, place_BW = rows_BW.unique(return_inverse=True)
             links_UV = nn.functional.logsigmoid(self.link_logits(tables.keys_at(union_U), tables.values_VP))
@@ -233,7 +236,7 @@ class LookAhead(nn.Module):
         left = int(torch.stack([level_BM[row, rule] for level_BM in levels]).argmax())
         found: list[int] = []
         for level_BM in reversed(levels[:left]):
-            rows_W = level_BM[row].topk(min(width, len(tables))).indices
+            (rows_W,) = largest(level_BM[row][None], min(width, len(tables)))[1]
             value_1P = tables.values_VP[tables.value_row(rule)][None]
             links_W = nn.functional.logsigmoid(self.link_logits(tables.keys_at(rows_W), value_1P)[:, 0])
             rule = int(rows_W[(links_W + level_BM[row, rows_W]).argmax()])
@@ -280,7 +283,7 @@ class LookAhead(nn.Module):
 
 def planned(scores_BM: Tensor, levels: list[Tensor], weight: Tensor) -> Tensor:
     """Return what a search goes by: its own scores and the best level's, (B, M)."""
-    return scores_BM + weight * torch.stack(levels).amax(0)
+    return scores_BM + weight * reduce(torch.maximum, levels)
 
 
 class SearchContext:

@@ -19,6 +19,7 @@ from ..attention import AttendedRules, RuleTokens
 from ..bank.bank import RuleBank
 from ..bank.index import rule_scores
 from ..config import DynaRuleConfig
+from ..kernels import largest
 from ..projection import RuleProjection
 from .lookahead import Asked, SearchContext, Tables, planned
 from .selection import LayerMemory, check_bank, mean_query, project, sees_own_set
@@ -322,8 +323,7 @@ class RuleMemory(LayerMemory):
         if allowed_BM is not None:
             scores_BM = scores_BM.masked_fill(~allowed_BM.to(scores_BM.device), -torch.inf)
         top_k = self.config.top_k
-        best = scores_BM.topk(len(self.bank) if top_k is None else min(top_k, len(self.bank)), -1)
-        return best.values, best.indices
+        return largest(scores_BM, len(self.bank) if top_k is None else min(top_k, len(self.bank)))
 
     def _record(
         self,
@@ -344,7 +344,7 @@ class RuleMemory(LayerMemory):
 
 
 def _best(level_BM: Tensor) -> Tensor:
-    return level_BM.topk(min(TOLD, level_BM.shape[1]), -1).indices
+    return largest(level_BM, min(TOLD, level_BM.shape[1]))[1]
 
 
 def _where(has_B: Tensor, new: Kept, old: Kept) -> Kept:
