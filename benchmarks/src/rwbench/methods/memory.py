@@ -125,7 +125,7 @@ class Memory(Method):
         reader = self.reader(pools[0].representation)
         ids = np.unique(np.concatenate([pool.ids for pool in pools]))
         for column in (pools[0].representation, f"conclusion_{pools[0].representation}"):
-            reader.encode(pools[0].rules.texts(ids, column))
+            reader.encode_all(pools[0].rules.texts(ids, column))
 
     def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
         """Return the question, which is the whole prompt: rules are no tokens."""

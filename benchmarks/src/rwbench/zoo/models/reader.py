@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from dynarule.bank import EmbeddingCache
+from dynarule.bank.encoders import key_texts
 from dynarule.generation import Prompt, encode_prompt
 from dynarule.memory import search_id
 
@@ -79,6 +80,10 @@ class RuleReader:
             self.encode,
             [str(rule) for rule in ids],
         )
+
+    def encode_all(self, texts: Sequence[str]) -> None:
+        """Embed what banks of these rules, or conclusions, will ask for; each different text once."""
+        self.encode(list(dict.fromkeys(key_texts(texts, self.encode.fingerprint))))
 
     @cached_property
     def states(self) -> RuleStates:
