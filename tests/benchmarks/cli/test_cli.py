@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -62,8 +63,9 @@ def test_run_prints_a_table_and_writes_a_page(quick, tmp_path):
     page = (tmp_path / "quick.html").read_text()
     assert "rwbench run quick --scale tiny --limit 1" in page
     assert "22 samples in" in result.stderr
+    assert re.search(r"22 samples took \d+\.\d\d CPU-hours", result.stderr)
     again = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
-    assert "0 samples in" in again.stderr
+    assert "0 samples in" in again.stderr and "CPU-hours" not in again.stderr
     assert again.stdout == result.stdout
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -284,6 +285,12 @@ def _backend(
     return Endpoint.of(name, endpoint, temperature=temperature, **prices)
 
 
+def _cpu_hours() -> float:
+    """Return what this process and those that it started have used."""
+    used = os.times()
+    return (used.user + used.system + used.children_user + used.children_system) / 3600
+
+
 def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int, ray: str = "") -> list[Results]:
     import logging
 
@@ -292,7 +299,8 @@ def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int, ray: str 
     from ..backends import GoneError
     from ..run.session import run_all, run_on_cluster
 
-    progress = Progress("samples", sum(plan.left for plan in plans))
+    left = sum(plan.left for plan in plans)
+    progress = Progress("samples", left)
 
     class Notes(logging.Handler):
         """Shows log messages above the progress bar."""
@@ -309,7 +317,10 @@ def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int, ray: str 
                 run_on_cluster(
                     plans, workspace.source, ray, progress
                 )  # what follows finds all of them finished
-            return run_all(plans, workspace, jobs, progress)
+            results = run_all(plans, workspace, jobs, progress)
+        if left and not ray:
+            typer.echo(f"{left:,} samples took {_cpu_hours():.2f} CPU-hours", err=True)
+        return results
     except KeyboardInterrupt:
         why = "stopped"
     except (GoneError, OSError) as error:

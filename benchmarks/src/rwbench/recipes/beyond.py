@@ -9,12 +9,11 @@ from ..backends import Backend
 from ..methods import Method
 from ..methods.dynarule import DynaRule
 from ..methods.ircot import IRCoT
-from ..methods.iterative import AGGREGATIONS
 from ..methods.kblam import KBLaM
 from ..methods.plus import DynaRulePlus
 from ..methods.prompting import Prompting
 from ..methods.rag import RAG
-from ..methods.react import FINALS, ReAct
+from ..methods.react import ReAct
 from ..methods.retrieve import Retrieve
 from ..methods.solver import Solver
 from ..methods.srki import SRKI
@@ -28,6 +27,16 @@ from ..retrievers.random import Random
 from . import Options
 from .grid import grid
 from .rows import all_memory, retrievers, rule_memory
+
+IN_TURN: dict[str, Any] = {"aggregation": "in_turn", "skip_conclusions": False}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "ircot": IN_TURN | {"rounds": 8},
+    "react": {"final": "agent", "rounds": 12},
+}
+"""How IRCoT and ReAct search in the arena: the best of ``ablation/searches``, on the same validation questions.
+
+Four searches, the paper's budget, are fewer than the rules of most questions, and the model asks for one at a time.
+"""
 
 
 @grid("memory", held_out=True)
@@ -44,8 +53,8 @@ def smoke(options: Options, form: str, size: int) -> list[Method]:
     return [Solver(), *map(Retrieve, found)]  # ceiling first, floor last
 
 
-def searching(options: Options, model: Backend, **changes: Any) -> list[Method]:
-    """Return every way to search for rules and put them into a prompt, each with the settings that validation chose.
+def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
+    """Return every way to search for rules and put them into a prompt, each with as many as validation chose.
 
     With ``ablation/in_prompt`` on 44 validation questions in logic.
     """
@@ -71,7 +80,7 @@ def arena(options: Options, form: str, size: int) -> list[Method]:
     for model in options.asked:
         rows += [Prompting(model=model, rules="gold"), Prompting(model=model, rules="none")]
         rows += [Prompting(model=model)] if size <= 100 else []
-        rows += searching(options, model)
+        rows += [replace(row, **SEARCHES.get(row.name, {})) for row in searching(options, model)]
     return rows + [each for each in all_memory(options, form, size) if each.missing() is None]
 
 
@@ -132,11 +141,10 @@ def floors(options: Options, form: str, size: int) -> list[Method]:
 
 @grid("ablation/searches", (10_000,), ("fol",))
 def searches(options: Options, form: str, size: int) -> list[Method]:
-    """IRCoT by how searches become one list, by their number and queries; ReAct by their number and who answers."""
+    """IRCoT by how searches become one list and by their number; ReAct by their number and by who answers."""
     bm25 = retrievers(options)[1]
-    thinking: list[dict[str, Any]] = [{"aggregation": rule} for rule in AGGREGATIONS]
-    thinking += [{"aggregation": "in_turn", "skip_conclusions": False, "rounds": most} for most in (4, 8)]
-    acting: list[dict[str, Any]] = [{"in_prompt": 4, "final": final} for final in FINALS]
+    thinking: list[dict[str, Any]] = [{}, IN_TURN, IN_TURN | {"rounds": 8}]
+    acting: list[dict[str, Any]] = [{"in_prompt": 4}]
     acting += [{"in_prompt": rules, "final": "agent", "rounds": 12} for rules in (2, 4, 8)]
     rows: list[Method] = []
     for model in options.asked:
