@@ -58,6 +58,25 @@ def test_searches_trained_on():
         assert f"| questions | {int(questions):,} (" in card
 
 
+def test_the_front_page_says_the_same():
+    front = " ".join((BENCHMARKS.parent / "README.md").read_text(encoding="utf-8").split())
+    numbers = re.search(
+        r"KBLaM on ([\d,]+), SR-KI on ([\d,]+), DynaRule \(paper\) on ([\d,]+), each ([\d,]+) more in logic, "
+        r"DynaRule\+ on ([\d,]+)\.",
+        front,
+    )
+    rows = {
+        name: re.findall(r"\d[\d,]+", cells.split("|")[-2])
+        for name, cells in re.findall(
+            r"^\| (KBLaM|SR-KI|DynaRule \(paper\)|DynaRule\+) (\| \D.*\|)$", TEXT, flags=re.M
+        )
+        if cells.count("|") == 3
+    }
+    kblam, srki, paper, plus = (rows[name] for name in ("KBLaM", "SR-KI", "DynaRule (paper)", "DynaRule+"))
+    assert [*numbers.groups()] == [kblam[0], srki[0], paper[0], kblam[1], plus[0]]
+    assert kblam[1] == srki[1] == paper[1]
+
+
 def test_what_the_papers_searches_find():
     (most,) = said(r"Recall@1 on held-out questions stays below ([\d.]+)")
     found = [
