@@ -312,7 +312,8 @@ def test_committed_results_are_of_the_shipped_model():
             assert method["model"]["weights"] == fingerprint(base_folder(method["model"]["model"])), path
         if method["name"] in METHODS:
             name = method["model"]["model"]
-            folder = adapter_folder(name, method["name"], spec["representation"])
+            own = "-".join(filter(None, (method["name"], method.get("variant"))))
+            folder = adapter_folder(name, own, spec["representation"])
             assert method["adapter"] == fingerprint(folder), path
             seen.add((name, method["name"], spec["representation"]))
     there = {
