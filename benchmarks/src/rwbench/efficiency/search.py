@@ -23,7 +23,7 @@ class MappedKeys:
     """What exact search reads of a bank: rows of a file, (M, P)."""
 
     def __init__(self, keys_MP: Tensor) -> None:
-        from dynarule.bank.shared_rows import SharedRows
+        from dynarule.bank import SharedRows
 
         self.keys = SharedRows(keys_MP)
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from dynarule.bank import EmbeddingCache
-from dynarule.bank.encoders import key_texts
+from dynarule.bank import EmbeddingCache, key_texts
 from dynarule.generation import Prompt, encode_prompt
 from dynarule.memory import search_id
 
