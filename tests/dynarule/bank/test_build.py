@@ -10,7 +10,8 @@ import pytest
 import torch
 from dynarule.bank import build as bank_build
 from dynarule.bank.build import build_parts, merge_parts, parse_shard, plan_bank
-from dynarule.bank.sources import make_rules
+from dynarule.bank.encoders import PREMISE_KEYS
+from dynarule.bank.sources import conclusion_of, make_rules, premise_of
 from safetensors.torch import load_file, save_file
 
 from dynarule import RuleBank
@@ -170,3 +171,25 @@ def test_a_text_whose_embedding_does_not_fit_is_named(tmp_path):
         ValueError, match=re.escape(repr(RULES.texts[4])) + " does not fit fp16; .* --dtype fp32"
     ):
         build_parts(plan_bank(RULES, tmp_path, "characters", "fp16"), large)
+
+
+def test_a_premise_is_embedded_once_by_any_shards(tmp_path):
+    texts = [f"If A is w{i % 4}, it has {i} horns." for i in range(20)]
+    rules, encoder, read = make_rules(texts), "characters" + PREMISE_KEYS, []
+
+    def alone(few):
+        read.extend(few)
+        return torch.cat([encode([text]) for text in few])
+
+    for name, shards in (("one", [""]), ("two", ["2/2", "1/2"])):
+        plan = plan_bank(rules, tmp_path / name, encoder)
+        for shard in shards:
+            build_parts(plan, alone, parse_shard(shard))
+        bank = merge_parts(plan_bank(rules, tmp_path / name))
+        assert len(read) == len(set(read)) == 4 + 20
+        assert len(bank.keys.different) == 4 and bank.encoder == encoder
+        read.clear()
+        assert torch.equal(bank.keys_MP, alone([premise_of(text) for text in texts]))
+        assert torch.equal(bank.values_MP, alone([conclusion_of(text) for text in texts]))
+        read.clear()
+    assert content(tmp_path / "one") == content(tmp_path / "two")
