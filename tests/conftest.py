@@ -2,6 +2,9 @@
 
 import os
 import tempfile
+from functools import lru_cache
+
+import pytest
 
 _HOME = tempfile.TemporaryDirectory(prefix="ruleworld-tests-")
 os.environ["HF_HOME"] = _HOME.name
@@ -21,3 +24,24 @@ LONG = (
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
+@pytest.fixture(scope="session")
+def _tables():
+    from ruleworld_data import generate
+
+    return {
+        name: lru_cache(maxsize=256)(getattr(generate, name).__wrapped__) for name in ("_block", "_chains")
+    }
+
+
+@pytest.fixture(scope="module")
+def tables_at_hand(_tables):
+    """Questions are a function of their names: those that a test has asked for are there for the next one.
+
+    The package keeps two tables, of which one may hold 300,000 questions, and a command makes each but once.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name, made_once in _tables.items():
+            patch.setattr(f"ruleworld_data.generate.{name}", made_once)
+        yield _tables.values()

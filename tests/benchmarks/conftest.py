@@ -11,6 +11,11 @@ from rwbench.run.data import DataSource
 from rwbench.run.workspace import Workspace
 
 
+@pytest.fixture(scope="module", autouse=True)
+def made_once(tables_at_hand):
+    """Of the same few tables, these tests would make each hundreds of times."""
+
+
 @pytest.fixture(autouse=True)
 def cache_of_this_test(tmp_path, monkeypatch):
     monkeypatch.setenv("RWBENCH_CACHE", str(tmp_path / "cache"))
