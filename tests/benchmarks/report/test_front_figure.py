@@ -51,3 +51,24 @@ def test_another_format_is_refused(tmp_path):
     done = CliRunner().invoke(app, ["report", str(RESULTS), "--figure", str(tmp_path / "a.gif")])
     assert done.exit_code == 2
     assert "a figure is written as .svg, .png or .pdf, got 'a.gif'" in done.stderr
+
+
+def test_the_legend_of_the_committed_figure_lies_within_it(tmp_path, monkeypatch):
+    """Names of methods can be longer than half a figure; every one is whole."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from rwbench.report import figures as module
+
+    boxes = []
+
+    def save(figure, path):
+        FigureCanvasAgg(figure).draw()
+        legend = figure.legends[0]
+        boxes.append([figure.bbox, *(text.get_window_extent() for text in legend.get_texts())])
+
+    monkeypatch.setattr(module, "save", save)
+    done = CliRunner().invoke(app, ["report", str(RESULTS), "--figure", str(tmp_path / "a.png")])
+    assert done.exit_code == 0, done.output
+    whole, *texts = boxes[0]
+    assert len(texts) > 10
+    for box in texts:
+        assert whole.x0 <= box.x0 < box.x1 <= whole.x1 and whole.y0 <= box.y0 < box.y1

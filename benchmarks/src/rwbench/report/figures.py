@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 HOPS = {"single_rule": 1, "multi_hop_2": 2, "multi_hop_3": 3, "multi_hop_4": 4}
 WIDE = 0.1
 """Intervals whose half width is larger than this (median) are named under a figure instead of drawn in it."""
-PANEL, AXIS_LABELS, LEGEND_ROW, LEGEND_COLUMNS = 300, 44, 17, 2
-"""Of a figure in a file: heights in units of what is drawn, of the text below, and of a row of the legend."""
+PANEL, AXIS_LABELS, LEGEND_ROW, LEGEND_COLUMNS, LEGEND_WIDTH = 300, 44, 17, 2, 60
+"""Of a figure in a file: heights in units of what is drawn, of the text below, and of a row of the legend; the legend's
+columns, and the characters of each."""
 LONG = 20
 """A table of more rows opens on demand."""
 MEANINGS = {
@@ -134,8 +136,10 @@ def write_figure(setting: Setting, path: Path) -> Path:
 
     lines = size_lines(setting, setting.lead)
     shown = {line.label: line.style for drawn in lines.values() for line in drawn}
-    names = _told_apart(shown)
-    below = AXIS_LABELS + LEGEND_ROW * -(-len(names) // LEGEND_COLUMNS)
+    names = [textwrap.fill(name, LEGEND_WIDTH) for name in _told_apart(shown)]
+    deep = -(-len(names) // LEGEND_COLUMNS)
+    columns = [names[start : start + deep] for start in range(0, len(names), deep)]
+    below = AXIS_LABELS + LEGEND_ROW * max(sum(name.count("\n") + 1 for name in each) for each in columns)
     with panels(len(lines), height=PANEL + below) as (figure, axes_of):
         figure.subplots_adjust(wspace=0.3, bottom=below / (PANEL + below))
         for axes, (form, drawn) in zip(axes_of, lines.items(), strict=True):
