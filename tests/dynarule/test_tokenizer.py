@@ -47,6 +47,7 @@ def test_the_example_is_whole_and_readable(tmp_path):
     assert not questions["train"] & questions["held_out"]
     assert sorted(path.name for path in DATA.iterdir() if "__" not in path.name) == [
         "held_out.jsonl",
+        "library",
         "rules.txt",
         "train.jsonl",
     ]
