@@ -450,9 +450,24 @@ def test_the_version_is_the_package_s(cli):
 
 
 def test_ctrl_c_ends_a_command_in_words(cli, monkeypatch):
-    monkeypatch.setattr("dynarule.example.write_example", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(
+        "dynarule.example.write_example", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     result = CliRunner().invoke(app, ["example", "depot"])
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "dynarule: stopped\n")
+
+
+def test_a_rule_book_is_written_whole_and_another_name_is_refused(cli, tmp_path):
+    folder = tmp_path / "book"
+    cli("example", folder, "--book", "library")
+    assert sorted(path.name for path in folder.iterdir()) == ["questions.jsonl", "rules.txt"]
+    rules = (folder / "rules.txt").read_text(encoding="utf-8")
+    assert "If the reader is registered as a student, the reader holds a blue card.\n" in rules
+    assert "choose a new folder" in cli("example", folder, "--book", "library", code=2)
+    for name in ("libary", ""):
+        told = cli("example", tmp_path / "other", "--book", name, code=2)
+        assert repr(name) in told and "'library'" in told
+    assert not (tmp_path / "other").exists()
 
 
 def test_help_loads_nothing_heavy():

@@ -39,8 +39,13 @@ def _dynarule(
     """DynaRule: rules as memory inside a frozen language model."""
 
 
-def example(folder: Annotated[Path, typer.Argument(help="New folder.", show_default=False)]) -> None:
-    """Write rules, questions and a small random model, to try the other commands on.
+def example(
+    folder: Annotated[Path, typer.Argument(help="New folder.", show_default=False)],
+    book: Annotated[
+        str | None, typer.Option("--book", help="library: a rule book in plain English, no model.")
+    ] = None,
+) -> None:
+    """Write rules, questions and a small random model, to try the other commands on; or a rule book and its questions.
 
     Example: dynarule example depot
     """
@@ -48,8 +53,11 @@ def example(folder: Annotated[Path, typer.Argument(help="New folder.", show_defa
     from .loading import quiet_libraries
 
     quiet_libraries()
-    write_example(folder)
-    note(f"wrote {folder}: rules.txt, train.jsonl, held_out.jsonl, model")
+    write_example(folder, book=book)
+    note(
+        f"wrote {folder}: "
+        + ("rules.txt, train.jsonl, held_out.jsonl, model" if book is None else "rules.txt, questions.jsonl")
+    )
 
 
 for command in (generate, chat, train, confidence, inspect, example):

@@ -2,6 +2,9 @@
 
 The model has never read a text, so its answers are noise; what its adapter learns is which rules a question and each
 of its steps need, and a trace shows that.
+
+Beside it, a rule book of the real world to ask a language model: the lending rules of a town library. They and their
+questions were written before any training on plain English, and nothing is trained on them.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ from .._files import part_of
 
 DATA = Path(__file__).parent
 FILES = ("rules.txt", "train.jsonl", "held_out.jsonl")
+BOOKS = {"library": ("rules.txt", "questions.jsonl")}
 
 
-def write_example(folder: str | Path, seed: int = 0) -> Path:
-    """Write ``rules.txt``, ``train.jsonl``, ``held_out.jsonl`` and ``model`` into a new folder.
+def write_example(folder: str | Path, seed: int = 0, book: str | None = None) -> Path:
+    """Write ``rules.txt``, ``train.jsonl``, ``held_out.jsonl`` and ``model`` into a new folder, or a rule book.
 
     Parameters
     ----------
@@ -27,6 +31,8 @@ def write_example(folder: str | Path, seed: int = 0) -> Path:
         Where; must not exist.
     seed : int
         Of the model's weights.
+    book : str or None
+        A name of `BOOKS`: its ``rules.txt`` and ``questions.jsonl`` instead, and no model.
 
     Returns
     -------
@@ -37,15 +43,20 @@ def write_example(folder: str | Path, seed: int = 0) -> Path:
     ------
     FileExistsError
         If the folder is there already.
+    ValueError
+        If there is no such book.
     """
+    if book is not None and book not in BOOKS:
+        raise ValueError(f"there is no book {book!r}; type one of {sorted(BOOKS)}, or leave it out")
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with part_of(folder, folder=True) as work:
         if folder.exists():  # by now: another process may have written it
             raise FileExistsError(f"{folder} exists already; choose a new folder")
-        for name in FILES:
-            shutil.copy(DATA / name, work / name)
-        _write_model(work / "model", seed)
+        for name in FILES if book is None else BOOKS[book]:
+            shutil.copy(DATA / (book or "") / name, work / name)
+        if book is None:
+            _write_model(work / "model", seed)
         work.replace(folder)
     return folder
 
