@@ -7,20 +7,21 @@ from pathlib import Path
 import pytest
 from rwbench.report.paper import table_beside_paper
 from rwbench.score.results import find_results
+from rwbench.score.samples import read_samples
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 TINY = BENCHMARKS / "src/rwbench/zoo/models/tiny"
 TEXT = (BENCHMARKS / "docs/bundled-models.md").read_text(encoding="utf-8")
-WORDS = " ".join(TEXT.split())
+RUNNING = (BENCHMARKS / "docs/running.md").read_text(encoding="utf-8")
 
 
 def read(path):
     return json.loads((TINY / path).read_text(encoding="utf-8"))
 
 
-def said(pattern):
-    """The numbers that the page says where a pattern stands."""
-    found = re.search(pattern, WORDS)
+def said(pattern, page=TEXT):
+    """The numbers that a page says where a pattern stands."""
+    found = re.search(pattern, " ".join(page.split()))
     assert found is not None, f"the page no longer says {pattern}"
     return [float(number.replace(",", "")) for number in found.groups()]
 
@@ -99,3 +100,38 @@ def test_the_numbers_beside_the_paper():
         if not row.method.startswith("RAG")  # here with fewer rules in the prompt than the paper's
     ]
     assert shown == rows and len(rows) == 10
+
+
+def test_the_layer_that_entropy_names_is_the_one_that_keeps_the_answers():
+    """Figure 3 on the bundled model: every layer holds its own rules, so one can be told from another."""
+    *kept, most = said(
+        r"in it alone ([\d.]+) % \(logic\) and ([\d.]+) % \(English\).* in another layer alone ([\d.]+) % at most"
+    )
+    found = {"fol": {}, "nl": {}}
+    sharpest = {}
+    for run in find_results(BENCHMARKS / "results/figure3"):
+        form, layer = run["spec"]["representation"], run["spec"]["method"]["correct_layer"]
+        if layer is None:
+            entropy = run["measures"]["rule_entropy"]
+            sharpest[form] = entropy["layers"][entropy["mean"].index(min(entropy["mean"]))]
+        else:
+            found[form][layer] = 100 * run["metrics"]["exact_match"]["macro"]["value"]
+    assert sharpest == {
+        form: read(f"dynarule-{form}/adapter_config.json")["confidence_layer"] for form in found
+    }
+    assert [round(found[form].pop(sharpest[form])) for form in ("fol", "nl")] == kept
+    assert round(max(value for layers in found.values() for value in layers.values())) == most
+    assert [len(layers) for layers in found.values()] == [3, 3]
+
+
+def test_other_kernels_wrote_the_same():
+    (answers,) = said(r"all (\d+) answers of three rows", RUNNING)
+    same = 0
+    for folder in sorted((BENCHMARKS / "results/kernels").glob("*/")):
+        again, first = (
+            {sample["id"]: sample["output"] for sample in read_samples(where / folder.name / "samples.jsonl")}
+            for where in (BENCHMARKS / "results/kernels", BENCHMARKS / "results/arena")
+        )
+        assert again == first
+        same += len(again)
+    assert same == answers
