@@ -93,6 +93,10 @@ def test_what_was_taught_is_opened_by_peft_and_joined(tmp_path, pretrained, monk
     other.save_pretrained(pretrained)
     with pytest.raises(ValueError, match="was taught to a model with fingerprint"):
         add_model(str(folder), "another")
+    # Pickled weights are not looked at, nor is a hub asked for those that are not there.
+    (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
+    with pytest.raises(FileNotFoundError, match=r"has no adapter_model\.safetensors"):
+        add_model(str(folder), "pickled")
 
 
 def test_a_mark_that_is_no_special_token(tmp_path, pretrained):

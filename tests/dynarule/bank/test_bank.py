@@ -490,3 +490,16 @@ def test_rules_of_one_premise_share_a_key_and_nothing_else_changes(tiny_model, n
     other.add(made(range(1000, 1005), True))  # one that shares none takes one that does
     one.add(made(range(1000, 1005), False))
     same(one, other)
+
+
+def test_whose_the_embeddings_are_is_not_written_to_where_it_was_given():
+    """Two banks may be made from one tensor of numbers, as from one of embeddings."""
+    rows = torch.tensor([0, 1, 1, 0], dtype=torch.int32)
+    given = encode(["a", "b"])
+    one, other = (
+        RuleBank(given, given, list("wxyz"), list("abcd"), value_rows_M=rows, key_rows_M=rows)
+        for _ in range(2)
+    )
+    one.remove(["w", "x"])
+    assert rows.tolist() == [0, 1, 1, 0]
+    assert torch.equal(other.values_MP, given[rows.long()])

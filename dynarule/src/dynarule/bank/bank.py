@@ -121,25 +121,10 @@ class RuleBank:
         key_rows_M, value_rows_M = torch.tensor(
             [places.setdefault(text, len(places)) for text in told], dtype=torch.int32
         ).tensor_split(2)
-        return cls.of_different(
-            encode_unique(encode, list(places)), key_rows_M, value_rows_M, made.ids, made.texts, name
-        )
-
-    @classmethod
-    def of_different(
-        cls,
-        rows_NP: Tensor,
-        key_rows_M: Tensor,
-        value_rows_M: Tensor,
-        ids: Sequence[str],
-        texts: Sequence[str],
-        encoder: str = "",
-    ) -> RuleBank:
-        """Make a bank of the embeddings of different texts, and of which are each rule's key and value."""
-        (keys_UP, key_rows), (values_VP, value_rows) = (
-            used_rows(rows_NP, at) for at in (key_rows_M, value_rows_M)
-        )
-        return cls(keys_UP, values_VP, ids, texts, encoder, value_rows, key_rows)
+        rows_NP = encode_unique(encode, list(places))
+        keys_UP, key_rows = used_rows(rows_NP, key_rows_M)
+        values_VP, value_rows = used_rows(rows_NP, value_rows_M)
+        return cls(keys_UP, values_VP, made.ids, made.texts, name, value_rows, key_rows)
 
     @classmethod
     def from_file(

@@ -24,12 +24,12 @@ class SharedRows:
     at : Tensor of int or None
         (M,); None: one each, in the order of the rules.
     ours : bool
-        Whether the embeddings may be written to, see `GrowingRows`.
+        Whether both may be written to, see `GrowingRows`.
     """
 
     def __init__(self, different: Tensor, at: Tensor | None = None, ours: bool = False) -> None:
         self.different = GrowingRows(different, ours)
-        self._at = None if at is None else GrowingRows(at.to(different.device, torch.int32), ours=True)
+        self._at = None if at is None else GrowingRows(at.to(different.device, torch.int32), ours)
 
     @property
     def shared(self) -> bool:

@@ -124,6 +124,12 @@ def _join(changes: Path, folder: Path) -> None:
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    # Without this file peft would take a pickled one, or look on a hub.
+    for name in ("adapter_model.safetensors", "training.json", PROMPT_FILE):
+        if not (changes / name).is_file():
+            raise FileNotFoundError(
+                f"{changes} has no {name}, so it is not what rwbench base ship writes of a model that was taught"
+            )
     said = json.loads((changes / "training.json").read_text(encoding="utf-8"))
     base = base_folder(said["recipe"]["lora"]["model"])
     if fingerprint(base) != said["base"]:
