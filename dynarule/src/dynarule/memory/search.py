@@ -104,7 +104,9 @@ def base_matrix(module: nn.Module) -> Any:
 
 
 def _id_of(tokenizer: Any, token: str) -> int | None:
-    return tokenizer.get_vocab().get(token)
+    row = tokenizer.convert_tokens_to_ids(token)  # one look; get_vocab() builds a dictionary of the whole vocabulary
+    known = row is not None and tokenizer.convert_ids_to_tokens(row) == token  # an unknown token may get <unk>'s id
+    return row if known else None
 
 
 def _add(tokenizer: Any, token: str) -> int:
