@@ -104,8 +104,9 @@ def base_matrix(module: nn.Module) -> Any:
 
 
 def _id_of(tokenizer: Any, token: str) -> int | None:
-    row = tokenizer.convert_tokens_to_ids(token)  # one look; get_vocab() builds a dictionary of the whole vocabulary
-    known = row is not None and tokenizer.convert_ids_to_tokens(row) == token  # an unknown token may get <unk>'s id
+    # Not by get_vocab(), which lists the whole vocabulary; a token that is unknown may get the id of another.
+    row = tokenizer.convert_tokens_to_ids(token)
+    known = row is not None and tokenizer.convert_ids_to_tokens(row) == token
     return row if known else None
 
 
