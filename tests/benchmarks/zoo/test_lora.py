@@ -5,14 +5,14 @@ import torch
 from peft import PeftModel
 from ruleworld_data.questions import training_text
 from rwbench.zoo.base.data import DocumentStream
-from rwbench.zoo.base.lora import LoraTrainer, TokenizerWriter
+from rwbench.zoo.base.lora import LoraTrainer, TokenizerWriter, check_mark
 from rwbench.zoo.base.model import new_base
 from rwbench.zoo.base.recipe import BaseRecipe, Lora, Mixture, Phase, Shape
 from rwbench.zoo.base.ship import write_lora
 from rwbench.zoo.base.tokenizer import STEP, build_tokenizer
 from rwbench.zoo.models import model_template
 from rwbench.zoo.models.added import add_model
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 ASKED = Mixture(questions=0.7, requests=0.3, asked=1)
 
@@ -104,3 +104,17 @@ def test_a_mark_that_is_no_special_token(tmp_path, pretrained):
     odd = BaseRecipe("odd", plan.phases, lora=Lora(str(pretrained), "[Step"))
     with pytest.raises(ValueError, match="mark must be a special token"):
         LoraTrainer(odd, None, tmp_path)
+
+
+def test_a_mark_that_the_model_cannot_tell_from_another(tmp_path, pretrained):
+    model = AutoModelForCausalLM.from_pretrained(pretrained)
+    rows = model.get_output_embeddings().weight
+    with torch.no_grad():
+        rows[3] = 1.01 * rows[model.config.vocab_size // 2]
+        rows[4] = 2.0 * rows[model.config.vocab_size // 2]
+    tokenizer = AutoTokenizer.from_pretrained(pretrained)
+    one, other = tokenizer.convert_ids_to_tokens([3, 4])
+    tokenizer.add_special_tokens({"additional_special_tokens": [one, other]})
+    check_mark(rows, other, tokenizer)
+    with pytest.raises(ValueError, match=f"same row for 1 other tokens.*take one of .*{other}"):
+        check_mark(rows, one, tokenizer)

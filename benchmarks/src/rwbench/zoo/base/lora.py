@@ -18,6 +18,8 @@ from .recipe import Lora
 from .tokenizer import TokenVocabulary
 from .train import BaseTrainer
 
+NEAR = 0.1
+"""Part of a row's length within which another row is its twin."""
 LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -64,6 +66,7 @@ class LoraTrainer(BaseTrainer):
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False)
         nn.Module.to(model, self.device)
+        check_mark(model.get_output_embeddings().weight, plan.mark, tokenizer)
         torch.manual_seed(self.recipe.seed)
         layers = list(range(plan.first_layer, model.config.num_hidden_layers))
         changes = LoraConfig(
@@ -89,3 +92,24 @@ class LoraTrainer(BaseTrainer):
         with torch.no_grad():
             for name, value in self._weights().items():
                 value.copy_(weights[name])
+
+
+def check_mark(output_VC: Tensor, mark: str, tokenizer: Any) -> None:
+    """Raise ValueError if a model's output has another row that is about the mark's, so that it cannot write it.
+
+    Special tokens that a pretraining never used have one row in common: whatever a state is, each of n twins gets at
+    most 1 / n, and the loss of every mark stays at log n.
+    """
+
+    def twins(token: int) -> list[int]:
+        apart_V = (output_VC - output_VC[token]).norm(dim=-1)
+        return [int(i) for i in (apart_V < NEAR * output_VC[token].norm()).nonzero()[:, 0] if i != token]
+
+    names = {token.content: i for i, token in tokenizer.added_tokens_decoder.items()}
+    if mark in names and (found := twins(names[mark])):
+        free = [n for n, i in names.items() if i not in (tokenizer.eos_token_id, tokenizer.pad_token_id)]
+        raise ValueError(
+            f"the model cannot write mark = {mark!r}: its output has the same row for {len(found)} other tokens, "
+            f"such as {tokenizer.convert_ids_to_tokens(found[0])!r}; take one of "
+            f"{[name for name in free if not twins(names[name])]}"
+        )
