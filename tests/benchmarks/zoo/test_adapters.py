@@ -216,7 +216,7 @@ def test_steps_begin_with_the_mark_that_a_model_was_taught(model, tmp_path):
     prompt = (ROOT / "benchmarks/src/rwbench/zoo/models/tiny/base/prompt.toml").read_text()
     (taught / "base" / "prompt.toml").write_text(prompt.replace(STEP, "<pad>"))
     assert step_mark(str(taught), tokenizer) == "<pad>"
-    (taught / "base" / "prompt.toml").write_text(prompt.replace(STEP, "<file_sep>"))
+    (taught / "base" / "prompt.toml").write_text(prompt.replace(STEP, "<of another>"))
     assert step_mark(str(taught), tokenizer) == STEP
 
     class Untaught:

@@ -1,5 +1,7 @@
 """A pretrained model that is taught by LoRA: documents as it is asked, what is trained, resuming, joining."""
 
+import json
+
 import pytest
 import torch
 from peft import PeftModel
@@ -72,6 +74,19 @@ def test_only_the_upper_layers_learn_and_a_killed_training_ends_alike(tmp_path, 
     assert all(
         torch.equal(parts.model.state_dict()[name], whole.model.state_dict()[name]) for name in changed
     )
+
+
+def test_in_bfloat16_it_learns_as_in_float32(tmp_path, pretrained):
+    """What a CPU with instructions for it takes, on any: the loss of each block is about the same."""
+    losses = []
+    for dtype in (torch.float32, torch.bfloat16):
+        trainer = LoraTrainer(recipe(pretrained), None, tmp_path / str(dtype))
+        trainer.dtype = dtype
+        assert trainer.run(report=lambda _: None)
+        lines = (trainer.folder / "log.jsonl").read_text().splitlines()
+        losses.append([json.loads(line)["loss"] for line in lines])
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+    assert losses[1][-1] < losses[1][0]
 
 
 def test_what_was_taught_is_opened_by_peft_and_joined(tmp_path, pretrained, monkeypatch):

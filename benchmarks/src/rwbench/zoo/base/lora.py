@@ -83,7 +83,8 @@ class LoraTrainer(BaseTrainer):
 
     def _states(self, ids_BT: Tensor) -> Tensor:
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            return self.model.get_base_model().model(ids_BT, use_cache=False).last_hidden_state
+            last = self.model.get_base_model().model(ids_BT, use_cache=False).last_hidden_state
+        return last.to(self.dtype)  # autocast leaves norms in float32
 
     def _weights(self) -> Tensors:
         return {name: value for name, value in self.model.named_parameters() if value.requires_grad}
