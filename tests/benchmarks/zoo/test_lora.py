@@ -94,6 +94,9 @@ def test_what_was_taught_is_opened_by_peft_and_joined(tmp_path, pretrained, monk
     plan, folder = recipe(pretrained), tmp_path / "taught"
     LoraTrainer(plan, None, tmp_path / "run").run(report=lambda _: None)
     assert write_lora(plan, tmp_path / "run", folder)["adapter_model.safetensors"] > 1000
+    told = "".join((folder / name).read_text() for name in ("README.md", "adapter_config.json"))
+    assert str(tmp_path) not in told and "[More Information Needed]" not in told
+    assert '"base_model_name_or_path": "pretrained"' in told and "`pretrained`, which read" in told
     ids = torch.randint(10, 400, (1, 12))
     model = AutoModelForCausalLM.from_pretrained(pretrained, dtype=torch.float32).eval()
     plain = model(ids).logits

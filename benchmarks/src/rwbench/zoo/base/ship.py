@@ -6,11 +6,12 @@ Of a pretrained model that was taught, the folder holds the changes alone, which
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import torch
 from ruleworld_data.io import write_whole
@@ -84,12 +85,33 @@ def write_lora(recipe: BaseRecipe, training: Path, to: Path) -> dict[str, int]:
     trainer = trained_base(recipe, None, training, LoraTrainer)
     torch.nn.Module.to(trainer.model, torch.bfloat16)
     summary = trainer.summary() | {"base": fingerprint(base_folder(recipe.lora.model))}
+    # PEFT would write the folder of the model on this machine.
+    trainer.model.peft_config["default"].base_model_name_or_path = Path(recipe.lora.model).name
     with replaced_folder(to) as new:
         trainer.model.save_pretrained(new)
+        write_whole(new / "README.md", _lora_card(recipe, summary, trainer.curriculum.success()))
         prompt = _packaged("prompt.toml").replace(STEP, recipe.lora.mark)
         (new / "prompt.toml").write_bytes(prompt.encode())
         (new / TRAINING_FILE).write_bytes((json.dumps(summary, indent=2) + "\n").encode())
         return {path.name: path.stat().st_size for path in sorted(new.iterdir())}
+
+
+def _lora_card(
+    recipe: BaseRecipe, summary: Mapping[str, Any], rates: Mapping[str, tuple[float, float]]
+) -> str:
+    """Return the card of what a pretrained model was taught; what it can do is measured on the model that it makes."""
+    plan = recipe.lora
+    assert plan
+    return Template(_packaged("lora_card.md")).substitute(
+        model=Path(plan.model).name,
+        rank=plan.rank,
+        first_layer=plan.first_layer,
+        mark=plan.mark,
+        tokens=f"{summary['tokens'] / 1e6:.1f}",
+        hours=f"{summary['hours']:.2f}",
+        success=", ".join(f"{name} {mean:.2f} (worst {least:.2f})" for name, (mean, least) in rates.items()),
+        finished="the whole recipe" if summary["finished"] else "a part of the recipe",
+    )
 
 
 def write_card(
