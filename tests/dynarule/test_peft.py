@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+import warnings
 
 import pytest
 import torch
@@ -348,6 +349,27 @@ def test_unknown_missing_and_misshapen_tensors_are_named(tiny_model, tmp_path):
         save_file(changed, path)
         with pytest.raises(ValueError, match=said):
             PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path)
+
+
+def test_layers_that_read_what_another_found_hold_nothing(tiny_model, tmp_path):
+    """Older files hold projections of theirs, which are read past; of another shape they are refused."""
+    config = dynarule_config(WIDTH, 1, first_layer=1, shared_after=True, reading="tokens")
+    tuned = get_peft_model(tiny_model("qwen2"), config)
+    torch.nn.init.normal_(RuleAdapter(tuned)[1].k.weight)
+    tuned.save_pretrained(tmp_path)
+    path = tmp_path / "adapter_model.safetensors"
+    good, place = load_file(path), ".self_attn.dynarule_projection."
+    assert {name.split(place)[0].rsplit(".", 1)[-1] for name in good} == {"1"}
+    older = good | {name.replace(".1.", ".2."): torch.ones_like(value) for name, value in good.items()}
+    save_file(older, path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        again = RuleAdapter(PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path))
+    assert torch.equal(again[1].k.weight, RuleAdapter(tuned)[1].k.weight)
+    name = next(name for name in older if ".2." in name and "k.weight" in name)
+    save_file(older | {name: torch.ones(2, 2)}, path)
+    with pytest.raises(ValueError, match=r"layers\.2.*k\.weight"):
+        PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path)
 
 
 @pytest.mark.parametrize(

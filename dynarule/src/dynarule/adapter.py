@@ -47,14 +47,18 @@ class DynaRuleLayer(nn.Module, BaseTunerLayer):
     def update_layer(self, adapter_name: str, config: DynaRuleConfig) -> None:
         """Add an adapter's projections."""
         block = self.get_base_layer()
-        searches = cast(Any, block).layer_idx == config.confidence_layer
-        projection = RuleProjection(
-            block,
-            config.encoder_dim,
-            config.key_norm,
-            search_heads=config.search_heads if searches else 0,
-            lookahead=config.lookahead > 0,
-        )
+        layer = cast(Any, block).layer_idx
+        searches = layer == config.confidence_layer
+        projection: nn.Module = nn.Module()  # of a layer that reads what another found
+        if config.projects(layer):
+            projection = RuleProjection(
+                block,
+                config.encoder_dim,
+                config.key_norm,
+                search_heads=config.search_heads if searches else 0,
+                search_offsets=config.search_offsets,
+                lookahead=config.lookahead > 0,
+            )
         self.dynarule_projection[adapter_name] = projection
         projection.requires_grad_(adapter_name in self.active_adapters and not config.inference_mode)
 

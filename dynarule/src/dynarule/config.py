@@ -14,7 +14,7 @@ from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME, WEIGHTS_NAME
 
 from ._files import settle, write_whole
 from .base_model import LARGEST, BaseModel
-from .memory.lookahead import KEY_WIDTH
+from .memory.lookahead import KEY_WIDTH, PLACE_WIDTH
 
 __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
 
@@ -79,6 +79,12 @@ class DynaRuleConfig(PeftConfig):
             "help": "heads with which a search reads the text before it; 0: its token alone, as the paper"
         },
     )
+    search_offsets: int = field(
+        default=0,
+        metadata={
+            "help": "tokens around the last step's place in the question that a search tells apart; 0: none"
+        },
+    )
     lookahead: int = field(
         default=0, metadata={"help": "backward levels from what is asked (not the paper's); 0: none"}
     )
@@ -128,6 +134,7 @@ class DynaRuleConfig(PeftConfig):
         for name, least in (
             ("first_layer", 0),
             ("search_heads", 0),
+            ("search_offsets", 0),
             ("lookahead", 0),
             ("lookahead_width", 1),
         ):
@@ -136,6 +143,8 @@ class DynaRuleConfig(PeftConfig):
                 raise ValueError(f"{name} must be {least} or more, got {value!r:.60}")
         if self.lookahead and not self.search_heads:
             raise ValueError("lookahead reads what is asked; set search_heads, such as 4")
+        if self.search_offsets and not self.search_heads:
+            raise ValueError("search_offsets say where search_heads read; set search_heads, such as 4")
         if self.search_heads and self.confidence_layer is None:
             raise ValueError("search_heads read at the confidence layer; set confidence_layer")
         if self.confidence_layer is not None and type(self.confidence_layer) is not int:
@@ -205,6 +214,10 @@ class DynaRuleConfig(PeftConfig):
     def shares(self, layer: int) -> bool:
         """Return whether a layer reads the rules that the confidence layer keeps."""
         return self.shared_after and self.confidence_layer is not None and layer > self.confidence_layer
+
+    def projects(self, layer: int) -> bool:
+        """Return whether a layer that holds rules projects them itself; rules' tokens need the search alone."""
+        return self.reading == "vector" or self.confidence_layer in (None, layer)
 
     def updated_layers(self, num_layers: int) -> list[int]:
         """Return the layers whose rules a ``<search>`` token replaces."""
@@ -278,17 +291,19 @@ class DynaRuleConfig(PeftConfig):
     def _check_weights(self, path: Path, base: BaseModel) -> None:
         """Compare names and shapes in a file with those that follow from this configuration."""
         expected: dict[str, tuple[int, ...]] = {}
+        unused: dict[str, tuple[int, ...]] = {}  # projections that older files hold and nothing reads
         width = base.query_size
         for layer in self.layers(base.num_layers):
             place = f"layers.{layer}.self_attn.dynarule_projection"
-            expected[f"{place}.q.weight"] = (width, base.hidden_size)
+            shapes: dict[str, tuple[int, ...]] = {f"{place}.q.weight": (width, base.hidden_size)}
             if base.query_bias:
-                expected[f"{place}.q.bias"] = (width,)
+                shapes[f"{place}.q.bias"] = (width,)
             for part in ("k", "v"):
-                expected |= {
+                shapes |= {
                     f"{place}.{part}.weight": (width, self.encoder_dim),
                     f"{place}.{part}.bias": (width,),
                 }
+            (expected if self.projects(layer) else unused).update(shapes)
             if layer == self.confidence_layer:
                 expected |= self._search_shapes(place, width, base.hidden_size)
         rows = self.trainable_token_indices
@@ -299,6 +314,7 @@ class DynaRuleConfig(PeftConfig):
             name.removeprefix("base_model.model.").removeprefix("model."): shape
             for name, shape in read_shapes(path).items()
         }
+        expected |= {name: shape for name, shape in unused.items() if name in found}
         ours = {*expected, *(found if self.modules_to_save is None else ())}
         wrong = sorted(name for name in ours if expected.get(name) != found.get(name))
         if wrong:
@@ -310,7 +326,7 @@ class DynaRuleConfig(PeftConfig):
 
     def _search_shapes(self, place: str, width: int, hidden: int) -> dict[str, tuple[int, ...]]:
         """Return names and shapes of what the confidence layer's search has beyond the paper's."""
-        narrow, heads = self.encoder_dim, self.search_heads
+        narrow, heads, offsets = self.encoder_dim, self.search_heads, self.search_offsets
         shapes: dict[str, tuple[int, ...]] = {}
         readers = ({"reader": width} if heads else {}) | (
             {"lookahead.goal": narrow} if self.lookahead else {}
@@ -324,6 +340,12 @@ class DynaRuleConfig(PeftConfig):
                 f"{place}.{name}.out.weight": (out, (heads + 1) * hidden),
                 f"{place}.{name}.out.bias": (out,),
             }
+            if offsets:
+                shapes |= {
+                    f"{place}.{name}.place.weight": (PLACE_WIDTH, hidden),
+                    f"{place}.{name}.place.bias": (PLACE_WIDTH,),
+                    f"{place}.{name}.offset": (2, heads, 2 * offsets + 1),
+                }
         if self.lookahead:
             shapes |= {
                 f"{place}.lookahead.link.weight": (narrow + 1, narrow),

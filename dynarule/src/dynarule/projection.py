@@ -39,6 +39,8 @@ class RuleProjection(nn.Module):
         LayerNorm without parameters over the full width of a key (SR-KI).
     search_heads : int
         Beyond the paper, for the confidence layer: heads with which a search reads the text before it; 0 for none.
+    search_offsets : int
+        How far from the last step's place in the question those heads tell tokens apart, see `SearchReader`.
     lookahead : bool
         Whether it plans backward too (`dynarule.memory.lookahead`).
     """
@@ -49,6 +51,7 @@ class RuleProjection(nn.Module):
         encoder_dim: int,
         key_norm: bool,
         search_heads: int = 0,
+        search_offsets: int = 0,
         lookahead: bool = False,
     ) -> None:
         super().__init__()
@@ -60,9 +63,9 @@ class RuleProjection(nn.Module):
         self.q = nn.Linear(q_proj.in_features, width, bias=q_proj.bias is not None)
         self.k = nn.Linear(encoder_dim, width)
         self.v = nn.Linear(encoder_dim, width)
-        hidden, heads = q_proj.in_features, search_heads
-        self.reader = SearchReader(hidden, width, heads) if heads else None
-        self.lookahead = LookAhead(hidden, encoder_dim, heads) if heads and lookahead else None
+        hidden, heads, offsets = q_proj.in_features, search_heads, search_offsets
+        self.reader = SearchReader(hidden, width, heads, offsets) if heads else None
+        self.lookahead = LookAhead(hidden, encoder_dim, heads, offsets) if heads and lookahead else None
         self.reset(q_proj)
         self.to(q_proj.weight.device, q_proj.weight.dtype)
 

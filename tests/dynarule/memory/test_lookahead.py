@@ -9,8 +9,10 @@ from dynarule.memory.lookahead import (
     QUESTION,
     SINCE,
     TOKEN,
+    Asked,
     LookAhead,
     SearchContext,
+    SearchReader,
     Tables,
     planned,
 )
@@ -94,6 +96,30 @@ def test_rules_of_one_premise_or_one_conclusion_are_worked_on_once(bank, tiny_mo
     for row in range(2):
         expected = reference(look, goal_BP[row], keys_UP[key_rows_M], values_VP[rows_M], 3, 30)
         assert near(torch.stack(got)[:, row], expected.float(), units=500)
+
+
+def test_a_search_reads_from_where_the_last_step_is_in_the_question(near):
+    """Word by word: who was said last is looked up in the question, and an offset from there is read."""
+    torch.manual_seed(4)
+    words, hidden = 6, 12
+    reader = SearchReader(hidden, hidden, 1, offsets=2)
+    states = torch.nn.functional.normalize(torch.randn(words + 3, hidden), dim=-1) * 12
+    states[words + 1] = states[2]  # the last step says the question's third word, after its mark
+    first = [QUESTION] * words + [TOKEN, -1, -1]
+    later = [QUESTION] * words + [EARLIER, SINCE, TOKEN]
+    asked = Asked(states.expand(2, -1, -1), torch.tensor([first, later]), states[[words, words + 2]])
+    plain = SearchReader(hidden, hidden, 1)
+    plain.load_state_dict({name: reader.state_dict()[name] for name in plain.state_dict()})
+    # Alike at all offsets, a place says nothing.
+    assert near(reader(asked), plain(asked), units=500)
+    with torch.no_grad():
+        reader.offset.copy_(torch.tensor([[[0, 0, 0, 20, 0.0]], [[0, 0, 0, 0, 20.0]]]))
+        reader.query.weight.zero_()
+        reader.out.weight.copy_(torch.eye(hidden, 2 * hidden))
+    got = reader(asked)
+    # The second word at first, one from the start; then all from two words after the third.
+    assert torch.allclose(got[0], states[1], atol=1e-3)
+    assert torch.allclose(got[1], states[4:words].mean(0), atol=0.1)
 
 
 def test_rules_that_are_not_allowed_lead_nowhere(bank):
@@ -209,6 +235,10 @@ def test_an_adapter_that_looks_ahead_is_saved_with_its_maps(tiny_model, bank, tm
     ("changes", "said"),
     [
         ({"search_heads": 0}, "lookahead reads what is asked; set search_heads"),
+        (
+            {"search_heads": 0, "lookahead": 0, "search_offsets": 8},
+            "search_offsets say where search_heads read",
+        ),
         ({"confidence_layer": None}, "search_heads read at the confidence layer"),
         ({"lookahead": -1}, "lookahead must be 0 or more, got -1"),
         ({"lookahead_width": 0}, "lookahead_width must be 1 or more, got 0"),

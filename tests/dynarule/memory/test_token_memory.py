@@ -14,8 +14,8 @@ def ready(family, tiny_model, tiny_tokenizer, layer=LAYER, **changes):
     config = dynarule_config(WIDTH, confidence_layer=layer, top_k=K, reading="tokens", **changes)
     adapter = RuleAdapter(model, config)
     generator = torch.Generator().manual_seed(8)
-    for projection in adapter.layers.values():
-        projection.q.weight.add_(torch.randn(projection.q.weight.shape, generator=generator) * 0.25)
+    query = adapter[layer].q.weight
+    query.add_(torch.randn(query.shape, generator=generator) * 0.25)
     return model, adapter, tiny_tokenizer()
 
 
@@ -230,8 +230,9 @@ def test_generate_reads_tokens_where_the_adapter_says_so(rules, tiny_model, tiny
     alone = [generate(model, tokenizer, rules, [prompt], **options)[0] for prompt in prompts]
     assert [each.token_ids for each in together] == [each.token_ids for each in alone]
     assert all(len(each.trace) == 1 + each.token_ids[:-1].count(SEARCH) for each in together)
-    RuleAdapter(model).config.reading = "vector"
-    vector = generate(model, tokenizer, rules, prompts, **options)
+    other = tiny_model("llama")
+    RuleAdapter(other, dynarule_config(WIDTH, LAYER, top_k=K, search_token=f"w{SEARCH}"))
+    vector = generate(other, tokenizer, rules, prompts, **options)
     assert [each.token_ids for each in vector] != [each.token_ids for each in together]
 
 

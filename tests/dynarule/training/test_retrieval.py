@@ -105,9 +105,12 @@ def served(world, tiny_model, tokenizer, folder):
 
 
 PAPERS = {"search_heads": 0, "lookahead": 0}
+PLACES = {"search_offsets": 3}
 
 
-@pytest.mark.parametrize("query", [{}, PAPERS], ids=["looks ahead", "as in the paper"])
+@pytest.mark.parametrize(
+    "query", [{}, PAPERS, PLACES], ids=["looks ahead", "as in the paper", "by the last step's place"]
+)
 def test_what_is_saved_finds_what_was_measured(world, tiny_model, tiny_tokenizer, tmp_path, query):
     """The weights are trained in other coordinates than they serve in."""
     log, _, tokenizer = trained(world, tiny_model, tiny_tokenizer, tmp_path, SHORT, **query)

@@ -34,6 +34,8 @@ __all__ = ["Asked", "LookAhead", "SearchContext", "SearchReader", "Tables", "pla
 QUESTION, EARLIER, SINCE, TOKEN = range(4)
 """Kinds of tokens that a search sees: the question's, those of earlier steps, of the last step, and its own."""
 KEY_WIDTH = 32
+PLACE_WIDTH = 128
+PLACE_SCALE = 0.25
 NEAR = 0.3
 """Scores (six of the temperatures of training) nearer than this do not say which of two rules comes first."""
 
@@ -103,15 +105,27 @@ class SearchReader(nn.Module):
         Width of what is asked.
     heads : int
         H.
+    offsets : int
+        How many tokens from where the last step is in the question a head tells apart, to each side; 0: it reads by
+        content alone. A base that was not pretrained on such questions has no state that says which of several
+        independent cases comes next: the step before is looked up in the question, by what both say, and each head
+        learns how far from there it reads (location-aware attention; before the first step, how far from the start).
     """
 
-    def __init__(self, hidden: int, out: int, heads: int) -> None:
+    def __init__(self, hidden: int, out: int, heads: int, offsets: int = 0) -> None:
         super().__init__()
         self.query = nn.Linear(hidden, heads * KEY_WIDTH)
         self.key = nn.Parameter(torch.empty(heads, KEY_WIDTH, hidden))
         self.kind = nn.Parameter(torch.zeros(heads, TOKEN + 1))
         self.out = nn.Linear((heads + 1) * hidden, out)
+        self.place = nn.Linear(hidden, PLACE_WIDTH) if offsets else None
+        self.offset = nn.Parameter(torch.zeros(2, heads, 2 * offsets + 1)) if offsets else None
         nn.init.normal_(self.key, std=0.05)
+        if (
+            self.place is not None
+        ):  # a random projection keeps who resembles whom, so it is a look-up from the start
+            nn.init.normal_(self.place.weight, std=1 / math.sqrt(PLACE_WIDTH))
+            nn.init.zeros_(self.place.bias)
         for linear in (self.query, self.out):
             nn.init.normal_(linear.weight, std=0.02)
             nn.init.zeros_(linear.bias)
@@ -128,10 +142,33 @@ class SearchReader(nn.Module):
         inward_BHC = torch.einsum("bhd,hdc->bhc", query_BHD, self.key.float()) / math.sqrt(KEY_WIDTH)
         scores_BHT = torch.einsum("bhc,btc->bht", inward_BHC, states_BTC)
         scores_BHT = scores_BHT + self.kind.float().T[kind_BT.clamp_min(0)].transpose(1, 2)
+        if self.place is not None:
+            scores_BHT = scores_BHT + self._from_last(states_BTC, kind_BT)
         weights_BHT = scores_BHT.masked_fill((kind_BT < 0)[:, None], -torch.inf).softmax(-1)
         read_BHC = torch.einsum("bht,btc->bhc", weights_BHT, states_BTC)
         found = torch.cat([read_BHC.flatten(1), token_BC], -1)
         return nn.functional.linear(found, self.out.weight.float(), self.out.bias.float())
+
+    def _from_last(self, states_BTC: Tensor, kind_BT: Tensor) -> Tensor:
+        """Return what the place of the last step adds to each head's scores of the question's tokens: (B, H, T)."""
+        assert self.place is not None and self.offset is not None
+        question_BT, since_BT = kind_BT == QUESTION, (kind_BT == SINCE).to(states_BTC)
+        said_B1 = since_BT.sum(-1, keepdim=True)
+        last_BC = torch.einsum("bt,btc->bc", since_BT, states_BTC) / said_B1.clamp_min(1)
+        weight, bias = self.place.weight.float(), self.place.bias.float()
+        key_BD = nn.functional.linear(last_BC, weight, bias)
+        inward_BC, constant_B1 = key_BD @ weight, (key_BD @ bias)[:, None]
+        match_BT = PLACE_SCALE * (torch.einsum("bc,btc->bt", inward_BC, states_BTC) + constant_B1)
+        first_BT = nn.functional.one_hot(question_BT.int().argmax(-1), question_BT.shape[1]).to(match_BT)
+        there_BT = match_BT.masked_fill(~question_BT, -1e9).softmax(-1)
+        there_BT = torch.where(said_B1 > 0, there_BT, first_BT)
+        # exp of the offsets' biases, summed over where the last step may be; beyond the last offset all is alike.
+        tokens, reach = there_BT.shape[1], self.offset.shape[-1] // 2
+        place_T = torch.arange(tokens, device=there_BT.device)
+        apart_TT = (place_T - place_T[:, None]).clamp(-reach, reach) + reach  # from, to
+        moved_WBHT = torch.einsum("bs,whst->wbht", there_BT, self.offset.float().exp()[:, :, apart_TT])
+        moved_BHT = torch.where(said_B1[:, :, None] > 0, moved_WBHT[1], moved_WBHT[0])
+        return torch.where(question_BT[:, None], moved_BHT.clamp_min(1e-6).log(), 0.0)
 
 
 class LookAhead(nn.Module):
@@ -141,7 +178,7 @@ class LookAhead(nn.Module):
     ----------
     hidden, encoder_dim : int
         C, width of the model, and P.
-    heads : int
+    heads, offsets : int
         Of `SearchReader`.
 
     Attributes
@@ -155,9 +192,9 @@ class LookAhead(nn.Module):
         w.
     """
 
-    def __init__(self, hidden: int, encoder_dim: int, heads: int) -> None:
+    def __init__(self, hidden: int, encoder_dim: int, heads: int, offsets: int = 0) -> None:
         super().__init__()
-        self.goal = SearchReader(hidden, encoder_dim, heads)
+        self.goal = SearchReader(hidden, encoder_dim, heads, offsets)
         self.link = nn.Linear(encoder_dim, encoder_dim + 1)
         self.weight = nn.Parameter(torch.ones(()))
 

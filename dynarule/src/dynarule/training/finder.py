@@ -83,6 +83,11 @@ class Finder(nn.Module):
             to.query.bias.copy_(reader.query.bias - reader.query.weight @ shift_C)
             to.key.copy_(reader.key / self.scale_C)
             to.kind.copy_(reader.kind)
+            if reader.place is not None and to.place is not None:
+                assert reader.offset is not None and to.offset is not None
+                to.place.weight.copy_(reader.place.weight / self.scale_C)
+                to.place.bias.copy_(reader.place.bias - reader.place.weight @ shift_C)
+                to.offset.copy_(reader.offset)
             blocks = reader.out.in_features // len(self.scale_C)
             weight = reader.out.weight / self.scale_C.repeat(blocks)
             bias = reader.out.bias - reader.out.weight @ shift_C.repeat(blocks)

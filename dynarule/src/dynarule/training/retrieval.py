@@ -38,6 +38,8 @@ from .searches import READ_BATCH, Searches, read_searches
 LOG, STATE = "retrieval.json", ".retrieval.safetensors"
 JOINT = 48
 """Searches of a batch that look ahead in the loss; the others train their parts."""
+OFFSETS = 30
+"""How much faster the biases of offsets are trained: they are logarithms that begin at zero and go to several units."""
 
 
 @dataclass(frozen=True)
@@ -223,10 +225,12 @@ class _Run:
         self.shares = np.array([by_name[name] for name in names_of])
         self.shares /= self.shares.sum()
         rate, weight = recipe.learning_rate, [finder.ahead.weight] if finder.ahead is not None else []
-        others = [each for each in finder.parameters() if not any(each is one for one in weight)]
+        offsets = [each for name, each in finder.named_parameters() if name.endswith(".offset")]
+        apart = {id(each) for each in (*weight, *offsets)}
         groups: list[dict[str, Any]] = [
-            {"params": others},
+            {"params": [each for each in finder.parameters() if id(each) not in apart]},
             {"params": weight, "lr": rate * recipe.temperature, "weight_decay": 0.0},
+            {"params": offsets, "lr": rate * OFFSETS, "weight_decay": 0.0},
         ]
         self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]], lr=rate, weight_decay=recipe.weight_decay
