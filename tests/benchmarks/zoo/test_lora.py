@@ -102,7 +102,12 @@ def test_what_was_taught_is_opened_by_peft_and_joined(tmp_path, pretrained, monk
     plain = model(ids).logits
     taught = PeftModel.from_pretrained(model, folder).eval()(ids).logits
     assert not torch.allclose(taught, plain, atol=1e-2)
+    (folder / "mine-nl").mkdir()
+    (folder / "mine-nl" / "adapter_config.json").write_text("{}")
     base = add_model(str(folder), "knows-rules") / "base"
+    assert (base.parent / "mine-nl" / "adapter_config.json").is_file()  # an adapter that was trained on it
+    # It was taught plain text, and a memory asks it as its tokenizer says.
+    assert AutoTokenizer.from_pretrained(base).chat_template is None
     joined = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)(ids).logits
     assert torch.allclose(joined, taught, atol=5e-2)
     assert model_template(str(base)).remove == (STEP,)

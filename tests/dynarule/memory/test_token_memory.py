@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 
 from dynarule import RuleAdapter, RuleBank, RuleStates, TokenMemory, attach, dynarule_config, generate
 
@@ -209,15 +210,19 @@ def test_a_rule_is_computed_once_and_the_oldest_is_let_go(rules, tiny_model, tin
 
 @torch.no_grad()
 def test_the_token_that_opens_a_text_is_read_before_a_rule_and_left_out(tiny_model, tiny_tokenizer, near):
+    """A tokenizer that has such a token and does not write it (SmolLM2) opens nothing."""
     model, tokenizer = tiny_model("llama"), tiny_tokenizer()
     tokenizer.bos_token = "w5"
-    key, value = RuleStates(model, tokenizer)(["w11 w12 w13"])[0]
-    out = model(
-        torch.tensor([[5, 11, 12, 13]]), position_ids=torch.tensor([[-4, -3, -2, -1]]), use_cache=True
-    )
-    layers = out.past_key_values.layers
-    assert near(key, torch.stack([layer.keys[0, :, 1:] for layer in layers]))
-    assert near(value, torch.stack([layer.values[0, :, 1:] for layer in layers]))
+    for lead in ([], [5]):
+        if lead:
+            opens = TemplateProcessing(single="w5 $A", special_tokens=[("w5", 5)])
+            tokenizer.backend_tokenizer.post_processor = opens
+        ids = [*lead, 11, 12, 13]
+        key, value = RuleStates(model, tokenizer)(["w11 w12 w13"])[0]
+        out = model(torch.tensor([ids]), position_ids=torch.arange(len(ids))[None] - len(ids), use_cache=True)
+        layers = out.past_key_values.layers
+        assert near(key, torch.stack([layer.keys[0, :, len(lead) :] for layer in layers]))
+        assert near(value, torch.stack([layer.values[0, :, len(lead) :] for layer in layers]))
 
 
 @torch.no_grad()

@@ -25,8 +25,10 @@ States = tuple[Tensor, Tensor]
 class RuleStates:
     """What a model makes of rules' texts, each read alone, its last token at position -1.
 
-    A rule is a line: its text and a line end. It is read after the token that opens every text, where the tokenizer has
-    one; the states of that token are left out.
+    A rule is a line: its text and a line end. It is read after the tokens with which the tokenizer opens every text, if
+    it does; their states are left out, since the prompt has its own. A tokenizer may have such a token and not write it
+    (SmolLM2): then a rule's first token is what the others rest their attention on, here as in a prompt. Were it put
+    before each rule and left out, they would have no such place, and the model reads nothing.
 
     Parameters
     ----------
@@ -64,10 +66,11 @@ class RuleStates:
             return []
         from transformers import DynamicCache
 
-        opening = self.tokenizer.bos_token_id
-        lead = [] if opening is None else [opening]
         lines = [f"{text}\n" for text in texts]
-        rows = [lead + ids for ids in self.tokenizer(lines, add_special_tokens=False)["input_ids"]]
+        plain = self.tokenizer(lines, add_special_tokens=False)["input_ids"]
+        opened = self.tokenizer(lines[0])["input_ids"]
+        lead = next((opened[:n] for n in range(len(opened)) if opened[n] == plain[0][0]), [])
+        rows = [lead + ids for ids in plain]
         mask_BT = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
         ids_BT, lengths_B = torch.zeros_like(mask_BT), torch.tensor([len(row) for row in rows])
         for at, row in enumerate(rows):

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dynarule.training import Recipe, whole_checkpoints
+from peft.utils import SAFETENSORS_WEIGHTS_NAME as WEIGHTS_FILE
 from ruleworld_data.io import write_whole
+from safetensors.torch import load_file, save
 
 from dynarule import DynaRuleConfig, RuleAdapter
 
@@ -90,6 +92,8 @@ def publish(trained: Path, to: Path, recipe: AdapterRecipe, method: str) -> Path
             if path.is_file() and path.name[0] != ".":
                 shutil.copy2(path, new / path.name)
         config = DynaRuleConfig.from_pretrained(new)
+        if method == PLUS:
+            _halve(new / WEIGHTS_FILE)
         notes = [] if method == PLUS else [_stages(recipe, method)]
         if recipe.serve_top_k is not None and config.top_k is not None:
             config.top_k = recipe.serve_top_k
@@ -106,6 +110,12 @@ def publish(trained: Path, to: Path, recipe: AdapterRecipe, method: str) -> Path
         (new / "README.md").write_text(card, encoding="utf-8")
         (new / "adapters.json").write_text(json.dumps(asdict(recipe), indent=2) + "\n", encoding="utf-8")
     return to
+
+
+def _halve(weights: Path) -> None:
+    """Store weights in fp16: what finding needs of them is less, and the file is half as large."""
+    tensors = {name: value.half() for name, value in load_file(weights).items()}
+    write_whole(weights, save(tensors, {"format": "pt"}))
 
 
 def _stages(recipe: AdapterRecipe, method: str) -> str:

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import re
 import shutil
+import tomllib
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -86,7 +87,8 @@ def add_model(source: str, name: str | None = None) -> Path:
     Parameters
     ----------
     source : str
-        A name of `KNOWN`, a GGUF file, or a folder that `rwbench base ship` wrote of a model that was taught.
+        A name of `KNOWN`, a GGUF file, or a folder that `rwbench base ship` wrote of a model that was taught; adapters
+        in it come along.
     name : str or None
         What ``--model`` will call it; None: the known name, or the file's.
 
@@ -115,6 +117,8 @@ def add_model(source: str, name: str | None = None) -> Path:
     folder = added_folder(name)
     with replaced_folder(folder) as new:
         (_join if taught else _convert)(path, new / "base")
+        for config in sorted(path.glob("*/adapter_config.json")):  # adapters that were trained on it
+            shutil.copytree(config.parent, new / config.parent.name)
     return folder
 
 
@@ -141,7 +145,10 @@ def _join(changes: Path, folder: Path) -> None:
     joined = PeftModel.from_pretrained(model, changes).merge_and_unload()
     torch.nn.Module.to(joined, torch.bfloat16)
     joined.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(base, trust_remote_code=False).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
+    if not tomllib.loads((changes / PROMPT_FILE).read_text(encoding="utf-8")).get("chat", True):
+        tokenizer.chat_template = None  # it was taught plain text, and a memory asks as the tokenizer says
+    tokenizer.save_pretrained(folder)
     shutil.copyfile(changes / PROMPT_FILE, folder / PROMPT_FILE)
 
 
