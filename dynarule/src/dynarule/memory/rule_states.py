@@ -69,7 +69,7 @@ class RuleStates:
         lines = [f"{text}\n" for text in texts]
         plain = self.tokenizer(lines, add_special_tokens=False)["input_ids"]
         opened = self.tokenizer(lines[0])["input_ids"]
-        lead = next((opened[:n] for n in range(len(opened)) if opened[n] == plain[0][0]), [])
+        lead: list[int] = next((opened[:n] for n in range(len(opened)) if opened[n] == plain[0][0]), [])
         rows = [lead + ids for ids in plain]
         mask_BT = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
         ids_BT, lengths_B = torch.zeros_like(mask_BT), torch.tensor([len(row) for row in rows])
