@@ -19,6 +19,7 @@ from rwbench.zoo.base.recipe import Shape
 from rwbench.zoo.base.tokenizer import STEP, build_tokenizer
 from rwbench.zoo.models import adapter_folder, step_mark
 from rwbench.zoo.models.reader import load_reader
+from safetensors.torch import load_file
 
 from dynarule import DynaRuleConfig
 
@@ -105,6 +106,12 @@ def test_finding_alone_makes_an_adapter_that_answers_among_rules(model, tmp_path
     assert "4, 32 searches in all" in card.replace("| steps | ", "") and "| backward levels | 2, " in card
     with pytest.raises(FileExistsError, match="holds a training"):
         train_adapter(recipe, str(model), PLUS, "nl", tmp_path)
+    trained, halves = (
+        load_file(each / "adapter_model.safetensors") for each in (tmp_path / "1", folder)
+    )  # stored half as large
+    for name, value in trained.items():
+        assert halves[name].dtype == torch.float16
+        torch.testing.assert_close(halves[name].float(), value.float(), rtol=1e-3, atol=1e-6)
     weights = (folder / "adapter_model.safetensors").read_bytes()
     assert (train_adapter(recipe, str(model), PLUS, "nl", tmp_path, resume=True)) == folder
     assert (folder / "adapter_model.safetensors").read_bytes() == weights

@@ -5,8 +5,11 @@ import json
 import pytest
 import torch
 from dynarule.memory import prepare_search
+from dynarule.memory.lookahead import Asked
 from dynarule.training import Encoder, RetrievalRecipe, train_retrieval
+from dynarule.training.finder import Finder
 from dynarule.training.pools import keyed
+from dynarule.training.searches import Searches
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, load_adapter
 
@@ -116,6 +119,28 @@ def test_what_is_saved_finds_what_was_measured(world, tiny_model, tiny_tokenizer
     log, _, tokenizer = trained(world, tiny_model, tiny_tokenizer, tmp_path, SHORT, **query)
     recall, searches = served(world, tiny_model, tokenizer, tmp_path)
     assert recall == pytest.approx(max(entry["recall"] for entry in log), abs=1.5 / searches)
+
+
+@torch.no_grad()
+def test_what_is_folded_asks_the_same_of_raw_states(tiny_model):
+    """Six steps of training move an offset too little for the test above to see one that was lost."""
+    adapter = RuleAdapter(
+        tiny_model("llama", hidden_size=96),
+        dynarule_config(WIDTH, confidence_layer=0, first_layer=0, search_heads=2, search_offsets=3),
+    )
+    torch.manual_seed(2)
+    states = torch.randn(40, 96) * torch.linspace(0.5, 3, 96) + 1
+    searches = Searches(states, torch.zeros(2, 40, dtype=torch.bool), [0], [], [], [])
+    finder = Finder(adapter[0], torch.randn(100, WIDTH), torch.randn(100, WIDTH), searches)
+    for parameter in finder.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    finder.projection.reader.offset.normal_(std=3)
+    finder.fold_into(adapter[0])
+    kinds = torch.tensor([[0, 0, 0, 0, 0, 1, 2, 2, 3]])
+    asked = Asked(states[None, :9], kinds, states[8][None])
+    torch.testing.assert_close(
+        adapter[0].reader(asked), finder.projection.reader(finder.white(asked)), rtol=1e-3, atol=1e-3
+    )
 
 
 @pytest.mark.slow

@@ -121,9 +121,8 @@ class SearchReader(nn.Module):
         self.place = nn.Linear(hidden, PLACE_WIDTH) if offsets else None
         self.offset = nn.Parameter(torch.zeros(2, heads, 2 * offsets + 1)) if offsets else None
         nn.init.normal_(self.key, std=0.05)
-        if (
-            self.place is not None
-        ):  # a random projection keeps who resembles whom, so it is a look-up from the start
+        if self.place is not None:
+            # A random projection keeps who resembles whom, so it is a look-up from the start.
             nn.init.normal_(self.place.weight, std=1 / math.sqrt(PLACE_WIDTH))
             nn.init.zeros_(self.place.bias)
         for linear in (self.query, self.out):

@@ -113,7 +113,7 @@ def publish(trained: Path, to: Path, recipe: AdapterRecipe, method: str) -> Path
 
 
 def _halve(weights: Path) -> None:
-    """Store weights in fp16: what finding needs of them is less, and the file is half as large."""
+    """Store weights in fp16, half as large; loading refuses a number that fp16 does not hold."""
     tensors = {name: value.half() for name, value in load_file(weights).items()}
     write_whole(weights, save(tensors, {"format": "pt"}))
 
