@@ -20,7 +20,7 @@ from .memory.search import search_id
 from .memory.serving import Retrieval, RuleMemory
 from .memory.token_memory import TokenMemory
 
-__all__ = ["Generation", "Prompt", "encode_prompt", "generate", "question_prompts"]
+__all__ = ["Generation", "Prompt", "encode_prompt", "generate", "question_prompts", "rule_memory"]
 
 Prompt = str | Sequence[Mapping[str, Any]]
 """Text as it is, or chat messages for the tokenizer's template."""
@@ -106,7 +106,7 @@ def generate(
             raise ValueError(f"{name} must be {least} or more, got {value}")
     check_decoding(model, options, num_return_sequences=1)
     if isinstance(memory, RuleBank):
-        memory = _memory(model, tokenizer, memory)
+        memory = rule_memory(model, tokenizer, memory)
     search = memory.search_token_id
     processors, criteria = (
         list(options.pop(name, None) or []) for name in ("logits_processor", "stopping_criteria")
@@ -124,7 +124,7 @@ def generate(
             ids_BT, mask_BT = left_pad(batch, pad, model.device)  # type: ignore[arg-type]
             length = ids_BT.shape[1]
             cap = [] if search is None else [_SearchCap(search, length, max_searches)]
-            stop = [*criteria, *([_StopLoops(length)] if stop_loops else [])]
+            stop = [*criteria, *([StopLoops(length)] if stop_loops else [])]
             out = model.generate(  # type: ignore[operator]
                 ids_BT,
                 attention_mask=mask_BT,
@@ -175,7 +175,7 @@ def repeats(tokens: Tensor) -> bool:
     return False
 
 
-class _StopLoops:
+class StopLoops:
     """End rows that repeat themselves (a stopping criterion); looks at every eighth token."""
 
     def __init__(self, prompt_length: int) -> None:
@@ -187,7 +187,7 @@ class _StopLoops:
         return torch.tensor([look and repeats(row) for row in new_BT], device=input_ids.device)
 
 
-def _memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
+def rule_memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
     """Return a memory that searches if the adapter names layers that ``<search>`` replaces."""
     adapter = RuleAdapter(model)
     config, row = adapter.config, None

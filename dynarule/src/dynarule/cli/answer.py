@@ -138,18 +138,7 @@ def chat(
     with no_questions():  # what is typed is for us, not for a library that would ask something
         base, tokenizer, bank = load_all(model, adapter, rules, encoder, fol, device)
 
-    @cache  # a bank's own encoder is not needed until a rule is added
-    def rule_encoder() -> Any:
-        from ..bank.encoders import encoder_of, open_encoder
-
-        if encoder is None:
-            return encoder_of(bank.encoder, base, tokenizer)
-        found = open_encoder(encoder, fol, base, tokenizer)
-        if bank.encoder not in ("", found.fingerprint):
-            raise ValueError(
-                f"the rules were encoded by {bank.encoder!r}, {encoder} is {found.fingerprint!r}"
-            )
-        return found
+    rule_encoder = rule_encoder_of(bank, base, tokenizer, encoder, fol)
 
     def ask(question: str) -> None:
         from ..generation import generate, question_prompts
@@ -179,6 +168,37 @@ def chat(
             note(message_of(error))
 
 
+def rule_encoder_of(
+    bank: RuleBank, model: Any, tokenizer: Any, encoder: str | None, fol: bool
+) -> Callable[[], Any]:
+    """Return what opens the encoder of rules that are added to a bank; it is not needed until one is."""
+
+    @cache
+    def opened() -> Any:
+        from ..bank.encoders import encoder_of, open_encoder
+
+        if encoder is None:
+            return encoder_of(bank.encoder, model, tokenizer)
+        found = open_encoder(encoder, fol, model, tokenizer)
+        if bank.encoder not in ("", found.fingerprint):
+            raise ValueError(
+                f"the rules were encoded by {bank.encoder!r}, {encoder} is {found.fingerprint!r}"
+            )
+        return found
+
+    return opened
+
+
+def add_rule(bank: RuleBank, text: str, encoder: Callable[[], Any]) -> str:
+    """Add a rule to a bank; return its name, the first whole number after all names that are one."""
+    if not text:
+        raise ValueError("no rule to add; type for example: If A is in the attic, A will be dizzy.")
+    name = str(1 + max((int(name) for name in bank.ids if name.isdecimal()), default=0))
+    more = type(bank).from_texts([text], None, encoder(), [name], encoder=bank.encoder)
+    bank.add(more.to(bank.device, bank.dtype))
+    return name
+
+
 def _lines() -> Iterator[str]:
     """Yield the lines of the keyboard or a pipe that say something."""
     while True:
@@ -199,10 +219,7 @@ def _reply(line: str, bank: RuleBank, rule_encoder: Callable[[], Any], ask: Call
         text = line[1:].strip()
         if not text:
             raise ValueError("no rule after +; type for example: + If A is in the attic, A will be dizzy.")
-        # The first whole number after all ids that are one.
-        name = str(1 + max((int(name) for name in bank.ids if name.isdecimal()), default=0))
-        more = type(bank).from_texts([text], None, rule_encoder(), [name], encoder=bank.encoder)
-        bank.add(more.to(bank.device, bank.dtype))
+        name = add_rule(bank, text, rule_encoder)
         say(f"added [{name}], {len(bank):,} rules")
     elif line.startswith("-"):
         bank.remove([line[1:].strip()])

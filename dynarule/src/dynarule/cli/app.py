@@ -13,6 +13,7 @@ from .answer import chat, generate
 from .bank import app as bank
 from .shared import Commands, note, say
 from .train import train
+from .ui import ui
 
 app = typer.Typer(
     cls=Commands,
@@ -60,7 +61,7 @@ def example(
     )
 
 
-for command in (generate, chat, train, confidence, inspect, example):
+for command in (generate, chat, ui, train, confidence, inspect, example):
     app.command()(command)
 app.add_typer(bank, name="bank")
 main = app
