@@ -104,7 +104,7 @@ def ui(
     fol: FolOption = False,
     max_new_tokens: MaxNewTokensOption = 256,
     top: Annotated[int, typer.Option("--top", min=1, help="Rules marked per step.")] = 2,
-    port: Annotated[int, typer.Option("--port", min=0, help="Of this machine.")] = 7860,
+    port: Annotated[int, typer.Option("--port", min=1, help="Of this machine.")] = 7860,
     device: DeviceOption = None,
 ) -> None:
     """Ask a rule book in the browser: each step as it is written, what it found, and the model without it.
