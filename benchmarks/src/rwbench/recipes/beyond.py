@@ -18,8 +18,8 @@ from ..methods.retrieve import Retrieve
 from ..methods.solver import Solver
 from ..methods.srki import SRKI
 from ..methods.stepwise import Stepwise
-from ..retrievers.ahead import Ahead
 from ..retrievers.bm25 import BM25
+from ..retrievers.both_ends import BothEnds
 from ..retrievers.dense import Dense
 from ..retrievers.fuse import RRF
 from ..retrievers.graph import Graph
@@ -64,9 +64,10 @@ def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
         RAG(model=model, retriever=bm25, in_prompt=16),
         RAG(model=model, retriever=rrf, in_prompt=16),
         RAG(model=model, retriever=Graph(), in_prompt=16),
+        RAG(model=model, retriever=BothEnds(), in_prompt=8),
         Stepwise(model=model, retriever=bm25, in_prompt=16),
         Stepwise(model=model, retriever=Graph(), in_prompt=8),
-        Stepwise(model=model, retriever=Ahead(), in_prompt=4, aggregation="in_turn"),
+        Stepwise(model=model, retriever=BothEnds(), in_prompt=8),
         IRCoT(model=model, retriever=bm25, in_prompt=16),
         ReAct(model=model, retriever=bm25, in_prompt=4),
     ]

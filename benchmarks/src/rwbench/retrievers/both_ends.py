@@ -1,0 +1,159 @@
+"""A search from both ends of a chain, by words: DynaRule+'s look-ahead for those that put rules into a prompt.
+
+From what a question states, rules are walked forward, conclusion to premise; from what it asks, backward, as in
+`dynarule.memory.lookahead`. A rule that both walks reach lies on a way from one to the other. It needs no model and no
+training, and shows what of DynaRule+'s gain is the idea's. It is not from any paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..run.data import Ids
+from . import Retriever, Scorer, Scores, component
+from .tokenize import identifier_aware
+
+
+@component
+class BothEnds(Retriever):
+    """Rank rules by how well a way through them leads from what is known to what is asked.
+
+    Terms are words and pairs of neighbouring words, without stop words, variables and amounts; they weigh
+    ``idf ** power``. A text covers a premise by the weight of the terms they share, over that of the premise's.
+    f_0(m) is how well the query covers the premise of rule m; ``f_{h+1}(j)`` is the most of
+    ``f_h(m) * link(m, j) ** sharpness`` over the ``width`` best rules m of level h, where the link is how well the
+    conclusion of m covers the premise of j, or the premise the conclusion. The backward levels go from conclusions to
+    premises in the same way. With f and g the most of a rule's levels, forward and backward, its score is
+    ``f * (floor + g)``: what leads to nothing that is asked may be meant after all.
+
+    Parameters
+    ----------
+    levels, width : int
+        As of `dynarule.DynaRuleConfig`.
+    sharpness : float
+        What is almost a premise is less of one.
+    power : float
+        Of the inverse document frequency.
+    floor : float
+        What a rule counts that leads to nothing that is asked.
+    """
+
+    name = "both-ends"
+    plans: ClassVar[bool] = True
+
+    levels: int = 4
+    width: int = 64
+    sharpness: float = 2.0
+    power: float = 2.0
+    floor: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.levels < 1 or self.width < 1 or self.sharpness <= 0 or self.power < 0 or self.floor < 0:
+            raise ValueError(
+                "a search from both ends needs levels >= 1, width >= 1, sharpness > 0, power >= 0 and floor >= 0, got "
+                f"levels={self.levels}, width={self.width}, sharpness={self.sharpness}, power={self.power} and "
+                f"floor={self.floor}"
+            )
+
+    @property
+    def label(self) -> str:
+        """Name in reports."""
+        return "both ends (words)"
+
+    def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
+        """Index premises and conclusions."""
+        from dynarule.bank import conclusion_of, premise_of
+
+        premises = [content(premise_of(text)) for text in texts]
+        conclusions = [content(conclusion_of(text)) for text in texts]
+        place: dict[str, int] = {}
+        for each in (*premises, *conclusions):
+            for term in each:
+                place.setdefault(term, len(place))
+        counts = np.zeros(len(place))
+        for premise, conclusion in zip(premises, conclusions, strict=True):
+            counts[[place[term] for term in {*premise, *conclusion}]] += 1
+        weights = np.log(1 + (len(texts) - counts + 0.5) / (counts + 0.5)) ** self.power
+        before, after = _Side(premises, place, weights), _Side(conclusions, place, weights)
+
+        def walk(level: Scores, leave: _Side, reach: _Side) -> Scores:
+            """Return the best level of each rule, from level 0 on."""
+            best = level
+            for _ in range(self.levels - 1):
+                chosen = np.argsort(-level, kind="stable")[: self.width]
+                chosen = chosen[level[chosen] > 0]
+                if not len(chosen):
+                    break
+                links = reach.shared(leave.terms[chosen])
+                links /= np.maximum(np.minimum.outer(leave.totals[chosen], reach.totals), 1e-300)
+                level = (level[chosen, None] * links**self.sharpness).max(0)
+                best = np.maximum(best, level)
+            return best
+
+        def covered(text: str, side: _Side) -> Scores:
+            """Return by how much a text covers each premise or conclusion."""
+            row = _rows([content(text)], place)
+            return np.asarray(side.shared(row)[0] / np.maximum(side.totals, 1e-300))
+
+        def score(queries: Sequence[str]) -> Scores:
+            lines = [query.split("\n") for query in queries]
+            goals = {
+                asked: walk(covered(asked, after), before, after) for asked in {each[0] for each in lines}
+            }
+            out = np.full((len(lines), len(texts)), -np.inf)
+            for row, each in enumerate(lines):
+                reached = walk(covered(each[-1], before), after, before)
+                # Rounded, so that rules with the same words tie; what no walk reaches is not found.
+                found = np.round(reached * (self.floor + goals[each[0]]), 9)
+                out[row, found > 0] = found[found > 0]
+            return out
+
+        return score
+
+
+class _Side:
+    """The premises or the conclusions of a pool, as sets of weighted terms."""
+
+    def __init__(self, found: Sequence[Sequence[str]], place: dict[str, int], weights: Scores) -> None:
+        self.terms = _rows(found, place)
+        self.totals: Scores = self.terms @ weights
+        self._weighted = self.terms.multiply(weights).T.tocsr()
+
+    def shared(self, rows: Any) -> Scores:
+        """Return the weight of the terms that each row shares with each premise or conclusion."""
+        return np.asarray((rows @ self._weighted).toarray())
+
+
+def _rows(found: Sequence[Sequence[str]], place: dict[str, int]) -> Any:
+    """Return which known terms each text has: a sparse matrix."""
+    from scipy.sparse import csr_array
+
+    known = [[place[term] for term in each if term in place] for each in found]
+    ends = np.cumsum([0, *map(len, known)])
+    columns = np.array([column for each in known for column in each], dtype=np.int64)
+    return csr_array((np.ones(len(columns)), columns, ends), shape=(len(found), len(place)))
+
+
+def content(text: str) -> list[str]:
+    """Return what a text says: its words and pairs of words, each once; stop words, variables and amounts say nothing.
+
+    Examples
+    --------
+    >>> content("If A loses 1 strong fin, it will be in the harbor.")
+    ['lose', 'strong', 'fin', 'harbor', 'lose strong', 'strong fin', 'fin harbor']
+    """
+    words = [word for word in identifier_aware(text) if len(word) > 1 and not word.isdigit()]
+    words = [word for word in words if word not in _stop_words()]
+    return list(dict.fromkeys([*words, *map(" ".join, pairwise(words))]))
+
+
+@lru_cache(maxsize=1)
+def _stop_words() -> frozenset[str]:
+    from bm25s.stopwords import STOPWORDS_EN
+
+    return frozenset(identifier_aware(" ".join(STOPWORDS_EN)))

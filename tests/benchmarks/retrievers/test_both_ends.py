@@ -1,0 +1,116 @@
+"""A search from both ends: of the rules that fit a question or a step, those on the way to what is asked come first."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from dynarule.bank import conclusion_of, premise_of
+from rwbench.retrievers.bm25 import BM25
+from rwbench.retrievers.both_ends import BothEnds, content
+
+RULES = (
+    "If A is in the tundra, it becomes deeply jealous.",
+    "If A is deeply jealous, it loses 2 fins.",
+    "If A is deeply jealous, it gets 3 bells.",
+    "If A is deeply jealous, it drops 1 shard.",
+    "If A loses 1 fin, it gains 4 feathers.",
+    "If A drops 1 shard, it gains 5 toes.",
+    "If A is a tiny cat, it has 7 feathers.",
+    *(
+        f"If A is in the {place}, it becomes {state}."
+        for place in ("bridge", "ferry", "attic", "cave")
+        for state in ("angry", "rude")
+    ),
+    *(
+        f"If A is a {creature}, it has {count} horns."
+        for count, creature in enumerate(("dog", "pig", "owl", "ant"), 3)
+    ),
+)
+ASKED = "A tiny cat is in the tundra. How many feathers does it have?"
+IDS = np.arange(len(RULES), dtype=np.int32)
+
+
+def found(*lines, k=1):
+    (hits,) = BothEnds().index(IDS, RULES).search(["\n".join(lines)], k)
+    return hits.ids.tolist()
+
+
+def test_one_search_finds_the_whole_chain():
+    """Whose inner rules share no word with the question."""
+    assert set(found(ASKED, k=4)) == {0, 1, 4, 6}
+
+
+@pytest.mark.parametrize(
+    ("known", "rule"), [("The tiny cat is deeply jealous", 1), ("The tiny cat loses 2 fins", 4)]
+)
+def test_at_a_step_the_rule_that_leads_on_is_before_others_of_its_premise(known, rule):
+    places = found(ASKED, known, k=len(RULES))
+    rivals = [i for i, text in enumerate(RULES) if premise_of(text) == premise_of(RULES[rule]) and i != rule]
+    assert all(places.index(rule) < places.index(rival) for rival in rivals)
+    assert rule in places[:3]
+
+
+def test_other_questions_lead_elsewhere():
+    """The same state, asked for something else."""
+    known = "The tiny cat is deeply jealous"
+    assert 3 in found(ASKED.replace("feathers", "toes"), known, k=2)
+    assert found(ASKED.replace("feathers", "bells"), known) == [2]
+
+
+def test_the_state_alone_does_not_tell():
+    (hits,) = BM25().index(IDS, RULES).search(["deeply jealous"], 4)
+    assert len({score for rule, score in zip(hits.ids, hits.scores, strict=True) if rule in (1, 2, 3)}) == 1
+
+
+def test_scores_are_the_formula():
+    """Levels by loops over sets of terms."""
+    premises, conclusions = (
+        [set(content(part(text))) for text in RULES] for part in (premise_of, conclusion_of)
+    )
+    counts = Counter(term for pair in zip(premises, conclusions, strict=True) for term in set.union(*pair))
+
+    def weight(terms):
+        return sum(
+            math.log(1 + (len(RULES) - counts[t] + 0.5) / (counts[t] + 0.5)) ** 2
+            for t in terms
+            if t in counts
+        )
+
+    def levels(start, leave, reach):
+        best, level = start, start
+        for _ in range(2):
+            level = [
+                max(
+                    score * (weight(a & b) / min(weight(a), weight(b))) ** 2
+                    for a, score in zip(leave, level, strict=True)
+                )
+                for b in reach
+            ]
+            best = list(map(max, best, level))
+        return np.array(best)
+
+    asked = set(content(ASKED))
+    forward = levels([weight(each & asked) / weight(each) for each in premises], conclusions, premises)
+    backward = levels([weight(each & asked) / weight(each) for each in conclusions], premises, conclusions)
+    (row,) = BothEnds(levels=3, width=len(RULES)).scorer(IDS, RULES)([ASKED])
+    assert np.where(row > 0, row, 0) == pytest.approx(forward * (0.1 + backward), abs=1e-8)
+    assert (row[7:15] == -np.inf).all()  # other places: no walk reaches them
+
+
+def test_both_languages_and_words_in_other_forms():
+    """Variables, amounts and stop words link nothing."""
+    rules = ("Jealous(A) => Lose_Fin(A, 2)", "Lose_Fin(A, 1) => Gain_Feather(A, 4)", "Dog(A) => Has(Horn, 3)")
+    scorer = BothEnds().scorer(np.arange(3, dtype=np.int32), rules)
+    (row,) = scorer(["A dog is jealous. How many feathers will it have?"])
+    assert row[0] > row[2] and row[1] > row[2] > 0
+    assert content("If A has 3 of the B, it will be so.") == ["has", "so", "has so"]
+    assert (scorer(["the of and"])[0] == -np.inf).all()
+
+
+@pytest.mark.parametrize(
+    "odd", [{"levels": 0}, {"width": 0}, {"sharpness": 0.0}, {"power": -1.0}, {"floor": -1.0}]
+)
+def test_settings_that_cannot_be(odd):
+    with pytest.raises(ValueError, match="both ends needs levels >= 1"):
+        BothEnds(**odd)
