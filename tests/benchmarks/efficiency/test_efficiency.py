@@ -86,7 +86,7 @@ def test_injected_rules_are_what_a_memory_without_top_k_attends_to(model, tmp_pa
 
 
 def test_every_method_is_measured_and_its_bytes_are_counted(tmp_path):
-    cells = grid(("dynarule", "prompting", "inject-all", "inject-third"), (0, 20))
+    cells = grid(("dynarule", "dynarule-plus", "prompting", "inject-all", "inject-third"), (0, 20))
     table = measured(tmp_path, cells)
     found = {(cell["method"], cell["rules"]): cell for cell in table["cells"]}
     assert set(found) == {(cell.method, cell.rules) for cell in cells}
@@ -95,11 +95,14 @@ def test_every_method_is_measured_and_its_bytes_are_counted(tmp_path):
     assert ours["bytes_per_rule"] == {"embeddings": 2 * 16 * 4, "1/sigma": 2 * 4}
     assert ours["ttft_ms"]["n"] == 2 and ours["decode_ms"]["n"] == 6 and ours["search_ms"]["n"] == 2
     assert ours["index"] == "exact" and ours["select_ms"]["median"] > 0
+    plus = found["dynarule-plus", 20]
+    assert plus["bytes_per_rule"] == {"embeddings": 2 * 16 * 4} and plus["search_ms"]["n"] == 2
+    assert plus["cold_ttft_ms"]["median"] > plus["ttft_ms"]["median"]  # sixteen rules are read first
     assert found["prompting", 20]["prompt_tokens"] == 8 + 20 * 14
     assert found["inject-all", 20]["bytes_per_rule"] == {"keys and values": 2 * 2 * 32 * 4}
     assert found["inject-third", 20]["bytes_per_rule"] == {"keys and values": 2 * 32 * 4}
     text = serving_markdown(table)
-    assert "| DynaRule | 20 |" in text and "not measured" in text
+    assert "| DynaRule | 20 |" in text and " cold)" in text and "not measured" in text
 
 
 def test_a_second_run_measures_only_what_is_missing(tmp_path):

@@ -41,7 +41,7 @@ def index_recall(settings: RecallSettings, encode: Encode) -> dict[str, Any]:
     import torch
     from dynarule.bank import FaissIndex, QueryBatch, faiss_installed, measure_recall
 
-    from .conditions import set_faiss_threads
+    from .methods import set_faiss_threads
 
     torch.set_num_threads(settings.threads)
     set_faiss_threads(settings.threads)

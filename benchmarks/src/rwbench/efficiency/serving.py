@@ -82,7 +82,8 @@ def run_cell(settings: ServingSettings, cell: Cell, cache: Path) -> dict[str, An
     """Measure a cell in this process and return its figures, in ms and MB; peak memory is the process's."""
     import torch
 
-    from .conditions import Condition, build
+    from .conditions import Condition
+    from .methods import build
 
     torch.set_num_threads(settings.threads)
     shape, device = settings.sizes, settings.device

@@ -12,6 +12,7 @@ RULES = (0, 100, 1_000, 10_000, 100_000, 1_000_000)
 SEARCHED = (100, 1_000, 10_000, 100_000, 1_000_000, 4_936_113)
 METHODS = {
     "dynarule": "DynaRule",
+    "dynarule-plus": "DynaRule+",
     "prompting": "rules in the prompt",
     "inject-all": "all rules, every layer",
     "inject-third": "all rules, every third layer (KBLaM)",

@@ -77,6 +77,8 @@ def _serving_row(cell: dict[str, Any]) -> list[str]:
         f"{cell[f'{key}_ms']['median']:,.1f}" if f"{key}_ms" in cell else "-"
         for key in ("ttft", "decode", "search", "select")
     )
+    if "cold_ttft_ms" in cell:
+        ttft += f" ({cell['cold_ttft_ms']['median']:,.1f} cold)"
     return [
         *(name, rules, ttft, _ratio(cell["ttft_ratio"]), decode, _ratio(cell["decode_ratio"]), search),
         select + floor,

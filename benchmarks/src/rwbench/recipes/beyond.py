@@ -67,7 +67,7 @@ def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
         RAG(model=model, retriever=BothEnds(), in_prompt=8),
         Stepwise(model=model, retriever=bm25, in_prompt=16),
         Stepwise(model=model, retriever=Graph(), in_prompt=8),
-        Stepwise(model=model, retriever=BothEnds(), in_prompt=8),
+        Stepwise(model=model, retriever=BothEnds(), in_prompt=16),
         IRCoT(model=model, retriever=bm25, in_prompt=16),
         ReAct(model=model, retriever=bm25, in_prompt=4),
     ]
