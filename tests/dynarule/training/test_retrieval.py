@@ -9,7 +9,8 @@ from dynarule.memory.lookahead import Asked
 from dynarule.training import Encoder, RetrievalRecipe, train_retrieval
 from dynarule.training.finder import Finder
 from dynarule.training.pools import keyed
-from dynarule.training.searches import Searches
+from dynarule.training.retrieval import _Run
+from dynarule.training.searches import KnownSearch, Searches
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, load_adapter
 
@@ -141,6 +142,46 @@ def test_what_is_folded_asks_the_same_of_raw_states(tiny_model):
     torch.testing.assert_close(
         adapter[0].reader(asked), finder.projection.reader(finder.white(asked)), rtol=1e-3, atol=1e-3
     )
+
+
+def twins_after_training(tiny_model, link_ends):
+    """Train links alone; return how well premises follow the conclusions before them, and those conclusions' twins.
+
+    A ring of thirty rules, each with a twin of nearly the same conclusion after which no chain goes on.
+    """
+    count, generator = 30, torch.Generator().manual_seed(3)
+    states, has = torch.randn(count, WIDTH, generator=generator), torch.randn(WIDTH, generator=generator)
+    creatures = torch.randn(count, WIDTH, generator=generator)
+    after = states.roll(-1, 0)
+    keys, values = torch.cat([states, creatures]), torch.cat([after, after + 0.7 * has])
+    items = [KnownSearch(0, 0, [i, count + i], [i], False) for i in range(count)]
+    links = [(i, (i + 1) % count) for i in range(count)]
+    known = Searches(
+        torch.randn(40, 96), torch.zeros(2, 40, dtype=torch.bool), [0], items, links, ["multi_hop"]
+    )
+    adapter = RuleAdapter(
+        tiny_model("llama", hidden_size=96),
+        dynarule_config(WIDTH, confidence_layer=0, first_layer=0, search_heads=2, lookahead=2),
+    )
+    torch.manual_seed(0)
+    finder = Finder(adapter[0], keys, values, known)
+    recipe = RetrievalRecipe(link_ends=link_ends)
+    run = _Run(finder, known, None, list(range(2 * count)), recipe, 2, 4)
+    assert run.last == list(range(count, 2 * count))
+    for step in range(60):
+        run.optimizer.zero_grad()
+        run._link_loss(links, keyed(1, step)).backward()
+        run.optimizer.step()
+    with torch.no_grad():
+        logits = finder.ahead.link_logits(finder.keys_MP[:count], finder.values_MP).sigmoid()
+    return logits[:, :count].roll(-1, 0).diagonal().mean(), logits[:, count:].roll(-1, 0).diagonal().mean()
+
+
+def test_a_conclusion_that_nothing_follows_is_told_from_one_of_nearly_the_same_words(tiny_model):
+    follows, twin = twins_after_training(tiny_model, 0.5)
+    assert follows > 0.8 and twin < 0.2
+    follows, twin = twins_after_training(tiny_model, 0.0)
+    assert follows > 0.8 and twin > 0.5
 
 
 @pytest.mark.slow

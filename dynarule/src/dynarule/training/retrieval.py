@@ -7,6 +7,7 @@ memory) or to a training of its own.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import Counter
@@ -38,6 +39,8 @@ from .searches import READ_BATCH, Searches, read_searches
 LOG, STATE = "retrieval.json", ".retrieval.safetensors"
 JOINT = 48
 """Searches of a batch that look ahead in the loss; the others train their parts."""
+PREMISES = 4096
+"""Premises of the bank, at most, that may follow a conclusion in the loss of links."""
 OFFSETS = 30
 """How much faster the biases of offsets are trained: they are logarithms that begin at zero and go to several units."""
 
@@ -55,6 +58,9 @@ class RetrievalRecipe:
     warmup_ratio: float = field(default=0.1, metadata={"help": "of the steps"})
     weight_decay: float = field(default=0.01, metadata={"help": "of AdamW"})
     link_weight: float = field(default=0.3, metadata={"help": "of the loss of links"})
+    link_ends: float = field(
+        default=0.25, metadata={"help": "conclusions that no chain goes on from, for each link"}
+    )
     join_at: float = field(
         default=0.25, metadata={"help": "part of the steps after which searches look ahead"}
     )
@@ -216,8 +222,10 @@ class _Run:
         self.levels, self.width = levels, width
         names: dict[Any, int] = {}
         self.premise_M = torch.tensor([names.setdefault(each, len(names)) for each in premises])
-        order_M = self.premise_M.argsort(stable=True)
-        self.same = dict(enumerate(order_M.split(self.premise_M.bincount().tolist())))
+        self.order_M = self.premise_M.argsort(stable=True)
+        self.counts_U = self.premise_M.bincount().numpy()
+        self.same = dict(enumerate(self.order_M.split(self.counts_U.tolist())))
+        self.last = _last_rules(known, finder.values_MP) if known.links else []
         names_of = [known.families[item.question] for item in known.items]
         mix = PAPER_MIX if set(names_of) == set(PAPER_MIX) else dict.fromkeys(names_of, 1.0)
         shares_N = np.array([mix[name] / names_of.count(name) for name in mix])
@@ -287,13 +295,13 @@ class _Run:
         links = links if finder.ahead is not None and self.known.links else []
         wanted = [rule for item in chosen for rule in (*item.gold, *item.ends)]
         hard = [
-            int(rules[i])
-            for item in chosen
-            for rules in [self.same[int(self.premise_M[item.gold[0]])]]
-            for i in draw.integers(len(rules), size=recipe.hard_rules)
+            int(rules[int(part * len(rules))])
+            for item, parts in zip(chosen, draw.random((len(chosen), recipe.hard_rules)), strict=True)
+            for gold, part in zip(itertools.cycle(item.gold), parts, strict=False)
+            for rules in [self.same[int(self.premise_M[gold])]]
         ]
         random = draw.integers(len(self.premise_M), size=recipe.pool_size).tolist()
-        pool_M = torch.tensor([*wanted, *hard, *(rule for pair in links for rule in pair), *random]).unique()
+        pool_M = torch.tensor([*wanted, *hard, *random]).unique()
         keys_MP, values_MP = finder.keys_MP[pool_M], finder.values_MP[pool_M]
         asked = finder.white(self.known.asked(numbers, keys_MP.device))
         scores_BM = finder.scores(asked, keys_MP)
@@ -305,7 +313,7 @@ class _Run:
         ends_BM = _marks([item.ends for item in chosen], pool_M, keys_MP.device)
         losses["goal"] = stacked_step_loss((goal_BP @ values_MP.T)[:, None], ends_BM[:, None], 1.0)
         if links:
-            losses["link"] = recipe.link_weight * self._link_loss(links, pool_M, keys_MP)
+            losses["link"] = recipe.link_weight * self._link_loss(links, draw)
         if joined:
             levels = finder.ahead.levels(goal_BP[:JOINT], Tables(keys_MP, values_MP), self.levels, self.width)
             planned_BM = planned(scores_BM[:JOINT], levels, finder.ahead.weight)
@@ -314,14 +322,28 @@ class _Run:
             )
         return losses
 
-    def _link_loss(self, links: Sequence[tuple[int, int]], pool_M: Tensor, keys_MP: Tensor) -> Tensor:
-        """Return the binary cross-entropy of who may follow a rule: those with the premise of the one that does."""
+    def _link_loss(self, links: Sequence[tuple[int, int]], draw: Any) -> Tensor:
+        """Return the binary cross-entropy of which premises follow a conclusion.
+
+        Those of the rules that come next in chains follow, and none follows where no chain goes on: what a creature has
+        is told by the same words as what it loses, and among many rules there is one that goes on from every loss.
+        """
+        ahead, ends = self.finder.ahead, self.last
+        assert ahead is not None
         first_N, next_N = torch.tensor(links).T
-        assert self.finder.ahead is not None
-        logits_MN = self.finder.ahead.link_logits(keys_MP, self.finder.values_MP[first_N])
-        follows_MN = self.premise_M[pool_M][:, None] == self.premise_M[next_N]
-        follows_MN = follows_MN.to(logits_MN)
-        every = nn.functional.binary_cross_entropy_with_logits(logits_MN, follows_MN, reduction="sum")
+        if ends:
+            some = draw.integers(len(ends), size=round(self.recipe.link_ends * len(links)))
+            first_N = torch.cat([first_N, torch.tensor([ends[i] for i in some], dtype=torch.long)])
+        drawn_U = draw.permutation(len(self.counts_U))[:PREMISES]
+        starts_U = self.counts_U.cumsum() - self.counts_U
+        places_U = starts_U[drawn_U] + (draw.random(len(drawn_U)) * self.counts_U[drawn_U]).astype(np.int64)
+        rules_U = torch.cat([self.order_M[torch.from_numpy(places_U)], next_N])
+        logits_UN = ahead.link_logits(self.finder.keys_MP[rules_U], self.finder.values_MP[first_N])
+        follows_UN = torch.zeros_like(logits_UN)
+        follows_UN[:, : len(links)] = (self.premise_M[rules_U][:, None] == self.premise_M[next_N]).to(
+            logits_UN
+        )
+        every = nn.functional.binary_cross_entropy_with_logits(logits_UN, follows_UN, reduction="sum")
         return every / len(links)
 
     @torch.no_grad()
@@ -386,6 +408,15 @@ class _Run:
             moments.setdefault(int(number), {})[name] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
         return parts["best"]
+
+
+def _last_rules(known: Searches, values_MP: Tensor) -> list[int]:
+    """Return the gold rules with whose conclusions no chain goes on, ascending."""
+    gold = sorted({rule for item in known.items for rule in item.gold})
+    same_N = values_MP[gold].unique(dim=0, return_inverse=True)[1].tolist()
+    conclusion = dict(zip(gold, same_N, strict=True))
+    followed = {conclusion[first] for first, _ in known.links}
+    return [rule for rule in gold if conclusion[rule] not in followed]
 
 
 def _marks(rules: Sequence[Sequence[int]], pool_M: Tensor, device: torch.device) -> Tensor:
