@@ -132,12 +132,27 @@ def test_workers_end_when_the_command_is_killed(tmp_path):
         time.sleep(0.05)
 
 
+def test_one_method_of_a_recipe(tmp_path):
+    """Its runs have the folders that the whole recipe gives them."""
+    words = ("run", "smoke", "--scale", "tiny", "--limit", 1, "--out", tmp_path, "--dry-run", "--json")
+    whole, part = (
+        {run["run_id"]: run for run in json.loads(rwbench(*words, *more).stdout)["runs"]}
+        for more in ((), ("--method", "solver"))
+    )
+    assert 0 < len(part) < len(whole) and part.items() <= whole.items()
+    assert {run["method"]["name"] for run in part.values()} == {"solver"}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("run", "smok"), "unknown recipe 'smok'; did you mean 'smoke'?"),
         (("run", "smoke", "--split", "tets"), "unknown split 'tets'; did you mean 'test'?"),
         (("run", "smoke", "--scale", "tinny"), "unknown scale 'tinny'; did you mean 'tiny'?"),
+        (
+            ("run", "smoke", "--method", "solvr"),
+            "unknown method of this recipe 'solvr'; did you mean 'solver'?",
+        ),
         (("run", "smoke", "--data", "nowhere"), "nowhere holds no build.json"),
         (("run", "smoke", "--data", "nowhere", "--dials", "hops=6"), "leave them out"),
         (("run", "smoke", "--data", "nowhere", "--scale", "tiny"), "leave them out"),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..run.folder import Plan
     from ..run.workspace import Workspace
     from ..score.results import Results
+    from ..spec import RunSpec
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show samples, tokens, calls and the first prompt; run nothing.")
@@ -59,6 +60,10 @@ def run(
         ),
     ] = "",
     data: Build = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="Only what the recipe has of this method; may be given several times."),
+    ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -129,7 +134,8 @@ def run(
             Endpoint.also(url, mirrors)
         if url is not None and not models:
             raise ValueError("--endpoint needs the name of a model there; add --model NAME")
-        specs, skipped = usable(made(Options(source, split, limit, tuple(models), encoder)))
+        specs = _of_methods(made(Options(source, split, limit, tuple(models), encoder)), method or [])
+        specs, skipped = usable(specs)
         workspace = Workspace(source)
         plans = [make_plan(spec, workspace, out) for spec in specs]
         if merge:
@@ -162,9 +168,19 @@ def run(
             f"{out}: part {shard} of {total} runs is finished; when all are, --merge reports them", err=True
         )
         return
-    command = _command(made.name, source, split, limit, model or [], endpoint)
+    command = _command(made.name, source, split, limit, method or [], model or [], endpoint)
     page = write_page(results, out, command, skipped, recipe=made.name, source=source)
     show_results(results, page, as_json, skipped)
+
+
+def _of_methods(specs: list[RunSpec], names: Sequence[str]) -> list[RunSpec]:
+    """Return the runs of some methods; all of them where none is named."""
+    from ruleworld_data.spec import check_name
+
+    there = sorted({str(spec.method["name"]) for spec in specs})
+    for name in names:
+        check_name("method of this recipe", name, there)
+    return [spec for spec in specs if spec.method["name"] in (names or there)]
 
 
 def _is_bundled(method: dict[str, Any]) -> bool:
@@ -356,6 +372,7 @@ def _command(
     source: DataSource,
     split: str,
     limit: int | None,
+    methods: Sequence[str],
     models: Sequence[str],
     endpoints: Sequence[str] | None,
 ) -> str:
@@ -369,6 +386,7 @@ def _command(
     words += [f"--dials {source.dials}"] if source.dials.tag else []
     words += [f"--split {split}"] if split != "mini" else []
     words += [f"--limit {limit}"] if limit else []
+    words += [f"--method {name}" for name in methods]
     # Of a folder only its name: where it lies on this machine is nobody's business.
     words += [f"--model {shlex.quote(name if endpoints else Path(name).name)}" for name in models]
     words += [f"--endpoint {shlex.quote(url)}" for url in endpoints or []]
