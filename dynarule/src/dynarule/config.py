@@ -70,6 +70,12 @@ class DynaRuleConfig(PeftConfig):
             "help": "of a kept rule's score, from the best one down, in the attention to its tokens; 0: none"
         },
     )
+    score_limit: float | None = field(
+        default=None,
+        metadata={
+            "help": "most that its score takes from the attention to a rule's tokens; None: any amount"
+        },
+    )
     length_shift: float | None = field(
         default=None, metadata={"help": "C: adds log C - log(rules attended) to rule scores (KBLaM)"}
     )
@@ -169,6 +175,8 @@ class DynaRuleConfig(PeftConfig):
             raise ValueError(f"score_weight must be 0 or more, got {self.score_weight!r}")
         if self.score_weight and self.reading != "tokens":
             raise ValueError('score_weight weighs tokens of rules; set reading to "tokens"')
+        if self.score_limit is not None and not 0 < self.score_limit < math.inf:
+            raise ValueError(f"score_limit must be positive or None, got {self.score_limit!r}")
         if self.length_shift is not None and not 0 < self.length_shift < math.inf:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
         self._check_names()

@@ -94,10 +94,11 @@ def test_reading_is_a_plain_forward_with_the_rules_before_the_text(
     assert not near(found, reference(model, tokenizer, ids, 9, [[], *sets[1:]]))
 
 
+@pytest.mark.parametrize("limit", [None, 0.2])
 @torch.no_grad()
-def test_rules_that_fit_worse_are_attended_to_less(family, rules, tiny_model, tiny_tokenizer, near):
-    """By the weight times what their score lacks to the best one's."""
-    model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer, score_weight=3.0)
+def test_rules_that_fit_worse_are_attended_to_less(family, limit, rules, tiny_model, tiny_tokenizer, near):
+    """By the weight times what their score lacks to the best one's, and no more than the limit."""
+    model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer, score_weight=3.0, score_limit=limit)
     memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
     ids = text_with_searches()
     memory.question_mask_BT = torch.arange(len(ids))[None] < 9
@@ -106,6 +107,8 @@ def test_rules_that_fit_worse_are_attended_to_less(family, rules, tiny_model, ti
     sets = [each.texts for each in memory.trace]
     shifts = [[3.0 * (score - each.scores[0]) for score in each.scores] for each in memory.trace]
     assert min(shift for row in shifts for shift in row) < -0.3
+    if limit:
+        shifts = [[max(shift, -limit) for shift in row] for row in shifts]
     model.set_attn_implementation("eager")
     assert near(found, reference(model, tokenizer, ids, 9, sets, shifts))
     assert not near(found, reference(model, tokenizer, ids, 9, sets))

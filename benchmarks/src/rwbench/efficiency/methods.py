@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PLUS: dict[str, Any] = {
     "confidence_layer": 2, "first_layer": 2, "shared_after": True, "reading": "tokens", "search_heads": 4,
-    "search_offsets": 64, "lookahead": 4, "score_weight": 3.0, "top_k": 16,
+    "search_offsets": 64, "lookahead": 4, "score_weight": 6.0, "score_limit": 4.0, "top_k": 16,
 }  # fmt: skip
 """DynaRule+ as its recipe has it; how many rules a search keeps is its own too."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from . import component
 from .memory import Memory
 
-KINDS = {"lookahead": int, "score_weight": float, "top_k": int}
+KINDS = {"lookahead": int, "score_weight": float, "score_limit": float, "top_k": int}
 
 
 @component
@@ -24,6 +24,8 @@ class DynaRulePlus(Memory):
     score_weight : float or None
         What a rule's score counts for in the attention to its tokens; 0 leaves it to reading which of the rules found
         is meant. None: the adapter's own.
+    score_limit : float or None
+        Most that a score takes from that attention. None: the adapter's own.
     kept : int or None
         Rules that a search keeps. None: the adapter's own number.
     """
@@ -34,6 +36,7 @@ class DynaRulePlus(Memory):
 
     lookahead: Any = None
     score_weight: Any = None
+    score_limit: Any = field(default=None, metadata={"later": True})
     kept: Any = field(default=None, metadata={"later": True})
 
     @property
@@ -41,11 +44,17 @@ class DynaRulePlus(Memory):
         """Name in reports."""
         levels = {None: "", 0: ", no look-ahead"}.get(self.lookahead, f", {self.lookahead} backward levels")
         weight = {None: "", 0: ", scores not read"}.get(self.score_weight, f", scores x {self.score_weight}")
+        weight += "" if self.score_limit is None else f", at most {self.score_limit}"
         kept = "" if self.kept is None else f", {self.kept} kept"
         return super().label + levels + weight + kept
 
     @property
     def changes(self) -> dict[str, Any]:
-        """Backward levels, weight of scores and rules kept, where they are given."""
-        given = {"lookahead": self.lookahead, "score_weight": self.score_weight, "top_k": self.kept}
+        """Backward levels, weight and limit of scores, and rules kept, where they are given."""
+        given = {
+            "lookahead": self.lookahead,
+            "score_weight": self.score_weight,
+            "score_limit": self.score_limit,
+            "top_k": self.kept,
+        }
         return {name: KINDS[name](value) for name, value in given.items() if value is not None}

@@ -112,9 +112,10 @@ def plus(options: Options, form: str, size: int) -> list[Method]:
 
 @grid("ablation/plus_settings", (10_000,))
 def plus_settings(options: Options, form: str, size: int) -> list[Method]:
-    """DynaRule+ by how many rules a search keeps, and by what a rule's score counts; 10,000 rules."""
+    """DynaRule+ by how many rules a search keeps, and by what a rule's score counts and takes away; 10,000 rules."""
     tried: list[dict[str, Any]] = [{}, *({"kept": rules} for rules in (4, 8, 32))]
-    tried += [{"score_weight": weight} for weight in (0, 6)]
+    tried += [{"score_weight": weight} for weight in (0, 3, 12)]
+    tried += [{"score_limit": limit} for limit in (2, 8)]
     return [DynaRulePlus.of(model, form, **each) for model in options.local_models for each in tried]
 
 
