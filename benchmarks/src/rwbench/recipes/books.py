@@ -16,7 +16,7 @@ from ..run.books import BOOK_SPLIT, BookSource
 from ..spec import RunSpec
 from . import Options, recipe
 
-LONGEST = 160
+LONGEST = 128
 """Tokens of an answer at most: SmolLM2 reads the longest of the books' own answers in steps as 101."""
 
 
@@ -37,7 +37,6 @@ def _methods(options: Options) -> list[Method]:
         rows += [Prompting(rules=which, **asked) for which in ("gold", "none", "pool")]
         rows += [RAG(retriever=bm25, in_prompt=16, **asked), RAG(retriever=both, in_prompt=8, **asked)]
         rows += [Stepwise(retriever=bm25, in_prompt=16, **asked)]
-        rows += [Stepwise(retriever=both, in_prompt=16, **asked)]
     for local in options.local_models:
         rows += [
             DynaRulePlus.of(local, "nl", lookahead=levels, max_new_tokens=LONGEST) for levels in (None, 0)
