@@ -9,6 +9,7 @@ from ..methods import Method
 from ..methods.plus import DynaRulePlus
 from ..methods.prompting import Prompting
 from ..methods.rag import RAG
+from ..methods.retrieve import Retrieve
 from ..methods.stepwise import Stepwise
 from ..retrievers.bm25 import BM25
 from ..retrievers.both_ends import BothEnds
@@ -29,9 +30,9 @@ def rulebooks(options: Options) -> list[RunSpec]:
 
 
 def _methods(options: Options) -> list[Method]:
-    """Floor, ceiling and every way to find rules, with as many rules in the prompt as in the arena."""
+    """Searches by themselves, floor, ceiling and every way to find rules, with as many rules in the prompt as in the arena."""
     bm25, both = BM25(), BothEnds()
-    rows: list[Method] = []
+    rows: list[Method] = [Retrieve(bm25), Retrieve(both)]
     for model in options.asked:
         asked: dict[str, Any] = {"model": model, "max_new_tokens": LONGEST}
         rows += [Prompting(rules=which, **asked) for which in ("gold", "none", "pool")]
