@@ -30,7 +30,7 @@ def rulebooks(options: Options) -> list[RunSpec]:
 
 
 def _methods(options: Options) -> list[Method]:
-    """Searches by themselves, floor, ceiling and every way to find rules, with as many rules in the prompt as in the arena."""
+    """Searches alone, ceiling, floor and every way to find rules, with as many in the prompt as in the arena."""
     bm25, both = BM25(), BothEnds()
     rows: list[Method] = [Retrieve(bm25), Retrieve(both)]
     for model in options.asked:
