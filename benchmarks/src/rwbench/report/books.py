@@ -18,8 +18,11 @@ def book_table(setting: Setting) -> str:
     books = setting.spec["subtasks"]
     heads = {"all": "macro"} | {book.replace("_", " "): book for book in books}
     rows = {}
-    for method, view in setting.methods.items():
-        run = setting.find(method, "nl", setting.sizes[-1])
+    best_first = sorted(
+        setting.methods, key=lambda method: -_right(setting.find(method, "nl", setting.sizes[-1]))
+    )
+    for method in best_first:
+        view, run = setting.methods[method], setting.find(method, "nl", setting.sizes[-1])
         if run is not None:
             found = estimates(run, ANSWERS)
             rows[view.label] = [*(shown(found.get(part)) for part in heads.values()), shown(found_first(run))]
@@ -29,6 +32,12 @@ def book_table(setting: Setting) -> str:
         "Answers right in % (95 % interval), and how often the rule that a step needs was found first of "
         f"{sizes}; {setting.title()}.\n\n{markdown(frame)}"
     )
+
+
+def _right(run: Results | None) -> float:
+    """Return the share of right answers; below all for a method that does not answer."""
+    found = estimates(run, ANSWERS) if run else {}
+    return found["macro"]["value"] if found else -1.0
 
 
 def found_first(run: Results) -> Estimate | None:
