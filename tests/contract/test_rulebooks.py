@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BOOKS = {
     "library": ROOT / "dynarule/src/dynarule/example/library",
-    "clinic": ROOT / "benchmarks/rulebooks/clinic",
-    "parcel_depot": ROOT / "benchmarks/rulebooks/parcel_depot",
+    "clinic": ROOT / "benchmarks/src/rwbench/rulebooks/clinic",
+    "parcel_depot": ROOT / "benchmarks/src/rwbench/rulebooks/parcel_depot",
 }
 TOLD = re.compile(r"the \w+ (?:is |was )?(.+)|(.+)")
 

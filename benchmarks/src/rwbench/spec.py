@@ -31,12 +31,17 @@ from ruleworld_data.spec import (
 )
 
 REPRESENTATIONS = ("fol", "nl")
-POOL_SCOPES = ("question", "fold", "batch")
+POOL_SCOPES = ("question", "fold", "batch", "world")
 FOLDED_SPLIT = "mini"
 """The one split whose questions belong to folds."""
 
 DATA_VERSION = "1.1"
 """Version of the data that recipes, the board and the bundled models are about: the shipped base was trained on it."""
+
+BOOKS = ("clinic", "library", "parcel_depot")
+"""The shipped rule books of the real world, each a sub-task of runs on them; see `rwbench.run.books`."""
+BOOKS_DATA = "rulebooks-"
+"""What `RunSpec.data` begins with in such runs; a hash of the books' texts follows."""
 
 Number = Annotated[int, Field(gt=0, lt=2**31)]
 _ALLOWED = {
@@ -145,8 +150,9 @@ class RunSpec:
         dials = self.turned
         version = {} if dials == PAPER_POINT else {"version": data_version(self.data)}
         WorldSpec(self.scale, self.split, self.world_seed, dials=dials, **version)
+        known = BOOKS if self.on_books else subtasks_of(dials)
         for name in self.subtasks:
-            check_name("sub-task", name, subtasks_of(dials))
+            check_name("sub-task", name, known)
         if self.limit is not None and self.split == FOLDED_SPLIT:
             # Never chosen, but written down: runs of before took the first questions, all of one fold.
             object.__setattr__(self, "limit_by", "fold")
@@ -181,6 +187,11 @@ class RunSpec:
                 f"{spec.limit_by!r}: earlier versions asked the first questions, all of one fold; run its recipe again"
             )
         return spec
+
+    @property
+    def on_books(self) -> bool:
+        """Whether rule books of the real world are asked about, not a world of RuleWorld."""
+        return self.data.startswith(BOOKS_DATA)
 
     @property
     def turned(self) -> Dials:

@@ -124,6 +124,16 @@ def test_the_layer_that_entropy_names_is_the_one_that_keeps_the_answers():
     assert [len(layers) for layers in found.values()] == [3, 3]
 
 
+def test_answers_on_rule_books_that_were_cut_off():
+    page = (BENCHMARKS / "docs/rulebooks.md").read_text(encoding="utf-8")
+    gold, asked, bm25 = said(r"with gold rules (\d+) of (\d+) were cut off there, with BM25's (\d+),", page)
+    cut = {
+        run["method"]["key"]: (run["outcomes"].get("length", 0), run["n"]["scored"])
+        for run in find_results(BENCHMARKS / "results/rulebooks")
+    }
+    assert cut["gold-only"] == (gold, asked) and cut["rag-bm25-aware"] == (bm25, asked)
+
+
 def test_other_kernels_wrote_the_same():
     (answers,) = said(r"all (\d+) answers of three rows", RUNNING)
     same = 0

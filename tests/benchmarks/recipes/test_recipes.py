@@ -131,18 +131,8 @@ def test_per_layer_retention_makes_a_run_per_layer(model_folder, tmp_path):
 @pytest.mark.parametrize("name", sorted(recipes.items()))
 def test_every_recipe_dry_runs(name, model_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = [
-        "run",
-        name,
-        "--scale",
-        "tiny",
-        "--limit",
-        "1",
-        "--model",
-        str(model_folder),
-        "--dry-run",
-        "--json",
-    ]
+    world = [] if recipes.get(name).source else ["--scale", "tiny"]
+    words = ["run", name, *world, "--limit", "1", "--model", str(model_folder), "--dry-run", "--json"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert list(tmp_path.glob("runs*")) == []

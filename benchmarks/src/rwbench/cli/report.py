@@ -95,11 +95,17 @@ def _pack(results: list[Results], folder: Path, to: Path, recipe: str | None, as
 
 
 def _tables(results: list[Results], markdown: bool, latex: bool, times: bool) -> list[str]:
+    from ..report.books import book_table
     from ..report.setting import settings
     from ..report.tables import latex_table, markdown_table, markdown_times
 
     wanted = {markdown_table: markdown, latex_table: latex, markdown_times: times}
-    return [form(setting) for form, asked in wanted.items() if asked for setting in settings(results)]
+    return [
+        (book_table if setting.on_books and form is markdown_table else form)(setting)
+        for form, asked in wanted.items()
+        if asked
+        for setting in settings(results)
+    ]
 
 
 def show_results(results: list[Results], page: Path, as_json: bool, skipped: list[str]) -> None:

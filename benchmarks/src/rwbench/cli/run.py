@@ -121,8 +121,17 @@ def run(
             )
         part = parse_shard(shard)
         made = recipes.get(recipe)
+        if made.source is not None and (data or scale or seed is not None or dials or data_version):
+            raise ValueError(
+                f"{made.name} brings its own questions and rules; leave out --data, --scale, --seed, --dials and "
+                "--data-version"
+            )
         source = (
-            DataSource(scale or "paper", seed or 0, None, data_version or DATA_VERSION, Dials.parse(dials))
+            made.source()
+            if made.source is not None
+            else DataSource(
+                scale or "paper", seed or 0, None, data_version or DATA_VERSION, Dials.parse(dials)
+            )
             if data is None
             else DataSource.from_build(data)
         )

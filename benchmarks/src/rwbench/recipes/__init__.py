@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ruleworld_data.spec import num_rows, subtasks_of
+from ruleworld_data.spec import num_rows
 
 from ..backends import Backend
 from ..backends.local import Local
@@ -93,7 +93,7 @@ class Options:
             scale=self.source.scale,
             world_seed=self.source.seed,
             dials=str(self.source.dials) or None,
-            subtasks=subtasks_of(self.source.dials),
+            subtasks=self.source.subtasks,
             split=self.split,
             limit=self.limit,
         )
@@ -105,6 +105,8 @@ class RunRecipe:
 
     name: str
     function: Callable[[Options], list[RunSpec]]
+    source: Callable[[], DataSource] | None = None
+    """What its runs are about, where that is no world that a user can choose."""
 
     @property
     def help(self) -> str:
@@ -119,11 +121,13 @@ class RunRecipe:
 recipes = Registry[RunRecipe]("recipe", __name__)
 
 
-def recipe(name: str) -> Callable[[Callable[[Options], list[RunSpec]]], RunRecipe]:
-    """Register the decorated function as the recipe ``name``."""
+def recipe(
+    name: str, source: Callable[[], DataSource] | None = None
+) -> Callable[[Callable[[Options], list[RunSpec]]], RunRecipe]:
+    """Register the decorated function as the recipe ``name``; ``source`` as in `RunRecipe`."""
 
     def register(function: Callable[[Options], list[RunSpec]]) -> RunRecipe:
-        made = RunRecipe(name, function)
+        made = RunRecipe(name, function, source)
         recipes.add(name, made)
         return made
 

@@ -18,11 +18,13 @@ from typing import Any
 
 from ruleworld_data.spec import VERSIONS, Dials, data_version
 
+from ..run.books import BookSource
 from ..run.data import DataSource, Question
 from ..run.workspace import Workspace
 from ..score.errors import ERROR_CLASSES, diagnose
 from ..score.results import Results
 from ..score.samples import SAMPLES_FILE, Sample, read_samples, samples_path
+from ..spec import BOOKS_DATA
 
 MAX_SAMPLES = 2_000
 SHOWN_RULES = 10
@@ -75,7 +77,9 @@ def build_browser(
     def world_of(scale: str, seed: int, data: str, split: str, dials: Dials) -> _World | None:
         known = [f"{version}.0" for version in VERSIONS]
         found = source
-        if found is None and data in known:
+        if data.startswith(BOOKS_DATA):
+            found = BookSource()
+        elif found is None and data in known:
             found = DataSource(scale, seed, version=data_version(data), dials=dials)
         if found and (found.scale, found.seed, found.data, found.dials) == (scale, seed, data, dials):
             worlds.append(_World(found, split))
@@ -126,7 +130,9 @@ class _World:
 
     def __init__(self, source: DataSource, split: str) -> None:
         self.workspace, self.split = Workspace(source), split
-        parts = (source.scale, source.seed, source.version, source.dials.tag, split)
+        parts: tuple[object, ...] = (source.scale, source.seed, source.version, source.dials.tag, split)
+        if isinstance(source, BookSource):
+            parts = (source.data,)
         self.name = "-".join(str(part) for part in parts if part != "")
         self.questions: dict[str, dict[str, Any]] = {}
         self.rules: set[int] = set()
@@ -137,7 +143,12 @@ class _World:
         return {question.id: question for question in self.workspace.questions(subtask, self.split)}
 
     def diagnose(self, samples: Sequence[Sample]) -> list[str | None]:
-        """Return the error class of every sample; None where its method answers nothing or its question is unknown."""
+        """Return the error class of every sample; None where its method answers nothing or its question is unknown.
+
+        The classes compare an answer with the logic of RuleWorld's rules, which those of rule books have not.
+        """
+        if isinstance(self.workspace.source, BookSource):
+            return [None] * len(samples)
         asked = [self.by_id(sample["subtask"]).get(sample["id"]) for sample in samples]
         gold = sorted({rule for question in asked if question for rule in question.gold})
         rules = {row["id"]: row for row in self.workspace.rules(self.split).take(gold).to_pylist()}

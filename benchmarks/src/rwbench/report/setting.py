@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ..score.results import Estimate, Results
-from ..spec import canonical_json
+from ..spec import BOOKS_DATA, canonical_json
 from .style import CEILINGS, FLOORS
 
 MAIN_METRIC = "recall@1"
@@ -43,6 +43,11 @@ class Setting:
     def spec(self) -> dict[str, Any]:
         """Spec of any run, for the fields that all share."""
         return self.runs[0]["spec"]
+
+    @property
+    def on_books(self) -> bool:
+        """Whether the questions are about rule books of the real world."""
+        return bool(self.spec["data"].startswith(BOOKS_DATA))
 
     @property
     def num_questions(self) -> int:
@@ -134,6 +139,11 @@ class Setting:
         spec = self.spec
         which = "{} per sub-task, folds in turn" if spec.get("limit_by") else "first {} per sub-task"
         limited = ", " + which.format(spec["limit"]) if spec.get("limit") else ""
+        if self.on_books:
+            books = ", ".join(name.replace("_", " ") for name in spec["subtasks"])
+            return (
+                f"{self.num_questions:,} questions{limited} on {len(spec['subtasks'])} rule books ({books})"
+            )
         dials = f", dials {spec['dials']}" if spec.get("dials") else ""
         return (
             f"{self.num_questions:,} questions ({len(spec['subtasks'])} sub-tasks, split {spec['split']}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from ruleworld_data.spec import PAPER_POINT, Dials, WorldSpec, data_version
+from ruleworld_data.spec import PAPER_POINT, Dials, WorldSpec, data_version, subtasks_of
 
 from ..spec import DATA_VERSION, RunSpec
 
@@ -129,12 +129,21 @@ class DataSource:
     @classmethod
     def of(cls, spec: RunSpec) -> DataSource:
         """Return the world that a run names, to be generated; `ValueError` if no such data can be made here."""
+        if spec.on_books:
+            from .books import BookSource
+
+            return BookSource()
         return cls(spec.scale, spec.world_seed, version=data_version(spec.data), dials=spec.turned)
 
     @property
     def data(self) -> str:
         """The generator version that makes the rows, as `RunSpec.data` names it."""
         return WorldSpec(self.scale, seed=self.seed, version=self.version, dials=self.dials).generator
+
+    @property
+    def subtasks(self) -> tuple[str, ...]:
+        """All sub-tasks that there are questions of."""
+        return subtasks_of(self.dials)
 
     def rules(self, split: str) -> RuleTable:
         """Return the rules that questions of a split ask about: the held-out world's for ``heldout``."""

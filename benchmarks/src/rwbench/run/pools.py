@@ -1,10 +1,11 @@
 """Which rules a question's retriever sees.
 
-A pool is computed, never stored: a pure function of the spec and the data. Three scopes:
+A pool is computed, never stored: a pure function of the spec and the data. Four scopes:
 
 ``question``  one pool per question: its gold rules and distractors;
 ``fold``      one pool shared by a fold, ten questions of every sub-task (110 in all);
-``batch``     one pool shared by fifty questions of every sub-task (split mini is one batch, test is ten).
+``batch``     one pool shared by fifty questions of every sub-task (split mini is one batch, test is ten);
+``world``     all rules of the questions' own world, in the order of their ids: a rule book's, which nobody draws.
 
 Pools are drawn for the whole split, so neither ``limit`` nor a choice of sub-tasks changes what a question
 sees. With ``pool_within`` the distractors come from the batch's larger pool: sizes are then nested, a curve
@@ -64,8 +65,11 @@ def build_pools(spec: RunSpec, split: Mapping[str, Sequence[Question]], rules: R
     for key, members in _groups(everything, spec.pool_scope, spec.split):
         wanted = tuple(question for question in members if question.id in asked)
         if wanted:
-            universe = parents[_key(members[0], "batch", spec.split)] if parents else rules.ids
-            ids = _draw(universe, members, spec.pool_size, spec, spec.pool_scope, *key)
+            if spec.pool_scope == "world":
+                ids = _all_of(rules, members[0].world_id, spec.pool_size)
+            else:
+                universe = parents[_key(members[0], "batch", spec.split)] if parents else rules.ids
+                ids = _draw(universe, members, spec.pool_size, spec, spec.pool_scope, *key)
             yield Pool(ids, rules, spec.representation, wanted)
 
 
@@ -88,10 +92,24 @@ def _groups(questions: Sequence[Question], scope: str, split: str) -> Iterator[t
 def _key(question: Question, scope: str, split: str) -> Key:
     if scope == "question":
         return (question.id,)
+    if scope == "world":
+        return (question.world_id,)
     if scope == "batch":
         return (question.index // BATCH_SIZE,)
     # Only mini names its folds; elsewhere ten questions in table order make one.
     return (question.fold if split == "mini" else question.index // FOLD_SIZE,)
+
+
+def _all_of(rules: RuleTable, world: str, size: int) -> Ids:
+    """Return the ids of a world's rules, ascending."""
+    here = np.asarray(rules.table["world_id"].to_numpy(zero_copy_only=False) == world)
+    ids = np.sort(np.asarray(rules.table["id"].to_numpy()[here], dtype=np.int32))
+    if len(ids) != size:
+        raise ValueError(
+            f'world {world!r} has {len(ids)} rules and the run asks for pools of {size}; with pool_scope="world" '
+            "pool_size is the number of its rules"
+        )
+    return ids
 
 
 def _draw(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ruleworld_data.spec import subtasks_of
-
 from ..spec import RunSpec, canonical_json
 from .data import DataSource, Question, RuleTable
 from .pools import Pool, build_pools
@@ -55,7 +53,7 @@ class Workspace:
                     "point --data at the right build, or make the spec anew"
                 )
         # A pool of one question needs only the sub-tasks asked; a shared pool holds the gold rules of all.
-        alone = spec.pool_scope == "question" and spec.pool_within is None
-        names = spec.subtasks if alone else subtasks_of(source.dials)
+        alone = spec.pool_scope in ("question", "world") and spec.pool_within is None
+        names = spec.subtasks if alone else source.subtasks
         split = {name: self.questions(name, spec.split) for name in names}
         return list(build_pools(spec, split, self.rules(spec.split)))

@@ -1,0 +1,45 @@
+"""Recipes on rule books of the real world, which no model here was taught."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..methods import Method
+from ..methods.plus import DynaRulePlus
+from ..methods.prompting import Prompting
+from ..methods.rag import RAG
+from ..methods.retrieve import Retrieve
+from ..methods.stepwise import Stepwise
+from ..retrievers.bm25 import BM25
+from ..retrievers.both_ends import BothEnds
+from ..run.books import BOOK_SPLIT, BookSource
+from ..spec import RunSpec
+from . import Options, recipe
+
+LONGEST = 128
+"""Tokens of an answer at most: SmolLM2 reads the longest of the books' own answers in steps as 101."""
+
+
+@recipe("rulebooks", source=BookSource)
+def rulebooks(options: Options) -> list[RunSpec]:
+    """Rule books in plain English (a clinic, a library, a parcel depot), 40 rules and 30 questions each, NL."""
+    source = BookSource()
+    options = replace(options, source=source, split=BOOK_SPLIT)
+    return [options.spec(method, "nl", source.pool_size, "world") for method in _methods(options)]
+
+
+def _methods(options: Options) -> list[Method]:
+    """Searches alone, ceiling, floor and every way to find rules, with as many in the prompt as in the arena."""
+    bm25, both = BM25(), BothEnds()
+    rows: list[Method] = [Retrieve(bm25), Retrieve(both)]
+    for model in options.asked:
+        asked: dict[str, Any] = {"model": model, "max_new_tokens": LONGEST}
+        rows += [Prompting(rules=which, **asked) for which in ("gold", "none", "pool")]
+        rows += [RAG(retriever=bm25, in_prompt=16, **asked), RAG(retriever=both, in_prompt=8, **asked)]
+        rows += [Stepwise(retriever=bm25, in_prompt=16, **asked)]
+    for local in options.local_models:
+        rows += [
+            DynaRulePlus.of(local, "nl", lookahead=levels, max_new_tokens=LONGEST) for levels in (None, 0)
+        ]
+    return rows

@@ -1,0 +1,122 @@
+"""Rule books of the real world as a source of questions: one sub-task a book, all rules of its own book in every pool.
+
+A run on them is a run like any other (`RunSpec.data` names the books' texts by a hash), so running, reporting and
+tracing need nothing of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..spec import BOOKS, BOOKS_DATA
+from .data import DataSource, Question, RuleTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RULES_FILE, QUESTIONS_FILE = "rules.txt", "questions.jsonl"
+BOOK_SPLIT = "test"
+"""Nothing is trained on the books and no setting is chosen by them: all their questions are a test set."""
+HASH_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class BookSource(DataSource):
+    """The shipped rule books; ids of rules go on from book to book, in the order of `rwbench.spec.BOOKS`."""
+
+    @property
+    def data(self) -> str:
+        """Hash of the books' files: other texts are other data."""
+        digest = hashlib.sha256()
+        for book in BOOKS:
+            for name in (RULES_FILE, QUESTIONS_FILE):
+                digest.update((book_folder(book) / name).read_bytes())
+        return BOOKS_DATA + digest.hexdigest()[:HASH_DIGITS]
+
+    @property
+    def subtasks(self) -> tuple[str, ...]:
+        """The books."""
+        return BOOKS
+
+    @property
+    def pool_size(self) -> int:
+        """Rules of a book; all have as many."""
+        (size,) = {len(book_rules(book)) for book in BOOKS}
+        return size
+
+    def _table(self, config: str, split: str) -> pa.Table:
+        """Return the rules of all books, or the questions of one."""
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(_rule_rows() if config == "rules" else _question_rows(config))
+
+    def questions(self, subtask: str, split: str) -> list[Question]:
+        """Return the questions of a book."""
+        return [Question.from_row(row, index) for index, row in enumerate(_question_rows(subtask))]
+
+    def rules(self, split: str) -> RuleTable:
+        """Return the rules of all books; ``world_id`` says which book a rule is of."""
+        return RuleTable(self._table("rules", split))
+
+
+def book_folder(book: str) -> Path:
+    """Return the folder of a book; the library is the example of the package ``dynarule``."""
+    if book != "library":
+        return Path(__file__).parents[1] / "rulebooks" / book
+    found = find_spec("dynarule")
+    if found is None or not found.submodule_search_locations:
+        raise FileNotFoundError(
+            'the rule book "library" comes with dynarule, which is not installed; type: pip install "rwbench[models]"'
+        )
+    return Path(found.submodule_search_locations[0]) / "example" / book
+
+
+@lru_cache(maxsize=len(BOOKS))
+def book_rules(book: str) -> tuple[str, ...]:
+    """Return the rules of a book in its order."""
+    return tuple((book_folder(book) / RULES_FILE).read_text(encoding="utf-8").splitlines())
+
+
+def _first_id(book: str) -> int:
+    return sum(len(book_rules(each)) for each in BOOKS[: BOOKS.index(book)])
+
+
+def _rule_rows() -> list[dict[str, Any]]:
+    """Return what a rule table needs to know; there is no logic of these rules."""
+    from dynarule.bank import conclusion_of
+
+    return [
+        {
+            "id": _first_id(book) + number,
+            "world_id": book,
+            "type": "rule",
+            "nl": text,
+            "fol": "",
+            "conclusion_nl": conclusion_of(text),
+        }
+        for book in BOOKS
+        for number, text in enumerate(book_rules(book))
+    ]
+
+
+def _question_rows(book: str) -> list[dict[str, Any]]:
+    lines = (book_folder(book) / QUESTIONS_FILE).read_text(encoding="utf-8").splitlines()
+    rows = []
+    for number, row in enumerate(map(json.loads, lines), 1):
+        steps = [
+            {
+                "rule_ids": [_first_id(book) + int(rule) for rule in step["rule_ids"]],
+                "nl": step["text"],
+                "fol": "",
+            }
+            for step in row["steps"]
+        ]
+        names = {"id": f"{book}-{number:02}", "subtask": book, "world_id": book, "fold": 0}
+        rows.append(row | names | {"steps": steps})
+    return rows

@@ -1,0 +1,89 @@
+"""Rule books as a source of questions: what a run on them sees is what their files say."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rwbench.methods.prompting import Prompting
+from rwbench.methods.retrieve import Retrieve
+from rwbench.recipes import Options, recipes
+from rwbench.retrievers.bm25 import BM25
+from rwbench.run.books import BookSource
+from rwbench.run.data import DataSource
+from rwbench.run.runner import run_spec
+from rwbench.run.workspace import Workspace
+from rwbench.spec import BOOKS, RunSpec
+
+ROOT = Path(__file__).parents[3]
+FOLDERS = {
+    "clinic": ROOT / "benchmarks/src/rwbench/rulebooks/clinic",
+    "library": ROOT / "dynarule/src/dynarule/example/library",
+    "parcel_depot": ROOT / "benchmarks/src/rwbench/rulebooks/parcel_depot",
+}
+
+
+def lines_of(book, name):
+    return (FOLDERS[book] / name).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture
+def spec():
+    """BM25 alone on the books, the whole of them."""
+    source = BookSource()
+    return Options(source, split="test").spec(Retrieve(BM25()), "nl", source.pool_size, "world")
+
+
+def test_every_question_has_its_own_book_and_no_other_as_its_pool(spec):
+    workspace = Workspace(BookSource())
+    pools = workspace.pools(spec)
+    assert [len(pool.questions) for pool in pools] == [30, 30, 30]
+    for pool in pools:
+        (book,) = {question.world_id for question in pool.questions}
+        assert pool.texts == lines_of(book, "rules.txt")
+        for question, line in zip(pool.questions, lines_of(book, "questions.jsonl"), strict=True):
+            row = json.loads(line)
+            assert question.text == row["question"] and list(question.answers) == row["answers"]
+            texts = [pool.rules.texts(step, "nl") for step in question.gold_steps]
+            rules = lines_of(book, "rules.txt")
+            assert texts == [[rules[int(rule)] for rule in step["rule_ids"]] for step in row["steps"]]
+
+
+def test_a_run_on_the_books_is_found_again_by_its_spec(spec):
+    again = RunSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+    assert again == spec and DataSource.of(again) == BookSource()
+    assert again.subtasks == BOOKS and again.data.startswith("rulebooks-")
+    with pytest.raises(ValueError, match="sub-task"):
+        RunSpec.from_dict(spec.to_dict() | {"subtasks": ["multi_hop_2"]})
+    with pytest.raises(ValueError, match="pools of 39"):
+        Workspace(BookSource()).pools(RunSpec.from_dict(spec.to_dict() | {"pool_size": 39}))
+
+
+def test_a_run_of_other_texts_is_refused(spec, monkeypatch):
+    monkeypatch.setattr("rwbench.run.books.book_folder", lambda book: FOLDERS["clinic"])
+    with pytest.raises(ValueError, match="data='rulebooks-"):
+        Workspace(BookSource()).pools(spec)
+
+
+def test_recall_of_a_search_counts_the_rules_of_all_steps(spec, tmp_path):
+    """By hand: of as many best rules as a question needs, the share that it needs."""
+    results = run_spec(spec, Workspace(BookSource()), tmp_path)
+    samples = [
+        json.loads(line) for line in (tmp_path / spec.run_id / "samples.jsonl").read_text().splitlines()
+    ]
+    hits = []
+    for sample in samples:
+        gold = {rule for step in sample["gold_rules"] for rule in step}
+        hits.append(len(gold & set(sample["retrieved"][0][: len(gold)])) / len(gold))
+    found = results["metrics"]["recall@1"]
+    assert found["macro"]["value"] == pytest.approx(sum(hits) / 90, abs=1e-6)
+    assert found["macro"]["n"] == 90 and set(found["by_subtask"]) == set(BOOKS)
+
+
+def test_the_recipe_asks_every_model_on_the_books(model_folder):
+    from rwbench.backends.local import Local
+
+    model = Local.of(str(model_folder))
+    specs = recipes.get("rulebooks")(Options(DataSource("tiny"), limit=2, models=(model,)))
+    assert {spec.subtasks for spec in specs} == {BOOKS} and {spec.limit for spec in specs} == {2}
+    ways = [spec.method for spec in specs if spec.method["name"] == Prompting.name]
+    assert [way["rules"] for way in ways] == ["gold", "none", "pool"]
