@@ -17,8 +17,8 @@ rules replace the prompt's too, and what is read is a plan, see `LookAhead.plan`
 Reading alone cannot know which of several rules that look alike was meant, and finding does: with ``score_weight`` w,
 attention to the tokens of a kept rule m has w (s(m) - max s) added to its scores, so that finding and reading decide
 together, as they do in the paper's attention, where one score is both. ``score_limit`` bounds what that takes: what
-the next steps will need must stay readable, or the model ends before them. A rule that a plan brings and no search
-found counts as the last of the K.
+the next steps will need must stay readable, or the model ends before them. So a rule that a plan brings and no search
+found counts as the last of the K where there is a limit, else as the best.
 """
 
 from __future__ import annotations
@@ -212,11 +212,11 @@ class TokenMemory(RuleMemory):
 
     def _fitting(self, row: int) -> list[Fitting]:
         scores, texts, weight = self._scores.get(row, {}), self.bank.texts, self.config.score_weight
-        best, last = max(scores.values(), default=0.0), min(scores.values(), default=0.0)
-        least = -math.inf if self.config.score_limit is None else -self.config.score_limit
-        return [
-            (texts[at], max(weight * (scores.get(at, last) - best), least)) for at in self._read.get(row, [])
-        ]
+        best, limit = max(scores.values(), default=0.0), self.config.score_limit
+        least = -math.inf if limit is None else -limit
+        unscored = best if limit is None else min(scores.values(), default=0.0)
+        shifts = {at: weight * (scores.get(at, unscored) - best) for at in self._read.get(row, [])}
+        return [(texts[at], max(shift, least)) for at, shift in shifts.items()]
 
     def _join(self, sets: Sequence[Sequence[Sequence[Fitting]]]) -> _Joined | None:
         """Put each set's tokens side by side, padded over the rows; None if there are none."""
