@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, in folders that one process changes at a time.
+"""Files that are written whole or not at all, in folders that one process changes at a time; what weights hold.
 
 What is being written is called ``.NAME.part``, beside NAME, and its writer holds a lock on it. The system lets go of
 the lock when the writer is killed, and the next writer of NAME takes over what was left: no writer changes another's
@@ -162,3 +162,22 @@ def write_whole(path: Path, content: str | bytes) -> None:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
         _sync(part)
         part.replace(path)
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every tensor of a safetensors file, without reading it.
+
+    Raises
+    ------
+    ValueError
+        If the file is truncated.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"{path} ({path.stat().st_size} bytes) is truncated or not safetensors ({error}); copy the adapter again"
+        ) from None

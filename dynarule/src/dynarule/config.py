@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, get_args
 from peft import PeftConfig, PeftType
 from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME, WEIGHTS_NAME
 
-from ._files import settle, write_whole
+from ._files import read_shapes, settle, write_whole
 from .base_model import LARGEST, BaseModel
 from .memory.lookahead import KEY_WIDTH, PLACE_WIDTH
 
@@ -361,25 +361,6 @@ class DynaRuleConfig(PeftConfig):
                 f"{place}.lookahead.weight": (),
             }
         return shapes
-
-
-def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every tensor of a safetensors file, without reading it.
-
-    Raises
-    ------
-    ValueError
-        If the file is truncated.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "pt") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise ValueError(
-            f"{path} ({path.stat().st_size} bytes) is truncated or not safetensors ({error}); copy the adapter again"
-        ) from None
 
 
 def dynarule_config(encoder_dim: int, confidence_layer: int | None = None, **changes: Any) -> DynaRuleConfig:

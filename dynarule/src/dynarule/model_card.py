@@ -13,7 +13,7 @@ from .training.recipe import Recipe
 
 if TYPE_CHECKING:
     from .config import DynaRuleConfig
-    from .training.retrieval import RetrievalRecipe
+    from .training.recipe import RetrievalRecipe
 
 TEMPLATE = Path(__file__).with_name("model_card.jinja")
 CURVE_ROWS = 12  # of the table of held-out measurements

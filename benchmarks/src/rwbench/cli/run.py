@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ..run.folder import Plan
     from ..run.workspace import Workspace
     from ..score.results import Results
-    from ..spec import RunSpec
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show samples, tokens, calls and the first prompt; run nothing.")
@@ -107,7 +106,7 @@ def run(
         from ..recipes import Options, recipes
         from ..run.data import DataSource
         from ..run.folder import make_plan
-        from ..run.session import check_all_finished, take_shard, usable
+        from ..run.session import check_all_finished, of_methods, take_shard, usable
         from ..run.workspace import Workspace
         from ..spec import DATA_VERSION
 
@@ -143,7 +142,7 @@ def run(
             Endpoint.also(url, mirrors)
         if url is not None and not models:
             raise ValueError("--endpoint needs the name of a model there; add --model NAME")
-        specs = _of_methods(made(Options(source, split, limit, tuple(models), encoder)), method or [])
+        specs = of_methods(made(Options(source, split, limit, tuple(models), encoder)), method or [])
         specs, skipped = usable(specs)
         workspace = Workspace(source)
         plans = [make_plan(spec, workspace, out) for spec in specs]
@@ -180,16 +179,6 @@ def run(
     command = _command(made.name, source, split, limit, method or [], model or [], endpoint)
     page = write_page(results, out, command, skipped, recipe=made.name, source=source)
     show_results(results, page, as_json, skipped)
-
-
-def _of_methods(specs: list[RunSpec], names: Sequence[str]) -> list[RunSpec]:
-    """Return the runs of some methods; all of them where none is named."""
-    from ruleworld_data.spec import check_name
-
-    there = sorted({str(spec.method["name"]) for spec in specs})
-    for name in names:
-        check_name("method of this recipe", name, there)
-    return [spec for spec in specs if spec.method["name"] in (names or there)]
 
 
 def _is_bundled(method: dict[str, Any]) -> bool:

@@ -77,8 +77,9 @@ def inspect(
             f"{folder} has neither adapter_config.json nor {FILE}; give an adapter or a bank"
         )
 
+    from .._files import read_shapes
     from ..base_model import BaseModel
-    from ..config import WEIGHTS_FILE, DynaRuleConfig, read_shapes
+    from ..config import WEIGHTS_FILE, DynaRuleConfig
 
     config = DynaRuleConfig.from_pretrained(folder)
     base = BaseModel(**config.base or {})
