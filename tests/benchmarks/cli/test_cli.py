@@ -159,6 +159,7 @@ def test_one_method_of_a_recipe(tmp_path):
         (("run", "smoke", "--data", "nowhere", "--seed", "0"), "leave them out"),
         (("report", "nowhere"), "there is no folder nowhere"),
         (("run",), "Missing argument"),
+        (("run", "rulebooks", "--split", "validation"), "rulebooks brings its own questions and rules"),
         (("run", "smoke", "--limit", "0"), "--limit"),
     ],
 )

@@ -1,6 +1,7 @@
 """Efficiency: tiny shapes; what is timed is the right computation, files resume, mistakes are named."""
 
 import json
+import tomllib
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from dynarule.bank import ExactIndex
 from ruleworld_data.io import Progress
 from rwbench.cli.app import app
 from rwbench.efficiency.conditions import InjectedRules
+from rwbench.efficiency.methods import PLUS
 from rwbench.efficiency.search import MappedKeys, fitted_slope, search_times
 from rwbench.efficiency.serving import floors, measure
 from rwbench.efficiency.settings import (
@@ -103,6 +105,12 @@ def test_every_method_is_measured_and_its_bytes_are_counted(tmp_path):
     assert found["inject-third", 20]["bytes_per_rule"] == {"keys and values": 2 * 32 * 4}
     text = serving_markdown(table)
     assert "| DynaRule | 20 |" in text and " cold)" in text and "not measured" in text
+
+
+def test_the_cost_is_that_of_the_recipe():
+    """Reading and searching as the recipe has it; only its width is the benchmark's."""
+    recipe = tomllib.loads((Path(__file__).parents[3] / "benchmarks/adapters/plus.toml").read_text())
+    assert recipe["memory"] | {name: recipe[name] for name in ("confidence_layer", "top_k")} == PLUS
 
 
 def test_a_second_run_measures_only_what_is_missing(tmp_path):

@@ -114,6 +114,20 @@ def test_rules_that_fit_worse_are_attended_to_less(family, limit, rules, tiny_mo
     assert not near(found, reference(model, tokenizer, ids, 9, sets))
 
 
+@pytest.mark.parametrize(
+    ("limit", "shifts"), [(None, [0.0, -3.0, 0.0]), (2.0, [0.0, -2.0, -2.0]), (9.0, [0.0, -3.0, -6.0])]
+)
+@torch.no_grad()
+def test_a_rule_that_only_a_plan_brings_stays_readable(limit, shifts, rules, tiny_model, tiny_tokenizer):
+    """Without a limit it counts as the best rule, with one as the last of the K, and never less than the limit."""
+    model, adapter, tokenizer = ready(
+        "llama", tiny_model, tiny_tokenizer, score_weight=3.0, score_limit=limit
+    )
+    memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
+    memory._scores, memory._read = {0: {0: 5.0, 1: 4.0, 2: 3.0}}, {0: [0, 1, 3]}
+    assert memory._fitting(0) == list(zip([rules.texts[at] for at in (0, 1, 3)], shifts, strict=True))
+
+
 @torch.no_grad()
 def test_a_search_asks_what_the_text_alone_asks(family, rules, tiny_model, tiny_tokenizer):
     model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer)

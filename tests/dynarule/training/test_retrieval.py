@@ -177,6 +177,21 @@ def twins_after_training(tiny_model, link_ends):
     return logits[:, :count].roll(-1, 0).diagonal().mean(), logits[:, count:].roll(-1, 0).diagonal().mean()
 
 
+def test_every_gold_rule_of_a_step_has_rivals_of_its_premise(tiny_model):
+    """Not its first alone: what a creature has is gold beside the rule that a chain goes on with."""
+    premises = [0, 0, 0, 1, 1, 1, 2]
+    items = [KnownSearch(0, 0, [0, 3], [0], False)]
+    known = Searches(torch.randn(40, 96), torch.zeros(2, 40, dtype=torch.bool), [0], items, [], ["multi_hop"])
+    adapter = RuleAdapter(
+        tiny_model("llama", hidden_size=96),
+        dynarule_config(WIDTH, confidence_layer=0, first_layer=0, search_heads=2),
+    )
+    finder = Finder(adapter[0], torch.randn(7, WIDTH), torch.randn(7, WIDTH), known)
+    run = _Run(finder, known, None, premises, RetrievalRecipe(hard_rules=40), 0, 0)
+    rivals = run._rivals(items, keyed(2))
+    assert len(rivals) == 40 and set(rivals) == {0, 1, 2, 3, 4, 5}
+
+
 def test_a_conclusion_that_nothing_follows_is_told_from_one_of_nearly_the_same_words(tiny_model):
     follows, twin = twins_after_training(tiny_model, 0.5)
     assert follows > 0.8 and twin < 0.2

@@ -120,10 +120,11 @@ def run(
             )
         part = parse_shard(shard)
         made = recipes.get(recipe)
-        if made.source is not None and (data or scale or seed is not None or dials or data_version):
+        chosen = data or scale or seed is not None or dials or data_version or split != "mini"
+        if made.source is not None and chosen:
             raise ValueError(
-                f"{made.name} brings its own questions and rules; leave out --data, --scale, --seed, --dials and "
-                "--data-version"
+                f"{made.name} brings its own questions and rules; leave out --data, --scale, --seed, --dials, --split "
+                "and --data-version"
             )
         source = (
             made.source()

@@ -126,8 +126,6 @@ def _plus(
     adapter = RuleAdapter(model, config).requires_grad_(False)
     names = [str(row) for row in range(count)]
     bank = RuleBank(keys_MP, values_MP, names, [f"rule {name}" for name in names])
-    set_faiss_threads(settings.threads)
-    use_index(bank)
 
     def memory() -> TokenMemory:
         return TokenMemory(adapter, bank, RuleStates(model, _RuleTokens(settings)), shape.search_token)
@@ -142,7 +140,7 @@ def _plus(
             once = Condition(model, prompt, lambda fresh=fresh: attach(model, fresh))  # type: ignore[misc]
             cold.append(1e3 * once.prefill(settings.device)[settings.by_cpu_time])
         size = (keys_MP.nbytes + values_MP.nbytes) / count
-        return {"index": "exact", "cold_ttft_ms": spread(cold), "bytes_per_rule": {"embeddings": size}}
+        return {"cold_ttft_ms": spread(cold), "bytes_per_rule": {"embeddings": size}}
 
     condition.figures = figures
     return condition

@@ -34,7 +34,7 @@ from .finder import Finder
 from .losses import stacked_step_loss, step_recall
 from .pools import Rows, keyed
 from .recipe import PAPER_MIX, RetrievalRecipe
-from .searches import READ_BATCH, Searches, read_searches
+from .searches import READ_BATCH, KnownSearch, Searches, read_searches
 
 LOG, STATE = "retrieval.json", ".retrieval.safetensors"
 JOINT = 48
@@ -255,12 +255,7 @@ class _Run:
         links = [self.known.links[i] for i in draw.integers(len(self.known.links), size=recipe.batch_size)]
         links = links if finder.ahead is not None and self.known.links else []
         wanted = [rule for item in chosen for rule in (*item.gold, *item.ends)]
-        hard = [
-            int(rules[int(part * len(rules))])
-            for item, parts in zip(chosen, draw.random((len(chosen), recipe.hard_rules)), strict=True)
-            for gold, part in zip(itertools.cycle(item.gold), parts, strict=False)
-            for rules in [self.same[int(self.premise_M[gold])]]
-        ]
+        hard = self._rivals(chosen, draw)
         random = draw.integers(len(self.premise_M), size=recipe.pool_size).tolist()
         pool_M = torch.tensor([*wanted, *hard, *random]).unique()
         keys_MP, values_MP = finder.keys_MP[pool_M], finder.values_MP[pool_M]
@@ -282,6 +277,15 @@ class _Run:
                 planned_BM[:, None], gold_BM[:JOINT, None], recipe.temperature
             )
         return losses
+
+    def _rivals(self, chosen: Sequence[KnownSearch], draw: Any) -> list[int]:
+        """Return ``hard_rules`` rules for each search that have the premise of one of its gold rules, in turn."""
+        return [
+            int(rules[int(part * len(rules))])
+            for item, parts in zip(chosen, draw.random((len(chosen), self.recipe.hard_rules)), strict=True)
+            for gold, part in zip(itertools.cycle(item.gold), parts, strict=False)
+            for rules in [self.same[int(self.premise_M[gold])]]
+        ]
 
     def _link_loss(self, links: Sequence[tuple[int, int]], draw: Any) -> Tensor:
         """Return the binary cross-entropy of which premises follow a conclusion.
