@@ -12,10 +12,10 @@ from dynarule.bank import ExactIndex
 from ruleworld_data.io import Progress
 from rwbench.cli.app import app
 from rwbench.efficiency.conditions import InjectedRules
-from rwbench.efficiency.methods import PLUS
 from rwbench.efficiency.search import MappedKeys, fitted_slope, search_times
 from rwbench.efficiency.serving import floors, measure
 from rwbench.efficiency.settings import (
+    PLUS,
     Cell,
     RecallSettings,
     SearchSettings,
@@ -153,6 +153,7 @@ def test_targets_are_judged_on_the_medians():
     [
         ("cpu-qwen2-0.5b/serving", serving_markdown),
         ("cpu-qwen2-0.5b-million/serving", serving_markdown),
+        ("cpu-qwen2-0.5b-plus/serving", serving_markdown),
         ("cpu-training/training", training_markdown),
         ("cpu-recall/recall-100000", recall_markdown),
     ],
@@ -287,6 +288,28 @@ def test_a_slope_is_that_of_the_line_in_logarithms():
     assert fitted_slope([(10, 0.5), (100, 2.0), (1_000, 20.0), (10_000, 200.0)]) == 1.0
     assert fitted_slope([(100, 4.0), (10_000, 40.0)]) == 0.5
     assert fitted_slope([(100, 0.1), (1_000, 2.0)]) is None
+
+
+def test_the_page_says_what_dynarule_plus_costs():
+    page = (RESULTS.parents[1] / "docs/efficiency.md").read_text(encoding="utf-8")
+    page = " ".join(page[page.index("**DynaRule+** searches") :].split())
+    table = json.loads((RESULTS / "cpu-qwen2-0.5b-plus/serving.json").read_text())
+    cells = {cell["rules"]: cell for cell in table["cells"] if cell["method"] == "dynarule-plus"}
+    few, many = cells[10_000], cells[100_000]
+
+    def ratios_of(name):
+        return [f"{cell[f'{name}_ratio']['median']:.2f}" for cell in (few, many)]
+
+    def cold(cell):
+        return f"{cell['cold_ttft_ms']['median'] / cell['base_ttft_ms']['median']:.2f}"
+
+    first, later = ratios_of("ttft"), ratios_of("search")
+    assert f"takes {first[0]} times that of the base among 10,000 rules and {first[1]} times among" in page
+    assert (
+        f"a further token {ratios_of('decode')[0]} times, a later search {later[0]} and {later[1]} times"
+        in page
+    )
+    assert f"new takes {cold(few)} times among 10,000 rules and {cold(many)} times among 100,000" in page
 
 
 def test_the_page_on_scale_says_what_was_measured():

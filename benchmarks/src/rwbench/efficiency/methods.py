@@ -13,18 +13,12 @@ from dynarule.memory import RuleStates, TokenMemory
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
 
 from .conditions import Condition, InjectedRules, RecordingBank
-from .settings import DTYPES, Cell, ServingSettings
+from .settings import DTYPES, PLUS, Cell, ServingSettings
 from .timing import spread, timed
 from .workload import random_rows, random_tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-PLUS: dict[str, Any] = {
-    "confidence_layer": 2, "first_layer": 2, "shared_after": True, "reading": "tokens", "search_heads": 4,
-    "search_offsets": 64, "lookahead": 4, "score_weight": 6.0, "score_limit": 4.0, "top_k": 16,
-}  # fmt: skip
-"""DynaRule+ as its recipe has it; how many rules a search keeps is its own too."""
 
 
 def build(settings: ServingSettings, cell: Cell, base: Condition, cache: Path) -> Condition:

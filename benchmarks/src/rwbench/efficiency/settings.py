@@ -17,6 +17,11 @@ METHODS = {
     "inject-all": "all rules, every layer",
     "inject-third": "all rules, every third layer (KBLaM)",
 }
+PLUS: dict[str, Any] = {
+    "confidence_layer": 2, "first_layer": 2, "shared_after": True, "reading": "tokens", "search_heads": 4,
+    "search_offsets": 64, "lookahead": 4, "score_weight": 6.0, "score_limit": 4.0, "top_k": 16,
+}  # fmt: skip
+"""DynaRule+ as its recipe has it; how many rules a search keeps is its own too."""
 DTYPES = {"fp32": 4, "fp16": 2, "bf16": 2}
 """Bytes of a number."""
 TORCH_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}

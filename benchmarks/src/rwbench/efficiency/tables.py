@@ -6,7 +6,7 @@ from typing import Any
 
 from ..markdown import markdown_table
 from .results_file import Table
-from .settings import DTYPES, METHODS
+from .settings import DTYPES, METHODS, PLUS
 from .workload import SHAPES
 
 VERDICTS = {True: "met", False: "missed", None: "not measured"}
@@ -35,10 +35,12 @@ def targets(table: Table) -> list[dict[str, Any]]:
 def serving_markdown(table: Table) -> str:
     """Return the table of cells, then the targets."""
     settings = table["settings"]
+    plus = any(cell["method"] == "dynarule-plus" for cell in table["cells"])
+    kept = f"{settings['top_k']}" + (f", of DynaRule+ {PLUS['top_k']}" if plus else "")
     caption = (
         f"{_model(settings)}, prompt of {settings['prompt_tokens']} tokens; "
         f"P = {settings['encoder_dim']}, embeddings {settings['embeddings']}, mapped from disk; "
-        f"K = {settings['top_k']}. Medians of {_clock(settings)}; ratios (quartiles) to the same model without rules, "
+        f"K = {kept}. Medians of {_clock(settings)}; ratios (quartiles) to the same model without rules, "
         f"measured in turns. Memory is read at {table['bandwidth_gb_s']:g} GB/s."
     )
     head = (
