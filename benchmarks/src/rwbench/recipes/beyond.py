@@ -98,13 +98,13 @@ def in_prompt(options: Options, form: str, size: int) -> list[Method]:
 
 @grid("ablation/plus", (10_000,))
 def plus(options: Options, form: str, size: int) -> list[Method]:
-    """DynaRule+ without each of what it adds to the paper's search; 10,000 rules."""
+    """DynaRule+ without each of what it adds to the paper's search, the training's parts too; 10,000 rules."""
     left_out: list[dict[str, Any]] = [
         {},
         {"score_weight": 0},
         {"lookahead": 0},
         {"lookahead": 0, "score_weight": 0},
-        {"variant": "paper-query"},
+        *({"variant": name} for name in ("no-offsets", "no-link-ends", "paper-query")),
     ]
     rows = [DynaRulePlus.of(model, form, **each) for model in options.local_models for each in left_out]
     return [row for row in rows if row.missing() is None]

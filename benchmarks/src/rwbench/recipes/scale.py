@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from ..methods import Method
 from ..methods.kblam import KBLaM
+from ..methods.plus import DynaRulePlus
 from ..methods.rag import RAG
 from ..methods.stepwise import Stepwise
 from ..retrievers.bm25 import BM25
+from ..retrievers.both_ends import BothEnds
 from ..retrievers.dense import Dense
 from ..spec import REPRESENTATIONS, RunSpec
 from . import Options, recipe
@@ -18,7 +20,7 @@ SIZES = (100_000, 1_000_000)
 
 @recipe("scale")
 def scale(options: Options) -> list[RunSpec]:
-    """All rules in memory, with --scale full up to 4.94 M: rule memories, BM25 at once and by step, dense RAG."""
+    """All rules in memory, with --scale full up to 4.94 M: rule memories, BM25 at once and by step, both ends, dense RAG."""
     everything = options.num_rules
     sizes = [*(size for size in SIZES if 2 * size <= everything), everything]
     return [
@@ -35,6 +37,13 @@ def _methods(options: Options, form: str) -> list[Method]:
     for model in options.asked:
         found = (BM25(), Dense(options.encoder))
         rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in found]
+        rows += [RAG(model=model, retriever=BothEnds(), in_prompt=8)]
         rows += [Stepwise(model=model, retriever=BM25(), in_prompt=IN_SMALL_PROMPT)]
+    again = [
+        DynaRulePlus.of(model, form, variant=variant)
+        for model in options.local_models
+        for variant in ("seed-1", "no-link-ends")
+    ]
+    rows += [row for row in again if row.missing() is None]
     # KBLaM reads every rule at every token, which is not to be had here.
     return rows + [row for row in all_memory(options, form, 0) if row.name != KBLaM.name]
