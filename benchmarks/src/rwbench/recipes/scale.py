@@ -20,7 +20,7 @@ SIZES = (100_000, 1_000_000)
 
 @recipe("scale")
 def scale(options: Options) -> list[RunSpec]:
-    """All rules in memory, with --scale full up to 4.94 M: rule memories, BM25 at once and by step, both ends, dense RAG."""
+    """All rules in memory, with --scale full up to 4.94 M: rule memories, BM25 at once, by step, both ends, dense."""
     everything = options.num_rules
     sizes = [*(size for size in SIZES if 2 * size <= everything), everything]
     return [
