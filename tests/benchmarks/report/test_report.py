@@ -221,6 +221,18 @@ def drawn(*lines, intervals=False):
         return str(inline_svg(figure, "a <label>"))
 
 
+@pytest.mark.parametrize("values", [[1.0] * 5, [0.1, 0.97, 0.98, 0.99, 1.0], [n / 22 for n in range(23)], []])
+def test_values_at_the_right_edge_stand_apart_and_beside_the_axes(values):
+    with panels() as (_, (axes,)):
+        share_axis(axes)
+        label_ends(axes, [Line("s", STYLES["rrf"], [Point(100, value, 0, 1, "a")]) for value in values])
+        written = sorted((text.xy[1], text.get_text()) for text in axes.texts)
+    assert [text for _, text in written] == [f"{100 * value:.0f}" for value in sorted(values)]
+    places = [place for place, _ in written]
+    assert all(0 <= place <= 1 + 1e-9 for place in places)
+    assert all(b - a >= 0.04 for a, b in itertools.pairwise(places))
+
+
 def path(figure, colour, width):
     found = re.findall(rf'<path d="([^"]+)"[^>]*stroke: {colour}; stroke-width: {width}', figure)
     return [[tuple(map(float, xy)) for xy in re.findall(r"[ML] ([\d.]+) ([\d.]+)", d)] for d in found]

@@ -84,11 +84,18 @@ def draw_lines(axes: Axes, lines: Sequence[Line], intervals: bool = True, connec
 def label_ends(axes: Axes, lines: Sequence[Line], gap: float = 0.06) -> None:
     """Write the value of each line at the right edge that it reaches, moved apart so that none covers another."""
     last = max((point.x for line in lines for point in line.points), default=0)
-    ends = [(p.value, line.style.colour) for line in lines for p in line.points if p.x == last]
+    ends = sorted((p.value, line.style.colour) for line in lines for p in line.points if p.x == last)
     low, high = axes.get_ylim()
-    place = float("-inf")
-    for value, colour in sorted(ends):
-        place = max(value, place + gap * (high - low))
+    apart = min(gap, 1 / len(ends)) * (high - low) if ends else 0.0
+    places: list[float] = []
+    for value, _ in ends:
+        places.append(max(value, places[-1] + apart) if places else value)
+    # What was moved above the axes comes down again, and moves those below it.
+    most = high
+    for at in reversed(range(len(places))):
+        places[at] = min(places[at], most)
+        most = places[at] - apart
+    for (value, colour), place in zip(ends, places, strict=True):
         axes.annotate(
             f"{100 * value:.0f}",
             (1.02, (place - low) / (high - low)),
