@@ -88,6 +88,11 @@ def test_what_the_papers_searches_find():
         if "eval_recall_at_1" in entry
     ]
     assert len(found) >= 4 and max(found) < most
+    (most,) = said(r"half as many steps, and its Recall@1 on held-out questions stays below ([\d.]+)")
+    logs = {form: read(f"dynarule-plus-paper-query-{form}/retrieval.json") for form in ("fol", "nl")}
+    assert max(entry["recall"] for each in logs.values() for entry in each["log"]) < most
+    whole = read("dynarule-plus-nl/retrieval.json")["recipe"]["max_steps"]
+    assert all(2 * each["recipe"]["max_steps"] == whole for each in logs.values())
 
 
 def test_the_numbers_beside_the_paper():

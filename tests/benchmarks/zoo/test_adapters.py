@@ -274,6 +274,7 @@ def test_recipes_in_the_repository_can_be_read(path):
 
 SHIPPED = [(method, form) for method in METHODS for form in ("fol", "nl")]
 SHIPPED += [(f"{PLUS}-{left_out}", "nl") for left_out in ("no-offsets", "no-link-ends", "paper-query")]
+SHIPPED += [(f"{PLUS}-paper-query", "fol")]
 
 
 @pytest.mark.parametrize(("method", "form"), SHIPPED)
@@ -285,6 +286,18 @@ def test_the_shipped_adapters_are_of_the_recipes_in_the_repository(method, form)
     own = json.loads(json.dumps(asdict(recipe)))
     for name in own.keys() - {"name", "training_seed"}:
         assert said[name] == own[name], name
+
+
+def test_an_ablation_leaves_out_what_its_name_says_and_nothing_else():
+    whole, no_offsets, no_link_ends = (
+        asdict(replace(read_recipe(ROOT / f"benchmarks/adapters/{stem}.toml"), name="plus"))
+        for stem in ("plus", "plus-no-offsets", "plus-no-link-ends")
+    )
+    assert no_offsets | {"memory": no_offsets["memory"] | {"search_offsets": 64}} == whole
+    (stage,) = no_link_ends["stages"]
+    assert stage["link_ends"] == 0
+    assert no_link_ends | {"stages": whole["stages"]} == whole
+    assert {name: stage[name] for name in stage if name != "link_ends"} == whole["stages"][0]
 
 
 def test_a_stage_of_one_form_is_for_no_other():
