@@ -20,6 +20,7 @@ from rwbench.zoo.base.tokenizer import STEP, build_tokenizer
 from rwbench.zoo.models import adapter_folder, step_mark
 from rwbench.zoo.models.reader import load_reader
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
 from dynarule import DynaRuleConfig
 
@@ -270,6 +271,20 @@ def test_recipes_in_the_repository_can_be_read(path):
     for method in PAPERS:
         last = recipe.in_form("nl").trainings(method)[-1]
         assert last.retrieves == (method != "kblam") and last.searches == (method == "dynarule")
+
+
+def test_a_seed_and_an_encoder_given_take_the_place_of_the_recipes(monkeypatch, tmp_path):
+    from rwbench.cli.app import app
+    from rwbench.zoo.adapters import train
+
+    asked = []
+    monkeypatch.setattr(train, "train_adapter", lambda plan, *_: asked.append(plan) or tmp_path)
+    recipe = ROOT / "benchmarks/adapters/kblam.toml"
+    command = ["adapters", "train", str(recipe), "--method", "kblam", "--representation", "nl", "--out", "x"]
+    for more in ([], ["--seed", "3", "--encoder", "minilm+premise"]):
+        assert CliRunner().invoke(app, command + more).exit_code == 0
+    own = read_recipe(recipe)
+    assert asked == [own, replace(own, training_seed=3, encoder="minilm+premise")]
 
 
 SHIPPED = [(method, form) for method in METHODS for form in ("fol", "nl")]

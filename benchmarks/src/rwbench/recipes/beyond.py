@@ -121,12 +121,12 @@ def plus_settings(options: Options, form: str, size: int) -> list[Method]:
 
 @grid("ablation/seeds")
 def seeds(options: Options, form: str, size: int) -> list[Method]:
-    """Each method of rule memory by its adapters of several training seeds; 100, 1,000 and 10,000 rules."""
+    """Each method of rule memory by its adapters of several seeds and encoders; 100, 1,000 and 10,000 rules."""
     rows = [
         kind.of(model, form, variant=variant)
         for model in options.local_models
         for kind in (DynaRulePlus, DynaRule, SRKI, KBLaM)
-        for variant in ("", "seed-1", "seed-2")
+        for variant in ("", "seed-1", "seed-2", "minilm")
     ]
     return [row for row in rows if row.missing() is None]
 

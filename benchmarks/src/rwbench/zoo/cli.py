@@ -152,6 +152,10 @@ def train_adapters(
     seed: Annotated[
         int | None, typer.Option(min=0, help="Another training of the recipe: first weights, batches, pools.")
     ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="Another encoder of the rules than the recipe's, such as minilm+premise."),
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
 ) -> None:
@@ -167,6 +171,7 @@ def train_adapters(
 
         torch.set_num_threads(threads)
         plan = read_recipe(recipe)
-        plan = plan if seed is None else replace(plan, training_seed=seed)
+        given = {"training_seed": seed, "encoder": encoder}
+        plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
         folder = train_adapter(plan, model, method, representation, out, resume)
     typer.echo(f"wrote {folder}")
