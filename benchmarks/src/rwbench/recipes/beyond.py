@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from ..methods import Method
 from ..methods.dynarule import DynaRule
 from ..methods.ircot import IRCoT
 from ..methods.kblam import KBLaM
+from ..methods.memory import Memory
 from ..methods.plus import DynaRulePlus
 from ..methods.prompting import Prompting
 from ..methods.rag import RAG
@@ -121,12 +123,24 @@ def plus_settings(options: Options, form: str, size: int) -> list[Method]:
 
 @grid("ablation/seeds")
 def seeds(options: Options, form: str, size: int) -> list[Method]:
-    """Each method of rule memory by its adapters of several seeds and encoders; 100, 1,000 and 10,000 rules."""
+    """Each method of rule memory by its adapters of several training seeds; 100, 1,000 and 10,000 rules."""
+    return _variants(options, form, (DynaRulePlus, DynaRule, SRKI, KBLaM), ("", "seed-1", "seed-2"))
+
+
+@grid("ablation/encoders")
+def encoders(options: Options, form: str, size: int) -> list[Method]:
+    """KBLaM, SR-KI and DynaRule on rules that the base's first layers encode, or MiniLM; 100 to 10,000 rules."""
+    return _variants(options, form, (DynaRule, SRKI, KBLaM), ("", "minilm"))
+
+
+def _variants(
+    options: Options, form: str, kinds: Sequence[type[Memory]], variants: Sequence[str]
+) -> list[Method]:
     rows = [
         kind.of(model, form, variant=variant)
         for model in options.local_models
-        for kind in (DynaRulePlus, DynaRule, SRKI, KBLaM)
-        for variant in ("", "seed-1", "seed-2", "minilm")
+        for kind in kinds
+        for variant in variants
     ]
     return [row for row in rows if row.missing() is None]
 

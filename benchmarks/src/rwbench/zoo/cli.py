@@ -171,7 +171,7 @@ def train_adapters(
 
         torch.set_num_threads(threads)
         plan = read_recipe(recipe)
-        given = {"training_seed": seed, "encoder": encoder}
-        plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
+        plan = plan if seed is None else replace(plan, training_seed=seed)
+        plan = plan if encoder is None else replace(plan, encoder=encoder)
         folder = train_adapter(plan, model, method, representation, out, resume)
     typer.echo(f"wrote {folder}")
