@@ -143,8 +143,8 @@ def test_what_is_read_is_a_plan():
         look.link.bias.zero_()[-1] = -20.0
         levels = look.levels(30 * torch.eye(5)[2][None], Tables(keys, values), 3, 5)
 
-        def plan(rules, scores):
-            return look.plan(0, rules, scores, levels, Tables(keys, values), 5)
+        def plan(rules, scores, whole=False):
+            return look.plan(0, rules, scores, levels, Tables(keys, values), 5, whole)
 
         # The best leads on by rule 1; rule 4 begins as it does, and leads elsewhere.
         assert plan([0, 4, 3], [5.0, 4.9, 4.0]) == ([0, 3, 1], [1])
@@ -152,6 +152,9 @@ def test_what_is_read_is_a_plan():
         assert plan([3, 4, 0], [5.0, 4.5, 4.8]) == ([3, 0, 1], [])
         assert plan([3, 4, 0], [5.0, 4.5, 4.6]) == ([3], [])
         assert plan([1, 3], [5.0, 2.0]) == ([1, 3], [])
+        # A prompt reads all that answers what is asked, found or not.
+        assert plan([0, 4], [5.0, 4.9]) == ([0, 1], [1])
+        assert plan([0, 4], [5.0, 4.9], whole=True) == ([0, 1, 3], [1])
 
 
 def test_what_a_search_sees_of_a_text():

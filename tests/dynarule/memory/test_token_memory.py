@@ -144,6 +144,43 @@ def test_a_search_asks_what_the_text_alone_asks(family, rules, tiny_model, tiny_
     assert [(each.step, each.layer) for each in memory.trace] == [(0, LAYER), (1, LAYER), (2, LAYER)]
 
 
+@torch.no_grad()
+def test_with_a_look_ahead_a_prompt_asks_what_a_search_behind_it_would(
+    family, rules, tiny_model, tiny_tokenizer, near
+):
+    """By itself, padded in a batch, and with an answer behind it; the answer's own searches ask what they did."""
+    model, adapter, tokenizer = ready(
+        family, tiny_model, tiny_tokenizer, search_heads=2, lookahead=2, lookahead_width=4
+    )
+    generator = torch.Generator().manual_seed(2)
+    for parameter in adapter[LAYER].parameters():
+        parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
+    prompt = torch.tensor([[0, 0, 31, 45, 52], [61, 17, 23, 38, 44]])
+    mask, search = (prompt > 0).long(), torch.full((2, 1), SEARCH)
+    memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
+
+    def asked(ids, mask, question):
+        memory.question_mask_BT = question
+        with attach(model, memory):
+            model(ids, attention_mask=mask, use_cache=False)
+        return {(each.row, each.step): each for each in memory.trace}
+
+    alone = asked(prompt, mask, None)
+    one = torch.ones(2, 1, dtype=torch.long)
+    text, seen = (
+        torch.cat([prompt, search, prompt[1:].expand(2, -1)[:, :3]], 1),
+        torch.cat([mask] + [one] * 4, 1),
+    )
+    question = (torch.arange(9) < 5) & seen.bool()
+    answered = asked(text, seen, question)
+    for row in (0, 1):
+        expected = answered[row, 1]
+        for found in (alone[row, 0], answered[row, 0]):
+            assert (found.ids, found.backward, found.way) == (expected.ids, expected.backward, expected.way)
+            assert near(found.scores, expected.scores, units=500)
+    assert answered[0, 1].ids != answered[1, 1].ids
+
+
 @pytest.mark.parametrize("layer, weight", [(0, 0.0), (LAYER, 0.0), (LAYER, 3.0)])
 @torch.no_grad()
 def test_token_by_token_and_in_a_padded_batch_is_the_whole_forward(

@@ -39,6 +39,9 @@ PLACE_SCALE = 0.25
 NEAR = 0.3
 """Scores (six of the temperatures of training) nearer than this do not say which of two rules comes first."""
 
+ANSWERS = 6.0
+"""Scores of what is asked, logarithms of likelihoods, that a rule may lack to the best one and answer it as well."""
+
 
 class Tables(NamedTuple):
     """What the backward levels go over.
@@ -287,6 +290,7 @@ class LookAhead(nn.Module):
         levels: list[Tensor],
         tables: Tables,
         width: int,
+        whole: bool = False,
     ) -> tuple[list[int], list[int]]:
         """Return which rules a search reads, and the way of the first.
 
@@ -302,6 +306,9 @@ class LookAhead(nn.Module):
             The K best rules and what they score, best first.
         levels, tables, width
             As in `way`.
+        whole : bool
+            Of all rules, those that answer what is asked, too, whatever a search scores them: a prompt reads all that
+            the answer needs, since a model takes from what it reads how many steps are to come.
         """
         depths = torch.stack([level_BM[row, rules] for level_BM in levels]).argmax(0).tolist()
         starts = rules[:1]
@@ -314,6 +321,9 @@ class LookAhead(nn.Module):
             starts = [*starts, *on[:1]]
         ways = [self.way(row, rule, levels, tables, width) for rule in starts]
         ends = [rule for rule, depth in zip(rules, depths, strict=True) if depth == 0]
+        if whole:
+            scores_W, rows_W = (each[0] for each in largest(levels[0][row][None], min(width, len(tables))))
+            ends = rows_W[scores_W >= scores_W[0] - ANSWERS].tolist()
         return list(dict.fromkeys([*starts, *ends, *(rule for way in ways for rule in way)])), ways[0]
 
 

@@ -252,7 +252,7 @@ class RuleMemory(LayerMemory):
                     scores_NK, rows_NK = self._plan(projection, query_NHD, levels, allowed_NM)
                 else:
                     scores_NK, rows_NK = self.bank.search(projection, query_NHD, config.top_k, allowed_NM)
-            reads, ways = self._plans(projection, rows_NK, scores_NK, levels)
+            reads, ways = self._plans(projection, rows_NK, scores_NK, levels, whole=not number)
             self._read, self._ways = (dict(zip(rows, each, strict=True)) for each in (reads, ways))
             self._scores = {
                 row: dict(zip(*each, strict=True))
@@ -280,7 +280,12 @@ class RuleMemory(LayerMemory):
         return [level_BM.masked_fill(~allowed_BM.to(level_BM.device), -torch.inf) for level_BM in found]
 
     def _plans(
-        self, projection: RuleProjection, rows_NK: Tensor, scores_NK: Tensor, levels: list[Tensor]
+        self,
+        projection: RuleProjection,
+        rows_NK: Tensor,
+        scores_NK: Tensor,
+        levels: list[Tensor],
+        whole: bool,
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Return the rules that each row reads, see `LookAhead.plan`, and its way; without levels all K and none."""
         found = rows_NK.tolist()
@@ -290,7 +295,7 @@ class RuleMemory(LayerMemory):
         best = zip(found, scores_NK.tolist(), strict=True)
         tables, width = self._tables(), self.config.lookahead_width
         plans = [
-            projection.lookahead.plan(at, rules, scores, levels, tables, width)
+            projection.lookahead.plan(at, rules, scores, levels, tables, width, whole)
             for at, (rules, scores) in enumerate(best)
         ]
         return [read for read, _ in plans], [way for _, way in plans]

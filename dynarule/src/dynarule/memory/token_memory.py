@@ -12,7 +12,9 @@ layer reads: a forward over a whole sequence equals generation token by token, a
 the text meets the same states here. These layers run when something is looked for, over all tokens since the last time.
 
 The prompt's rules stay readable; those of a ``<search>`` are replaced by the next one's. With a look-ahead a search's
-rules replace the prompt's too, and what is read is a plan, see `LookAhead.plan`.
+rules replace the prompt's too, and what is read is a plan, see `LookAhead.plan`. A prompt then asks what a ``<search>``
+right behind it would, and reads the plan with all that ends it: a model takes from the rules that it reads with a
+question how many steps its answer has.
 
 Reading alone cannot know which of several rules that look alike was meant, and finding does: with ``score_weight`` w,
 attention to the tokens of a kept rule m has w (s(m) - max s) added to its scores, so that finding and reading decide
@@ -36,6 +38,7 @@ from ..adapter import RuleAdapter
 from ..attention import RuleTokens
 from ..bank.bank import RuleBank
 from ..base_model import first_layers
+from .lookahead import Asked, SearchContext
 from .rule_states import RuleStates
 from .selection import mean_query
 from .serving import RuleMemory
@@ -199,8 +202,32 @@ class TokenMemory(RuleMemory):
             search_BT = nn.functional.pad(self._search_BT, (length - self._search_BT.shape[1], 0))
             real_BT = real_BS[:, -length:].bool()
             self._asked = self._context.read(hidden_BTC, search_BT, real_BT, self._question_BT)
+            if self._question_BT is not None and self.config.lookahead and self.search_token_id is not None:
+                self._asked[0] = self._behind_question(hidden_BTC, real_BS, positions_BT)
         block = self._decoder.layers[self.layer].self_attn
         return self.adapter[self.layer].query(hidden_BTC, getattr(block, "q_norm", None))
+
+    def _behind_question(self, hidden_BTC: Tensor, real_BS: Tensor, positions_BT: Tensor) -> Asked:
+        """Return what a ``<search>`` right behind the question would ask; it leaves nothing in the cache."""
+        question_BT = self._question_BT
+        assert question_BT is not None and self.search_token_id is not None
+        rows, length = question_BT.shape
+        places_T = torch.arange(length, device=question_BT.device)
+        last_B1 = torch.where(question_BT, places_T, 0).amax(-1, keepdim=True)
+        until_BT = nn.functional.pad(real_BS.bool() & (places_T <= last_B1), (0, 1), value=True)
+        with self._without_rules():
+            token_B1C = self._below(
+                input_ids=question_BT.new_full((rows, 1), self.search_token_id, dtype=torch.long),
+                attention_mask=until_BT.long(),
+                position_ids=positions_BT.gather(1, last_B1) + 1,
+                past_key_values=self._cache,
+                use_cache=True,
+            ).last_hidden_state
+        self._cache.crop(-1)
+        token_BT = torch.arange(length + 1, device=question_BT.device).expand(rows, -1) == length
+        return SearchContext().read(
+            torch.cat([hidden_BTC, token_B1C], 1), token_BT, until_BT, nn.functional.pad(question_BT, (0, 1))
+        )[1]
 
     def _texts(self, query_BHD: Tensor, wanted_B: Tensor | None, number: int = 0) -> list[list[Fitting]]:
         """Return the rules that each wanted row reads; none for the others."""
