@@ -290,17 +290,22 @@ def test_a_seed_and_an_encoder_given_take_the_place_of_the_recipes(monkeypatch, 
 SHIPPED = [(method, form) for method in METHODS for form in ("fol", "nl")]
 SHIPPED += [(f"{PLUS}-{left_out}", "nl") for left_out in ("no-offsets", "no-link-ends", "paper-query")]
 SHIPPED += [(f"{PLUS}-paper-query", "fol")]
+SHIPPED += [(f"{PLUS}-seed-1", form) for form in ("fol", "nl")]
+SHIPPED += [(f"{method}-{variant}", "nl") for method in PAPERS for variant in ("seed-1", "minilm")]
 
 
 @pytest.mark.parametrize(("method", "form"), SHIPPED)
 def test_the_shipped_adapters_are_of_the_recipes_in_the_repository(method, form):
     """What each folder says it was trained by, but for its name and how many questions its log was measured on."""
     stem = method.removeprefix("dynarule-") if method.startswith(PLUS) else method
-    recipe = read_recipe(ROOT / f"benchmarks/adapters/{stem}.toml").in_form(form)
+    name, minilm = stem.removesuffix("-seed-1").removesuffix("-minilm"), stem.endswith("-minilm")
+    recipe = read_recipe(ROOT / f"benchmarks/adapters/{name}.toml").in_form(form)
+    recipe = replace(recipe, encoder=recipe.encoder.replace("layers:2", "minilm")) if minilm else recipe
     said = json.loads((adapter_folder("tiny", method, form) / "adapters.json").read_text())
     own = json.loads(json.dumps(asdict(recipe)))
     for name in own.keys() - {"name", "training_seed"}:
         assert said[name] == own[name], name
+    assert said["training_seed"] == stem.endswith("-seed-1")
 
 
 def test_an_ablation_leaves_out_what_its_name_says_and_nothing_else():

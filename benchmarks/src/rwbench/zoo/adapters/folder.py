@@ -92,8 +92,7 @@ def publish(trained: Path, to: Path, recipe: AdapterRecipe, method: str) -> Path
             if path.is_file() and path.name[0] != ".":
                 shutil.copy2(path, new / path.name)
         config = DynaRuleConfig.from_pretrained(new)
-        if method == PLUS:
-            _halve(new / WEIGHTS_FILE)
+        _halve(new / WEIGHTS_FILE)
         notes = [] if method == PLUS else [_stages(recipe, method)]
         if recipe.serve_top_k is not None and config.top_k is not None:
             config.top_k = recipe.serve_top_k
