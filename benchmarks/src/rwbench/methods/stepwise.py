@@ -38,7 +38,8 @@ class Stepwise(Iterative):
     @property
     def label(self) -> str:
         """Name in reports."""
-        return f"Stepwise RAG ({self.retriever.label}){self.prompt_label}, {self.model.label}"
+        merged = "" if self.aggregation == type(self).aggregation else f", {self.aggregation}"
+        return f"Stepwise RAG ({self.retriever.label}{merged}){self.prompt_label}, {self.model.label}"
 
     @property
     def calls(self) -> int:

@@ -157,7 +157,7 @@ def floors(options: Options, form: str, size: int) -> list[Method]:
 
 @grid("ablation/searches", (10_000,), ("fol",))
 def searches(options: Options, form: str, size: int) -> list[Method]:
-    """IRCoT by how searches become one list and by their number; ReAct by their number and by who answers."""
+    """IRCoT by how searches become one list and their number, ReAct by their number and who answers, Stepwise RAG."""
     bm25 = retrievers(options)[1]
     thinking: list[dict[str, Any]] = [{}, IN_TURN, IN_TURN | {"rounds": 8}]
     acting: list[dict[str, Any]] = [{"in_prompt": 4}]
@@ -166,6 +166,11 @@ def searches(options: Options, form: str, size: int) -> list[Method]:
     for model in options.asked:
         rows += [IRCoT(model=model, retriever=bm25, in_prompt=16, **each) for each in thinking]
         rows += [ReAct(model=model, retriever=bm25, **each) for each in acting]
+        rows += [
+            Stepwise(model=model, retriever=each, aggregation="in_turn", in_prompt=rules)
+            for each in (bm25, Graph(), BothEnds())
+            for rules in (8, 16)
+        ]
     return rows
 
 
