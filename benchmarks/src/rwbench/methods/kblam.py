@@ -1,4 +1,4 @@
-"""KBLaM: every third layer attends to all rules, with no selection (Wang et al. 2025)."""
+"""KBLaM: layers attend to all rules, with no selection (Wang et al. 2025); which layers, the adapter says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .memory import Memory
 
 @component
 class KBLaM(Memory):
-    """Rules as keys and values of every third layer, all of them attended to.
+    """Rules as keys and values, all of them attended to; the paper has them in every third layer.
 
     Attributes
     ----------

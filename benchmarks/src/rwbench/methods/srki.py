@@ -8,7 +8,7 @@ from .memory import Memory
 
 @component
 class SRKI(Memory):
-    """Rules in every layer, the best of them kept when the question is read."""
+    """The best rules kept when the question is read; the paper has them in every layer."""
 
     name = "srki"
     title = "SR-KI"
