@@ -95,6 +95,32 @@ def test_what_the_papers_searches_find():
     assert all(2 * each["recipe"]["max_steps"] == whole for each in logs.values())
 
 
+def test_what_taking_searches_in_turns_did_to_stepwise_rag():
+    """The best number of rules of each, on the same validation questions."""
+    best = {}
+    for name in ("searches", "in_prompt"):
+        for run in find_results(BENCHMARKS / "results" / name):
+            method = run["spec"]["method"]
+            if method["name"] == "stepwise" and method["in_prompt"] in (8, 16):
+                at = method["retriever"]["name"], method["aggregation"]
+                value = 100 * run["metrics"]["exact_match"]["macro"]["value"]
+                best[at] = max(best.get(at, 0), round(value, 1))
+    turns, fused, graph_turns, graph_fused = said(
+        r"with BM25 \(([\d.]+) of a hundred, ([\d.]+) fused\) and a graph \(([\d.]+) and ([\d.]+)\)"
+    )
+    both_turns, both_fused = said(
+        r"they have ([\d.]+) with eight rules where the row of the front page has ([\d.]+)"
+    )
+    assert best == {
+        ("bm25", "in_turn"): turns,
+        ("bm25", "rrf_rounds"): fused,
+        ("graph", "in_turn"): graph_turns,
+        ("graph", "rrf_rounds"): graph_fused,
+        ("both-ends", "in_turn"): both_turns,
+        ("both-ends", "rrf_rounds"): both_fused,
+    }
+
+
 def test_the_numbers_beside_the_paper():
     """Each average over the paper's kinds of question in both forms; a method that the paper has not is not there."""
     shown = re.findall(r"^\| ([\d,]+) \| ([\w() -]+) \| ([\d.]+) \| ([\d.]+) \|$", TEXT, flags=re.M)

@@ -122,20 +122,22 @@ def plus_settings(options: Options, form: str, size: int) -> list[Method]:
 
 
 @grid("ablation/seeds")
-def seeds(options: Options, form: str, size: int) -> list[Method]:
+def seeds(options: Options, form: str, size: int) -> Sequence[Method]:
     """Each method of rule memory by its adapters of several training seeds; 100, 1,000 and 10,000 rules."""
     return _variants(options, form, (DynaRulePlus, DynaRule, SRKI, KBLaM), ("", "seed-1", "seed-2"))
 
 
 @grid("ablation/encoders")
-def encoders(options: Options, form: str, size: int) -> list[Method]:
+def encoders(options: Options, form: str, size: int) -> Sequence[Method]:
     """KBLaM, SR-KI and DynaRule on rules that the base's first layers encode, or MiniLM; 100 to 10,000 rules."""
-    return _variants(options, form, (DynaRule, SRKI, KBLaM), ("", "minilm"))
+    rows = _variants(options, form, (DynaRule, SRKI, KBLaM), ("", "minilm"))
+    both = {row.name for row in rows if row.variant}
+    return [row for row in rows if row.name in both]
 
 
 def _variants(
     options: Options, form: str, kinds: Sequence[type[Memory]], variants: Sequence[str]
-) -> list[Method]:
+) -> list[Memory]:
     rows = [
         kind.of(model, form, variant=variant)
         for model in options.local_models
