@@ -5,11 +5,12 @@ import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from ruleworld_data.spec import VERSIONS
 from rwbench.backends.local import Local, load_fresh
-from rwbench.methods.plus import DynaRulePlus
+from rwbench.methods.plus import DynaRulePlus, Planned
 from rwbench.run.data import DataSource, select
 from rwbench.run.pools import Pool
 from rwbench.zoo.adapters.recipe import METHODS, PLUS, AdapterRecipe, read_recipe
@@ -376,3 +377,26 @@ def test_committed_results_are_of_what_is_shipped():
         if adapter_folder(name, method, form)
     }
     assert there <= seen
+
+
+def test_the_search_of_dynarule_plus_may_fill_a_prompt(monkeypatch):
+    """The first search of each question is the same, and what DynaRule+ would read stands in the prompt."""
+    model, source = Local.of("tiny"), DataSource("tiny", version="1.1")
+    rules, asked = source.rules("test"), select(source.questions("multi_hop_3", "test"), 2)
+    pool = Pool(np.union1d(rules.ids[:300], asked[0].gold + asked[1].gold), rules, "nl", tuple(asked))
+    batch, prompts, generate = [(pool, question) for question in asked], [], Local.generate
+    read = [each.retrieved for each in DynaRulePlus.of(model, "nl").answer(batch, 16)]
+    monkeypatch.setattr(
+        Local, "generate", lambda self, asks, *rest: prompts.extend(asks) or generate(self, asks, *rest)
+    )
+    method = Planned.of(model, "nl")
+    assert method.missing() is None and method.label == "RAG by DynaRule+'s search, tiny"
+    outputs = method.answer(batch, 16)
+    for output, found, prompt, question in zip(outputs, read, prompts, asked, strict=False):
+        assert output.error is None and output.retrieved[0] == found[0]
+        *lines, blank, text = prompt.text.rstrip("\n").split("\n")
+        assert (blank, text, prompt.begun) == ("", question.text, "")
+        first = pool.rules.texts(np.array(found[0][:1], dtype=np.int32), "nl")
+        assert lines[0] == first[0] and len(lines) < 16
+        assert len(output.retrieved) > 1
+    assert any(prompt.begun.count("\n") for prompt in prompts)

@@ -210,7 +210,7 @@ class Memory(Method):
         ended = len(answer.token_ids) < self.max_new_tokens
         steps = [step for step in answer.trace if step.layer == layer]
         usage = UsageCounter(retrievals=len(steps), seconds={"retrieve": share["retrieve"]})
-        prompt = reader.prompt_tokens(question.text)
+        prompt = len(reader.question_tokens(question.text))
         usage.count(Completion("", "stop", prompt, len(answer.token_ids), share["generate"]))
         parts = answer.text.split(reader.search_text) if reader.search_text else [answer.text]
         if len(parts) > 1 and not parts[0].strip():

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
-from . import component
+import numpy as np
+
+from ..backends import Decoding
+from ..run.data import Ids, Question
+from ..run.pools import Pool
+from . import Batch, Output, StepTrace, component
+from .conversation import Call, Conversation, UsageCounter, converse_all, read_answer
+from .ircot import ANSWER
 from .memory import Memory
 
 KINDS = {"lookahead": int, "score_weight": float, "score_limit": float, "top_k": int}
@@ -58,3 +65,69 @@ class DynaRulePlus(Memory):
             "top_k": self.kept,
         }
         return {name: KINDS[name](value) for name, value in given.items() if value is not None}
+
+
+@component
+class Planned(DynaRulePlus):
+    """Before every step, search as DynaRule+ does; ask the base for the step with what was found in its prompt.
+
+    What DynaRule+ gains over a search by words may be its trained search, or what it reads from memory. Here the same
+    searches of the same adapter fill the prompt, with the rules that DynaRule+ would read.
+
+    Attributes
+    ----------
+    rounds : int
+        Steps at most.
+    step_tokens : int
+        Longest line of a step.
+    """
+
+    name = "planned"
+    title = "RAG by DynaRule+'s search"
+    adapter_name = "dynarule-plus"
+
+    rounds: int = 8
+    step_tokens: int = 100
+
+    def answer(self, batch: Batch, top_k: int) -> list[Output]:
+        """Return the answers of a batch."""
+        return converse_all(self.model, self.converse, batch, top_k)
+
+    def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
+        """Search and write in turns."""
+        template, form = self.model.template, pool.representation
+        found: list[list[int]] = []
+        trace, written = [], ""
+        for _ in range(self.rounds):
+            with usage.retrieving():
+                best, read = self._search(pool, question, written)
+            found.append(best[:top_k])
+            texts = pool.rules.texts(read, form)
+            prompt = replace(template.render("answer", form, question.text, texts), begun=written)
+            line = yield Call(prompt, Decoding(self.step_tokens, ("\n",)))
+            text = template.clean(line.text).strip()
+            trace.append(StepTrace(retrieved=best[:top_k], text=text))
+            if not text or line.finish == "context" or ANSWER.search(text):
+                break
+            written += (line.marked or line.text) + "\n"
+        done = yield Call(replace(prompt, begun=written), Decoding(self.max_new_tokens))
+        done = replace(done, text=written + done.text)
+        return read_answer(template, question, done, retrieved=found, trace=trace)
+
+    def _search(self, pool: Pool, question: Question, written: str) -> tuple[list[int], Ids]:
+        """Return the rules that DynaRule+ finds for the next step, best first, and those of them that it reads."""
+        import torch
+
+        from dynarule import attach
+
+        reader = self.reader(pool.representation)
+        bank = reader.bank(pool.rules, pool.ids, pool.representation)
+        memory = reader.memory(bank, replace(reader.config, **self.changes))
+        asked = reader.question_tokens(question.text)
+        answer = reader.tokenizer(f"{written}{reader.search_text}", add_special_tokens=False)["input_ids"]
+        ids = torch.tensor([[*asked, *answer]])
+        memory.question_mask_BT = torch.arange(ids.shape[1])[None] < len(asked)
+        with torch.no_grad(), attach(reader.model, memory):
+            reader.model(ids, use_cache=False)
+        last = memory.trace[-1]
+        return [int(rule) for rule in last.ids], np.array([int(rule) for rule in last.read], dtype=np.int32)

@@ -12,7 +12,7 @@ from ..methods.dynarule import DynaRule
 from ..methods.ircot import IRCoT
 from ..methods.kblam import KBLaM
 from ..methods.memory import Memory
-from ..methods.plus import DynaRulePlus
+from ..methods.plus import DynaRulePlus, Planned
 from ..methods.prompting import Prompting
 from ..methods.rag import RAG
 from ..methods.react import ReAct
@@ -100,7 +100,7 @@ def in_prompt(options: Options, form: str, size: int) -> list[Method]:
 
 @grid("ablation/plus", (10_000,))
 def plus(options: Options, form: str, size: int) -> list[Method]:
-    """DynaRule+ without each of what it adds to the paper's search, the training's parts too; 10,000 rules."""
+    """DynaRule+ without each of what it adds, read from the prompt, or trained without parts; 10,000 rules."""
     left_out: list[dict[str, Any]] = [
         {},
         {"score_weight": 0},
@@ -108,7 +108,8 @@ def plus(options: Options, form: str, size: int) -> list[Method]:
         {"lookahead": 0, "score_weight": 0},
         *({"variant": name} for name in ("no-offsets", "no-link-ends", "paper-query")),
     ]
-    rows = [DynaRulePlus.of(model, form, **each) for model in options.local_models for each in left_out]
+    rows: list[DynaRulePlus] = [Planned.of(model, form) for model in options.local_models]
+    rows += [DynaRulePlus.of(model, form, **each) for model in options.local_models for each in left_out]
     return [row for row in rows if row.missing() is None]
 
 

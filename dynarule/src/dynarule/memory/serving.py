@@ -41,6 +41,8 @@ class Retrieval:
         With a look-ahead, the best rules of each backward level, from what is asked: ids, best first.
     way : list of str
         And how the first of the kept rules would lead there: ids of the rules after it.
+    read : list of str
+        Ids of the rules that token memory reads: with a look-ahead a plan, else the K.
     """
 
     row: int
@@ -51,6 +53,7 @@ class Retrieval:
     scores: list[float] = field(repr=False)
     backward: list[list[str]] = field(default_factory=list, repr=False)
     way: list[str] = field(default_factory=list, repr=False)
+    read: list[str] = field(default_factory=list, repr=False)
 
 
 TOLD = 4
@@ -345,7 +348,8 @@ class RuleMemory(LayerMemory):
             step = 0 if step_B is None else int(step_B[row])
             told = [ids[i] for i in kept], [texts[i] for i in kept], scores
             backward = [[ids[i] for i in level_NW[at].tolist()] for level_NW in levels]
-            self.trace.append(Retrieval(row, step, layer, *told, backward, [ids[i] for i in way]))
+            ways = ([ids[i] for i in rows] for rows in (way, self._read[row]))
+            self.trace.append(Retrieval(row, step, layer, *told, backward, *ways))
 
 
 def _best(level_BM: Tensor) -> Tensor:

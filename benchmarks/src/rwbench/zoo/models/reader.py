@@ -96,9 +96,9 @@ class RuleReader:
             return TokenMemory(self.model, bank, self.states, **settings)
         return RuleMemory(self.model, bank, **settings)
 
-    def prompt_tokens(self, question: str) -> int:
-        """Return the length of a question as it is asked."""
-        return len(encode_prompt(self.tokenizer, self._prompts([question])[0]))
+    def question_tokens(self, question: str) -> list[int]:
+        """Return the tokens of a question as it is asked."""
+        return encode_prompt(self.tokenizer, self._prompts([question])[0])
 
     def _prompts(self, questions: Sequence[str]) -> list[Prompt]:
         return question_prompts(self.tokenizer, questions, self.config.reading)
