@@ -189,7 +189,7 @@ def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, wor
     method = make(DynaRule, folder)
     (question, *_) = workspace.questions("multi_hop_2", "mini")
     trace = tuple(Retrieval(0, step, 3, [str(step)], ["rule"], [1.0]) for step in range(3))
-    reader = SimpleNamespace(search_text="<search>", prompt_tokens=len)
+    reader = SimpleNamespace(search_text="<search>", question_tokens=list)
 
     def output(text, trace=trace):
         answer = Generation(text, trace, (1, 2))
