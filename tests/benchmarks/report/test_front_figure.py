@@ -36,7 +36,7 @@ def test_the_command_draws_it_again(tmp_path):
     assert shown.shape == again.shape
     # Other versions of the renderer smooth edges in other ways.
     assert np.abs(shown - again).mean() < 0.01
-    assert FIGURE.stat().st_size < 400_000
+    assert FIGURE.stat().st_size < 200_000
 
 
 @pytest.mark.parametrize("form", ["svg", "png"])
