@@ -140,6 +140,28 @@ def test_what_dynarule_plus_finds_is_most_of_its_lead():
             assert run["n"]["scheduled"] == 110
 
 
+def test_chains_on_smollm2_that_find_and_that_end_wrong():
+    chains, found, wrong = said(
+        r"of (\d+) chains all searches of (\d+) bring a needed rule first, and (\d+) end"
+    )
+    samples = [
+        sample
+        for run in find_results(BENCHMARKS / "results/smollm2")
+        if run["spec"]["method"]["name"] == "dynarule-plus"
+        for sample in read_samples(BENCHMARKS / "results/smollm2" / run["run_id"] / "samples.jsonl")
+        if sample["subtask"].startswith("multi_hop")
+    ]
+    firsts = [
+        [
+            any(ids[0] in step for step in sample["gold_rules"])
+            for ids in sample["retrieved"][: len(sample["gold_rules"])]
+        ]
+        for sample in samples
+    ]
+    assert (len(samples), sum(map(all, firsts))) == (chains, found)
+    assert sum(sample["scores"]["exact_match"] < 1 for sample in samples) == wrong
+
+
 def test_the_numbers_beside_the_paper():
     """Each average over the paper's kinds of question in both forms; a method that the paper has not is not there."""
     shown = re.findall(r"^\| ([\d,]+) \| ([\w() -]+) \| ([\d.]+) \| ([\d.]+) \|$", TEXT, flags=re.M)
