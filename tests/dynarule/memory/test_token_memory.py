@@ -168,10 +168,10 @@ def test_with_a_look_ahead_a_prompt_asks_what_a_search_behind_it_would(
     alone = asked(prompt, mask, None)
     one = torch.ones(2, 1, dtype=torch.long)
     text, seen = (
-        torch.cat([prompt, search, prompt[1:].expand(2, -1)[:, :3]], 1),
-        torch.cat([mask] + [one] * 4, 1),
+        torch.cat([prompt, search, prompt[1:].repeat(2, 4)], 1),
+        torch.cat([mask] + [one] * 21, 1),
     )
-    question = (torch.arange(9) < 5) & seen.bool()
+    question = (torch.arange(26) < 5) & seen.bool()
     answered = asked(text, seen, question)
     for row in (0, 1):
         expected = answered[row, 1]

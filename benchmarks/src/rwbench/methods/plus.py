@@ -10,7 +10,7 @@ import numpy as np
 from ..backends import Decoding
 from ..run.data import Ids, Question
 from ..run.pools import Pool
-from . import Batch, Output, StepTrace, component
+from . import Batch, Output, Preview, StepTrace, component
 from .conversation import Call, Conversation, UsageCounter, converse_all, read_answer
 from .ircot import ANSWER
 from .memory import Memory
@@ -93,6 +93,10 @@ class Planned(DynaRulePlus):
         """Return the answers of a batch."""
         return converse_all(self.model, self.converse, batch, top_k)
 
+    def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
+        """Return how often the model is asked; what its first prompt holds only the model's own search says."""
+        return Preview(calls=self.rounds + 1)
+
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Search and write in turns."""
         template, form = self.model.template, pool.representation
@@ -125,8 +129,8 @@ class Planned(DynaRulePlus):
         memory = reader.memory(bank, replace(reader.config, **self.changes))
         asked = reader.question_tokens(question.text)
         answer = reader.tokenizer(f"{written}{reader.search_text}", add_special_tokens=False)["input_ids"]
-        ids = torch.tensor([[*asked, *answer]])
-        memory.question_mask_BT = torch.arange(ids.shape[1])[None] < len(asked)
+        ids = torch.tensor([[*asked, *answer]], device=reader.model.device)
+        memory.question_mask_BT = torch.arange(ids.shape[1], device=ids.device)[None] < len(asked)
         with torch.no_grad(), attach(reader.model, memory):
             reader.model(ids, use_cache=False)
         last = memory.trace[-1]

@@ -208,23 +208,32 @@ class TokenMemory(RuleMemory):
         return self.adapter[self.layer].query(hidden_BTC, getattr(block, "q_norm", None))
 
     def _behind_question(self, hidden_BTC: Tensor, real_BS: Tensor, positions_BT: Tensor) -> Asked:
-        """Return what a ``<search>`` right behind the question would ask; it leaves nothing in the cache."""
+        """Return what a ``<search>`` right behind the question would ask; the cache stays as it is."""
+        from transformers import DynamicCache
+
         question_BT = self._question_BT
         assert question_BT is not None and self.search_token_id is not None
-        rows, length = question_BT.shape
+        length = question_BT.shape[1]
         places_T = torch.arange(length, device=question_BT.device)
-        last_B1 = torch.where(question_BT, places_T, 0).amax(-1, keepdim=True)
-        until_BT = nn.functional.pad(real_BS.bool() & (places_T <= last_B1), (0, 1), value=True)
-        with self._without_rules():
-            token_B1C = self._below(
-                input_ids=question_BT.new_full((rows, 1), self.search_token_id, dtype=torch.long),
-                attention_mask=until_BT.long(),
-                position_ids=positions_BT.gather(1, last_B1) + 1,
-                past_key_values=self._cache,
-                use_cache=True,
-            ).last_hidden_state
-        self._cache.crop(-1)
-        token_BT = torch.arange(length + 1, device=question_BT.device).expand(rows, -1) == length
+        last_B = torch.where(question_BT, places_T, 0).amax(-1)
+        token_B1C, layers = torch.empty_like(hidden_BTC[:, :1]), self._cache.layers  # type: Tensor, Any
+        for (
+            last
+        ) in last_B.unique().tolist():  # in generation one; a sliding window counts from where a row ends
+            rows = (last_B == last).nonzero()[:, 0]
+            cache = DynamicCache()
+            for number, each in enumerate(layers):
+                cache.update(each.keys[rows, :, : last + 1], each.values[rows, :, : last + 1], number)
+            with self._without_rules():
+                token_B1C[rows] = self._below(
+                    input_ids=rows.new_full((len(rows), 1), self.search_token_id),
+                    attention_mask=nn.functional.pad(real_BS[rows, : last + 1], (0, 1), value=1),
+                    position_ids=positions_BT[rows, last : last + 1] + 1,
+                    past_key_values=cache,
+                    use_cache=True,
+                ).last_hidden_state
+        token_BT = nn.functional.pad(torch.zeros_like(question_BT), (0, 1), value=True)
+        until_BT = nn.functional.pad(real_BS.bool() & (places_T <= last_B[:, None]), (0, 1), value=True)
         return SearchContext().read(
             torch.cat([hidden_BTC, token_B1C], 1), token_BT, until_BT, nn.functional.pad(question_BT, (0, 1))
         )[1]
