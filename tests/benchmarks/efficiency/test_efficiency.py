@@ -12,9 +12,11 @@ from dynarule.bank import ExactIndex
 from ruleworld_data.io import Progress
 from rwbench.cli.app import app
 from rwbench.efficiency.conditions import InjectedRules
+from rwbench.efficiency.figure import draw
 from rwbench.efficiency.search import MappedKeys, fitted_slope, search_times
 from rwbench.efficiency.serving import floors, measure
 from rwbench.efficiency.settings import (
+    METHODS,
     PLUS,
     Cell,
     RecallSettings,
@@ -218,6 +220,14 @@ def test_a_file_that_is_not_ours_is_refused(tmp_path):
     (tmp_path / "out" / "serving.json").write_text("[]")
     with pytest.raises(ValueError, match=r"is not a results file; delete it or choose another --out"):
         measured(tmp_path, [Cell("dynarule", 20)])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_a_line_in_the_figure(method, tmp_path):
+    ratio = {"median": 1.2, "q25": 1.1, "q75": 1.3}
+    cell = {"method": method, "rules": 20, "status": "ok", "ttft_ratio": ratio, "decode_ratio": ratio}
+    draw({"cells": [cell]}, tmp_path / "serving.svg")
+    assert METHODS[method] in (tmp_path / "serving.svg").read_text()
 
 
 def test_the_command_writes_table_and_figure(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from .settings import METHODS
 
 STYLE_OF = {
     "dynarule": "dynarule",
+    "dynarule-plus": "rag-rrf",
     "prompting": "prompting",
     "inject-all": "srki",
     "inject-third": "kblam",
