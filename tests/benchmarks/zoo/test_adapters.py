@@ -304,6 +304,7 @@ def test_the_shipped_adapters_are_of_the_recipes_in_the_repository(method, form)
     recipe = read_recipe(ROOT / f"benchmarks/adapters/{name}.toml").in_form(form)
     recipe = replace(recipe, encoder=recipe.encoder.replace("layers:2", "minilm")) if minilm else recipe
     said = json.loads((adapter_folder("tiny", method, form) / "adapters.json").read_text())
+    said = asdict(AdapterRecipe("x", ({"stage": 1},))) | said  # a setting that came later had its default
     own = json.loads(json.dumps(asdict(recipe)))
     for name in own.keys() - {"name", "training_seed"}:
         assert said[name] == own[name], name

@@ -1,19 +1,26 @@
 """A pretrained model that is taught by LoRA: documents as it is asked, what is trained, resuming, joining."""
 
 import json
+import random
+import re
+from dataclasses import replace
 
 import pytest
 import torch
 from peft import PeftModel
 from ruleworld_data.questions import training_text
+from rwbench.zoo.base import data
+from rwbench.zoo.base.curriculum import LADDERS
 from rwbench.zoo.base.data import DocumentStream
 from rwbench.zoo.base.lora import LoraTrainer, TokenizerWriter, check_mark
 from rwbench.zoo.base.model import new_base
+from rwbench.zoo.base.plain import HELD_OUT, domains, plain_world
 from rwbench.zoo.base.recipe import BaseRecipe, Lora, Mixture, Phase, Shape
 from rwbench.zoo.base.ship import write_lora
 from rwbench.zoo.base.tokenizer import STEP, build_tokenizer
 from rwbench.zoo.models import model_template
 from rwbench.zoo.models.added import add_model
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 ASKED = Mixture(questions=0.7, requests=0.3, asked=1)
@@ -141,3 +148,71 @@ def test_a_mark_that_the_model_cannot_tell_from_another(tmp_path, pretrained):
     check_mark(rows, other, tokenizer)
     with pytest.raises(ValueError, match=f"same row for 1 other tokens.*take one of .*{other}"):
         check_mark(rows, one, tokenizer)
+
+
+def test_a_training_goes_on_from_what_another_taught(tmp_path, pretrained):
+    """It begins with the folder's weights, and its phase with the levels that it says."""
+    first = recipe(pretrained)
+    LoraTrainer(first, None, tmp_path / "first").run(report=lambda _: None)
+    write_lora(first, tmp_path / "first", tmp_path / "taught")
+    phase = Phase("beside", 3000, ASKED, least={"questions": 2})
+    second = replace(recipe(pretrained), phases=(phase,))
+    second = replace(second, lora=replace(second.lora, begin=str(tmp_path / "taught")))
+    trainer = LoraTrainer(second, None, tmp_path / "second")
+    written = load_file(tmp_path / "taught" / "adapter_model.safetensors")
+    own = {name.replace(".default", ""): value for name, value in trainer._weights().items()}
+    assert written.keys() == own.keys() and any(bool(value.any()) for value in written.values())
+    assert all(torch.equal(own[name], value.float()) for name, value in written.items())
+    assert all(value.dtype == torch.float32 for value in own.values())
+    trainer.run(report=lambda _: None)
+    lines = (tmp_path / "second" / "log.jsonl").read_text().splitlines()
+    assert all(json.loads(line)["levels"]["questions"] >= 2 for line in lines)
+    with pytest.raises(ValueError, match=r"has rank 4 in layers .*the recipe has rank 8"):
+        LoraTrainer(replace(second, lora=replace(second.lora, rank=8)), None, tmp_path / "third")
+    nowhere = replace(second, lora=replace(second.lora, begin="nowhere"))
+    with pytest.raises(FileNotFoundError, match="begin = 'nowhere'"):
+        LoraTrainer(nowhere, None, tmp_path / "third")
+
+
+def test_plain_english_is_taught_from_domains_of_training_alone(monkeypatch):
+    """Gold rules are in every document, others beside them as the level says; some documents ask for them."""
+
+    class Seen:
+        def __init__(self):
+            self.listed, self.asked = [], []
+
+        def questions(self, texts, rows, form):
+            self.listed.append((texts, rows[0], form))
+            return [0] * 100
+
+        def requests(self, row, steps, form):
+            self.asked.append((row, steps))
+            return [0] * 100
+
+    drawn = set()
+
+    def world(draw, domain, rules):
+        drawn.add(domain.name)
+        return plain_world(draw, domain, rules)
+
+    monkeypatch.setattr(data, "plain_world", world)
+    writer = Seen()
+    mixture = Mixture(questions=0.0, requests=0.3, plain=0.7)
+    draw = random.Random(0)
+    stream = DocumentStream(writer, 1, 800)
+    for _ in range(120):
+        stream._plain(draw, mixture, level=3)
+    assert len(writer.listed) + len(writer.asked) == 120 and len(writer.asked) > 20
+    for texts, row, form in writer.listed:
+        assert form == "nl" and row["subtask"] == "plain"
+        beside = len(texts) - len(row["gold_rule_ids"])
+        assert 0 <= beside <= LADDERS["plain"][3]
+        for step in row["steps"]:  # what a step concludes in words, some rule says of the subject
+            value = re.findall(r"\d[\d:]*|$", step["nl"].rsplit(", so ", 1)[1])[0]
+            assert any(value in text for text in texts)
+    assert max(len(texts) for texts, _, _ in writer.listed) >= LADDERS["plain"][3]
+    for row, steps in writer.asked:
+        assert len(steps) == len(row["steps"])
+        for ((request, found),) in steps:
+            assert any(text.startswith(f"If {request}, ") for text in found)
+    assert not set(HELD_OUT) & drawn and len(drawn) == len(domains()) - len(HELD_OUT)

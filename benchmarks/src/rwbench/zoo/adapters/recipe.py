@@ -37,6 +37,7 @@ class AdapterRecipe:
     subtasks: tuple[str, ...] = SUBTASKS
     per_subtask: int | None = None  # most questions per sub-task
     held_out: int = 20  # validation questions per sub-task, for the log
+    plain: int = 0  # questions in plain English besides, where rules are in English (finding alone)
     top_k: int = 100  # rules kept in every layer (DynaRule, SR-KI)
     serve_top_k: int | None = (
         None  # kept when answering, where training needs more to tell them apart; None: top_k

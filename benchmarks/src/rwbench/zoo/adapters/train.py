@@ -7,6 +7,7 @@ steps, is its recipe's.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,6 +44,7 @@ from ...cache import cache_root
 from ...run.data import DataSource, select
 from ...run.folder import exclusive
 from ..base.documents import Representation
+from ..base.plain import plain_questions
 from ..models import base_folder, step_mark
 from .folder import FINISHED, claim_folder, publish, read_finished
 from .recipe import METHODS, PLUS, AdapterRecipe
@@ -94,10 +96,12 @@ def train_adapter(
 
     with exclusive(out):
         claim_folder(out, recipe, method, representation, resume)
+        count = recipe.plain if representation == "nl" else 0
+        plain, held = plain_questions("finding", False, count), plain_questions("finding", True, count // 20)
         data = TrainingData(
-            rule_bank(recipe, language, model, tokenizer),
-            training_rows(recipe, "train", recipe.per_subtask),
-            training_rows(recipe, "validation", recipe.held_out),
+            rule_bank(recipe, language, model, tokenizer, plain[0] | held[0]),
+            training_rows(recipe, "train", recipe.per_subtask) + plain[1],
+            training_rows(recipe, "validation", recipe.held_out) + held[1],
         )
         bank = data.bank
         memory = recipe.memory
@@ -189,15 +193,21 @@ def training_rows(recipe: AdapterRecipe, split: str, most: int | None) -> list[d
     return rows
 
 
-def rule_bank(recipe: AdapterRecipe, representation: Representation, model: Any, tokenizer: Any) -> RuleBank:
-    """Return all rules of the world: the whole rule is the key, its conclusion the value."""
+def rule_bank(
+    recipe: AdapterRecipe,
+    representation: Representation,
+    model: Any,
+    tokenizer: Any,
+    others: Mapping[str, tuple[str, str]],
+) -> RuleBank:
+    """Return all rules of the world, and others by id: the whole rule is the key, its conclusion the value."""
     table = DataSource(recipe.scale, recipe.seed, version=recipe.data).rules("train")
     encoder = open_encoder(recipe.encoder, representation == "fol", model, tokenizer)
     return RuleBank.from_texts(
-        table.texts(table.ids, representation),
-        table.texts(table.ids, f"conclusion_{representation}"),
+        [*table.texts(table.ids, representation), *(text for text, _ in others.values())],
+        [*table.texts(table.ids, f"conclusion_{representation}"), *(then for _, then in others.values())],
         EmbeddingCache(encoder, cache_root() / "rules"),
-        list(map(str, table.ids.tolist())),
+        [*map(str, table.ids.tolist()), *others],
     )
 
 

@@ -16,9 +16,15 @@ LADDERS: dict[str, tuple[int, ...]] = {
     "terse": tuple(pairs for _, pairs in TERSE),
     "recital": (4, 6, 8, 11, 16, 24, 32, 48, 64),
     "questions": (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96),
+    "plain": (0, 1, 2, 4, 8, 12, 16, 24, 32),
 }
 """Pairs or rules in a list by level; for questions, rules beside the gold ones."""
-KINDS: dict[str, tuple[str, ...]] = {"terse": ("terse",), "recital": RULE_TYPES, "questions": SUBTASKS}
+KINDS: dict[str, tuple[str, ...]] = {
+    "terse": ("terse",),
+    "recital": RULE_TYPES,
+    "questions": SUBTASKS,
+    "plain": ("plain",),
+}
 """What success is counted for, by sort of document."""
 MEMORY = 0.98
 """Weight of the past in a success rate, per observation."""
@@ -66,6 +72,11 @@ class Curriculum:
                     self.seen[kind] = 0
                     self.rates.pop(kind)
         return raised
+
+    def begin(self, least: Mapping[str, int]) -> None:
+        """Raise levels to what a phase begins with."""
+        for name, level in least.items():
+            self.levels[name] = max(level, self.levels[name])
 
     def reached(self, levels: Mapping[str, int]) -> bool:
         """Return whether all of some levels are reached; False for none."""

@@ -25,6 +25,7 @@ from torch import Tensor
 from ...spec import DATA_VERSION
 from .curriculum import LADDERS, TERSE
 from .documents import Document, Representation, Writer, key_value_pairs, request_text
+from .plain import HELD_OUT, PlainWorld, domains, plain_world
 from .recipe import Mixture
 
 WORLDS = 64
@@ -80,6 +81,7 @@ class DocumentStream:
             "questions": lambda: self._questions(draw, mixture, levels["questions"], worlds),
             "guess": lambda: self._questions(draw, mixture, None, worlds),
             "requests": lambda: self._requests(draw, mixture, worlds[:8], rules),
+            "plain": lambda: self._plain(draw, mixture, levels["plain"]),
         }
         documents = []
         for name, make in makers.items():
@@ -151,6 +153,35 @@ class DocumentStream:
                 asked.append((request_text(gold, language), [rule[language] for rule in found]))
             steps.append(asked)
         return self.writer.requests(row, steps, language)
+
+    def _plain(self, draw: random.Random, mixture: Mixture, level: int) -> Document:
+        """Ask in plain English, with rules of the same world beside those that the answer needs."""
+        world, row = _plain_question(draw)
+        texts = world.texts
+        if draw.random() < mixture.requests:
+            steps = []
+            for step in row["steps"]:
+                (gold,) = step["rule_ids"]
+                near = [i for i in range(len(texts)) if i != gold and world.alike(i, gold)]
+                found = [gold, *draw.sample(near, min(len(near), draw.randint(0, FOUND)))]
+                draw.shuffle(found)
+                steps.append([(world.premise(gold), [texts[i] for i in found])])
+            return self.writer.requests(row, steps, "nl")
+        others = [i for i in range(len(texts)) if i not in row["gold_rule_ids"]]
+        beside = _half_at_most(draw, 0, LADDERS["plain"][level])
+        kept = [*row["gold_rule_ids"], *draw.sample(others, min(beside, len(others)))]
+        draw.shuffle(kept)
+        return self.writer.questions([texts[i] for i in kept], [row | {"subtask": "plain"}], "nl")
+
+
+def _plain_question(draw: random.Random) -> tuple[PlainWorld, dict[str, Any]]:
+    known = [each for each in domains() if each.name not in HELD_OUT]
+    while True:
+        world = plain_world(draw, draw.choice(known), draw.randint(24, 60))
+        hops = draw.choice((1, 2, 2, 3, 3, 4))
+        row = world.question(draw, hops, 2 if draw.random() < 0.25 else 1)
+        if row is not None:
+            return world, row
 
 
 def _alike(rule: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

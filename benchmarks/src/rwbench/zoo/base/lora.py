@@ -6,6 +6,7 @@ where a base has `STEP`.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ class LoraTrainer(BaseTrainer):
     fuses = False
 
     def _begin(self, vocabulary: TokenVocabulary | None) -> tuple[Any, Writer]:
-        from peft import LoraConfig, get_peft_model
+        from peft import LoraConfig, PeftModel, get_peft_model
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         plan: Any = self.recipe.lora
@@ -72,9 +73,19 @@ class LoraTrainer(BaseTrainer):
         changes = LoraConfig(
             r=plan.rank, lora_alpha=2 * plan.rank, target_modules=LINEAR, layers_to_transform=layers
         )
-        return get_peft_model(model, changes), TokenizerWriter(
-            tokenizer, plan.mark, self.recipe.context_weight
-        )
+        writer = TokenizerWriter(tokenizer, plan.mark, self.recipe.context_weight)
+        if plan.begin is None:
+            return get_peft_model(model, changes), writer
+        if not (Path(plan.begin) / "adapter_model.safetensors").is_file():
+            raise FileNotFoundError(f"begin = {plan.begin!r}: no folder that rwbench base ship wrote")
+        begun = PeftModel.from_pretrained(model, plan.begin, is_trainable=True)
+        known: Any = begun.peft_config["default"]
+        if (known.r, sorted(known.layers_to_transform)) != (plan.rank, layers):
+            raise ValueError(
+                f"begin = {plan.begin!r} has rank {known.r} in layers {sorted(known.layers_to_transform)}, the recipe "
+                f"has rank {plan.rank} in {layers}"
+            )
+        return nn.Module.to(begun, torch.float32), writer
 
     def _optimizers(self) -> tuple[tuple[torch.optim.Optimizer, float], ...]:
         trained = [each for each in self.model.parameters() if each.requires_grad]

@@ -23,14 +23,17 @@ class Mixture:
     questions: float = 0.0  # questions with rules
     guess: float = 0.0  # questions without any rule
     requests: float = 0.0  # questions whose rules are asked for step by step
+    plain: float = 0.0  # questions in plain English, some of them of this sort too
     same_type: float = 0.6  # share of recited lists of one rule type
     fol: float = 0.5  # share of lists in first-order logic
     asked: int = 3  # most questions on one list
 
     def __post_init__(self) -> None:
-        shares = (self.terse, self.recital, self.questions, self.guess, self.requests)
+        shares = (self.terse, self.recital, self.questions, self.guess, self.requests, self.plain)
         if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
-            raise ValueError(f"terse + recital + questions + guess + requests must be 1, got {shares}")
+            raise ValueError(
+                f"terse + recital + questions + guess + requests + plain must be 1, got {shares}"
+            )
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -42,14 +45,16 @@ class Phase:
     mixture: Mixture
     until: dict[str, int] = field(default_factory=dict)  # ends early when these levels are reached
     rate: tuple[float, float] = (1.0, 1.0)  # factor of the learning rates at its start and end
+    least: dict[str, int] = field(default_factory=dict)  # levels that it raises to these at its start
 
     def __post_init__(self) -> None:
-        for name, level in self.until.items():
-            if name not in LADDERS or not 0 <= level < len(LADDERS[name]):
-                raise ValueError(
-                    f"phase {self.name!r}: until names {name}={level}; levels are "
-                    + ", ".join(f"{key} 0-{len(steps) - 1}" for key, steps in LADDERS.items())
-                )
+        for what, levels in (("until", self.until), ("least", self.least)):
+            for name, level in levels.items():
+                if name not in LADDERS or not 0 <= level < len(LADDERS[name]):
+                    raise ValueError(
+                        f"phase {self.name!r}: {what} names {name}={level}; levels are "
+                        + ", ".join(f"{key} 0-{len(steps) - 1}" for key, steps in LADDERS.items())
+                    )
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -72,6 +77,7 @@ class Lora:
     mark: str  # one of its special tokens, which opens every step
     rank: int = 16
     first_layer: int = 0  # layers before it stay as they are
+    begin: str | None = None  # a folder of such changes to begin with
 
 
 @dataclass(frozen=True, config=STRICT)

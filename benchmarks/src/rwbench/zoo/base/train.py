@@ -132,6 +132,7 @@ class BaseTrainer:
             if log.is_file() and log.stat().st_size > self.log_bytes:
                 os.truncate(log, self.log_bytes)  # blocks trained after the checkpoint come again
             while (phase := self.phase) is not None:
+                self.curriculum.begin(phase.least)
                 # The data follow a level by some blocks, so that processes, however many, can work ahead of it.
                 while len(self.blocks.pending) <= self.recipe.lag:
                     number = self.position["block"] + len(self.blocks.pending)
