@@ -279,6 +279,14 @@ class TokenMemory(RuleMemory):
                     stop = start + known[text][0].shape[2]
                     shift_BR[at, start:stop] = shift
                     start = stop
+        if self.states.resting is not None:  # of the first set, which every token sees
+            pair = [
+                torch.cat([side[:, None].expand(-1, batch, -1, -1, -1), rules], 3)
+                for side, rules in zip(self.states.resting, pair, strict=True)
+            ]
+            real_BR = torch.cat([real_BR.any(-1, keepdim=True), real_BR], 1)
+            shift_BR = None if shift_BR is None else nn.functional.pad(shift_BR, (1, 0))
+            sizes[0] += 1
         key, value = (side.repeat_interleave(self._heads // groups, 2) for side in pair)
         return _Joined(key, value, real_BR, sizes, shift_BR)
 
