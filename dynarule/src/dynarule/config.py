@@ -70,8 +70,9 @@ class DynaRuleConfig(PeftConfig):
             "help": "of a kept rule's score, from the best one down, in the attention to its tokens; 0: none"
         },
     )
-    rest: bool = field(
-        default=False, metadata={"help": "one line end before all rules, for attention to rest on (tokens)"}
+    together: bool = field(
+        default=False,
+        metadata={"help": "rules found together are read one after another, as in a prompt, not each alone"},
     )
     score_limit: float | None = field(
         default=None,
@@ -174,8 +175,10 @@ class DynaRuleConfig(PeftConfig):
             )
         if self.reading not in get_args(Reading):
             raise ValueError(f"reading must be one of {get_args(Reading)}, got {self.reading!r:.60}")
-        if self.rest and self.reading != "tokens":
-            raise ValueError(f"rest is of rules that are read as tokens, got reading={self.reading!r:.60}")
+        if self.together and self.reading != "tokens":
+            raise ValueError(
+                f"together is of rules that are read as tokens, got reading={self.reading!r:.60}"
+            )
         if not 0 <= self.score_weight < math.inf:
             raise ValueError(f"score_weight must be 0 or more, got {self.score_weight!r}")
         if self.score_weight and self.reading != "tokens":

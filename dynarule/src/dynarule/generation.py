@@ -194,7 +194,7 @@ def rule_memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
     if config.updated_layers(adapter.num_layers):
         row = search_id(tokenizer, config.search_token, config.search_id)
     if config.reading == "tokens":
-        return TokenMemory(adapter, bank, RuleStates(model, tokenizer, rest=adapter.config.rest), row)
+        return TokenMemory(adapter, bank, RuleStates(model, tokenizer), row)
     return RuleMemory(adapter, bank, row)
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from dynarule.memory.rule_states import RESTS_AT
 from tokenizers.processors import TemplateProcessing
 
 from dynarule import RuleAdapter, RuleBank, RuleStates, TokenMemory, attach, dynarule_config, generate
@@ -39,22 +38,18 @@ def text_with_searches():
     return ids
 
 
-def reference(model, tokenizer, ids, prompt, sets, shifts=None, rest=None):
+def reference(model, tokenizer, ids, prompt, sets, shifts=None):
     """A plain forward over the rules' tokens and the text: who sees whom is a mask, who stands where a position.
 
-    ``sets`` are rules of the prompt, then of each <search>; ``shifts`` are added to the scores of each. ``rest`` is
-    a token far before everything, which everything sees.
+    ``sets`` are rules of the prompt, then of each <search>; ``shifts`` are added to the text's scores of each.
     """
     lines = [(n, tokenizer(rule)["input_ids"]) for n, rules in enumerate(sets) for rule in rules]
     each = [shift for row in shifts for shift in row] if shifts else [0.0] * len(lines)
-    lines, each = ([(0, [rest]), *lines], [0.0, *each]) if rest else (lines, each)
     added = [shift for shift, (_, line) in zip(each, lines, strict=True) for _ in line]
     owner = [n for n, line in lines for _ in line] + [-1] * len(ids)
     line_of = [at for at, (_, line) in enumerate(lines) for _ in line] + [-1] * len(ids)
     places = [p - len(line) for _, line in lines for p in range(len(line))] + list(range(len(ids)))
     window = getattr(model.config, "sliding_window", None) or 1000
-    if rest:
-        places[0] = RESTS_AT
     total, first = len(owner), len(owner) - len(ids)
     sees = torch.zeros(total, total, dtype=torch.bool)
     step = 0
@@ -62,7 +57,7 @@ def reference(model, tokenizer, ids, prompt, sets, shifts=None, rest=None):
         step += i - first >= prompt and int(ids[i - first]) == SEARCH
         for j in range(i + 1):
             same = line_of[i] == line_of[j] and places[i] - places[j] < window
-            sees[i, j] = same or (i >= first and j < first and owner[j] in (0, step)) or bool(rest and not j)
+            sees[i, j] = same or (i >= first and j < first and owner[j] in (0, step))
     mask = torch.zeros(1, 1, total, total)
     mask[..., first:, :first] = torch.tensor(added)
     mask = mask.masked_fill(~sees, torch.finfo(torch.float32).min)
@@ -120,39 +115,41 @@ def test_rules_that_fit_worse_are_attended_to_less(family, limit, rules, tiny_mo
 
 
 @torch.no_grad()
-def test_attention_has_one_place_to_rest_on_however_many_rules_are_read(
-    rules, tiny_model, tiny_tokenizer, near
+def test_rules_that_are_found_together_may_be_read_as_in_a_prompt(
+    family, rules, tiny_model, tiny_tokenizer, near
 ):
-    """A line end before all rules, which each rule and the whole text see; with weights it counts as the best rule."""
-    model, adapter, tokenizer = ready("llama", tiny_model, tiny_tokenizer, score_weight=3.0, rest=True)
-
-    def read(text, **options):
-        return {"input_ids": [5]} if text == "\n" else tokenizer(text, **options)
-
-    memory = TokenMemory(adapter, rules, RuleStates(model, read, rest=True), SEARCH)
+    """One after another, the best one last; a rule's score counts for each of its tokens."""
+    model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer, together=True)
+    memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
     ids = text_with_searches()
     memory.question_mask_BT = torch.arange(len(ids))[None] < 9
     with attach(model, memory):
         found = model(ids[None]).logits[0]
-    sets = [each.texts for each in memory.trace]
-    shifts = [[3.0 * (score - each.scores[0]) for score in each.scores] for each in memory.trace]
+    sets = [[" ".join(reversed(each.texts))] for each in memory.trace]
     model.set_attn_implementation("eager")
-    assert near(found, reference(model, tokenizer, ids, 9, sets, shifts, rest=5))
-    assert not near(found, reference(model, tokenizer, ids, 9, sets, shifts))
-    assert not near(found, reference(model, tokenizer, ids, 9, sets, shifts, rest=6))
-    with pytest.raises(ValueError, match="rest needs a tokenizer that reads a line end as one token"):
-        RuleStates(model, tokenizer, rest=True)([rules.texts[0]])
-    with pytest.raises(ValueError, match="rest is of rules that are read as tokens"):
-        dynarule_config(WIDTH, LAYER, rest=True)
+    assert near(found, reference(model, tokenizer, ids, 9, sets))
+    assert not near(found, reference(model, tokenizer, ids, 9, [each.texts for each in memory.trace]))
+    ((text, shifts),) = memory._one_text([("w11 w12", 0.0), ("w13 w14 w15", -2.0)])
+    assert text == "w13 w14 w15\nw11 w12" and shifts.tolist() == [-2.0, -2.0, -2.0, 0.0, 0.0]
+    assert memory._one_text([]) == []
+    with pytest.raises(ValueError, match="together is of rules that are read as tokens"):
+        dynarule_config(WIDTH, LAYER, together=True)
 
 
 @torch.no_grad()
-def test_a_text_that_its_tokenizer_opens_has_a_place_to_rest_on(tiny_model, tiny_tokenizer):
-    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
-    opens = TemplateProcessing(single="w5 $A", special_tokens=[("w5", 5)])
-    tokenizer.backend_tokenizer.post_processor = opens
-    plain, rested = RuleStates(model, tokenizer), RuleStates(model, tokenizer, rest=True)
-    assert torch.equal(plain(["w11 w12"])[0][0], rested(["w11 w12"])[0][0]) and rested.resting is None
+def test_what_is_read_together_is_weighted_as_what_is_read_alone(rules, tiny_model, tiny_tokenizer, near):
+    """Of one rule a set holds, both are the same; of three they are not."""
+    for kept, same in ((1, True), (3, False)):
+        logits = []
+        for together in (False, True):
+            model, adapter, tokenizer = ready(
+                "llama", tiny_model, tiny_tokenizer, score_weight=3.0, together=together
+            )
+            adapter.config.top_k = kept
+            memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
+            with attach(model, memory):
+                logits.append(model(text_with_searches()[None]).logits[0])
+        assert near(*logits) == same
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,6 @@ from ..base_model import first_layers
 MOST_RULES = 1024
 """Rules whose states are kept for the next time."""
 
-RESTS_AT = -128
-"""Position of the line end that attention rests on: before all rules of a usual length."""
-
 States = tuple[Tensor, Tensor]
 """Keys with RoPE and values of a rule's tokens in all layers, (layers, G, T, D)."""
 
@@ -30,9 +27,8 @@ class RuleStates:
 
     A rule is a line: its text and a line end. It is read after the tokens with which the tokenizer opens every text, if
     it does; their states are left out, since the prompt has its own. A tokenizer may have such a token and not write it
-    (SmolLM2): then the first token of a text is what the others rest their attention on. With ``rest`` that is one line
-    end before all rules, read once and readable beside them, as a prompt has one such place; without it each rule's own
-    first token, and the more rules are read, the more of the attention rests.
+    (SmolLM2): then a rule's first token is what the others rest their attention on, here as in a prompt. Were it put
+    before each rule and left out, they would have no such place, and the model reads nothing.
 
     Parameters
     ----------
@@ -42,18 +38,10 @@ class RuleStates:
         Its tokenizer.
     most : int
         States of so many rules are kept; the one that was not asked for longest goes first.
-    rest : bool
-        Put one line end before all rules, where the tokenizer opens no text itself.
-
-    Attributes
-    ----------
-    resting : States or None
-        That line end's.
     """
 
-    def __init__(self, model: nn.Module, tokenizer: Any, most: int = MOST_RULES, rest: bool = False) -> None:
-        self.tokenizer, self.most, self.rest = tokenizer, most, rest
-        self.resting: States | None = None
+    def __init__(self, model: nn.Module, tokenizer: Any, most: int = MOST_RULES) -> None:
+        self.tokenizer, self.most = tokenizer, most
         self._decoder: Any = model.get_decoder()  # type: ignore[operator]
         self._layers = first_layers(self._decoder, len(self._decoder.layers))
         self._kept: OrderedDict[str, States] = OrderedDict()
@@ -72,6 +60,10 @@ class RuleStates:
             self._kept.popitem(last=False)
         return found
 
+    def tokens(self, text: str) -> int:
+        """Return how many tokens a rule's line has."""
+        return len(self.tokenizer(f"{text}\n", add_special_tokens=False)["input_ids"])
+
     @torch.no_grad()
     def _read(self, texts: list[str]) -> list[States]:
         if not texts:
@@ -82,21 +74,12 @@ class RuleStates:
         plain = self.tokenizer(lines, add_special_tokens=False)["input_ids"]
         opened = self.tokenizer(lines[0])["input_ids"]
         lead: list[int] = next((opened[:n] for n in range(len(opened)) if opened[n] == plain[0][0]), [])
-        if rest := self.rest and not lead:
-            lead = self.tokenizer("\n", add_special_tokens=False)["input_ids"]
-            if len(lead) != 1:
-                raise ValueError(
-                    f"rest needs a tokenizer that reads a line end as one token, {type(self.tokenizer).__name__} reads "
-                    f"{lead}; set rest=False"
-                )
         rows = [lead + ids for ids in plain]
         mask_BT = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
         ids_BT, lengths_B = torch.zeros_like(mask_BT), torch.tensor([len(row) for row in rows])
         for at, row in enumerate(rows):
             ids_BT[at, : len(row)], mask_BT[at, : len(row)] = torch.tensor(row), 1
         positions_BT = torch.arange(mask_BT.shape[1]) - lengths_B[:, None]
-        if rest:
-            positions_BT[:, 0] = RESTS_AT
         cache, device = DynamicCache(), self._decoder.embed_tokens.weight.device
         self._layers.config._attn_implementation = self._decoder.config._attn_implementation
         self._layers(
@@ -109,7 +92,5 @@ class RuleStates:
         key, value = (
             torch.stack([getattr(layer, side) for layer in cache.layers]) for side in ("keys", "values")
         )
-        if rest:  # the first token of each row: it sees nothing but itself
-            self.resting = key[:, 0, :, :1].clone(), value[:, 0, :, :1].clone()
         places = [(at, slice(len(lead), len(row))) for at, row in enumerate(rows)]
         return [(key[:, at, :, of].clone(), value[:, at, :, of].clone()) for at, of in places]

@@ -4,7 +4,10 @@ A value vector has to say a whole rule at once, and the model has to learn to re
 model itself makes of its text: keys and values of its tokens in every layer, computed once, when a rule is first kept.
 The text's own queries attend to them, so nothing about reading is trained, and a further token costs K rules' lengths
 whatever the bank holds. Every rule is read alone and ends right before the first token of the prompt; so no rule sees
-another, their order says nothing, and one computation serves every place and question.
+another, their order says nothing, and one computation serves every place and question. A pretrained model may read
+such rules badly: each has a first token on which attention rests, and the more rules, the more of it does. With
+``together`` the rules that are found together are read one after another, the best one last, exactly as in a prompt;
+then each set is computed when it is found.
 
 Finding is the confidence layer's, as in `RuleMemory`, but its queries come from the text alone: the layers below it run
 once more, without rules. So what a ``<search>`` finds does not hang on what was read before and is known before any
@@ -43,8 +46,8 @@ from .rule_states import RuleStates
 from .selection import mean_query
 from .serving import RuleMemory
 
-Fitting = tuple[str, float]
-"""A rule's text, and how much less its tokens are attended to than those of the best one (0 or less)."""
+Fitting = tuple[str, float | Tensor]
+"""A rule's text, and how much less its tokens, or each of them, are attended to than the best one's (0 or less)."""
 
 
 @dataclass(frozen=True)
@@ -256,6 +259,8 @@ class TokenMemory(RuleMemory):
 
     def _join(self, sets: Sequence[Sequence[Sequence[Fitting]]]) -> _Joined | None:
         """Put each set's tokens side by side, padded over the rows; None if there are none."""
+        if self.config.together:
+            sets = [[self._one_text(row) for row in rows] for rows in sets]
         states = dict.fromkeys(text for rows in sets for row in rows for text, _ in row)
         if not states:
             return None
@@ -277,18 +282,19 @@ class TokenMemory(RuleMemory):
                 for text, shift in row if shift_BR is not None else ():
                     assert shift_BR is not None
                     stop = start + known[text][0].shape[2]
-                    shift_BR[at, start:stop] = shift
+                    shift_BR[at, start:stop] = torch.as_tensor(shift)
                     start = stop
-        if self.states.resting is not None:  # of the first set, which every token sees
-            pair = [
-                torch.cat([side[:, None].expand(-1, batch, -1, -1, -1), rules], 3)
-                for side, rules in zip(self.states.resting, pair, strict=True)
-            ]
-            real_BR = torch.cat([real_BR.any(-1, keepdim=True), real_BR], 1)
-            shift_BR = None if shift_BR is None else nn.functional.pad(shift_BR, (1, 0))
-            sizes[0] += 1
         key, value = (side.repeat_interleave(self._heads // groups, 2) for side in pair)
         return _Joined(key, value, real_BR, sizes, shift_BR)
+
+    def _one_text(self, row: Sequence[Fitting]) -> list[Fitting]:
+        """Return a set's rules as one text, the best one last, and what is added to the scores of its tokens."""
+        lines = [(text, shift) for text, shift in reversed(row)]
+        lengths = [self.states.tokens(text) for text, _ in lines]
+        shifts = torch.tensor([shift for _, shift in lines]).repeat_interleave(
+            torch.tensor(lengths, dtype=torch.long)
+        )
+        return [("\n".join(text for text, _ in lines), shifts)] if lines else []
 
     @contextmanager
     def _without_rules(self) -> Iterator[None]:

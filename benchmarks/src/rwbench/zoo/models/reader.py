@@ -87,7 +87,7 @@ class RuleReader:
     @cached_property
     def states(self) -> RuleStates:
         """States of the rules that token memory read last."""
-        return RuleStates(self.model, self.tokenizer, rest=self.config.rest)
+        return RuleStates(self.model, self.tokenizer)
 
     def memory(self, bank: RuleBank, config: DynaRuleConfig, **settings: Any) -> RuleMemory:
         """Return a memory of a bank's rules that reads as the configuration says."""
