@@ -13,9 +13,6 @@ from ..projection import RuleProjection, score_keys
 from .optimizers import whitening
 from .searches import Searches
 
-SOME = 256
-"""Searches, and rules, by which the spread of first scores is set."""
-
 
 class Finder(nn.Module):
     """What is trained of a projection, in coordinates in which states and embeddings vary alike in all directions."""
@@ -46,39 +43,6 @@ class Finder(nn.Module):
             nn.init.zeros_(self.ahead.link.bias)
             with torch.no_grad():
                 self.ahead.link.bias[-1] = -6.0  # of random rules, next to none follow each other
-
-    @torch.no_grad()
-    def look_up(self, searches: Searches, temperature: float) -> None:
-        """Begin with searches for what the text before them says, in its own words.
-
-        Where rules are encoded by the layers that searches read, a text and a rule that say the same are near to each
-        other before anything is trained. Maps that begin at random have to learn that word by word, and never do of
-        words that no training question has. So a search begins as the mean state of what it reads in the place of an
-        embedding, what is asked too, and a conclusion is followed by premises of its words.
-        """
-        reader, ahead = self.projection.reader, self.ahead
-        if reader is None or len(self.scale_C) != len(self.white_keys_PP):
-            raise ValueError(
-                "look_up needs search_heads and rules that are encoded by layers of the model itself "
-                f"(width {len(self.scale_C)}, the bank has {len(self.white_keys_PP)}); set look_up = false"
-            )
-        asked = self.white(searches.asked(range(min(SOME, len(searches.items))), self.keys_MP.device))
-        every = len(self.keys_MP) // SOME + 1
-        keys_NP, values_NP = self.keys_MP[::every], self.values_MP[::every]
-        self._say(reader, self.projection.k.weight @ self.white_keys_PP)
-        reader.out.weight.mul_(2 * temperature / self.scores(asked, keys_NP).std(-1).mean())
-        if ahead is not None:
-            self._say(ahead.goal, self.white_values_PP)
-            ahead.goal.out.weight.mul_(2 / (ahead.goal(asked) @ values_NP.T).std(-1).mean())
-            same_PP = self.white_keys_PP @ torch.linalg.inv(self.white_values_PP)
-            ahead.link.weight[:-1] = same_PP * (-ahead.link.bias[-1] / len(same_PP))
-
-    def _say(self, reader: SearchReader, words_FC: Tensor) -> None:
-        """Let a reader answer with a map of the mean of what its heads read."""
-        width = len(self.scale_C)
-        heads = reader.out.in_features // width - 1
-        nn.init.zeros_(reader.out.weight)
-        reader.out.weight[:, : heads * width] = (words_FC * self.scale_C / heads).repeat(1, heads)
 
     @property
     def ahead(self) -> LookAhead | None:

@@ -164,9 +164,6 @@ class RetrievalRecipe:
     link_ends: float = field(
         default=0.25, metadata={"help": "conclusions that no chain goes on from, for each link"}
     )
-    look_up: bool = field(
-        default=False, metadata={"help": "begin as a look-up of the text's own words, see `Finder.look_up`"}
-    )
     join_at: float = field(
         default=0.25, metadata={"help": "part of the steps after which searches look ahead"}
     )
@@ -178,10 +175,6 @@ class RetrievalRecipe:
     def __post_init__(self) -> None:
         for f in fields(self):
             value = getattr(self, f.name)
-            if f.type == "bool":
-                if type(value) is not bool:
-                    raise ValueError(f"{f.name} must be true or false, got {value!r}")
-                continue
             kinds: tuple[type, ...] = (int,) if f.type == "int" else (int, float)
             if type(value) not in kinds or not math.isfinite(value) or value < 0:
                 raise ValueError(f"{f.name} must be {f.type}, 0 or more, got {value!r}")

@@ -127,8 +127,6 @@ def train_retrieval(
         known = read_searches(model, layer, rows, encoder, search, folder)
         held = read_searches(model, layer, held_out, encoder, search, folder) if held_out else None
         finder = Finder(adapter[layer], bank.keys_MP.float(), bank.values_MP.float(), known)
-        if recipe.look_up:
-            finder.look_up(known, recipe.temperature)
         run = _Run(finder, known, held, premises, recipe, config.lookahead, config.lookahead_width)
         log = run.train(folder, done, report)
         finder.fold_into(adapter[layer])
