@@ -108,6 +108,7 @@ def _lora_card(
         first_layer=plan.first_layer,
         mark=plan.mark,
         tokens=f"{summary['tokens'] / 1e6:.1f}",
+        begun=f", after what `{Path(plan.begin).name}` had taught" if plan.begin else "",
         hours=f"{summary['hours']:.2f}",
         success=", ".join(f"{name} {mean:.2f} (worst {least:.2f})" for name, (mean, least) in rates.items()),
         finished="the whole recipe" if summary["finished"] else "a part of the recipe",
