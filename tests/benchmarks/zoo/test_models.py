@@ -1,7 +1,10 @@
 """Folders of models: replaced whole, whatever kills the writer."""
 
 import pytest
+import torch
+from rwbench.zoo import models
 from rwbench.zoo.models import fingerprint, replaced_folder
+from safetensors.torch import save_file
 
 
 def write(folder, text):
@@ -39,3 +42,18 @@ def test_what_was_measured_of_a_base_is_no_part_of_it(tmp_path):
     assert fingerprint(tmp_path) == before
     (tmp_path / "tokenizer.json").write_text("{}")
     assert fingerprint(tmp_path) != before
+
+
+def test_a_large_base_that_differs_in_one_layer_is_another(tmp_path, monkeypatch):
+    """A LoRA of the upper layers leaves what stands at both ends of the file as it was: embeddings and norms."""
+    monkeypatch.setattr(models, "WHOLE_FILE", 1000)
+    monkeypatch.setattr(models, "FILE_END", 1000)
+    tensors = {f"{name}.weight": torch.randn(40, 40) for name in ("embed", "layers.3", "norm")}
+    found = set()
+    for _ in range(2):
+        save_file(tensors, tmp_path / "model.safetensors")
+        found.add(fingerprint(tmp_path))
+        tensors["layers.3.weight"] += 0.01
+    assert len(found) == 2
+    (tmp_path / "model.safetensors").write_bytes(b"\xff" * 5000)  # no safetensors: as before
+    assert fingerprint(tmp_path) not in found

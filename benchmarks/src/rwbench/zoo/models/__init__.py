@@ -9,14 +9,15 @@ prompt template of this package (see `ruleworld_data.prompts`).
 from __future__ import annotations
 
 import hashlib
-import os
+import json
 import shutil
+import struct
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ruleworld_data.io import part_of
 from ruleworld_data.prompts import Template, answer_template, read_template
@@ -41,8 +42,8 @@ ADAPTER_FILES = (
     "tokenizer_config.json",
 )
 """What decides an adapter's answers."""
-WHOLE_FILE, FILE_END = 1 << 26, 1 << 20
-"""Files up to this size are hashed whole; of larger ones the size and both ends, which hold the tensors' names."""
+WHOLE_FILE, FILE_END, TENSOR_PIECE = 1 << 26, 1 << 20, 1 << 12
+"""Files up to this size are hashed whole; of larger ones the size, both ends, and a piece of every tensor."""
 
 
 def shipped() -> list[str]:
@@ -157,9 +158,26 @@ def _hash_files(files: tuple[tuple[Path, int, int], ...]) -> str:
         with path.open("rb") as file:
             digest.update(file.read(WHOLE_FILE if size <= WHOLE_FILE else FILE_END))
             if size > WHOLE_FILE:
-                file.seek(-FILE_END, os.SEEK_END)
-                digest.update(file.read())
+                for place, length in [*_tensors(file), (size - FILE_END, FILE_END)]:
+                    file.seek(place)
+                    digest.update(file.read(length))
     return digest.hexdigest()[:12]
+
+
+def _tensors(file: BinaryIO) -> list[tuple[int, int]]:
+    """Return where each tensor of a safetensors file begins, and how much of it is hashed; nothing of another file.
+
+    Training changes numbers everywhere in a tensor, but it may leave all tensors at the ends of a file as they were: a
+    LoRA of some layers does.
+    """
+    file.seek(0)
+    try:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length)) if length <= FILE_END else {}
+    except (ValueError, RecursionError, struct.error):
+        return []
+    places = sorted(each["data_offsets"] for name, each in header.items() if name != "__metadata__")
+    return [(8 + length + start, min(TENSOR_PIECE, stop - start)) for start, stop in places]
 
 
 @contextmanager
