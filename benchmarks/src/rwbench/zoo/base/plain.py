@@ -43,7 +43,7 @@ TRIES = 60
 
 
 @dataclass(frozen=True)
-class Fact:
+class PlainFact:
     """Something that may be said of a domain's subject, with at most one slot.
 
     Attributes
@@ -84,9 +84,9 @@ class Domain:
     subject: str
     things: tuple[str, ...]
     slots: Mapping[str, Sequence[str]]
-    facts: tuple[Fact, ...]
+    facts: tuple[PlainFact, ...]
 
-    def values(self, fact: Fact) -> Sequence[str | None]:
+    def values(self, fact: PlainFact) -> Sequence[str | None]:
         """Return what may stand in a fact's slot."""
         if fact.slot is None:
             return [None]
@@ -111,9 +111,9 @@ def domains() -> tuple[Domain, ...]:
     )
 
 
-def _fact(said: Mapping[str, Any]) -> Fact:
+def _fact(said: Mapping[str, Any]) -> PlainFact:
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in said.items()}
-    return Fact(**values)
+    return PlainFact(**values)
 
 
 HELD_OUT = ("railway workshop", "dance contest", "film studio")
@@ -123,7 +123,7 @@ HELD_OUT = ("railway workshop", "dance contest", "film studio")
 class Said(NamedTuple):
     """A fact with its value."""
 
-    fact: Fact
+    fact: PlainFact
     value: str | None
 
 
