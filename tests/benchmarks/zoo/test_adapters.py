@@ -328,6 +328,9 @@ def test_a_stage_of_one_form_is_for_no_other():
     recipe = AdapterRecipe("two", (first, longer | {"representation": "fol"}))
     assert recipe.in_form("fol").stages == (first, longer)
     assert recipe.in_form("nl").stages == (first,)
+    for count, stage in ((-1, {"stage": "retrieval"}), (5, first)):
+        with pytest.raises(ValueError, match="plain must be 0 or more, and is for 'retrieval' alone"):
+            AdapterRecipe("odd", (stage,), plain=count, confidence_layer=0)
     with pytest.raises(ValueError, match="unknown representation 'en'"):
         AdapterRecipe("odd", (first | {"representation": "en"},))
 

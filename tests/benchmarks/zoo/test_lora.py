@@ -18,7 +18,7 @@ from rwbench.zoo.base.plain import HELD_OUT, domains, plain_world
 from rwbench.zoo.base.recipe import BaseRecipe, Lora, Mixture, Phase, Shape
 from rwbench.zoo.base.ship import write_lora
 from rwbench.zoo.base.tokenizer import STEP, build_tokenizer
-from rwbench.zoo.models import model_template
+from rwbench.zoo.models import fingerprint, model_template
 from rwbench.zoo.models.added import add_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -169,8 +169,12 @@ def test_a_training_goes_on_from_what_another_taught(tmp_path, pretrained):
     assert all(json.loads(line)["levels"]["questions"] >= 2 for line in lines)
     with pytest.raises(ValueError, match=r"has rank 4 in layers .*the recipe has rank 8"):
         LoraTrainer(replace(second, lora=replace(second.lora, rank=8)), None, tmp_path / "third")
+    record = tmp_path / "taught" / "training.json"
+    record.write_text(record.read_text().replace(fingerprint(pretrained), "0" * 12))
+    with pytest.raises(ValueError, match="was taught to a model with fingerprint 000000000000"):
+        LoraTrainer(second, None, tmp_path / "third")
     nowhere = replace(second, lora=replace(second.lora, begin="nowhere"))
-    with pytest.raises(FileNotFoundError, match="begin = 'nowhere'"):
+    with pytest.raises(FileNotFoundError, match=r"begin = 'nowhere': nowhere has no adapter_config\.json"):
         LoraTrainer(nowhere, None, tmp_path / "third")
 
 

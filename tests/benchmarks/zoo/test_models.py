@@ -1,5 +1,7 @@
 """Folders of models: replaced whole, whatever kills the writer."""
 
+import struct
+
 import pytest
 import torch
 from rwbench.zoo import models
@@ -55,5 +57,6 @@ def test_a_large_base_that_differs_in_one_layer_is_another(tmp_path, monkeypatch
         found.add(fingerprint(tmp_path))
         tensors["layers.3.weight"] += 0.01
     assert len(found) == 2
-    (tmp_path / "model.safetensors").write_bytes(b"\xff" * 5000)  # no safetensors: as before
-    assert fingerprint(tmp_path) not in found
+    for header in (b"[1]", b'{"a": 1}', b'{"a": {}}', b"x"):  # no safetensors: both ends alone
+        (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"x" * 5000)
+        assert fingerprint(tmp_path) not in found

@@ -41,11 +41,16 @@ def text_with_searches():
 def reference(model, tokenizer, ids, prompt, sets, shifts=None):
     """A plain forward over the rules' tokens and the text: who sees whom is a mask, who stands where a position.
 
-    ``sets`` are rules of the prompt, then of each <search>; ``shifts`` are added to the text's scores of each.
+    ``sets`` are rules of the prompt, then of each <search>; ``shifts`` are added to the text's scores of each, or of
+    each of its tokens.
     """
     lines = [(n, tokenizer(rule)["input_ids"]) for n, rules in enumerate(sets) for rule in rules]
     each = [shift for row in shifts for shift in row] if shifts else [0.0] * len(lines)
-    added = [shift for shift, (_, line) in zip(each, lines, strict=True) for _ in line]
+    added = [
+        shift
+        for row, (_, line) in zip(each, lines, strict=True)
+        for shift in (row if isinstance(row, list) else [row] * len(line))
+    ]
     owner = [n for n, line in lines for _ in line] + [-1] * len(ids)
     line_of = [at for at, (_, line) in enumerate(lines) for _ in line] + [-1] * len(ids)
     places = [p - len(line) for _, line in lines for p in range(len(line))] + list(range(len(ids)))
@@ -119,37 +124,33 @@ def test_rules_that_are_found_together_may_be_read_as_in_a_prompt(
     family, rules, tiny_model, tiny_tokenizer, near
 ):
     """One after another, the best one last; a rule's score counts for each of its tokens."""
-    model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer, together=True)
+    model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer, together=True, score_weight=3.0)
     memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
     ids = text_with_searches()
     memory.question_mask_BT = torch.arange(len(ids))[None] < 9
     with attach(model, memory):
         found = model(ids[None]).logits[0]
     sets = [[" ".join(reversed(each.texts))] for each in memory.trace]
+    shifts = [
+        [
+            [
+                3.0 * (score - each.scores[0])
+                for text, score in reversed([*zip(each.texts, each.scores, strict=True)])
+                for _ in text.split()
+            ]
+        ]
+        for each in memory.trace
+    ]
     model.set_attn_implementation("eager")
-    assert near(found, reference(model, tokenizer, ids, 9, sets))
-    assert not near(found, reference(model, tokenizer, ids, 9, [each.texts for each in memory.trace]))
+    assert near(found, reference(model, tokenizer, ids, 9, sets, shifts))
+    assert not near(found, reference(model, tokenizer, ids, 9, sets))
+    alone = [each.texts for each in memory.trace]
+    assert not near(found, reference(model, tokenizer, ids, 9, alone))
     ((text, shifts),) = memory._one_text([("w11 w12", 0.0), ("w13 w14 w15", -2.0)])
     assert text == "w13 w14 w15\nw11 w12" and shifts.tolist() == [-2.0, -2.0, -2.0, 0.0, 0.0]
     assert memory._one_text([]) == []
     with pytest.raises(ValueError, match="together is of rules that are read as tokens"):
         dynarule_config(WIDTH, LAYER, together=True)
-
-
-@torch.no_grad()
-def test_what_is_read_together_is_weighted_as_what_is_read_alone(rules, tiny_model, tiny_tokenizer, near):
-    """Of one rule a set holds, both are the same; of three they are not."""
-    for kept, same in ((1, True), (3, False)):
-        logits = []
-        for together in (False, True):
-            model, adapter, tokenizer = ready(
-                "llama", tiny_model, tiny_tokenizer, score_weight=3.0, together=together
-            )
-            adapter.config.top_k = kept
-            memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
-            with attach(model, memory):
-                logits.append(model(text_with_searches()[None]).logits[0])
-        assert near(*logits) == same
 
 
 @pytest.mark.parametrize(
@@ -298,6 +299,8 @@ def test_a_rule_is_computed_once_and_the_oldest_is_let_go(rules, tiny_model, tin
     assert again[0] is not first[0][0]
     assert near(again[0], first[0][0])
     assert states([rules.texts[1]])[0][0] is first[1][0]
+    states(["\n".join(rules.texts[5:8])])  # three rules as one text let three go
+    assert len(states) == 2
 
 
 @torch.no_grad()

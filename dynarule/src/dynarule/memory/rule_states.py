@@ -37,7 +37,8 @@ class RuleStates:
     tokenizer : PreTrainedTokenizerBase
         Its tokenizer.
     most : int
-        States of so many rules are kept; the one that was not asked for longest goes first.
+        States of so many rules are kept; the one that was not asked for longest goes first. A text of several lines
+        counts as so many rules: it takes as much memory.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any, most: int = MOST_RULES) -> None:
@@ -56,8 +57,9 @@ class RuleStates:
         for text in texts:
             self._kept.move_to_end(text)
         found = [self._kept[text] for text in texts]
-        while len(self._kept) > self.most:
-            self._kept.popitem(last=False)
+        kept = sum(map(_rules, self._kept))
+        while kept > self.most:
+            kept -= _rules(self._kept.popitem(last=False)[0])
         return found
 
     def tokens(self, text: str) -> int:
@@ -94,3 +96,7 @@ class RuleStates:
         )
         places = [(at, slice(len(lead), len(row))) for at, row in enumerate(rows)]
         return [(key[:, at, :, of].clone(), value[:, at, :, of].clone()) for at, of in places]
+
+
+def _rules(text: str) -> int:
+    return text.count("\n") + 1

@@ -220,9 +220,8 @@ class TokenMemory(RuleMemory):
         places_T = torch.arange(length, device=question_BT.device)
         last_B = torch.where(question_BT, places_T, 0).amax(-1)
         token_B1C, layers = torch.empty_like(hidden_BTC[:, :1]), self._cache.layers  # type: Tensor, Any
-        for (
-            last
-        ) in last_B.unique().tolist():  # in generation one; a sliding window counts from where a row ends
+        # One place in generation; a sliding window counts from where a row ends.
+        for last in last_B.unique().tolist():
             rows = (last_B == last).nonzero()[:, 0]
             cache = DynamicCache()
             for number, each in enumerate(layers):
@@ -289,12 +288,11 @@ class TokenMemory(RuleMemory):
 
     def _one_text(self, row: Sequence[Fitting]) -> list[Fitting]:
         """Return a set's rules as one text, the best one last, and what is added to the scores of its tokens."""
-        lines = [(text, shift) for text, shift in reversed(row)]
-        lengths = [self.states.tokens(text) for text, _ in lines]
-        shifts = torch.tensor([shift for _, shift in lines]).repeat_interleave(
-            torch.tensor(lengths, dtype=torch.long)
-        )
-        return [("\n".join(text for text, _ in lines), shifts)] if lines else []
+        if not row:
+            return []
+        texts, shifts = zip(*reversed(row), strict=True)
+        lengths = torch.tensor([self.states.tokens(text) for text in texts])
+        return [("\n".join(texts), torch.tensor(shifts).repeat_interleave(lengths))]
 
     @contextmanager
     def _without_rules(self) -> Iterator[None]:

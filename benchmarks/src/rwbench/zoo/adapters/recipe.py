@@ -62,6 +62,10 @@ class AdapterRecipe:
         for stage in self.stages:
             check_name("representation", stage.get("representation", "fol"), REPRESENTATIONS)
         numbers = [stage.get("stage") for stage in self.stages]
+        if self.plain < 0 or (self.plain and numbers != [FINDING]):
+            raise ValueError(
+                f"plain must be 0 or more, and is for {FINDING!r} alone, got {self.plain} with stages {numbers}"
+            )
         if numbers == [FINDING]:
             if self.confidence_layer is None:
                 raise ValueError("finding is trained alone at the confidence layer; set confidence_layer")

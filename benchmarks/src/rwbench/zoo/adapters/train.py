@@ -90,7 +90,7 @@ def train_adapter(
     if method == PLUS and mark not in tokenizer.get_vocab():
         raise ValueError(
             f"{PLUS} searches where a model begins a step, and {model_name} was taught no mark for it; teach it one "
-            "(rwbench base train benchmarks/base/smollm2.toml), or train another method"
+            "(rwbench base train benchmarks/base/smollm2-first.toml), or train another method"
         )
     out.mkdir(parents=True, exist_ok=True)
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..models import base_folder
+from ..models.added import taught_base
 from .checkpoint import Tensors
 from .documents import Writer
 from .recipe import Lora
@@ -76,8 +77,12 @@ class LoraTrainer(BaseTrainer):
         writer = TokenizerWriter(tokenizer, plan.mark, self.recipe.context_weight)
         if plan.begin is None:
             return get_peft_model(model, changes), writer
-        if not (Path(plan.begin) / "adapter_model.safetensors").is_file():
-            raise FileNotFoundError(f"begin = {plan.begin!r}: no folder that rwbench base ship wrote")
+        try:
+            base = taught_base(Path(plan.begin))
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"begin = {plan.begin!r}: {error}; ship that training first") from None
+        if base != folder:
+            raise ValueError(f"begin = {plan.begin!r} was taught to {base}, the recipe teaches {folder}")
         begun = PeftModel.from_pretrained(model, plan.begin, is_trainable=True)
         known: Any = begun.peft_config["default"]
         if (known.r, sorted(known.layers_to_transform)) != (plan.rank, layers):

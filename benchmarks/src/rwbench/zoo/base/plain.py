@@ -200,6 +200,11 @@ class PlainWorld:
                 return self._ask(draw, [way for way in ways if way])
         return None
 
+    def any_question(self, draw: random.Random) -> dict[str, Any] | None:
+        """Draw a question of one step to four, or a fourth of the time of two parts; None as in `question`."""
+        hops = draw.choice((1, 2, 2, 3, 3, 4))
+        return self.question(draw, hops, 2 if draw.random() < 0.25 else 1)
+
     def _way(self, draw: random.Random, hops: int) -> list[int] | None:
         way = [draw.randrange(len(self.rules))]
         while len(way) < hops:
@@ -343,8 +348,7 @@ def plain_questions(
         for _ in range(3 * count):
             if len(rows) == wanted:
                 break
-            hops, parts = draw.choice((1, 2, 2, 3, 3, 4)), 2 if draw.random() < 0.25 else 1
-            if row := world.question(draw, hops, parts):
+            if row := world.any_question(draw):
                 steps = [
                     each | {"rule_ids": [f"{first}{i}" for i in each["rule_ids"]]} for each in row["steps"]
                 ]

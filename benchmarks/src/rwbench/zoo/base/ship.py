@@ -85,6 +85,8 @@ def write_lora(recipe: BaseRecipe, training: Path, to: Path) -> dict[str, int]:
     trainer = trained_base(recipe, None, training, LoraTrainer)
     torch.nn.Module.to(trainer.model, torch.bfloat16)
     summary = trainer.summary() | {"base": fingerprint(base_folder(recipe.lora.model))}
+    if recipe.lora.begin:
+        summary["begun"] = fingerprint(Path(recipe.lora.begin))
     # PEFT would write the folder of the model on this machine.
     trainer.model.peft_config["default"].base_model_name_or_path = Path(recipe.lora.model).name
     with replaced_folder(to) as new:

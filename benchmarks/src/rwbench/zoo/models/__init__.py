@@ -174,9 +174,9 @@ def _tensors(file: BinaryIO) -> list[tuple[int, int]]:
     try:
         (length,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length)) if length <= FILE_END else {}
-    except (ValueError, RecursionError, struct.error):
+        places = sorted(each["data_offsets"] for name, each in header.items() if name != "__metadata__")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error):
         return []
-    places = sorted(each["data_offsets"] for name, each in header.items() if name != "__metadata__")
     return [(8 + length + start, min(TENSOR_PIECE, stop - start)) for start, stop in places]
 
 

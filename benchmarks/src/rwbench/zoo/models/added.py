@@ -122,14 +122,17 @@ def add_model(source: str, name: str | None = None) -> Path:
     return folder
 
 
-def _join(changes: Path, folder: Path) -> None:
-    """Write a model with the changes that it was taught (LoRA), in bf16, and the prompt that they were taught with."""
-    import torch
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+def taught_base(changes: Path) -> Path:
+    """Return the folder of the model that was taught some changes (LoRA).
 
-    # Without this file peft would take a pickled one, or look on a hub.
-    for name in ("adapter_model.safetensors", "training.json", PROMPT_FILE):
+    Raises
+    ------
+    FileNotFoundError
+        If a file is missing; without its own ones peft would take a pickled one, or look on a hub.
+    ValueError
+        If the model of that name is another one here.
+    """
+    for name in ("adapter_config.json", "adapter_model.safetensors", "training.json", PROMPT_FILE):
         if not (changes / name).is_file():
             raise FileNotFoundError(
                 f"{changes} has no {name}, so it is not what rwbench base ship writes of a model that was taught"
@@ -141,6 +144,16 @@ def _join(changes: Path, folder: Path) -> None:
             f"{changes} was taught to a model with fingerprint {said['base']}, but {base} has {fingerprint(base)}; "
             "add that model, or train anew: rwbench base train"
         )
+    return base
+
+
+def _join(changes: Path, folder: Path) -> None:
+    """Write a model with the changes that it was taught (LoRA), in bf16, and the prompt that they were taught with."""
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    base = taught_base(changes)
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, trust_remote_code=False)
     joined = PeftModel.from_pretrained(model, changes).merge_and_unload()
     torch.nn.Module.to(joined, torch.bfloat16)
