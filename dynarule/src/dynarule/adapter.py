@@ -57,6 +57,7 @@ class DynaRuleLayer(nn.Module, BaseTunerLayer):
                 config.key_norm,
                 search_heads=config.search_heads if searches else 0,
                 search_offsets=config.search_offsets,
+                search_tail=config.search_tail,
                 lookahead=config.lookahead > 0,
             )
         self.dynarule_projection[adapter_name] = projection

@@ -14,7 +14,7 @@ from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME, WEIGHTS_NAME
 
 from ._files import read_shapes, settle, write_whole
 from .base_model import LARGEST, BaseModel
-from .memory.lookahead import KEY_WIDTH, PLACE_WIDTH
+from .memory.reader import KEY_WIDTH, PLACE_WIDTH
 
 __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
 
@@ -91,9 +91,10 @@ class DynaRuleConfig(PeftConfig):
     )
     search_offsets: int = field(
         default=0,
-        metadata={
-            "help": "tokens around the last step's place in the question that a search tells apart; 0: none"
-        },
+        metadata={"help": "tokens around the last step's place in the question that a search tells apart"},
+    )
+    search_tail: int = field(
+        default=0, metadata={"help": "tokens at the end of question and last step that a search tells apart"}
     )
     lookahead: int = field(
         default=0, metadata={"help": "backward levels from what is asked (not the paper's); 0: none"}
@@ -145,16 +146,16 @@ class DynaRuleConfig(PeftConfig):
             ("first_layer", 0),
             ("search_heads", 0),
             ("search_offsets", 0),
+            ("search_tail", 0),
             ("lookahead", 0),
             ("lookahead_width", 1),
         ):
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise ValueError(f"{name} must be {least} or more, got {value!r:.60}")
-        if self.lookahead and not self.search_heads:
-            raise ValueError("lookahead reads what is asked; set search_heads, such as 4")
-        if self.search_offsets and not self.search_heads:
-            raise ValueError("search_offsets say where search_heads read; set search_heads, such as 4")
+        for name in ("lookahead", "search_offsets", "search_tail"):
+            if getattr(self, name) and not self.search_heads:
+                raise ValueError(f"{name} needs heads that read the text; set search_heads, such as 4")
         if self.search_heads and self.confidence_layer is None:
             raise ValueError("search_heads read at the confidence layer; set confidence_layer")
         if self.confidence_layer is not None and type(self.confidence_layer) is not int:
@@ -362,6 +363,8 @@ class DynaRuleConfig(PeftConfig):
                     f"{place}.{name}.place.bias": (PLACE_WIDTH,),
                     f"{place}.{name}.offset": (2, heads, 2 * offsets + 1),
                 }
+            if self.search_tail:
+                shapes[f"{place}.{name}.tail"] = (2, heads, self.search_tail + 1)
         if self.lookahead:
             shapes |= {
                 f"{place}.lookahead.link.weight": (narrow + 1, narrow),

@@ -18,7 +18,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .memory.lookahead import LookAhead, SearchReader
+from .memory.lookahead import LookAhead
+from .memory.reader import SearchReader
 
 __all__ = ["RuleProjection", "score_keys"]
 
@@ -39,8 +40,8 @@ class RuleProjection(nn.Module):
         LayerNorm without parameters over the full width of a key (SR-KI).
     search_heads : int
         Beyond the paper, for the confidence layer: heads with which a search reads the text before it; 0 for none.
-    search_offsets : int
-        How far from the last step's place in the question those heads tell tokens apart, see `SearchReader`.
+    search_offsets, search_tail : int
+        What places in question and last step those heads tell apart, see `SearchReader`.
     lookahead : bool
         Whether it plans backward too (`dynarule.memory.lookahead`).
     """
@@ -52,6 +53,7 @@ class RuleProjection(nn.Module):
         key_norm: bool,
         search_heads: int = 0,
         search_offsets: int = 0,
+        search_tail: int = 0,
         lookahead: bool = False,
     ) -> None:
         super().__init__()
@@ -63,9 +65,9 @@ class RuleProjection(nn.Module):
         self.q = nn.Linear(q_proj.in_features, width, bias=q_proj.bias is not None)
         self.k = nn.Linear(encoder_dim, width)
         self.v = nn.Linear(encoder_dim, width)
-        hidden, heads, offsets = q_proj.in_features, search_heads, search_offsets
-        self.reader = SearchReader(hidden, width, heads, offsets) if heads else None
-        self.lookahead = LookAhead(hidden, encoder_dim, heads, offsets) if heads and lookahead else None
+        hidden, places = q_proj.in_features, (search_heads, search_offsets, search_tail)
+        self.reader = SearchReader(hidden, width, *places) if search_heads else None
+        self.lookahead = LookAhead(hidden, encoder_dim, *places) if search_heads and lookahead else None
         self.reset(q_proj)
         self.to(q_proj.weight.device, q_proj.weight.dtype)
 

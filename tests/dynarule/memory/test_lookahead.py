@@ -4,18 +4,8 @@ import math
 
 import pytest
 import torch
-from dynarule.memory.lookahead import (
-    EARLIER,
-    QUESTION,
-    SINCE,
-    TOKEN,
-    Asked,
-    LookAhead,
-    SearchContext,
-    SearchReader,
-    Tables,
-    planned,
-)
+from dynarule.memory.lookahead import LookAhead, Tables, planned
+from dynarule.memory.reader import EARLIER, QUESTION, SINCE, TOKEN, Asked, SearchContext, SearchReader
 from peft import PeftModel
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, load_adapter
@@ -120,6 +110,24 @@ def test_a_search_reads_from_where_the_last_step_is_in_the_question(near):
     # The second word at first, one from the start; then all from two words after the third.
     assert torch.allclose(got[0], states[1], atol=1e-3)
     assert torch.allclose(got[1], states[4:words].mean(0), atol=0.1)
+
+
+def test_a_search_reads_from_the_end_of_question_and_step(near):
+    """Each is counted from its own last token; what is further back than the tail counts as its end."""
+    torch.manual_seed(4)
+    hidden = 12
+    kinds = torch.tensor([[QUESTION] * 4 + [EARLIER, SINCE, SINCE, SINCE, TOKEN, -1]])
+    states = torch.randn(1, 10, hidden)
+    asked = Asked(states, kinds, states[:, 8])
+    reader, plain = SearchReader(hidden, hidden, 1, tail=2), SearchReader(hidden, hidden, 1)
+    plain.load_state_dict({name: reader.state_dict()[name] for name in plain.state_dict()})
+    assert near(reader(asked), plain(asked), units=500)
+    with torch.no_grad():
+        reader.query.weight.zero_()
+        reader.out.weight.copy_(torch.eye(hidden, 2 * hidden))
+        for of, at, expected in ((0, 1, [2]), (1, 0, [7]), (1, 1, [6]), (0, 2, [0, 1]), (1, 2, [5])):
+            reader.tail.zero_()[of, 0, at] = 30.0
+            torch.testing.assert_close(reader(asked)[0], states[0, expected].mean(0), rtol=0, atol=1e-3)
 
 
 def test_rules_that_are_not_allowed_lead_nowhere(bank):
@@ -237,10 +245,10 @@ def test_an_adapter_that_looks_ahead_is_saved_with_its_maps(tiny_model, bank, tm
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"search_heads": 0}, "lookahead reads what is asked; set search_heads"),
+        ({"search_heads": 0}, "lookahead needs heads that read the text"),
         (
             {"search_heads": 0, "lookahead": 0, "search_offsets": 8},
-            "search_offsets say where search_heads read",
+            "search_offsets needs heads that read the text",
         ),
         ({"confidence_layer": None}, "search_heads read at the confidence layer"),
         ({"lookahead": -1}, "lookahead must be 0 or more, got -1"),

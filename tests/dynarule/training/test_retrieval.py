@@ -1,11 +1,12 @@
 """Training of finding alone: it learns to look ahead, its weights are those that serve, and a kill changes nothing."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 from dynarule.memory import prepare_search
-from dynarule.memory.lookahead import Asked
+from dynarule.memory.reader import Asked
 from dynarule.training import Encoder, RetrievalRecipe, train_retrieval
 from dynarule.training.finder import Finder
 from dynarule.training.pools import keyed
@@ -109,7 +110,7 @@ def served(world, tiny_model, tokenizer, folder):
 
 
 PAPERS = {"search_heads": 0, "lookahead": 0}
-PLACES = {"search_offsets": 3}
+PLACES = {"search_offsets": 3, "search_tail": 2}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,9 @@ def test_what_is_folded_asks_the_same_of_raw_states(tiny_model):
     """Six steps of training move an offset too little for the test above to see one that was lost."""
     adapter = RuleAdapter(
         tiny_model("llama", hidden_size=96),
-        dynarule_config(WIDTH, confidence_layer=0, first_layer=0, search_heads=2, search_offsets=3),
+        dynarule_config(
+            WIDTH, confidence_layer=0, first_layer=0, search_heads=2, search_offsets=3, search_tail=2
+        ),
     )
     torch.manual_seed(2)
     states = torch.randn(40, 96) * torch.linspace(0.5, 3, 96) + 1
@@ -136,12 +139,45 @@ def test_what_is_folded_asks_the_same_of_raw_states(tiny_model):
     for parameter in finder.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
     finder.projection.reader.offset.normal_(std=3)
+    finder.projection.reader.tail.normal_(std=3)
     finder.fold_into(adapter[0])
     kinds = torch.tensor([[0, 0, 0, 0, 0, 1, 2, 2, 3]])
     asked = Asked(states[None, :9], kinds, states[8][None])
     torch.testing.assert_close(
         adapter[0].reader(asked), finder.projection.reader(finder.white(asked)), rtol=1e-3, atol=1e-3
     )
+
+
+@torch.no_grad()
+def test_a_search_looks_for_its_own_words(tiny_model):
+    """Untrained, it finds the rule that says what the text before it says, and a conclusion's premise follows it."""
+    adapter = RuleAdapter(
+        tiny_model("llama", hidden_size=96),
+        dynarule_config(96, confidence_layer=0, first_layer=0, search_heads=2, lookahead=2),
+    )
+    torch.manual_seed(4)
+    keys, tokens = torch.randn(300, 96) * torch.linspace(0.5, 3, 96) + 1, 6
+    states = keys[:40].repeat_interleave(tokens, 0) + 0.3 * torch.randn(40 * tokens, 96)
+    items = [KnownSearch(at, tokens - 1, [at], [at], False) for at in range(40)]
+    marks = torch.zeros(2, len(states), dtype=torch.bool)
+    known = Searches(states, marks, list(range(0, len(states), tokens)), items, [], [""] * 40)
+
+    def found(looked_up):
+        torch.manual_seed(5)
+        finder = Finder(adapter[0], keys, keys.roll(-1, 0), known)
+        if looked_up:
+            finder.look_up(known, 0.05)
+        asked = finder.white(known.asked(range(40), keys.device))
+        scores, goals = finder.scores(asked, finder.keys_MP), finder.ahead.goal(asked) @ finder.values_MP.T
+        links = finder.ahead.link_logits(finder.keys_MP, finder.values_MP)
+        follows = [float((links.argmax(0) == torch.arange(1, 301) % 300).float().mean())]
+        for each, gold in ((scores, torch.arange(40)), (goals, (torch.arange(40) - 1) % 300)):
+            follows.append(float((each.argmax(-1) == gold).float().mean()))
+        return follows, scores.std(-1).mean()
+
+    (links, rules, goals), spread = found(True)
+    assert min(links, rules, goals) > 0.9 and spread == pytest.approx(0.1, rel=0.2)
+    assert max(found(False)[0]) < 0.2
 
 
 def twins_after_training(tiny_model, link_ends):
@@ -244,6 +280,12 @@ def test_what_cannot_be_trained_is_refused_in_a_line(world, tiny_model, tiny_tok
     adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=LAYER, first_layer=LAYER))
     with pytest.raises(ValueError, match="norms its queries"):
         train_retrieval(model, tokenizer, adapter, world[1], world[0], SHORT, tmp_path)
+    with pytest.raises(ValueError, match=r"look_up needs search_heads .*width 96, the bank has 80"):
+        trained(world, tiny_model, tiny_tokenizer, tmp_path / "words", replace(SHORT, look_up=True))
+    with pytest.raises(ValueError, match="look_up must be true or false, got 1"):
+        RetrievalRecipe(look_up=1)
+    with pytest.raises(ValueError, match=r"beside the text's own words; set look_up, got 0\.1"):
+        RetrievalRecipe(free_rate=0.1)
     with pytest.raises(ValueError, match="batch_size must be positive, got 0"):
         RetrievalRecipe(batch_size=0)
     with pytest.raises(ValueError, match="learning_rate must be float, 0 or more, got -1"):

@@ -21,7 +21,8 @@ from ..bank.index import rule_scores
 from ..config import DynaRuleConfig
 from ..kernels import largest
 from ..projection import RuleProjection
-from .lookahead import Asked, SearchContext, Tables, planned
+from .lookahead import Tables, planned
+from .reader import Asked, SearchContext
 from .selection import LayerMemory, check_bank, mean_query, project, sees_own_set
 
 

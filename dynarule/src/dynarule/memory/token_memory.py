@@ -41,7 +41,7 @@ from ..adapter import RuleAdapter
 from ..attention import RuleTokens
 from ..bank.bank import RuleBank
 from ..base_model import first_layers
-from .lookahead import Asked, SearchContext
+from .reader import Asked, SearchContext
 from .rule_states import RuleStates
 from .selection import mean_query
 from .serving import RuleMemory

@@ -4,14 +4,35 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import register_parametrization
 
-from ..memory.lookahead import EARLIER, SINCE, Asked, LookAhead, SearchReader
+from ..memory.lookahead import LookAhead
+from ..memory.reader import EARLIER, SINCE, Asked, SearchReader
 from ..projection import RuleProjection, score_keys
 from .optimizers import whitening
 from .searches import Searches
+
+SOME = 256
+"""Searches, and rules, by which the spread of first scores is set."""
+
+
+class OwnWords(nn.Module):
+    """Add to a trained matrix a given one for each head, as often as is trained too."""
+
+    def __init__(self, words_FC: Tensor, blocks: int) -> None:
+        super().__init__()
+        self.multiple = nn.Parameter(torch.full((blocks,), 1 / blocks))
+        self.words_FC: Tensor
+        self.register_buffer("words_FC", words_FC)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """Return the sum; columns beyond the blocks stay as they are."""
+        said = torch.cat([each * self.words_FC for each in self.multiple], -1)
+        return weight + nn.functional.pad(said, (0, weight.shape[1] - said.shape[1]))
 
 
 class Finder(nn.Module):
@@ -43,6 +64,44 @@ class Finder(nn.Module):
             nn.init.zeros_(self.ahead.link.bias)
             with torch.no_grad():
                 self.ahead.link.bias[-1] = -6.0  # of random rules, next to none follow each other
+
+    @torch.no_grad()
+    def look_up(self, searches: Searches, temperature: float) -> None:
+        """Search for what the text says in its own words, and let the rest of the maps learn what that leaves.
+
+        Where rules are encoded by the layers that searches read, a text and a rule that say the same are near to each
+        other before anything is trained. Maps that begin at random have to learn that word by word, and never do of
+        words that no training question has. So what a head reads is asked for as it is, as often as the head learns to;
+        what is asked too, and a conclusion is followed by premises of its words.
+        """
+        reader, ahead = self.projection.reader, self.ahead
+        if reader is None or len(self.scale_C) != len(self.white_keys_PP):
+            raise ValueError(
+                "look_up needs search_heads and rules that are encoded by layers of the model itself "
+                f"(width {len(self.scale_C)}, the bank has {len(self.white_keys_PP)}); set look_up = false"
+            )
+        asked = self.white(searches.asked(range(min(SOME, len(searches.items))), self.keys_MP.device))
+        every = len(self.keys_MP) // SOME + 1
+        keys_NP, values_NP = self.keys_MP[::every], self.values_MP[::every]
+        nn.init.orthogonal_(self.projection.k.weight)
+        self.projection.k.requires_grad_(False)
+        keys_FC = self.projection.k.weight @ self.white_keys_PP * self.scale_C
+        self._say(reader, keys_FC, lambda: self.scores(asked, keys_NP), 2 * temperature)
+        if ahead is not None:
+            goal, link = ahead.goal, ahead.link
+            self._say(goal, self.white_values_PP * self.scale_C, lambda: goal(asked) @ values_NP.T, 2.0)
+            same_PP = self.white_keys_PP @ torch.linalg.inv(self.white_values_PP)
+            nn.init.zeros_(link.weight)
+            same_EP = nn.functional.pad(same_PP * (-link.bias[-1] / len(same_PP)), (0, 0, 0, 1))
+            register_parametrization(link, "weight", OwnWords(same_EP, 1))
+
+    @staticmethod
+    def _say(reader: SearchReader, words_FC: Tensor, scores: Callable[[], Tensor], spread: float) -> None:
+        """Let a reader ask for what its heads read, so that first scores spread over some temperatures."""
+        nn.init.zeros_(reader.out.weight)
+        own = OwnWords(words_FC, reader.key.shape[0])
+        register_parametrization(reader.out, "weight", own)
+        own.words_FC.mul_(spread / scores().std(-1).mean())
 
     @property
     def ahead(self) -> LookAhead | None:
@@ -88,6 +147,8 @@ class Finder(nn.Module):
                 to.place.weight.copy_(reader.place.weight / self.scale_C)
                 to.place.bias.copy_(reader.place.bias - reader.place.weight @ shift_C)
                 to.offset.copy_(reader.offset)
+            if reader.tail is not None and to.tail is not None:
+                to.tail.copy_(reader.tail)
             blocks = reader.out.in_features // len(self.scale_C)
             weight = reader.out.weight / self.scale_C.repeat(blocks)
             bias = reader.out.bias - reader.out.weight @ shift_C.repeat(blocks)

@@ -171,10 +171,24 @@ class RetrievalRecipe:
     evaluate_rules: int = field(default=10_000, metadata={"help": "rules among which they find"})
     patience: int = field(default=4, metadata={"help": "measurements without a better one, then it ends"})
     seed: int = field(default=0, metadata={"help": "of weights and batches"})
+    look_up: bool = field(
+        default=False, metadata={"help": "look for the text's own words, see `Finder.look_up`"}
+    )
+    free_rate: float = field(
+        default=1.0, metadata={"help": "learning rate of what is learned beside the own words, in parts"}
+    )
 
     def __post_init__(self) -> None:
+        if type(self.look_up) is not bool:
+            raise ValueError(f"look_up must be true or false, got {self.look_up!r}")
+        if self.free_rate != 1 and not self.look_up:
+            raise ValueError(
+                f"free_rate is of what is learned beside the text's own words; set look_up, got {self.free_rate!r}"
+            )
         for f in fields(self):
             value = getattr(self, f.name)
+            if f.type == "bool":
+                continue
             kinds: tuple[type, ...] = (int,) if f.type == "int" else (int, float)
             if type(value) not in kinds or not math.isfinite(value) or value < 0:
                 raise ValueError(f"{f.name} must be {f.type}, 0 or more, got {value!r}")

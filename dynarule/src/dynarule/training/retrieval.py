@@ -127,6 +127,8 @@ def train_retrieval(
         known = read_searches(model, layer, rows, encoder, search, folder)
         held = read_searches(model, layer, held_out, encoder, search, folder) if held_out else None
         finder = Finder(adapter[layer], bank.keys_MP.float(), bank.values_MP.float(), known)
+        if recipe.look_up:
+            finder.look_up(known, recipe.temperature)
         run = _Run(finder, known, held, premises, recipe, config.lookahead, config.lookahead_width)
         log = run.train(folder, done, report)
         finder.fold_into(adapter[layer])
@@ -194,12 +196,17 @@ class _Run:
         self.shares = np.array([by_name[name] for name in names_of])
         self.shares /= self.shares.sum()
         rate, weight = recipe.learning_rate, [finder.ahead.weight] if finder.ahead is not None else []
-        offsets = [each for name, each in finder.named_parameters() if name.endswith(".offset")]
-        apart = {id(each) for each in (*weight, *offsets)}
+        named = [(name, each) for name, each in finder.named_parameters() if each.requires_grad]
+        offsets = [each for name, each in named if name.endswith((".offset", ".tail", ".multiple"))]
+        maps = [each for name, each in named if ".out." in name or ".link." in name]
+        held = {id(each) for each in offsets}
+        free = [each for each in maps if id(each) not in held] if recipe.look_up else []
+        apart = {id(each) for each in (*weight, *offsets, *free)}
         groups: list[dict[str, Any]] = [
-            {"params": [each for each in finder.parameters() if id(each) not in apart]},
+            {"params": [each for _, each in named if id(each) not in apart]},
             {"params": weight, "lr": rate * recipe.temperature, "weight_decay": 0.0},
             {"params": offsets, "lr": rate * OFFSETS, "weight_decay": 0.0},
+            {"params": free, "lr": rate * recipe.free_rate},
         ]
         self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]], lr=rate, weight_decay=recipe.weight_decay
