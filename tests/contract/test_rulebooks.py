@@ -14,7 +14,9 @@ ROOT = Path(__file__).parents[2]
 BOOKS = {
     "library": ROOT / "dynarule/src/dynarule/example/library",
     "clinic": ROOT / "benchmarks/src/rwbench/rulebooks/clinic",
-    "parcel_depot": ROOT / "benchmarks/src/rwbench/rulebooks/parcel_depot",
+    **{
+        name: ROOT / "benchmarks/src/rwbench/rulebooks" / name for name in ("parcel_depot", "pool", "theatre")
+    },
 }
 TOLD = re.compile(r"the \w+ (?:is |was )?(.+)|(.+)")
 

@@ -40,6 +40,8 @@ DATA_VERSION = "1.1"
 
 BOOKS = ("clinic", "library", "parcel_depot")
 """The shipped rule books of the real world, each a sub-task of runs on them; see `rwbench.run.books`."""
+VALIDATION_BOOKS = ("pool", "theatre")
+"""Those by which settings may be chosen."""
 BOOKS_DATA = "rulebooks-"
 """What `RunSpec.data` begins with in such runs; a hash of the books' texts follows."""
 
@@ -150,7 +152,7 @@ class RunSpec:
         dials = self.turned
         version = {} if dials == PAPER_POINT else {"version": data_version(self.data)}
         WorldSpec(self.scale, self.split, self.world_seed, dials=dials, **version)
-        known = BOOKS if self.on_books else subtasks_of(dials)
+        known = (*BOOKS, *VALIDATION_BOOKS) if self.on_books else subtasks_of(dials)
         for name in self.subtasks:
             check_name("sub-task", name, known)
         if self.limit is not None and self.split == FOLDED_SPLIT:

@@ -12,7 +12,7 @@ from rwbench.run.books import BookSource
 from rwbench.run.data import DataSource
 from rwbench.run.runner import run_spec
 from rwbench.run.workspace import Workspace
-from rwbench.spec import BOOKS, RunSpec
+from rwbench.spec import BOOKS, VALIDATION_BOOKS, RunSpec
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = {
@@ -52,6 +52,9 @@ def test_a_run_on_the_books_is_found_again_by_its_spec(spec):
     again = RunSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
     assert again == spec and DataSource.of(again) == BookSource()
     assert again.subtasks == BOOKS and again.data.startswith("rulebooks-")
+    other = spec.to_dict() | {"subtasks": list(VALIDATION_BOOKS)}
+    assert DataSource.of(RunSpec.from_dict(other)) == BookSource(books=VALIDATION_BOOKS)
+    assert BookSource(books=VALIDATION_BOOKS).data != again.data
     with pytest.raises(ValueError, match="sub-task"):
         RunSpec.from_dict(spec.to_dict() | {"subtasks": ["multi_hop_2"]})
     with pytest.raises(ValueError, match="pools of 39"):
@@ -85,5 +88,8 @@ def test_the_recipe_asks_every_model_on_the_books(model_folder):
     model = Local.of(str(model_folder))
     specs = recipes.get("rulebooks")(Options(DataSource("tiny"), limit=2, models=(model,)))
     assert {spec.subtasks for spec in specs} == {BOOKS} and {spec.limit for spec in specs} == {2}
+    others = recipes.get("ablation/rulebooks")(Options(DataSource("tiny"), models=(model,)))
+    assert {spec.subtasks for spec in others} == {VALIDATION_BOOKS}
+    assert [spec.method for spec in others] == [spec.method for spec in specs]
     ways = [spec.method for spec in specs if spec.method["name"] == Prompting.name]
     assert [way["rules"] for way in ways] == ["gold", "none", "pool"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..methods import Method
@@ -14,7 +15,7 @@ from ..methods.stepwise import Stepwise
 from ..retrievers.bm25 import BM25
 from ..retrievers.both_ends import BothEnds
 from ..run.books import BOOK_SPLIT, BookSource
-from ..spec import RunSpec
+from ..spec import VALIDATION_BOOKS, RunSpec
 from . import Options, recipe
 
 LONGEST = 128
@@ -24,7 +25,16 @@ LONGEST = 128
 @recipe("rulebooks", source=BookSource)
 def rulebooks(options: Options) -> list[RunSpec]:
     """Rule books in plain English (a clinic, a library, a parcel depot), 40 rules and 30 questions each, NL."""
-    source = BookSource()
+    return _on(BookSource(), options)
+
+
+@recipe("ablation/rulebooks", source=partial(BookSource, books=VALIDATION_BOOKS))
+def other_rulebooks(options: Options) -> list[RunSpec]:
+    """The same on two more books (a swimming pool, a theatre), by which settings may be chosen."""
+    return _on(BookSource(books=VALIDATION_BOOKS), options)
+
+
+def _on(source: BookSource, options: Options) -> list[RunSpec]:
     options = replace(options, source=source, split=BOOK_SPLIT)
     return [options.spec(method, "nl", source.pool_size, "world") for method in _methods(options)]
 

@@ -22,19 +22,27 @@ if TYPE_CHECKING:
 
 RULES_FILE, QUESTIONS_FILE = "rules.txt", "questions.jsonl"
 BOOK_SPLIT = "test"
-"""Nothing is trained on the books and no setting is chosen by them: all their questions are a test set."""
+"""Nothing is trained on the books: all their questions are a test set, those of the books of validation another."""
 HASH_DIGITS = 12
 
 
 @dataclass(frozen=True)
 class BookSource(DataSource):
-    """The shipped rule books; ids of rules go on from book to book, in the order of `rwbench.spec.BOOKS`."""
+    """Shipped rule books; ids of rules go on from book to book.
+
+    Attributes
+    ----------
+    books : tuple of str
+        `rwbench.spec.BOOKS`, by which no setting is chosen, or `rwbench.spec.VALIDATION_BOOKS`.
+    """
+
+    books: tuple[str, ...] = BOOKS
 
     @property
     def data(self) -> str:
         """Hash of the books' files: other texts are other data."""
         digest = hashlib.sha256()
-        for book in BOOKS:
+        for book in self.books:
             for name in (RULES_FILE, QUESTIONS_FILE):
                 digest.update((book_folder(book) / name).read_bytes())
         return BOOKS_DATA + digest.hexdigest()[:HASH_DIGITS]
@@ -42,7 +50,7 @@ class BookSource(DataSource):
     @property
     def subtasks(self) -> tuple[str, ...]:
         """The books."""
-        return BOOKS
+        return self.books
 
     @property
     def pool_size(self) -> int:
@@ -54,15 +62,51 @@ class BookSource(DataSource):
         """Return the rules of all books, or the questions of one."""
         import pyarrow as pa
 
-        return pa.Table.from_pylist(_rule_rows() if config == "rules" else _question_rows(config))
+        return pa.Table.from_pylist(self._rule_rows() if config == "rules" else self._question_rows(config))
 
     def questions(self, subtask: str, split: str) -> list[Question]:
         """Return the questions of a book."""
-        return [Question.from_row(row, index) for index, row in enumerate(_question_rows(subtask))]
+        return [Question.from_row(row, index) for index, row in enumerate(self._question_rows(subtask))]
 
     def rules(self, split: str) -> RuleTable:
         """Return the rules of all books; ``world_id`` says which book a rule is of."""
         return RuleTable(self._table("rules", split))
+
+    def _first_id(self, book: str) -> int:
+        return sum(len(book_rules(each)) for each in self.books[: self.books.index(book)])
+
+    def _rule_rows(self) -> list[dict[str, Any]]:
+        """Return what a rule table needs to know; there is no logic of these rules."""
+        from dynarule.bank import conclusion_of
+
+        return [
+            {
+                "id": self._first_id(book) + number,
+                "world_id": book,
+                "type": "rule",
+                "nl": text,
+                "fol": "",
+                "conclusion_nl": conclusion_of(text),
+            }
+            for book in self.books
+            for number, text in enumerate(book_rules(book))
+        ]
+
+    def _question_rows(self, book: str) -> list[dict[str, Any]]:
+        lines = (book_folder(book) / QUESTIONS_FILE).read_text(encoding="utf-8").splitlines()
+        rows = []
+        for number, row in enumerate(map(json.loads, lines), 1):
+            steps = [
+                {
+                    "rule_ids": [self._first_id(book) + int(rule) for rule in step["rule_ids"]],
+                    "nl": step["text"],
+                    "fol": "",
+                }
+                for step in row["steps"]
+            ]
+            names = {"id": f"{book}-{number:02}", "subtask": book, "world_id": book, "fold": 0}
+            rows.append(row | names | {"steps": steps})
+        return rows
 
 
 def book_folder(book: str) -> Path:
@@ -81,42 +125,3 @@ def book_folder(book: str) -> Path:
 def book_rules(book: str) -> tuple[str, ...]:
     """Return the rules of a book in its order."""
     return tuple((book_folder(book) / RULES_FILE).read_text(encoding="utf-8").splitlines())
-
-
-def _first_id(book: str) -> int:
-    return sum(len(book_rules(each)) for each in BOOKS[: BOOKS.index(book)])
-
-
-def _rule_rows() -> list[dict[str, Any]]:
-    """Return what a rule table needs to know; there is no logic of these rules."""
-    from dynarule.bank import conclusion_of
-
-    return [
-        {
-            "id": _first_id(book) + number,
-            "world_id": book,
-            "type": "rule",
-            "nl": text,
-            "fol": "",
-            "conclusion_nl": conclusion_of(text),
-        }
-        for book in BOOKS
-        for number, text in enumerate(book_rules(book))
-    ]
-
-
-def _question_rows(book: str) -> list[dict[str, Any]]:
-    lines = (book_folder(book) / QUESTIONS_FILE).read_text(encoding="utf-8").splitlines()
-    rows = []
-    for number, row in enumerate(map(json.loads, lines), 1):
-        steps = [
-            {
-                "rule_ids": [_first_id(book) + int(rule) for rule in step["rule_ids"]],
-                "nl": step["text"],
-                "fol": "",
-            }
-            for step in row["steps"]
-        ]
-        names = {"id": f"{book}-{number:02}", "subtask": book, "world_id": book, "fold": 0}
-        rows.append(row | names | {"steps": steps})
-    return rows

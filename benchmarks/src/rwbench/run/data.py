@@ -132,7 +132,7 @@ class DataSource:
         if spec.on_books:
             from .books import BookSource
 
-            return BookSource()
+            return BookSource(books=spec.subtasks)
         return cls(spec.scale, spec.world_seed, version=data_version(spec.data), dials=spec.turned)
 
     @property

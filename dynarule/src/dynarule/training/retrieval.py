@@ -199,9 +199,9 @@ class _Run:
         named = [(name, each) for name, each in finder.named_parameters() if each.requires_grad]
         offsets = [each for name, each in named if name.endswith((".offset", ".tail", ".multiple"))]
         maps = [each for name, each in named if ".out." in name or ".link." in name]
-        held = {id(each) for each in offsets}
-        free = [each for each in maps if id(each) not in held] if recipe.look_up else []
-        apart = {id(each) for each in (*weight, *offsets, *free)}
+        apart = {id(each) for each in offsets}
+        free = [each for each in maps if id(each) not in apart] if recipe.look_up else []
+        apart |= {id(each) for each in (*weight, *free)}
         groups: list[dict[str, Any]] = [
             {"params": [each for _, each in named if id(each) not in apart]},
             {"params": weight, "lr": rate * recipe.temperature, "weight_decay": 0.0},
