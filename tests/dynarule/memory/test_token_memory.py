@@ -123,19 +123,19 @@ def test_rules_that_fit_worse_are_attended_to_less(family, limit, rules, tiny_mo
 def test_rules_that_are_found_together_may_be_read_as_in_a_prompt(
     family, rules, tiny_model, tiny_tokenizer, near
 ):
-    """One after another, the best one last; a rule's score counts for each of its tokens."""
+    """One after another, the best one first; a rule's score counts for each of its tokens."""
     model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer, together=True, score_weight=3.0)
     memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
     ids = text_with_searches()
     memory.question_mask_BT = torch.arange(len(ids))[None] < 9
     with attach(model, memory):
         found = model(ids[None]).logits[0]
-    sets = [[" ".join(reversed(each.texts))] for each in memory.trace]
+    sets = [[" ".join(each.texts)] for each in memory.trace]
     shifts = [
         [
             [
                 3.0 * (score - each.scores[0])
-                for text, score in reversed([*zip(each.texts, each.scores, strict=True)])
+                for text, score in zip(each.texts, each.scores, strict=True)
                 for _ in text.split()
             ]
         ]
@@ -147,7 +147,7 @@ def test_rules_that_are_found_together_may_be_read_as_in_a_prompt(
     alone = [each.texts for each in memory.trace]
     assert not near(found, reference(model, tokenizer, ids, 9, alone))
     ((text, shifts),) = memory._one_text([("w11 w12", 0.0), ("w13 w14 w15", -2.0)])
-    assert text == "w13 w14 w15\nw11 w12" and shifts.tolist() == [-2.0, -2.0, -2.0, 0.0, 0.0]
+    assert text == "w11 w12\nw13 w14 w15" and shifts.tolist() == [0.0, 0.0, -2.0, -2.0, -2.0]
     assert memory._one_text([]) == []
     with pytest.raises(ValueError, match="together is of rules that are read as tokens"):
         dynarule_config(WIDTH, LAYER, together=True)

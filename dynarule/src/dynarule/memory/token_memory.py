@@ -6,7 +6,7 @@ The text's own queries attend to them, so nothing about reading is trained, and 
 whatever the bank holds. Every rule is read alone and ends right before the first token of the prompt; so no rule sees
 another, their order says nothing, and one computation serves every place and question. A pretrained model may read
 such rules badly: each has a first token on which attention rests, and the more rules, the more of it does. With
-``together`` the rules that are found together are read one after another, the best one last, exactly as in a prompt;
+``together`` the rules that are found together are read one after another, the best one first, exactly as in a prompt;
 then each set is computed when it is found.
 
 Finding is the confidence layer's, as in `RuleMemory`, but its queries come from the text alone: the layers below it run
@@ -287,10 +287,10 @@ class TokenMemory(RuleMemory):
         return _Joined(key, value, real_BR, sizes, shift_BR)
 
     def _one_text(self, row: Sequence[Fitting]) -> list[Fitting]:
-        """Return a set's rules as one text, the best one last, and what is added to the scores of its tokens."""
+        """Return a set's rules as one text, the best one first, and what is added to the scores of its tokens."""
         if not row:
             return []
-        texts, shifts = zip(*reversed(row), strict=True)
+        texts, shifts = zip(*row, strict=True)
         lengths = torch.tensor([self.states.tokens(text) for text in texts])
         return [("\n".join(texts), torch.tensor(shifts).repeat_interleave(lengths))]
 
