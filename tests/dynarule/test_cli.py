@@ -561,6 +561,24 @@ def test_words_that_the_model_has_no_tokens_for_are_named(cli, files):
     assert "no tokens for 2 of 2 words, such as which, invoice" in note and "dynarule train --help" in note
 
 
+def test_a_rare_name_in_parts_is_no_unknown_word(capsys):
+    from dynarule.cli import loading
+
+    class InPieces:
+        """Of two letters, as a language model has a rare name; letter by letter, what it does not know."""
+
+        unk_token_id = None
+
+        def __call__(self, text, **_):
+            size = 2 if text.strip() == "Anouk" else 1
+            return {"input_ids": list(range(-(-len(text.strip()) // size)))}
+
+    loading.warn_of_unknown(InPieces(), ["Anouk"])
+    assert capsys.readouterr().err == ""
+    loading.warn_of_unknown(InPieces(), ["Anouk invoice"])
+    assert "1 of 2 words, such as invoice" in capsys.readouterr().err
+
+
 def test_an_empty_question_is_refused(cli, files):
     folder, *_ = files
     words = ["generate", *served(folder)]
