@@ -52,9 +52,11 @@ def test_a_run_on_the_books_is_found_again_by_its_spec(spec):
     again = RunSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
     assert again == spec and DataSource.of(again) == BookSource()
     assert again.subtasks == BOOKS and again.data.startswith("rulebooks-")
-    other = spec.to_dict() | {"subtasks": list(VALIDATION_BOOKS)}
-    assert DataSource.of(RunSpec.from_dict(other)) == BookSource(books=VALIDATION_BOOKS)
-    assert BookSource(books=VALIDATION_BOOKS).data != again.data
+    one = RunSpec.from_dict(spec.to_dict() | {"subtasks": ["clinic"]})
+    assert DataSource.of(one) == BookSource()
+    others = BookSource(books=VALIDATION_BOOKS)
+    other = spec.to_dict() | {"data": others.data, "subtasks": list(VALIDATION_BOOKS)}
+    assert DataSource.of(RunSpec.from_dict(other)) == others and others.data != again.data
     with pytest.raises(ValueError, match="sub-task"):
         RunSpec.from_dict(spec.to_dict() | {"subtasks": ["multi_hop_2"]})
     with pytest.raises(ValueError, match="pools of 39"):

@@ -180,6 +180,37 @@ def test_a_search_looks_for_its_own_words(tiny_model):
     assert max(found(False)[0]) < 0.2
 
 
+@pytest.mark.parametrize("free_rate", [0.0, 1.0])
+def test_what_is_learned_beside_the_own_words_has_a_rate_of_its_own(tiny_model, free_rate):
+    """At none only the multiples of the words are learned; what serves is the sum of both."""
+    config = dynarule_config(96, confidence_layer=0, first_layer=0, search_heads=2, lookahead=2)
+    adapter = RuleAdapter(tiny_model("llama", hidden_size=96), config)
+    torch.manual_seed(4)
+    keys, tokens = torch.randn(300, 96), 6
+    states = keys[:40].repeat_interleave(tokens, 0) + torch.randn(40 * tokens, 96)
+    items = [KnownSearch(at, tokens - 1, [at], [at], False) for at in range(40)]
+    marks = torch.zeros(2, len(states), dtype=torch.bool)
+    known = Searches(states, marks, list(range(0, len(states), tokens)), items, [(1, 0), (2, 1)], [""] * 40)
+    finder = Finder(adapter[0], keys, keys.roll(-1, 0), known)
+    finder.look_up(known, 0.05)
+    run = _Run(finder, known, None, range(300), replace(SHORT, look_up=True, free_rate=free_rate), 2, 4)
+    weight = finder.projection.reader.out.parametrizations.weight
+    free, multiple = weight.original, weight[0].multiple
+    before = multiple.detach().clone()
+    for step in range(3):
+        run._step(step)
+    assert not torch.equal(multiple, before) and bool(free.any()) == bool(free_rate)
+    finder.fold_into(adapter[0])
+    asked = known.asked(range(4), keys.device)
+    for mine, served in (
+        (finder.projection.reader, adapter[0].reader),
+        (finder.ahead.goal, adapter[0].lookahead.goal),
+    ):
+        got = mine(finder.white(asked))
+        got = got if mine is finder.projection.reader else got @ finder.white_values_PP
+        torch.testing.assert_close(served(asked), got, rtol=1e-3, atol=1e-3)
+
+
 def twins_after_training(tiny_model, link_ends):
     """Train links alone; return how well premises follow the conclusions before them, and those conclusions' twins.
 

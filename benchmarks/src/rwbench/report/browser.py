@@ -24,7 +24,7 @@ from ..run.workspace import Workspace
 from ..score.errors import ERROR_CLASSES, diagnose
 from ..score.results import Results
 from ..score.samples import SAMPLES_FILE, Sample, read_samples, samples_path
-from ..spec import BOOKS, BOOKS_DATA, VALIDATION_BOOKS
+from ..spec import BOOKS_DATA
 
 MAX_SAMPLES = 2_000
 SHOWN_RULES = 10
@@ -78,8 +78,7 @@ def build_browser(
         known = [f"{version}.0" for version in VERSIONS]
         found = source
         if data.startswith(BOOKS_DATA):
-            sources = [BookSource(books=books) for books in (VALIDATION_BOOKS, BOOKS)]
-            found = next((each for each in sources if each.data == data), sources[-1])
+            found = BookSource.of_data(data)
         elif found is None and data in known:
             found = DataSource(scale, seed, version=data_version(data), dials=dials)
         if found and (found.scale, found.seed, found.data, found.dials) == (scale, seed, data, dials):

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..spec import BOOKS, BOOKS_DATA
+from ..spec import BOOKS, BOOKS_DATA, VALIDATION_BOOKS
 from .data import DataSource, Question, RuleTable
 
 if TYPE_CHECKING:
@@ -37,6 +37,12 @@ class BookSource(DataSource):
     """
 
     books: tuple[str, ...] = BOOKS
+
+    @classmethod
+    def of_data(cls, data: str) -> BookSource:
+        """Return the books of a hash; of unknown texts those of test, whose hash is another."""
+        sources = [cls(books=books) for books in (BOOKS, VALIDATION_BOOKS)]
+        return next((each for each in sources if each.data == data), sources[0])
 
     @property
     def data(self) -> str:

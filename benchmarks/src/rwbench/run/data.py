@@ -132,7 +132,7 @@ class DataSource:
         if spec.on_books:
             from .books import BookSource
 
-            return BookSource(books=spec.subtasks)
+            return BookSource.of_data(spec.data)
         return cls(spec.scale, spec.world_seed, version=data_version(spec.data), dials=spec.turned)
 
     @property

@@ -42,7 +42,7 @@ JOINT = 48
 PREMISES = 4096
 """Premises of the bank, at most, that may follow a conclusion in the loss of links."""
 OFFSETS = 30
-"""How much faster the biases of offsets are trained: they are logarithms that begin at zero and go to several units."""
+"""How much faster offsets, tails and multiples are trained: single numbers that go to several units."""
 
 
 def train_retrieval(
