@@ -18,6 +18,7 @@ from rwbench.efficiency.serving import floors, measure
 from rwbench.efficiency.settings import (
     METHODS,
     PLUS,
+    TOGETHER,
     Cell,
     RecallSettings,
     SearchSettings,
@@ -90,7 +91,7 @@ def test_injected_rules_are_what_a_memory_without_top_k_attends_to(model, tmp_pa
 
 
 def test_every_method_is_measured_and_its_bytes_are_counted(tmp_path):
-    cells = grid(("dynarule", "dynarule-plus", "prompting", "inject-all", "inject-third"), (0, 20))
+    cells = grid(tuple(METHODS), (0, 20))
     table = measured(tmp_path, cells)
     found = {(cell["method"], cell["rules"]): cell for cell in table["cells"]}
     assert set(found) == {(cell.method, cell.rules) for cell in cells}
@@ -102,6 +103,8 @@ def test_every_method_is_measured_and_its_bytes_are_counted(tmp_path):
     plus = found["dynarule-plus", 20]
     assert plus["bytes_per_rule"] == {"embeddings": 2 * 16 * 4} and plus["search_ms"]["n"] == 2
     assert plus["cold_ttft_ms"]["median"] > plus["ttft_ms"]["median"]  # sixteen rules are read first
+    again = found["dynarule-plus-together", 20]  # a set is read whenever it is found
+    assert again["ttft_ms"]["median"] > plus["ttft_ms"]["median"] and "cold_ttft_ms" not in again
     assert found["prompting", 20]["prompt_tokens"] == 8 + 20 * 14
     assert found["inject-all", 20]["bytes_per_rule"] == {"keys and values": 2 * 2 * 32 * 4}
     assert found["inject-third", 20]["bytes_per_rule"] == {"keys and values": 2 * 32 * 4}
@@ -111,8 +114,10 @@ def test_every_method_is_measured_and_its_bytes_are_counted(tmp_path):
 
 def test_the_cost_is_that_of_the_recipe():
     """Reading and searching as the recipe has it; only its width is the benchmark's."""
-    recipe = tomllib.loads((Path(__file__).parents[3] / "benchmarks/adapters/plus.toml").read_text())
-    assert recipe["memory"] | {name: recipe[name] for name in ("confidence_layer", "top_k")} == PLUS
+    for name, expected in (("plus", PLUS), ("plus-smollm2", PLUS | TOGETHER)):
+        recipe = tomllib.loads((Path(__file__).parents[3] / f"benchmarks/adapters/{name}.toml").read_text())
+        found = recipe["memory"] | {key: recipe[key] for key in ("confidence_layer", "top_k")}
+        assert {"score_limit": None} | found == expected
 
 
 def test_a_second_run_measures_only_what_is_missing(tmp_path):

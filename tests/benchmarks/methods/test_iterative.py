@@ -12,6 +12,7 @@ from ruleworld_data.prompts import Template, read_template
 from rwbench.leaderboard.records import read_output
 from rwbench.methods.ircot import IRCoT, first_sentence, is_conclusion
 from rwbench.methods.iterative import AGGREGATIONS, shipped_template
+from rwbench.methods.rag import RAG
 from rwbench.methods.react import ReAct
 from rwbench.methods.stepwise import Stepwise
 from rwbench.retrievers import Hits, Retriever, component
@@ -195,6 +196,31 @@ def test_prompts_may_hold_fewer_rules_than_are_kept(overlap, pool, kind):
         assert (", 1 in prompt" in method.label) == (few is not None)
     with pytest.raises(ValueError, match="in_prompt must be 1 or more, got 0"):
         kind(model=script("none", say), retriever=overlap, in_prompt=0)
+
+
+@pytest.mark.parametrize(
+    ("share", "near"), [(0.0, [3, 0, 2, 4]), (0.5, [3, 0, 2, 4]), (0.6, [3]), (1.0, [3])]
+)
+def test_a_prompt_may_hold_what_scores_nearly_as_much_as_the_best(overlap, pool, share, near):
+    """The question has two keywords of rule 3 and one of three others. What was found is reported whole."""
+    say, asked = talk("\\boxed{7}")
+    method = RAG(model=script("once", say), retriever=overlap, in_prompt=4, score_share=share)
+    assert run(method, pool, 6).retrieved == [[3, 0, 2, 4]]
+    assert [rule for rule in range(6) if RULES[rule] in asked[0]] == sorted(near)
+    assert ("score_share" in method.to_dict()) == ("of the best score" in method.label) == bool(share)
+    say, asked = talk("It is hungry, so it ", "It is hungry, so it loses 2 fins.", "\\boxed{7}")
+    stepwise = Stepwise(model=script("steps", say), retriever=overlap, rounds=1, score_share=share)
+    steps = run(stepwise, pool, 6).retrieved
+    assert steps == ([[2, 1, 3, 0, 4]] if share <= 0.5 else [[1, 3, 2]])
+    for wrong in (-0.1, 1.1):
+        with pytest.raises(ValueError, match=rf"score_share must be from 0 to 1, got {wrong}"):
+            RAG(model=script("none", say), retriever=overlap, score_share=wrong)
+
+
+def test_a_search_that_finds_nothing_leaves_the_prompt_without_rules(overlap, pool):
+    nothing = Hits(*(np.empty(0, dtype=kind) for kind in (np.int32, np.float64, np.int32)))
+    say, _ = talk("\\boxed{7}")
+    assert not len(RAG(model=script("empty", say), retriever=overlap, score_share=0.5).near(nothing).ids)
 
 
 def test_sentences_and_conclusions_are_told_apart():

@@ -12,6 +12,7 @@ from .settings import METHODS
 STYLE_OF = {
     "dynarule": "dynarule",
     "dynarule-plus": "rag-rrf",
+    "dynarule-plus-together": "ircot",
     "prompting": "prompting",
     "inject-all": "srki",
     "inject-third": "kblam",

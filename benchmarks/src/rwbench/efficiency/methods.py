@@ -13,7 +13,7 @@ from dynarule.memory import RuleStates, TokenMemory
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
 
 from .conditions import Condition, InjectedRules, RecordingBank
-from .settings import DTYPES, PLUS, Cell, ServingSettings
+from .settings import DTYPES, PLUS, TOGETHER, Cell, ServingSettings
 from .timing import spread, timed
 from .workload import random_rows, random_tokens
 
@@ -35,8 +35,8 @@ def build(settings: ServingSettings, cell: Cell, base: Condition, cache: Path) -
     model = copy.deepcopy(base.model, {id(weight): weight for weight in base.model.parameters()})
     if cell.method == "dynarule":
         return _dynarule(settings, model, base.prompt, keys, values)
-    if cell.method == "dynarule-plus":
-        return _plus(settings, model, base.prompt, keys, values)
+    if cell.method in ("dynarule-plus", "dynarule-plus-together"):
+        return _plus(settings, model, base.prompt, keys, values, cell.method == "dynarule-plus-together")
     every = 1 if cell.method == "inject-all" else 3
     adapter = RuleAdapter(model, kblam_config(settings.encoder_dim, every=every)).requires_grad_(False)
     rules = InjectedRules(adapter, keys, values)
@@ -103,38 +103,50 @@ class _RuleTokens:
 
     def _ids(self, text: str) -> list[int]:
         count, below = self.settings.tokens_per_rule, self.settings.sizes.search_token
-        key = self.settings.seed + 2 + int(text.split()[-1])
-        return list(map(int, random_tokens(count, below, key, "cpu")[0]))
+        keys = (self.settings.seed + 2 + int(line.split()[-1]) for line in text.splitlines())
+        return [int(token) for key in keys for token in random_tokens(count, below, key, "cpu")[0]]
 
 
 def _plus(
-    settings: ServingSettings, model: Any, prompt: Tensor, keys_MP: Tensor, values_MP: Tensor
+    settings: ServingSettings,
+    model: Any,
+    prompt: Tensor,
+    keys_MP: Tensor,
+    values_MP: Tensor,
+    together: bool,
 ) -> Condition:
-    """DynaRule+ whose rules were read before, as those that are asked for again and again were."""
+    """DynaRule+ whose rules were read before, as those that are asked for again and again were.
+
+    Rules that are read together are read anew whenever they are found: a set seldom comes twice.
+    """
     import torch
 
     count, shape = len(keys_MP), settings.sizes
     torch.manual_seed(settings.seed)
     layer = min(PLUS["confidence_layer"], shape.layers - 1)
-    config = dynarule_config(settings.encoder_dim, **PLUS | {"confidence_layer": layer, "first_layer": layer})
+    options = PLUS | (TOGETHER if together else {}) | {"confidence_layer": layer, "first_layer": layer}
+    config = dynarule_config(settings.encoder_dim, **options)
     adapter = RuleAdapter(model, config).requires_grad_(False)
     names = [str(row) for row in range(count)]
     bank = RuleBank(keys_MP, values_MP, names, [f"rule {name}" for name in names])
 
     def memory() -> TokenMemory:
-        return TokenMemory(adapter, bank, RuleStates(model, _RuleTokens(settings)), shape.search_token)
+        states = RuleStates(model, _RuleTokens(settings), **{"most": 0} if together else {})
+        return TokenMemory(adapter, bank, states, shape.search_token)
 
     warm = memory()
     condition = Condition(model, prompt, lambda: attach(model, warm), searches=True)
 
     def figures() -> dict[str, Any]:
+        size = {"bytes_per_rule": {"embeddings": (keys_MP.nbytes + values_MP.nbytes) / count}}
+        if together:
+            return size
         cold = []
         for _ in range(max(3, settings.repeats)):
             fresh = memory()
             once = Condition(model, prompt, lambda fresh=fresh: attach(model, fresh))  # type: ignore[misc]
             cold.append(1e3 * once.prefill(settings.device)[settings.by_cpu_time])
-        size = (keys_MP.nbytes + values_MP.nbytes) / count
-        return {"cold_ttft_ms": spread(cold), "bytes_per_rule": {"embeddings": size}}
+        return {"cold_ttft_ms": spread(cold)} | size
 
     condition.figures = figures
     return condition

@@ -13,6 +13,7 @@ SEARCHED = (100, 1_000, 10_000, 100_000, 1_000_000, 4_936_113)
 METHODS = {
     "dynarule": "DynaRule",
     "dynarule-plus": "DynaRule+",
+    "dynarule-plus-together": "DynaRule+, rules read together",
     "prompting": "rules in the prompt",
     "inject-all": "all rules, every layer",
     "inject-third": "all rules, every third layer (KBLaM)",
@@ -22,6 +23,8 @@ PLUS: dict[str, Any] = {
     "search_offsets": 64, "lookahead": 4, "score_weight": 6.0, "score_limit": 4.0, "top_k": 16,
 }  # fmt: skip
 """DynaRule+ as its recipe has it; how many rules a search keeps is its own too."""
+TOGETHER: dict[str, Any] = {"together": True, "search_tail": 24, "score_weight": 0.0, "score_limit": None}
+"""What its recipe for a pretrained model has instead."""
 DTYPES = {"fp32": 4, "fp16": 2, "bf16": 2}
 """Bytes of a number."""
 TORCH_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}

@@ -35,7 +35,7 @@ def targets(table: Table) -> list[dict[str, Any]]:
 def serving_markdown(table: Table) -> str:
     """Return the table of cells, then the targets."""
     settings = table["settings"]
-    plus = any(cell["method"] == "dynarule-plus" for cell in table["cells"])
+    plus = any(cell["method"].startswith("dynarule-plus") for cell in table["cells"])
     kept = f"{settings['top_k']}" + (f", of DynaRule+ {PLUS['top_k']}" if plus else "")
     caption = (
         f"{_model(settings)}, prompt of {settings['prompt_tokens']} tokens; "

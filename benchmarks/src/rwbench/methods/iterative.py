@@ -77,9 +77,9 @@ class Search:
         """Search the pool and remember what came."""
         with self.usage.retrieving():
             hits = pool_index(self.method.retriever, self.pool).search([query], self.top_k)[0]
-        self.rounds.append(hits)
         self.trace.append(StepTrace(query=query, retrieved=hits.ids.tolist()))
-        return hits
+        self.rounds.append(self.method.near(hits))
+        return self.rounds[-1]
 
     def wrote(self, text: str) -> None:
         """Remember what the model wrote."""
@@ -104,10 +104,8 @@ class Search:
 
     def read(self, **usage: int) -> Conversation:
         """Answer afresh from the collected rules, as RAG does; what was thought before is not shown."""
-        found = self.collected()
-        return (
-            yield from self.method.read(self.pool, self.question, found, self.trace, **self.costs(**usage))
-        )
+        found, costs = self.collected(), self.costs(**usage)
+        return (yield from self.method.read(self.pool, self.question, found, self.trace, found, **costs))
 
 
 @lru_cache(maxsize=4)
@@ -135,6 +133,8 @@ class Iterative(RAG):
         Id of the template that the rounds are asked with; `about` chooses it by the data. Empty: that of data 1.0.
     in_prompt : int or None
         Rules in each prompt or observation, the best ones; None: all that are kept. See `RAG`.
+    score_share : float
+        What a round keeps, by the best score of that round. See `RAG`.
 
     Attributes
     ----------

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any
 
 from ..backends import Decoding
-from ..retrievers import pool_index
+from ..retrievers import Hits, pool_index
 from ..run.data import Ids, Question
 from ..run.pools import Pool
 from . import StepTrace, component
@@ -23,17 +24,23 @@ class RAG(ModelMethod):
         What ranks the rules. `Random` makes a floor of it: rules, but not the right ones.
     in_prompt : int or None
         Rules in the prompt, the best ones; None: all that are kept. A small model reads few rules better than many.
+    score_share : float
+        Of these only rules that score at least this share of the best one's score, from 0 (all) to 1: how many a
+        question needs, its search may know better than a number that is the same for all.
     """
 
     name = "rag"
 
     retriever: Any = None
     in_prompt: int | None = None
+    score_share: float = field(default=0.0, metadata={"later": True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.in_prompt is not None and self.in_prompt < 1:
             raise ValueError(f"in_prompt must be 1 or more, got {self.in_prompt}")
+        if not 0 <= self.score_share <= 1:
+            raise ValueError(f"score_share must be from 0 to 1, got {self.score_share}")
 
     @property
     def key(self) -> str:
@@ -48,7 +55,17 @@ class RAG(ModelMethod):
     @property
     def prompt_label(self) -> str:
         """How many rules a prompt holds, as part of a label."""
-        return "" if self.in_prompt is None else f", {self.in_prompt} in prompt"
+        up_to, share = (
+            ("up to ", f", from {self.score_share:g} of the best score") if self.score_share else ("", "")
+        )
+        return ("" if self.in_prompt is None else f", {up_to}{self.in_prompt} in prompt") + share
+
+    def near(self, hits: Hits) -> Hits:
+        """Return the rules of a search that score as `score_share` says; never none of those that were found."""
+        if not self.score_share:
+            return hits
+        count = max(1, int((hits.scores >= self.score_share * hits.scores[:1]).sum()))
+        return Hits(hits.ids[:count], hits.scores[:count], hits.tail[:0])
 
     def texts(self, pool: Pool, ids: Ids) -> list[str]:
         """Return rules as the model reads them, at most ``in_prompt``."""
@@ -57,14 +74,21 @@ class RAG(ModelMethod):
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Search, then ask."""
         with usage.retrieving():
-            found = pool_index(self.retriever, pool).search([question.text], top_k)[0].ids
-        return (yield from self.read(pool, question, found))
+            hits = pool_index(self.retriever, pool).search([question.text], top_k)[0]
+        return (yield from self.read(pool, question, hits.ids, shown=self.near(hits).ids))
 
     def read(
-        self, pool: Pool, question: Question, found: Ids, trace: Sequence[StepTrace] = (), **usage: Any
+        self,
+        pool: Pool,
+        question: Question,
+        found: Ids,
+        trace: Sequence[StepTrace] = (),
+        shown: Ids | None = None,
+        **usage: Any,
     ) -> Conversation:
-        """Answer from the rules that were found; nothing else is shown."""
+        """Answer from the rules that were found, or of these from those that are to be shown; from nothing else."""
         template = self.model.template
-        prompt = template.render("answer", pool.representation, question.text, self.texts(pool, found))
+        texts = self.texts(pool, found if shown is None else shown)
+        prompt = template.render("answer", pool.representation, question.text, texts)
         done = yield Call(prompt, Decoding(self.max_new_tokens))
         return read_answer(template, question, done, retrieved=[found.tolist()], trace=trace, usage=usage)

@@ -98,6 +98,18 @@ def in_prompt(options: Options, form: str, size: int) -> list[Method]:
     ]
 
 
+@grid("ablation/score_share", (10_000,))
+def score_share(options: Options, form: str, size: int) -> list[Method]:
+    """Every search whose scores compare, with up to 16 rules that score a share of the best one's; 10,000 rules."""
+    return [
+        row
+        for model in options.asked
+        for share in (0.3, 0.5, 0.7, 0.9)
+        for row in searching(options, model, in_prompt=16, score_share=share)
+        if row.name in ("rag", "stepwise")
+    ]
+
+
 @grid("ablation/plus", (10_000,))
 def plus(options: Options, form: str, size: int) -> list[Method]:
     """DynaRule+ without each of what it adds, read from the prompt, or trained without parts; 10,000 rules."""
