@@ -75,7 +75,7 @@ def test_retrieval_runs_have_recall_figures_and_no_other(results):
     grid = next(part for part in figures(setting) if "rule type" in part.title).grids[0]
     assert {"step 1", "entity2attr"} <= set(grid.columns)
     assert {row.cells[0].text for row in grid.rows} == {
-        "BM25 (split identifiers)",
+        "BM25",
         "Symbolic solver (ceiling)",
     }
 

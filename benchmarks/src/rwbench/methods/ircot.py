@@ -45,9 +45,7 @@ class IRCoT(Iterative):
     @property
     def label(self) -> str:
         """Name in reports."""
-        every = "" if self.skip_conclusions else ", every sentence a query"
-        search = f"{self.retriever.label}, {self.aggregation}{self.budget_label}{every}"
-        return f"IRCoT ({search}){self.prompt_label}, {self.model.label}"
+        return f"IRCoT {self.search_label}{self.prompt_label}, {self.model.label}"
 
     @property
     def calls(self) -> int:

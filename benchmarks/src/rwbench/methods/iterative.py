@@ -161,9 +161,12 @@ class Iterative(RAG):
             )
 
     @property
-    def budget_label(self) -> str:
-        """How many searches there may be, as part of a label, where it is not the paper's number."""
-        return "" if self.rounds == type(self).rounds else f", {self.rounds} searches"
+    def search_label(self) -> str:
+        """What searches, and how often and how its lists become one where that is not the paper's, for a label."""
+        kind = type(self)
+        rounds = "" if self.rounds == kind.rounds else f", {self.rounds} searches"
+        merged = "" if self.aggregation == kind.aggregation else f", {self.aggregation.replace('_', ' ')}"
+        return f"{self.retriever.label}{rounds}{merged}"
 
     @property
     def template(self) -> Template:

@@ -50,8 +50,7 @@ class ReAct(Iterative):
     def label(self) -> str:
         """Name in reports."""
         own = "" if self.final == "reader" else ", the agent's answer"
-        search = f"{self.retriever.label}, {self.aggregation}{self.budget_label}{own}"
-        return f"ReAct ({search}){self.prompt_label}, {self.model.label}"
+        return f"ReAct {self.search_label}{own}{self.prompt_label}, {self.model.label}"
 
     @property
     def calls(self) -> int:

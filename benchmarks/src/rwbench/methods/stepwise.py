@@ -38,8 +38,7 @@ class Stepwise(Iterative):
     @property
     def label(self) -> str:
         """Name in reports."""
-        merged = "" if self.aggregation == type(self).aggregation else f", {self.aggregation}"
-        return f"Stepwise RAG ({self.retriever.label}{merged}){self.prompt_label}, {self.model.label}"
+        return f"Stepwise RAG {self.search_label}{self.prompt_label}, {self.model.label}"
 
     @property
     def calls(self) -> int:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..methods import Method
-from ..methods.plus import DynaRulePlus
+from ..methods.plus import DynaRulePlus, Planned
 from ..methods.prompting import Prompting
 from ..methods.rag import RAG
 from ..methods.retrieve import Retrieve
@@ -25,18 +25,25 @@ LONGEST = 128
 @recipe("rulebooks", source=BookSource)
 def rulebooks(options: Options) -> list[RunSpec]:
     """Rule books in plain English (a clinic, a library, a parcel depot), 40 rules and 30 questions each, NL."""
-    return _on(BookSource(), options)
+    return _on(BookSource(), options, _methods(options))
 
 
 @recipe("ablation/rulebooks", source=partial(BookSource, books=VALIDATION_BOOKS))
 def other_rulebooks(options: Options) -> list[RunSpec]:
-    """The same on two more books (a swimming pool, a theatre), by which settings may be chosen."""
-    return _on(BookSource(books=VALIDATION_BOOKS), options)
+    """The same on two more books (a swimming pool, a theatre), by which settings may be chosen; RAG in five."""
+    tried = [
+        RAG(model=model, retriever=each, in_prompt=count, score_share=share, max_new_tokens=LONGEST)
+        for model in options.asked
+        for each in (BM25(), BothEnds())
+        for count, share in ((4, 0.0), (8, 0.0), (16, 0.0), (16, 0.5), (16, 0.7))
+    ]
+    return _on(BookSource(books=VALIDATION_BOOKS), options, [*_methods(options), *tried])
 
 
-def _on(source: BookSource, options: Options) -> list[RunSpec]:
+def _on(source: BookSource, options: Options, methods: list[Method]) -> list[RunSpec]:
     options = replace(options, source=source, split=BOOK_SPLIT)
-    return [options.spec(method, "nl", source.pool_size, "world") for method in _methods(options)]
+    specs = [options.spec(method, "nl", source.pool_size, "world") for method in methods]
+    return list({spec.run_id: spec for spec in specs}.values())
 
 
 def _methods(options: Options) -> list[Method]:
@@ -52,4 +59,5 @@ def _methods(options: Options) -> list[Method]:
         rows += [
             DynaRulePlus.of(local, "nl", lookahead=levels, max_new_tokens=LONGEST) for levels in (None, 0)
         ]
+        rows += [Planned.of(local, "nl", max_new_tokens=LONGEST)]
     return rows

@@ -75,14 +75,23 @@ class Setting:
         return ANSWERS if answering >= searching else MAIN_METRIC
 
     @cached_property
+    def model(self) -> str | None:
+        """The model that all methods with a model share, which their labels need not name; None if they differ."""
+        models = [run["spec"]["method"].get("model") for run in self.runs]
+        names = {_shown(model) for model in models if model}
+        return names.pop() if len(names) == 1 else None
+
+    @cached_property
     def methods(self) -> dict[str, MethodView]:
-        """Method -> view, best first: by the lead metric, then by the other, on the largest pools."""
+        """Method -> view, best first: by the lead metric, then by the other, on the largest pools; floors last."""
         views: dict[str, MethodView] = {}
         keys: Counter[str] = Counter()
         labels: Counter[str] = Counter()
         for run in self.runs:
             if self.method_of(run) not in views:
                 key, label = run["method"]["key"], run["method"]["label"]
+                if self.model is not None:
+                    label = label.replace(f", {self.model}", "", 1)
                 keys[key] += 1
                 labels[label] += 1
                 # Two variants of one method get a style each; the labels of most already differ.
@@ -90,7 +99,12 @@ class Setting:
                     key if keys[key] == 1 else f"{key}#{keys[key]}",
                     label if labels[label] == 1 else f"{label} #{labels[label]}",
                 )
-        return dict(sorted(views.items(), key=lambda item: (self._negative_means(item[0]), item[1].label)))
+
+        def place(item: tuple[str, MethodView]) -> tuple[bool, tuple[float, ...], str]:
+            method, view = item
+            return view.key.partition("#")[0] in FLOORS, self._negative_means(method), view.label
+
+        return dict(sorted(views.items(), key=place))
 
     def _negative_means(self, method: str) -> tuple[float, ...]:
         """Return minus a method's mean by metric on the largest pools, the lead metric first."""
@@ -139,15 +153,15 @@ class Setting:
         spec = self.spec
         which = "{} per sub-task, folds in turn" if spec.get("limit_by") else "first {} per sub-task"
         limited = ", " + which.format(spec["limit"]) if spec.get("limit") else ""
+        model = f", model {self.model}" if self.model else ""
         if self.on_books:
             books = ", ".join(name.replace("_", " ") for name in spec["subtasks"])
-            return (
-                f"{self.num_questions:,} questions{limited} on {len(spec['subtasks'])} rule books ({books})"
-            )
+            asked = f"{self.num_questions:,} questions{limited} on {len(spec['subtasks'])} rule books"
+            return f"{asked} ({books}){model}"
         dials = f", dials {spec['dials']}" if spec.get("dials") else ""
         return (
             f"{self.num_questions:,} questions ({len(spec['subtasks'])} sub-tasks, split {spec['split']}"
-            f"{limited}), scale {spec['scale']}, world seed {spec['world_seed']}{dials}"
+            f"{limited}), scale {spec['scale']}, world seed {spec['world_seed']}{dials}{model}"
         )
 
 
@@ -178,6 +192,12 @@ def cell(run: Results) -> tuple[str, str, int]:
     """Return method (by name and all hyper-parameters), representation and pool size."""
     spec = run["spec"]
     return canonical_json(spec["method"]), spec["representation"], spec["pool_size"]
+
+
+def _shown(model: dict[str, Any]) -> str:
+    """Return a backend's label from its fields; of a folder, its name."""
+    name = str(model["model"])
+    return name.rstrip("/").split("/")[-1] if model["name"] == "local" else name
 
 
 def _named(run: Results) -> str:

@@ -10,7 +10,7 @@ from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component
 from .tokenize import tokenizer
 
-LABELS = {"naive": "BM25 (naive tokens)", "aware": "BM25 (split identifiers)"}
+LABELS = {"naive": "BM25 (naive tokens)", "aware": "BM25"}
 
 
 @component

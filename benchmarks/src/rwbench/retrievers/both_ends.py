@@ -63,7 +63,7 @@ class BothEnds(Retriever):
     @property
     def label(self) -> str:
         """Name in reports."""
-        return "both ends (words)"
+        return "both ends"
 
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
         """Index premises and conclusions."""

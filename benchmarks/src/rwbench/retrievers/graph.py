@@ -49,7 +49,7 @@ class Graph(Retriever):
     @property
     def label(self) -> str:
         """Name in reports."""
-        return "Graph (PageRank)"
+        return "graph (PageRank)"
 
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
         """Build the graph of a pool; scores are the walk's shares, relative to the best rule's."""
