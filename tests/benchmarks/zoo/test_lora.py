@@ -8,9 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from peft import PeftModel
-from ruleworld_data.fresh import fresh_worlds
 from ruleworld_data.questions import training_text
-from ruleworld_data.spec import SUBTASKS
 from rwbench.zoo.base import data
 from rwbench.zoo.base.curriculum import LADDERS
 from rwbench.zoo.base.data import DocumentStream
@@ -222,43 +220,3 @@ def test_plain_english_is_taught_from_domains_of_training_alone(monkeypatch):
         for ((request, found),) in steps:
             assert any(text.startswith(f"If {request}, ") for text in found)
     assert not set(HELD_OUT) & drawn and len(drawn) == len(domains()) - len(HELD_OUT)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_rules_beside_the_gold_ones_may_resemble_them(share):
-    """As many as asked for resemble a gold rule, as far as there are such; any others are drawn from all."""
-    listed = []
-
-    class Seen:
-        def questions(self, texts, rows, form):
-            listed.append((texts, rows[0]))
-            return [0] * 100
-
-    draw = random.Random(3)
-    (world,) = fresh_worlds(
-        5, 1, dict.fromkeys(SUBTASKS, 3), n_rules=300, sizes=data.small_sizes(draw), version="1.1"
-    )
-    mixture = Mixture(questions=1.0, asked=1, fol=0.0, alike=share)
-    for _ in range(40):
-        DocumentStream(Seen(), 1, 800)._questions(draw, mixture, 5, [world])
-    rules = {rule["id"]: rule for rule in world.rules.to_pylist()}
-    resembling, drawn, wanted = 0, 0, 0
-    for texts, row in listed:
-        gold = [rules.pop(number) for number in row["gold_rule_ids"]]
-        said = {(rule["premise_fol"], rule["attribute"]) for rule in gold}
-        premises, things = {premise for premise, _ in said}, {thing for _, thing in said if thing}
-        near = {
-            rule["nl"]
-            for rule in rules.values()
-            if rule["premise_fol"] in premises or things & {rule["attribute"], rule["trigger_attribute"]}
-        }
-        beside = [text for text in texts if text not in {rule["nl"] for rule in gold}]
-        assert len(set(texts)) == len(texts) == len(beside) + len(gold)
-        resembling += sum(text in near for text in beside)
-        wanted += min(len(near), round(share * len(beside)))
-        drawn += len(beside)
-        rules |= {rule["id"]: rule for rule in gold}
-    assert resembling >= wanted
-    assert (resembling > 0.9 * wanted > 0.4 * drawn) if share else resembling < 0.4 * drawn
-    with pytest.raises(ValueError, match="alike is a share, from 0 to 1, got 2"):
-        Mixture(questions=1.0, alike=2)

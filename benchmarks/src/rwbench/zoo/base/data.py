@@ -125,12 +125,8 @@ class DocumentStream:
                 world.rules.column("id").to_numpy(), [rule for row in rows for rule in row["gold_rule_ids"]]
             )
             beside = _half_at_most(draw, LADDERS["questions"][0], LADDERS["questions"][level])
-            needed, others = (np.flatnonzero(which).tolist() for which in (gold, ~gold))
-            near: list[int] = []
-            if mixture.alike:
-                each = world.rules.to_pylist()
-                near = [i for i in others if any(_near(each[i], each[j]) for j in needed)]
-            kept = [*needed, *_beside(draw, beside, others, near, mixture.alike)]
+            extra = draw.sample(np.flatnonzero(~gold).tolist(), beside)
+            kept = [*np.flatnonzero(gold).tolist(), *extra]
             draw.shuffle(kept)
             texts = world.rules.column(language).take(kept).to_pylist()
         return self.writer.questions(texts, rows, language)
@@ -173,8 +169,7 @@ class DocumentStream:
             return self.writer.requests(row, steps, "nl")
         others = [i for i in range(len(texts)) if i not in row["gold_rule_ids"]]
         beside = _half_at_most(draw, 0, LADDERS["plain"][level])
-        near = [i for i in others if any(world.near(i, gold) for gold in row["gold_rule_ids"])]
-        kept = [*row["gold_rule_ids"], *_beside(draw, min(beside, len(others)), others, near, mixture.alike)]
+        kept = [*row["gold_rule_ids"], *draw.sample(others, min(beside, len(others)))]
         draw.shuffle(kept)
         return self.writer.questions([texts[i] for i in kept], [row | {"subtask": "plain"}], "nl")
 
@@ -191,18 +186,6 @@ def _alike(rule: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether a search for one rule might find the other as well."""
     same_thing = rule["attribute"] is not None and rule["attribute"] == other["attribute"]
     return same_thing or rule["premise_fol"] == other["premise_fol"]
-
-
-def _near(rule: Mapping[str, Any], gold: Mapping[str, Any]) -> bool:
-    """Return whether a rule might be taken for another, or for the one that comes after it."""
-    thing = gold["attribute"]
-    return _alike(rule, gold) or (thing is not None and thing == rule["trigger_attribute"])
-
-
-def _beside(draw: random.Random, count: int, others: list[int], near: list[int], share: float) -> list[int]:
-    """Draw some of the other rules, a share of them from the near ones as far as these go."""
-    first = draw.sample(near, min(len(near), round(share * count)))
-    return first + draw.sample([i for i in others if i not in first], count - len(first))
 
 
 def _half_at_most(draw: random.Random, least: int, most: int) -> int:

@@ -185,10 +185,6 @@ class PlainWorld:
         (premise, then), (its, follows) = self.rules[rule], self.rules[other]
         return premise == its or then.fact is follows.fact
 
-    def near(self, rule: int, gold: int) -> bool:
-        """Return whether a rule might be taken for another, or for the one that comes after it."""
-        return self.alike(rule, gold) or self.rules[rule][0] == self.rules[gold][1]
-
     def question(self, draw: random.Random, hops: int, parts: int = 1) -> dict[str, Any] | None:
         """Draw a question of some steps, or of two parts with a step each; None if there seems to be none.
 

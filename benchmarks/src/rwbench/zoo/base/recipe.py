@@ -27,9 +27,6 @@ class Mixture:
     same_type: float = 0.6  # share of recited lists of one rule type
     fol: float = 0.5  # share of lists in first-order logic
     asked: int = 3  # most questions on one list
-    alike: float = (
-        0.0  # share of the rules beside the gold ones of a question that resemble these, if there are any
-    )
 
     def __post_init__(self) -> None:
         shares = (self.terse, self.recital, self.questions, self.guess, self.requests, self.plain)
@@ -37,8 +34,6 @@ class Mixture:
             raise ValueError(
                 f"terse + recital + questions + guess + requests + plain must be 1, got {shares}"
             )
-        if not 0 <= self.alike <= 1:
-            raise ValueError(f"alike is a share, from 0 to 1, got {self.alike}")
 
 
 @dataclass(frozen=True, config=STRICT)
