@@ -104,7 +104,7 @@ def score_share(options: Options, form: str, size: int) -> list[Method]:
     return [
         row
         for model in options.asked
-        for share in (0.3, 0.5, 0.7, 0.9)
+        for share in (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
         for row in searching(options, model, in_prompt=16, score_share=share)
         if row.name in ("rag", "stepwise")
     ]
