@@ -74,7 +74,9 @@ class Search:
     trace: list[StepTrace] = field(default_factory=list)
 
     def find(self, query: str) -> Hits:
-        """Search the pool and remember what came."""
+        """Search the pool and remember what came; a search that looks ahead is told what is asked, too."""
+        if self.method.retriever.plans and query != self.question.text:
+            query = f"{self.question.text}\n{query}"
         with self.usage.retrieving():
             hits = pool_index(self.method.retriever, self.pool).search([query], self.top_k)[0]
         self.trace.append(StepTrace(query=query, retrieved=hits.ids.tolist()))

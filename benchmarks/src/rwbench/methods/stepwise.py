@@ -58,8 +58,7 @@ class Stepwise(Iterative):
             clause = first_sentence(clean(draft.text))
             if not clause or draft.finish == "context" or ANSWER.search(clean(draft.text).lstrip()):
                 break
-            asks = f"{question.text}\n{clause}" if self.retriever.plans else clause
-            kept = merge([asked, search.find(asks)], top_k)
+            kept = merge([asked, search.find(clause)], top_k)
             found.append(kept.tolist())
             line = yield self._line(search, kept, written)
             search.wrote(clean(line.text).strip())

@@ -40,6 +40,9 @@ SEARCHES: dict[str, dict[str, Any]] = {
 Four searches, the paper's budget, are fewer than the rules of most questions, and the model asks for one at a time.
 """
 
+NEAR = 0.3
+"""Share of the best score from which rules of a search from both ends are read; the best of ``ablation/score_share``."""
+
 
 @grid("memory", held_out=True)
 def memory(options: Options, form: str, size: int) -> list[Method]:
@@ -87,7 +90,7 @@ def arena(options: Options, form: str, size: int) -> list[Method]:
     return rows + [each for each in all_memory(options, form, size) if each.missing() is None]
 
 
-@grid("ablation/in_prompt", (10_000,), ("fol",))
+@grid("ablation/in_prompt", (10_000,))
 def in_prompt(options: Options, form: str, size: int) -> list[Method]:
     """Every method that searches, with 2, 4, 8 and 16 rules in the prompt; `--split validation` chose the arena's."""
     return [
@@ -170,7 +173,7 @@ def floors(options: Options, form: str, size: int) -> list[Method]:
     return rows
 
 
-@grid("ablation/searches", (10_000,), ("fol",))
+@grid("ablation/searches", (10_000,))
 def searches(options: Options, form: str, size: int) -> list[Method]:
     """IRCoT by how searches become one list and their number, ReAct by their number and who answers, Stepwise RAG."""
     bm25 = retrievers(options)[1]
@@ -186,6 +189,10 @@ def searches(options: Options, form: str, size: int) -> list[Method]:
             for each in (bm25, Graph(), BothEnds())
             for rules in (8, 16)
         ]
+        near = {"model": model, "retriever": BothEnds(), "score_share": NEAR}
+        rows += [IRCoT(in_prompt=16, **near, **IN_TURN, rounds=rounds) for rounds in (4, 8)]
+        rows += [ReAct(in_prompt=rules, **near, final="agent", rounds=12) for rules in (4, 8)]
+        rows += [Stepwise(in_prompt=16, **near, aggregation=way) for way in ("rrf_rounds", "in_turn")]
     return rows
 
 
