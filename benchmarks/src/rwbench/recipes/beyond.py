@@ -41,7 +41,7 @@ Four searches, the paper's budget, are fewer than the rules of most questions, a
 """
 
 NEAR = 0.3
-"""Share of the best score from which rules of a search from both ends are read; the best of ``ablation/score_share``."""
+"""Share of the best score from which what a search from both ends found is read; best of ``ablation/score_share``."""
 
 
 @grid("memory", held_out=True)
@@ -103,13 +103,13 @@ def in_prompt(options: Options, form: str, size: int) -> list[Method]:
 
 @grid("ablation/score_share", (10_000,))
 def score_share(options: Options, form: str, size: int) -> list[Method]:
-    """Every search whose scores compare, with up to 16 rules that score a share of the best one's; 10,000 rules."""
+    """Every search that is made once, with up to 16 rules that score a share of the best one's; 10,000 rules."""
     return [
         row
         for model in options.asked
         for share in (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
         for row in searching(options, model, in_prompt=16, score_share=share)
-        if row.name in ("rag", "stepwise")
+        if row.name == "rag"
     ]
 
 
@@ -189,7 +189,7 @@ def searches(options: Options, form: str, size: int) -> list[Method]:
             for each in (bm25, Graph(), BothEnds())
             for rules in (8, 16)
         ]
-        near = {"model": model, "retriever": BothEnds(), "score_share": NEAR}
+        near: dict[str, Any] = {"model": model, "retriever": BothEnds(), "score_share": NEAR}
         rows += [IRCoT(in_prompt=16, **near, **IN_TURN, rounds=rounds) for rounds in (4, 8)]
         rows += [ReAct(in_prompt=rules, **near, final="agent", rounds=12) for rules in (4, 8)]
         rows += [Stepwise(in_prompt=16, **near, aggregation=way) for way in ("rrf_rounds", "in_turn")]
