@@ -30,12 +30,12 @@ def rulebooks(options: Options) -> list[RunSpec]:
 
 @recipe("ablation/rulebooks", source=partial(BookSource, books=VALIDATION_BOOKS))
 def other_rulebooks(options: Options) -> list[RunSpec]:
-    """The same on two more books (a swimming pool, a theatre), by which settings may be chosen; RAG in five."""
+    """The same on two more books (a swimming pool, a theatre), by which settings may be chosen; RAG in six ways."""
     tried = [
         RAG(model=model, retriever=each, in_prompt=count, score_share=share, max_new_tokens=LONGEST)
         for model in options.asked
         for each in (BM25(), BothEnds())
-        for count, share in ((4, 0.0), (8, 0.0), (16, 0.0), (16, 0.5), (16, 0.7))
+        for count, share in ((4, 0.0), (8, 0.0), (16, 0.0), (16, 0.3), (16, 0.5), (16, 0.7))
     ]
     return _on(BookSource(books=VALIDATION_BOOKS), options, [*_methods(options), *tried])
 
