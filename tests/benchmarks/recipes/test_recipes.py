@@ -56,8 +56,8 @@ def test_the_arena_has_every_method_that_the_model_can_be_asked_with(model_folde
         "prompting": 2 * (3 + 3 + 1),  # gold rules and no rules at three sizes, the whole pool at 100
         "rag": 5 * 6,
         "stepwise": 3 * 6,
-        "ircot": 6,
-        "react": 6,
+        "ircot": 2 * 6,
+        "react": 2 * 6,
     }
     assert Counter(spec.method["name"] for spec in specs("arena", model_folder)) == asked
     adapters = {"kblam": 6, "srki": 6, "dynarule": 6, "dynarule-plus": 2 * 6}

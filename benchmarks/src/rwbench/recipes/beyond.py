@@ -61,7 +61,7 @@ def smoke(options: Options, form: str, size: int) -> list[Method]:
 def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
     """Return every way to search for rules and put them into a prompt, each with as many as validation chose.
 
-    With ``ablation/in_prompt`` on 44 validation questions in logic.
+    With ``ablation/in_prompt`` on 44 validation questions in logic; from both ends see `near`.
     """
     dense, bm25, rrf = retrievers(options)
     rows: list[RAG] = [
@@ -79,6 +79,17 @@ def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
     return [replace(row, **changes) for row in rows]
 
 
+def near(model: Backend) -> list[RAG]:
+    """Return every method that searches from both ends, reading what scores at least `NEAR` of the best."""
+    chosen: dict[str, Any] = {"model": model, "retriever": BothEnds(), "score_share": NEAR, "in_prompt": 16}
+    return [
+        RAG(**chosen),
+        Stepwise(**chosen),
+        IRCoT(**chosen | SEARCHES["ircot"]),
+        ReAct(**chosen | SEARCHES["react"] | {"in_prompt": 8}),
+    ]
+
+
 @grid("arena")
 def arena(options: Options, form: str, size: int) -> list[Method]:
     """The fair arena: every method on one base, each with as many rules as suit it; 100, 1,000 and 10,000 rules."""
@@ -86,7 +97,9 @@ def arena(options: Options, form: str, size: int) -> list[Method]:
     for model in options.asked:
         rows += [Prompting(model=model, rules="gold"), Prompting(model=model, rules="none")]
         rows += [Prompting(model=model)] if size <= 100 else []
-        rows += [replace(row, **SEARCHES.get(row.name, {})) for row in searching(options, model)]
+        by_words = [row for row in searching(options, model) if row.retriever != BothEnds()]
+        rows += [replace(row, **SEARCHES.get(row.name, {})) for row in by_words]
+        rows += near(model)
     return rows + [each for each in all_memory(options, form, size) if each.missing() is None]
 
 
@@ -189,10 +202,10 @@ def searches(options: Options, form: str, size: int) -> list[Method]:
             for each in (bm25, Graph(), BothEnds())
             for rules in (8, 16)
         ]
-        near: dict[str, Any] = {"model": model, "retriever": BothEnds(), "score_share": NEAR}
-        rows += [IRCoT(in_prompt=16, **near, **IN_TURN, rounds=rounds) for rounds in (4, 8)]
-        rows += [ReAct(in_prompt=rules, **near, final="agent", rounds=12) for rules in (4, 8)]
-        rows += [Stepwise(in_prompt=16, **near, aggregation=way) for way in ("rrf_rounds", "in_turn")]
+        _, stepwise, ircot, react = near(model)
+        rows += [replace(ircot, rounds=rounds) for rounds in (4, 8)]
+        rows += [replace(react, in_prompt=rules) for rules in (4, 8)]
+        rows += [replace(stepwise, aggregation=way) for way in ("rrf_rounds", "in_turn")]
     return rows
 
 
