@@ -79,15 +79,15 @@ def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
     return [replace(row, **changes) for row in rows]
 
 
-def near(model: Backend) -> list[RAG]:
+def near(model: Backend) -> tuple[RAG, Stepwise, IRCoT, ReAct]:
     """Return every method that searches from both ends, reading what scores at least `NEAR` of the best."""
     chosen: dict[str, Any] = {"model": model, "retriever": BothEnds(), "score_share": NEAR, "in_prompt": 16}
-    return [
+    return (
         RAG(**chosen),
         Stepwise(**chosen),
         IRCoT(**chosen | SEARCHES["ircot"]),
         ReAct(**chosen | SEARCHES["react"] | {"in_prompt": 8}),
-    ]
+    )
 
 
 @grid("arena")
