@@ -28,7 +28,7 @@ from ..retrievers.graph import Graph
 from ..retrievers.random import Random
 from . import Options
 from .grid import grid
-from .rows import all_memory, retrievers, rule_memory
+from .rows import IN_SMALL_PROMPT, NEAR, all_memory, retrievers, rule_memory
 
 IN_TURN: dict[str, Any] = {"aggregation": "in_turn", "skip_conclusions": False}
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -39,9 +39,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 Four searches, the paper's budget, are fewer than the rules of most questions, and the model asks for one at a time.
 """
-
-NEAR = 0.3
-"""Share of the best score from which what a search from both ends found is read; best of ``ablation/score_share``."""
 
 
 @grid("memory", held_out=True)
@@ -61,7 +58,7 @@ def smoke(options: Options, form: str, size: int) -> list[Method]:
 def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
     """Return every way to search for rules and put them into a prompt, each with as many as validation chose.
 
-    With ``ablation/in_prompt`` on 44 validation questions in logic; from both ends see `near`.
+    With ``ablation/in_prompt`` on 44 validation questions in logic; from both ends see `near`, too.
     """
     dense, bm25, rrf = retrievers(options)
     rows: list[RAG] = [
@@ -81,7 +78,8 @@ def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
 
 def near(model: Backend) -> tuple[RAG, Stepwise, IRCoT, ReAct]:
     """Return every method that searches from both ends, reading what scores at least `NEAR` of the best."""
-    chosen: dict[str, Any] = {"model": model, "retriever": BothEnds(), "score_share": NEAR, "in_prompt": 16}
+    chosen: dict[str, Any] = {"model": model, "retriever": BothEnds()}
+    chosen |= {"score_share": NEAR, "in_prompt": IN_SMALL_PROMPT}
     return (
         RAG(**chosen),
         Stepwise(**chosen),
@@ -97,8 +95,7 @@ def arena(options: Options, form: str, size: int) -> list[Method]:
     for model in options.asked:
         rows += [Prompting(model=model, rules="gold"), Prompting(model=model, rules="none")]
         rows += [Prompting(model=model)] if size <= 100 else []
-        by_words = [row for row in searching(options, model) if row.retriever != BothEnds()]
-        rows += [replace(row, **SEARCHES.get(row.name, {})) for row in by_words]
+        rows += [replace(row, **SEARCHES.get(row.name, {})) for row in searching(options, model)]
         rows += near(model)
     return rows + [each for each in all_memory(options, form, size) if each.missing() is None]
 

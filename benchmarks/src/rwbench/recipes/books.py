@@ -17,6 +17,7 @@ from ..retrievers.both_ends import BothEnds
 from ..run.books import BOOK_SPLIT, BookSource
 from ..spec import VALIDATION_BOOKS, RunSpec
 from . import Options, recipe
+from .rows import IN_SMALL_PROMPT, NEAR
 
 LONGEST = 128
 """Tokens of an answer at most: SmolLM2 reads the longest of the books' own answers in steps as 101."""
@@ -47,14 +48,15 @@ def _on(source: BookSource, options: Options, methods: list[Method]) -> list[Run
 
 
 def _methods(options: Options) -> list[Method]:
-    """Searches alone, ceiling, floor and every way to find rules, with as many in the prompt as in the arena."""
+    """Searches alone, ceiling, floor and every way to find rules, RAG with as many rules as the other books chose."""
     bm25, both = BM25(), BothEnds()
     rows: list[Method] = [Retrieve(bm25), Retrieve(both)]
     for model in options.asked:
         asked: dict[str, Any] = {"model": model, "max_new_tokens": LONGEST}
         rows += [Prompting(rules=which, **asked) for which in ("gold", "none", "pool")]
-        rows += [RAG(retriever=bm25, in_prompt=16, **asked), RAG(retriever=both, in_prompt=8, **asked)]
-        rows += [Stepwise(retriever=bm25, in_prompt=16, **asked)]
+        near: dict[str, Any] = asked | {"retriever": both, "in_prompt": IN_SMALL_PROMPT, "score_share": NEAR}
+        rows += [RAG(retriever=bm25, in_prompt=IN_SMALL_PROMPT, score_share=0.7, **asked)]
+        rows += [RAG(**near), Stepwise(**near)]
     for local in options.local_models:
         rows += [
             DynaRulePlus.of(local, "nl", lookahead=levels, max_new_tokens=LONGEST) for levels in (None, 0)

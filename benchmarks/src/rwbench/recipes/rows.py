@@ -22,6 +22,8 @@ PROMPTING_UP_TO = 2_000
 """Rules in a prompt at most ("Baselines": memory limits a 7B model to 2,000)."""
 IN_SMALL_PROMPT = 16
 """Rules of a list in which the shipped base still finds nine of ten."""
+NEAR = 0.3
+"""Share of the best score from which what a search from both ends found is read; best of ``ablation/score_share``."""
 
 
 def retrievers(options: Options) -> tuple[Retriever, Retriever, Retriever]:

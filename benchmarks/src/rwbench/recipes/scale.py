@@ -12,7 +12,7 @@ from ..retrievers.both_ends import BothEnds
 from ..retrievers.dense import Dense
 from ..spec import REPRESENTATIONS, RunSpec
 from . import Options, recipe
-from .rows import IN_SMALL_PROMPT, all_memory
+from .rows import IN_SMALL_PROMPT, NEAR, all_memory
 
 SIZES = (100_000, 1_000_000)
 """Below the whole world, whose size is the last; each pool holds the rules of the smaller ones, and twice as many."""
@@ -37,7 +37,7 @@ def _methods(options: Options, form: str) -> list[Method]:
     for model in options.asked:
         found = (BM25(), Dense(options.encoder))
         rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in found]
-        rows += [RAG(model=model, retriever=BothEnds(), in_prompt=8)]
+        rows += [RAG(model=model, retriever=BothEnds(), in_prompt=IN_SMALL_PROMPT, score_share=NEAR)]
         rows += [Stepwise(model=model, retriever=BM25(), in_prompt=IN_SMALL_PROMPT)]
     again = [
         DynaRulePlus.of(model, form, variant=variant)
