@@ -28,17 +28,7 @@ from ..retrievers.graph import Graph
 from ..retrievers.random import Random
 from . import Options
 from .grid import grid
-from .rows import IN_SMALL_PROMPT, NEAR, all_memory, retrievers, rule_memory
-
-IN_TURN: dict[str, Any] = {"aggregation": "in_turn", "skip_conclusions": False}
-SEARCHES: dict[str, dict[str, Any]] = {
-    "ircot": IN_TURN | {"rounds": 8},
-    "react": {"final": "agent", "rounds": 12},
-}
-"""How IRCoT and ReAct search in the arena: the best of ``ablation/searches``, on the same validation questions.
-
-Four searches, the paper's budget, are fewer than the rules of most questions, and the model asks for one at a time.
-"""
+from .rows import IN_TURN, SEARCHES, all_memory, near, retrievers, rule_memory
 
 
 @grid("memory", held_out=True)
@@ -74,18 +64,6 @@ def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
         ReAct(model=model, retriever=bm25, in_prompt=4),
     ]
     return [replace(row, **changes) for row in rows]
-
-
-def near(model: Backend) -> tuple[RAG, Stepwise, IRCoT, ReAct]:
-    """Return every method that searches from both ends, reading what scores at least `NEAR` of the best."""
-    chosen: dict[str, Any] = {"model": model, "retriever": BothEnds()}
-    chosen |= {"score_share": NEAR, "in_prompt": IN_SMALL_PROMPT}
-    return (
-        RAG(**chosen),
-        Stepwise(**chosen),
-        IRCoT(**chosen | SEARCHES["ircot"]),
-        ReAct(**chosen | SEARCHES["react"] | {"in_prompt": 8}),
-    )
 
 
 @grid("arena")

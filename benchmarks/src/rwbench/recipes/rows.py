@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..backends import Backend
 from ..methods import Method
 from ..methods.dynarule import DynaRule
+from ..methods.ircot import IRCoT
 from ..methods.kblam import KBLaM
 from ..methods.plus import DynaRulePlus
 from ..methods.prompting import Prompting
 from ..methods.rag import RAG
+from ..methods.react import ReAct
 from ..methods.retrieve import Retrieve
 from ..methods.srki import SRKI
+from ..methods.stepwise import Stepwise
 from ..retrievers import Retriever
 from ..retrievers.bm25 import BM25
+from ..retrievers.both_ends import BothEnds
 from ..retrievers.dense import Dense
 from ..retrievers.fuse import RRF
 from . import Options
@@ -24,6 +29,16 @@ IN_SMALL_PROMPT = 16
 """Rules of a list in which the shipped base still finds nine of ten."""
 NEAR = 0.3
 """Share of the best score from which what a search from both ends found is read; best of ``ablation/score_share``."""
+
+IN_TURN: dict[str, Any] = {"aggregation": "in_turn", "skip_conclusions": False}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "ircot": IN_TURN | {"rounds": 8},
+    "react": {"final": "agent", "rounds": 12},
+}
+"""How IRCoT and ReAct search in the arena: the best of ``ablation/searches``, on the same validation questions.
+
+Four searches, the paper's budget, are fewer than the rules of most questions, and the model asks for one at a time.
+"""
 
 
 def retrievers(options: Options) -> tuple[Retriever, Retriever, Retriever]:
@@ -70,3 +85,15 @@ def retrieval(options: Options, form: str, size: int) -> list[Method]:
 def strong_models(options: Options, form: str, size: int) -> list[Method]:
     """Prompting of every model, beside DynaRule."""
     return [*(Prompting(model=model) for model in options.asked), *dynarule(options, form, size)]
+
+
+def near(model: Backend) -> tuple[RAG, Stepwise, IRCoT, ReAct]:
+    """Return every method that searches from both ends, reading what scores at least `NEAR` of the best."""
+    chosen: dict[str, Any] = {"model": model, "retriever": BothEnds()}
+    chosen |= {"score_share": NEAR, "in_prompt": IN_SMALL_PROMPT}
+    return (
+        RAG(**chosen),
+        Stepwise(**chosen),
+        IRCoT(**chosen | SEARCHES["ircot"]),
+        ReAct(**chosen | SEARCHES["react"] | {"in_prompt": 8}),
+    )

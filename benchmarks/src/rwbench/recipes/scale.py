@@ -8,11 +8,10 @@ from ..methods.plus import DynaRulePlus
 from ..methods.rag import RAG
 from ..methods.stepwise import Stepwise
 from ..retrievers.bm25 import BM25
-from ..retrievers.both_ends import BothEnds
 from ..retrievers.dense import Dense
 from ..spec import REPRESENTATIONS, RunSpec
 from . import Options, recipe
-from .rows import IN_SMALL_PROMPT, NEAR, all_memory
+from .rows import IN_SMALL_PROMPT, all_memory, near
 
 SIZES = (100_000, 1_000_000)
 """Below the whole world, whose size is the last; each pool holds the rules of the smaller ones, and twice as many."""
@@ -37,7 +36,7 @@ def _methods(options: Options, form: str) -> list[Method]:
     for model in options.asked:
         found = (BM25(), Dense(options.encoder))
         rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in found]
-        rows += [RAG(model=model, retriever=BothEnds(), in_prompt=IN_SMALL_PROMPT, score_share=NEAR)]
+        rows += [row for row in near(model) if row.name in ("rag", "ircot")]
         rows += [Stepwise(model=model, retriever=BM25(), in_prompt=IN_SMALL_PROMPT)]
     again = [
         DynaRulePlus.of(model, form, variant=variant)
