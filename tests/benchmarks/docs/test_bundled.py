@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from rwbench.report.compare import compare_runs
 from rwbench.report.paper import table_beside_paper
 from rwbench.score.results import find_results
 from rwbench.score.samples import read_samples
@@ -97,22 +98,67 @@ def test_what_the_papers_searches_find():
     assert all(2 * each["recipe"]["max_steps"] == whole for each in logs.values())
 
 
+def validated(name, retriever, share, **method):
+    """Exact match in % of what a method has on the validation questions of both forms, logic first."""
+    found = {
+        run["spec"]["representation"]: round(100 * run["metrics"]["exact_match"]["macro"]["value"], 1)
+        for run in find_results(BENCHMARKS / "results" / name)
+        if (asked := run["spec"]["method"]).get("retriever", {}).get("name") == retriever
+        and asked.get("score_share", 0) == share
+        and all(asked[field] == value for field, value in method.items())
+    }
+    return [found.get(form) for form in ("fol", "nl")]
+
+
+def test_what_a_share_of_the_best_score_brings():
+    shares = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+    both, bm25 = (
+        {share: validated("score_share", name, share) for share in shares} for name in ("both-ends", "bm25")
+    )
+    logic, english, before = said(
+        r"three tenths are best, ([\d.]+) in logic and ([\d.]+) in English, where eight rules have ([\d.]+) in logic"
+    )
+    assert max(both, key=lambda share: sum(both[share])) == 0.3 and both[0.3] == [logic, english]
+    assert validated("in_prompt", "both-ends", 0, name="rag", in_prompt=8)[0] == before
+    (gain,) = said(r"BM25 would gain ([\d.]+) points by seven tenths")
+    assert max(bm25, key=lambda share: sum(bm25[share])) == 0.7
+    assert round((sum(bm25[0.7]) - sum(bm25[0.1])) / 2, 1) == gain
+
+
+def test_what_searches_from_both_ends_step_by_step():
+    numbers = said(
+        r"From both ends IRCoT has ([\d.]+) \(logic\) and ([\d.]+) \(English\) there, "
+        r"Stepwise RAG ([\d.]+) and ([\d.]+), ReAct ([\d.]+) and ([\d.]+)\."
+    )
+    arena = (
+        {"name": "ircot", "rounds": 8},
+        {"name": "stepwise", "aggregation": "rrf_rounds"},
+        {"name": "react", "in_prompt": 8},
+    )
+    assert numbers == [value for each in arena for value in validated("searches", "both-ends", 0.3, **each)]
+
+
 def test_what_taking_searches_in_turns_did_to_stepwise_rag():
     """The best number of rules of each, on the same validation questions."""
     best = {}
     for name in ("searches", "in_prompt"):
         for run in find_results(BENCHMARKS / "results" / name):
             method = run["spec"]["method"]
-            if method["name"] == "stepwise" and method["in_prompt"] in (8, 16):
+            if (
+                run["spec"]["representation"] == "fol"
+                and method["name"] == "stepwise"
+                and method["in_prompt"] in (8, 16)
+            ):
+                if (method["retriever"]["name"] == "both-ends") != ("score_share" in method):
+                    continue
                 at = method["retriever"]["name"], method["aggregation"]
                 value = 100 * run["metrics"]["exact_match"]["macro"]["value"]
                 best[at] = max(best.get(at, 0), round(value, 1))
     turns, fused, graph_turns, graph_fused = said(
-        r"with BM25 \(([\d.]+) of a hundred, ([\d.]+) fused\) and a graph \(([\d.]+) and ([\d.]+)\)"
+        r"with BM25 \(([\d.]+) of a hundred in logic, ([\d.]+) fused\), with a graph \(([\d.]+) and ([\d.]+)\)"
     )
-    both_turns, both_fused = said(
-        r"they have ([\d.]+) with eight rules where the row of the front page has ([\d.]+)"
-    )
+    (both_fused,) = said(r"Stepwise RAG ([\d.]+) and [\d.]+, ReAct")
+    (both_turns,) = said(r"and from both ends \(([\d.]+)\)")
     assert best == {
         ("bm25", "in_turn"): turns,
         ("bm25", "rrf_rounds"): fused,
@@ -140,6 +186,35 @@ def test_what_dynarule_plus_finds_is_most_of_its_lead():
             run = found[name, form]
             assert round(100 * run["metrics"]["exact_match"]["macro"]["value"], 1) == number
             assert run["n"]["scheduled"] == 110
+
+
+def test_what_comes_closest_to_dynarule_plus():
+    """Paired on the 550 questions of the front page."""
+    runs = {
+        (run["spec"]["method"]["name"], run["spec"]["representation"]): run
+        for run in find_results(BENCHMARKS / "results/arena")
+        if run["spec"]["pool_size"] == 10_000
+        and (
+            run["spec"]["method"].get("score_share")
+            or (
+                run["spec"]["method"]["name"] == "dynarule-plus"
+                and run["method"]["label"] == "DynaRule+, tiny"
+            )
+        )
+    }
+    logic, low, high, english, least, most, calls = said(
+        r"it is ([\d.]+) points behind in logic \(95 % interval -([\d.]+) to ([\d.]+), which may be chance\) and "
+        r"([\d.]+) in English \(([\d.]+) to ([\d.]+)\), and asks the model ([\d.]+) times",
+        (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8"),
+    )
+    for form, expected in (("fol", (logic, -low, high)), ("nl", (english, least, most))):
+        folders = [
+            BENCHMARKS / "results/arena" / runs[name, form]["run_id"] for name in ("ircot", "dynarule-plus")
+        ]
+        (found,) = compare_runs(folders)["comparisons"]
+        difference = found["metrics"]["exact_match"]["difference"]
+        assert tuple(round(100 * difference[name], 1) for name in ("value", "ci_low", "ci_high")) == expected
+    assert round(runs["ircot", "fol"]["usage"]["calls"]["mean"], 1) == calls
 
 
 def test_chains_on_smollm2_that_find_and_that_end_wrong():

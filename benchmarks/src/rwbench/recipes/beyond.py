@@ -167,7 +167,8 @@ def searches(options: Options, form: str, size: int) -> list[Method]:
     bm25 = retrievers(options)[1]
     thinking: list[dict[str, Any]] = [{}, IN_TURN, IN_TURN | {"rounds": 8}]
     acting: list[dict[str, Any]] = [{"in_prompt": 4}]
-    acting += [{"in_prompt": rules, "final": "agent", "rounds": 12} for rules in (2, 4, 8)]
+    acts = SEARCHES["react"]
+    acting += [{"in_prompt": rules} | acts for rules in (2, 4, 8)]
     rows: list[Method] = []
     for model in options.asked:
         rows += [IRCoT(model=model, retriever=bm25, in_prompt=16, **each) for each in thinking]
@@ -177,9 +178,14 @@ def searches(options: Options, form: str, size: int) -> list[Method]:
             for each in (bm25, Graph(), BothEnds())
             for rules in (8, 16)
         ]
-        _, stepwise, ircot, react = near(model)
+        once, stepwise, ircot = near(model)
         rows += [replace(ircot, rounds=rounds) for rounds in (4, 8)]
-        rows += [replace(react, in_prompt=rules) for rules in (4, 8)]
+        rows += [
+            ReAct(
+                model=model, retriever=once.retriever, score_share=once.score_share, in_prompt=rules, **acts
+            )
+            for rules in (4, 8)
+        ]
         rows += [replace(stepwise, aggregation=way) for way in ("rrf_rounds", "in_turn")]
     return rows
 
