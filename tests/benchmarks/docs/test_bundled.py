@@ -287,6 +287,39 @@ def test_answers_on_rule_books_that_were_cut_off():
     assert cut["gold-only"] == (gold, asked) and cut["no-rules"] == (floor, asked)
 
 
+def test_what_is_ahead_on_rule_books():
+    page = (BENCHMARKS / "docs/rulebooks.md").read_text(encoding="utf-8")
+    ahead, ours, difference, low, high = said(
+        r"\(([\d.]+) and ([\d.]+); a difference of ([\d.]+) points, 95 % interval (-[\d.]+) to ([\d.]+), which",
+        page,
+    )
+    runs = {run["method"]["label"]: run for run in find_results(BENCHMARKS / "results/rulebooks")}
+    plus = runs["DynaRule+, smollm2-rules"]
+    (best,) = (run for label, run in runs.items() if label.startswith("RAG both ends"))
+    folders = [BENCHMARKS / "results/rulebooks" / run["run_id"] for run in (plus, best)]
+    (found,) = compare_runs(folders)["comparisons"]
+    found = found["metrics"]["exact_match"]
+    assert [round(100 * found[name], 1) for name in ("second", "first")] == [ahead, ours]
+    paired = [round(100 * found["difference"][name], 1) for name in ("value", "ci_low", "ci_high")]
+    assert paired == [difference, low, high]
+
+
+def test_what_ircot_has_among_all_rules():
+    numbers = said(
+        r"IRCoT has ([\d.]+) and ([\d.]+), DynaRule\+ ([\d.]+) and ([\d.]+)\.",
+        (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8"),
+    )
+    found = {
+        (run["spec"]["method"]["name"], run["spec"]["representation"]): run["metrics"]["exact_match"][
+            "macro"
+        ]["value"]
+        for run in find_results(BENCHMARKS / "results/scale")
+        if not run["spec"]["method"].get("variant") and run["spec"]["method"].get("lookahead") is None
+    }
+    cells = [(name, form) for name in ("ircot", "dynarule-plus") for form in ("fol", "nl")]
+    assert numbers == [round(100 * found[cell], 1) for cell in cells]
+
+
 def test_other_kernels_wrote_the_same():
     """The rows of the arena answered again, ten questions a sub-task; pools do not depend on how many are asked."""
     (answers,) = said(r"all (\d+) answers of three rows", RUNNING)

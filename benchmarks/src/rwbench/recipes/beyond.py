@@ -74,7 +74,7 @@ def arena(options: Options, form: str, size: int) -> list[Method]:
         rows += [Prompting(model=model, rules="gold"), Prompting(model=model, rules="none")]
         rows += [Prompting(model=model)] if size <= 100 else []
         by_number = [replace(row, **SEARCHES.get(row.name, {})) for row in searching(options, model)]
-        # Stepwise from both ends reads by score alone: with a fixed 16 rules it answers half as much among 10,000.
+        # Stepwise from both ends reads by score alone: with a fixed 16 rules it answers far less among 10,000.
         rows += [row for row in by_number if (row.name, row.retriever) != (Stepwise.name, BothEnds())]
         rows += near(model)
     return rows + [each for each in all_memory(options, form, size) if each.missing() is None]
