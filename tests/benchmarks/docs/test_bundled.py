@@ -98,12 +98,12 @@ def test_what_the_papers_searches_find():
     assert all(2 * each["recipe"]["max_steps"] == whole for each in logs.values())
 
 
-def validated(folder, retriever, share, **method):
+def validated(folder, searched, share, **method):
     """Exact match in % of what a method has on the validation questions of both forms, logic first."""
     found = {
         run["spec"]["representation"]: round(100 * run["metrics"]["exact_match"]["macro"]["value"], 1)
         for run in find_results(BENCHMARKS / "results" / folder)
-        if (asked := run["spec"]["method"]).get("retriever", {}).get("name") == retriever
+        if (asked := run["spec"]["method"]).get("retriever", {}).get("name") == searched
         and asked.get("score_share", 0) == share
         and all(asked[field] == value for field, value in method.items())
     }
@@ -123,6 +123,12 @@ def test_what_a_share_of_the_best_score_brings():
     (gain,) = said(r"BM25 would gain ([\d.]+) points by seven tenths")
     assert max(bm25, key=lambda share: sum(bm25[share])) == 0.7
     assert round((sum(bm25[0.7]) - sum(bm25[0.1])) / 2, 1) == gain
+    for name, count in (("graph", 16), ("dense", 8), ("rrf", 16)):
+        (fixed, _), *others = (
+            validated("in_prompt", name, 0, name="rag", in_prompt=count),
+            *(validated("score_share", name, share) for share in shares),
+        )
+        assert max(logic for logic, _ in others) <= fixed
 
 
 def test_what_searches_from_both_ends_step_by_step():

@@ -324,6 +324,15 @@ def test_the_page_says_what_dynarule_plus_costs():
         f"a further token {ratios_of('decode')[0]} times, a later search {later[0]} and {later[1]} times"
         in page
     )
+    together = {cell["rules"]: cell for cell in table["cells"] if cell["method"] == "dynarule-plus-together"}
+    few_ones, many_ones = (
+        [f"{together[rules][f'{name}_ratio']['median']:.2f}" for name in ("ttft", "search", "decode")]
+        for rules in (10_000, 100_000)
+    )
+    assert (
+        f"takes {few_ones[0]} and {many_ones[0]} times, a later search {few_ones[1]} and {many_ones[1]} times a token, a "
+        f"further token {few_ones[2]}." in page
+    )
     assert f"new takes {cold(few)} times among 10,000 rules and {cold(many)} times among 100,000" in page
 
 
