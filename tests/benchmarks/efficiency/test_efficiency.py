@@ -330,8 +330,8 @@ def test_the_page_says_what_dynarule_plus_costs():
         for rules in (10_000, 100_000)
     )
     assert (
-        f"takes {few_ones[0]} and {many_ones[0]} times, a later search {few_ones[1]} and {many_ones[1]} times a token, a "
-        f"further token {few_ones[2]}." in page
+        f"takes {few_ones[0]} and {many_ones[0]} times, a later search {few_ones[1]} and {many_ones[1]} times a token, "
+        f"a further token {few_ones[2]}." in page
     )
     assert f"new takes {cold(few)} times among 10,000 rules and {cold(many)} times among 100,000" in page
 
