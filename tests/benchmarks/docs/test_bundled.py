@@ -175,7 +175,7 @@ def test_what_taking_searches_in_turns_did_to_stepwise_rag():
     }
 
 
-def test_what_dynarule_plus_finds_is_most_of_its_lead():
+def test_what_dynarule_plus_s_searches_have_in_a_prompt():
     front = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
     *prompted, logic, english = said(
         r"prompt of the base have ([\d.]+) \(logic\) and ([\d.]+) \(English\) among 10,000 rules, where "

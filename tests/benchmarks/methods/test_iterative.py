@@ -217,6 +217,16 @@ def test_a_prompt_may_hold_what_scores_nearly_as_much_as_the_best(overlap, pool,
             RAG(model=script("none", say), retriever=overlap, score_share=wrong)
 
 
+def test_ircot_tells_a_search_that_looks_ahead_what_is_asked(overlap, pool, monkeypatch):
+    """The question alone first, then the question and the sentence; other searches get the sentence alone."""
+    for plans in (False, True):
+        monkeypatch.setattr(type(overlap), "plans", plans)
+        say, _ = talk("It enters the bridge.", "\\boxed{7}")
+        trace = run(IRCoT(model=script(f"ahead{plans}", say), retriever=overlap, rounds=2), pool).trace
+        later = f"{QUESTION}\nIt enters the bridge." if plans else "It enters the bridge."
+        assert [step.query for step in trace if step.query] == [QUESTION, later]
+
+
 def test_a_search_that_finds_nothing_leaves_the_prompt_without_rules(overlap, pool):
     nothing = Hits(*(np.empty(0, dtype=kind) for kind in (np.int32, np.float64, np.int32)))
     say, _ = talk("\\boxed{7}")
