@@ -294,6 +294,18 @@ def test_markdown_table_has_a_row_per_method(results):
     ]
 
 
+def test_labels_name_the_model_only_where_models_differ():
+    folder = Path(__file__).parents[3] / "benchmarks/results/arena"
+    (whole,) = settings([json.loads(path.read_text()) for path in folder.glob("*/results.json")])
+    assert whole.model == "tiny" and whole.title().endswith(", model tiny")
+    assert not any("tiny" in view.label for view in whole.methods.values())
+    asked = next(run for run in whole.runs if run["spec"]["method"].get("model"))
+    asked["spec"]["method"]["model"]["model"] = "another"
+    (mixed,) = settings(whole.runs)
+    assert mixed.model is None and "model" not in mixed.title()
+    assert any(view.label.endswith(", tiny") for view in mixed.methods.values())
+
+
 def test_strict_match_stands_beside_exact_match():
     """In every cell, of the same run."""
     folder = Path(__file__).parents[3] / "benchmarks/results/arena"
