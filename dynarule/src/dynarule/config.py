@@ -65,14 +65,13 @@ class DynaRuleConfig(PeftConfig):
         metadata={"help": "what is read of a kept rule: one value, or its tokens' own states"},
     )
     score_weight: float = field(
-        default=0.0,
-        metadata={
-            "help": "of a kept rule's score, from the best one down, in the attention to its tokens; 0: none"
-        },
+        default=0.0, metadata={"help": "of a kept rule's score, in the attention to its tokens; 0: none"}
     )
     together: bool = field(
-        default=False,
-        metadata={"help": "rules found together are read one after another, as in a prompt, not each alone"},
+        default=False, metadata={"help": "rules found together are read as one text, as in a prompt"}
+    )
+    word_weight: float = field(
+        default=0.0, metadata={"help": "of words that text and rules share, in what a search finds; 0: none"}
     )
     score_limit: float | None = field(
         default=None,
@@ -153,7 +152,7 @@ class DynaRuleConfig(PeftConfig):
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise ValueError(f"{name} must be {least} or more, got {value!r:.60}")
-        for name in ("lookahead", "search_offsets", "search_tail"):
+        for name in ("lookahead", "search_offsets", "search_tail", "word_weight"):
             if getattr(self, name) and not self.search_heads:
                 raise ValueError(f"{name} needs heads that read the text; set search_heads, such as 4")
         if self.search_heads and self.confidence_layer is None:
@@ -180,10 +179,11 @@ class DynaRuleConfig(PeftConfig):
             raise ValueError(
                 f"together is of rules that are read as tokens, got reading={self.reading!r:.60}"
             )
-        if not 0 <= self.score_weight < math.inf:
-            raise ValueError(f"score_weight must be 0 or more, got {self.score_weight!r}")
-        if self.score_weight and self.reading != "tokens":
-            raise ValueError('score_weight weighs tokens of rules; set reading to "tokens"')
+        for name in ("score_weight", "word_weight"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)!r}")
+            if getattr(self, name) and self.reading != "tokens":
+                raise ValueError(f'{name} is for rules that are read as tokens; set reading to "tokens"')
         if self.score_limit is not None and not 0 < self.score_limit < math.inf:
             raise ValueError(f"score_limit must be positive or None, got {self.score_limit!r}")
         if self.length_shift is not None and not 0 < self.length_shift < math.inf:

@@ -48,7 +48,7 @@ def test_levels_are_those_of_the_formula(bank, near, width):
     look = LookAhead(8, WIDTH, 2)
     torch.nn.init.normal_(look.link.weight, std=0.3)
     goal_BP = torch.randn(4, WIDTH)
-    got = look.levels(goal_BP, Tables(bank.keys_MP, bank.values_MP), 3, width)
+    got = look.levels(goal_BP @ bank.values_MP.T, Tables(bank.keys_MP, bank.values_MP), 3, width)
     for row in range(4):
         expected = reference(look, goal_BP[row], bank.keys_MP, bank.values_MP, 3, width)
         assert near(torch.stack(got)[:, row], expected.float(), units=500)
@@ -82,7 +82,7 @@ def test_rules_of_one_premise_or_one_conclusion_are_worked_on_once(bank, tiny_mo
         assert near(one.scores, two.scores, units=500)
     look = adapter[LAYER].lookahead
     goal_BP = torch.randn(2, WIDTH)
-    got = look.levels(goal_BP, Tables(keys_UP, values_VP, key_rows_M, rows_M), 3, 30)
+    got = look.levels(goal_BP @ values_VP.T, Tables(keys_UP, values_VP, key_rows_M, rows_M), 3, 30)
     for row in range(2):
         expected = reference(look, goal_BP[row], keys_UP[key_rows_M], values_VP[rows_M], 3, 30)
         assert near(torch.stack(got)[:, row], expected.float(), units=500)
@@ -135,8 +135,9 @@ def test_rules_that_are_not_allowed_lead_nowhere(bank):
     goal_BP = torch.randn(1, WIDTH)
     allowed_BM = torch.zeros(1, 30, dtype=torch.bool)
     allowed_BM[0, :5] = True
-    masked = look.levels(goal_BP, Tables(bank.keys_MP, bank.values_MP), 3, 8, allowed_BM)
-    alone = look.levels(goal_BP, Tables(bank.keys_MP[:5], bank.values_MP[:5]), 3, 5)
+    masked = look.levels(goal_BP @ bank.values_MP.T, Tables(bank.keys_MP, bank.values_MP), 3, 8, allowed_BM)
+    few = Tables(bank.keys_MP[:5], bank.values_MP[:5])
+    alone = look.levels(goal_BP @ few.values_VP.T, few, 3, 5)
     for one, two in zip(masked, alone, strict=True):
         torch.testing.assert_close(one[:, :5], two)
 
@@ -149,7 +150,7 @@ def test_what_is_read_is_a_plan():
     with torch.no_grad():
         look.link.weight.copy_(torch.cat([40 * torch.eye(5), torch.zeros(1, 5)]))
         look.link.bias.zero_()[-1] = -20.0
-        levels = look.levels(30 * torch.eye(5)[2][None], Tables(keys, values), 3, 5)
+        levels = look.levels(30 * torch.eye(5)[2][None] @ values.T, Tables(keys, values), 3, 5)
 
         def plan(rules, scores, whole=False):
             return look.plan(0, rules, scores, levels, Tables(keys, values), 5, whole)

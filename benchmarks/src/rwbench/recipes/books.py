@@ -57,9 +57,8 @@ def _methods(options: Options) -> list[Method]:
         near: dict[str, Any] = asked | {"retriever": both, "in_prompt": IN_SMALL_PROMPT, "score_share": NEAR}
         rows += [RAG(retriever=bm25, in_prompt=IN_SMALL_PROMPT, score_share=0.7, **asked)]
         rows += [RAG(**near), Stepwise(**near)]
+    left_out: list[dict[str, Any]] = [{}, {"lookahead": 0}, {"word_weight": 0}]
     for local in options.local_models:
-        rows += [
-            DynaRulePlus.of(local, "nl", lookahead=levels, max_new_tokens=LONGEST) for levels in (None, 0)
-        ]
+        rows += [DynaRulePlus.of(local, "nl", max_new_tokens=LONGEST, **each) for each in left_out]
         rows += [Planned.of(local, "nl", max_new_tokens=LONGEST)]
     return rows

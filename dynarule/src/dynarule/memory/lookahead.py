@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from ..kernels import largest
 from .reader import SearchReader
+from .words import Words
 
 __all__ = ["LookAhead", "Tables", "planned"]
 
@@ -47,20 +48,26 @@ class Tables(NamedTuple):
         Embeddings of rules and of conclusions, fp32.
     key_rows_M, value_rows_M : Tensor of int or None
         Where each rule's are; None: one each.
+    words : Words or None
+        Of the U premises and the V conclusions; None: levels go by embeddings alone.
+    word_weight : float
+        What they count in a level.
     """
 
     keys_UP: Tensor
     values_VP: Tensor
     key_rows_M: Tensor | None = None
     value_rows_M: Tensor | None = None
+    words: Words | None = None
+    word_weight: float = 0.0
 
     def __len__(self) -> int:
         """Return M, rules."""
         return len(self.keys_UP if self.key_rows_M is None else self.key_rows_M)
 
-    def keys_at(self, rules: Tensor) -> Tensor:
-        """Return the keys of some rules."""
-        return self.keys_UP[rules if self.key_rows_M is None else self.key_rows_M[rules]]
+    def key_rows(self, rules: Tensor) -> Tensor:
+        """Return where the keys of some rules are."""
+        return rules if self.key_rows_M is None else self.key_rows_M[rules]
 
     def of_rules(self, level_BV: Tensor) -> Tensor:
         """Return a number for each rule, (B, M), from one for each conclusion."""
@@ -107,9 +114,18 @@ class LookAhead(nn.Module):
         directions_NP, offsets_N = keys_NE @ self.link.weight.float(), keys_NE @ self.link.bias.float()
         return directions_NP @ values_MP.T + offsets_N[:, None]
 
+    def links(self, rules_N: Tensor, tables: Tables, conclusion: int | None = None) -> Tensor:
+        """Return how surely N rules follow conclusions, logarithms: of all, (N, V), or of the one, (N, 1)."""
+        which = slice(conclusion, None if conclusion is None else conclusion + 1)
+        rows_N = tables.key_rows(rules_N)
+        found_NV = nn.functional.logsigmoid(self.link_logits(tables.keys_UP[rows_N], tables.values_VP[which]))
+        if tables.words is None:
+            return found_NV
+        return found_NV + tables.word_weight * (tables.words.links(rows_N)[:, which].to(found_NV) - 1)
+
     def levels(
         self,
-        goal_BP: Tensor,
+        level_BV: Tensor,
         tables: Tables,
         count: int,
         width: int,
@@ -119,8 +135,8 @@ class LookAhead(nn.Module):
 
         Parameters
         ----------
-        goal_BP : Tensor
-            What is asked.
+        level_BV : Tensor
+            :math:`g_0` of each conclusion.
         tables : Tables
             Rules and conclusions.
         count, width : int
@@ -128,7 +144,6 @@ class LookAhead(nn.Module):
         allowed_BM : Tensor of bool or None
             Rules that may be gone on from; None: all.
         """
-        level_BV = goal_BP @ tables.values_VP.T
         found = [tables.of_rules(level_BV)]
         width = min(width, len(tables))
         while len(found) < count:
@@ -138,7 +153,7 @@ class LookAhead(nn.Module):
             rows_BW = largest(level_BM.detach(), width)[1]
             from_BW = level_BM.gather(-1, rows_BW)
             union_U, place_BW = rows_BW.unique(return_inverse=True)
-            links_UV = nn.functional.logsigmoid(self.link_logits(tables.keys_at(union_U), tables.values_VP))
+            links_UV = self.links(union_U, tables)
             with torch.no_grad():  # one of the W at a time: all at once would hold B W V numbers
                 best_BV, chosen_BV = (
                     torch.full_like(level_BV, -torch.inf),
@@ -174,8 +189,7 @@ class LookAhead(nn.Module):
         found: list[int] = []
         for level_BM in reversed(levels[:left]):
             (rows_W,) = largest(level_BM[row][None], min(width, len(tables)))[1]
-            value_1P = tables.values_VP[tables.value_row(rule)][None]
-            links_W = nn.functional.logsigmoid(self.link_logits(tables.keys_at(rows_W), value_1P)[:, 0])
+            links_W = self.links(rows_W, tables, tables.value_row(rule))[:, 0]
             rule = int(rows_W[(links_W + level_BM[row, rows_W]).argmax()])
             found.append(rule)
         return found

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Asked", "SearchContext", "SearchReader", "token_kinds"]
+__all__ = ["QUESTION", "SINCE", "TOKEN", "Asked", "SearchContext", "SearchReader", "token_kinds"]
 
 QUESTION, EARLIER, SINCE, TOKEN = range(4)
 """Kinds of tokens that a search sees: the question's, those of earlier steps, of the last step, and its own."""

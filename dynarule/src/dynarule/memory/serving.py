@@ -24,6 +24,7 @@ from ..projection import RuleProjection
 from .lookahead import Tables, planned
 from .reader import Asked, SearchContext
 from .selection import LayerMemory, check_bank, mean_query, project, sees_own_set
+from .words import Said, words_of
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Retrieval:
     read: list[str] = field(default_factory=list, repr=False)
 
 
+LEAST = 1e-3
+"""Weight of backward levels below which words count no more in them."""
 TOLD = 4
 """Rules of a backward level in a trace."""
 Kept = tuple[Tensor, Tensor]
@@ -246,14 +249,15 @@ class RuleMemory(LayerMemory):
             rows = range(len(query_BHD)) if wanted_B is None else wanted_B.nonzero()[:, 0].tolist()
             allowed_BM = self.allowed_by_layer.get(layer, self.allowed_BM)
             allowed_NM = None if allowed_BM is None else allowed_BM[rows]
-            query_NHD, levels = query_BHD[rows], []  # type: tuple[Tensor, list[Tensor]]
+            query_NHD, levels, said = query_BHD[rows], [], []  # type: tuple[Tensor, list[Tensor], list[Said]]
             with torch.no_grad():
                 if layer == config.confidence_layer and projection.reader is not None:
                     asked = Asked(*(each[rows] for each in self._asked[number]))
                     query_NHD = projection.reader(asked).unflatten(-1, (-1, projection.head_dim))
-                    levels = self._look_ahead(projection, asked, allowed_NM)
-                if levels:
-                    scores_NK, rows_NK = self._plan(projection, query_NHD, levels, allowed_NM)
+                    said = self._said(rows, asked.kind_BT) if config.word_weight else []
+                    levels = self._look_ahead(projection, asked, said, allowed_NM)
+                if levels or said:
+                    scores_NK, rows_NK = self._plan(projection, query_NHD, levels, said, allowed_NM)
                 else:
                     scores_NK, rows_NK = self.bank.search(projection, query_NHD, config.top_k, allowed_NM)
             reads, ways = self._plans(projection, rows_NK, scores_NK, levels, whole=not number)
@@ -270,15 +274,23 @@ class RuleMemory(LayerMemory):
                 self._record(layer, rows_NK, scores_NK, step_B, [_best(each) for each in levels])
         return torch.arange(len(self.bank))[None] if config.top_k is None else rows_BK
 
+    def _said(self, rows: Sequence[int], kind_NT: Tensor) -> list[Said]:
+        """Return what each search goes by in words; only token memory, which has a tokenizer, knows the text."""
+        raise NotImplementedError
+
     def _look_ahead(
-        self, projection: RuleProjection, asked: Asked, allowed_BM: Tensor | None
+        self, projection: RuleProjection, asked: Asked, said: Sequence[Said], allowed_BM: Tensor | None
     ) -> list[Tensor]:
         """Return the backward levels of a search, (B, M) each; none if the adapter does not look ahead."""
         if projection.lookahead is None or not self.config.lookahead:
             return []
         levels, width = self.config.lookahead, self.config.lookahead_width
-        goal_BP = projection.lookahead.goal(asked)
-        found = projection.lookahead.levels(goal_BP, self._tables(), levels, width, allowed_BM)
+        tables = self._tables()
+        goal_BV = projection.lookahead.goal(asked) @ tables.values_VP.T
+        if tables.words is not None:
+            shared_BV = torch.stack([tables.words.conclusions(each.question) for each in said])
+            goal_BV = goal_BV + tables.word_weight * shared_BV.to(goal_BV)
+        found = projection.lookahead.levels(goal_BV, tables, levels, width, allowed_BM)
         if allowed_BM is None:
             return found
         return [level_BM.masked_fill(~allowed_BM.to(level_BM.device), -torch.inf) for level_BM in found]
@@ -305,30 +317,41 @@ class RuleMemory(LayerMemory):
         return [read for read, _ in plans], [way for _, way in plans]
 
     def _tables(self) -> Tables:
-        """Return keys and values, fp32, and whose they are; made once for each state of the bank."""
-        bank = self.bank
+        """Return keys and values, fp32, whose they are, and their words; made once for each state of the bank."""
+        bank, layer = self.bank, self.config.confidence_layer
         if self._tabled is None or self._tabled[0] != bank.version:
             every = torch.arange(len(bank), device=bank.device)
-            tables = [(each.different.whole().float(), each.at(every)) for each in (bank.keys, bank.values)]
+            sides = [(each.different.whole().float(), each.at(every)) for each in (bank.keys, bank.values)]
             (keys_UP, key_rows_M), (values_VP, value_rows_M) = (
                 (rows, at if each.shared else None)
-                for each, (rows, at) in zip((bank.keys, bank.values), tables, strict=True)
+                for each, (rows, at) in zip((bank.keys, bank.values), sides, strict=True)
             )
-            self._tabled = bank.version, Tables(keys_UP, values_VP, key_rows_M, value_rows_M)
+            ahead, weight = None if layer is None else self.adapter[layer].lookahead, self.config.word_weight
+            words = (words_of(bank), weight / max(float(ahead.weight), LEAST)) if weight and ahead else ()
+            self._tabled = bank.version, Tables(keys_UP, values_VP, key_rows_M, value_rows_M, *words)
         return self._tabled[1]
 
     def _plan(
-        self, projection: RuleProjection, query_BHD: Tensor, levels: list[Tensor], allowed_BM: Tensor | None
+        self,
+        projection: RuleProjection,
+        query_BHD: Tensor,
+        levels: list[Tensor],
+        said: Sequence[Said],
+        allowed_BM: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the best K rules by their own scores and the backward levels, as `RuleBank.search` returns them.
+        """Return the best K rules by their own scores, words and backward levels, as `RuleBank.search` returns them.
 
         Every rule is scored, whatever the bank's index.
         """
-        assert projection.lookahead is not None
         scale_M = self.bank.inverse_scale(projection)
         parts = rule_scores(self.bank, *projection.encoder_query(query_BHD), scale_M)
         scores_BM = torch.cat([part for _, part in parts], -1)
-        scores_BM = planned(scores_BM, levels, projection.lookahead.weight.float())
+        if said:
+            begun_BM = torch.stack([words_of(self.bank).begun(each) for each in said])
+            scores_BM = scores_BM + self.config.word_weight * begun_BM.to(scores_BM)
+        if levels:
+            assert projection.lookahead is not None
+            scores_BM = planned(scores_BM, levels, projection.lookahead.weight.float())
         if allowed_BM is not None:
             scores_BM = scores_BM.masked_fill(~allowed_BM.to(scores_BM.device), -torch.inf)
         top_k = self.config.top_k

@@ -41,10 +41,11 @@ from ..adapter import RuleAdapter
 from ..attention import RuleTokens
 from ..bank.bank import RuleBank
 from ..base_model import first_layers
-from .reader import Asked, SearchContext
+from .reader import EARLIER, QUESTION, SINCE, TOKEN, Asked, SearchContext
 from .rule_states import RuleStates
 from .selection import mean_query
 from .serving import RuleMemory
+from .words import Said
 
 Fitting = tuple[str, float | Tensor]
 """A rule's text, and how much less its tokens, or each of them, are attended to than the best one's (0 or less)."""
@@ -116,6 +117,7 @@ class TokenMemory(RuleMemory):
         self._heads = int(decoder.config.num_attention_heads)
         self._alone = False
         self._unread: list[tuple[Tensor, Tensor]] = []  # ids and positions of tokens since the last search
+        self._ids: list[Tensor] = []  # of all before
         self._prompt: list[list[Fitting]] = []
         self._latest: list[list[Fitting]] = []
         self._ahead: _Joined | None = None  # what a token sees from now on
@@ -136,7 +138,7 @@ class TokenMemory(RuleMemory):
         if past_length == 0:
             from transformers import DynamicCache
 
-            self._cache, self._unread = DynamicCache(), []
+            self._cache, self._unread, self._ids = DynamicCache(), [], []
             self._latest = [[] for _ in range(rows)]
         self._unread.append((input_ids, self.positions_BT))
         if past_length == 0 or self._searches:
@@ -190,6 +192,7 @@ class TokenMemory(RuleMemory):
         """Return rule queries of all tokens since the last search, from the text alone: (B, H, T, D)."""
         ids_BT, positions_BT = (torch.cat(each, 1) for each in zip(*self._unread, strict=True))
         self._unread = []
+        self._ids.append(ids_BT)
         self._below.config._attn_implementation = self._decoder.config._attn_implementation
         with self._without_rules():
             hidden_BTC = self._below(
@@ -209,6 +212,19 @@ class TokenMemory(RuleMemory):
                 self._asked[0] = self._behind_question(hidden_BTC, real_BS, positions_BT)
         block = self._decoder.layers[self.layer].self_attn
         return self.adapter[self.layer].query(hidden_BTC, getattr(block, "q_norm", None))
+
+    def _said(self, rows: Sequence[int], kind_NT: Tensor) -> list[Said]:
+        """Return what each search goes by in words."""
+        tokens, found = torch.cat(self._ids, 1)[list(rows)].tolist(), []
+        for ids, kinds in zip(tokens, kind_NT.tolist(), strict=True):
+            of_kind: dict[int, list[int]] = {kind: [] for kind in range(TOKEN + 1)}
+            for each, kind in zip(ids, kinds, strict=False):
+                if kind >= 0 and each != self.search_token_id:
+                    of_kind[kind].append(each)
+            # A prompt's own token is the question's last one.
+            parts = of_kind[QUESTION] + of_kind[TOKEN], of_kind[SINCE], of_kind[EARLIER] + of_kind[SINCE]
+            found.append(Said(*(self.states.tokenizer.decode(each).strip() for each in parts)))
+        return found
 
     def _behind_question(self, hidden_BTC: Tensor, real_BS: Tensor, positions_BT: Tensor) -> Asked:
         """Return what a ``<search>`` right behind the question would ask; the cache stays as it is."""

@@ -272,13 +272,13 @@ class _Run:
         losses = {"state": stacked_step_loss(scores_BM[:, None], gold_BM[:, None], recipe.temperature)}
         if finder.ahead is None:
             return losses
-        goal_BP = finder.ahead.goal(asked)
+        goal_BM = finder.ahead.goal(asked) @ values_MP.T
         ends_BM = _marks([item.ends for item in chosen], pool_M, keys_MP.device)
-        losses["goal"] = stacked_step_loss((goal_BP @ values_MP.T)[:, None], ends_BM[:, None], 1.0)
+        losses["goal"] = stacked_step_loss(goal_BM[:, None], ends_BM[:, None], 1.0)
         if links:
             losses["link"] = recipe.link_weight * self._link_loss(links, draw)
         if joined:
-            levels = finder.ahead.levels(goal_BP[:JOINT], Tables(keys_MP, values_MP), self.levels, self.width)
+            levels = finder.ahead.levels(goal_BM[:JOINT], Tables(keys_MP, values_MP), self.levels, self.width)
             planned_BM = planned(scores_BM[:JOINT], levels, finder.ahead.weight)
             losses["joint"] = stacked_step_loss(
                 planned_BM[:, None], gold_BM[:JOINT, None], recipe.temperature
@@ -336,8 +336,8 @@ class _Run:
             asked = finder.white(self.held.asked(numbers, keys_MP.device))
             state_BM = planned_BM = finder.scores(asked, keys_MP)
             if finder.ahead is not None:
-                goal_BP = finder.ahead.goal(asked)
-                levels = finder.ahead.levels(goal_BP, Tables(keys_MP, values_MP), self.levels, self.width)
+                goal_BM = finder.ahead.goal(asked) @ values_MP.T
+                levels = finder.ahead.levels(goal_BM, Tables(keys_MP, values_MP), self.levels, self.width)
                 planned_BM = planned(state_BM, levels, finder.ahead.weight)
             gold_BM = _marks([item.gold for item in chosen], pool_M, keys_MP.device)
             for item, planned_M, state_M, gold_M in zip(chosen, planned_BM, state_BM, gold_BM, strict=True):

@@ -1,0 +1,196 @@
+"""Words beside what was learned: by the module's formulas, word by word, and on the bank as it is now."""
+
+import math
+import re
+from itertools import pairwise
+
+import pytest
+import torch
+from dynarule.memory.lookahead import LookAhead, Tables
+from dynarule.memory.words import Said, Words, words_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynarule import RuleAdapter, RuleBank, RuleStates, TokenMemory, attach, dynarule_config
+
+SEARCH, WIDTH, LAYER = 7, 20, 2
+TEXTS = st.lists(st.text("ab c1_(,A", max_size=12), min_size=1, max_size=5)
+
+
+def said(text):
+    """Words and pairs of neighbours."""
+    words = re.findall("[a-z]+|[0-9]+", text.lower())
+    return {*words, *(f"{one} {two}" for one, two in pairwise(words))}
+
+
+def cover(text, other, everything):
+    """How much of the other's terms a text has, by their weight."""
+
+    def weight(terms):
+        counts = [sum(term in said(each) for each in everything) for term in terms]
+        return sum(math.log1p((len(everything) - n + 0.5) / (n + 0.5)) ** 2 for n in counts)
+
+    return weight(said(text) & said(other)) / max(weight(said(other)), 1e-30)
+
+
+@given(TEXTS, TEXTS, st.text("ab c1_(,A", max_size=12))
+def test_how_texts_cover_each_other(premises, conclusions, text):
+    words, everything = Words(premises, conclusions), [*premises, *conclusions]
+    expected = [cover(text, each, everything) for each in premises]
+    torch.testing.assert_close(words.premises(text), torch.tensor(expected))
+    expected = [cover(text, each, everything) for each in conclusions]
+    torch.testing.assert_close(words.conclusions(text), torch.tensor(expected))
+    rows = [*range(len(premises)), 0]
+    expected = [
+        [max(cover(p, c, everything), cover(c, p, everything)) for c in conclusions]
+        for p in (premises[row] for row in rows)
+    ]
+    torch.testing.assert_close(words.links(torch.tensor(rows)), torch.tensor(expected))
+
+
+def test_levels_with_words_are_those_of_the_formula(bank, near):
+    torch.manual_seed(0)
+    look, generator = LookAhead(8, WIDTH, 2), torch.Generator().manual_seed(5)
+    torch.nn.init.normal_(look.link.weight, std=0.3)
+    premises, conclusions = (
+        [" ".join(f"w{w}" for w in row) for row in torch.randint(0, 9, (30, 3), generator=generator).tolist()]
+        for _ in range(2)
+    )
+    tables = Tables(bank.keys_MP, bank.values_MP, words=Words(premises, conclusions), word_weight=1.5)
+    first_M = torch.randn(30)
+    got = look.levels(first_M[None], tables, 3, 4)
+    weight, bias = look.link.weight.detach(), look.link.bias.detach()
+    levels = [first_M.tolist()]
+    for _ in range(2):
+        best = sorted(range(30), key=lambda j: -levels[-1][j])[:4]
+        level = []
+        for m in range(30):
+            mapped = weight @ bank.values_MP[m] + bias
+            ways = []
+            for j in best:
+                logit = float(mapped[:-1] @ bank.keys_MP[j] + mapped[-1])
+                one, two, everything = conclusions[m], premises[j], [*premises, *conclusions]
+                shared = max(cover(one, two, everything), cover(two, one, everything))
+                ways.append(levels[-1][j] - math.log1p(math.exp(-logit)) + 1.5 * (shared - 1))
+            level.append(max(ways))
+        levels.append(level)
+    assert near(torch.stack(got)[:, 0], torch.tensor(levels), units=500)
+
+
+def bank_of(rules, **changes):
+    generator = torch.Generator().manual_seed(1)
+    keys, values = (torch.randn(len(rules), WIDTH, generator=generator) for _ in range(2))
+    return RuleBank(keys, values, [f"r{i}" for i in range(len(rules))], rules, **changes)
+
+
+@pytest.fixture
+def rules():
+    """Rules of the tokenizer's words, some of one premise."""
+    draws = torch.randint(10, 24, (12, 4), generator=torch.Generator().manual_seed(6)).tolist()
+    return [f"If w{a} w{b}, w{c} w{d}." for a, b, c, d in draws]
+
+
+def ready(tiny_model, **changes):
+    """A model, and an adapter whose searches read the text."""
+    model = tiny_model("llama")
+    settings = {"top_k": 12, "reading": "tokens", "search_heads": 2} | changes
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, LAYER, **settings))
+    generator = torch.Generator().manual_seed(2)
+    for parameter in adapter[LAYER].parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator) * 0.2
+    return model, adapter
+
+
+@torch.no_grad()
+def test_a_search_counts_the_words_of_the_text_since_the_last(rules, tiny_model, tiny_tokenizer):
+    """Also in a padded batch, whose rows search at other times, and in pieces."""
+    tokenizer, bank = tiny_tokenizer(), bank_of(rules)
+    everything = [part for rule in rules for part in rule[:-1].split(", ")]
+    prompts = ["w10 w12 w31", "w11 w13 w17 w40 w16"]
+    answers = [["w14 w15 w10", "w22 w20"], ["w13", "w23 w19 w18 w12"]]
+    ids = [
+        [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (prompt, *answer)]
+        for prompt, answer in zip(prompts, answers, strict=True)
+    ]
+    lines = [[*row[0], SEARCH, *row[1], SEARCH, *row[2], SEARCH] for row in ids]
+    width = max(map(len, lines))
+    starts = [width - len(line) for line in lines]
+    batch = torch.tensor([[0] * start + line for start, line in zip(starts, lines, strict=True)])
+    real = torch.tensor([[0] * start + [1] * len(line) for start, line in zip(starts, lines, strict=True)])
+    question = torch.zeros_like(batch, dtype=torch.bool)
+    for row, start in enumerate(starts):
+        question[row, start : start + len(ids[row][0])] = True
+    scores = {}
+    for weight in (0.0, 2.0):
+        model, adapter = ready(tiny_model, word_weight=weight)
+        memory = TokenMemory(adapter, bank, RuleStates(model, tokenizer), SEARCH)
+        memory.question_mask_BT = question
+        with attach(model, memory):
+            model(batch, attention_mask=real, use_cache=False)
+        scores[weight] = {
+            (each.row, each.step): dict(zip(each.ids, each.scores, strict=True)) for each in memory.trace
+        }
+    for row, prompt in enumerate(prompts):
+        for step, text in enumerate([prompt, prompt, *answers[row]]):
+            for at, rule in enumerate(rules):
+                got = scores[2.0][row, step][f"r{at}"] - scores[0.0][row, step][f"r{at}"]
+                premise, conclusion = rule[:-1].split(", ")
+                written = " ".join(answers[row][: max(0, step - 1)])
+                expected = cover(text, premise, everything) * (1 - cover(written, conclusion, everything))
+                assert got == pytest.approx(2 * expected, abs=1e-4)
+
+
+@torch.no_grad()
+def test_words_follow_what_is_asked_backward(tiny_model, tiny_tokenizer):
+    """Of two rules that begin alike, the one whose conclusion begins what answers the question is found."""
+    rules = ["If w10 w11, w12 w13.", "If w10 w11, w14 w15.", "If w14 w15, w16 w17.", "If w12 w13, w18 w19."]
+    tokenizer, bank = tiny_tokenizer(), bank_of(rules)
+    for asked, first in (("w16 w17", "r1"), ("w18 w19", "r0")):
+        model, adapter = ready(tiny_model, word_weight=50.0, lookahead=3, top_k=4)
+        adapter[LAYER].lookahead.weight.fill_(1.0)
+        memory = TokenMemory(adapter, bank, RuleStates(model, tokenizer), SEARCH)
+        ids = torch.tensor([tokenizer(f"w10 w11 w30 {asked}", add_special_tokens=False)["input_ids"]])
+        with attach(model, memory):
+            model(ids, use_cache=False)
+        assert memory.trace[-1].ids[0] == first
+        assert set(memory.trace[-1].read) == {first, {"r1": "r2", "r0": "r3"}[first]}
+
+
+def test_words_are_those_of_the_bank_as_it_is(rules):
+    bank, said = bank_of(rules[:6]), Said("w10 w12 w14", "", "w11 w18")
+    before = words_of(bank)
+    assert words_of(bank) is before
+    other = bank_of(rules)
+    bank.add(RuleBank(other.keys_MP[6:], other.values_MP[6:], other.ids[6:], rules[6:]))
+    torch.testing.assert_close(words_of(bank).begun(said), words_of(other).begun(said))
+
+
+def test_rules_may_share_a_premise_and_a_conclusion(rules):
+    """Each counts once among those that have a word."""
+    pairs = [(at // 2, -at % 6) for at in range(12)]
+    texts = [f"{rules[p].split(', ')[0]}, {rules[c].split(', ')[1]}" for p, c in pairs]
+    other, said = bank_of(rules), Said("w10 w12 w14", "", "w11 w18")
+    rows = {"key_rows_M": torch.tensor(pairs)[:, 0], "value_rows_M": torch.tensor(pairs)[:, 1]}
+    bank = RuleBank(other.keys_MP[:6], other.values_MP[:6], other.ids, texts, **rows)
+    alone = Words(
+        [rule.split(", ")[0] for rule in rules[:6]], [rule[:-1].split(", ")[1] for rule in rules[:6]]
+    )
+    premise_U, conclusion_V = alone.premises(said.question), alone.conclusions(said.written)
+    expected = [float(premise_U[p] * (1 - conclusion_V[c])) for p, c in pairs]
+    torch.testing.assert_close(words_of(bank).begun(said), torch.tensor(expected))
+
+
+@pytest.mark.parametrize(
+    "settings, expected",
+    [
+        (
+            {"word_weight": -0.1, "search_heads": 2, "reading": "tokens"},
+            "word_weight must be 0 or more, got -0.1",
+        ),
+        ({"word_weight": 0.2, "search_heads": 2}, 'set reading to "tokens"'),
+        ({"word_weight": 0.2, "reading": "tokens"}, "word_weight needs heads that read the text"),
+    ],
+)
+def test_what_words_need(settings, expected):
+    with pytest.raises(ValueError, match=expected):
+        dynarule_config(WIDTH, LAYER, **settings)
