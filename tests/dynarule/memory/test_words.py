@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 from dynarule.memory.lookahead import LookAhead, Tables
-from dynarule.memory.words import Said, Words, words_of
+from dynarule.memory.words import SearchText, Words, words_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -157,7 +157,7 @@ def test_words_follow_what_is_asked_backward(tiny_model, tiny_tokenizer):
 
 
 def test_words_are_those_of_the_bank_as_it_is(rules):
-    bank, said = bank_of(rules[:6]), Said("w10 w12 w14", "", "w11 w18")
+    bank, said = bank_of(rules[:6]), SearchText("w10 w12 w14", "", "w11 w18")
     before = words_of(bank)
     assert words_of(bank) is before
     other = bank_of(rules)
@@ -169,7 +169,7 @@ def test_rules_may_share_a_premise_and_a_conclusion(rules):
     """Each counts once among those that have a word."""
     pairs = [(at // 2, -at % 6) for at in range(12)]
     texts = [f"{rules[p].split(', ')[0]}, {rules[c].split(', ')[1]}" for p, c in pairs]
-    other, said = bank_of(rules), Said("w10 w12 w14", "", "w11 w18")
+    other, said = bank_of(rules), SearchText("w10 w12 w14", "", "w11 w18")
     rows = {"key_rows_M": torch.tensor(pairs)[:, 0], "value_rows_M": torch.tensor(pairs)[:, 1]}
     bank = RuleBank(other.keys_MP[:6], other.values_MP[:6], other.ids, texts, **rows)
     alone = Words(

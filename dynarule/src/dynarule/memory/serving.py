@@ -24,7 +24,7 @@ from ..projection import RuleProjection
 from .lookahead import Tables, planned
 from .reader import Asked, SearchContext
 from .selection import LayerMemory, check_bank, mean_query, project, sees_own_set
-from .words import Said, words_of
+from .words import SearchText, words_of
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class RuleMemory(LayerMemory):
             rows = range(len(query_BHD)) if wanted_B is None else wanted_B.nonzero()[:, 0].tolist()
             allowed_BM = self.allowed_by_layer.get(layer, self.allowed_BM)
             allowed_NM = None if allowed_BM is None else allowed_BM[rows]
-            query_NHD, levels, said = query_BHD[rows], [], []  # type: tuple[Tensor, list[Tensor], list[Said]]
+            query_NHD, levels, said = query_BHD[rows], [], []  # type: tuple[Tensor, list[Tensor], list[SearchText]]
             with torch.no_grad():
                 if layer == config.confidence_layer and projection.reader is not None:
                     asked = Asked(*(each[rows] for each in self._asked[number]))
@@ -274,12 +274,12 @@ class RuleMemory(LayerMemory):
                 self._record(layer, rows_NK, scores_NK, step_B, [_best(each) for each in levels])
         return torch.arange(len(self.bank))[None] if config.top_k is None else rows_BK
 
-    def _said(self, rows: Sequence[int], kind_NT: Tensor) -> list[Said]:
+    def _said(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
         """Return what each search goes by in words; only token memory, which has a tokenizer, knows the text."""
         raise NotImplementedError
 
     def _look_ahead(
-        self, projection: RuleProjection, asked: Asked, said: Sequence[Said], allowed_BM: Tensor | None
+        self, projection: RuleProjection, asked: Asked, said: Sequence[SearchText], allowed_BM: Tensor | None
     ) -> list[Tensor]:
         """Return the backward levels of a search, (B, M) each; none if the adapter does not look ahead."""
         if projection.lookahead is None or not self.config.lookahead:
@@ -336,7 +336,7 @@ class RuleMemory(LayerMemory):
         projection: RuleProjection,
         query_BHD: Tensor,
         levels: list[Tensor],
-        said: Sequence[Said],
+        said: Sequence[SearchText],
         allowed_BM: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Return the best K rules by their own scores, words and backward levels, as `RuleBank.search` returns them.

@@ -45,7 +45,7 @@ from .reader import EARLIER, QUESTION, SINCE, TOKEN, Asked, SearchContext
 from .rule_states import RuleStates
 from .selection import mean_query
 from .serving import RuleMemory
-from .words import Said
+from .words import SearchText
 
 Fitting = tuple[str, float | Tensor]
 """A rule's text, and how much less its tokens, or each of them, are attended to than the best one's (0 or less)."""
@@ -213,7 +213,7 @@ class TokenMemory(RuleMemory):
         block = self._decoder.layers[self.layer].self_attn
         return self.adapter[self.layer].query(hidden_BTC, getattr(block, "q_norm", None))
 
-    def _said(self, rows: Sequence[int], kind_NT: Tensor) -> list[Said]:
+    def _said(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
         """Return what each search goes by in words."""
         tokens, found = torch.cat(self._ids, 1)[list(rows)].tolist(), []
         for ids, kinds in zip(tokens, kind_NT.tolist(), strict=True):
@@ -223,7 +223,7 @@ class TokenMemory(RuleMemory):
                     of_kind[kind].append(each)
             # A prompt's own token is the question's last one.
             parts = of_kind[QUESTION] + of_kind[TOKEN], of_kind[SINCE], of_kind[EARLIER] + of_kind[SINCE]
-            found.append(Said(*(self.states.tokenizer.decode(each).strip() for each in parts)))
+            found.append(SearchText(*(self.states.tokenizer.decode(each).strip() for each in parts)))
         return found
 
     def _behind_question(self, hidden_BTC: Tensor, real_BS: Tensor, positions_BT: Tensor) -> Asked:

@@ -38,7 +38,7 @@ POWER = 2.0
 """Of the inverse document frequency, by which a term weighs."""
 
 
-class Said(NamedTuple):
+class SearchText(NamedTuple):
     """What a search knows of the text before it.
 
     Attributes
@@ -56,7 +56,7 @@ class Said(NamedTuple):
     written: str
 
 
-class _Side(NamedTuple):
+class _Terms(NamedTuple):
     """The terms of R texts: which text has which, and what each text's weigh together."""
 
     text_N: Tensor
@@ -113,13 +113,13 @@ class Words:
         count_T = torch.bincount(all_N, minlength=len(different)).float()
         total = len(premises) + len(conclusions)
         self._weight_T = torch.log1p((total - count_T + 0.5) / (count_T + 0.5)) ** POWER
-        self._premises, self._conclusions = (_Side.of(side, self._weight_T) for side in found)
+        self._premises, self._conclusions = (_Terms.of(side, self._weight_T) for side in found)
 
     def premises(self, text: str) -> Tensor:
         """Return by how much a text covers each premise, 0 to 1: (U,)."""
         return self._covered(self._premises, text)
 
-    def begun(self, said: Said) -> Tensor:
+    def begun(self, said: SearchText) -> Tensor:
         """Return by how much each rule goes on from a text, and says what it does not: 0 to 1, (M,)."""
         premise_U, conclusion_V = self.premises(said.latest or said.question), self.conclusions(said.written)
         premise_M = premise_U if self._premise_M is None else premise_U[self._premise_M]
@@ -141,7 +141,7 @@ class Words:
         least_VN = torch.minimum(self._conclusions.total_R[:, None], side.total_R[premises_N])
         return (self._conclusions.shared(weight_TN) / least_VN).T
 
-    def _covered(self, side: _Side, text: str) -> Tensor:
+    def _covered(self, side: _Terms, text: str) -> Tensor:
         weight_T = torch.zeros_like(self._weight_T)
         known = [self._place[term] for term in terms(text) if term in self._place]
         weight_T[known] = self._weight_T[known]
