@@ -121,11 +121,12 @@ class Words:
 
     def begun(self, said: SearchText) -> Tensor:
         """Return by how much each rule goes on from a text, and says what it does not: 0 to 1, (M,)."""
-        premise_U, conclusion_V = self.premises(said.latest or said.question), self.conclusions(said.written)
-        premise_M = premise_U if self._premise_M is None else premise_U[self._premise_M]
-        return premise_M * (
-            1 - (conclusion_V if self._conclusion_M is None else conclusion_V[self._conclusion_M])
-        )
+        premise, conclusion = self.premises(said.latest or said.question), self.conclusions(said.written)
+        if self._premise_M is not None:
+            premise = premise[self._premise_M]
+        if self._conclusion_M is not None:
+            conclusion = conclusion[self._conclusion_M]
+        return premise * (1 - conclusion)
 
     def conclusions(self, text: str) -> Tensor:
         """Return by how much a text covers each conclusion: (V,)."""
@@ -133,7 +134,7 @@ class Words:
 
     def links(self, premises_N: Tensor) -> Tensor:
         """Return by how much conclusions and some premises cover each other, the larger of both: (N, V)."""
-        side = self._premises
+        side, premises_N = self._premises, premises_N.cpu()  # words stay there, wherever the embeddings are
         mine_MN = side.text_N[:, None] == premises_N
         term_M, at_M = mine_MN.nonzero().T
         weight_TN = self._weight_T.new_zeros(len(self._weight_T), len(premises_N))
