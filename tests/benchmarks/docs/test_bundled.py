@@ -328,7 +328,7 @@ def test_what_is_ahead_on_rule_books():
     assert both in [value[label] for label in value if label.startswith("RAG both ends")]
     front = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
     assert said(r"on SmolLM2 has ([\d.]+) and RAG from both ends ([\d.]+) \(", front) == [ours, both]
-    (wordless,) = said(r"as it was before, DynaRule\+ has ([\d.]+)\.", page)
+    (wordless,) = said(r"Without the words DynaRule\+ has ([\d.]+)\.", page)
     assert value["DynaRule+, smollm2-rules, no words"] == wordless
 
 
