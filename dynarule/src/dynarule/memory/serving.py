@@ -59,7 +59,7 @@ class Retrieval:
 
 
 LEAST = 1e-3
-"""Weight of backward levels below which words count no more in them."""
+"""Weight of backward levels up to which words count nothing in them."""
 TOLD = 4
 """Rules of a backward level in a trace."""
 Kept = tuple[Tensor, Tensor]
@@ -327,7 +327,8 @@ class RuleMemory(LayerMemory):
                 for each, (rows, at) in zip((bank.keys, bank.values), sides, strict=True)
             )
             ahead, weight = None if layer is None else self.adapter[layer].lookahead, self.config.word_weight
-            words = (words_of(bank), weight / max(float(ahead.weight), LEAST)) if weight and ahead else ()
+            counts = 0.0 if ahead is None else float(ahead.weight)
+            words = (words_of(bank), weight / counts) if weight and counts > LEAST else ()
             self._tabled = bank.version, Tables(keys_UP, values_VP, key_rows_M, value_rows_M, *words)
         return self._tabled[1]
 
