@@ -11,7 +11,7 @@ from dynarule.memory.words import SearchText, Words, words_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynarule import RuleAdapter, RuleBank, RuleStates, TokenMemory, attach, dynarule_config
+from dynarule import RuleAdapter, RuleBank, RuleMemory, RuleStates, TokenMemory, attach, dynarule_config
 
 SEARCH, WIDTH, LAYER = 7, 20, 2
 TEXTS = st.lists(st.text("ab c1_(,A", max_size=12), min_size=1, max_size=5)
@@ -21,6 +21,16 @@ def said(text):
     """Words and pairs of neighbours."""
     words = re.findall("[a-z]+|[0-9]+", text.lower())
     return {*words, *(f"{one} {two}" for one, two in pairwise(words))}
+
+
+def different(premises, conclusions):
+    """All texts of a bank that say something, each once a side."""
+    return [each for side in (premises, conclusions) for each in dict.fromkeys(side) if said(each)]
+
+
+def parts(rules):
+    """Premises and conclusions."""
+    return zip(*(rule[:-1].split(", ") for rule in rules), strict=True)
 
 
 def cover(text, other, everything):
@@ -35,7 +45,7 @@ def cover(text, other, everything):
 
 @given(TEXTS, TEXTS, st.text("ab c1_(,A", max_size=12))
 def test_how_texts_cover_each_other(premises, conclusions, text):
-    words, everything = Words(premises, conclusions), [*premises, *conclusions]
+    words, everything = Words(premises, conclusions), different(premises, conclusions)
     expected = [cover(text, each, everything) for each in premises]
     torch.testing.assert_close(words.premises(text), torch.tensor(expected))
     expected = [cover(text, each, everything) for each in conclusions]
@@ -46,6 +56,9 @@ def test_how_texts_cover_each_other(premises, conclusions, text):
         for p in (premises[row] for row in rows)
     ]
     torch.testing.assert_close(words.links(torch.tensor(rows)), torch.tensor(expected))
+    for at in range(len(conclusions)):
+        one = words.links(torch.tensor(rows), at)
+        torch.testing.assert_close(one, torch.tensor(expected)[:, at : at + 1])
 
 
 def test_levels_with_words_are_those_of_the_formula(bank, near):
@@ -60,6 +73,7 @@ def test_levels_with_words_are_those_of_the_formula(bank, near):
     first_M = torch.randn(30)
     got = look.levels(first_M[None], tables, 3, 4)
     weight, bias = look.link.weight.detach(), look.link.bias.detach()
+    everything = different(premises, conclusions)
     levels = [first_M.tolist()]
     for _ in range(2):
         best = sorted(range(30), key=lambda j: -levels[-1][j])[:4]
@@ -69,7 +83,7 @@ def test_levels_with_words_are_those_of_the_formula(bank, near):
             ways = []
             for j in best:
                 logit = float(mapped[:-1] @ bank.keys_MP[j] + mapped[-1])
-                one, two, everything = conclusions[m], premises[j], [*premises, *conclusions]
+                one, two = conclusions[m], premises[j]
                 shared = max(cover(one, two, everything), cover(two, one, everything))
                 ways.append(levels[-1][j] - math.log1p(math.exp(-logit)) + 1.5 * (shared - 1))
             level.append(max(ways))
@@ -103,9 +117,9 @@ def ready(tiny_model, **changes):
 
 @torch.no_grad()
 def test_a_search_counts_the_words_of_the_text_since_the_last(rules, tiny_model, tiny_tokenizer):
-    """Also in a padded batch, whose rows search at other times, and in pieces."""
+    """In a padded batch whose rows search at other times, whole and token by token."""
     tokenizer, bank = tiny_tokenizer(), bank_of(rules)
-    everything = [part for rule in rules for part in rule[:-1].split(", ")]
+    everything = different(*parts(rules))
     prompts = ["w10 w12 w31", "w11 w13 w17 w40 w16"]
     answers = [["w14 w15 w10", "w22 w20"], ["w13", "w23 w19 w18 w12"]]
     ids = [
@@ -121,19 +135,29 @@ def test_a_search_counts_the_words_of_the_text_since_the_last(rules, tiny_model,
     for row, start in enumerate(starts):
         question[row, start : start + len(ids[row][0])] = True
     scores = {}
-    for weight in (0.0, 2.0):
+    for weight, pieces in ((0.0, 1), (2.0, 1), (2.0, width)):
         model, adapter = ready(tiny_model, word_weight=weight)
         memory = TokenMemory(adapter, bank, RuleStates(model, tokenizer), SEARCH)
-        memory.question_mask_BT = question
+        memory.question_mask_BT, cache = question, None
+        start = width if pieces == 1 else max(at + len(row[0]) for at, row in zip(starts, ids, strict=True))
         with attach(model, memory):
-            model(batch, attention_mask=real, use_cache=False)
-        scores[weight] = {
+            if pieces > 1:  # rows whose question is shorter have begun to answer
+                memory.question_mask_BT = question[:, :start]
+            for begin, end in [(0, start), *((at, at + 1) for at in range(start, width))]:
+                piece, seen = batch[:, begin:end], real[:, :end]
+                cache = model(
+                    piece, attention_mask=seen, past_key_values=cache, use_cache=True
+                ).past_key_values
+        scores[weight, pieces] = {
             (each.row, each.step): dict(zip(each.ids, each.scores, strict=True)) for each in memory.trace
         }
+    assert scores[2.0, width].keys() == scores[2.0, 1].keys()
+    for which, alone in scores[2.0, 1].items():
+        assert scores[2.0, width][which] == pytest.approx(alone, abs=1e-4)
     for row, prompt in enumerate(prompts):
         for step, text in enumerate([prompt, prompt, *answers[row]]):
             for at, rule in enumerate(rules):
-                got = scores[2.0][row, step][f"r{at}"] - scores[0.0][row, step][f"r{at}"]
+                got = scores[2.0, 1][row, step][f"r{at}"] - scores[0.0, 1][row, step][f"r{at}"]
                 premise, conclusion = rule[:-1].split(", ")
                 written = " ".join(answers[row][: max(0, step - 1)])
                 expected = cover(text, premise, everything) * (1 - cover(written, conclusion, everything))
@@ -165,19 +189,68 @@ def test_words_are_those_of_the_bank_as_it_is(rules):
     torch.testing.assert_close(words_of(bank).begun(said), words_of(other).begun(said))
 
 
-def test_rules_may_share_a_premise_and_a_conclusion(rules):
-    """Each counts once among those that have a word."""
+def test_words_are_those_of_the_rules_however_a_bank_keeps_them(rules):
+    """Rules that share an embedding, each with its own, after others were removed, and from a file."""
     pairs = [(at // 2, -at % 6) for at in range(12)]
     texts = [f"{rules[p].split(', ')[0]}, {rules[c].split(', ')[1]}" for p, c in pairs]
-    other, said = bank_of(rules), SearchText("w10 w12 w14", "", "w11 w18")
+    other, search = bank_of(texts), SearchText("w10 w12 w14", "", "w11 w18")
     rows = {"key_rows_M": torch.tensor(pairs)[:, 0], "value_rows_M": torch.tensor(pairs)[:, 1]}
-    bank = RuleBank(other.keys_MP[:6], other.values_MP[:6], other.ids, texts, **rows)
-    alone = Words(
-        [rule.split(", ")[0] for rule in rules[:6]], [rule[:-1].split(", ")[1] for rule in rules[:6]]
-    )
-    premise_U, conclusion_V = alone.premises(said.question), alone.conclusions(said.written)
-    expected = [float(premise_U[p] * (1 - conclusion_V[c])) for p, c in pairs]
-    torch.testing.assert_close(words_of(bank).begun(said), torch.tensor(expected))
+    shared = RuleBank(other.keys_MP[:6], other.values_MP[:6], other.ids, texts, **rows)
+    premises, conclusions = (list(side) for side in parts(texts))
+    everything = different(premises, conclusions)
+    expected = [
+        cover(search.question, premise, everything) * (1 - cover(search.written, conclusion, everything))
+        for premise, conclusion in zip(premises, conclusions, strict=True)
+    ]
+    for bank in (shared, other):
+        torch.testing.assert_close(words_of(bank).begun(search), torch.tensor(expected))
+    fresh = words_of(bank_of(texts[:5])).begun(search)
+    for bank in (shared, other):
+        bank.remove(bank.ids[5:])
+        torch.testing.assert_close(words_of(bank).begun(search), fresh)
+    shared.add(RuleBank(other.keys_MP[:1], other.values_MP[:1], ["again"], [texts[0][:-1] + " w30."]))
+    whole = words_of(bank_of([*texts[:5], texts[0][:-1] + " w30."])).begun(search)
+    torch.testing.assert_close(words_of(shared).begun(search), whole)
+
+
+@torch.no_grad()
+def test_rules_that_are_not_allowed_are_not_found_by_their_words(rules, tiny_model, tiny_tokenizer):
+    model, adapter = ready(tiny_model, word_weight=50.0, top_k=2)
+    tokenizer, allowed_BM = tiny_tokenizer(), torch.arange(12)[None] >= 6
+    states = RuleStates(model, tokenizer)
+    ids = torch.tensor([tokenizer(rules[0].split(",")[0][3:], add_special_tokens=False)["input_ids"]])
+    best = []
+    for allowed in (None, allowed_BM):
+        memory = TokenMemory(adapter, bank_of(rules), states, SEARCH, allowed_BM=allowed)
+        with attach(model, memory):
+            model(ids, use_cache=False)
+        best.append(memory.trace[-1].ids)
+    assert best[0][0] == "r0" and all(int(rule[1:]) >= 6 for rule in best[1])
+
+
+@torch.no_grad()
+def test_a_rule_that_comes_during_a_generation_is_found_by_its_words(rules, tiny_model, tiny_tokenizer):
+    model, adapter = ready(tiny_model, word_weight=50.0, top_k=2)
+    tokenizer, bank = tiny_tokenizer(), bank_of(rules[:6])
+    new = RuleBank(*(torch.zeros(1, WIDTH) for _ in range(2)), ["new"], ["If w60 w61, w62."])
+    memory = TokenMemory(adapter, bank, RuleStates(model, tokenizer), SEARCH)
+    said_ids = tokenizer("w60 w61", add_special_tokens=False)["input_ids"]
+    with attach(model, memory):
+        cache = model(torch.tensor([[10, 11]]), use_cache=True).past_key_values
+        cache = model(torch.tensor([said_ids]), past_key_values=cache, use_cache=True).past_key_values
+        bank.add(new)
+        model(torch.tensor([[SEARCH]]), past_key_values=cache, use_cache=True)
+    assert memory.trace[-1].ids[0] == "new"
+
+
+def test_words_need_a_memory_that_knows_the_text(rules, tiny_model):
+    model, adapter = ready(tiny_model, word_weight=0.2, first_layer=LAYER)
+    expected = r"word_weight=0.2 goes by the text, which TokenMemory alone knows"
+    with (
+        attach(model, RuleMemory(adapter, bank_of(rules), SEARCH)),
+        pytest.raises(ValueError, match=expected),
+    ):
+        model(torch.tensor([[10, 11]]))
 
 
 @pytest.mark.parametrize(

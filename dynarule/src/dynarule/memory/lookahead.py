@@ -121,7 +121,7 @@ class LookAhead(nn.Module):
         found_NV = nn.functional.logsigmoid(self.link_logits(tables.keys_UP[rows_N], tables.values_VP[which]))
         if tables.words is None:
             return found_NV
-        return found_NV + tables.word_weight * (tables.words.links(rows_N)[:, which].to(found_NV) - 1)
+        return found_NV + tables.word_weight * (tables.words.links(rows_N, conclusion).to(found_NV) - 1)
 
     def levels(
         self,

@@ -275,8 +275,11 @@ class RuleMemory(LayerMemory):
         return torch.arange(len(self.bank))[None] if config.top_k is None else rows_BK
 
     def _said(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
-        """Return what each search goes by in words; only token memory, which has a tokenizer, knows the text."""
-        raise NotImplementedError
+        """Return what each search goes by in words."""
+        raise ValueError(
+            f"word_weight={self.config.word_weight} goes by the text, which TokenMemory alone knows; use that, or set "
+            "word_weight=0"
+        )
 
     def _look_ahead(
         self, projection: RuleProjection, asked: Asked, said: Sequence[SearchText], allowed_BM: Tensor | None

@@ -66,22 +66,33 @@ class _Terms(NamedTuple):
     @classmethod
     def of(cls, found: Sequence[Sequence[int]], weight_T: Tensor) -> Self:
         text_N = torch.repeat_interleave(torch.tensor([len(each) for each in found], dtype=torch.long))
-        term_N = torch.tensor([term for each in found for term in each], dtype=torch.long)
+        term_N = _flat(found)
         total_R = weight_T.new_zeros(len(found)).index_add_(0, text_N, weight_T[term_N])
         return cls(text_N, term_N, total_R.clamp_min(torch.finfo(weight_T.dtype).tiny))
 
-    def shared(self, weight_TB: Tensor) -> Tensor:
-        """Return the weight of what each text shares with B others, whose terms weigh so much: (R, B)."""
-        some_N = (weight_TB > 0).any(1)[self.term_N]
-        found_RB = weight_TB.new_zeros(len(self.total_R), weight_TB.shape[1])
-        return found_RB.index_add_(0, self.text_N[some_N], weight_TB[self.term_N[some_N]])
+    def terms(self, text: int) -> Tensor:
+        """Return the terms of one text."""
+        start, stop = torch.searchsorted(self.text_N, torch.tensor([text, text + 1])).tolist()
+        return self.term_N[start:stop]
+
+    def one(self, text: int) -> Self:
+        """Return one text alone."""
+        term_N = self.terms(text)
+        return type(self)(torch.zeros_like(term_N), term_N, self.total_R[text : text + 1])
+
+    def shared(self, weight_T: Tensor) -> Tensor:
+        """Return the weight of what each text shares with another, whose terms weigh so much and all others nothing."""
+        some_N = weight_T[self.term_N] > 0
+        found_R = torch.zeros_like(self.total_R)
+        return found_R.index_add_(0, self.text_N[some_N], weight_T[self.term_N[some_N]])
 
 
 class Words:
     r"""Words, and pairs of neighbours, of a bank's premises and conclusions.
 
     A text covers another by the weights of the terms that they share, over those of all its terms; a term t weighs
-    :math:`\log(1 + (N - n_t + 1/2) / (n_t + 1/2))^2`, where :math:`n_t` of the N premises and conclusions have it.
+    :math:`\log(1 + (N - n_t + 1/2) / (n_t + 1/2))^2`, where :math:`n_t` of the N different premises and conclusions
+    have it, however often a bank keeps them.
 
     Parameters
     ----------
@@ -106,13 +117,18 @@ class Words:
     ) -> None:
         self._premise_M, self._conclusion_M = premise_M, conclusion_M
         sides = [[terms(text) for text in texts] for texts in (premises, conclusions)]
-        different = dict.fromkeys(term for side in sides for each in side for term in each)
-        self._place = {term: at for at, term in enumerate(different)}
+        self._place = {
+            term: at for at, term in enumerate(dict.fromkeys(t for s in sides for e in s for t in e))
+        }
         found = [[[self._place[term] for term in each] for each in side] for side in sides]
-        all_N = torch.tensor([at for side in found for each in side for at in each], dtype=torch.long)
-        count_T = torch.bincount(all_N, minlength=len(different)).float()
-        total = len(premises) + len(conclusions)
-        self._weight_T = torch.log1p((total - count_T + 0.5) / (count_T + 0.5)) ** POWER
+        different = [
+            each
+            for texts, side in zip((premises, conclusions), found, strict=True)
+            for each in dict(zip(texts, side, strict=True)).values()
+            if each
+        ]
+        count_T = torch.bincount(_flat(different), minlength=len(self._place)).float()
+        self._weight_T = torch.log1p((len(different) - count_T + 0.5) / (count_T + 0.5)) ** POWER
         self._premises, self._conclusions = (_Terms.of(side, self._weight_T) for side in found)
 
     def premises(self, text: str) -> Tensor:
@@ -132,21 +148,30 @@ class Words:
         """Return by how much a text covers each conclusion: (V,)."""
         return self._covered(self._conclusions, text)
 
-    def links(self, premises_N: Tensor) -> Tensor:
-        """Return by how much conclusions and some premises cover each other, the larger of both: (N, V)."""
-        side, premises_N = self._premises, premises_N.cpu()  # words stay there, wherever the embeddings are
-        mine_MN = side.text_N[:, None] == premises_N
-        term_M, at_M = mine_MN.nonzero().T
-        weight_TN = self._weight_T.new_zeros(len(self._weight_T), len(premises_N))
-        weight_TN[side.term_N[term_M], at_M] = self._weight_T[side.term_N[term_M]]
-        least_VN = torch.minimum(self._conclusions.total_R[:, None], side.total_R[premises_N])
-        return (self._conclusions.shared(weight_TN) / least_VN).T
+    def links(self, premises_N: Tensor, conclusion: int | None = None) -> Tensor:
+        """Return by how much conclusions and some premises cover each other, the larger of both: (N, V).
+
+        Of one conclusion, where that is given: (N, 1).
+        """
+        side, others = self._premises, self._conclusions
+        if conclusion is not None:
+            others = others.one(conclusion)
+        rows = [
+            others.shared(self._weights(side.terms(at))) / torch.minimum(others.total_R, side.total_R[at])
+            for at in premises_N.tolist()
+        ]
+        return torch.stack(rows)
 
     def _covered(self, side: _Terms, text: str) -> Tensor:
-        weight_T = torch.zeros_like(self._weight_T)
         known = [self._place[term] for term in terms(text) if term in self._place]
-        weight_T[known] = self._weight_T[known]
-        return side.shared(weight_T[:, None])[:, 0] / side.total_R
+        return side.shared(self._weights(torch.tensor(known, dtype=torch.long))) / side.total_R
+
+    def _weights(self, terms_K: Tensor) -> Tensor:
+        return torch.zeros_like(self._weight_T).index_copy_(0, terms_K, self._weight_T[terms_K])
+
+
+def _flat(found: Sequence[Sequence[int]]) -> Tensor:
+    return torch.tensor([term for each in found for term in each], dtype=torch.long)
 
 
 def terms(text: str) -> list[str]:
