@@ -22,7 +22,7 @@ from .recipe import PLUS, AdapterRecipe
 STARTED = "started.json"
 FINISHED = "README.md"
 """What a stage's training writes last."""
-MAY_CHANGE = {"name", "stages", "serve_top_k", "held_out"}
+MAY_CHANGE = {"name", "stages", "held_out"}
 """What a training may go on with if it differs; stages are compared one by one where they are."""
 
 
@@ -91,13 +91,8 @@ def publish(trained: Path, to: Path, recipe: AdapterRecipe, method: str) -> Path
         for path in sorted(trained.iterdir()):
             if path.is_file() and path.name[0] != ".":
                 shutil.copy2(path, new / path.name)
-        config = DynaRuleConfig.from_pretrained(new)
         _halve(new / WEIGHTS_FILE)
         notes = [] if method == PLUS else [_stages(recipe, method)]
-        if recipe.serve_top_k is not None and config.top_k is not None:
-            config.top_k = recipe.serve_top_k
-            config.save_pretrained(new)
-            notes.append(f"Answers read {recipe.serve_top_k} rules per layer, training {recipe.top_k}.")
         if recipe.opening and method == "dynarule":
             notes.append(
                 "An opening `<search>` looks for the first step's rules; the prompt before it looks for those of all "

@@ -39,9 +39,6 @@ class AdapterRecipe:
     held_out: int = 20  # validation questions per sub-task, for the log
     plain: int = 0  # questions in plain English besides, where rules are in English (finding alone)
     top_k: int = 100  # rules kept in every layer (DynaRule, SR-KI)
-    serve_top_k: int | None = (
-        None  # kept when answering, where training needs more to tell them apart; None: top_k
-    )
     memory: dict[str, Any] = field(
         default_factory=dict
     )  # other settings of the rule memory (DynaRule, SR-KI)
