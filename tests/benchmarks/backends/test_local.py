@@ -7,10 +7,12 @@ import shutil
 from dataclasses import replace
 
 import pytest
+import torch
 from ruleworld_data.prompts import Prompt, answer_template, read_template
 from rwbench.backends import Decoding, cut, local
 from rwbench.backends.local import Local, load
 from rwbench.methods.conversation import UsageCounter
+from rwbench.zoo.models import base_folder
 
 
 @pytest.fixture
@@ -196,6 +198,14 @@ def test_other_weights_or_another_prompt_are_another_model(model_folder, tmp_pat
     (copy / "base" / "config.json").write_text(json.dumps(config | {"rope_theta": 20_000.0}))
     with pytest.raises(ValueError, match=r"weights is .* put the old files back, or start a new run"):
         own.prepare()
+
+
+def test_a_small_model_runs_in_float32_wherever_it_is(model_folder, monkeypatch):
+    """So its answers on an accelerator are those on a CPU; a large one keeps its own numbers there."""
+    folder = base_folder(str(model_folder))
+    assert [local._dtype(folder, gpu) for gpu in (False, True)] == [torch.float32, torch.float32]
+    monkeypatch.setattr(local, "SMALL", 1000)
+    assert [local._dtype(folder, gpu) for gpu in (False, True)] == [torch.float32, "auto"]
 
 
 def test_a_folder_without_a_model_is_a_clear_error(tmp_path):

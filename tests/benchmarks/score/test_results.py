@@ -28,15 +28,17 @@ def test_results_meet_the_schema(run):
     assert results["spec"]["limit"] == 2
 
 
-def test_results_name_the_kernels_that_torch_chose(monkeypatch):
-    """What greedy decoding may differ by between two CPUs; nothing where no model was loaded."""
+@pytest.mark.parametrize("gpu", ["NVIDIA H200", None])
+def test_results_name_the_kernels_that_torch_chose(gpu, monkeypatch):
+    """What greedy decoding may differ by between two machines; nothing where no model was loaded."""
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert environment()["cpu_kernels"] is None
+    assert (environment()["cpu_kernels"], environment()["gpu"]) == (None, None)
     chosen = SimpleNamespace(
-        backends=SimpleNamespace(cpu=SimpleNamespace(get_cpu_capability=lambda: "AVX512"))
+        backends=SimpleNamespace(cpu=SimpleNamespace(get_cpu_capability=lambda: "AVX512")),
+        cuda=SimpleNamespace(is_available=lambda: gpu is not None, get_device_name=lambda: gpu),
     )
     monkeypatch.setitem(sys.modules, "torch", chosen)
-    assert environment()["cpu_kernels"] == "AVX512"
+    assert (environment()["cpu_kernels"], environment()["gpu"]) == ("AVX512", gpu)
 
 
 @pytest.mark.parametrize(

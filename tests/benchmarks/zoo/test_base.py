@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from ruleworld_data.spec import SUBTASKS
 from rwbench.spec import DATA_VERSION
 from rwbench.zoo.base import gates
 from rwbench.zoo.base.curriculum import LADDERS, MIN_SEEN, Curriculum
-from rwbench.zoo.base.data import DocumentStream, batches, collate, small_sizes
+from rwbench.zoo.base.data import DocumentStream, _near, batches, collate, small_sizes
 from rwbench.zoo.base.documents import Document, Writer, key_value_pairs
 from rwbench.zoo.base.model import last_states, new_base
 from rwbench.zoo.base.recipe import GATE_SEED, BaseRecipe, Mixture, Phase, Shape, read_recipe
@@ -198,6 +199,35 @@ class TestDocuments:
         (world,) = fresh_worlds(9, 1, {"single_rule": 1}, n_rules=120, version=DATA_VERSION)
         document = writer.questions([], world.questions.to_pylist(), "nl")
         assert document.spans == [] and 1.0 in document.weights
+
+    def test_rules_beside_the_gold_ones_may_be_those_that_a_search_finds_too(self, writer, tokenizer):
+        """Counted on the texts: how many of a list's rules begin like another of it."""
+        (world,) = fresh_worlds(9, 1, {}, n_rules=120, version=DATA_VERSION)
+        rules = world.rules.to_pylist()
+        gold = np.arange(120) % 40 == 3
+        near = [
+            not gold[i]
+            and any(
+                rules[g]["premise_fol"] == rule["premise_fol"]
+                or (rules[g]["attribute"] is not None and rules[g]["attribute"] == rule["attribute"])
+                for g in np.flatnonzero(gold)
+            )
+            for i, rule in enumerate(rules)
+        ]
+        assert _near(world.rules, gold).tolist() == near and 0 < sum(near) < 117
+
+        shares = []
+        for alike in (0.0, 1.0):
+            mixture = Mixture(questions=1.0, fol=0.0, asked=1, alike=alike)
+            lists = [
+                text_of(tokenizer, document.ids).split("\n\n")[0].split("\n")
+                for document in DocumentStream(writer, 7, 20_000).block(1, mixture, LEVELS | {"questions": 4})
+            ]
+            premises = [[rule.split(",")[0] for rule in rules] for rules in lists]
+            shares.append(sum(len(each) - len(set(each)) for each in premises) / sum(map(len, premises)))
+        assert shares[1] > 2 * shares[0], shares
+        with pytest.raises(ValueError, match="alike must be a share, 0 to 1, got 2"):
+            Mixture(questions=1.0, alike=2)
 
     def test_a_request_says_no_more_than_is_known_and_is_answered_by_what_is_found(self, writer, tokenizer):
         """Read back: what a line asks for is a premise and a thing to have, never what its rule concludes."""

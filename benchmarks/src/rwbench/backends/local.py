@@ -27,6 +27,8 @@ from . import Backend, Completion, Decoding, Finish, component, cut
 BATCH_TOKENS = 1 << 17
 """Tokens of one forward at most, padding included: long prompts go in smaller parts, so memory stays in bounds."""
 
+SMALL = 1 << 31
+"""Bytes of weights up to which a model runs in float32 everywhere."""
 MOST_ANSWERED = 1 << 12
 """Batches whose answers are remembered; the oldest goes first."""
 
@@ -259,10 +261,11 @@ def load(name: str) -> tuple[Any, Any]:
 
 
 def load_fresh(folder: Path, tokenizer_folder: Path | None = None) -> tuple[Any, Any]:
-    """Load a model and a tokenizer from folders: on a CPU in float32.
+    """Load a model and a tokenizer from folders: on a CPU, and where it is small, in float32.
 
     Many CPUs have no arithmetic in bfloat16, which made prompts five times as slow there, and those that have it differ
-    in more near ties of greedy decoding.
+    in more near ties of greedy decoding. What float32 costs a small model on an accelerator is little, and it answers
+    there as it does on a CPU.
 
     Raises
     ------
@@ -276,8 +279,16 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None) -> tuple[Any,
     logging.disable_progress_bar()
     tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder or folder))  # an adapter adds a token
     gpu = torch.cuda.is_available()
-    model = _opened("AutoModelForCausalLM", folder, dtype="auto" if gpu else torch.float32)
+    model = _opened("AutoModelForCausalLM", folder, dtype=_dtype(folder, gpu))
     return model.to("cuda" if gpu else "cpu").eval(), tokenizer
+
+
+def _dtype(folder: Path, gpu: bool) -> Any:
+    """Return in which numbers a model runs: its own if it is large and on an accelerator."""
+    import torch
+
+    small = sum(path.stat().st_size for path in folder.glob("*.safetensors")) <= SMALL
+    return torch.float32 if small or not gpu else "auto"
 
 
 @lru_cache(maxsize=4)

@@ -27,14 +27,17 @@ PACKAGES = (
 
 
 def environment() -> Environment:
-    """Return Python, platform, package versions (null: not installed), the state of the code, and the CPU's kernels.
+    """Return Python, platform, package versions (null: not installed), the state of the code, and what computes.
 
-    Greedy decoding breaks near ties as the kernels round, so answers of a language model can differ between CPUs; the
-    kernels are null where nothing has loaded torch.
+    Greedy decoding breaks near ties as the kernels round, so answers of a language model can differ between CPUs, and
+    between a CPU and an accelerator; the CPU's kernels are null where nothing has loaded torch, the accelerator where
+    there is none.
     """
     torch = sys.modules.get("torch")
     kernels = None if torch is None else str(torch.backends.cpu.get_cpu_capability())
-    return {**_installed(), "cpu_kernels": kernels}
+    there = torch is not None and torch.cuda.is_available()
+    gpu = torch.cuda.get_device_name() if torch is not None and there else None
+    return {**_installed(), "cpu_kernels": kernels, "gpu": gpu}
 
 
 @lru_cache(maxsize=1)

@@ -172,12 +172,13 @@ class GitState(TypedDict):
 
 @with_config(OPEN)
 class Environment(TypedDict):
-    """What a run ran on; a package that is not installed has version null, so have kernels that were not used."""
+    """What a run ran on; null: a package that is not installed, kernels or an accelerator that are not there."""
 
     python: str
     platform: str
     cpu_count: NotRequired[int | None]
     cpu_kernels: NotRequired[str | None]
+    gpu: NotRequired[str | None]
     packages: dict[str, str | None]
     git: GitState | None
 

@@ -42,7 +42,7 @@ class Finder(nn.Module):
         self, projection: RuleProjection, keys_MP: Tensor, values_MP: Tensor, searches: Searches
     ) -> None:
         super().__init__()
-        some_NC = searches.states[:: max(1, len(searches.states) // 100_000)].float()
+        some_NC = searches.states[:: max(1, len(searches.states) // 100_000)].float().to(keys_MP.device)
         self.mean_C, self.scale_C = some_NC.mean(0), some_NC.std(0) + 1e-6
         self.white_keys_PP, self.white_values_PP = (
             whitening(table_MP) * math.sqrt(table_MP.shape[1]) for table_MP in (keys_MP, values_MP)
@@ -110,8 +110,9 @@ class Finder(nn.Module):
 
     def white(self, asked: Asked) -> Asked:
         """Return what searches know, standardised."""
-        mean_C, scale_C = self.mean_C.to(asked.token_BC.device), self.scale_C.to(asked.token_BC.device)
-        states_BTC, token_BC = ((each - mean_C) / scale_C for each in (asked.states_BTC, asked.token_BC))
+        states_BTC, token_BC = (
+            (each - self.mean_C) / self.scale_C for each in (asked.states_BTC, asked.token_BC)
+        )
         return Asked(states_BTC, asked.kind_BT, token_BC)
 
     def scores(self, asked: Asked, keys_MP: Tensor) -> Tensor:
@@ -158,7 +159,7 @@ class Finder(nn.Module):
         projection.k.bias.copy_(mine.k.bias)
         if self.ahead is not None:
             assert projection.lookahead is not None
-            wide_EE = torch.block_diag(keys_PP, torch.ones(1, 1))
+            wide_EE = torch.block_diag(keys_PP, keys_PP.new_ones(1, 1))
             projection.lookahead.link.weight.copy_(wide_EE @ self.ahead.link.weight @ values_PP)
             projection.lookahead.link.bias.copy_(wide_EE @ self.ahead.link.bias)
             projection.lookahead.weight.copy_(self.ahead.weight)

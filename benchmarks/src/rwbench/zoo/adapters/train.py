@@ -233,7 +233,8 @@ def measure_confidence_layer(
         gold = [bank.row(rule) for step in question["steps"] for rule in step["rule_ids"]]
         rows = pools.draw(gold, min(ENTROPY_RULES, len(bank)), number).tolist()
         ids, texts = ([column[row] for row in rows] for column in (bank.ids, bank.texts))
-        banks.append(RuleBank(bank.keys_MP[rows], bank.values_MP[rows], ids, texts, bank.encoder))
+        own = RuleBank(bank.keys_MP[rows], bank.values_MP[rows], ids, texts, bank.encoder)
+        banks.append(own.to(model.device))
     prompts = question_prompts(tokenizer, [question["question"] for question in chosen])
     measured = measure_confidence(model, tokenizer, banks, prompts, batch_size=1).to_dict()
     print(f"rwbench: entropy by layer {measured}", file=sys.stderr, flush=True)

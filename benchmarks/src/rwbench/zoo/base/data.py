@@ -16,7 +16,10 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
+from numpy.typing import NDArray
 from ruleworld_data.fresh import FreshWorld, fresh_worlds
 from ruleworld_data.io import start_worker
 from ruleworld_data.spec import RULE_TYPES, SUBTASKS, WorldSizes
@@ -125,8 +128,12 @@ class DocumentStream:
                 world.rules.column("id").to_numpy(), [rule for row in rows for rule in row["gold_rule_ids"]]
             )
             beside = _half_at_most(draw, LADDERS["questions"][0], LADDERS["questions"][level])
-            extra = draw.sample(np.flatnonzero(~gold).tolist(), beside)
-            kept = [*np.flatnonzero(gold).tolist(), *extra]
+            kept = np.flatnonzero(gold).tolist()
+            if draw.random() < mixture.alike:
+                near = np.flatnonzero(_near(world.rules, gold)).tolist()
+                kept += draw.sample(near, min(len(near), beside))
+            rest = np.setdiff1d(np.arange(len(gold)), [*np.flatnonzero(gold), *kept]).tolist()
+            kept += draw.sample(rest, beside + int(gold.sum()) - len(kept))
             draw.shuffle(kept)
             texts = world.rules.column(language).take(kept).to_pylist()
         return self.writer.questions(texts, rows, language)
@@ -186,6 +193,17 @@ def _alike(rule: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether a search for one rule might find the other as well."""
     same_thing = rule["attribute"] is not None and rule["attribute"] == other["attribute"]
     return same_thing or rule["premise_fol"] == other["premise_fol"]
+
+
+def _near(rules: pa.Table, gold: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which rules, none of them gold, are `_alike` any of the gold ones."""
+    near = np.zeros_like(gold)
+    for name in ("premise_fol", "attribute"):
+        column = rules.column(name).combine_chunks()
+        near |= pc.is_in(column, value_set=column.filter(pa.array(gold)).drop_null()).to_numpy(
+            zero_copy_only=False
+        )
+    return near & ~gold
 
 
 def _half_at_most(draw: random.Random, least: int, most: int) -> int:

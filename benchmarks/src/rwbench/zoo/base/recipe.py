@@ -27,9 +27,14 @@ class Mixture:
     same_type: float = 0.6  # share of recited lists of one rule type
     fol: float = 0.5  # share of lists in first-order logic
     asked: int = 3  # most questions on one list
+    alike: float = (
+        0.0  # share of the lists whose other rules are those that a search for the gold ones finds too
+    )
 
     def __post_init__(self) -> None:
         shares = (self.terse, self.recital, self.questions, self.guess, self.requests, self.plain)
+        if not 0 <= self.alike <= 1:
+            raise ValueError(f"alike must be a share, 0 to 1, got {self.alike}")
         if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
             raise ValueError(
                 f"terse + recital + questions + guess + requests + plain must be 1, got {shares}"

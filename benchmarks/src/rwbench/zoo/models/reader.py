@@ -78,7 +78,7 @@ class RuleReader:
             rules.texts(ids, f"conclusion_{representation}"),
             self.encode,
             [str(rule) for rule in ids],
-        )
+        ).to(self.model.device)
 
     def encode_all(self, texts: Sequence[str]) -> None:
         """Embed what banks of these rules, or conclusions, will ask for; each different text once."""
