@@ -32,7 +32,7 @@ $(INSTALLED): constraints.txt $(PROJECTS)
 	@touch $@
 
 demo: $(INSTALLED)
-	$(BIN)/rwbench run arena --limit $(if $(QUICK),1,2) --jobs 2 --out runs
+	$(BIN)/rwbench run demo --limit $(if $(QUICK),1,2) --jobs 2 --out runs
 	$(BIN)/rwbench trace runs --method dynarule-plus --size 1000
 
 # mypy takes a minute on one core, which the tests need not wait for.

@@ -29,7 +29,7 @@ PAGES = (
 
 # Run by tests of their own, or only described here: with what stands for each.
 ELSEWHERE = {
-    "make demo": "tests/benchmarks: the arena recipe",
+    "make demo": "tests/benchmarks: the demo recipe",
     "make test": "this run",
     "git clone": "the checkout this test runs in",
     "cd ": "likewise",

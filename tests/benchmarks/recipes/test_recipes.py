@@ -65,6 +65,18 @@ def test_the_arena_has_every_method_that_the_model_can_be_asked_with(model_folde
     assert Counter(spec.method["name"] for spec in shipped) == asked | adapters
 
 
+def test_the_demo_is_the_part_of_the_arena_that_a_newcomer_waits_for(model_folder):
+    options = Options(DataSource("paper"))
+    small, whole = (recipes.get(name)(options) for name in ("demo", "arena"))
+    assert {spec.run_id for spec in small} < {spec.run_id for spec in whole}
+    assert {spec.method["name"] for spec in small} == {spec.method["name"] for spec in whole}
+    searched = Counter(
+        (spec.method["name"], (spec.method.get("retriever") or {}).get("name")) for spec in small
+    )
+    assert searched["rag", "bm25"] == searched["rag", "both-ends"] == searched["stepwise", "both-ends"] == 4
+    assert len(small) < len(whole) / 2
+
+
 def test_rules_in_the_prompt_are_chosen_among_four_numbers(model_folder):
     made = specs("ablation/in_prompt", model_folder)
     assert Counter(spec.method["in_prompt"] for spec in made) == dict.fromkeys((2, 4, 8, 16), 2 * 10)

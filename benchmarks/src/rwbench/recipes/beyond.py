@@ -66,8 +66,7 @@ def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
     return [replace(row, **changes) for row in rows]
 
 
-@grid("arena")
-def arena(options: Options, form: str, size: int) -> list[Method]:
+def in_arena(options: Options, form: str, size: int) -> list[Method]:
     """The fair arena: every method on one base, each with as many rules as suit it; 100, 1,000 and 10,000 rules."""
     rows: list[Method] = [Solver()]
     for model in options.asked:
@@ -78,6 +77,21 @@ def arena(options: Options, form: str, size: int) -> list[Method]:
         rows += [row for row in by_number if (row.name, row.retriever) != (Stepwise.name, BothEnds())]
         rows += near(model)
     return rows + [each for each in all_memory(options, form, size) if each.missing() is None]
+
+
+arena = grid("arena")(in_arena)
+
+
+@grid("demo", (1_000, 10_000))
+def demo(options: Options, form: str, size: int) -> list[Method]:
+    """Every method of the arena with its best search, and RAG by words and by embeddings; 1,000 and 10,000 rules."""
+    return [row for row in in_arena(options, form, size) if not isinstance(row, RAG) or _is_shown(row)]
+
+
+def _is_shown(row: RAG) -> bool:
+    if isinstance(row.retriever, BothEnds):
+        return row.score_share > 0
+    return isinstance(row, ReAct) or (type(row) is RAG and isinstance(row.retriever, BM25 | Dense))
 
 
 @grid("ablation/in_prompt", (10_000,))
