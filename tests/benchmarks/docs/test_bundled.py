@@ -235,6 +235,48 @@ def test_what_comes_closest_to_dynarule_plus():
     assert calls == numbers[12:]
 
 
+def test_what_smollm2_was_taught():
+    """Tokens, minutes and levels of both trainings, from their logs; the record is of the second."""
+    minutes, tokens, beside, plain = said(
+        r"in ([\d.]+) minutes of one H200 on ([\d.]+) million tokens .* up to (\d+) rules .* (\d+) in plain English"
+    )
+    folder = BENCHMARKS / "base/smollm2"
+    first, second = (
+        json.loads((folder / name).read_text(encoding="utf-8").splitlines()[-1])
+        for name in ("first.jsonl", "log.jsonl")
+    )
+    assert round((first["seconds"] + second["seconds"]) / 60, 1) == minutes
+    assert round((first["tokens"] + second["tokens"]) / 1e6, 1) == tokens
+    record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    assert (record["tokens"], record["steps"]) == (second["tokens"], second["step"])
+    assert (record["levels"]["questions"], record["levels"]["plain"]) == (beside, plain)
+    assert record["environment"]["gpu"] == "NVIDIA H200"
+
+
+def test_what_is_ahead_on_smollm2():
+    """Paired by question, at both sizes and in both forms."""
+    front = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
+    numbers = said(
+        r"ahead of RAG from both ends by ([\d.]+) points in English \((-?[\d.]+) to ([\d.]+)\) and ([\d.]+) in logic "
+        r"\((-?[\d.]+) to ([\d.]+)\) among 10,000 rules, by ([\d.]+) \((-?[\d.]+) to ([\d.]+)\) and ([\d.]+) "
+        r"\((-?[\d.]+) to ([\d.]+)\) among 1,000",
+        front,
+    )
+    runs = {
+        (run["spec"]["method"]["name"], run["spec"]["pool_size"], run["spec"]["representation"]): run[
+            "run_id"
+        ]
+        for run in find_results(BENCHMARKS / "results/smollm2")
+    }
+    cells = [(size, form) for size in (10_000, 1_000) for form in ("nl", "fol")]
+    for at, cell in enumerate(cells):
+        folders = [BENCHMARKS / "results/smollm2" / runs[name, *cell] for name in ("rag", "dynarule-plus")]
+        (found,) = compare_runs(folders)["comparisons"]
+        difference = found["metrics"]["exact_match"]["difference"]
+        expected = [round(100 * difference[key], 1) for key in ("value", "ci_low", "ci_high")]
+        assert numbers[3 * at : 3 * at + 3] == expected, cell
+
+
 def test_chains_on_smollm2_that_find_and_that_end_wrong():
     chains, found, wrong = said(
         r"of (\d+) chains all searches of (\d+) bring a needed rule first, and (\d+) end"
@@ -309,10 +351,19 @@ def test_what_is_ahead_on_rule_books():
         r"\(([\d.]+) and ([\d.]+); a difference of ([\d.]+) points, 95 % interval (-[\d.]+) to ([\d.]+), which",
         page,
     )
-    gain, least, most = said(r"of BM25 by ([\d.]+) \(([\d.]+) to ([\d.]+)\)", page)
+    gain, least, most = said(r"of BM25 by ([\d.]+) \((-?[\d.]+) to ([\d.]+)\)", page)
+    everything, planned, more, at_least, at_most = said(
+        r"all of them in the prompt ([\d.]+) are right\. .* have ([\d.]+); ([\d.]+) points more, which may be chance "
+        r"\((-[\d.]+) to ([\d.]+)\)",
+        page,
+    )
     runs = {run["method"]["label"]: run for run in find_results(BENCHMARKS / "results/rulebooks")}
     plus = runs["DynaRule+, smollm2-rules"]
-    expected = {"RAG both ends": [difference, low, high], "RAG BM25": [gain, least, most]}
+    expected = {
+        "RAG both ends": [difference, low, high],
+        "RAG BM25": [gain, least, most],
+        "RAG by DynaRule+": [-more, -at_most, -at_least],
+    }
     for start, numbers in expected.items():
         (other,) = (run for label, run in runs.items() if label.startswith(start))
         folders = [BENCHMARKS / "results/rulebooks" / run["run_id"] for run in (other, plus)]
@@ -325,6 +376,10 @@ def test_what_is_ahead_on_rule_books():
         if "exact_match" in run["metrics"]  # a search alone answers nothing
     }
     assert value["DynaRule+, smollm2-rules"] == ours
+    assert {value["Prompting, smollm2-rules"], value["RAG by DynaRule+'s search, smollm2-rules"]} == {
+        everything,
+        planned,
+    }
     assert both in [value[label] for label in value if label.startswith("RAG both ends")]
     front = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
     assert said(r"on SmolLM2 has ([\d.]+) and RAG from both ends ([\d.]+) \(", front) == [ours, both]

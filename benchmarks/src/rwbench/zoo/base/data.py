@@ -128,12 +128,13 @@ class DocumentStream:
                 world.rules.column("id").to_numpy(), [rule for row in rows for rule in row["gold_rule_ids"]]
             )
             beside = _half_at_most(draw, LADDERS["questions"][0], LADDERS["questions"][level])
-            kept = np.flatnonzero(gold).tolist()
-            if draw.random() < mixture.alike:
+            near: list[int] = []
+            if mixture.alike and draw.random() < mixture.alike:
                 near = np.flatnonzero(_near(world.rules, gold)).tolist()
-                kept += draw.sample(near, min(len(near), beside))
-            rest = np.setdiff1d(np.arange(len(gold)), [*np.flatnonzero(gold), *kept]).tolist()
-            kept += draw.sample(rest, beside + int(gold.sum()) - len(kept))
+                near = draw.sample(near, min(len(near), beside))
+            kept = [*np.flatnonzero(gold).tolist(), *near]
+            rest = np.setdiff1d(np.arange(len(gold)), kept).tolist()
+            kept += draw.sample(rest, beside - len(near))
             draw.shuffle(kept)
             texts = world.rules.column(language).take(kept).to_pylist()
         return self.writer.questions(texts, rows, language)

@@ -27,9 +27,7 @@ class Mixture:
     same_type: float = 0.6  # share of recited lists of one rule type
     fol: float = 0.5  # share of lists in first-order logic
     asked: int = 3  # most questions on one list
-    alike: float = (
-        0.0  # share of the lists whose other rules are those that a search for the gold ones finds too
-    )
+    alike: float = 0.0  # share of the lists that hold rules which a search for the gold ones finds, too
 
     def __post_init__(self) -> None:
         shares = (self.terse, self.recital, self.questions, self.guess, self.requests, self.plain)
