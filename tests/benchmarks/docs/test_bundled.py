@@ -108,6 +108,21 @@ def test_what_the_papers_searches_find():
     assert all(2 * each["recipe"]["max_steps"] == whole for each in logs.values())
 
 
+def test_what_kblams_length_shift_brings():
+    *numbers, count = said(
+        r"brings nothing: ([\d.]+) \(logic\) and ([\d.]+) \(English\) among 10,000 rules, where it has ([\d.]+) and "
+        r"([\d.]+) without on the same (\d+) questions"
+    )
+    found = {
+        (run["spec"]["method"].get("length_shift"), run["spec"]["representation"]): run
+        for run in find_results(BENCHMARKS / "results/length_shift")
+        if run["spec"]["pool_size"] == 10_000
+    }
+    rows = [found[shift, form] for shift in (100, None) for form in ("fol", "nl")]
+    assert numbers == [round(100 * run["metrics"]["exact_match"]["macro"]["value"], 1) for run in rows]
+    assert {run["n"]["scored"] for run in rows} == {count}
+
+
 def validated(folder, searched, share, **method):
     """Exact match in % of what a method has on the validation questions of both forms, logic first."""
     found = {
