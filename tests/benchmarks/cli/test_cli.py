@@ -146,7 +146,7 @@ def test_one_method_of_a_recipe(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("run", "smok"), "unknown recipe 'smok'; did you mean 'smoke'?"),
+        (("run", "smok"), "unknown recipe 'smok'; did you mean 'smoke' or 'demo'?"),
         (("run", "smoke", "--split", "tets"), "unknown split 'tets'; did you mean 'test'?"),
         (("run", "smoke", "--scale", "tinny"), "unknown scale 'tinny'; did you mean 'tiny'?"),
         (

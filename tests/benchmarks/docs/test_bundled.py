@@ -294,7 +294,7 @@ def test_what_is_ahead_on_smollm2():
 
 def test_chains_on_smollm2_that_find_and_that_end_wrong():
     chains, found, wrong = said(
-        r"of (\d+) chains all searches of (\d+) bring a needed rule first, and (\d+) end"
+        r"of (\d+) chains all searches of (\d+) bring a needed rule first, and (\d+) ends? wrong"
     )
     samples = [
         sample
