@@ -126,9 +126,8 @@ def train_retrieval(
         torch.manual_seed(recipe.seed)
         known = read_searches(model, layer, rows, encoder, search, folder)
         held = read_searches(model, layer, held_out, encoder, search, folder) if held_out else None
-        device = next(model.parameters()).device
-        keys_MP, values_MP = (each.to(device, torch.float32) for each in (bank.keys_MP, bank.values_MP))
-        finder = Finder(adapter[layer], keys_MP, values_MP, known)
+        bank.to(next(model.parameters()).device)
+        finder = Finder(adapter[layer], bank.keys_MP.float(), bank.values_MP.float(), known)
         if recipe.look_up:
             finder.look_up(known, recipe.temperature)
         run = _Run(finder, known, held, premises, recipe, config.lookahead, config.lookahead_width)
