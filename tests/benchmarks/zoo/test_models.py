@@ -1,11 +1,15 @@
 """Folders of models: replaced whole, whatever kills the writer."""
 
 import struct
+from types import SimpleNamespace
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 from rwbench.zoo import models
 from rwbench.zoo.models import fingerprint, replaced_folder
+from rwbench.zoo.models.reader import RuleReader
 from safetensors.torch import save_file
 
 
@@ -60,3 +64,12 @@ def test_a_large_base_that_differs_in_one_layer_is_another(tmp_path, monkeypatch
     for header in (b"[1]", b'{"a": 1}', b'{"a": {}}', b"x"):  # no safetensors: both ends alone
         (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"x" * 5000)
         assert fingerprint(tmp_path) not in found
+
+
+def test_a_bank_is_where_its_model_is():
+    """On a device that has no numbers, as a model on an accelerator would."""
+    encode = Mock(side_effect=lambda texts: torch.ones(len(texts), 4), fingerprint="encoder")
+    model = SimpleNamespace(device=torch.device("meta"))
+    rules = Mock(texts=lambda ids, column: [f"If A is {i}, A will be {column}." for i in ids])
+    bank = RuleReader(model, None, None, None, encode).bank(rules, np.arange(3, dtype=np.int32), "nl")
+    assert (len(bank), bank.device.type, bank.keys_MP.device.type) == (3, "meta", "meta")
