@@ -1,6 +1,7 @@
 """Training of finding alone: it learns to look ahead, its weights are those that serve, and a kill changes nothing."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -321,3 +322,17 @@ def test_what_cannot_be_trained_is_refused_in_a_line(world, tiny_model, tiny_tok
         RetrievalRecipe(batch_size=0)
     with pytest.raises(ValueError, match="learning_rate must be float, 0 or more, got -1"):
         RetrievalRecipe(learning_rate=-1)
+
+
+def test_finding_is_trained_on_one_device(tiny_model, monkeypatch):
+    """On one that has no numbers, nor autocast, and refuses what is on another, as an accelerator does."""
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+    config = dynarule_config(96, confidence_layer=0, first_layer=0, search_heads=2, lookahead=2)
+    adapter = RuleAdapter(tiny_model("llama", hidden_size=96), config).to("meta")
+    items = [KnownSearch(0, 5, [0], [0], False)]
+    known = Searches(torch.randn(6, 96), torch.zeros(2, 6, dtype=torch.bool), [0], items, [(1, 0)], [""])
+    keys = torch.empty(300, 96, device="meta")
+    finder = Finder(adapter[0], keys, keys, known)
+    finder.look_up(known, 0.05)
+    assert finder.scores(finder.white(known.asked([0], keys.device)), keys).device == keys.device
+    finder.fold_into(adapter[0])
