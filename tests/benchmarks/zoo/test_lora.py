@@ -20,7 +20,7 @@ from rwbench.zoo.base.ship import write_lora
 from rwbench.zoo.base.tokenizer import STEP, build_tokenizer
 from rwbench.zoo.models import fingerprint, model_template
 from rwbench.zoo.models.added import add_model
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 ASKED = Mixture(questions=0.7, requests=0.3, asked=1)
@@ -148,6 +148,33 @@ def test_a_mark_that_the_model_cannot_tell_from_another(tmp_path, pretrained):
     check_mark(rows, other, tokenizer)
     with pytest.raises(ValueError, match=f"same row for 1 other tokens.*take one of .*{other}"):
         check_mark(rows, one, tokenizer)
+
+
+def test_a_model_is_joined_to_the_last_bit_on_every_cpu(tmp_path, pretrained, monkeypatch):
+    """Of a sum like this one, float32 keeps what the order of summing lets it keep."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model = AutoModelForCausalLM.from_pretrained(pretrained, dtype=torch.float32)
+    weight = model.model.layers[-1].self_attn.q_proj.weight
+    with torch.no_grad():
+        weight[0, 0] = 1.0
+    model.save_pretrained(pretrained)
+    plan, folder = recipe(pretrained), tmp_path / "taught"
+    LoraTrainer(plan, None, tmp_path / "run").run(report=lambda _: None)
+    write_lora(plan, tmp_path / "run", folder)
+    file = folder / "adapter_model.safetensors"
+    changes = load_file(file)
+    down, up = (
+        next(
+            changes[name] for name in sorted(changes, reverse=True) if name.endswith(f"q_proj.{each}.weight")
+        )
+        for each in ("lora_A", "lora_B")
+    )
+    down[:, 0], up[0] = 1.0, 0.0
+    up[0, :3] = torch.tensor([2.0**20, 2.0**-7, -(2.0**20)])  # alpha is twice the rank, so it counts twice
+    save_file(changes, file, {"format": "pt"})
+    joined = load_file(add_model(str(folder), "joined") / "base" / "model.safetensors")
+    name = f"model.layers.{len(model.model.layers) - 1}.self_attn.q_proj.weight"
+    assert joined[name][0, 0] == 1 + 2.0**-6
 
 
 def test_a_training_goes_on_from_what_another_taught(tmp_path, pretrained):

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 import torch
 from dynarule.memory.search import search_id
-from dynarule.training.additions import Muon, NewWordWeight, ReadingLoss, SortedBatches
+from dynarule.training.additions import Muon, NewWordWeight, OwnRules, ReadingLoss, SortedBatches
+from dynarule.training.data import Collator, Encoder
 from dynarule.training.losses import IGNORE, lm_loss, stacked_step_loss
 from dynarule.training.pools import RulePools, TrainingStream
 from dynarule.training.recipe import Recipe, paper_recipe, recipe_file
@@ -157,7 +158,6 @@ def test_the_whole_matrix_is_a_switch(case, tmp_path):
 def test_the_loss_is_the_two_losses_of_the_full_logits(case, near):
     """Against transformers' own logits and the adapter's scores, without `RuleModel`'s shortcuts."""
     from dynarule.memory.training import RuleBatch, TrainingMemory
-    from dynarule.training.data import Collator, Encoder
 
     model, tokenizer, adapter, rows, bank = case
     encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
@@ -191,6 +191,36 @@ def test_the_loss_is_the_two_losses_of_the_full_logits(case, near):
         assert whole.memory.measure  # found is only what a search finds
         whole.recipe = quick()
         assert torch.equal(measured, whole(**batch)["lm"])  # held-out losses stay comparable
+
+
+@pytest.mark.parametrize("method", ["dynarule", "kblam"])
+def test_a_question_with_rules_of_its_own_is_asked_as_if_alone(case, near, method):
+    """Each question of a batch, against the same question in a batch of one whose pool is what it read."""
+    model, tokenizer, adapter, rows, bank = case
+    encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)}, search=False)
+    recipe = quick(method=method, stage=1, embedding="none", additions=(OwnRules(3),))
+    batch = Collator(encoder, RulePools(RULES), 20, others=3)(list(enumerate(rows[:4], 7)))
+    assert batch["own_BM"].shape == (4, 20)
+    whole = RuleModel(model, adapter, bank, recipe).train()
+    losses, words = [], []
+    for b in range(4):
+        own, real = batch["own_BM"][b], batch["attention_mask"][b].bool()
+        gold = {rule for step in encoder(rows[b]).gold for rule in step}
+        pool = batch["pool_M"][own]
+        assert gold <= set(pool.tolist()) and len(gold) <= len(pool) <= len(gold) + 3
+        names = ("input_ids", "attention_mask", "labels", "question_BT", "answer_BT")
+        alone = {name: batch[name][b : b + 1, real] for name in names}
+        places = {rule: i for i, rule in enumerate(pool.tolist())}
+        gold_BSG = torch.tensor([[[places[rule] for rule in sorted(gold)]]])
+        with whole.attached():
+            out = whole(**alone, search_BS=batch["search_BS"][b : b + 1], gold_BSG=gold_BSG, pool_M=pool)
+        losses.append(out["lm"])
+        words.append((alone["labels"] != IGNORE).sum())
+    each, counts = torch.stack(losses), torch.stack(words)
+    with whole.attached():
+        found = whole(**batch)["lm"]
+    # KBLaM's loss has each question count alike, whatever its length.
+    assert near(found, each.mean() if method == "kblam" else (each * counts).sum() / counts.sum())
 
 
 @pytest.mark.parametrize("muon", [(), (Muon(2.0, 0.5, whiten=True),)], ids=["adamw", "muon"])

@@ -42,6 +42,8 @@ class RuleBatch:
     reading_BT : Tensor or None
         Tokens whose rule scores are wanted (`TrainingMemory.reading`), at layers that read what the confidence layer
         keeps.
+    own_BM : Tensor or None
+        Where all rules are read, those that a row's tokens see; None: all of the pool.
     """
 
     keys_MP: Tensor
@@ -51,6 +53,7 @@ class RuleBatch:
     search_BS: Tensor
     gold_BSG: Tensor
     reading_BT: Tensor | None = None
+    own_BM: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -271,6 +274,8 @@ class TrainingMemory(LayerMemory):
 
         With one set per step, its own; with ``hide_later``, no gold rule before the first step that needs it.
         """
+        if self.batch.own_BM is not None and self._keeps_all():
+            return self.batch.own_BM[:, None].expand(-1, self._step_BT.shape[1], -1)
         if self._by_step(layer):
             sets = self.batch.gold_BSG.shape[1]
             return sees_own_set(self._step_BT, [rows_BK.shape[1] // sets] * sets)

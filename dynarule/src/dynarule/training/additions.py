@@ -85,6 +85,15 @@ class SortedBatches(Addition):
     """Batches of an optimizer step hold questions of like length, which saves padding."""
 
 
+@dataclass(frozen=True)
+class OwnRules(Addition):
+    """In stage 1 each question of a batch reads its gold rules and a few others of the pool, as it would by itself."""
+
+    others: int = field(
+        default=16, metadata={"help": "most rules beside its gold ones; as many as 0 to it are drawn"}
+    )
+
+
 def read_additions(given: Sequence[Addition] | Mapping[str, Mapping[str, Any]]) -> tuple[Addition, ...]:
     """Return additions in the order of `ADDITIONS`, from objects or from what `additions_dict` returned.
 

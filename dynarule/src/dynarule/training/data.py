@@ -17,7 +17,7 @@ from ..config import Reading
 from ..generation import encode_prompt, question_prompts
 from ..memory.search import SEARCH_TOKEN, search_id
 from .losses import IGNORE
-from .pools import RulePools
+from .pools import RulePools, keyed
 
 Row = Mapping[str, Any]
 
@@ -170,16 +170,20 @@ class Collator:
         Rules to choose from.
     pool_size : int or (int, int)
         M, or its smallest and largest value, drawn per batch.
+    others : int or None
+        Most rules that a question reads beside its gold ones (`OwnRules`); None: it reads the pool.
     """
 
     encoder: Encoder
     pools: RulePools
     pool_size: int | tuple[int, int]
+    others: int | None = None
 
     def __call__(self, draws: Sequence[tuple[int, Row]]) -> dict[str, Tensor]:
-        """Return input_ids, attention_mask, labels, question_BT, answer_BT, search_BS, gold_BSG and pool_M.
+        """Return input_ids, attention_mask, labels, question_BT, answer_BT, search_BS, gold_BSG, pool_M, own_BM.
 
-        ``pool_M`` holds rows of the rule table, ``gold_BSG`` places in the pool.
+        ``pool_M`` holds rows of the rule table, ``gold_BSG`` places in the pool; ``own_BM``, with ``others`` alone,
+        says which rules of the pool a question reads.
         """
         rows = [self.encoder(row) for _, row in draws]
         gold = [rule for row in rows for step in row.gold for rule in step]
@@ -211,4 +215,18 @@ class Collator:
             batch["search_BS"][b, : len(row.search)] = torch.tensor(row.search, dtype=torch.long)
             for s, step in enumerate(row.gold):
                 batch["gold_BSG"][b, s, : len(step)] = torch.tensor([place[rule] for rule in step])
+        if self.others is not None:
+            own = [self._own(row, place, key) for row, (key, _) in zip(rows, draws, strict=True)]
+            batch["own_BM"] = torch.stack(own)
         return batch
+
+    def _own(self, row: Encoded, place: Mapping[int, int], key: int) -> Tensor:
+        """Draw which rules of the pool a question reads, (M,)."""
+        assert self.others is not None
+        random = keyed(self.pools.seed, 2, key)
+        own_M = torch.zeros(len(place), dtype=torch.bool)
+        own_M[[place[rule] for step in row.gold for rule in step]] = True
+        spare = (~own_M).nonzero()[:, 0].numpy()
+        count = min(int(random.integers(self.others, endpoint=True)), len(spare))
+        own_M[random.choice(spare, count, replace=False)] = True
+        return own_M

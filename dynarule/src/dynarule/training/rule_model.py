@@ -107,6 +107,7 @@ class RuleModel(nn.Module):
         search_BS: Tensor,
         gold_BSG: Tensor,
         pool_M: Tensor,
+        own_BM: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Return ``loss``, its parts ``lm``, ``retrieval``, ``reading``, and ``hits`` of ``steps`` for Recall@1."""
         device = input_ids.device
@@ -124,6 +125,7 @@ class RuleModel(nn.Module):
                 search_BS,
                 gold_BSG,
                 new_BT if reading else None,
+                own_BM,
             )
         )
         decoder, head = self.base.get_decoder(), self.base.get_output_embeddings()  # type: ignore[operator]

@@ -27,7 +27,7 @@ from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
 from ..memory.search import search_id
 from ..model_card import model_card
-from .additions import Muon, OpeningSearch, SortedBatches
+from .additions import Muon, OpeningSearch, OwnRules, SortedBatches
 from .data import Collator, Encoder
 from .optimizers import muon_optimizer
 from .pools import Rows, RulePools, TrainingStream, families
@@ -219,6 +219,7 @@ def train(
     settings = training_arguments(recipe, folder, steps, **arguments)
     whole = RuleModel(model, adapter, bank, recipe, trained_rows)
     premises = [premise_of(text) for text in bank.texts] if premises is None else premises
+    own = recipe.added(OwnRules)
     pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
     per_step = recipe.batch_size * recipe.accumulation * processes
     by_length = recipe.added(SortedBatches) is not None
@@ -234,7 +235,7 @@ def train(
         trainer = RuleTrainer(
             whole,
             settings,
-            data_collator=Collator(encoder, pools, recipe.pool_size),
+            data_collator=Collator(encoder, pools, recipe.pool_size, own.others if own else None),
             train_dataset=stream,
             eval_dataset=held,
             callbacks=list(callbacks),

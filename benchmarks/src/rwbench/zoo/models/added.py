@@ -154,8 +154,10 @@ def _join(changes: Path, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     base = taught_base(changes)
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, trust_remote_code=False)
-    joined = PeftModel.from_pretrained(model, changes).merge_and_unload()
+    # In float64 no order of summing moves a weight over a border of bf16's: adapters know the weights by their hash,
+    # which must be the same on every CPU.
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64, trust_remote_code=False)
+    joined = torch.nn.Module.to(PeftModel.from_pretrained(model, changes), torch.float64).merge_and_unload()
     torch.nn.Module.to(joined, torch.bfloat16)
     joined.save_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
