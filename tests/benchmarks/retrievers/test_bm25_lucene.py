@@ -1,6 +1,9 @@
 """BM25 gives Lucene's own scores: a golden file written once by Apache Lucene, on rules and questions as terms."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,3 +30,29 @@ def test_the_golden_file_is_no_trivial_case():
     found = [len(query) for query in GOLDEN["scores"][0]["by_query"]]
     assert min(found) >= 3
     assert len({score for query in GOLDEN["scores"][0]["by_query"] for score in query.values()}) > 300
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        "from rwbench.retrievers.bm25 import BM25 as Search",
+        "from rwbench.retrievers.both_ends import BothEnds as Search",
+    ],
+)
+def test_jax_is_not_started(tmp_path, search):
+    """bm25s starts it where it is installed; on a GPU it takes three quarters of the memory, and models find none."""
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "__init__.py").write_text("print('jax was started')")
+    (tmp_path / "jax" / "lax.py").write_text("top_k = max")
+    code = f"{search}\nimport numpy\nSearch().scorer(numpy.arange(2), ['a wet fox', 'an owl'])(['fox'])\nimport jax.lax"
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    run = [sys.executable, "-c", code + "\nprint('imported', jax.__name__)"]
+    done = subprocess.run(run, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths})
+    assert done.stdout.split("\n")[-3:-1] == ["jax was started", "imported jax"], done.stderr
+    before = subprocess.run(
+        [*run[:2], code.removesuffix("import jax.lax")],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": paths},
+    )
+    assert (before.returncode, before.stdout) == (0, ""), before.stderr

@@ -115,6 +115,8 @@ def test_what_was_taught_is_opened_by_peft_and_joined(tmp_path, pretrained, monk
     assert (base.parent / "mine-nl" / "adapter_config.json").is_file()  # an adapter that was trained on it
     # It was taught plain text, and a memory asks it as its tokenizer says.
     assert AutoTokenizer.from_pretrained(base).chat_template is None
+    # Whether it was loaded offline is no part of a model, nor of its fingerprint.
+    assert not json.loads((base / "tokenizer_config.json").read_text())["local_files_only"]
     joined = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)(ids).logits
     assert torch.allclose(joined, taught, atol=5e-2)
     assert model_template(str(base)).remove == (STEP,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from ruleworld_data.environments.search import import_bm25s
 
 from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component
@@ -52,10 +53,8 @@ class BM25(Retriever):
 
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
         """Index the pool with bm25s."""
-        import bm25s
-
         split = tokenizer(self.tokenizer)
-        engine = bm25s.BM25(k1=self.k1, b=self.b, method="lucene", dtype="float64", backend="numpy")
+        engine = import_bm25s().BM25(k1=self.k1, b=self.b, method="lucene", dtype="float64", backend="numpy")
         engine.index([list(split(text)) for text in texts], show_progress=False)
         size = len(texts)
 

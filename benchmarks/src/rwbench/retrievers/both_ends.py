@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+from ruleworld_data.environments.search import import_bm25s
 
 from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component
@@ -154,6 +155,4 @@ def content(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _stop_words() -> frozenset[str]:
-    from bm25s.stopwords import STOPWORDS_EN
-
-    return frozenset(identifier_aware(" ".join(STOPWORDS_EN)))
+    return frozenset(identifier_aware(" ".join(import_bm25s().stopwords.STOPWORDS_EN)))

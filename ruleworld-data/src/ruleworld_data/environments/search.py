@@ -6,6 +6,7 @@ Nothing that a model writes comes back to it: what a search returns are rules of
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -111,12 +112,23 @@ def _scores(world: EnvWorld, form: str, query: str, encode: Encode | None) -> ND
     return np.round(engine.get_scores_from_ids(terms), 9)
 
 
+def import_bm25s() -> Any:
+    """Import bm25s, but not jax, which it would start where that is installed: on a GPU, in most of the memory."""
+    hidden = "jax" not in sys.modules
+    if hidden:
+        sys.modules["jax"] = None  # type: ignore[assignment]
+    try:
+        import bm25s
+    finally:
+        if hidden:
+            del sys.modules["jax"]
+    return bm25s
+
+
 @lru_cache(maxsize=16)
 def _bm25(world: EnvWorld, form: str) -> Any:
     """Index the rules of a world."""
-    import bm25s
-
-    engine = bm25s.BM25(method="lucene", backend="numpy")
+    engine = import_bm25s().BM25(method="lucene", backend="numpy")
     engine.index([*map(_terms(), world.texts(form))], show_progress=False)
     return engine
 
@@ -130,7 +142,7 @@ def _vectors(world: EnvWorld, form: str, encode: Encode) -> NDArray[np.float32]:
 def _terms() -> Callable[[str], list[str]]:
     """Return what splits texts and identifiers into lower-case words, and stems them: "stroked" finds "strokes"."""
     try:
-        import bm25s  # noqa: F401
+        import_bm25s()
         import Stemmer
     except ImportError as error:
         raise ImportError(

@@ -163,7 +163,7 @@ def _join(changes: Path, folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
     if not tomllib.loads((changes / PROMPT_FILE).read_text(encoding="utf-8")).get("chat", True):
         tokenizer.chat_template = None  # it was taught plain text, and a memory asks as the tokenizer says
-    tokenizer.save_pretrained(folder)
+    _save_tokenizer(tokenizer, folder)
     shutil.copyfile(changes / PROMPT_FILE, folder / PROMPT_FILE)
 
 
@@ -189,4 +189,10 @@ def _convert(path: Path, folder: Path) -> None:
     plain.load_state_dict(read.state_dict())
     plain.generation_config = read.generation_config
     plain.save_pretrained(folder)
+    _save_tokenizer(tokenizer, folder)
+
+
+def _save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Save a tokenizer without how it was loaded: offline, a model would have another fingerprint."""
+    tokenizer.init_kwargs["local_files_only"] = False
     tokenizer.save_pretrained(folder)
