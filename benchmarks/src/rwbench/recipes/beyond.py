@@ -67,7 +67,7 @@ def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
 
 
 def in_arena(options: Options, form: str, size: int) -> list[Method]:
-    """The fair arena: every method on one base, each with as many rules as suit it; 100, 1,000 and 10,000 rules."""
+    """The fair arena: every method on one base, each with its best search and prompt; 100, 1,000 and 10,000 rules."""
     rows: list[Method] = [Solver()]
     for model in options.asked:
         rows += [Prompting(model=model, rules="gold"), Prompting(model=model, rules="none")]
@@ -75,7 +75,7 @@ def in_arena(options: Options, form: str, size: int) -> list[Method]:
         by_number = [replace(row, **SEARCHES.get(row.name, {})) for row in searching(options, model)]
         # Stepwise from both ends reads by score alone: with a fixed 16 rules it answers far less among 10,000.
         rows += [row for row in by_number if (row.name, row.retriever) != (Stepwise.name, BothEnds())]
-        rows += near(model)
+        rows += [RAG(model=model, retriever=BM25(), in_prompt=16, score_share=0.7), *near(model)]
     return rows + [each for each in all_memory(options, form, size) if each.missing() is None]
 
 
@@ -85,13 +85,11 @@ arena = grid("arena")(in_arena)
 @grid("demo", (1_000, 10_000))
 def demo(options: Options, form: str, size: int) -> list[Method]:
     """Every method of the arena with its best search, and RAG by words and by embeddings; 1,000 and 10,000 rules."""
-    return [row for row in in_arena(options, form, size) if not isinstance(row, RAG) or _is_shown(row)]
-
-
-def _is_shown(row: RAG) -> bool:
-    if isinstance(row.retriever, BothEnds):
-        return row.score_share > 0
-    return isinstance(row, ReAct) or (type(row) is RAG and isinstance(row.retriever, BM25 | Dense))
+    return [
+        row
+        for row in in_arena(options, form, size)
+        if not isinstance(row, RAG) or row.score_share > 0 or isinstance(row.retriever, Dense)
+    ]
 
 
 @grid("ablation/in_prompt", (10_000,))
@@ -194,14 +192,9 @@ def searches(options: Options, form: str, size: int) -> list[Method]:
             for each in (bm25, Graph(), BothEnds())
             for rules in (8, 16)
         ]
-        once, stepwise, ircot = near(model)
+        _, stepwise, ircot, react = near(model)
         rows += [replace(ircot, rounds=rounds) for rounds in (4, 8)]
-        rows += [
-            ReAct(
-                model=model, retriever=once.retriever, score_share=once.score_share, in_prompt=rules, **acts
-            )
-            for rules in (4, 8)
-        ]
+        rows += [replace(react, in_prompt=rules) for rules in (4, 8)]
         rows += [replace(stepwise, aggregation=way) for way in ("rrf_rounds", "in_turn")]
     return rows
 

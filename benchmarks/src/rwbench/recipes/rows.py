@@ -12,6 +12,7 @@ from ..methods.kblam import KBLaM
 from ..methods.plus import DynaRulePlus
 from ..methods.prompting import Prompting
 from ..methods.rag import RAG
+from ..methods.react import ReAct
 from ..methods.retrieve import Retrieve
 from ..methods.srki import SRKI
 from ..methods.stepwise import Stepwise
@@ -86,15 +87,13 @@ def strong_models(options: Options, form: str, size: int) -> list[Method]:
     return [*(Prompting(model=model) for model in options.asked), *dynarule(options, form, size)]
 
 
-def near(model: Backend) -> tuple[RAG, Stepwise, IRCoT]:
-    """Return the methods that search from both ends, reading what scores at least `NEAR` of the best.
-
-    ReAct gains less by it than these have (``ablation/searches``).
-    """
+def near(model: Backend) -> tuple[RAG, Stepwise, IRCoT, ReAct]:
+    """Return the methods that search from both ends, reading what scores at least `NEAR` of the best."""
     chosen: dict[str, Any] = {"model": model, "retriever": BothEnds()}
     chosen |= {"score_share": NEAR, "in_prompt": IN_SMALL_PROMPT}
     return (
         RAG(**chosen),
         Stepwise(**chosen),
         IRCoT(**chosen | SEARCHES["ircot"]),
+        ReAct(**chosen | SEARCHES["react"] | {"in_prompt": 8}),
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ..methods import Method
 from ..methods.kblam import KBLaM
-from ..methods.plus import DynaRulePlus
+from ..methods.plus import DynaRulePlus, Planned
 from ..methods.rag import RAG
+from ..methods.react import ReAct
 from ..methods.stepwise import Stepwise
 from ..retrievers.bm25 import BM25
 from ..retrievers.dense import Dense
@@ -36,13 +37,12 @@ def _methods(options: Options, form: str) -> list[Method]:
     for model in options.asked:
         found = (BM25(), Dense(options.encoder))
         rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in found]
-        rows += [row for row in near(model) if row.name in ("rag", "ircot")]
+        rows += [row for row in near(model) if row.name != ReAct.name]
         rows += [Stepwise(model=model, retriever=BM25(), in_prompt=IN_SMALL_PROMPT)]
-    again = [
-        DynaRulePlus.of(model, form, variant=variant)
-        for model in options.local_models
-        for variant in ("seed-1", "no-link-ends")
-    ]
+    again: list[DynaRulePlus] = []
+    for model in options.local_models:
+        again += [DynaRulePlus.of(model, form, variant=variant) for variant in ("seed-1", "no-link-ends")]
+        again += [DynaRulePlus.of(model, form, score_weight=0), Planned.of(model, form)]
     rows += [row for row in again if row.missing() is None]
     # KBLaM reads every rule at every token, which is not to be had here.
     return rows + [row for row in all_memory(options, form, 0) if row.name != KBLaM.name]

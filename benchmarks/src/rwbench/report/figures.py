@@ -118,8 +118,20 @@ def by_size(setting: Setting, metric: str, meaning: str = "") -> Part:
     )
 
 
+def one_each(setting: Setting) -> Setting:
+    """Return the runs of each method with its best settings, of its first training: few enough to be told apart."""
+    runs = [run for run in setting.runs if not run["spec"]["method"].get("variant")]
+    first = Setting(tuple(runs))
+    best: dict[str, str] = {}
+    for method, view in first.methods.items():  # best first
+        best.setdefault(view.key.partition("#")[0], method)
+    return Setting(tuple(run for run in runs if first.method_of(run) in best.values()))
+
+
 def write_figure(setting: Setting, path: Path) -> Path:
-    """Draw the lead metric against pool size in one file, FOL and NL side by side; its numbers go beside it as CSV.
+    """Draw the lead metric against pool size in one file, FOL and NL side by side; all numbers go beside it as CSV.
+
+    What is drawn is `one_each`.
 
     Parameters
     ----------
@@ -130,11 +142,11 @@ def write_figure(setting: Setting, path: Path) -> Path:
     Returns
     -------
     Path
-        The CSV file: a row per point.
+        The CSV file: a row per run.
     """
     from ruleworld_data.io import write_whole
 
-    lines = size_lines(setting, setting.lead)
+    lines = size_lines(one_each(setting), setting.lead)
     shown = {line.label: line.style for drawn in lines.values() for line in drawn}
     names = [textwrap.fill(name, LEGEND_WIDTH) for name in _told_apart(shown)]
     deep = -(-len(names) // LEGEND_COLUMNS)

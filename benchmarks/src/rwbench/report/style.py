@@ -26,14 +26,18 @@ class Style:
 
 
 STYLES = {
-    "dynarule": Style("#d55e00", "o"),
-    "kblam": Style("#e69f00", "s"),
-    "srki": Style("#aa4499", "D"),
+    "dynarule-plus": Style("#d55e00", "o"),
+    "dynarule": Style("#d55e00", "o", "--"),
+    "kblam": Style("#e69f00", "s", "--"),
+    "srki": Style("#aa4499", "D", "--"),
     "prompting": Style("#17becf", "p"),
     "rag-bm25-aware": Style("#3f90da", "^"),
     "rag-bm25-naive": Style("#44aa99", "v"),
     "rag-dense": Style("#7a4bd6", "<"),
     "rag-rrf": Style("#117733", ">"),
+    "rag-both-ends": Style("#44aa99", "8"),
+    "rag-graph": Style("#e69f00", "H"),
+    "stepwise": Style("#aa4499", "h"),
     "ircot": Style("#b9ac70", "P"),
     "react": Style("#e73f74", "X"),
     "bm25-aware": Style("#3f90da", "^", "--"),
