@@ -32,7 +32,7 @@ STYLES = {
     "srki": Style("#aa4499", "D", "--"),
     "prompting": Style("#17becf", "p"),
     "rag-bm25-aware": Style("#3f90da", "^"),
-    "rag-bm25-naive": Style("#44aa99", "v"),
+    "rag-bm25-naive": Style("#44aa99", "v", "-."),
     "rag-dense": Style("#7a4bd6", "<"),
     "rag-rrf": Style("#117733", ">"),
     "rag-both-ends": Style("#44aa99", "8"),
