@@ -60,6 +60,8 @@ class Memory(Method):
         Layer whose ranking is scored as retrieval, for adapters that name no confidence layer.
     variant : str
         Another adapter of the method: ``seed-1`` lies in ``dynarule-seed-1-nl``, beside ``dynarule-nl``.
+    kept : int or None
+        Rules that a search keeps. None: the adapter's own number.
     """
 
     title: ClassVar[str] = ""
@@ -72,6 +74,7 @@ class Memory(Method):
     correct_layer: Any = None
     trace_layer: Any = None
     variant: str = field(default="", metadata={"later": True})
+    kept: Any = field(default=None, metadata={"later": True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,12 +107,13 @@ class Memory(Method):
             f", gold rules in layer {self.correct_layer} only" if self.correct_layer is not None else ""
         )
         variant = f", {self.variant.replace('-', ' ')}" if self.variant else ""
-        return f"{self.title}, {self.model.label}{variant}{changed}"
+        kept = "" if self.kept is None else f", {self.kept} kept"
+        return f"{self.title}, {self.model.label}{variant}{changed}{kept}"
 
     @property
     def changes(self) -> dict[str, Any]:
         """Settings of the rule memory that replace the adapter's own."""
-        return {}
+        return {} if self.kept is None else {"top_k": int(self.kept)}
 
     def missing(self) -> str | None:
         """What to install or to train, if anything."""

@@ -15,7 +15,7 @@ from .conversation import Call, Conversation, UsageCounter, converse_all, read_a
 from .ircot import ANSWER
 from .memory import Memory
 
-KINDS = {"lookahead": int, "score_weight": float, "score_limit": float, "top_k": int, "word_weight": float}
+KINDS = {"lookahead": int, "score_weight": float, "score_limit": float, "word_weight": float}
 
 
 @component
@@ -33,8 +33,6 @@ class DynaRulePlus(Memory):
         is meant. None: the adapter's own.
     score_limit : float or None
         Most that a score takes from that attention. None: the adapter's own.
-    kept : int or None
-        Rules that a search keeps. None: the adapter's own number.
     word_weight : float or None
         What words that text and rules share count in a search; 0: what was learned alone. None: the adapter's own.
     """
@@ -46,7 +44,6 @@ class DynaRulePlus(Memory):
     lookahead: Any = None
     score_weight: Any = None
     score_limit: Any = field(default=None, metadata={"later": True})
-    kept: Any = field(default=None, metadata={"later": True})
     word_weight: Any = field(default=None, metadata={"later": True})
 
     @property
@@ -55,21 +52,21 @@ class DynaRulePlus(Memory):
         levels = {None: "", 0: ", no look-ahead"}.get(self.lookahead, f", {self.lookahead} backward levels")
         weight = {None: "", 0: ", scores not read"}.get(self.score_weight, f", scores x {self.score_weight}")
         weight += "" if self.score_limit is None else f", at most {self.score_limit}"
-        kept = "" if self.kept is None else f", {self.kept} kept"
         words = {None: "", 0: ", no words"}.get(self.word_weight, f", words x {self.word_weight}")
-        return super().label + levels + weight + kept + words
+        return super().label + levels + weight + words
 
     @property
     def changes(self) -> dict[str, Any]:
-        """Backward levels, weight and limit of scores, rules kept and weight of words, where they are given."""
+        """Backward levels, weight and limit of scores, and weight of words, where they are given."""
         given = {
             "lookahead": self.lookahead,
             "score_weight": self.score_weight,
             "score_limit": self.score_limit,
-            "top_k": self.kept,
             "word_weight": self.word_weight,
         }
-        return {name: KINDS[name](value) for name, value in given.items() if value is not None}
+        return super().changes | {
+            name: KINDS[name](value) for name, value in given.items() if value is not None
+        }
 
 
 @component

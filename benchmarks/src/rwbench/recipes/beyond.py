@@ -139,6 +139,17 @@ def plus_settings(options: Options, form: str, size: int) -> list[Method]:
     return [DynaRulePlus.of(model, form, **each) for model in options.local_models for each in tried]
 
 
+@grid("ablation/kept", (100, 10_000))
+def kept(options: Options, form: str, size: int) -> list[Method]:
+    """SR-KI and DynaRule by how many rules a layer keeps when they answer; 100 and 10,000 rules."""
+    return [
+        kind.of(model, form, kept=rules)
+        for model in options.local_models
+        for kind in (SRKI, DynaRule)
+        for rules in (None, 4, 8, 16, 32)
+    ]
+
+
 @grid("ablation/seeds")
 def seeds(options: Options, form: str, size: int) -> Sequence[Method]:
     """Each method of rule memory by its adapters of several training seeds; 100, 1,000 and 10,000 rules."""
