@@ -82,8 +82,10 @@ def gold_of(sample):
     return [rule for step in sample["gold_rules"] for rule in step]
 
 
-@pytest.mark.parametrize("kind", METHODS)
-def test_batches_of_several_pools_equal_one_question_at_a_time(kind, folder, workspace, options, tmp_path):
+@pytest.mark.parametrize(("kind", "kept"), [*((each, None) for each in METHODS), (SRKI, 4), (DynaRule, 4)])
+def test_batches_of_several_pools_equal_one_question_at_a_time(
+    kind, kept, folder, workspace, options, tmp_path
+):
     """The reference has no masks: a bank of the question's own hundred rules, and `dynarule.generate`."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -91,16 +93,19 @@ def test_batches_of_several_pools_equal_one_question_at_a_time(kind, folder, wor
     from dynarule import RuleBank, RuleMemory, generate
 
     spec = dataclasses.replace(
-        options.spec(make(kind, folder), "nl", 100, "question"),
+        options.spec(make(kind, folder, kept=kept), "nl", 100, "question"),
         subtasks=("single_rule", "multi_hop_2", "multi_rule_2"),
     )
     results, samples = run(spec, workspace, tmp_path)
     assert results["n"]["failed"] == 0
+    assert ("4 kept" in results["method"]["label"]) == (kept is not None)
     model = AutoModelForCausalLM.from_pretrained(folder / "base")
     tokenizer = AutoTokenizer.from_pretrained(folder / "base")
     model = PeftModel.from_pretrained(model, folder / kind.name)
     if kind is KBLaM:  # traced where DynaRule's confidence layer is
         model.active_peft_config.confidence_layer, model.active_peft_config.update_scope = 3, "none"
+    if kept is not None:
+        model.active_peft_config.top_k = kept
     seen = 0
     for pool in workspace.pools(spec):
         (question,) = pool.questions
