@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from rwbench.leaderboard.files import METADATA, RESULTS, SAMPLES, compress
+from rwbench.leaderboard.files import METADATA, RESULTS, SAMPLES
 from rwbench.leaderboard.judge import Judge, pool_design
 from rwbench.leaderboard.metadata import Metadata
 from rwbench.leaderboard.submit import submit
@@ -13,6 +13,7 @@ from rwbench.methods.solver import Solver
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
+from rwbench.score.samples import packed
 from rwbench.spec import RunSpec, canonical_json
 
 DATE = "2026-01-31"
@@ -43,7 +44,7 @@ class Entry:
 
     @lines.setter
     def lines(self, lines):
-        self.path(SAMPLES).write_bytes(compress("".join(line + "\n" for line in lines).encode()))
+        self.path(SAMPLES).write_bytes(packed("".join(line + "\n" for line in lines).encode()))
 
     def change(self, number, change):
         """Change the record on a line (1-based)."""

@@ -8,9 +8,10 @@ import tracemalloc
 import pytest
 from rwbench.cli.app import app
 from rwbench.leaderboard import files, records
-from rwbench.leaderboard.files import METADATA, RESULTS, SAMPLES, compress
+from rwbench.leaderboard.files import METADATA, RESULTS, SAMPLES
 from rwbench.leaderboard.parsing import Refused
 from rwbench.leaderboard.validate import check_all, fingerprints, validate
+from rwbench.score.samples import packed
 from typer.testing import CliRunner
 
 HTML = "<img src=x onerror=alert(1)>"
@@ -602,7 +603,7 @@ def results_with_a_byte_order_mark(entry):
 def bytes_that_are_no_text(entry):
     lines = [line.encode() for line in entry.lines]
     lines[1] = lines[1].replace(b'"ok"', b'"\xff\xfe"')
-    entry.path(SAMPLES).write_bytes(compress(b"".join(line + b"\n" for line in lines)))
+    entry.path(SAMPLES).write_bytes(packed(b"".join(line + b"\n" for line in lines)))
 
 
 @case(SAMPLES, 3, "half a surrogate pair")
@@ -661,7 +662,7 @@ def millions_of_samples(entry):
 
 @case(SAMPLES, 1, "content must be a valid dictionary")
 def millions_of_lines_that_are_no_samples(entry):
-    entry.path(SAMPLES).write_bytes(compress(b"[]\n" * 1_500_000))
+    entry.path(SAMPLES).write_bytes(packed(b"[]\n" * 1_500_000))
 
 
 @case(RESULTS, None, "is not what the samples give")
@@ -681,7 +682,7 @@ def hundred_thousand_rules_found(entry):
 
 @case(SAMPLES, 1, "a line has more than")
 def zip_bomb_of_one_line(entry):
-    entry.path(SAMPLES).write_bytes(compress(b"a" * (3 * files.MIB)))
+    entry.path(SAMPLES).write_bytes(packed(b"a" * (3 * files.MIB)))
 
 
 @case(SAMPLES, None, "is not whole zstd data")
@@ -698,7 +699,7 @@ def samples_cut_off(entry):
 
 @case(SAMPLES, 51, "the last line has no line break")
 def samples_without_an_end(entry):
-    entry.path(SAMPLES).write_bytes(compress("\n".join([*entry.lines, "{"]).encode()))
+    entry.path(SAMPLES).write_bytes(packed("\n".join([*entry.lines, "{"]).encode()))
 
 
 @case(SAMPLES, 2, "content must be a valid dictionary")
@@ -861,7 +862,7 @@ def test_it_is_refused_and_nothing_is_written(name, entry, judge, submissions, t
 
 def test_what_expands_is_refused_before_it_is_there(entry, judge):
     """At the real limit: 58 KB took 37 seconds of CPU and 2.5 GB once."""
-    entry.path(SAMPLES).write_bytes(compress((b" " * 999_999 + b"\n") * 70))
+    entry.path(SAMPLES).write_bytes(packed((b" " * 999_999 + b"\n") * 70))
     assert entry.path(SAMPLES).stat().st_size < 58_000
     tracemalloc.start()
     start = time.process_time()

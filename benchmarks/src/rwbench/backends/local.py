@@ -143,7 +143,7 @@ class Local(Backend):
         # Who is not asked cost the others nothing: the time of counting its tokens is its own.
         idle = sum(spent for spent, fit in zip(reading, fits, strict=True) if not fit)
         share = (time.perf_counter() - start - idle) / max(len(rows), 1)
-        _release_memory()
+        release_memory()
         for (ids, _), fit, spent in zip(encoded, fits, reading, strict=True):
             if not fit:
                 yield Completion(finish="context", prompt_tokens=len(ids), seconds=spent)
@@ -229,7 +229,7 @@ class Local(Backend):
         return short, cut(marked, decoding.stop), bool(ended or short != text), length
 
 
-def _release_memory() -> None:
+def release_memory() -> None:
     """Return freed memory to the system where the allocator (glibc) keeps it.
 
     A cache that grows by a token at a time leaves gaps of all sizes behind; over thousands of prompts they became seven

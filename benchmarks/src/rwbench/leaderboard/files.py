@@ -82,13 +82,6 @@ def sample_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
         refuse(SAMPLES, what, "write the file again", number)
 
 
-def compress(lines: bytes) -> bytes:
-    """Return lines as a samples file holds them."""
-    import pyarrow as pa
-
-    return pa.Codec("zstd", compression_level=19).compress(lines, asbytes=True)
-
-
 def added_submissions(changed: bytes, head: Path, base: Path | None = None) -> list[Path]:
     """Return the folders of the submissions that a pull request adds.
 

@@ -24,9 +24,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from ruleworld_data.scoring import PARQUET_SUFFIXES, parse_boxed, read_predictions, split_answers
 
-from ..score.samples import OUTCOMES, VOLATILE_USAGE, Sample, Usage
+from ..score.samples import OUTCOMES, VOLATILE_USAGE, Sample, Usage, packed
 from ..spec import canonical_json, in_words
-from .files import LIMITS, MAX_EXPANDED, MAX_LINE, SAMPLES, compress, sample_lines
+from .files import LIMITS, MAX_EXPANDED, MAX_LINE, SAMPLES, sample_lines
 from .parsing import Problem, Refused, model_problems, quote, refuse, refuse_if, strict_json
 
 MAX_SEARCHES, MAX_FOUND = 32, 100
@@ -145,7 +145,7 @@ def pack_samples(samples: Iterable[Sample]) -> bytes:
             for record in records
         ]
         lines = "".join(record.line() for record in records).encode()
-        if len(lines) <= MAX_EXPANDED and len(body := compress(lines)) <= LIMITS[SAMPLES]:
+        if len(lines) <= MAX_EXPANDED and len(body := packed(lines)) <= LIMITS[SAMPLES]:
             return body
     raise Refused(Problem(SAMPLES, "is too large, even without outputs", "lower the run's top_k"))
 

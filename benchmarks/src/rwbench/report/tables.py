@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..markdown import markdown_table as table_of
 from ..score.results import Estimate, Results
 from ..score.scoring import RECALLS
 from ..score.summarise import DISPLAYED
@@ -126,10 +127,8 @@ def score_frame(setting: Setting, columns: dict[str, tuple[str, str]] | None = N
 
 def markdown(frame: pd.DataFrame) -> str:
     """Return a frame of texts as a Markdown table, its index the first column, numbers to the right."""
-    head = ["method", *map(str, frame.columns)]
-    lines = [head, ["---", *["---:"] * len(frame.columns)]]
-    lines += [[str(index), *row] for index, row in zip(frame.index, frame.to_numpy(), strict=True)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rows = [[str(index), *row] for index, row in zip(frame.index, frame.to_numpy(), strict=True)]
+    return table_of(["method", *map(str, frame.columns)], rows)
 
 
 def markdown_table(setting: Setting) -> str:

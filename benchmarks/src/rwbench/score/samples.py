@@ -185,10 +185,14 @@ def samples_path(folder: Path, run_id: str) -> Path | None:
 
 def compressed(samples: Sequence[Sample]) -> bytes:
     """Return samples as `PACKED_FILE` holds them."""
+    return packed(b"".join(map(sample_line, samples)))
+
+
+def packed(lines: bytes) -> bytes:
+    """Return lines as a compressed file of samples holds them."""
     import pyarrow as pa
 
-    body = b"".join(map(sample_line, samples))
-    return bytes(pa.Codec("zstd", compression_level=19).compress(body, asbytes=True))
+    return bytes(pa.Codec("zstd", compression_level=19).compress(lines, asbytes=True))
 
 
 def read_samples(path: Path) -> list[Sample]:

@@ -150,12 +150,13 @@ class DocumentStream:
         number = draw.randrange(len(worlds))
         world, language = worlds[number], _language(draw, mixture)
         (row,) = world.questions.slice(draw.randrange(len(world.questions)), 1).to_pylist()
-        by_id = {rule["id"]: rule for rule in rules[number]}
+        ids = world.rules.column("id").to_numpy()
         steps = []
         for step in row["steps"]:
             asked = []
-            for gold in (by_id[each] for each in step["rule_ids"]):
-                near = [rule for rule in rules[number] if rule is not gold and _alike(rule, gold)]
+            for each in step["rule_ids"]:
+                gold = rules[number][int(np.flatnonzero(ids == each)[0])]
+                near = [rules[number][i] for i in np.flatnonzero(_near(world.rules, ids == each))]
                 found = [gold, *draw.sample(near, min(len(near), draw.randint(0, FOUND)))]
                 draw.shuffle(found)
                 asked.append((request_text(gold, language), [rule[language] for rule in found]))
@@ -190,14 +191,8 @@ def _plain_question(draw: random.Random) -> tuple[PlainWorld, dict[str, Any]]:
             return world, row
 
 
-def _alike(rule: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether a search for one rule might find the other as well."""
-    same_thing = rule["attribute"] is not None and rule["attribute"] == other["attribute"]
-    return same_thing or rule["premise_fol"] == other["premise_fol"]
-
-
 def _near(rules: pa.Table, gold: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which rules, none of them gold, are `_alike` any of the gold ones."""
+    """Return which rules, none of them gold, a search for one of the gold ones might find as well."""
     near = np.zeros_like(gold)
     for name in ("premise_fol", "attribute"):
         column = rules.column(name).combine_chunks()

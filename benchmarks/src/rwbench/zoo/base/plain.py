@@ -164,11 +164,7 @@ class PlainWorld:
     @property
     def texts(self) -> list[str]:
         """The rules as texts."""
-        who = _subject(self.domain)
-        return [
-            f"If {who.say(premise.fact.rule, premise.value)}, {who.say(then.fact.rule, then.value)}."
-            for premise, then in self.rules
-        ]
+        return [f"If {self.premise(rule)}, {self.conclusion(rule)}." for rule in range(len(self.rules))]
 
     def premise(self, rule: int) -> str:
         """Return the premise of a rule as its text has it."""

@@ -7,7 +7,6 @@ same weights as one that was not.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import math
 import os
@@ -22,6 +21,7 @@ import torch.nn.functional as F
 from dynarule.training import Float32Muon
 from torch import Tensor, nn
 
+from ...backends.local import release_memory
 from ...run.environment import environment
 from ...run.folder import exclusive
 from .checkpoint import Tensors, moments_of, read_checkpoint, set_moments, write_checkpoint
@@ -160,7 +160,7 @@ class BaseTrainer:
             for batch in batches(documents, self.recipe.batch_tokens, self.recipe.longest, key)
         ]
         self.position["block"] = number + 1
-        _trim_heap()
+        release_memory()
         raised = self.curriculum.raise_levels()
         took = time.monotonic() - started
         self.seconds += took
@@ -293,9 +293,3 @@ def trained_base(
         )
     trainer.model.eval()
     return trainer
-
-
-def _trim_heap() -> None:
-    """Return freed memory to the system where the C library can: tensors of ever new sizes would pile it up."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
