@@ -20,14 +20,7 @@ def read(path):
     return json.loads((TINY / path).read_text(encoding="utf-8"))
 
 
-def said(pattern, page=TEXT):
-    """The numbers that a page says where a pattern stands."""
-    found = re.search(pattern, " ".join(page.split()))
-    assert found is not None, f"the page no longer says {pattern}"
-    return [float(number.replace(",", "")) for number in found.groups()]
-
-
-def test_the_base_is_what_its_record_says():
+def test_the_base_is_what_its_record_says(said):
     record = read("base/training.json")
     assert said(r"trained here in ([\d.]+) hours") == [round(record["hours"], 1)]
     assert said(r"questions had up to (\d+) rules beside") == [record["levels"]["questions"]]
@@ -36,7 +29,7 @@ def test_the_base_is_what_its_record_says():
 @pytest.mark.parametrize(
     ("row", "name"), [("KBLaM", "kblam"), ("SR-KI", "srki"), (r"DynaRule \(paper\)", "dynarule")]
 )
-def test_questions_trained_on(row, name):
+def test_questions_trained_on(row, name, said):
     def questions(form):
         stages = read(f"{name}-{form}/adapters.json")["stages"]
         return sum(each["max_steps"] * each["batch_size"] * each["accumulation"] for each in stages)
@@ -45,7 +38,18 @@ def test_questions_trained_on(row, name):
     assert (questions("nl"), questions("fol")) == (english, english + more)
 
 
-def test_searches_trained_on():
+def test_what_the_losses_on_finding_saw(said):
+    (questions,) = said(
+        r"losses on finding saw ([\d,]+) questions for SR-KI and as many for DynaRule \(paper\)"
+    )
+    for name in ("srki-nl", "srki-fol", "dynarule-nl", "dynarule-fol"):
+        stages = [each for each in read(f"{name}/adapters.json")["stages"] if each["stage"] == 2]
+        assert (
+            sum(each["max_steps"] * each["batch_size"] * each["accumulation"] for each in stages) == questions
+        )
+
+
+def test_searches_trained_on(said):
     searches, questions = said(r"in ([\d,]+) searches; it reads as the base does \| ([\d,]+) \|")
     first, logic, english = said(
         r"after its first ([\d,]+) searches DynaRule\+ finds ([\d.]+) \(logic\) and ([\d.]+)"
@@ -86,7 +90,7 @@ def recalls(path):
     return [entry["eval_recall_at_1"] for entry in log if "eval_recall_at_1" in entry]
 
 
-def test_what_the_papers_searches_find():
+def test_what_the_papers_searches_find(said):
     count, most = said(
         r"Recall@1 on ([\d.]+) validation questions, among up to 10,000 rules, stays below ([\d.]+)"
     )
@@ -108,7 +112,7 @@ def test_what_the_papers_searches_find():
     assert all(2 * each["recipe"]["max_steps"] == whole for each in logs.values())
 
 
-def test_what_kblams_length_shift_brings():
+def test_what_kblams_length_shift_brings(said):
     *numbers, count = said(
         r"brings nothing: ([\d.]+) \(logic\) and ([\d.]+) \(English\) among 10,000 rules, where it has ([\d.]+) and "
         r"([\d.]+) without on the same (\d+) questions"
@@ -135,19 +139,24 @@ def validated(folder, searched, share, **method):
     return [found.get(form) for form in ("fol", "nl")]
 
 
-def test_what_a_share_of_the_best_score_brings():
+def test_what_a_share_of_the_best_score_brings(said):
     shares = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
     both, bm25 = (
         {share: validated("score_share", name, share) for share in shares} for name in ("both-ends", "bm25")
     )
-    logic, english, before = said(
-        r"three tenths are best, ([\d.]+) in logic and ([\d.]+) in English, where eight rules have ([\d.]+) in logic"
+    logic, logic_two, english, english_two, before = said(
+        r"three tenths are best on the mean of both forms, ([\d.]+) in logic \(two tenths: ([\d.]+)\) and "
+        r"([\d.]+) in English \(([\d.]+)\), where eight rules have ([\d.]+) in logic"
     )
+    assert both[0.2] == [logic_two, english_two]
     assert max(both, key=lambda share: sum(both[share])) == 0.3 and both[0.3] == [logic, english]
     assert validated("in_prompt", "both-ends", 0, name="rag", in_prompt=8)[0] == before
-    (gain,) = said(r"BM25 would gain ([\d.]+) points by seven tenths")
+    (gain,) = said(r"BM25 gains ([\d.]+) points by seven tenths")
     assert max(bm25, key=lambda share: sum(bm25[share])) == 0.7
     assert round((sum(bm25[0.7]) - sum(bm25[0.1])) / 2, 1) == gain
+    dense, uncut = said(r"from nine tenths on \(([\d.]+) and ([\d.]+)\)")
+    cut = {share: validated("score_share", "dense", share)[1] for share in shares}
+    assert (cut[0.9], cut[0.1]) == (dense, uncut)
     for name, count in (("graph", 16), ("dense", 8), ("rrf", 16)):
         (fixed, _), *others = (
             validated("in_prompt", name, 0, name="rag", in_prompt=count),
@@ -156,7 +165,7 @@ def test_what_a_share_of_the_best_score_brings():
         assert max(logic for logic, _ in others) <= fixed
 
 
-def test_what_searches_from_both_ends_step_by_step():
+def test_what_searches_from_both_ends_step_by_step(said):
     numbers = said(
         r"From both ends IRCoT has ([\d.]+) \(logic\) and ([\d.]+) \(English\) there, "
         r"Stepwise RAG ([\d.]+) and ([\d.]+), ReAct ([\d.]+) and ([\d.]+)\."
@@ -169,7 +178,7 @@ def test_what_searches_from_both_ends_step_by_step():
     assert numbers == [value for each in arena for value in validated("searches", "both-ends", 0.3, **each)]
 
 
-def test_what_taking_searches_in_turns_did_to_stepwise_rag():
+def test_what_taking_searches_in_turns_did_to_stepwise_rag(said):
     """The best number of rules of each, on the same validation questions."""
     best = {}
     for name in ("searches", "in_prompt"):
@@ -200,57 +209,7 @@ def test_what_taking_searches_in_turns_did_to_stepwise_rag():
     }
 
 
-def test_what_dynarule_plus_s_searches_have_in_a_prompt():
-    front = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
-    *prompted, logic, english = said(
-        r"prompt of the base have ([\d.]+) \(logic\) and ([\d.]+) \(English\) among 10,000 rules, where "
-        r"DynaRule\+ has ([\d.]+) and ([\d.]+) on the same 110",
-        front,
-    )
-    found = {
-        (run["spec"]["method"]["name"], run["spec"]["representation"]): run
-        for run in find_results(BENCHMARKS / "results/plus")
-        if all(run["spec"]["method"].get(name) is None for name in ("lookahead", "score_weight", "variant"))
-    }
-    for name, numbers in (("planned", prompted), ("dynarule-plus", [logic, english])):
-        for form, number in zip(("fol", "nl"), numbers, strict=True):
-            run = found[name, form]
-            assert round(100 * run["metrics"]["exact_match"]["macro"]["value"], 1) == number
-            assert run["n"]["scheduled"] == 110
-
-
-def test_what_comes_closest_to_dynarule_plus():
-    """Paired on the 550 questions of the front page."""
-    runs = {
-        (run["spec"]["method"]["name"], run["spec"]["representation"]): run
-        for run in find_results(BENCHMARKS / "results/arena")
-        if run["spec"]["pool_size"] == 10_000
-        and (
-            run["spec"]["method"].get("score_share")
-            or (
-                run["spec"]["method"]["name"] == "dynarule-plus"
-                and run["method"]["label"] == "DynaRule+, tiny"
-            )
-        )
-    }
-    number, interval = r"(-?[\d.]+)", r"(-?[\d.]+) to (-?[\d.]+)"
-    numbers = said(
-        rf"they are {number} and {number} points behind in logic, which may be chance \(95 % intervals {interval}, "
-        rf"{interval}\), and {number} and {number} in English \({interval}, {interval}\), and ask the model "
-        rf"{number} and {number} times",
-        (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8"),
-    )
-    for form, (one, other, *intervals) in (("fol", numbers[:6]), ("nl", numbers[6:12])):
-        for name, *expected in (("stepwise", one, *intervals[:2]), ("ircot", other, *intervals[2:])):
-            pair = (runs[each, form]["run_id"] for each in (name, "dynarule-plus"))
-            (found,) = compare_runs([BENCHMARKS / "results/arena" / run for run in pair])["comparisons"]
-            difference = found["metrics"]["exact_match"]["difference"]
-            assert [round(100 * difference[key], 1) for key in ("value", "ci_low", "ci_high")] == expected
-    calls = [round(runs[name, "fol"]["usage"]["calls"]["mean"], 1) for name in ("stepwise", "ircot")]
-    assert calls == numbers[12:]
-
-
-def test_what_smollm2_was_taught():
+def test_what_smollm2_was_taught(said):
     """Tokens, minutes and levels of both trainings, from their logs; the record is of the second."""
     minutes, tokens, beside, plain = said(
         r"in ([\d.]+) minutes of one H200 on ([\d.]+) million tokens .* up to (\d+) rules .* (\d+) in plain English"
@@ -268,50 +227,33 @@ def test_what_smollm2_was_taught():
     assert record["environment"]["gpu"] == "NVIDIA H200"
 
 
-def test_what_is_ahead_on_smollm2():
-    """Paired by question, at both sizes and in both forms."""
-    front = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
-    numbers = said(
-        r"ahead of RAG from both ends by ([\d.]+) points in English \((-?[\d.]+) to ([\d.]+)\) and ([\d.]+) in logic "
-        r"\((-?[\d.]+) to ([\d.]+)\) among 10,000 rules, by ([\d.]+) \((-?[\d.]+) to ([\d.]+)\) and ([\d.]+) "
-        r"\((-?[\d.]+) to ([\d.]+)\) among 1,000",
-        front,
+def test_chains_on_smollm2_that_find_and_that_end_wrong(said, run_of):
+    different, chains, found, wrong, of_rag = said(
+        r"nearly all: (\d+) chains, each asked in both forms and at both sizes, are (\d+) questions; all searches of "
+        r"(\d+) bring a needed rule first, and (\d+) ends? wrong, where (\d+) do of RAG's"
     )
-    runs = {
-        (run["spec"]["method"]["name"], run["spec"]["pool_size"], run["spec"]["representation"]): run[
-            "run_id"
+    samples = {
+        name: [
+            sample
+            for size in (1_000, 10_000)
+            for form in ("fol", "nl")
+            for run in [run_of("smollm2", name, form, size, **more)]
+            for sample in read_samples(BENCHMARKS / "results/smollm2" / run["run_id"] / "samples.jsonl")
+            if sample["subtask"].startswith("multi_hop")
         ]
-        for run in find_results(BENCHMARKS / "results/smollm2")
+        for name, more in (("dynarule-plus", {}), ("rag", {"score_share": 0.3}))
     }
-    cells = [(size, form) for size in (10_000, 1_000) for form in ("nl", "fol")]
-    for at, cell in enumerate(cells):
-        folders = [BENCHMARKS / "results/smollm2" / runs[name, *cell] for name in ("rag", "dynarule-plus")]
-        (found,) = compare_runs(folders)["comparisons"]
-        difference = found["metrics"]["exact_match"]["difference"]
-        expected = [round(100 * difference[key], 1) for key in ("value", "ci_low", "ci_high")]
-        assert numbers[3 * at : 3 * at + 3] == expected, cell
-
-
-def test_chains_on_smollm2_that_find_and_that_end_wrong():
-    chains, found, wrong = said(
-        r"of (\d+) chains all searches of (\d+) bring a needed rule first, and (\d+) ends? wrong"
-    )
-    samples = [
-        sample
-        for run in find_results(BENCHMARKS / "results/smollm2")
-        if run["spec"]["method"]["name"] == "dynarule-plus" and run["spec"]["method"].get("lookahead") != 0
-        for sample in read_samples(BENCHMARKS / "results/smollm2" / run["run_id"] / "samples.jsonl")
-        if sample["subtask"].startswith("multi_hop")
-    ]
     firsts = [
         [
             any(ids[0] in step for step in sample["gold_rules"])
             for ids in sample["retrieved"][: len(sample["gold_rules"])]
         ]
-        for sample in samples
+        for sample in samples["dynarule-plus"]
     ]
-    assert (len(samples), sum(map(all, firsts))) == (chains, found)
-    assert sum(sample["scores"]["exact_match"] < 1 for sample in samples) == wrong
+    assert (len(firsts), sum(map(all, firsts))) == (chains, found)
+    assert len({sample["id"] for sample in samples["dynarule-plus"]}) == different
+    ends = {name: sum(each["scores"]["exact_match"] < 1 for each in asked) for name, asked in samples.items()}
+    assert (ends["dynarule-plus"], ends["rag"]) == (wrong, of_rag)
 
 
 def test_the_numbers_beside_the_paper():
@@ -326,7 +268,7 @@ def test_the_numbers_beside_the_paper():
     assert shown == rows and len(rows) == 16
 
 
-def test_the_layer_that_entropy_names_is_the_one_that_keeps_the_answers():
+def test_the_layer_that_entropy_names_is_the_one_that_keeps_the_answers(said):
     """Figure 3 on the bundled model: every layer holds its own rules, so one can be told from another."""
     *kept, most = said(
         r"in it alone ([\d.]+) % \(logic\) and ([\d.]+) % \(English\).* in another layer alone ([\d.]+) % at most"
@@ -348,7 +290,7 @@ def test_the_layer_that_entropy_names_is_the_one_that_keeps_the_answers():
     assert [len(layers) for layers in found.values()] == [3, 3]
 
 
-def test_answers_on_rule_books_that_were_cut_off():
+def test_answers_on_rule_books_that_were_cut_off(said):
     page = (BENCHMARKS / "docs/rulebooks.md").read_text(encoding="utf-8")
     gold, asked, floor = said(
         r"with gold rules (\d+) of (\d+) were cut off there, without any rule (\d+),", page
@@ -360,7 +302,7 @@ def test_answers_on_rule_books_that_were_cut_off():
     assert cut["gold-only"] == (gold, asked) and cut["no-rules"] == (floor, asked)
 
 
-def test_what_is_ahead_on_rule_books():
+def test_what_is_ahead_on_rule_books(said):
     page = (BENCHMARKS / "docs/rulebooks.md").read_text(encoding="utf-8")
     ours, both, difference, low, high = said(
         r"\(([\d.]+) and ([\d.]+); a difference of ([\d.]+) points, 95 % interval (-[\d.]+) to ([\d.]+), which",
@@ -397,28 +339,13 @@ def test_what_is_ahead_on_rule_books():
     }
     assert both in [value[label] for label in value if label.startswith("RAG both ends")]
     front = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
-    assert said(r"on SmolLM2 has ([\d.]+) and RAG from both ends ([\d.]+) \(", front) == [ours, both]
+    same = r"on SmolLM2 has ([\d.]+) and RAG from both ends ([\d.]+); .* \(a difference of ([\d.]+), (-?[\d.]+) to ([\d.]+)\)"
+    assert said(same, front) == [ours, both, difference, low, high]
     (wordless,) = said(r"Without the words DynaRule\+ has ([\d.]+)\.", page)
     assert value["DynaRule+, smollm2-rules, no words"] == wordless
 
 
-def test_what_ircot_has_among_all_rules():
-    numbers = said(
-        r"IRCoT has ([\d.]+) and ([\d.]+), DynaRule\+ ([\d.]+) and ([\d.]+)\.",
-        (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8"),
-    )
-    found = {
-        (run["spec"]["method"]["name"], run["spec"]["representation"]): run["metrics"]["exact_match"][
-            "macro"
-        ]["value"]
-        for run in find_results(BENCHMARKS / "results/scale")
-        if not run["spec"]["method"].get("variant") and run["spec"]["method"].get("lookahead") is None
-    }
-    cells = [(name, form) for name in ("ircot", "dynarule-plus") for form in ("fol", "nl")]
-    assert numbers == [round(100 * found[cell], 1) for cell in cells]
-
-
-def test_other_kernels_wrote_the_same():
+def test_other_kernels_wrote_the_same(said):
     """The rows of the arena answered again, ten questions a sub-task; pools do not depend on how many are asked."""
     (answers,) = said(r"all (\d+) answers of three rows", RUNNING)
 

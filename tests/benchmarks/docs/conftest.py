@@ -1,0 +1,67 @@
+"""What tests of the prose look up: numbers that a page says, and the committed runs that they come from."""
+
+import re
+from pathlib import Path
+
+import pytest
+from rwbench.report.compare import compare_runs
+from rwbench.score.results import find_results
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+TEXT = (BENCHMARKS / "docs/bundled-models.md").read_text(encoding="utf-8")
+SETTINGS = {"lookahead": None, "score_weight": None, "variant": "", "kept": None, "score_share": 0}
+
+
+def said(pattern, page=TEXT):
+    """The numbers that a page says where a pattern stands."""
+    found = re.search(pattern, " ".join(page.split()))
+    assert found is not None, f"the page no longer says {pattern}"
+    return [float(number.replace(",", "")) for number in found.groups()]
+
+
+def run_of(folder, name, form, size=10_000, **fields):
+    """The one committed run of a method, by these settings; what else is in `SETTINGS` is as it always is."""
+    wanted = SETTINGS | fields
+    (found,) = (
+        run
+        for run in find_results(BENCHMARKS / "results" / folder)
+        if (run["spec"]["representation"], run["spec"]["pool_size"]) == (form, size)
+        and (method := run["spec"]["method"])["name"] == name
+        and all(method.get(each, SETTINGS[each]) == value for each, value in wanted.items())
+    )
+    return found
+
+
+def exact(run, part="macro", key=None):
+    """Exact match in %: the macro average, or that of a group of sub-tasks."""
+    found = run["metrics"]["exact_match"][part]
+    return round(100 * (found if key is None else found[key])["value"], 1)
+
+
+def lead(folder, run, other, subtask=None):
+    """What a run is ahead of another by, in points, and the interval, paired by question."""
+    folders = [BENCHMARKS / "results" / folder / each["run_id"] for each in (other, run)]
+    (found,) = compare_runs(folders)["comparisons"]
+    paired = found["metrics"]["exact_match"]
+    difference = paired["difference"] if subtask is None else paired["by_subtask"][subtask]
+    return [round(100 * difference[name], 1) for name in ("value", "ci_low", "ci_high")]
+
+
+@pytest.fixture(name="said")
+def _said():
+    return said
+
+
+@pytest.fixture(name="run_of")
+def _run_of():
+    return run_of
+
+
+@pytest.fixture(name="exact")
+def _exact():
+    return exact
+
+
+@pytest.fixture(name="lead")
+def _lead():
+    return lead

@@ -1,0 +1,143 @@
+"""The numbers on the front page, from the committed runs."""
+
+import re
+from pathlib import Path
+
+from rwbench.score.samples import read_samples
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+FRONT = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
+TEXT = (BENCHMARKS / "docs/bundled-models.md").read_text(encoding="utf-8")
+NUMBER, INTERVAL = r"(-?[\d.]+)", r"(-?[\d.]+) to (-?[\d.]+)"
+BOTH_ENDS = {"score_share": 0.3}
+
+
+def ids_of(folder, run):
+    """The questions of a run."""
+    path = BENCHMARKS / "results" / folder / run["run_id"] / "samples.jsonl"
+    return {sample["id"] for sample in read_samples(path)}
+
+
+def test_what_the_lead_is_made_of(said, run_of, exact):
+    numbers = said(
+        rf"on the same 110 questions among 10,000 rules: DynaRule\+ has {NUMBER} \(logic\) and {NUMBER} "
+        rf"\(English\), without the scores of its searches in its reading {NUMBER} and {NUMBER}, the same searches "
+        rf"in the prompt of the base {NUMBER} and {NUMBER}, Stepwise RAG from both ends {NUMBER} and {NUMBER}\.",
+        FRONT,
+    )
+    forms = ("fol", "nl")
+    rows = (("dynarule-plus", {}), ("dynarule-plus", {"score_weight": 0}), ("planned", {}))
+    runs = [run_of("plus", name, form, **more) for name, more in rows for form in forms]
+    values = [exact(run) for run in runs]
+    asked = {form: ids_of("plus", run) for form, run in zip(forms, runs, strict=False)}
+    assert {len(each) for each in asked.values()} == {110}
+    for form in forms:
+        run = run_of("arena", "stepwise", form, **BOTH_ENDS)
+        kinds = {}
+        for sample in read_samples(BENCHMARKS / "results/arena" / run["run_id"] / "samples.jsonl"):
+            if sample["id"] in asked[form]:
+                kinds.setdefault(sample["subtask"], []).append(sample["scores"]["exact_match"])
+        values.append(round(100 * sum(sum(each) / len(each) for each in kinds.values()) / len(kinds), 1))
+    assert numbers == values
+
+
+def test_what_comes_closest_to_dynarule_plus(said, run_of, lead):
+    """Paired on the 550 questions of the front page."""
+    numbers = said(
+        rf"they are {NUMBER} and {NUMBER} points behind in logic, which may be chance \(95 % intervals {INTERVAL}, "
+        rf"{INTERVAL}\), and {NUMBER} and {NUMBER} in English \({INTERVAL}, {INTERVAL}\), and ask the model "
+        rf"{NUMBER} and {NUMBER} times a question where DynaRule\+ asks once and searches {NUMBER} times",
+        FRONT,
+    )
+    runs = {
+        (name, form): run_of("arena", name, form, **({} if name == "dynarule-plus" else BOTH_ENDS))
+        for name in ("stepwise", "ircot", "dynarule-plus")
+        for form in ("fol", "nl")
+    }
+    for form, (one, other, *intervals) in (("fol", numbers[:6]), ("nl", numbers[6:12])):
+        for name, *expected in (("stepwise", one, *intervals[:2]), ("ircot", other, *intervals[2:])):
+            assert lead("arena", runs["dynarule-plus", form], runs[name, form]) == expected
+    counts = [runs[name, "fol"]["usage"]["calls"]["mean"] for name in ("stepwise", "ircot", "dynarule-plus")]
+    counts[2:] = [counts[2], runs["dynarule-plus", "fol"]["usage"]["retrievals"]["mean"]]
+    assert counts.pop(2) == 1
+    assert [round(each, 1) for each in counts] == numbers[12:]
+
+
+def test_where_the_lead_is(said, run_of, exact, lead):
+    """Questions of several parts, and chains; at the three sizes, against the nearest rivals."""
+    numbers = said(
+        rf"among 10,000 rules DynaRule\+ has {NUMBER} \(logic\) and {NUMBER} \(English\) of those right, Stepwise "
+        rf"RAG {NUMBER} and {NUMBER}\. On chains of two to four steps it has {NUMBER} and {NUMBER}, Stepwise RAG "
+        rf"{NUMBER} and {NUMBER}, and on those of three steps in logic it is behind by {NUMBER} points \({INTERVAL}\)",
+        FRONT,
+    )
+    ours, theirs = (
+        [run_of("arena", name, form, **more) for form in ("fol", "nl")]
+        for name, more in (("dynarule-plus", {}), ("stepwise", BOTH_ENDS))
+    )
+    values = [exact(run, "by_group", group) for group in ("parallel", "hops") for run in (*ours, *theirs)]
+    behind, low, high = lead("arena", theirs[0], ours[0], "multi_hop_3")
+    assert numbers == [*values, behind, low, high]
+    assert "among 1,000 rules and fewer they are level with it in logic and behind in English" in " ".join(
+        FRONT.split()
+    )
+    for size in (100, 1_000):
+        for name in ("stepwise", "ircot"):
+            for form in ("fol", "nl"):
+                runs = (
+                    run_of("arena", "dynarule-plus", form, size),
+                    run_of("arena", name, form, size, **BOTH_ENDS),
+                )
+                _, low, high = lead("arena", *runs)
+                assert low < 0 < high if form == "fol" else low > 0, (size, name, form)
+
+
+def test_trainings_of_dynarule_plus_differ(said, run_of, exact):
+    (most,) = said(r"those of DynaRule\+ by up to ([\d.]+) points", FRONT)
+    differences = [
+        abs(exact(run_of("arena", "dynarule-plus", form, size)) - exact(second))
+        for size in (100, 1_000, 10_000)
+        for form in ("fol", "nl")
+        for second in [run_of("arena", "dynarule-plus", form, size, variant="seed-1")]
+    ]
+    assert round(max(differences), 1) == most
+
+
+def test_the_front_page_says_what_the_paper_has(said):
+    dynarule, srki = said(r"has ([\d.]+) among 10,000 rules for DynaRule and ([\d.]+) for SR-KI", FRONT)
+    shown = re.findall(r"^\| 10,000 \| ([\w() -]+) \| ([\d.]+) \| [\d.]+ \|$", TEXT, flags=re.M)
+    assert (float(dict(shown)["DynaRule"]), float(dict(shown)["SR-KI"])) == (dynarule, srki)
+
+
+def test_what_is_ahead_on_smollm2(said, run_of, lead):
+    """Paired by question, at both sizes and in both forms."""
+    numbers = said(
+        rf"ahead of RAG from both ends by {NUMBER} points in English \({INTERVAL}\) and {NUMBER} in logic "
+        rf"\({INTERVAL}\) among 10,000 rules, by {NUMBER} \({INTERVAL}\) and {NUMBER} \({INTERVAL}\) among 1,000",
+        FRONT,
+    )
+    found = []
+    for size in (10_000, 1_000):
+        for form in ("nl", "fol"):
+            both = run_of("smollm2", "rag", form, size, **BOTH_ENDS)
+            found += lead("smollm2", run_of("smollm2", "dynarule-plus", form, size), both)
+    assert numbers == found
+
+
+def test_what_is_ahead_among_all_rules(said, run_of, exact, lead):
+    """Of several searches in the prompt, step by step, and of DynaRule+ with and without its scores."""
+    pair, intervals = rf"{NUMBER} and {NUMBER}", rf"\({INTERVAL}, {INTERVAL}\)"
+    numbers = said(
+        rf"Among all 100,235 rules DynaRule\+ has {pair}, without the scores {pair}, its searches in a prompt {pair}, "
+        rf"Stepwise RAG from both ends {pair}, IRCoT {pair}; DynaRule\+ is ahead of these two by {pair} points in "
+        rf"logic {intervals}, {pair} in English {intervals}",
+        FRONT,
+    )
+    rows = (("dynarule-plus", {}), ("dynarule-plus", {"score_weight": 0}), ("planned", {}))
+    rows += (("stepwise", BOTH_ENDS), ("ircot", BOTH_ENDS))
+    runs = [[run_of("scale", name, form, 100_235, **more) for name, more in rows] for form in ("fol", "nl")]
+    values = [exact(run) for pair in zip(*runs, strict=True) for run in pair]
+    for ours, *_, stepwise, ircot in runs:
+        leads = [lead("scale", ours, other) for other in (stepwise, ircot)]
+        values += [each[0] for each in leads] + [each for _, *interval in leads for each in interval]
+    assert numbers == values
