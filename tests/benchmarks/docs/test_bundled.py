@@ -339,7 +339,10 @@ def test_what_is_ahead_on_rule_books(said):
     }
     assert both in [value[label] for label in value if label.startswith("RAG both ends")]
     front = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
-    same = r"on SmolLM2 has ([\d.]+) and RAG from both ends ([\d.]+); .* \(a difference of ([\d.]+), (-?[\d.]+) to ([\d.]+)\)"
+    same = (
+        r"on SmolLM2 has ([\d.]+) and RAG from both ends ([\d.]+); .* "
+        r"\(a difference of ([\d.]+), (-?[\d.]+) to ([\d.]+)\)"
+    )
     assert said(same, front) == [ours, both, difference, low, high]
     (wordless,) = said(r"Without the words DynaRule\+ has ([\d.]+)\.", page)
     assert value["DynaRule+, smollm2-rules, no words"] == wordless
