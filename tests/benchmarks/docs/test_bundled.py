@@ -254,6 +254,13 @@ def test_chains_on_smollm2_that_find_and_that_end_wrong(said, run_of):
     assert len({sample["id"] for sample in samples["dynarule-plus"]}) == different
     ends = {name: sum(each["scores"]["exact_match"] < 1 for each in asked) for name, asked in samples.items()}
     assert (ends["dynarule-plus"], ends["rag"]) == (wrong, of_rag)
+    least, most, *of_rag = said(
+        r"read anew: (\d+) to (\d+) seconds for 110 questions on one core, where RAG from both ends took (\d+) to (\d+)"
+    )
+    seconds = {"dynarule-plus": [], "rag": []}
+    for run in find_results(BENCHMARKS / "results/smollm2"):
+        seconds.get(run["spec"]["method"]["name"], []).append(round(run["timing"]["seconds"]))
+    assert [f(seconds[name]) for name in seconds for f in (min, max)] == [least, most, *of_rag]
 
 
 def test_the_numbers_beside_the_paper():
