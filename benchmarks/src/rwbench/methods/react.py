@@ -93,20 +93,7 @@ class ReAct(Iterative):
             history += (
                 f"Thought {turn}: {thought}\nAction {turn}: {action}\nObservation {turn}: {observation}\n"
             )
-        counts = {"bad_actions": bad, "finished": int(answers is not None)}
-        if self.final == "reader":
-            if not search.rounds:  # the reader needs something to read
-                search.find(question.text)
-            return (yield from search.read(**counts))
-        return Output(
-            question.id,
-            retrieved=[search.collected().tolist() if search.rounds else []],
-            answers=answers or [],
-            text=wrote,
-            usage=search.costs(**counts),
-            outcome="ok" if answers is not None else "budget_exhausted",
-            trace=search.trace,
-        )
+        return (yield from self._end(search, answers, wrote, bad))
 
     def _in_its_own_language(self, search: Search) -> Conversation:
         """Write line by line; answer what a line asks for."""
@@ -130,18 +117,25 @@ class ReAct(Iterative):
             elif parse_boxed(line) is not None:
                 break
         box = parse_boxed(text)
-        counts = {"bad_actions": 0, "finished": int(box is not None)}
+        answers = None if box is None else split_answers(box)
+        return (yield from self._end(search, answers, text.strip() or None))
+
+    def _end(
+        self, search: Search, answers: list[str] | None, text: str | None, bad_actions: int = 0
+    ) -> Conversation:
+        """Let the reader answer from what was found, or take the agent's own answer."""
+        counts = {"bad_actions": bad_actions, "finished": int(answers is not None)}
         if self.final == "reader":
-            if not search.rounds:
+            if not search.rounds:  # the reader needs something to read
                 search.find(search.question.text)
             return (yield from search.read(**counts))
         return Output(
             search.question.id,
             retrieved=[search.collected().tolist() if search.rounds else []],
-            answers=[] if box is None else split_answers(box),
-            text=text.strip() or None,
+            answers=answers or [],
+            text=text,
             usage=search.costs(**counts),
-            outcome="ok" if box is not None else "budget_exhausted",
+            outcome="ok" if answers is not None else "budget_exhausted",
             trace=search.trace,
         )
 
