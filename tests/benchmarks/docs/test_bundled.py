@@ -165,6 +165,23 @@ def test_what_a_share_of_the_best_score_brings(said):
         assert max(logic for logic, _ in others) <= fixed
 
 
+def test_how_many_rules_srki_and_dynarule_keep(said):
+    numbers = said(
+        r"means of up to ([\d.]+), where SR-KI has ([\d.]+) with a hundred, and of up to ([\d.]+), where DynaRule has "
+        r"([\d.]+)"
+    )
+    cells = {}
+    for run in find_results(BENCHMARKS / "results/kept"):
+        method = run["spec"]["method"]
+        value = 100 * run["metrics"]["exact_match"]["macro"]["value"]
+        cells.setdefault((method["name"], method.get("kept")), []).append(value)
+    assert {len(values) for values in cells.values()} == {4}
+    means = {at: sum(values) / 4 for at, values in cells.items()}
+    tried = (4, 8, 16, 32)
+    best = [(max(means[name, kept] for kept in tried), means[name, None]) for name in ("srki", "dynarule")]
+    assert [round(each, 1) for pair in best for each in pair] == numbers
+
+
 def test_what_searches_from_both_ends_step_by_step(said):
     numbers = said(
         r"From both ends IRCoT has ([\d.]+) \(logic\) and ([\d.]+) \(English\) there, "
