@@ -10,6 +10,7 @@ FRONT = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
 TEXT = (BENCHMARKS / "docs/bundled-models.md").read_text(encoding="utf-8")
 NUMBER, INTERVAL = r"(-?[\d.]+)", r"(-?[\d.]+) to (-?[\d.]+)"
 BOTH_ENDS = {"score_share": 0.3}
+NEAREST = ("stepwise", "ircot")
 
 
 def ids_of(folder, run):
@@ -51,13 +52,13 @@ def test_what_comes_closest_to_dynarule_plus(said, run_of, lead):
     )
     runs = {
         (name, form): run_of("arena", name, form, **({} if name == "dynarule-plus" else BOTH_ENDS))
-        for name in ("stepwise", "ircot", "dynarule-plus")
+        for name in (*NEAREST, "dynarule-plus")
         for form in ("fol", "nl")
     }
     for form, (one, other, *intervals) in (("fol", numbers[:6]), ("nl", numbers[6:12])):
         for name, *expected in (("stepwise", one, *intervals[:2]), ("ircot", other, *intervals[2:])):
             assert lead("arena", runs["dynarule-plus", form], runs[name, form]) == expected
-    counts = [runs[name, "fol"]["usage"]["calls"]["mean"] for name in ("stepwise", "ircot", "dynarule-plus")]
+    counts = [runs[name, "fol"]["usage"]["calls"]["mean"] for name in (*NEAREST, "dynarule-plus")]
     counts[2:] = [counts[2], runs["dynarule-plus", "fol"]["usage"]["retrievals"]["mean"]]
     assert counts.pop(2) == 1
     assert [round(each, 1) for each in counts] == numbers[12:]
@@ -82,7 +83,7 @@ def test_where_the_lead_is(said, run_of, exact, lead):
         FRONT.split()
     )
     for size in (100, 1_000):
-        for name in ("stepwise", "ircot"):
+        for name in NEAREST:
             for form in ("fol", "nl"):
                 runs = (
                     run_of("arena", "dynarule-plus", form, size),
@@ -90,6 +91,24 @@ def test_where_the_lead_is(said, run_of, exact, lead):
                 )
                 _, low, high = lead("arena", *runs)
                 assert low < 0 < high if form == "fol" else low > 0, (size, name, form)
+
+
+def test_what_is_ahead_on_rules_that_no_training_saw(said, run_of, lead):
+    pair, intervals = rf"{NUMBER} and {NUMBER}", rf"\({INTERVAL}, {INTERVAL}\)"
+    numbers = said(
+        rf"On (\d+) questions about .* DynaRule\+ is ahead of the two by {pair} points in logic {intervals}, {pair} in "
+        rf"English {intervals}",
+        FRONT,
+    )
+    values = []
+    for form in ("fol", "nl"):
+        ours = run_of("held_out_550", "dynarule-plus", form)
+        leads = [
+            lead("held_out_550", ours, run_of("held_out_550", name, form, **BOTH_ENDS)) for name in NEAREST
+        ]
+        values += [each[0] for each in leads] + [each for _, *interval in leads for each in interval]
+        assert (ours["spec"]["split"], ours["n"]["scored"]) == ("heldout", numbers[0])
+    assert numbers[1:] == values
 
 
 def test_trainings_of_dynarule_plus_differ(said, run_of, exact):
