@@ -151,9 +151,22 @@ def test_what_a_share_of_the_best_score_brings(said):
     assert both[0.2] == [logic_two, english_two]
     assert max(both, key=lambda share: sum(both[share])) == 0.3 and both[0.3] == [logic, english]
     assert validated("in_prompt", "both-ends", 0, name="rag", in_prompt=8)[0] == before
-    (gain,) = said(r"BM25 gains ([\d.]+) points by seven tenths")
+    (gain,) = said(r"BM25 gains ([\d.]+) points by seven tenths there")
     assert max(bm25, key=lambda share: sum(bm25[share])) == 0.7
     assert round((sum(bm25[0.7]) - sum(bm25[0.1])) / 2, 1) == gain
+    numbers = said(
+        r"among 10,000 rules ([\d.]+) and ([\d.]+), \[bm25_share\].* where sixteen rules have ([\d.]+) and ([\d.]+)\)"
+    )
+    rows = [
+        run
+        for folder, share in (("bm25_share", 0.7), ("arena", 0))
+        for form in ("fol", "nl")
+        for run in find_results(BENCHMARKS / "results" / folder)
+        if run["method"]["label"].startswith("RAG BM25")
+        and (run["spec"]["representation"], run["spec"]["pool_size"]) == (form, 10_000)
+        and run["spec"]["method"].get("score_share", 0) == share
+    ]
+    assert [round(100 * run["metrics"]["exact_match"]["macro"]["value"], 1) for run in rows] == numbers
     dense, uncut = said(r"from nine tenths on \(([\d.]+) and ([\d.]+)\)")
     cut = {share: validated("score_share", "dense", share)[1] for share in shares}
     assert (cut[0.9], cut[0.1]) == (dense, uncut)

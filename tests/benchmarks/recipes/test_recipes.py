@@ -54,7 +54,7 @@ def test_the_arena_has_every_method_that_the_model_can_be_asked_with(model_folde
     asked = {
         "solver": 6,
         "prompting": 2 * (3 + 3 + 1),  # gold rules and no rules at three sizes, the whole pool at 100
-        "rag": 7 * 6,
+        "rag": 6 * 6,
         "stepwise": 3 * 6,
         "ircot": 2 * 6,
         "react": 2 * 6,

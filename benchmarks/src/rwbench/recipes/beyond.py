@@ -75,7 +75,7 @@ def in_arena(options: Options, form: str, size: int) -> list[Method]:
         by_number = [replace(row, **SEARCHES.get(row.name, {})) for row in searching(options, model)]
         # Stepwise from both ends reads by score alone: with a fixed 16 rules it answers far less among 10,000.
         rows += [row for row in by_number if (row.name, row.retriever) != (Stepwise.name, BothEnds())]
-        rows += [RAG(model=model, retriever=BM25(), in_prompt=16, score_share=0.7), *near(model)]
+        rows += near(model)
     return rows + [each for each in all_memory(options, form, size) if each.missing() is None]
 
 
@@ -88,7 +88,9 @@ def demo(options: Options, form: str, size: int) -> list[Method]:
     return [
         row
         for row in in_arena(options, form, size)
-        if not isinstance(row, RAG) or row.score_share > 0 or isinstance(row.retriever, Dense)
+        if not isinstance(row, RAG)
+        or row.score_share > 0
+        or (type(row) is RAG and isinstance(row.retriever, BM25 | Dense))
     ]
 
 

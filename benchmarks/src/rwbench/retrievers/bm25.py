@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from ruleworld_data.environments.search import import_bm25s
+from ruleworld_data.environments import import_bm25s
 
 from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
-from ruleworld_data.environments.search import import_bm25s
+from ruleworld_data.environments import import_bm25s
 
 from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .reward import Reward as Reward
     from .reward import score as score
     from .search import Episode as Episode
+    from .search import import_bm25s as import_bm25s
     from .worlds import place_of as place_of
 
 __getattr__, __dir__, __all__ = attach(
@@ -29,6 +30,6 @@ __getattr__, __dir__, __all__ = attach(
     curriculum="AdaptiveCurriculum",
     instances="Instance instance",
     reward="Reward score",
-    search="Episode",
+    search="Episode import_bm25s",
     worlds="place_of",
 )

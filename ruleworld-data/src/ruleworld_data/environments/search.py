@@ -19,7 +19,7 @@ from .instances import instance
 from .reward import Reward, read_metadata, score
 from .worlds import EnvWorld, place_of
 
-__all__ = ["Encode", "Episode"]
+__all__ = ["Encode", "Episode", "import_bm25s"]
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 """Texts to unit vectors, one row each, for dense search: ``SentenceTransformer(...).encode`` is one."""
