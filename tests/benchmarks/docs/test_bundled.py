@@ -180,8 +180,8 @@ def test_what_a_share_of_the_best_score_brings(said):
 
 def test_how_many_rules_srki_and_dynarule_keep(said):
     numbers = said(
-        r"means of up to ([\d.]+), where SR-KI has ([\d.]+) with a hundred, and of up to ([\d.]+), where DynaRule has "
-        r"([\d.]+)"
+        r"in both forms \(up to ([\d.]+), where SR-KI has ([\d.]+) with a hundred, and up to ([\d.]+), where "
+        r"DynaRule has ([\d.]+)"
     )
     cells = {}
     for run in find_results(BENCHMARKS / "results/kept"):

@@ -286,6 +286,12 @@ def test_another_adapter_is_another_run(folder, workspace, options, tmp_path):
         run_spec(options.spec(method, "nl", 100, "question"), workspace, tmp_path)
 
 
+@pytest.mark.parametrize("kept", [0, -3, 2.5])
+def test_rules_that_are_kept_are_one_at_least(folder, kept):
+    with pytest.raises(ValueError, match=f"kept must be a positive whole number or None, got {kept}"):
+        make(SRKI, folder, kept=kept)
+
+
 def test_rules_in_the_model_need_a_folder():
     from rwbench.backends.endpoint import Endpoint
 

@@ -532,6 +532,13 @@ def test_mistakes_say_what_to_do(case, tmp_path):
         Recipe(additions={"moun": {}})
     with pytest.raises(ValueError, match=r"muon has no setting 'rate'; it has \['value_rate'"):
         Recipe(additions={"muon": {"rate": 1}})
+    with pytest.raises(ValueError, match=r"others of own_rules must be a whole number, got 8\.5"):
+        OwnRules(8.5)
+    with pytest.raises(
+        ValueError, match="own_rules is for trainings that read all rules, got stage 2 of dynarule"
+    ):
+        quick(additions=(OwnRules(),))
+    assert quick(method="kblam", additions=(OwnRules(),)).added(OwnRules)
     with pytest.raises(ValueError, match="weight of reading_loss must be positive, got 0"):
         Recipe(additions={"reading_loss": {"weight": 0}})
     with pytest.raises(ValueError, match="whiten of muon must be true or false, got 1"):

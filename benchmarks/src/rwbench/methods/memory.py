@@ -84,6 +84,8 @@ class Memory(Method):
                 "--model FOLDER without --endpoint"
             )
         check_name("rules", self.rules, RULES)
+        if self.kept is not None and (not isinstance(self.kept, int) or self.kept < 1):
+            raise ValueError(f"kept must be a positive whole number or None, got {self.kept!r}")
 
     @classmethod
     def of(cls, model: Local, representation: str, **changes: Any) -> Any:
@@ -113,7 +115,7 @@ class Memory(Method):
     @property
     def changes(self) -> dict[str, Any]:
         """Settings of the rule memory that replace the adapter's own."""
-        return {} if self.kept is None else {"top_k": int(self.kept)}
+        return {} if self.kept is None else {"top_k": self.kept}
 
     def missing(self) -> str | None:
         """What to install or to train, if anything."""

@@ -33,6 +33,8 @@ class Addition:
                     raise ValueError(f"{f.name} of {self.name} must be true or false, got {value!r}")
             elif isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
                 raise ValueError(f"{f.name} of {self.name} must be positive, got {value!r}")
+            elif f.type == "int" and not isinstance(value, int):
+                raise ValueError(f"{f.name} of {self.name} must be a whole number, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class SortedBatches(Addition):
 
 @dataclass(frozen=True)
 class OwnRules(Addition):
-    """In stage 1 each question of a batch reads its gold rules and a few others of the pool, as it would by itself."""
+    """Where all rules are read, each question of a batch reads its gold rules and a few others, as it would alone."""
 
     others: int = field(
         default=16, metadata={"help": "most rules beside its gold ones; as many as 0 to it are drawn"}
