@@ -10,7 +10,8 @@ import pytest
 import torch
 from ruleworld_data.spec import VERSIONS
 from rwbench.backends.local import Local, load_fresh
-from rwbench.methods.plus import DynaRulePlus, Planned
+from rwbench.methods.plus import DynaRulePlus, Planned, Searched
+from rwbench.retrievers.both_ends import BothEnds
 from rwbench.run.data import DataSource, select
 from rwbench.run.pools import Pool
 from rwbench.zoo.adapters.recipe import METHODS, PLUS, AdapterRecipe, read_recipe
@@ -404,3 +405,31 @@ def test_the_search_of_dynarule_plus_may_fill_a_prompt(monkeypatch):
         assert lines[0] == first[0] and len(lines) < 16
         assert len(output.retrieved) > 1
     assert any(prompt.begun.count("\n") for prompt in prompts)
+
+
+def test_another_search_may_stand_in_the_place_of_dynarule_plus():
+    """What it finds for the question, and from the second step on for the step before, is read, best first."""
+    model, source = Local.of("tiny"), DataSource("tiny", version="1.1")
+    rules, asked = source.rules("test"), select(source.questions("multi_hop_3", "test"), 2)
+    pools = [
+        Pool(np.union1d(rules.ids[at : at + 300], each.gold), rules, "nl", (each,))
+        for at, each in enumerate(asked)
+    ]
+    method = Searched.of(model, "nl", retriever=BothEnds(), score_weight=1, kept=5)
+    assert method.missing() is None
+    assert method.label == "DynaRule+, both ends in place of its search, tiny, 5 kept, scores x 1"
+    outputs = method.answer(list(zip(pools, asked, strict=True)), 16)
+    for output, pool, question in zip(outputs, pools, asked, strict=True):
+        score, found = BothEnds().scorer(pool.ids, pool.texts), {}
+        lines = [step.text.strip() for step in output.trace]
+        for last, step in zip(["", *lines], output.retrieved, strict=False):
+            rows = score([question.text, f"{question.text}\n{last}"] if last else [question.text])
+            best = (rows / rows.max(1, keepdims=True)).max(0)
+            order = sorted(range(len(best)), key=lambda at: (-best[at], pool.ids[at]))
+            assert set(step) <= set(pool.ids[best > 0].tolist())
+            found[last] = [int(pool.ids[at]) for at in order[:5] if best[at] > 0]
+            assert [best[list(pool.ids).index(rule)] for rule in step] == pytest.approx(
+                [best[list(pool.ids).index(rule)] for rule in found[last]]
+            )
+        assert len(found) > 1
+        assert output.answers

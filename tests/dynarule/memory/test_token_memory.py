@@ -38,11 +38,11 @@ def text_with_searches():
     return ids
 
 
-def reference(model, tokenizer, ids, prompt, sets, shifts=None):
+def reference(model, tokenizer, ids, prompt, sets, shifts=None, stay=(0,)):
     """A plain forward over the rules' tokens and the text: who sees whom is a mask, who stands where a position.
 
     ``sets`` are rules of the prompt, then of each <search>; ``shifts`` are added to the text's scores of each, or of
-    each of its tokens.
+    each of its tokens; ``stay`` are the sets that each token sees besides its own step's.
     """
     lines = [(n, tokenizer(rule)["input_ids"]) for n, rules in enumerate(sets) for rule in rules]
     each = [shift for row in shifts for shift in row] if shifts else [0.0] * len(lines)
@@ -62,7 +62,7 @@ def reference(model, tokenizer, ids, prompt, sets, shifts=None):
         step += i - first >= prompt and int(ids[i - first]) == SEARCH
         for j in range(i + 1):
             same = line_of[i] == line_of[j] and places[i] - places[j] < window
-            sees[i, j] = same or (i >= first and j < first and owner[j] in (0, step))
+            sees[i, j] = same or (i >= first and j < first and owner[j] in (*stay, step))
     mask = torch.zeros(1, 1, total, total)
     mask[..., first:, :first] = torch.tensor(added)
     mask = mask.masked_fill(~sees, torch.finfo(torch.float32).min)
@@ -255,6 +255,37 @@ def test_token_by_token_and_in_a_padded_batch_is_the_whole_forward(
     steps = torch.cat(found, 1)
     for row in range(2):
         assert near(steps[row], whole[row][: more + 1])
+
+
+@pytest.mark.parametrize("lookahead", [0, 2])
+@torch.no_grad()
+def test_another_search_may_find_the_rules(lookahead, rules, tiny_model, tiny_tokenizer, near):
+    """It is told what is written, and what it finds is read by its scores; with a look-ahead in the prompt's place."""
+    changes = {"score_weight": 2.0, "score_limit": 1.0}
+    if lookahead:
+        changes |= {"lookahead": lookahead, "search_heads": 1, "search_token": f"w{SEARCH}"}
+    model, adapter, tokenizer = ready("llama", tiny_model, tiny_tokenizer, **changes)
+    found, told = [{"r3": -0.2, "r1": 0.0}, {"r5": -4.0}, {"r2": -2.0, "r7": -1.0, "r0": -1.25}], []
+
+    def search(row, said):
+        told.append((row, *said))
+        return found[len(told) - 1]
+
+    memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH, search=search)
+    ids = text_with_searches()
+    memory.question_mask_BT = torch.arange(len(ids))[None] < 9
+    with attach(model, memory):
+        logits = model(ids[None]).logits[0]
+    words = [tokenizer.decode(ids[part]) for part in (slice(9), slice(9, 11), slice(12, 15))]
+    asked, first, second = (" ".join(each.split()) for each in words)
+    assert told == [(0, asked, "", ""), (0, asked, first, first), (0, asked, second, f"{first} {second}")]
+    names = [["r1", "r3"], ["r5"], ["r7", "r0", "r2"]]
+    assert [each.ids for each in memory.trace] == names
+    assert [each.scores for each in memory.trace] == [[0.0, -0.2], [-4.0], [-1.0, -1.25, -2.0]]
+    sets = [[rules.texts[rules.row(name)] for name in each] for each in names]
+    shifts = [[0.0, -0.4], [0.0], [0.0, -0.5, -1.0]]
+    stay = () if lookahead else (0,)
+    assert near(logits, reference(model, tokenizer, ids, 9, sets, shifts, stay))
 
 
 @torch.no_grad()

@@ -175,7 +175,10 @@ class Memory(Method):
         if config.confidence_layer is None and self.trace_layer is not None:
             # Its selections are traced; no answer changes.
             config = replace(config, confidence_layer=self.trace_layer, update_scope="none")
-        memory = reader.memory(bank, config, allowed_BM=allowed_BM, allowed_by_layer=allowed_by_layer)
+        settings = self.settings(batch)
+        memory = reader.memory(
+            bank, config, allowed_BM=allowed_BM, allowed_by_layer=allowed_by_layer, **settings
+        )
         opened = time.perf_counter()
         written = reader.answer(memory, [question.text for _, question in batch], self.max_new_tokens)
         spent = {"retrieve": opened - start, "generate": time.perf_counter() - opened}
@@ -184,6 +187,10 @@ class Memory(Method):
             self._output(question, answer, reader, config.confidence_layer, top_k, share)
             for (_, question), answer in zip(batch, written, strict=True)
         ]
+
+    def settings(self, batch: Batch) -> dict[str, Any]:
+        """What else the memory of a batch is told."""
+        return {}
 
     def _visible(self, batch: Batch) -> tuple[Ids, Tensor | None, dict[int, Tensor]]:
         """Return the bank's rules, which of them each row may keep (None: all), and layers where that differs."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..backends import Decoding
+from ..retrievers import pool_index
 from ..run.data import Ids, Question
 from ..run.pools import Pool
 from . import Batch, Output, Preview, StepTrace, component
 from .conversation import Call, Conversation, UsageCounter, converse_all, read_answer
 from .ircot import ANSWER
 from .memory import Memory
+
+if TYPE_CHECKING:
+    from dynarule.memory import SearchText
 
 KINDS = {"lookahead": int, "score_weight": float, "score_limit": float, "word_weight": float}
 
@@ -67,6 +72,56 @@ class DynaRulePlus(Memory):
         return super().changes | {
             name: KINDS[name](value) for name, value in given.items() if value is not None
         }
+
+
+@component
+class Searched(DynaRulePlus):
+    """DynaRule+ with another search in the place of its own: what that finds is read in the same way, by its scores.
+
+    DynaRule+ may be ahead of what fills a prompt by its search, or by how it reads. Nothing here is trained on rules.
+    Before a step, rules are searched for with the question and with the step before it; the better of a rule's two
+    scores counts, each a logarithm of its share of the best one's.
+
+    Attributes
+    ----------
+    retriever : Retriever
+        Its scores are 0 or more; what scores 0 is not read.
+    """
+
+    name = "searched"
+    adapter_name = "dynarule-plus"
+
+    retriever: Any = None
+
+    @property
+    def label(self) -> str:
+        """Name in reports."""
+        return super().label.replace(", ", f", {self.retriever.label} in place of its search, ", 1)
+
+    def missing(self) -> str | None:
+        """What to install or to train, if anything."""
+        return self.retriever.missing() or super().missing()
+
+    def settings(self, batch: Batch) -> dict[str, Any]:
+        """The search, for each question in its own pool."""
+
+        def search(row: int, said: SearchText) -> dict[str, float]:
+            return self.find(*batch[row], said.latest)
+
+        return {"search": search}
+
+    def find(self, pool: Pool, question: Question, latest: str) -> dict[str, float]:
+        """Return the best rules for a question and the step before, and what each lacks to the best one."""
+        kept, queries = self.kept or self.reader(pool.representation).config.top_k, [question.text]
+        if latest:
+            last = latest.splitlines()[-1]
+            queries.append(f"{question.text}\n{last}" if self.retriever.plans else last)
+        best: dict[str, float] = {}
+        for hits in pool_index(self.retriever, pool).search(queries, kept):
+            for rule, score in zip(hits.ids.tolist(), hits.scores.tolist(), strict=True):
+                if score > 0:
+                    best[str(rule)] = max(math.log(score / hits.scores[0]), best.get(str(rule), -math.inf))
+        return dict(sorted(best.items(), key=lambda each: -each[1])[:kept])
 
 
 @component

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..backends import Backend
+from ..backends.local import Local
 from ..methods import Method
 from ..methods.dynarule import DynaRule
 from ..methods.ircot import IRCoT
 from ..methods.kblam import KBLaM
 from ..methods.memory import Memory
-from ..methods.plus import DynaRulePlus, Planned
+from ..methods.plus import DynaRulePlus, Planned, Searched
 from ..methods.prompting import Prompting
 from ..methods.rag import RAG
 from ..methods.react import ReAct
@@ -117,9 +118,14 @@ def score_share(options: Options, form: str, size: int) -> list[Method]:
     ]
 
 
+def by_words(model: Local, form: str, score_weight: float = 1) -> Searched:
+    """Return DynaRule+ with the strongest search by words in the place of its own; see ``ablation/plus_settings``."""
+    return Searched.of(model, form, retriever=BothEnds(), score_weight=score_weight)
+
+
 @grid("ablation/plus", (10_000,))
 def plus(options: Options, form: str, size: int) -> list[Method]:
-    """DynaRule+ without each of what it adds, read from the prompt, or trained without parts; 10,000 rules."""
+    """DynaRule+ without each of what it adds, its search in a prompt, another search in its place; 10,000 rules."""
     left_out: list[dict[str, Any]] = [
         {},
         {"score_weight": 0},
@@ -129,6 +135,7 @@ def plus(options: Options, form: str, size: int) -> list[Method]:
     ]
     rows: list[DynaRulePlus] = [Planned.of(model, form) for model in options.local_models]
     rows += [DynaRulePlus.of(model, form, **each) for model in options.local_models for each in left_out]
+    rows += [by_words(model, form) for model in options.local_models]
     return [row for row in rows if row.missing() is None]
 
 
@@ -138,7 +145,10 @@ def plus_settings(options: Options, form: str, size: int) -> list[Method]:
     tried: list[dict[str, Any]] = [{}, *({"kept": rules} for rules in (4, 8, 32))]
     tried += [{"score_weight": weight} for weight in (0, 3, 12)]
     tried += [{"score_limit": limit} for limit in (2, 8)]
-    return [DynaRulePlus.of(model, form, **each) for model in options.local_models for each in tried]
+    rows = [DynaRulePlus.of(model, form, **each) for model in options.local_models for each in tried]
+    return rows + [
+        by_words(model, form, weight) for model in options.local_models for weight in (0, 0.5, 1, 2, 3)
+    ]
 
 
 @grid("ablation/kept", (100, 10_000))

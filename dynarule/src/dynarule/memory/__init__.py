@@ -9,6 +9,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     rule_states="RuleStates",
     token_memory="TokenMemory",
     selection="LayerMemory",
+    words="SearchText",
     training="TrainingMemory",
     search="SEARCH_TOKEN prepare_search search_id",
     confidence="measure_confidence",

@@ -271,7 +271,8 @@ class RuleMemory(LayerMemory):
             if layer == config.confidence_layer:
                 self._chosen[number] = rows_BK
             if traced:
-                self._record(layer, rows_NK, scores_NK, step_B, [_best(each) for each in levels])
+                best = [_best(each) for each in levels]
+                self._record(layer, rows_NK.tolist(), scores_NK.tolist(), step_B, best)
         return torch.arange(len(self.bank))[None] if config.top_k is None else rows_BK
 
     def _said(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
@@ -364,14 +365,14 @@ class RuleMemory(LayerMemory):
     def _record(
         self,
         layer: int,
-        rows_NK: Tensor,
-        scores_NK: Tensor,
+        rules: Sequence[list[int]],
+        scores_of: Sequence[list[float]],
         step_B: Tensor | None,
         levels: Sequence[Tensor],
     ) -> None:
-        """Trace what the rows that `_find` was asked for keep."""
+        """Trace the rules, best first, and scores that the rows last looked for keep."""
         ids, texts = self.bank.ids, self.bank.texts
-        found = zip(self._ways.items(), rows_NK.tolist(), scores_NK.tolist(), strict=True)
+        found = zip(self._ways.items(), rules, scores_of, strict=True)
         for at, ((row, way), kept, scores) in enumerate(found):
             step = 0 if step_B is None else int(step_B[row])
             told = [ids[i] for i in kept], [texts[i] for i in kept], scores

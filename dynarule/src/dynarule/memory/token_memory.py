@@ -29,7 +29,7 @@ found counts as the last of the K where there is a limit, else as the best.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +49,9 @@ from .words import SearchText
 
 Fitting = tuple[str, float | Tensor]
 """A rule's text, and how much less its tokens, or each of them, are attended to than the best one's (0 or less)."""
+
+Finder = Callable[[int, SearchText], Mapping[str, float]]
+"""What finds rules in an adapter's place, see `TokenMemory`."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,10 @@ class TokenMemory(RuleMemory):
         As for `RuleMemory`.
     states : RuleStates
         Of the same model; may be shared by memories that follow each other.
+    search : callable or None
+        Finds rules in the adapter's place, such as a retriever of one's own: called with a row of the batch and what is
+        written there, it returns ids of rules and their scores, logarithms, which `score_weight` weighs. All of them
+        are read. None: the adapter finds.
 
     Raises
     ------
@@ -101,6 +108,8 @@ class TokenMemory(RuleMemory):
         bank: RuleBank,
         states: RuleStates,
         search_token_id: int | None = None,
+        *,
+        search: Finder | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(adapter, bank, search_token_id, **settings)
@@ -110,7 +119,7 @@ class TokenMemory(RuleMemory):
                 "token memory finds rules with the projections of confidence_layer, which is None; measure it "
                 "(dynarule.measure_confidence), or set it in DynaRuleConfig"
             )
-        self.states, self.layer = states, layer
+        self.states, self.layer, self.search = states, layer, search
         decoder = self.adapter.model.get_decoder()
         self._below = first_layers(decoder, layer)
         self._decoder = decoder
@@ -202,13 +211,14 @@ class TokenMemory(RuleMemory):
                 past_key_values=self._cache,
                 use_cache=True,
             ).last_hidden_state
-        if self.config.search_heads:
+        if self.config.search_heads or self.search is not None:
             assert self._search_BT is not None
             length = hidden_BTC.shape[1]
             search_BT = nn.functional.pad(self._search_BT, (length - self._search_BT.shape[1], 0))
             real_BT = real_BS[:, -length:].bool()
             self._asked = self._context.read(hidden_BTC, search_BT, real_BT, self._question_BT)
-            if self._question_BT is not None and self.config.lookahead and self.search_token_id is not None:
+            ahead = self.config.lookahead and self.search_token_id is not None and self.search is None
+            if self._question_BT is not None and ahead:
                 self._asked[0] = self._behind_question(hidden_BTC, real_BS, positions_BT)
         block = self._decoder.layers[self.layer].self_attn
         return self.adapter[self.layer].query(hidden_BTC, getattr(block, "q_norm", None))
@@ -261,8 +271,26 @@ class TokenMemory(RuleMemory):
         if not len(self.bank):
             return [[] for _ in query_BHD]
         step_B = self._first_step_B + number if number else None
-        self._find(self.layer, query_BHD, wanted_B, number, step_B)
+        if self.search is None:
+            self._find(self.layer, query_BHD, wanted_B, number, step_B)
+        else:
+            rows = range(len(query_BHD)) if wanted_B is None else wanted_B.nonzero()[:, 0].tolist()
+            self._keep(self.search, rows, number, step_B)
         return [self._fitting(row) for row in range(len(query_BHD))]
+
+    def _keep(self, search: Finder, rows: Sequence[int], number: int, step_B: Tensor | None) -> None:
+        """Keep what another search finds for some rows, best first, and trace it."""
+        said = self._said(rows, self._asked[number].kind_BT[list(rows)])
+        self._scores, self._read, self._ways = {}, {}, {}
+        for row, text in zip(rows, said, strict=True):
+            found = sorted(search(row, text).items(), key=lambda each: -each[1])
+            self._scores[row] = {self.bank.row(id): score for id, score in found}
+            self._read[row], self._ways[row] = list(self._scores[row]), []
+        kept = (
+            [list(each) for each in self._scores.values()],
+            [list(each.values()) for each in self._scores.values()],
+        )
+        self._record(self.layer, *kept, step_B, [])
 
     def _fitting(self, row: int) -> list[Fitting]:
         scores, texts, weight = self._scores.get(row, {}), self.bank.texts, self.config.score_weight
