@@ -147,6 +147,31 @@ def test_a_real_kill_resumes(tmp_path):
     assert without_times(resumed) == without_times(fresh)
 
 
+def test_a_run_that_goes_on_elsewhere_says_where_it_was_before(finished, workspace, tmp_path, monkeypatch):
+    from rwbench.run import environment as module
+
+    spec, whole, wanted = finished
+    here = module.environment()
+    elsewhere = here | {"platform": "Plan9 mips", "git": {"commit": "0" * 40, "dirty": True}}
+    folder = tmp_path / spec.run_id
+
+    def made_in(where, lines):
+        """Make the samples that follow so many lines, in one place after the other."""
+        (folder / "samples.jsonl").write_bytes(b"".join(whole.splitlines(keepends=True)[:lines]))
+        (folder / "results.json").unlink(missing_ok=True)
+        monkeypatch.setattr(module, "environment", lambda: where)
+        return run_spec(spec, workspace, tmp_path)["environment"]
+
+    folder.mkdir()
+    assert made_in(elsewhere | {"cpu_kernels": None}, 0) == elsewhere | {"cpu_kernels": None}
+    assert made_in(elsewhere, 3) == elsewhere  # the same place, of which more is known
+    assert made_in(here, 7) == here | {"earlier": [elsewhere]}
+    assert made_in(here, len(whole.splitlines())) == here | {
+        "earlier": [elsewhere]
+    }  # nothing was left to ask
+    assert "earlier" not in wanted["environment"]
+
+
 def test_a_finished_run_is_not_run_again(spec, workspace, tmp_path, monkeypatch):
     first = run_spec(spec, workspace, tmp_path)
     monkeypatch.setattr(Method, "from_dict", lambda params: pytest.fail("was built again"))

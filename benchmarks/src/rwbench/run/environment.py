@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -10,7 +11,12 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from pydantic_core import from_json
+from ruleworld_data.io import write_whole
+
 from ..score.results import Environment, GitState
+
+FILE_NAME = "environments.json"
 
 PACKAGES = (
     "rwbench",
@@ -38,6 +44,31 @@ def environment() -> Environment:
     there = torch is not None and torch.cuda.is_available()
     gpu = torch.cuda.get_device_name() if torch is not None and there else None
     return {**_installed(), "cpu_kernels": kernels, "gpu": gpu}
+
+
+def note_environment(folder: Path) -> None:
+    """Write down beside a run's samples that some are made here, after where others were made before."""
+    found, here = _noted(folder), environment()
+    if found and not _elsewhere(found[-1], here):
+        found.pop()
+    write_whole(folder / FILE_NAME, json.dumps([*found, here], indent=1) + "\n")
+
+
+def noted_environment(folder: Path) -> Environment:
+    """Return where a run was made; of one that went on elsewhere ``earlier`` says where it was before."""
+    *earlier, last = _noted(folder) or [environment()]
+    return {**last, "earlier": [dict(each) for each in earlier]} if earlier else last
+
+
+def _elsewhere(one: Environment, other: Environment) -> bool:
+    """Return whether two differ in what both know; kernels are not known before torch is loaded."""
+    known = [{name: value for name, value in each.items() if value is not None} for each in (one, other)]
+    return any(known[0][name] != known[1][name] for name in known[0].keys() & known[1].keys())
+
+
+def _noted(folder: Path) -> list[Environment]:
+    path = folder / FILE_NAME
+    return from_json(path.read_bytes()) if path.is_file() else []
 
 
 @lru_cache(maxsize=1)

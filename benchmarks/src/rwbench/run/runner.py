@@ -39,7 +39,7 @@ from ..score.summarise import (
 )
 from ..spec import RunSpec
 from .data import Question
-from .environment import environment
+from .environment import environment, note_environment, noted_environment
 from .folder import SPEC_FILE, exclusive, make_plan
 from .pools import Pool, pools_sha256
 from .workspace import Workspace
@@ -83,8 +83,10 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
         with SampleLog(folder / SAMPLES_FILE) as log:
             if any(question.id not in log.done for pool in pools for question in pool.questions):
                 method.prepare(pools)
-                for sample in _ask(method, pools, log.done, spec):
+                for count, sample in enumerate(_ask(method, pools, log.done, spec)):
                     log.append(sample)
+                    if not count:  # what computes is loaded by now
+                        note_environment(folder)
                     if progress is not None:
                         progress.step(failed=sample["error"] is not None, text=name)
         samples = read_samples(folder / SAMPLES_FILE)
@@ -97,6 +99,7 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
             finished=finished,
             method={"key": method.key, "label": method.label},
         )
+        results["environment"] = noted_environment(folder)
         write_results(folder, results)
         return results
 

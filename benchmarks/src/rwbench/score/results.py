@@ -181,6 +181,9 @@ class Environment(TypedDict):
     gpu: NotRequired[str | None]
     packages: dict[str, str | None]
     git: GitState | None
+    earlier: NotRequired[
+        Annotated[list[dict[str, Any]], Field(description="where the run was made before it went on here")]
+    ]
 
 
 @with_config(STRICT)
