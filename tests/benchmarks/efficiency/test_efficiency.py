@@ -112,6 +112,29 @@ def test_every_method_is_measured_and_its_bytes_are_counted(tmp_path):
     assert "| DynaRule | 20 |" in text and " cold)" in text and "not measured" in text
 
 
+def test_rules_may_share_what_is_embedded(tmp_path):
+    """As RuleWorld's do: an embedding for each premise and each conclusion, and for a rule which of them it has."""
+    cells = [Cell(name, 20) for name in ("dynarule-plus", "dynarule", "inject-all")]
+    table = measured(tmp_path, cells, replace(TINY, premises=3, conclusions=5))
+    plus, ours, injected = (cell["bytes_per_rule"] for cell in table["cells"])
+    embeddings = (3 + 5) * 16 * 4 / 20 + 2 * 4
+    assert plus == {"embeddings": embeddings} and ours["embeddings"] == embeddings
+    assert injected == {"keys and values": 2 * 2 * 32 * 4}
+    assert "of 3 different premises and 5 different conclusions" in serving_markdown(table)
+    (alone,) = measured(tmp_path / "own", cells[:1], replace(TINY, premises=20, conclusions=21))["cells"]
+    assert alone["bytes_per_rule"] == {"embeddings": 2 * 16 * 4}
+
+
+def test_a_table_of_before_a_setting_goes_on_with_its_default(tmp_path):
+    cells = [Cell("dynarule-plus", 20), Cell("dynarule", 20)]
+    table = measured(tmp_path, cells[:1])
+    del table["settings"]["premises"]
+    (tmp_path / "out/serving.json").write_text(json.dumps(table))
+    with pytest.raises(ValueError, match="measured with premises 0"):
+        measured(tmp_path, cells, replace(TINY, premises=3))
+    assert len(measured(tmp_path, cells)["cells"]) == 2
+
+
 def test_the_cost_is_that_of_the_recipe():
     """Reading and searching as the recipe has it, but for words, which random rules have not; its width is another."""
     for name, expected in (("plus", PLUS), ("plus-smollm2", PLUS | TOGETHER)):

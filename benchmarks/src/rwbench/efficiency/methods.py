@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dynarule.bank import FaissIndex, use_index
 from dynarule.memory import RuleStates, TokenMemory
@@ -20,26 +21,29 @@ from .workload import random_rows, random_tokens
 if TYPE_CHECKING:
     from torch import Tensor
 
+    Side = tuple[Tensor, Tensor | None]
+
+Bank = TypeVar("Bank", bound=RuleBank)
+
 
 def build(settings: ServingSettings, cell: Cell, base: Condition, cache: Path) -> Condition:
     """Return a cell's method, made ready for its number of rules."""
     if cell.method == "prompting":
         return _prompting(settings, cell, base)
-    keys, values = (
-        random_rows(cache, cell.rules, settings.encoder_dim, settings.embeddings, settings.seed + which).to(
-            settings.device
-        )
-        for which in (0, 1)
-    )
+    sides = [
+        _side(settings, cell.rules, shared, settings.seed + which, cache)
+        for which, shared in enumerate((settings.premises, settings.conclusions))
+    ]
     # A model of its own over the same weights: the adapter becomes a part of it.
     model = copy.deepcopy(base.model, {id(weight): weight for weight in base.model.parameters()})
     if cell.method == "dynarule":
-        return _dynarule(settings, model, base.prompt, keys, values)
+        return _dynarule(settings, model, base.prompt, _bank(RecordingBank, sides, cell.rules))
     if cell.method in ("dynarule-plus", "dynarule-plus-together"):
-        return _plus(settings, model, base.prompt, keys, values, cell.method == "dynarule-plus-together")
+        together = cell.method == "dynarule-plus-together"
+        return _plus(settings, model, base.prompt, _bank(RuleBank, sides, cell.rules), together)
     every = 1 if cell.method == "inject-all" else 3
     adapter = RuleAdapter(model, kblam_config(settings.encoder_dim, every=every)).requires_grad_(False)
-    rules = InjectedRules(adapter, keys, values)
+    rules = InjectedRules(adapter, *(rows if at is None else rows[at] for rows, at in sides))
     return Condition(
         model,
         base.prompt,
@@ -58,17 +62,34 @@ def _prompting(settings: ServingSettings, cell: Cell, base: Condition) -> Condit
     return Condition(base.model, torch.cat([rules, base.prompt], 1), figures=lambda: {"bytes_per_rule": size})
 
 
-def _dynarule(
-    settings: ServingSettings, model: Any, prompt: Tensor, keys_MP: Tensor, values_MP: Tensor
-) -> Condition:
+def _side(settings: ServingSettings, rules: int, shared: int, key: int, cache: Path) -> Side:
+    """Return random embeddings, and which of them each rule has where there are fewer than rules; None: its own."""
+    own = not 0 < shared < rules
+    count = rules if own else shared
+    rows = random_rows(cache, count, settings.encoder_dim, settings.embeddings, key).to(settings.device)
+    return rows, None if own else random_tokens(rules, shared, key, settings.device)[0].int()
+
+
+def _bank(kind: type[Bank], sides: Sequence[Side], rules: int) -> Bank:
+    """Return a bank of rules with these embeddings, each with a text of its own."""
+    (keys_UP, key_rows_M), (values_VP, value_rows_M) = sides
+    names = [str(row) for row in range(rules)]
+    return kind(keys_UP, values_VP, names, [f"rule {name}" for name in names], "", value_rows_M, key_rows_M)
+
+
+def _bytes_per_rule(bank: RuleBank) -> float:
+    """Return the bytes of embeddings, and of saying which a rule has where it shares them."""
+    sides = (bank.keys, bank.values)
+    return sum(side.different.whole().nbytes + 4 * side.shared * len(bank) for side in sides) / len(bank)
+
+
+def _dynarule(settings: ServingSettings, model: Any, prompt: Tensor, bank: RecordingBank) -> Condition:
     import torch
 
-    count, shape = len(keys_MP), settings.sizes
+    count, shape = len(bank), settings.sizes
     config = dynarule_config(settings.encoder_dim, confidence_layer=shape.layers // 2, top_k=settings.top_k)
     torch.manual_seed(settings.seed)
     adapter = RuleAdapter(model, config).requires_grad_(False)
-    names = [str(row) for row in range(count)]
-    bank = RecordingBank(keys_MP, values_MP, names, [f"rule {name}" for name in names])
     set_faiss_threads(settings.threads)
     index = use_index(bank) if count else bank.index
     memory = RuleMemory(adapter, bank, shape.search_token)
@@ -80,7 +101,7 @@ def _dynarule(
         if count:
             found["select_ms"] = _selection(settings, condition, bank)
             scales = sum(bank.inverse_scale(adapter[layer]).nbytes for layer in range(adapter.num_layers))
-            sizes = {"embeddings": (keys_MP.nbytes + values_MP.nbytes) / count, "1/sigma": scales / count}
+            sizes = {"embeddings": _bytes_per_rule(bank), "1/sigma": scales / count}
             if faiss:
                 sizes["index codes and ids"] = float(faiss.bytes_per_rule)
             found["bytes_per_rule"] = sizes
@@ -111,8 +132,7 @@ def _plus(
     settings: ServingSettings,
     model: Any,
     prompt: Tensor,
-    keys_MP: Tensor,
-    values_MP: Tensor,
+    bank: RuleBank,
     together: bool,
 ) -> Condition:
     """DynaRule+ whose rules were read before, as those that are asked for again and again were.
@@ -121,14 +141,12 @@ def _plus(
     """
     import torch
 
-    count, shape = len(keys_MP), settings.sizes
+    shape = settings.sizes
     torch.manual_seed(settings.seed)
     layer = min(PLUS["confidence_layer"], shape.layers - 1)
     options = PLUS | (TOGETHER if together else {}) | {"confidence_layer": layer, "first_layer": layer}
     config = dynarule_config(settings.encoder_dim, **options)
     adapter = RuleAdapter(model, config).requires_grad_(False)
-    names = [str(row) for row in range(count)]
-    bank = RuleBank(keys_MP, values_MP, names, [f"rule {name}" for name in names])
 
     def memory() -> TokenMemory:
         states = RuleStates(model, _RuleTokens(settings), **{"most": 0} if together else {})
@@ -138,7 +156,7 @@ def _plus(
     condition = Condition(model, prompt, lambda: attach(model, warm), searches=True)
 
     def figures() -> dict[str, Any]:
-        size = {"bytes_per_rule": {"embeddings": (keys_MP.nbytes + values_MP.nbytes) / count}}
+        size = {"bytes_per_rule": {"embeddings": _bytes_per_rule(bank)}}
         if together:
             return size
         cold = []

@@ -36,7 +36,8 @@ def open_table(path: Path, kind: str, settings: Settings) -> Table:
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
         head = table["schema_version"], table["kind"]
-        found, _ = dict(table["settings"]), list(table["cells"])
+        # A setting that came later had its default.
+        found, _ = asdict(type(settings)()) | dict(table["settings"]), list(table["cells"])
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is not a results file; delete it or choose another --out") from None
     if head != (SCHEMA_VERSION, kind):

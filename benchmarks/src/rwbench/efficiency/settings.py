@@ -30,9 +30,9 @@ DTYPES = {"fp32": 4, "fp16": 2, "bf16": 2}
 TORCH_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
-def option(default: Any, help: str, choices: Sequence[str] = ()) -> Any:
+def option(default: Any, help: str, choices: Sequence[str] = (), least: int = 1) -> Any:
     """Return a field that is an option of the command too."""
-    return field(default=default, metadata={"help": help, "choices": tuple(choices)})
+    return field(default=default, metadata={"help": help, "choices": tuple(choices), "least": least})
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,16 @@ class Settings:
 
     device = "cpu"
     threads: int = option(1, "CPU threads")
-    seed: int = option(0, "key of everything random")
+    seed: int = option(0, "key of everything random", least=0)
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value, choices = getattr(self, each.name), each.metadata["choices"]
             if choices and value not in choices:
                 raise ValueError(f"{each.name} must be one of {', '.join(choices)}, got {value!r}")
-            if isinstance(value, int) and value < 1 and each.name != "seed":
-                raise ValueError(f"{each.name} must be 1 or more, got {value}")
+            least = each.metadata["least"]
+            if isinstance(value, int) and value < least:
+                raise ValueError(f"{each.name} must be {least} or more, got {value}")
 
     @property
     def by_cpu_time(self) -> bool:
@@ -88,6 +89,8 @@ class ServingSettings(ModelSettings):
     """How every cell of a serving table is measured."""
 
     embeddings: str = option("fp32", "of rules, memory-mapped: fp32 or fp16", ("fp32", "fp16"))
+    premises: int = option(0, "different keys that rules share; 0: each its own", least=0)
+    conclusions: int = option(0, "different values that rules share; 0: each its own", least=0)
     prompt_tokens: int = option(64, "length of the question")
     new_tokens: int = option(8, "decoded tokens per repeat")
     repeats: int = option(7, "pairs of base and method, at most")

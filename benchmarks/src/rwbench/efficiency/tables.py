@@ -39,7 +39,7 @@ def serving_markdown(table: Table) -> str:
     kept = f"{settings['top_k']}" + (f", of DynaRule+ {PLUS['top_k']}" if plus else "")
     caption = (
         f"{_model(settings)}, prompt of {settings['prompt_tokens']} tokens; "
-        f"P = {settings['encoder_dim']}, embeddings {settings['embeddings']}, mapped from disk; "
+        f"P = {settings['encoder_dim']}{_shared(settings)}, embeddings {settings['embeddings']}, mapped from disk; "
         f"K = {kept}. Medians of {_clock(settings)}; ratios (quartiles) to the same model without rules, "
         f"measured in turns. Memory is read at {table['bandwidth_gb_s']:g} GB/s."
     )
@@ -65,6 +65,14 @@ def serving_markdown(table: Table) -> str:
             markdown_table(("target", "at most", "measured", ""), judged, "lrrl"),
         ]
     )
+
+
+def _shared(settings: dict[str, Any]) -> str:
+    """Say how many embeddings the rules share, if they do."""
+    parts = [
+        f"{settings[name]:,} different {name}" for name in ("premises", "conclusions") if settings.get(name)
+    ]
+    return f" of {' and '.join(parts)}" if parts else ""
 
 
 def _serving_row(cell: dict[str, Any]) -> list[str]:
