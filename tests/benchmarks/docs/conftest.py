@@ -3,13 +3,23 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rwbench.report.compare import compare_runs
 from rwbench.score.results import find_results
+from rwbench.score.samples import read_samples
+from rwbench.score.stats import paired_difference, sample_clusters
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 TEXT = (BENCHMARKS / "docs/bundled-models.md").read_text(encoding="utf-8")
-SETTINGS = {"lookahead": None, "score_weight": None, "variant": "", "kept": None, "score_share": 0}
+SETTINGS = {
+    "lookahead": None,
+    "score_weight": None,
+    "variant": "",
+    "kept": None,
+    "score_share": 0,
+    "score_limit": None,
+}
 
 
 def said(pattern, page=TEXT):
@@ -47,6 +57,18 @@ def lead(folder, run, other, subtask=None):
     return [round(100 * difference[name], 1) for name in ("value", "ci_low", "ci_high")]
 
 
+def mean_lead(folder, runs, other):
+    """What several trainings are ahead of a run by on their mean, in points, and the interval, paired by question."""
+    files = [BENCHMARKS / "results" / folder / each["run_id"] / "samples.jsonl" for each in (*runs, other)]
+    *ours, theirs = ({each["id"]: each for each in read_samples(file)} for file in files)
+    assert all(each.keys() == theirs.keys() for each in ours)
+    mean = [np.mean([each[name]["scores"]["exact_match"] for each in ours]) for name in theirs]
+    samples = list(theirs.values())
+    kinds, single = [each["subtask"] for each in samples], [each["scores"]["exact_match"] for each in samples]
+    found = paired_difference(np.array(single), np.array(mean), kinds, sample_clusters(samples))
+    return [round(100 * each, 1) for each in found[:3]]
+
+
 @pytest.fixture(name="said")
 def _said():
     return said
@@ -65,3 +87,8 @@ def _exact():
 @pytest.fixture(name="lead")
 def _lead():
     return lead
+
+
+@pytest.fixture(name="mean_lead")
+def _mean_lead():
+    return mean_lead

@@ -23,11 +23,13 @@ def test_what_the_lead_is_made_of(said, run_of, exact):
     numbers = said(
         rf"on the same 110 questions among 10,000 rules: DynaRule\+ has {NUMBER} \(logic\) and {NUMBER} "
         rf"\(English\), without the scores of its searches in its reading {NUMBER} and {NUMBER}, the same searches "
-        rf"in the prompt of the base {NUMBER} and {NUMBER}, Stepwise RAG from both ends {NUMBER} and {NUMBER}\.",
+        rf"in the prompt of the base {NUMBER} and {NUMBER}, the search by words \(from both ends\) in the place of its "
+        rf"own and read by its scores alike {NUMBER} and {NUMBER}, Stepwise RAG from both ends {NUMBER} and {NUMBER}\.",
         FRONT,
     )
     forms = ("fol", "nl")
     rows = (("dynarule-plus", {}), ("dynarule-plus", {"score_weight": 0}), ("planned", {}))
+    rows += (("searched", {"score_weight": 1}),)
     runs = [run_of("plus", name, form, **more) for name, more in rows for form in forms]
     values = [exact(run) for run in runs]
     asked = {form: ids_of("plus", run) for form, run in zip(forms, runs, strict=False)}

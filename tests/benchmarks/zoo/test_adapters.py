@@ -1,6 +1,7 @@
 """Adapters for a base: every method through both stages, into a folder that the benchmark's methods load."""
 
 import json
+import re
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -294,21 +295,36 @@ SHIPPED += [(f"{PLUS}-paper-query", "fol")]
 SHIPPED += [(f"{PLUS}-seed-1", form) for form in ("fol", "nl")]
 SHIPPED += [(f"{method}-seed-1", "nl") for method in PAPERS]
 SHIPPED += [("kblam-minilm", "nl")]
+FURTHER = sorted((ROOT / "benchmarks/results/seeds").iterdir())
+"""Trainings whose weights are not in the repository: what is kept of them is their recipe, their log and a hash."""
 
 
 @pytest.mark.parametrize(("method", "form"), SHIPPED)
 def test_the_shipped_adapters_are_of_the_recipes_in_the_repository(method, form):
-    """What each folder says it was trained by, but for its name and how many questions its log was measured on."""
+    """What each folder says it was trained by, but for its name."""
+    check_recipe(adapter_folder("tiny", method, form), method, form, int(method.endswith("-seed-1")))
+
+
+@pytest.mark.parametrize("folder", FURTHER, ids=lambda folder: folder.name)
+def test_so_are_further_trainings(folder):
+    method, form = folder.name.rsplit("-", 1)
+    check_recipe(folder, method, form, int(method.rsplit("-", 1)[1]))
+    assert adapter_folder("tiny", method, form) is None
+    assert any((folder / log).is_file() for log in ("log.json", "retrieval.json"))
+
+
+def check_recipe(folder, method, form, seed):
+    """The recipe of an adapter's name is what its folder says, but for the recipe's name there and the seed."""
     stem = method.removeprefix("dynarule-") if method.startswith(PLUS) else method
-    name, minilm = stem.removesuffix("-seed-1").removesuffix("-minilm"), stem.endswith("-minilm")
+    name, minilm = re.sub(r"-seed-\d$", "", stem).removesuffix("-minilm"), stem.endswith("-minilm")
     recipe = read_recipe(ROOT / f"benchmarks/adapters/{name}.toml").in_form(form)
     recipe = replace(recipe, encoder=recipe.encoder.replace("layers:2", "minilm")) if minilm else recipe
-    said = json.loads((adapter_folder("tiny", method, form) / "adapters.json").read_text())
+    said = json.loads((folder / "adapters.json").read_text())
     said = asdict(AdapterRecipe("x", ({"stage": 1},))) | said  # a setting that came later had its default
     own = json.loads(json.dumps(asdict(recipe)))
     for name in own.keys() - {"name", "training_seed"}:
         assert said[name] == own[name], name
-    assert said.get("training_seed", 0) == stem.endswith("-seed-1")
+    assert said.get("training_seed", 0) == seed
 
 
 def test_an_ablation_leaves_out_what_its_name_says_and_nothing_else():
@@ -350,7 +366,7 @@ def test_a_recipe_with_an_unknown_field_names_its_file(tmp_path):
 
 
 def test_committed_results_are_of_what_is_shipped():
-    """Every run in the repository names the base, and the adapter, that come with it.
+    """Every run in the repository names the base, and the adapter, that come with it, or one of further trainings.
 
     A model that is added, not shipped, is made where it is added: of that one the adapters are here, and all runs are
     of one base.
@@ -372,7 +388,9 @@ def test_committed_results_are_of_what_is_shipped():
             own = "-".join(filter(None, (method["name"], method.get("variant"))))
             form = spec["representation"]
             folder = added[name] / f"{own}-{form}" if name in added else adapter_folder(name, own, form)
-            assert method["adapter"] == fingerprint(folder), path
+            further = ROOT / f"benchmarks/results/seeds/{own}-{form}/adapters.json"
+            of = fingerprint(folder) if folder else json.loads(further.read_text())["fingerprint"]
+            assert method["adapter"] == of, path
             seen.add((name, method["name"], spec["representation"]))
     there = {
         (name, method, form)
