@@ -185,6 +185,7 @@ def test_targets_are_judged_on_the_medians():
         ("cpu-qwen2-0.5b/serving", serving_markdown),
         ("cpu-qwen2-0.5b-million/serving", serving_markdown),
         ("cpu-qwen2-0.5b-plus/serving", serving_markdown),
+        ("cpu-qwen2-0.5b-ruleworld/serving", serving_markdown),
         ("cpu-training/training", training_markdown),
         ("cpu-recall/recall-100000", recall_markdown),
     ],
@@ -366,3 +367,36 @@ def test_the_page_on_scale_says_what_was_measured():
     page = (RESULTS.parents[1] / "docs/scale.md").read_text(encoding="utf-8")
     assert search_markdown(table) in page
     assert table["cells"][-1]["rules"] == 4_936_113 and 0.8 < table["slope"] < 1.2
+
+
+def test_the_page_on_scale_says_what_a_first_token_takes():
+    """Rows of its table by number of rules; the settings are the numbers of RuleWorld's premises and conclusions."""
+    table = json.loads((RESULTS / "cpu-qwen2-0.5b-ruleworld/serving.json").read_text())
+    page = (RESULTS.parents[1] / "docs/scale.md").read_text(encoding="utf-8")
+    cells = {(cell["method"], cell["rules"]): cell for cell in table["cells"]}
+    sizes = (10_000, 100_000, 1_000_000, 4_936_113)
+    plus, together = (
+        [cells[name, size] for size in sizes] for name in ("dynarule-plus", "dynarule-plus-together")
+    )
+
+    def row(name, values):
+        assert f"| {name} | {' | '.join(f'{value:.2f}' for value in values)} |" in page
+
+    def ratios_of(found, name):
+        return [cell[f"{name}_ratio"]["median"] for cell in found]
+
+    row("first token", ratios_of(plus, "ttft"))
+    first = {cell["rules"]: cell["ttft_ratio"]["median"] for cell in plus}
+    assert "cost a first token a tenth more" in page and round(first[4_936_113] / first[100_000], 1) == 1.1
+    cold = [cell["cold_ttft_ms"]["median"] / cell["base_ttft_ms"]["median"] for cell in plus]
+    row("first token, its rules all new", cold)
+    row("a later search", ratios_of(plus, "search"))
+    row("a further token", ratios_of(plus, "decode"))
+    row("rules read together: first token", ratios_of(together, "ttft"))
+    row("rules read together: a later search", ratios_of(together, "search"))
+    settings = table["settings"]
+    assert (
+        f"rules have {settings['premises']:,} premises and {settings['conclusions']:,} conclusions"
+        in " ".join(page.split())
+    )
+    assert f"take {sum(plus[-1]['bytes_per_rule'].values()):.0f} bytes each" in page

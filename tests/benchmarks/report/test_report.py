@@ -224,6 +224,12 @@ def drawn(*lines, intervals=False):
         return str(inline_svg(figure, "a <label>"))
 
 
+def test_numbers_below_an_axis_can_be_read():
+    with panels() as (_, (axes,)):
+        number_axis(axes, [0.5, 10_000, 1_000_000, 4_936_113])
+        assert [each.get_text() for each in axes.get_xticklabels()] == ["0.5", "10,000", "1 M", "4.94 M"]
+
+
 @pytest.mark.parametrize("values", [[1.0] * 5, [0.1, 0.97, 0.98, 0.99, 1.0], [n / 22 for n in range(23)], []])
 def test_values_at_the_right_edge_stand_apart_and_beside_the_axes(values):
     with panels() as (_, (axes,)):

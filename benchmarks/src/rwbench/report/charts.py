@@ -113,8 +113,9 @@ def share_axis(axes: Axes) -> None:
 
 
 def number_axis(axes: Axes, values: Sequence[float]) -> None:
-    """Label x at these values only."""
-    axes.set_xticks(values, [f"{value:,g}" for value in values])
+    """Label x at these values only, millions as such."""
+    names = [f"{value / 1e6:.3g} M" if value >= 1e6 else f"{value:,g}" for value in values]
+    axes.set_xticks(values, names)
     axes.minorticks_off()
 
 
