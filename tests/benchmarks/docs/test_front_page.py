@@ -1,5 +1,6 @@
 """The numbers on the front page, from the committed runs."""
 
+import json
 import re
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def ids_of(folder, run):
     return {sample["id"] for sample in read_samples(path)}
 
 
-def test_what_the_lead_is_made_of(said, run_of, exact):
+def test_what_the_lead_is_made_of(said, run_of, exact, lead):
     numbers = said(
         rf"on the same 110 questions among 10,000 rules: DynaRule\+ has {NUMBER} \(logic\) and {NUMBER} "
         rf"\(English\), without the scores of its searches in its reading {NUMBER} and {NUMBER}, the same searches "
@@ -49,13 +50,19 @@ def test_what_the_lead_is_made_of(said, run_of, exact):
                 kinds.setdefault(sample["subtask"], []).append(sample["scores"]["exact_match"])
         values.append(round(100 * sum(sum(each) / len(each) for each in kinds.values()) / len(kinds), 1))
     assert numbers == values
+    brings = said(
+        rf"its own brings {NUMBER} points in English \({INTERVAL}\), and {NUMBER} in logic \({INTERVAL}\), which may",
+        FRONT,
+    )
+    (fol, nl), words = runs[:2], [run_of("plus", "searched", form, score_weight=1) for form in ("nl", "fol")]
+    assert brings == lead("plus", nl, words[0]) + lead("plus", fol, words[1])
 
 
 def test_what_comes_closest_to_dynarule_plus(said, run_of, mean_lead):
     """Paired on the 550 questions of the front page, against the mean of three trainings."""
     numbers = said(
         rf"they are {NUMBER} and {NUMBER} points behind the mean of its three trainings in logic, which may be chance "
-        rf"\(95 % intervals {INTERVAL}, "
+        rf"\(95 % intervals over questions: {INTERVAL}, "
         rf"{INTERVAL}\), and {NUMBER} and {NUMBER} in English \({INTERVAL}, {INTERVAL}\), and ask the model "
         rf"{NUMBER} and {NUMBER} times a question where DynaRule\+ asks once and searches {NUMBER} times",
         FRONT,
@@ -166,3 +173,18 @@ def test_what_is_ahead_among_all_rules(said, run_of, exact, lead):
         leads = [lead("scale", ours, other) for other in (stepwise, ircot)]
         values += [each[0] for each in leads] + [each for _, *interval in leads for each in interval]
     assert numbers == values
+
+
+def test_what_a_first_token_takes_among_all_rules(said):
+    rules, first, cold, *others = said(
+        rf"With all ([\d,]+) rules a first token takes {NUMBER} times what it takes without, {NUMBER} times where none "
+        rf"of the rules that it reads was read before, a search {NUMBER} times a token, and a further "
+        rf"token {NUMBER} times",
+        FRONT,
+    )
+    table = json.loads((BENCHMARKS / "results/efficiency/cpu-qwen2-0.5b-ruleworld/serving.json").read_text())
+    (cell,) = (each for each in table["cells"] if (each["method"], each["rules"]) == ("dynarule-plus", rules))
+    found = [round(cell[f"{name}_ratio"]["median"], 2) for name in ("ttft", "search", "decode")]
+    assert found == [first, *others]
+    assert round(cell["cold_ttft_ms"]["median"] / cell["base_ttft_ms"]["median"], 2) == cold
+    assert (table["settings"]["shape"], table["settings"]["threads"]) == ("qwen2-0.5b", 1)

@@ -170,6 +170,16 @@ def test_a_run_that_goes_on_elsewhere_says_where_it_was_before(finished, workspa
         "earlier": [elsewhere]
     }  # nothing was left to ask
     assert "earlier" not in wanted["environment"]
+    (folder / "environments.json").unlink()
+    known = here | {"cpu_kernels": "AVX2", "gpu": "A GPU"}
+    assert made_in(known, 0) == known
+    assert made_in(known | {"cpu_kernels": None, "gpu": None}, 3) == known  # torch is not loaded yet
+    without = known | {"gpu": None}  # it is, and there is no GPU any more
+    assert made_in(without, 5) == without | {"earlier": [known]}
+    for odd in ("{", "{}", "[1]"):
+        (folder / "environments.json").write_text(odd)
+        with pytest.raises(ValueError, match=r"environments.json does not say where .* delete it"):
+            made_in(here, 3)
 
 
 def test_a_finished_run_is_not_run_again(spec, workspace, tmp_path, monkeypatch):

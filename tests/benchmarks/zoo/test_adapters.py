@@ -433,6 +433,9 @@ def test_another_search_may_stand_in_the_place_of_dynarule_plus():
         Pool(np.union1d(rules.ids[at : at + 300], each.gold), rules, "nl", (each,))
         for at, each in enumerate(asked)
     ]
+    for changes in ({"rules": "without_gold"}, {"rules": "gold"}, {"correct_layer": 2}):
+        with pytest.raises(ValueError, match="another search finds rules of the pool, got"):
+            Searched.of(model, "nl", retriever=BothEnds(), **changes)
     method = Searched.of(model, "nl", retriever=BothEnds(), score_weight=1, kept=5)
     assert method.missing() is None
     assert method.label == "DynaRule+, both ends in place of its search, tiny, 5 kept, scores x 1"
@@ -451,3 +454,15 @@ def test_another_search_may_stand_in_the_place_of_dynarule_plus():
             )
         assert len(found) > 1
         assert output.answers
+
+
+def test_a_search_that_finds_nothing_leaves_the_question_to_be_guessed():
+    """Of a pool that shares no word with what is asked nothing is read, and the output says so."""
+    model, source = Local.of("tiny"), DataSource("tiny", version="1.1")
+    rules, (question,) = source.rules("test"), select(source.questions("single_rule", "test"), 1)
+    index = BothEnds().scorer(rules.ids, rules.texts(rules.ids, "nl"))
+    unrelated = rules.ids[np.isneginf(index([question.text])[0])][:5]
+    pool = Pool(unrelated, rules, "nl", (question,))
+    (output,) = Searched.of(model, "nl", retriever=BothEnds(), score_weight=1).answer([(pool, question)], 16)
+    assert output.error is None
+    assert len(unrelated) == 5 and output.retrieved[0] == []

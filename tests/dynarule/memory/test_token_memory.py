@@ -289,6 +289,48 @@ def test_another_search_may_find_the_rules(lookahead, rules, tiny_model, tiny_to
 
 
 @torch.no_grad()
+def test_another_search_serves_each_row_of_a_batch(rules, tiny_model, tiny_tokenizer, near):
+    """Padding, a row that searches once less, a search that finds nothing, and rules that a row may not keep."""
+    model, adapter, tokenizer = ready("llama", tiny_model, tiny_tokenizer, score_weight=2.0)
+    states, texts = RuleStates(model, tokenizer), (text_with_searches(), text_with_searches()[3:17] + 1)
+    texts[1][9] = SEARCH
+    names = [f"r{at}" for at in range(12)]
+    allowed_BM = torch.tensor([[at % 2 == row for at in range(12)] for row in range(2)])
+
+    def search(_row, said):
+        if len(said.latest.split()) == 3:
+            return {}
+        first = len(said.question + said.latest) % 9
+        return {names[first + more]: -0.5 * more for more in range(4)}
+
+    def read(ids_BT, mask_BT, allowed, parts):
+        memory = TokenMemory(adapter, rules, states, SEARCH, search=search, allowed_BM=allowed)
+        past, found = None, []
+        with attach(model, memory):
+            for part in ids_BT.split(parts, 1):
+                seen = sum(each.shape[1] for each in found) + part.shape[1]
+                out = model(part, attention_mask=mask_BT[:, :seen], past_key_values=past, use_cache=True)
+                past, found = out.past_key_values, [*found, out.logits]
+        return torch.cat(found, 1), memory
+
+    longest, asked = len(texts[0]), 5
+    ids_BT, mask_BT = torch.zeros(2, longest, dtype=torch.long), torch.zeros(2, longest, dtype=torch.long)
+    for row, ids in enumerate(texts):
+        ids_BT[row, -len(ids) :], mask_BT[row, -len(ids) :] = ids, 1
+    prompt = longest - len(texts[1]) + asked
+    together, memory = read(ids_BT, mask_BT, allowed_BM, [prompt, *[1] * (longest - prompt)])
+    kept = {(each.row, each.step): each.ids for each in memory.trace}
+    assert len(kept) == 5 and sorted(map(len, kept.values())) == [0, 2, 2, 2, 2]
+    assert all(int(name[1:]) % 2 == row for (row, _), each in kept.items() for name in each)
+    for row, ids in enumerate(texts):
+        own = prompt - longest + len(ids)
+        alone, _ = read(
+            ids[None], torch.ones_like(ids[None]), allowed_BM[row : row + 1], [own, *[1] * (len(ids) - own)]
+        )
+        assert near(together[row, -len(ids) :], alone[0])
+
+
+@torch.no_grad()
 def test_rules_that_change_are_read_from_the_next_search_on(rules, tiny_model, tiny_tokenizer):
     """A rule's new text is read under its old id; what was kept before stays what it was."""
     model, adapter, tokenizer = ready("llama", tiny_model, tiny_tokenizer)

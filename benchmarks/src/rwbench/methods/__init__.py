@@ -96,6 +96,13 @@ class Output:
         check_name("outcome", self.outcome, OUTCOMES)
 
 
+def hand_texts(retriever: Retriever, pools: Sequence[Pool]) -> None:
+    """Hand a retriever the rules and questions of all pools, each once."""
+    rules = dict.fromkeys(text for pool in pools for text in pool.texts)
+    queries = dict.fromkeys(question.text for pool in pools for question in pool.questions)
+    retriever.prepare(list(rules), list(queries))
+
+
 class Method(Component):
     """Base of all methods. A subclass sets ``name`` and implements `answer`.
 
@@ -149,9 +156,7 @@ class Method(Component):
         if model := getattr(self, "model", None):
             model.prepare()
         if retriever := getattr(self, "retriever", None):
-            rules = dict.fromkeys(text for pool in pools for text in pool.texts)
-            queries = dict.fromkeys(question.text for pool in pools for question in pool.questions)
-            retriever.prepare(list(rules), list(queries))
+            hand_texts(retriever, pools)
 
     def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
         """Return what would be asked, for a dry run; a method without a language model asks nothing."""

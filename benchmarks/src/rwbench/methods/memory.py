@@ -175,7 +175,7 @@ class Memory(Method):
         if config.confidence_layer is None and self.trace_layer is not None:
             # Its selections are traced; no answer changes.
             config = replace(config, confidence_layer=self.trace_layer, update_scope="none")
-        settings = self.settings(batch)
+        settings = self.settings(batch, config.top_k)
         memory = reader.memory(
             bank, config, allowed_BM=allowed_BM, allowed_by_layer=allowed_by_layer, **settings
         )
@@ -188,8 +188,8 @@ class Memory(Method):
             for (_, question), answer in zip(batch, written, strict=True)
         ]
 
-    def settings(self, batch: Batch) -> dict[str, Any]:
-        """What else the memory of a batch is told."""
+    def settings(self, batch: Batch, kept: int | None) -> dict[str, Any]:
+        """What else the memory of a batch is told, which keeps so many rules a search (None: all)."""
         return {}
 
     def _visible(self, batch: Batch) -> tuple[Ids, Tensor | None, dict[int, Tensor]]:
@@ -261,7 +261,7 @@ def _attention(question: Question, steps: Sequence[Any]) -> dict[str, Any]:
     rows = []
     for step in steps:
         scores = np.array(step.scores, dtype=np.float64)
-        weights = np.exp(scores - scores.max())
+        weights = np.exp(scores - scores.max(initial=-np.inf))
         by_id = dict(zip(step.ids, weights / weights.sum(), strict=True))
         rows.append([round(float(by_id.get(str(rule), 0.0)), 6) for rule in question.gold])
     if not rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from ..backends import Decoding
 from ..retrievers import pool_index
 from ..run.data import Ids, Question
 from ..run.pools import Pool
-from . import Batch, Output, Preview, StepTrace, component
+from . import Batch, Output, Preview, StepTrace, component, hand_texts
 from .conversation import Call, Conversation, UsageCounter, converse_all, read_answer
 from .ircot import ANSWER
 from .memory import Memory
@@ -78,9 +79,9 @@ class DynaRulePlus(Memory):
 class Searched(DynaRulePlus):
     """DynaRule+ with another search in the place of its own: what that finds is read in the same way, by its scores.
 
-    DynaRule+ may be ahead of what fills a prompt by its search, or by how it reads. Nothing here is trained on rules.
-    Before a step, rules are searched for with the question and with the step before it; the better of a rule's two
-    scores counts, each a logarithm of its share of the best one's.
+    DynaRule+ may be ahead of what fills a prompt by its search, or by how it reads. Here its adapter finds nothing, and
+    token memory reads rules as the base does. Before a step, rules are searched for with the question and with the step
+    before it; the better of a rule's two scores counts, each a logarithm of its share of the best one's.
 
     Attributes
     ----------
@@ -93,6 +94,14 @@ class Searched(DynaRulePlus):
 
     retriever: Any = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rules != "pool" or self.correct_layer is not None:
+            raise ValueError(
+                f"another search finds rules of the pool, got rules={self.rules!r} and correct_layer="
+                f"{self.correct_layer!r}; leave both out"
+            )
+
     @property
     def label(self) -> str:
         """Name in reports."""
@@ -102,17 +111,23 @@ class Searched(DynaRulePlus):
         """What to install or to train, if anything."""
         return self.retriever.missing() or super().missing()
 
-    def settings(self, batch: Batch) -> dict[str, Any]:
+    def prepare(self, pools: Sequence[Pool]) -> None:
+        """Load the model and hand the retriever all texts at once."""
+        super().prepare(pools)
+        hand_texts(self.retriever, pools)
+
+    def settings(self, batch: Batch, kept: int | None) -> dict[str, Any]:
         """The search, for each question in its own pool."""
 
         def search(row: int, said: SearchText) -> dict[str, float]:
-            return self.find(*batch[row], said.latest)
+            pool, question = batch[row]
+            return self.find(pool, question, said.latest, len(pool.ids) if kept is None else kept)
 
         return {"search": search}
 
-    def find(self, pool: Pool, question: Question, latest: str) -> dict[str, float]:
+    def find(self, pool: Pool, question: Question, latest: str, kept: int) -> dict[str, float]:
         """Return the best rules for a question and the step before, and what each lacks to the best one."""
-        kept, queries = self.kept or self.reader(pool.representation).config.top_k, [question.text]
+        queries = [question.text]
         if latest:
             last = latest.splitlines()[-1]
             queries.append(f"{question.text}\n{last}" if self.retriever.plans else last)

@@ -50,7 +50,7 @@ def note_environment(folder: Path) -> None:
     """Write down beside a run's samples that some are made here, after where others were made before."""
     found, here = _noted(folder), environment()
     if found and not _elsewhere(found[-1], here):
-        found.pop()
+        here = {**found.pop(), **{name: value for name, value in here.items() if value is not None}}  # type: ignore[typeddict-item]
     write_whole(folder / FILE_NAME, json.dumps([*found, here], indent=1) + "\n")
 
 
@@ -61,14 +61,24 @@ def noted_environment(folder: Path) -> Environment:
 
 
 def _elsewhere(one: Environment, other: Environment) -> bool:
-    """Return whether two differ in what both know; kernels are not known before torch is loaded."""
-    known = [{name: value for name, value in each.items() if value is not None} for each in (one, other)]
-    return any(known[0][name] != known[1][name] for name in known[0].keys() & known[1].keys())
+    """Return whether two differ; of kernels and accelerator, where both were known, which takes torch."""
+    names = set(one) - {"earlier"}
+    if None in (one.get("cpu_kernels"), other.get("cpu_kernels")):
+        names -= {"cpu_kernels", "gpu"}
+    return any(one.get(name) != other.get(name) for name in names)
 
 
 def _noted(folder: Path) -> list[Environment]:
     path = folder / FILE_NAME
-    return from_json(path.read_bytes()) if path.is_file() else []
+    if not path.is_file():
+        return []
+    try:
+        found = from_json(path.read_bytes())
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise ValueError(f"{path} does not say where the run was made; delete it to go on without")
+    return found
 
 
 @lru_cache(maxsize=1)

@@ -84,9 +84,9 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
             if any(question.id not in log.done for pool in pools for question in pool.questions):
                 method.prepare(pools)
                 for count, sample in enumerate(_ask(method, pools, log.done, spec)):
-                    log.append(sample)
                     if not count:  # what computes is loaded by now
                         note_environment(folder)
+                    log.append(sample)
                     if progress is not None:
                         progress.step(failed=sample["error"] is not None, text=name)
         samples = read_samples(folder / SAMPLES_FILE)

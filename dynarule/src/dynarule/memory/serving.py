@@ -36,9 +36,9 @@ class Retrieval:
     row, step, layer : int
         Row of the batch, reasoning step (0 at prefill), 0-based layer.
     ids, texts : list of str
-        The K best rules, best first.
+        The K best rules, best first; or those that another search found, see `TokenMemory`.
     scores : list of float
-        Their scores: mean over heads of q~ . k~ / sqrt(D), and what a look-ahead adds.
+        Their scores: mean over heads of q~ . k~ / sqrt(D), and what a look-ahead adds; or the other search's.
     backward : list of list of str
         With a look-ahead, the best rules of each backward level, from what is asked: ids, best first.
     way : list of str

@@ -93,8 +93,8 @@ class TokenMemory(RuleMemory):
         Of the same model; may be shared by memories that follow each other.
     search : callable or None
         Finds rules in the adapter's place, such as a retriever of one's own: called with a row of the batch and what is
-        written there, it returns ids of rules and their scores, logarithms, which `score_weight` weighs. All of them
-        are read. None: the adapter finds.
+        written there, it returns ids of rules of the bank and their scores, finite logarithms, which `score_weight`
+        weighs. All of them that the row may keep are read; none is right, too. None: the adapter finds.
 
     Raises
     ------
@@ -281,15 +281,19 @@ class TokenMemory(RuleMemory):
     def _keep(self, search: Finder, rows: Sequence[int], number: int, step_B: Tensor | None) -> None:
         """Keep what another search finds for some rows, best first, and trace it."""
         said = self._said(rows, self._asked[number].kind_BT[list(rows)])
-        self._scores, self._read, self._ways = {}, {}, {}
+        allowed_BM = self.allowed_by_layer.get(self.layer, self.allowed_BM)
+        self._scores = {}
         for row, text in zip(rows, said, strict=True):
             found = sorted(search(row, text).items(), key=lambda each: -each[1])
-            self._scores[row] = {self.bank.row(id): score for id, score in found}
-            self._read[row], self._ways[row] = list(self._scores[row]), []
-        kept = (
-            [list(each) for each in self._scores.values()],
-            [list(each.values()) for each in self._scores.values()],
+            scores = {self.bank.row(id): score for id, score in found}
+            if allowed_BM is not None:
+                scores = {at: score for at, score in scores.items() if allowed_BM[row, at]}
+            self._scores[row] = scores
+        self._read, self._ways = (
+            {row: list(each) for row, each in self._scores.items()},
+            {row: [] for row in rows},
         )
+        kept = list(self._read.values()), [list(each.values()) for each in self._scores.values()]
         self._record(self.layer, *kept, step_B, [])
 
     def _fitting(self, row: int) -> list[Fitting]:
