@@ -11,6 +11,7 @@ from ruleworld_data.spec import num_rows
 from ..methods import Method, Output
 from ..recipes.grid import SCOPES
 from ..run.data import DataSource, Question
+from ..run.environment import environment
 from ..run.pools import Pool
 from ..run.runner import summarise
 from ..run.workspace import Workspace
@@ -127,7 +128,15 @@ class Judge:
     def results(self, spec: RunSpec, samples: Sequence[Sample], method: MethodName) -> Results:
         """Return results.json as the samples give it; environment and time are this process's own."""
         workspace = self.workspace(spec)
-        return summarise(spec, samples, workspace, num_scheduled=len(samples), finished="", method=method)
+        return summarise(
+            spec,
+            samples,
+            workspace,
+            num_scheduled=len(samples),
+            finished="",
+            method=method,
+            where=environment(),
+        )
 
 
 def _mismatches(

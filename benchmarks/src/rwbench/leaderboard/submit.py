@@ -12,7 +12,6 @@ from typing import Any
 
 from ruleworld_data.io import part_of, whole_file, write_whole
 
-from ..run.environment import environment
 from ..run.folder import SPEC_FILE, exclusive, find_specs
 from ..score.results import read_results, write_results
 from ..score.samples import SAMPLES_FILE, read_samples
@@ -55,7 +54,6 @@ def import_predictions(
     judge.check_spec(spec.to_dict())
     samples = judge.samples(spec, records, str(path))
     results = judge.results(spec, samples, {"key": "imported", "label": label})
-    results["environment"] = environment()
     results["timing"]["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
     folder = out / spec.run_id
     folder.mkdir(parents=True, exist_ok=True)

@@ -105,7 +105,8 @@ class Searched(DynaRulePlus):
     @property
     def label(self) -> str:
         """Name in reports."""
-        return super().label.replace(", ", f", {self.retriever.label} in place of its search, ", 1)
+        searching = f"{self.title}, {self.retriever.label} in place of its search"
+        return super().label.replace(self.title, searching, 1)
 
     def missing(self) -> str | None:
         """What to install or to train, if anything."""

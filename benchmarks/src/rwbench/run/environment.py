@@ -62,7 +62,7 @@ def noted_environment(folder: Path) -> Environment:
 
 def _elsewhere(one: Environment, other: Environment) -> bool:
     """Return whether two differ; of kernels and accelerator, where both were known, which takes torch."""
-    names = set(one) - {"earlier"}
+    names = set(one)
     if None in (one.get("cpu_kernels"), other.get("cpu_kernels")):
         names -= {"cpu_kernels", "gpu"}
     return any(one.get(name) != other.get(name) for name in names)

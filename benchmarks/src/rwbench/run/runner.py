@@ -17,7 +17,7 @@ from ruleworld_data.io import Progress, write_whole
 
 from ..backends import GoneError
 from ..methods import Method, Output
-from ..score.results import MethodName, Results, read_results, write_results
+from ..score.results import Environment, MethodName, Results, read_results, write_results
 from ..score.samples import (
     DISK_FULL,
     SAMPLES_FILE,
@@ -39,7 +39,7 @@ from ..score.summarise import (
 )
 from ..spec import RunSpec
 from .data import Question
-from .environment import environment, note_environment, noted_environment
+from .environment import note_environment, noted_environment
 from .folder import SPEC_FILE, exclusive, make_plan
 from .pools import Pool, pools_sha256
 from .workspace import Workspace
@@ -98,8 +98,8 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
             num_scheduled=plan.scheduled,
             finished=finished,
             method={"key": method.key, "label": method.label},
+            where=noted_environment(folder),
         )
-        results["environment"] = noted_environment(folder)
         write_results(folder, results)
         return results
 
@@ -112,6 +112,7 @@ def summarise(
     num_scheduled: int,
     finished: str,
     method: MethodName,
+    where: Environment,
 ) -> Results:
     """Return the content of results.json.
 
@@ -128,6 +129,8 @@ def summarise(
         When, in ISO 8601.
     method : dict
         ``key`` and ``label``.
+    where : dict
+        What it ran on.
     """
     scored = [sample for sample in samples if sample["error"] is None]
     gold = {rule for sample in samples for step in sample["gold_rules"] for rule in step}
@@ -144,7 +147,7 @@ def summarise(
         "measures": measure_means(samples),
         "samples_sha256": samples_sha256(list(samples)),
         "pool_sha256": pools_sha256(workspace.pools(spec)),
-        "environment": environment(),
+        "environment": where,
         "timing": {
             "seconds": round(sum(sample["seconds"] for sample in samples), 3),
             "finished": finished,

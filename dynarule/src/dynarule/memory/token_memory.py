@@ -289,12 +289,10 @@ class TokenMemory(RuleMemory):
             if allowed_BM is not None:
                 scores = {at: score for at, score in scores.items() if allowed_BM[row, at]}
             self._scores[row] = scores
-        self._read, self._ways = (
-            {row: list(each) for row, each in self._scores.items()},
-            {row: [] for row in rows},
-        )
-        kept = list(self._read.values()), [list(each.values()) for each in self._scores.values()]
-        self._record(self.layer, *kept, step_B, [])
+        self._read = {row: list(scores) for row, scores in self._scores.items()}
+        self._ways = {row: [] for row in rows}
+        scores_of = [list(scores.values()) for scores in self._scores.values()]
+        self._record(self.layer, list(self._read.values()), scores_of, step_B, [])
 
     def _fitting(self, row: int) -> list[Fitting]:
         scores, texts, weight = self._scores.get(row, {}), self.bank.texts, self.config.score_weight
