@@ -12,6 +12,7 @@ import torch
 from ruleworld_data.spec import VERSIONS
 from rwbench.backends.local import Local, load_fresh
 from rwbench.methods.plus import DynaRulePlus, Planned, Searched
+from rwbench.retrievers import Retriever
 from rwbench.retrievers.both_ends import BothEnds
 from rwbench.run.data import DataSource, select
 from rwbench.run.pools import Pool
@@ -466,3 +467,26 @@ def test_a_search_that_finds_nothing_leaves_the_question_to_be_guessed():
     (output,) = Searched.of(model, "nl", retriever=BothEnds(), score_weight=1).answer([(pool, question)], 16)
     assert output.error is None
     assert len(unrelated) == 5 and output.retrieved[0] == []
+
+
+def test_a_rule_counts_by_the_better_of_its_two_scores():
+    """Of the question and of the last step, as shares of the best one's; what scores 0 is not found."""
+    source = DataSource("tiny", version="1.1")
+    rules, (question,) = source.rules("test"), select(source.questions("single_rule", "test"), 1)
+    told = {question.text: [4.0, 2.0, 0.0, 1.0], f"{question.text}\nlast": [1.0, 0.5, 0.0, 2.0]}
+
+    class Given(Retriever):
+        name, plans = "given", True
+
+        def scorer(self, ids, texts):
+            return lambda queries: np.array([told[query] for query in queries])
+
+    pool = Pool(rules.ids[:4], rules, "nl", (question,))
+    method = Searched.of(Local.of("tiny"), "nl", retriever=Given())
+    names, half = [str(rule) for rule in rules.ids[:4]], float(np.log(0.5))
+    first = method.find(pool, question, "", 16)
+    assert first == pytest.approx({names[0]: 0.0, names[1]: half, names[3]: 2 * half})
+    assert list(first) == [names[0], names[1], names[3]]
+    both = {names[0]: 0.0, names[3]: 0.0, names[1]: half}
+    assert method.find(pool, question, "earlier\nlast", 16) == pytest.approx(both)
+    assert list(method.find(pool, question, "last", 2)) == [names[0], names[3]]
