@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 import torch
 from dynarule.generation import encode_prompt, repeats
-from transformers import GenerationConfig, StaticCache
+from transformers import GenerationConfig
 
 from dynarule import (
     RuleAdapter,
@@ -264,16 +264,6 @@ def test_the_model_s_own_generate_refuses_the_same_while_attached(
 
 
 @torch.no_grad()
-def test_a_static_cache_is_refused(bank, tiny_model, tiny_tokenizer):
-    model, tokenizer, adapter = ready(tiny_model, tiny_tokenizer)
-    message = "StaticCache is not supported with rules, .* leave out cache_implementation"
-    with pytest.raises(ValueError, match=message):
-        generate(model, tokenizer, bank, PROMPTS, cache_implementation="static")
-    cache = StaticCache(config=model.config, max_cache_len=16)
-    with attach(model, RuleMemory(adapter, bank, SEARCH)), pytest.raises(ValueError, match=message):
-        model(torch.tensor([[11, 12, 13]]), past_key_values=cache)
-
-
 @pytest.mark.parametrize(
     ("block", "times", "expected"),
     [

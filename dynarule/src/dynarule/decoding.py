@@ -1,4 +1,4 @@
-"""Which ways of ``model.generate`` a rule memory can follow: one forward per new token of a fixed batch."""
+"""Decoding with rules: which ways of ``model.generate`` a memory can follow, and a cache that grows in place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+ROOM = 128
+"""Tokens that a growing cache has room for beyond its text whenever it is copied."""
 
 # What reorders rows, reads other tokens in between or takes tokens back, and the value that does not.
 SINGLE_PASS: dict[str, Any] = {
@@ -74,3 +79,52 @@ def single_pass(model: Any) -> Iterator[None]:
         del model.generate
         if own is not None:
             model.generate = own
+
+
+def growing_cache(model: Any) -> DynamicCache:
+    """Return an empty key-value cache for ``model.generate(past_key_values=...)``, of one batch.
+
+    It holds what transformers' `DynamicCache` holds, to the last bit. That one writes all keys and values anew at each
+    token, which with many prompts on a CPU is most of the time of decoding; here a token is written into room that is
+    left behind the text. Layers with a sliding window stay as transformers has them. For inference: what it returned
+    before is not kept for a backward pass.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        Its config says what kinds of layers there are.
+    """
+    cache = DynamicCache(config=model.config)
+    cache.layers = [_GrowingLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    return cache
+
+
+class _GrowingLayer(DynamicLayer):
+    """One layer's keys and values: views of the used part of two larger tensors."""
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        super().lazy_initialization(key_states, value_states)
+        self._rooms: list[Tensor | None] = [None, None]
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *_args: Any, **_kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Append states (B, G, T, D), and return all so far."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        before = self.get_seq_length()
+        assert self.keys is not None and self.values is not None
+        self.keys = self._appended(0, self.keys, before, key_states)
+        self.values = self._appended(1, self.values, before, value_states)
+        return self.keys, self.values
+
+    def _appended(self, side: int, old: Tensor, before: int, new: Tensor) -> Tensor:
+        room, after = self._rooms[side], before + new.shape[-2]
+        # Rows that were repeated, chosen or put in another order lie elsewhere.
+        ours = room is not None and room.data_ptr() == old.data_ptr() and room.shape[:-2] == new.shape[:-2]
+        if room is None or not ours or room.shape[-2] < after:
+            room = new.new_empty((*new.shape[:-2], after + ROOM, new.shape[-1]))
+            room[..., :before, :] = old if before else 0
+            self._rooms[side] = room
+        room[..., before:after, :] = new
+        return room[..., :after, :]

@@ -13,7 +13,7 @@ from .adapter import RuleAdapter
 from .bank.bank import RuleBank
 from .bank.sources import HALF_PAIR, listed
 from .config import Reading
-from .decoding import check_decoding
+from .decoding import check_decoding, growing_cache
 from .memory.hooks import attach
 from .memory.rule_states import RuleStates
 from .memory.search import search_id
@@ -117,6 +117,7 @@ def generate(
     if long is not None:
         raise ValueError(f"prompt {long} has {len(encoded[long]):,} tokens, the model reads {most:,} at most")
     pad, ends = pad_id(model, tokenizer), _end_ids(model, tokenizer, options)
+    own_cache = _names_a_cache(model, options)
     answers: list[Generation] = []
     with attach(model, memory):
         for start in range(0, len(encoded), batch_size):
@@ -133,6 +134,7 @@ def generate(
                 pad_token_id=pad,
                 logits_processor=[*processors, *cap],
                 stopping_criteria=stop,
+                **({} if own_cache else {"past_key_values": growing_cache(model)}),
                 **(_GREEDY if not do_sample else {}) | options | {"eos_token_id": ends or None},
             )
             sequences = out if isinstance(out, Tensor) else out.sequences
@@ -274,6 +276,13 @@ def _end_ids(model: nn.Module, tokenizer: Any, options: dict[str, Any]) -> list[
         if end is not None:
             return list(end) if isinstance(end, list | tuple) else [end]
     return []
+
+
+def _names_a_cache(model: nn.Module, options: dict[str, Any]) -> bool:
+    """Whether a call or the model's generation_config says in what keys and values are kept."""
+    defaults: Any = options.get("generation_config") or model.generation_config
+    asked = options.get("past_key_values"), options.get("cache_implementation")
+    return any(each is not None for each in (*asked, defaults.cache_implementation))
 
 
 def _until_end(tokens: list[int], ends: list[int], pad: int | None) -> list[int]:

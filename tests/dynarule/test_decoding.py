@@ -1,0 +1,94 @@
+"""A key-value cache that is not copied at each token, beside the one of transformers."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from dynarule.decoding import ROOM, growing_cache
+from transformers import DynamicCache, LlamaConfig, Qwen2Config, StaticCache
+
+from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, generate
+
+PROMPTS = ["w11 w12 w13", "w20"]
+
+
+@pytest.fixture
+def ready(tiny_model, tiny_tokenizer):
+    """A model, a tokenizer that knows <search>, and an adapter."""
+    model = tiny_model("qwen2", tie_word_embeddings=False)
+    return model, tiny_tokenizer(search=True), RuleAdapter(model, dynarule_config(20, confidence_layer=2))
+
+
+def test_a_static_cache_is_refused(bank, ready):
+    model, tokenizer, adapter = ready
+    message = "StaticCache is not supported with rules, .* leave out cache_implementation"
+    with pytest.raises(ValueError, match=message):
+        generate(model, tokenizer, bank, PROMPTS, cache_implementation="static")
+    cache = StaticCache(config=model.config, max_cache_len=16)
+    with attach(model, RuleMemory(adapter, bank, 90)), pytest.raises(ValueError, match=message):
+        model(torch.tensor([[11, 12, 13]]), past_key_values=cache)
+
+
+def test_each_batch_has_a_growing_cache_unless_a_call_names_another(bank, ready):
+    model, tokenizer, _ = ready
+    caches = []
+    model.register_forward_pre_hook(
+        lambda _module, _args, given: caches.append(given["past_key_values"]), with_kwargs=True
+    )
+
+    def ask(**options):
+        caches.clear()
+        return generate(model, tokenizer, bank, PROMPTS, max_new_tokens=4, batch_size=1, **options)
+
+    usual = ask()
+    assert {type(each.layers[0]) for each in caches} == {type(growing_cache(model).layers[0])}
+    assert len({id(each) for each in caches}) == 2
+    assert ask(cache_implementation="dynamic") == usual
+    assert {type(each.layers[0]) for each in caches} == {type(DynamicCache(config=model.config).layers[0])}
+
+
+@pytest.mark.parametrize("tokens", [1, ROOM - 1, ROOM, ROOM + 2])
+def test_a_growing_cache_holds_what_transformers_own_does(tokens):
+    """Whatever is appended, repeated, chosen, taken back or copied in between, from both sides of its room."""
+    config = LlamaConfig(num_hidden_layers=2, num_attention_heads=2, hidden_size=8)
+    own, theirs = growing_cache(SimpleNamespace(config=config)), DynamicCache(config=config)
+    generator = torch.Generator().manual_seed(tokens)
+
+    def append(rows, count):
+        for layer in range(2):
+            new = torch.randn(2, rows, 2, count, 4, generator=generator)
+            for ours, right in zip(own.update(*new, layer), theirs.update(*new, layer), strict=True):
+                assert torch.equal(ours, right)
+
+    append(1, 3)
+    append(1, tokens)
+    first = copy.deepcopy(own)
+    for each in (own, theirs):
+        each.batch_repeat_interleave(3)
+    append(3, 1)
+    append(3, tokens)
+    for each in (own, theirs):
+        each.reorder_cache(torch.tensor([2, 0, 1]))
+    append(3, 1)
+    for each in (own, theirs):
+        each.batch_select_indices(torch.tensor([0, 2]))
+        each.crop(-2)
+    append(2, 1)
+    assert own.get_seq_length() == theirs.get_seq_length() == 2 * tokens + 4
+    assert first.get_seq_length() == 3 + tokens  # a copy goes its own way
+
+
+def test_a_growing_cache_is_not_copied_at_each_token():
+    config = LlamaConfig(num_hidden_layers=1, num_attention_heads=2, hidden_size=8)
+    cache, places = growing_cache(SimpleNamespace(config=config)), set()
+    for _ in range(2 * ROOM):
+        places.add(cache.update(*torch.ones(2, 1, 2, 1, 4), 0)[0].data_ptr())
+    assert len(places) == 2
+
+
+def test_layers_with_a_window_are_those_of_transformers():
+    config = Qwen2Config(num_hidden_layers=2, use_sliding_window=True, sliding_window=4, max_window_layers=1)
+    kinds = [type(layer) for layer in DynamicCache(config=config).layers]
+    whole, window = growing_cache(SimpleNamespace(config=config)).layers
+    assert kinds[0] is not kinds[1] and type(window) is kinds[1] and isinstance(whole, kinds[0])
