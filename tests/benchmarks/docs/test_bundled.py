@@ -120,7 +120,7 @@ def test_what_kblams_length_shift_brings(said):
     )
     found = {
         (run["spec"]["method"].get("length_shift"), run["spec"]["representation"]): run
-        for run in find_results(BENCHMARKS / "results/length_shift")
+        for run in find_results(BENCHMARKS / "results/kblam")
         if run["spec"]["pool_size"] == 10_000
     }
     rows = [found[shift, form] for shift in (100, None) for form in ("fol", "nl")]

@@ -309,7 +309,8 @@ def test_the_shipped_adapters_are_of_the_recipes_in_the_repository(method, form)
 @pytest.mark.parametrize("folder", FURTHER, ids=lambda folder: folder.name)
 def test_so_are_further_trainings(folder):
     method, form = folder.name.rsplit("-", 1)
-    check_recipe(folder, method, form, int(method.rsplit("-", 1)[1]))
+    seed = re.search(r"-seed-(\d)$", method)
+    check_recipe(folder, method, form, int(seed[1]) if seed else 0)
     assert adapter_folder("tiny", method, form) is None
     assert any((folder / log).is_file() for log in ("log.json", "retrieval.json"))
 

@@ -228,9 +228,10 @@ def reading(options: Options, form: str, size: int) -> list[Method]:
     return rule_memory(options, form, size, rules="gold")
 
 
-@grid("ablation/length_shift")
-def length_shift(options: Options, form: str, size: int) -> list[Method]:
-    """KBLaM as it was trained, and with the length shift of its paper (C = 100); 100 to 10,000 rules."""
-    return [
+@grid("ablation/kblam")
+def kblam(options: Options, form: str, size: int) -> list[Method]:
+    """KBLaM, with its paper's length shift (C = 100), and with its paper's layers and keys; 100 to 10,000 rules."""
+    shifted = [
         KBLaM.of(model, form, length_shift=shift) for model in options.local_models for shift in (None, 100)
     ]
+    return [*shifted, *_variants(options, form, (KBLaM,), ("every-third",))]
