@@ -350,8 +350,11 @@ def test_kblam_is_traced_in_a_layer_that_holds_rules(folder, tmp_path, confidenc
     config = DynaRuleConfig(encoder_dim=WIDTH, first_layer=first, every=every, update_scope="none")
     config.save_pretrained(tmp_path / "kblam")
     dynarule_config(WIDTH, confidence, top_k=10).save_pretrained(tmp_path / "dynarule")
-    assert KBLaM.of(Local(model=str(tmp_path)), "nl").trace_layer == traced
+    model = Local(model=str(tmp_path))
+    assert KBLaM.of(model, "nl").trace_layer == traced
     assert traced in config.layers(4)
+    DynaRuleConfig(encoder_dim=WIDTH, every=3).save_pretrained(tmp_path / "kblam-other")
+    assert KBLaM.of(model, "nl", variant="other").trace_layer == confidence - confidence % 3
 
 
 def test_a_variant_is_another_adapter_of_the_method(folder, tmp_path):

@@ -43,7 +43,8 @@ class KBLaM(Memory):
         KBLaM has no confidence layer of its own, and the paper compares all methods at that layer. Where no layer
         before it holds rules, it is the first that does.
         """
-        own, other = (adapter_folder(model.model, name, representation) for name in (cls.name, "dynarule"))
+        keys = cls(model=model, **changes).adapter_key, "dynarule"
+        own, other = (adapter_folder(model.model, key, representation) for key in keys)
         if own is not None and other is not None and "trace_layer" not in changes:
             from dynarule import DynaRuleConfig
 
