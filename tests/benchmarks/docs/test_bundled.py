@@ -128,6 +128,45 @@ def test_what_kblams_length_shift_brings(said):
     assert {run["n"]["scored"] for run in rows} == {count}
 
 
+def english(folder, **fields):
+    """Exact match in % in English by rules in the pool, of the row whose method has these fields."""
+    return {
+        run["spec"]["pool_size"]: round(100 * run["metrics"]["exact_match"]["macro"]["value"], 1)
+        for run in find_results(BENCHMARKS / "results" / folder)
+        if run["spec"]["representation"] == "nl"
+        and all(
+            run["spec"]["method"].get(name, default) == value for name, (value, default) in fields.items()
+        )
+    }
+
+
+def test_kblam_in_its_papers_layers(said):
+    numbers = said(
+        r"it has ([\d.]+) in English among a hundred rules, where it has ([\d.]+), ([\d.]+) and ([\d.]+) among 1,000, "
+        r"and ([\d.]+) and ([\d.]+) among 10,000, where neither finds"
+    )
+    papers = english("kblam", variant=("every-third", ""))
+    ours = english("kblam", variant=("", ""), length_shift=(None, None))
+    assert numbers == [row[size] for size in (100, 1_000, 10_000) for row in (papers, ours)]
+
+
+def test_what_minilm_says_of_a_rule(said):
+    (least,) = said(
+        r"each has fewer answers right, by ([\d.]+) points or more; among 1,000, .* each has fewer, too"
+    )
+    names = "kblam", "srki", "dynarule"
+    own, minilm = (
+        [english("encoders", name=(name, ""), variant=(variant, "")) for name in names]
+        for variant in ("", "minilm")
+    )
+    lost = [
+        {size: round(row[size] - other[size], 1) for size in row}
+        for row, other in zip(own, minilm, strict=True)
+    ]
+    assert min(each[100] for each in lost) == least
+    assert all(each[1_000] > 0 for each in lost)
+
+
 def validated(folder, searched, share, **method):
     """Exact match in % of what a method has on the validation questions of both forms, logic first."""
     found = {
