@@ -96,6 +96,35 @@ def test_an_answer_that_goes_on_is_the_one_that_was_not_interrupted(workspace):
     assert [done.text + more for done, more in zip(begun, rest, strict=True)] == whole
 
 
+@pytest.mark.parametrize("stop", [(), ("\n",)])
+def test_whose_answer_has_ended_leaves_the_batch(workspace, monkeypatch, stop):
+    """The answers of a batch are those of each alone; what is computed has fewer rows on the way."""
+    backend, rules = Local.of("tiny"), workspace.rules("mini")
+    asked = [
+        (question.text, rules.texts(sorted(question.gold), "nl"))
+        for subtask in ("single_rule", "multi_rule_3", "multi_hop_4")
+        for question in workspace.questions(subtask, "mini")[:2]
+    ]
+    prompts = [backend.template.render("answer", "nl", *each) for each in asked]
+    alone = [next(iter(backend.generate([prompt], Decoding(200, stop)))) for prompt in prompts]
+    monkeypatch.setattr(local, "PIECE", 5)
+    rows = []
+    forward = type(load("tiny")[0]).forward
+
+    def counted(self, input_ids=None, **options):
+        rows.append(len(input_ids))
+        return forward(self, input_ids=input_ids, **options)
+
+    monkeypatch.setattr(type(load("tiny")[0]), "forward", counted)
+    together = list(backend.generate(prompts, Decoding(200, stop)))
+    facts = [
+        [(d.text, d.marked, d.finish, d.completion_tokens) for d in found] for found in (together, alone)
+    ]
+    assert facts[0] == facts[1]
+    assert rows == sorted(rows, reverse=True) and rows[0] == 6 and rows[-1] < 6
+    assert sum(rows) <= sum(done.completion_tokens + 5 for done in alone)
+
+
 def test_long_prompts_go_in_parts(backend, prompts, monkeypatch, forget):
     wanted = [done.text for done in backend.generate(prompts, Decoding(6))]
     longest = max(backend.count_tokens(prompt) for prompt in prompts)

@@ -1,7 +1,8 @@
 """Local models through transformers: batched, padded on the left, greedy unless a temperature is set.
 
 Questions on one pool share the rules before them, so the rules' keys and values are computed once, copied per batch,
-and only the questions are read anew. The texts are those of reading every prompt whole (a test says so).
+and only the questions are read anew. Whose answer has ended leaves the batch. The texts are those of reading every
+prompt whole and alone (tests say so).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ from . import Backend, Completion, Decoding, Finish, component, cut
 
 BATCH_TOKENS = 1 << 17
 """Tokens of one forward at most, padding included: long prompts go in smaller parts, so memory stays in bounds."""
+
+PIECE = 64
+"""Tokens after which rows whose answer has ended leave the batch: else all are computed until the longest ends."""
 
 SMALL = 1 << 31
 """Bytes of weights up to which a model runs in float32 everywhere."""
@@ -186,7 +190,7 @@ class Local(Backend):
         shared = shared if alike and all(ids[:shared] == rows[0][0][:shared] for ids, _ in rows) else 0
         head = rows[0][0][:shared]
         longest = max(len(ids) for ids, _ in rows) - shared
-        pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
+        pad = _pad_id(tokenizer)
         padded, mask = [], []
         for ids, _ in rows:
             tail = ids[shared:]
@@ -200,21 +204,50 @@ class Local(Backend):
             options |= {"stop_strings": list(decoding.stop), "tokenizer": tokenizer}
         cache = copy.deepcopy(_prefix_cache(self.model, tuple(head))) if shared else growing_cache(model)
         cache.batch_repeat_interleave(len(rows))
+        options |= {"pad_token_id": pad, "past_key_values": cache}
         with torch.no_grad(), torch.random.fork_rng(enabled=bool(self.temperature)):
             if self.temperature:
                 name = str([ids for ids, _ in rows]).encode()
                 torch.manual_seed(
                     int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1
                 )
-            out = model.generate(
-                torch.tensor(padded, device=model.device),
-                attention_mask=torch.tensor(mask, device=model.device),
-                max_new_tokens=decoding.max_new_tokens,
-                pad_token_id=pad,
-                past_key_values=cache,
-                **options,
+            ids_BT, mask_BT = (torch.tensor(each, device=model.device) for each in (padded, mask))
+            written = self._written(model, tokenizer, ids_BT, mask_BT, decoding, options)
+        return [self._read(new, tokenizer, decoding) for new in written]
+
+    def _written(
+        self,
+        model: Any,
+        tokenizer: Any,
+        ids_BT: Any,
+        mask_BT: Any,
+        decoding: Decoding,
+        options: dict[str, Any],
+    ) -> list[list[int]]:
+        """Return each row's new tokens; rows whose answer has ended leave the batch, and the cache, on the way."""
+        import torch
+        from torch import nn
+
+        written: list[list[int]] = [[] for _ in ids_BT]
+        going, left = list(range(len(written))), decoding.max_new_tokens
+        piece = left if self.temperature else PIECE  # what is drawn must not depend on who is done
+        while going and left:
+            before = ids_BT.shape[1]
+            ids_BT = model.generate(
+                ids_BT, attention_mask=mask_BT, max_new_tokens=min(piece, left), **options
             )
-        return [self._read(new, tokenizer, decoding) for new in out[:, len(padded[0]) :].tolist()]
+            count = ids_BT.shape[1] - before
+            mask_BT, left = nn.functional.pad(mask_BT, (0, count), value=1), left - count
+            for row, new in zip(going, ids_BT[:, before:].tolist(), strict=True):
+                written[row] += new
+            kept = [
+                at for at, row in enumerate(going) if not self._read(written[row], tokenizer, decoding)[2]
+            ]
+            if len(kept) < len(going):
+                kept_B = torch.tensor(kept, dtype=torch.long, device=model.device)
+                ids_BT, mask_BT, going = ids_BT[kept_B], mask_BT[kept_B], [going[at] for at in kept]
+                options["past_key_values"].batch_select_indices(kept_B)
+        return written
 
     def _read(self, tokens: list[int], tokenizer: Any, decoding: Decoding) -> tuple[str, str, bool, int]:
         ends = end_ids(self.model)
@@ -226,7 +259,14 @@ class Local(Backend):
             for skip in (True, False)
         )
         short = cut(text, decoding.stop)
+        if short != text:  # what fills a row behind a stop string was not written
+            pad = _pad_id(tokenizer)
+            length = len(list(dropwhile(lambda token: token == pad, reversed(kept))))
         return short, cut(marked, decoding.stop), bool(ended or short != text), length
+
+
+def _pad_id(tokenizer: Any) -> int:
+    return tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
 
 
 def release_memory() -> None:
