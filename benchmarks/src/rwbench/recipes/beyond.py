@@ -29,7 +29,7 @@ from ..retrievers.graph import Graph
 from ..retrievers.random import Random
 from . import Options
 from .grid import grid
-from .rows import IN_TURN, SEARCHES, all_memory, near, retrievers, rule_memory
+from .rows import IN_TURN, OTHER_SHARES, SEARCHES, all_memory, near, retrievers, rule_memory
 
 
 @grid("memory", held_out=True)
@@ -200,7 +200,7 @@ def floors(options: Options, form: str, size: int) -> list[Method]:
 
 @grid("ablation/searches", (10_000,))
 def searches(options: Options, form: str, size: int) -> list[Method]:
-    """IRCoT by how searches become one list and their number, ReAct by their number and who answers, Stepwise RAG."""
+    """IRCoT by how searches become one list, their number and share, ReAct by number and who answers, Stepwise RAG."""
     bm25 = retrievers(options)[1]
     thinking: list[dict[str, Any]] = [{}, IN_TURN, IN_TURN | {"rounds": 8}]
     acting: list[dict[str, Any]] = [{"in_prompt": 4}]
@@ -219,6 +219,7 @@ def searches(options: Options, form: str, size: int) -> list[Method]:
         rows += [replace(ircot, rounds=rounds) for rounds in (4, 8)]
         rows += [replace(react, in_prompt=rules) for rules in (4, 8)]
         rows += [replace(stepwise, aggregation=way) for way in ("rrf_rounds", "in_turn")]
+        rows += [replace(row, score_share=share) for row in (stepwise, ircot) for share in OTHER_SHARES]
     return rows
 
 
