@@ -57,16 +57,32 @@ def lead(folder, run, other, subtask=None):
     return [round(100 * difference[name], 1) for name in ("value", "ci_low", "ci_high")]
 
 
-def mean_lead(folder, runs, other):
-    """What several trainings are ahead of a run by on their mean, in points, and the interval, paired by question."""
+def ids_of(folder, run):
+    """The questions of a run."""
+    path = BENCHMARKS / "results" / folder / run["run_id"] / "samples.jsonl"
+    return {sample["id"] for sample in read_samples(path)}
+
+
+def mean_difference(folder, runs, other, strict=False, without=frozenset()):
+    """What several trainings are ahead of a run by on their mean, paired by question, some left out."""
     files = [BENCHMARKS / "results" / folder / each["run_id"] / "samples.jsonl" for each in (*runs, other)]
-    *ours, theirs = ({each["id"]: each for each in read_samples(file)} for file in files)
+    *ours, theirs = (
+        {each["id"]: each for each in read_samples(file) if each["id"] not in without} for file in files
+    )
     assert all(each.keys() == theirs.keys() for each in ours)
-    mean = [np.mean([each[name]["scores"]["exact_match"] for each in ours]) for name in theirs]
+
+    def score(sample):
+        return float(sample["scores"]["exact_match"] == 1) if strict else sample["scores"]["exact_match"]
+
+    mean = [np.mean([score(each[name]) for each in ours]) for name in theirs]
     samples = list(theirs.values())
-    kinds, single = [each["subtask"] for each in samples], [each["scores"]["exact_match"] for each in samples]
-    found = paired_difference(np.array(single), np.array(mean), kinds, sample_clusters(samples))
-    return [round(100 * each, 1) for each in found[:3]]
+    kinds, single = [each["subtask"] for each in samples], [score(each) for each in samples]
+    return paired_difference(np.array(single), np.array(mean), kinds, sample_clusters(samples))
+
+
+def mean_lead(*args, **options):
+    """The same in points, and the interval."""
+    return [round(100 * each, 1) for each in mean_difference(*args, **options)[:3]]
 
 
 @pytest.fixture(name="said")
@@ -92,3 +108,13 @@ def _lead():
 @pytest.fixture(name="mean_lead")
 def _mean_lead():
     return mean_lead
+
+
+@pytest.fixture(name="mean_difference")
+def _mean_difference():
+    return mean_difference
+
+
+@pytest.fixture(name="ids_of")
+def _ids_of():
+    return ids_of

@@ -269,6 +269,19 @@ def test_what_searches_from_both_ends_step_by_step(said):
     assert numbers == [value for each in arena for value in validated("searches", "both-ends", 0.3, **each)]
 
 
+def test_other_shares_do_no_better_step_by_step(said):
+    numbers = said(
+        r"Stepwise RAG and IRCoT have less on the same questions \(at most ([\d.]+) and ([\d.]+) in logic, "
+        r"([\d.]+) and ([\d.]+) in English; with three ([\d.]+) and ([\d.]+), ([\d.]+) and ([\d.]+), \[searches\]"
+    )
+    rows = {"name": "stepwise", "aggregation": "rrf_rounds"}, {"name": "ircot", "rounds": 8}
+    others = [[validated("searches", "both-ends", share, **row) for share in (0.2, 0.5, 0.7)] for row in rows]
+    most = [[max(form) for form in zip(*each, strict=True)] for each in others]
+    chosen = [validated("searches", "both-ends", 0.3, **row) for row in rows]
+    assert numbers == [each[form] for found in (most, chosen) for form in range(2) for each in found]
+    assert all(low < high for each in zip(most, chosen, strict=True) for low, high in zip(*each, strict=True))
+
+
 def test_what_taking_searches_in_turns_did_to_stepwise_rag(said):
     """The best number of rules of each, on the same validation questions."""
     best = {}
