@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from rwbench.score.samples import read_samples
+from rwbench.score.stats import holm
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 FRONT = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
@@ -14,20 +15,13 @@ BOTH_ENDS = {"score_share": 0.3}
 NEAREST = ("stepwise", "ircot")
 
 
-def trainings(run_of, form, size=10_000):
+def trainings(run_of, form, size=10_000, folder="arena"):
     """The runs of DynaRule+'s three trainings."""
-    return [
-        run_of("arena", "dynarule-plus", form, size, variant=variant) for variant in ("", "seed-1", "seed-2")
-    ]
+    variants = "", "seed-1", "seed-2"
+    return [run_of(folder, "dynarule-plus", form, size, variant=variant) for variant in variants]
 
 
-def ids_of(folder, run):
-    """The questions of a run."""
-    path = BENCHMARKS / "results" / folder / run["run_id"] / "samples.jsonl"
-    return {sample["id"] for sample in read_samples(path)}
-
-
-def test_what_the_lead_is_made_of(said, run_of, exact, lead):
+def test_what_the_lead_is_made_of(said, run_of, exact, lead, ids_of):
     numbers = said(
         rf"on the same 110 questions among 10,000 rules: DynaRule\+ has {NUMBER} \(logic\) and {NUMBER} "
         rf"\(English\), without the scores of its searches in its reading {NUMBER} and {NUMBER}, the same searches "
@@ -79,6 +73,18 @@ def test_what_comes_closest_to_dynarule_plus(said, run_of, mean_lead):
     counts[2:] = [counts[2], runs["dynarule-plus", "fol"]["usage"]["retrievals"]["mean"]]
     assert counts.pop(2) == 1
     assert [round(each, 1) for each in counts] == numbers[12:]
+    pair, intervals = rf"{NUMBER} and {NUMBER}", rf"\({INTERVAL}, {INTERVAL}\)"
+    strict = said(
+        rf"All or nothing .*? they are behind by {pair} in logic {intervals}, {pair} in English {intervals}",
+        FRONT,
+    )
+    found = []
+    for form in ("fol", "nl"):
+        leads = [
+            mean_lead("arena", trainings(run_of, form), runs[name, form], strict=True) for name in NEAREST
+        ]
+        found += [each[0] for each in leads] + [each for _, *interval in leads for each in interval]
+    assert strict == found
 
 
 def test_where_the_lead_is(said, run_of, exact, lead, mean_lead):
@@ -105,22 +111,29 @@ def test_where_the_lead_is(said, run_of, exact, lead, mean_lead):
                 assert low < 0 < high if form == "fol" else low > 0, (size, name, form)
 
 
-def test_what_is_ahead_on_rules_that_no_training_saw(said, run_of, lead):
-    pair, intervals = rf"{NUMBER} and {NUMBER}", rf"\({INTERVAL}, {INTERVAL}\)"
-    numbers = said(
-        rf"On (\d+) questions about .* DynaRule\+ is ahead of the two by {pair} points in logic {intervals}, {pair} in "
-        rf"English {intervals}",
+def test_what_is_ahead_on_rules_that_no_training_saw(said, run_of, mean_difference, ids_of):
+    """Without the questions that ``held_out`` asks, too."""
+    pair = rf"{NUMBER} and {NUMBER}"
+    count, *numbers, one, two, three, four = said(
+        rf"On (\d+) questions about .* the two are behind the mean of the three trainings by {pair} points in logic "
+        rf"\({INTERVAL}, {INTERVAL}\), {pair} in English \({INTERVAL}, {INTERVAL}; p after Holm's correction for the "
+        rf"four: {NUMBER}, {NUMBER}, {NUMBER}, ([\d.]+\d)\)",
         FRONT,
     )
-    values = []
+    seen, folder = ids_of("held_out", run_of("held_out", "dynarule-plus", "nl")), "held_out_550"
+    values, chances = [], []
     for form in ("fol", "nl"):
-        ours = run_of("held_out_550", "dynarule-plus", form)
-        leads = [
-            lead("held_out_550", ours, run_of("held_out_550", name, form, **BOTH_ENDS)) for name in NEAREST
+        ours = trainings(run_of, form, folder=folder)
+        assert {each["spec"]["split"] for each in ours} == {"heldout"}
+        assert {len(ids_of(folder, each) - seen) for each in ours} == {count}
+        rivals = [run_of(folder, name, form, **BOTH_ENDS) for name in NEAREST]
+        found = [mean_difference(folder, ours, each, without=seen) for each in rivals]
+        chances += [each.p_value for each in found]
+        values += [each.value for each in found] + [
+            end for each in found for end in (each.ci_low, each.ci_high)
         ]
-        values += [each[0] for each in leads] + [each for _, *interval in leads for each in interval]
-        assert (ours["spec"]["split"], ours["n"]["scored"]) == ("heldout", numbers[0])
-    assert numbers[1:] == values
+    assert numbers == [round(100 * each, 1) for each in values]
+    assert [float(f"{each:.2g}") for each in holm(chances)] == [one, two, three, four]
 
 
 def test_how_much_trainings_differ(said, run_of, exact):
