@@ -29,7 +29,7 @@ from ..retrievers.graph import Graph
 from ..retrievers.random import Random
 from . import Options
 from .grid import grid
-from .rows import IN_TURN, OTHER_SHARES, SEARCHES, all_memory, near, retrievers, rule_memory
+from .rows import IN_TURN, SEARCHES, all_memory, near, retrievers, rule_memory
 
 
 @grid("memory", held_out=True)
@@ -219,7 +219,7 @@ def searches(options: Options, form: str, size: int) -> list[Method]:
         rows += [replace(ircot, rounds=rounds) for rounds in (4, 8)]
         rows += [replace(react, in_prompt=rules) for rules in (4, 8)]
         rows += [replace(stepwise, aggregation=way) for way in ("rrf_rounds", "in_turn")]
-        rows += [replace(row, score_share=share) for row in (stepwise, ircot) for share in OTHER_SHARES]
+        rows += [replace(row, score_share=share) for row in (stepwise, ircot) for share in (0.2, 0.5, 0.7)]
     return rows
 
 

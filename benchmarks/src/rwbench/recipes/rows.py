@@ -29,8 +29,6 @@ IN_SMALL_PROMPT = 16
 """Rules of a list in which the shipped base still finds nine of ten."""
 NEAR = 0.3
 """Share of the best score from which what a search from both ends found is read; best of ``ablation/score_share``."""
-OTHER_SHARES = (0.2, 0.5, 0.7)
-"""Shares asked of the methods that search in turns, beside `NEAR`."""
 
 IN_TURN: dict[str, Any] = {"aggregation": "in_turn", "skip_conclusions": False}
 SEARCHES: dict[str, dict[str, Any]] = {

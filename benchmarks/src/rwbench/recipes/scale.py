@@ -14,7 +14,7 @@ from ..retrievers.bm25 import BM25
 from ..retrievers.dense import Dense
 from ..spec import REPRESENTATIONS, RunSpec
 from . import Options, recipe
-from .rows import IN_SMALL_PROMPT, OTHER_SHARES, all_memory, near
+from .rows import IN_SMALL_PROMPT, all_memory, near
 
 SIZES = (100_000, 1_000_000)
 """Below the whole world, whose size is the last; each pool holds the rules of the smaller ones, and twice as many."""
@@ -40,8 +40,8 @@ def _methods(options: Options, form: str) -> list[Method]:
         found = (BM25(), Dense(options.encoder))
         rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in found]
         both = [row for row in near(model) if row.name != ReAct.name]
-        # `NEAR` was chosen among 10,000 rules, so the strongest are asked with other shares, too.
-        rows += both + [replace(row, score_share=share) for row in both[1:] for share in OTHER_SHARES[1:]]
+        # `NEAR` was chosen among 10,000 rules; among more, fewer of those that a search finds are needed.
+        rows += both + [replace(row, score_share=share) for row in both[1:] for share in (0.5, 0.7, 0.9)]
         rows += [Stepwise(model=model, retriever=BM25(), in_prompt=IN_SMALL_PROMPT)]
     again: list[DynaRulePlus] = []
     for model in options.local_models:
