@@ -175,7 +175,8 @@ def test_what_is_ahead_among_all_rules(said, run_of, exact, lead):
     numbers = said(
         rf"DynaRule\+, which was trained among these very rules, has {pair}, without the scores {pair}, its "
         rf"searches in a prompt {pair}, Stepwise RAG from both ends {pair}, IRCoT {pair}, with the best of four shares "
-        rf"for each form; DynaRule\+ is ahead of these two by {pair} points in logic {intervals}, {pair} in English {intervals}",
+        rf"for each form; DynaRule\+ is ahead of these two by {pair} points in logic {intervals}, {pair} in "
+        rf"English {intervals}",
         FRONT,
     )
     rows = (("dynarule-plus", {}), ("dynarule-plus", {"score_weight": 0}), ("planned", {}))
