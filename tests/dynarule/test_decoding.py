@@ -6,7 +6,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from dynarule.decoding import ROOM, growing_cache
-from transformers import DynamicCache, LlamaConfig, Qwen2Config, StaticCache
+from transformers import (
+    DynamicCache,
+    GenerationConfig,
+    LlamaConfig,
+    Qwen2Config,
+    Qwen3NextConfig,
+    StaticCache,
+)
 
 from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, generate
 
@@ -45,6 +52,8 @@ def test_each_batch_has_a_growing_cache_unless_a_call_names_another(bank, ready)
     assert {type(each.layers[0]) for each in caches} == {type(growing_cache(model).layers[0])}
     assert len({id(each) for each in caches}) == 2
     assert ask(cache_implementation="dynamic") == usual
+    model.generation_config.cache_implementation = "dynamic"
+    assert ask(generation_config=GenerationConfig(max_new_tokens=4)) == usual
     assert {type(each.layers[0]) for each in caches} == {type(DynamicCache(config=model.config).layers[0])}
 
 
@@ -63,7 +72,7 @@ def test_a_growing_cache_holds_what_transformers_own_does(tokens):
 
     append(1, 3)
     append(1, tokens)
-    first = copy.deepcopy(own)
+    first, kept = copy.deepcopy(own), own.layers[1].keys.clone()
     for each in (own, theirs):
         each.batch_repeat_interleave(3)
     append(3, 1)
@@ -73,10 +82,29 @@ def test_a_growing_cache_holds_what_transformers_own_does(tokens):
     append(3, 1)
     for each in (own, theirs):
         each.batch_select_indices(torch.tensor([0, 2]))
+    append(2, 1)
+    for each in (own, theirs):
         each.crop(-2)
     append(2, 1)
-    assert own.get_seq_length() == theirs.get_seq_length() == 2 * tokens + 4
-    assert first.get_seq_length() == 3 + tokens  # a copy goes its own way
+    assert own.get_seq_length() == theirs.get_seq_length() == 2 * tokens + 5
+    first.update(*torch.zeros(2, 1, 2, 1, 4), 1)  # a copy goes its own way
+    assert torch.equal(first.layers[1].keys[..., :-1, :], kept)
+    assert not torch.equal(own.layers[1].keys[:1, :, : kept.shape[-2] + 1], first.layers[1].keys)
+
+
+def test_the_room_of_rows_that_left_is_let_go():
+    config = LlamaConfig(num_hidden_layers=1, num_attention_heads=2, hidden_size=8)
+    cache = growing_cache(SimpleNamespace(config=config))
+    cache.update(*torch.ones(2, 8, 2, 3, 4), 0)
+    held = cache.layers[0].keys.untyped_storage().nbytes()
+    cache.batch_select_indices(torch.tensor([1]))
+    assert cache.layers[0]._rooms == [None, None]
+    assert cache.layers[0].keys.untyped_storage().nbytes() < held
+
+
+def test_layers_that_keep_more_than_keys_and_values_get_no_cache_of_ours():
+    config = Qwen3NextConfig(num_hidden_layers=4, hidden_size=8, num_attention_heads=2, num_key_value_heads=1)
+    assert growing_cache(SimpleNamespace(config=config)) is None
 
 
 def test_a_growing_cache_is_not_copied_at_each_token():

@@ -263,7 +263,6 @@ def test_the_model_s_own_generate_refuses_the_same_while_attached(
     model.generate(*args, **options)
 
 
-@torch.no_grad()
 @pytest.mark.parametrize(
     ("block", "times", "expected"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 ROOM = 128
 """Tokens that a growing cache has room for beyond its text whenever it is copied."""
@@ -81,13 +81,14 @@ def single_pass(model: Any) -> Iterator[None]:
             model.generate = own
 
 
-def growing_cache(model: Any) -> DynamicCache:
-    """Return an empty key-value cache for ``model.generate(past_key_values=...)``, of one batch.
+def growing_cache(model: Any) -> DynamicCache | None:
+    """Return an empty key-value cache for ``model.generate(past_key_values=...)``, of one batch; None if there is none.
 
     It holds what transformers' `DynamicCache` holds, to the last bit. That one writes all keys and values anew at each
     token, which with many prompts on a CPU is most of the time of decoding; here a token is written into room that is
-    left behind the text. Layers with a sliding window stay as transformers has them. For inference: what it returned
-    before is not kept for a backward pass.
+    left behind the text. Layers with a sliding window stay as transformers has them; a model with others, such as
+    linear attention, which keep more than keys and values, gets None, for transformers to choose. For inference: what
+    it returned before is not kept for a backward pass, and ``no_grad`` and ``inference_mode`` do not take turns.
 
     Parameters
     ----------
@@ -95,6 +96,8 @@ def growing_cache(model: Any) -> DynamicCache:
         Its config says what kinds of layers there are.
     """
     cache = DynamicCache(config=model.config)
+    if not {type(layer) for layer in cache.layers} <= {DynamicLayer, DynamicSlidingWindowLayer}:
+        return None
     cache.layers = [_GrowingLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
 
@@ -118,9 +121,19 @@ class _GrowingLayer(DynamicLayer):
         self.values = self._appended(1, self.values, before, value_states)
         return self.keys, self.values
 
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Repeat every row; the room before is let go."""
+        super().batch_repeat_interleave(repeats)
+        self._rooms = [None, None]
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep some rows; the room of all is let go."""
+        super().batch_select_indices(indices)
+        self._rooms = [None, None]
+
     def _appended(self, side: int, old: Tensor, before: int, new: Tensor) -> Tensor:
         room, after = self._rooms[side], before + new.shape[-2]
-        # Rows that were repeated, chosen or put in another order lie elsewhere.
+        # Rows that were put in another order lie elsewhere.
         ours = room is not None and room.data_ptr() == old.data_ptr() and room.shape[:-2] == new.shape[:-2]
         if room is None or not ours or room.shape[-2] < after:
             room = new.new_empty((*new.shape[:-2], after + ROOM, new.shape[-1]))

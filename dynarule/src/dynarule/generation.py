@@ -117,7 +117,7 @@ def generate(
     if long is not None:
         raise ValueError(f"prompt {long} has {len(encoded[long]):,} tokens, the model reads {most:,} at most")
     pad, ends = pad_id(model, tokenizer), _end_ids(model, tokenizer, options)
-    own_cache = _names_a_cache(model, options)
+    named = _names_a_cache(model, options)
     answers: list[Generation] = []
     with attach(model, memory):
         for start in range(0, len(encoded), batch_size):
@@ -126,6 +126,7 @@ def generate(
             length = ids_BT.shape[1]
             cap = [] if search is None else [_SearchCap(search, length, max_searches)]
             stop = [*criteria, *([StopLoops(length)] if stop_loops else [])]
+            cache = None if named else growing_cache(model)
             out = model.generate(  # type: ignore[operator]
                 ids_BT,
                 attention_mask=mask_BT,
@@ -134,7 +135,7 @@ def generate(
                 pad_token_id=pad,
                 logits_processor=[*processors, *cap],
                 stopping_criteria=stop,
-                **({} if own_cache else {"past_key_values": growing_cache(model)}),
+                **({} if cache is None else {"past_key_values": cache}),
                 **(_GREEDY if not do_sample else {}) | options | {"eos_token_id": ends or None},
             )
             sequences = out if isinstance(out, Tensor) else out.sequences
@@ -279,10 +280,11 @@ def _end_ids(model: nn.Module, tokenizer: Any, options: dict[str, Any]) -> list[
 
 
 def _names_a_cache(model: nn.Module, options: dict[str, Any]) -> bool:
-    """Whether a call or the model's generation_config says in what keys and values are kept."""
-    defaults: Any = options.get("generation_config") or model.generation_config
-    asked = options.get("past_key_values"), options.get("cache_implementation")
-    return any(each is not None for each in (*asked, defaults.cache_implementation))
+    """Whether a call, its generation_config or the model's says in what keys and values are kept."""
+    sources: Any = [options.get("generation_config"), model.generation_config]
+    asked = [options.get("past_key_values"), options.get("cache_implementation")]
+    asked += [getattr(source, "cache_implementation", None) for source in sources]
+    return any(each is not None for each in asked)
 
 
 def _until_end(tokens: list[int], ends: list[int], pad: int | None) -> list[int]:

@@ -1,5 +1,7 @@
 """Local models: the shared prefix changes nothing, batches neither, and what does not fit is counted."""
 
+import copy
+import functools
 import json
 import os
 import platform
@@ -111,6 +113,7 @@ def test_whose_answer_has_ended_leaves_the_batch(workspace, monkeypatch, stop):
     rows = []
     forward = type(load("tiny")[0]).forward
 
+    @functools.wraps(forward)
     def counted(self, input_ids=None, **options):
         rows.append(len(input_ids))
         return forward(self, input_ids=input_ids, **options)
@@ -123,6 +126,42 @@ def test_whose_answer_has_ended_leaves_the_batch(workspace, monkeypatch, stop):
     assert facts[0] == facts[1]
     assert rows == sorted(rows, reverse=True) and rows[0] == 6 and rows[-1] < 6
     assert sum(rows) <= sum(done.completion_tokens + 5 for done in alone)
+
+
+def test_a_checkpoint_s_own_settings_of_generation_change_no_greedy_answer(
+    backend, prompts, model_folder, forget
+):
+    """Beams and no cache, as a training may leave them."""
+    wanted = [done.text for done in backend.generate(prompts, Decoding(8))]
+    config = load(str(model_folder))[0].generation_config
+    before = copy.deepcopy(config)
+    try:
+        config.use_cache, config.num_beams = False, 3
+        forget()
+        whole = [Prompt(prompt.text) for prompt in prompts]
+        assert [done.text for done in backend.generate(whole, Decoding(8))] == wanted
+    finally:
+        load(str(model_folder))[0].generation_config = before
+
+
+@pytest.mark.parametrize("name, value", [("min_new_tokens", 12), ("forced_eos_token_id", 0)])
+def test_settings_that_count_new_tokens_count_from_the_prompt(
+    backend, prompts, model_folder, monkeypatch, forget, name, value
+):
+    monkeypatch.setattr(load(str(model_folder))[0].generation_config, name, value, raising=False)
+    whole = [done.text for done in backend.generate(prompts, Decoding(20))]
+    forget()
+    monkeypatch.setattr(local, "PIECE", 5)
+    assert [done.text for done in backend.generate(prompts, Decoding(20))] == whole
+
+
+def test_a_model_with_other_caches_is_asked_as_it_is(prompts, backend, monkeypatch, forget):
+    """Where no cache of ours serves, transformers chooses, and no row leaves before the last has ended."""
+    wanted = [done.text for done in backend.generate(prompts, Decoding(8))]
+    forget()
+    monkeypatch.setattr("dynarule.decoding.growing_cache", lambda model: None)
+    monkeypatch.setattr(local, "PIECE", 3)
+    assert [done.text for done in backend.generate(prompts, Decoding(8))] == wanted
 
 
 def test_long_prompts_go_in_parts(backend, prompts, monkeypatch, forget):

@@ -1,8 +1,8 @@
 """Local models through transformers: batched, padded on the left, greedy unless a temperature is set.
 
 Questions on one pool share the rules before them, so the rules' keys and values are computed once, copied per batch,
-and only the questions are read anew. Whose answer has ended leaves the batch. The texts are those of reading every
-prompt whole and alone (tests say so).
+and only the questions are read anew. A row whose answer has ended leaves the batch. The texts are those of reading
+every prompt whole and alone (tests say so), but for near ties that other shapes round in another way.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ BATCH_TOKENS = 1 << 17
 
 PIECE = 64
 """Tokens after which rows whose answer has ended leave the batch: else all are computed until the longest ends."""
+
+COUNTED = "min_new_tokens begin_suppress_tokens forced_eos_token_id exponential_decay_length_penalty max_time".split()
+"""Settings of a model's generation_config that count from where a piece begins, so there is one piece with them."""
 
 SMALL = 1 << 31
 """Bytes of weights up to which a model runs in float32 everywhere."""
@@ -186,8 +189,9 @@ class Local(Backend):
         from dynarule.decoding import growing_cache
 
         model, tokenizer = load(self.model)
-        shared = min(count for _, count in rows)
-        shared = shared if alike and all(ids[:shared] == rows[0][0][:shared] for ids, _ in rows) else 0
+        cache, shared = growing_cache(model), min(count for _, count in rows)
+        alike = alike and cache is not None and all(ids[:shared] == rows[0][0][:shared] for ids, _ in rows)
+        shared = shared if alike else 0
         head = rows[0][0][:shared]
         longest = max(len(ids) for ids, _ in rows) - shared
         pad = _pad_id(tokenizer)
@@ -200,11 +204,13 @@ class Local(Backend):
         options: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
         if self.temperature:
             options = {"do_sample": True, "temperature": self.temperature}
+        options |= {"num_beams": 1, "use_cache": True}  # a training's checkpoint may say otherwise
         if decoding.stop:
             options |= {"stop_strings": list(decoding.stop), "tokenizer": tokenizer}
-        cache = copy.deepcopy(_prefix_cache(self.model, tuple(head))) if shared else growing_cache(model)
-        cache.batch_repeat_interleave(len(rows))
-        options |= {"pad_token_id": pad, "past_key_values": cache}
+        if shared:
+            cache = copy.deepcopy(_prefix_cache(self.model, tuple(head)))
+            cache.batch_repeat_interleave(len(rows))
+        options |= {"pad_token_id": pad} | ({} if cache is None else {"past_key_values": cache})
         with torch.no_grad(), torch.random.fork_rng(enabled=bool(self.temperature)):
             if self.temperature:
                 name = str([ids for ids, _ in rows]).encode()
@@ -212,36 +218,37 @@ class Local(Backend):
                     int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1
                 )
             ids_BT, mask_BT = (torch.tensor(each, device=model.device) for each in (padded, mask))
-            written = self._written(model, tokenizer, ids_BT, mask_BT, decoding, options)
+            written = self._written(ids_BT, mask_BT, decoding, options)
         return [self._read(new, tokenizer, decoding) for new in written]
 
     def _written(
-        self,
-        model: Any,
-        tokenizer: Any,
-        ids_BT: Any,
-        mask_BT: Any,
-        decoding: Decoding,
-        options: dict[str, Any],
+        self, ids_BT: Any, mask_BT: Any, decoding: Decoding, options: dict[str, Any]
     ) -> list[list[int]]:
         """Return each row's new tokens; rows whose answer has ended leave the batch, and the cache, on the way."""
         import torch
         from torch import nn
 
+        model, tokenizer = load(self.model)
         written: list[list[int]] = [[] for _ in ids_BT]
         going, left = list(range(len(written))), decoding.max_new_tokens
-        piece = left if self.temperature else PIECE  # what is drawn must not depend on who is done
+        whole = any(getattr(model.generation_config, name, None) is not None for name in COUNTED)
+        whole |= "past_key_values" not in options
+        piece = left if whole or self.temperature else PIECE  # what is drawn must not depend on who is done
         while going and left:
-            before = ids_BT.shape[1]
-            ids_BT = model.generate(
-                ids_BT, attention_mask=mask_BT, max_new_tokens=min(piece, left), **options
-            )
-            count = ids_BT.shape[1] - before
-            mask_BT, left = nn.functional.pad(mask_BT, (0, count), value=1), left - count
-            for row, new in zip(going, ids_BT[:, before:].tolist(), strict=True):
+            before, most = ids_BT.shape[1], min(piece, left)
+            ids_BT = model.generate(ids_BT, attention_mask=mask_BT, max_new_tokens=most, **options)
+            new_BT = ids_BT[:, before:].tolist()
+            for row, new in zip(going, new_BT, strict=True):
                 written[row] += new
+            count = ids_BT.shape[1] - before
+            if count < most:  # all have ended
+                break
+            mask_BT, left = nn.functional.pad(mask_BT, (0, count), value=1), left - count
+            # Padding fills what has ended, by a stop string that the answer's own text need not show.
             kept = [
-                at for at, row in enumerate(going) if not self._read(written[row], tokenizer, decoding)[2]
+                at
+                for at, (row, new) in enumerate(zip(going, new_BT, strict=True))
+                if new[-1] != options["pad_token_id"] and not self._read(written[row], tokenizer, decoding)[2]
             ]
             if len(kept) < len(going):
                 kept_B = torch.tensor(kept, dtype=torch.long, device=model.device)
