@@ -142,8 +142,8 @@ def english(folder, **fields):
 
 def test_kblam_in_its_papers_layers(said):
     numbers = said(
-        r"it has ([\d.]+) in English among a hundred rules, where it has ([\d.]+), ([\d.]+) and ([\d.]+) among 1,000, "
-        r"and ([\d.]+) and ([\d.]+) among 10,000, where neither finds"
+        r"it has ([\d.]+) in English among a hundred rules, where as trained here it has ([\d.]+), ([\d.]+) and "
+        r"([\d.]+) among 1,000, and ([\d.]+) and ([\d.]+) among 10,000, where neither finds"
     )
     papers = english("kblam", variant=("every-third", ""))
     ours = english("kblam", variant=("", ""), length_shift=(None, None))
@@ -152,7 +152,7 @@ def test_kblam_in_its_papers_layers(said):
 
 def test_what_minilm_says_of_a_rule(said):
     (least,) = said(
-        r"each has fewer answers right, by ([\d.]+) points or more; among 1,000, .* each has fewer, too"
+        r"each has fewer answers right, by ([\d.]+) points or more; among 1,000 each has fewer, too"
     )
     names = "kblam", "srki", "dynarule"
     own, minilm = (

@@ -231,7 +231,7 @@ def reading(options: Options, form: str, size: int) -> list[Method]:
 
 @grid("ablation/kblam")
 def kblam(options: Options, form: str, size: int) -> list[Method]:
-    """KBLaM, with its paper's length shift (C = 100), and with its paper's layers and keys; 100 to 10,000 rules."""
+    """KBLaM, with its paper's length shift (C = 100), and in its paper's layers on whole rules; 100 to 10,000."""
     shifted = [
         KBLaM.of(model, form, length_shift=shift) for model in options.local_models for shift in (None, 100)
     ]

@@ -40,7 +40,7 @@ def _methods(options: Options, form: str) -> list[Method]:
         found = (BM25(), Dense(options.encoder))
         rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in found]
         both = [row for row in near(model) if row.name != ReAct.name]
-        # `NEAR` was chosen among 10,000 rules; among more, fewer of those that a search finds are needed.
+        # `NEAR` was chosen among 10,000 rules; what suits more of them may be another share.
         rows += both + [replace(row, score_share=share) for row in both[1:] for share in (0.5, 0.7, 0.9)]
         rows += [Stepwise(model=model, retriever=BM25(), in_prompt=IN_SMALL_PROMPT)]
     again: list[DynaRulePlus] = []
