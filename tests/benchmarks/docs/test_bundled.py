@@ -333,15 +333,14 @@ def test_what_smollm2_was_taught(said):
 
 def test_chains_on_smollm2_that_find_and_that_end_wrong(said, run_of):
     different, chains, found, wrong, of_rag = said(
-        r"nearly all: (\d+) chains, each asked in both forms and at both sizes, are (\d+) questions; all searches of "
+        r"nearly all: (\d+) chains, each asked in both forms among 10,000 rules, are (\d+) questions; all searches of "
         r"(\d+) bring a needed rule first, and (\d+) ends? wrong, where (\d+) do of RAG's"
     )
     samples = {
         name: [
             sample
-            for size in (1_000, 10_000)
             for form in ("fol", "nl")
-            for run in [run_of("smollm2", name, form, size, **more)]
+            for run in [run_of("smollm2", name, form, **more)]
             for sample in read_samples(BENCHMARKS / "results/smollm2" / run["run_id"] / "samples.jsonl")
             if sample["subtask"].startswith("multi_hop")
         ]
@@ -358,13 +357,6 @@ def test_chains_on_smollm2_that_find_and_that_end_wrong(said, run_of):
     assert len({sample["id"] for sample in samples["dynarule-plus"]}) == different
     ends = {name: sum(each["scores"]["exact_match"] < 1 for each in asked) for name, asked in samples.items()}
     assert (ends["dynarule-plus"], ends["rag"]) == (wrong, of_rag)
-    least, most, *of_rag = said(
-        r"read anew: (\d+) to (\d+) seconds for 110 questions on one core, where RAG from both ends took (\d+) to (\d+)"
-    )
-    seconds = {"dynarule-plus": [], "rag": []}
-    for run in find_results(BENCHMARKS / "results/smollm2"):
-        seconds.get(run["spec"]["method"]["name"], []).append(round(run["timing"]["seconds"]))
-    assert [f(seconds[name]) for name in seconds for f in (min, max)] == [least, most, *of_rag]
 
 
 def test_the_numbers_beside_the_paper():
@@ -452,9 +444,10 @@ def test_what_is_ahead_on_rule_books(said):
     front = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
     same = (
         r"on SmolLM2 has ([\d.]+) and RAG from both ends ([\d.]+); .* "
-        r"\(a difference of ([\d.]+), (-?[\d.]+) to ([\d.]+)\)"
+        r"\(a difference of ([\d.]+), (-?[\d.]+) to ([\d.]+)\), and the searches of DynaRule\+ in a prompt "
+        r"have ([\d.]+)"
     )
-    assert said(same, front) == [ours, both, difference, low, high]
+    assert said(same, front) == [ours, both, difference, low, high, planned]
     (wordless,) = said(r"Without the words DynaRule\+ has ([\d.]+)\.", page)
     assert value["DynaRule+, smollm2-rules, no words"] == wordless
 

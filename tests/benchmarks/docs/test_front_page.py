@@ -155,18 +155,19 @@ def test_the_front_page_says_what_the_paper_has(said):
 
 
 def test_what_is_ahead_on_smollm2(said, run_of, lead):
-    """Paired by question, at both sizes and in both forms."""
-    numbers = said(
-        rf"ahead of RAG from both ends by {NUMBER} points in English \({INTERVAL}\) and {NUMBER} in logic "
-        rf"\({INTERVAL}\) among 10,000 rules, by {NUMBER} \({INTERVAL}\) and {NUMBER} \({INTERVAL}\) among 1,000",
+    """Paired by question."""
+    count, *numbers = said(
+        rf"(\d+) questions among 10,000 rules .* ahead of RAG from both ends by {NUMBER} points in English "
+        rf"\({INTERVAL}\) and {NUMBER} in logic \({INTERVAL}\), of Stepwise RAG by {NUMBER} in English \({INTERVAL}\)",
         FRONT,
     )
-    found = []
-    for size in (10_000, 1_000):
-        for form in ("nl", "fol"):
-            both = run_of("smollm2", "rag", form, size, **BOTH_ENDS)
-            found += lead("smollm2", run_of("smollm2", "dynarule-plus", form, size), both)
-    assert numbers == found
+    pairs = ("rag", "nl"), ("rag", "fol"), ("stepwise", "nl")
+    runs = [
+        (run_of("smollm2", "dynarule-plus", form), run_of("smollm2", name, form, **BOTH_ENDS))
+        for name, form in pairs
+    ]
+    assert {run["n"]["scored"] for pair in runs for run in pair} == {count}
+    assert numbers == [number for pair in runs for number in lead("smollm2", *pair)]
 
 
 def test_what_is_ahead_among_all_rules(said, run_of, exact, lead):
