@@ -445,7 +445,7 @@ def test_what_is_ahead_on_rule_books(said):
     same = (
         r"on SmolLM2 has ([\d.]+) and RAG from both ends ([\d.]+); .* "
         r"\(a difference of ([\d.]+), (-?[\d.]+) to ([\d.]+)\), and the searches of DynaRule\+ in a prompt "
-        r"have ([\d.]+)"
+        r"have ([\d.]+\d)"
     )
     assert said(same, front) == [ours, both, difference, low, high, planned]
     (wordless,) = said(r"Without the words DynaRule\+ has ([\d.]+)\.", page)
