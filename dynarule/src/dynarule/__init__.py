@@ -15,6 +15,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     adapter="RuleAdapter load_adapter",
     bank="RuleBank open_encoder encoder_of",
     memory="RuleMemory RuleStates TokenMemory attach prepare_search measure_confidence",
+    decoding="growing_cache",
     generation="Generation generate question_prompts",
     tokenizer="load_tokenizer",
 )

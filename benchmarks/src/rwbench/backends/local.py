@@ -186,7 +186,8 @@ class Local(Backend):
     ) -> list[tuple[str, str, bool, int]]:
         """Return text, the text with its special tokens, whether it ended by itself, and its tokens, of each row."""
         import torch
-        from dynarule.decoding import growing_cache
+
+        from dynarule import growing_cache
 
         model, tokenizer = load(self.model)
         cache, shared = growing_cache(model), min(count for _, count in rows)
@@ -379,7 +380,8 @@ def _encode_prefix(name: str, text: str, special: bool) -> tuple[int, ...]:
 def _prefix_cache(name: str, tokens: tuple[int, ...]) -> Any:
     """Return the keys and values of a prefix, one row."""
     import torch
-    from dynarule.decoding import growing_cache
+
+    from dynarule import growing_cache
 
     model = load(name)[0]
     cache = growing_cache(model)
