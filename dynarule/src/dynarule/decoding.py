@@ -137,7 +137,8 @@ class _GrowingLayer(DynamicLayer):
         ours = room is not None and room.data_ptr() == old.data_ptr() and room.shape[:-2] == new.shape[:-2]
         if room is None or not ours or room.shape[-2] < after:
             room = new.new_empty((*new.shape[:-2], after + ROOM, new.shape[-1]))
-            room[..., :before, :] = old if before else 0
+            if before:  # an empty layer's tensor has one dimension
+                room[..., :before, :] = old
             self._rooms[side] = room
         room[..., before:after, :] = new
         return room[..., :after, :]

@@ -85,36 +85,10 @@ def mean_lead(*args, **options):
     return [round(100 * each, 1) for each in mean_difference(*args, **options)[:3]]
 
 
-@pytest.fixture(name="said")
-def _said():
-    return said
+def _handed(function):
+    """A test asks for a function by its name."""
+    return pytest.fixture(name=function.__name__)(lambda: function)
 
 
-@pytest.fixture(name="run_of")
-def _run_of():
-    return run_of
-
-
-@pytest.fixture(name="exact")
-def _exact():
-    return exact
-
-
-@pytest.fixture(name="lead")
-def _lead():
-    return lead
-
-
-@pytest.fixture(name="mean_lead")
-def _mean_lead():
-    return mean_lead
-
-
-@pytest.fixture(name="mean_difference")
-def _mean_difference():
-    return mean_difference
-
-
-@pytest.fixture(name="ids_of")
-def _ids_of():
-    return ids_of
+_SAID, _RUN_OF, _EXACT, _LEAD = map(_handed, (said, run_of, exact, lead))
+_MEAN_LEAD, _MEAN_DIFFERENCE, _IDS_OF = map(_handed, (mean_lead, mean_difference, ids_of))
