@@ -1,6 +1,5 @@
 """Local models: the shared prefix changes nothing, batches neither, and what does not fit is counted."""
 
-import copy
 import functools
 import json
 import os
@@ -98,16 +97,21 @@ def test_an_answer_that_goes_on_is_the_one_that_was_not_interrupted(workspace):
     assert [done.text + more for done, more in zip(begun, rest, strict=True)] == whole
 
 
-@pytest.mark.parametrize("stop", [(), ("\n",)])
-def test_whose_answer_has_ended_leaves_the_batch(workspace, monkeypatch, stop):
-    """The answers of a batch are those of each alone; what is computed has fewer rows on the way."""
-    backend, rules = Local.of("tiny"), workspace.rules("mini")
+def of_each_length(workspace):
+    """Prompts of the bundled model, with their gold rules, whose answers have one step to four."""
+    rules = workspace.rules("mini")
     asked = [
         (question.text, rules.texts(sorted(question.gold), "nl"))
         for subtask in ("single_rule", "multi_rule_3", "multi_hop_4")
         for question in workspace.questions(subtask, "mini")[:2]
     ]
-    prompts = [backend.template.render("answer", "nl", *each) for each in asked]
+    return [Local.of("tiny").template.render("answer", "nl", *each) for each in asked]
+
+
+@pytest.mark.parametrize("stop", [(), ("\n",)])
+def test_whose_answer_has_ended_leaves_the_batch(workspace, monkeypatch, stop):
+    """The answers of a batch are those of each alone; what is computed has fewer rows on the way."""
+    backend, prompts = Local.of("tiny"), of_each_length(workspace)
     alone = [next(iter(backend.generate([prompt], Decoding(200, stop)))) for prompt in prompts]
     monkeypatch.setattr(local, "PIECE", 5)
     rows = []
@@ -128,20 +132,24 @@ def test_whose_answer_has_ended_leaves_the_batch(workspace, monkeypatch, stop):
     assert sum(rows) <= sum(done.completion_tokens + 5 for done in alone)
 
 
-def test_a_checkpoint_s_own_settings_of_generation_change_no_greedy_answer(
-    backend, prompts, model_folder, forget
-):
-    """Beams and no cache, as a training may leave them."""
-    wanted = [done.text for done in backend.generate(prompts, Decoding(8))]
-    config = load(str(model_folder))[0].generation_config
-    before = copy.deepcopy(config)
-    try:
-        config.use_cache, config.num_beams = False, 3
-        forget()
-        whole = [Prompt(prompt.text) for prompt in prompts]
-        assert [done.text for done in backend.generate(whole, Decoding(8))] == wanted
-    finally:
-        load(str(model_folder))[0].generation_config = before
+@pytest.mark.parametrize("name, value", [("use_cache", False), ("num_beams", 3)])
+def test_a_checkpoint_s_own_settings_change_no_greedy_answer(workspace, monkeypatch, forget, name, value):
+    """As a training may leave them."""
+    backend, prompts = Local.of("tiny"), of_each_length(workspace)
+    wanted = [done.text for done in backend.generate(prompts, Decoding(100))]
+    forget()
+    monkeypatch.setattr(load("tiny")[0].generation_config, name, value)
+    assert [done.text for done in backend.generate(prompts, Decoding(100))] == wanted
+
+
+def test_a_stop_that_the_answer_does_not_show_ends_it_in_every_piece(workspace, monkeypatch, forget):
+    """A special token: transformers sees it, the decoded answer does not have it."""
+    backend, prompts = Local.of("tiny"), of_each_length(workspace)
+    wanted = [done.text for done in backend.generate(prompts, Decoding(100, ("<step>[Step 2]",)))]
+    forget()
+    monkeypatch.setattr(local, "PIECE", 5)
+    found = [done.text for done in backend.generate(prompts, Decoding(100, ("<step>[Step 2]",)))]
+    assert found == wanted and not any("[Step 3]" in each for each in found)
 
 
 @pytest.mark.parametrize("name, value", [("min_new_tokens", 12), ("forced_eos_token_id", 0)])

@@ -238,18 +238,14 @@ class Local(Backend):
         while going and left:
             before, most = ids_BT.shape[1], min(piece, left)
             ids_BT = model.generate(ids_BT, attention_mask=mask_BT, max_new_tokens=most, **options)
-            new_BT = ids_BT[:, before:].tolist()
-            for row, new in zip(going, new_BT, strict=True):
+            for row, new in zip(going, ids_BT[:, before:].tolist(), strict=True):
                 written[row] += new
             count = ids_BT.shape[1] - before
             if count < most:  # all have ended
                 break
             mask_BT, left = nn.functional.pad(mask_BT, (0, count), value=1), left - count
-            # Padding fills what has ended, by a stop string that the answer's own text need not show.
             kept = [
-                at
-                for at, (row, new) in enumerate(zip(going, new_BT, strict=True))
-                if new[-1] != options["pad_token_id"] and not self._read(written[row], tokenizer, decoding)[2]
+                at for at, row in enumerate(going) if not self._read(written[row], tokenizer, decoding)[2]
             ]
             if len(kept) < len(going):
                 kept_B = torch.tensor(kept, dtype=torch.long, device=model.device)
@@ -266,11 +262,13 @@ class Local(Backend):
             tokenizer.decode(kept, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
             for skip in (True, False)
         )
-        short = cut(text, decoding.stop)
-        if short != text:  # what fills a row behind a stop string was not written
+        # A stop string may hold special tokens, which the text does not show.
+        short, before = cut(text, decoding.stop), cut(marked, decoding.stop)
+        stopped = before != marked or short != text
+        if stopped:  # what fills a row behind a stop string was not written
             pad = _pad_id(tokenizer)
             length = len(list(dropwhile(lambda token: token == pad, reversed(kept))))
-        return short, cut(marked, decoding.stop), bool(ended or short != text), length
+        return short, before, bool(ended or stopped), length
 
 
 def _pad_id(tokenizer: Any) -> int:
