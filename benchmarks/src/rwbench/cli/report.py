@@ -29,6 +29,14 @@ def report(
             metavar="FILE", help="Only draw accuracy by number of rules: .png, .svg or .pdf, and .csv."
         ),
     ] = None,
+    held_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--held-out",
+            metavar="FOLDER",
+            help="With --markdown: runs of the same methods on held-out rules, as further columns.",
+        ),
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="Only the runs that this recipe made.")] = None,
     data: Annotated[
         Path | None, typer.Option(help="The build that the runs used, for questions and proofs.")
@@ -60,7 +68,7 @@ def report(
                 numbers = write_figure(settings(results)[0], figure)
             typer.echo(f"{figure}, its numbers in {numbers}")
         elif markdown or latex or times:
-            typer.echo("\n\n".join(_tables(results, markdown, latex, times)))
+            typer.echo("\n\n".join(_tables(results, held_out, markdown, latex, times)))
         else:
             from ..run.data import DataSource
 
@@ -94,17 +102,33 @@ def _pack(results: list[Results], folder: Path, to: Path, recipe: str | None, as
         typer.echo(f"{len(results)} runs in {to}, {size:,} bytes; look at it: rwbench report {to}")
 
 
-def _tables(results: list[Results], markdown: bool, latex: bool, times: bool) -> list[str]:
+def _tables(
+    results: list[Results], held_out: Path | None, markdown: bool, latex: bool, times: bool
+) -> list[str]:
     from ..report.books import book_table
     from ..report.setting import settings
     from ..report.tables import latex_table, markdown_table, markdown_times
 
-    wanted = {markdown_table: markdown, latex_table: latex, markdown_times: times}
-    return [
-        (book_table if setting.on_books and form is markdown_table else form)(setting)
-        for form, asked in wanted.items()
+    found = settings(results)
+    others = [] if held_out is None else settings(existing_results(held_out, "give runs of --split heldout"))
+    beside = [next((each for each in others if each.asks_as(setting)), None) for setting in found]
+    if held_out is not None and not (markdown and any(beside)):
+        asked = " or ".join(setting.title() for setting in found)
+        raise ValueError(
+            f"--held-out {held_out} has no runs to stand beside in a table of --markdown; expected the same data, "
+            f"sub-tasks and number of questions as {asked}"
+        )
+    tables = []
+    if markdown:
+        tables += [
+            book_table(setting) if setting.on_books else markdown_table(setting, other)
+            for setting, other in zip(found, beside, strict=True)
+        ]
+    return tables + [
+        form(setting)
+        for form, asked in ((latex_table, latex), (markdown_times, times))
         if asked
-        for setting in settings(results)
+        for setting in found
     ]
 
 

@@ -19,6 +19,8 @@ MAIN_METRIC = "recall@1"
 ANSWERS = "exact_match"
 OF_A_RUN = ("method", "representation", "pool_size", "pool_scope", "pool_within")
 """Fields of a spec in which the runs of one setting may differ."""
+ASKED = ("split", "limit", "limit_by")
+"""Fields that say which questions of a sub-task are asked."""
 
 
 class MethodView(NamedTuple):
@@ -147,6 +149,14 @@ class Setting:
             if cell(other) == cell(run) or (same_size and _design(other) != _design(run)):
                 return False
         return True
+
+    def asks_as(self, other: Setting) -> bool:
+        """Say whether it asks as many questions of the same kinds as another, of whichever split."""
+        specs = [
+            {key: value for key, value in each.spec.items() if key not in (*OF_A_RUN, *ASKED)}
+            for each in (self, other)
+        ]
+        return specs[0] == specs[1] and self.num_questions == other.num_questions
 
     def title(self) -> str:
         """Return what was asked, in words."""

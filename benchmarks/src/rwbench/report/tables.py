@@ -131,8 +131,15 @@ def markdown(frame: pd.DataFrame) -> str:
     return table_of(["method", *map(str, frame.columns)], rows)
 
 
-def markdown_table(setting: Setting) -> str:
-    """Return the lead metric of a setting in Markdown: percentages with their 95 % intervals, and strict match."""
+def markdown_table(setting: Setting, held_out: Setting | None = None) -> str:
+    """Return the lead metric of a setting in Markdown: percentages with their 95 % intervals, and strict match.
+
+    Parameters
+    ----------
+    setting : Setting
+    held_out : Setting, optional
+        The same methods asked about rules that no training saw; its pools are the last columns.
+    """
     lead = CAPTIONS[setting.lead].partition(" (")[0]
     columns, caption = {lead: (setting.lead, "macro")}, f"{lead} (95 % interval)"
     if any(STRICT in run["metrics"] for run in setting.runs) and setting.lead == ANSWERS:
@@ -140,6 +147,15 @@ def markdown_table(setting: Setting) -> str:
         caption += (
             ", where a list has its share of right answers, as in the paper; then strictly, all or nothing"
         )
+    title, wide = setting.title(), _wide(setting, columns, "rules")
+    if held_out is not None:
+        title += f"; held-out rules: {held_out.title()}"
+        wide = wide.join(_wide(held_out, columns, "held-out rules")).fillna("-")
+    return f"{caption}; {title}.\n\n{markdown(wide)}"
+
+
+def _wide(setting: Setting, columns: dict[str, tuple[str, str]], rules: str) -> pd.DataFrame:
+    """Return a text per method, pool size and representation, of one metric or two."""
 
     def text(cell: pd.DataFrame) -> str:
         rows: list[Any] = [*cell.sort_values("column").itertuples()]
@@ -152,8 +168,8 @@ def markdown_table(setting: Setting) -> str:
     frame = score_frame(setting, columns)
     cells = frame.groupby(["method", "size", "form"], observed=True)[[*frame.columns]].apply(text)
     wide: Any = cells.unstack(["size", "form"])
-    wide.columns = [f"{size:,} rules, {form}" for size, form in wide.columns]
-    return f"{caption}; {setting.title()}.\n\n{markdown(wide)}"
+    wide.columns = [f"{size:,} {rules}, {form}" for size, form in wide.columns]
+    return wide.set_axis(wide.index.astype(str))
 
 
 def times_frame(setting: Setting) -> pd.DataFrame:
