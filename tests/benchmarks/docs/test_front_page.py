@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+from rwbench.run.data import DataSource
 from rwbench.score.samples import read_samples
 from rwbench.score.stats import holm
 
@@ -115,7 +116,8 @@ def test_what_is_ahead_on_rules_that_no_training_saw(said, run_of, mean_differen
     """Without the questions that ``held_out`` asks, too."""
     pair = rf"{NUMBER} and {NUMBER}"
     count, *numbers, one, two, least = said(
-        rf"On (\d+) questions about .* the two are behind the mean of the three trainings by {pair} points in logic "
+        r"On the (\d+) of \[their questions\].* the two are behind the mean of the three trainings by "
+        rf"{pair} points in logic "
         rf"\({INTERVAL}, {INTERVAL}\), {pair} in English \({INTERVAL}, {INTERVAL}; p after Holm's correction for the "
         rf"four: {NUMBER}, {NUMBER}, and at most {NUMBER} twice\)",
         FRONT,
@@ -157,17 +159,49 @@ def test_the_front_page_says_what_the_paper_has(said):
 def test_what_is_ahead_on_smollm2(said, run_of, lead):
     """Paired by question."""
     count, *numbers = said(
-        rf"(\d+) questions among 10,000 rules .* ahead of RAG from both ends by {NUMBER} points in English "
-        rf"\({INTERVAL}\) and {NUMBER} in logic \({INTERVAL}\), of Stepwise RAG by {NUMBER} in English \({INTERVAL}\)",
+        rf"the (\d+) questions were asked of DynaRule\+, .* ahead in English: of RAG from both ends by {NUMBER} points "
+        rf"\({INTERVAL}\), of Stepwise RAG by {NUMBER} \({INTERVAL}\), of IRCoT by {NUMBER} \({INTERVAL}\). "
+        rf"In logic it is ahead of RAG by {NUMBER} \({INTERVAL}\), level with Stepwise RAG "
+        rf"\({NUMBER}, {INTERVAL}\), and behind IRCoT by {NUMBER}, which may be chance \({INTERVAL}\)",
         FRONT,
     )
-    pairs = ("rag", "nl"), ("rag", "fol"), ("stepwise", "nl")
-    runs = [
-        (run_of("smollm2", "dynarule-plus", form), run_of("smollm2", name, form, **BOTH_ENDS))
-        for name, form in pairs
+    values = []
+    for form in ("nl", "fol"):
+        ours = run_of("smollm2", "dynarule-plus", form)
+        for name in ("rag", *NEAREST):
+            theirs = run_of("smollm2", name, form, **BOTH_ENDS)
+            assert {run["n"]["scored"] for run in (ours, theirs)} == {count}
+            behind = (name, form) == ("ircot", "fol")
+            values += lead("smollm2", *((theirs, ours) if behind else (ours, theirs)))
+    assert numbers == values
+
+
+def test_what_searches_in_logic_do_not_bring_on_smollm2(said, run_of):
+    missed, wrong, of_acts = said(
+        r"(\d+) of its (\d+) wrong answers lack a rule that no search brought, (\d+) of these one about an act",
+        FRONT,
+    )
+    run = run_of("smollm2", "dynarule-plus", "fol")
+    failed = [
+        sample
+        for sample in read_samples(BENCHMARKS / "results/smollm2" / run["run_id"] / "samples.jsonl")
+        if set(sample["answers"] or ()) != set(sample["gold_answers"])
     ]
-    assert {run["n"]["scored"] for pair in runs for run in pair} == {count}
-    assert numbers == [number for pair in runs for number in lead("smollm2", *pair)]
+    lacking = [found for sample in failed if (found := needed(sample) - brought(sample))]
+    rules = DataSource("paper", 0).rules("mini")
+    acts = [any("(A, B) =>" in text for text in rules.texts(sorted(each), "fol")) for each in lacking]
+    assert (len(lacking), len(failed), sum(acts)) == (missed, wrong, of_acts)
+
+
+def needed(sample):
+    return {rule for step in sample["gold_rules"] for rule in step}
+
+
+def brought(sample):
+    """The rules that a search of an answer kept."""
+    if not sample["trace"]:  # of one step
+        return set(sample["retrieved"][0])
+    return {rule for each in sample["trace"] for rule in each["retrieved"]}
 
 
 def test_what_is_ahead_among_all_rules(said, run_of, exact, lead):
