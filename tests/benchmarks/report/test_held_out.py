@@ -1,10 +1,12 @@
 """Rules that no training saw, in the same table: `rwbench report FOLDER --held-out FOLDER --markdown`."""
 
+import copy
 from pathlib import Path
 
 import pytest
 from rwbench.cli.app import app
-from rwbench.report.tables import percent
+from rwbench.report.setting import settings
+from rwbench.report.tables import markdown_table, percent
 from rwbench.score.results import find_results
 from typer.testing import CliRunner
 
@@ -44,14 +46,44 @@ def test_each_column_has_its_own_runs():
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "expected"),
     [
-        (ARENA, "--held-out", RESULTS / "held_out", "--markdown"),  # fewer questions
-        (ARENA, "--held-out", RESULTS / "rulebooks", "--markdown"),
-        (ARENA, "--held-out", HELD_OUT, "--latex"),
+        ((ARENA, "--held-out", RESULTS / "held_out", "--markdown"), "110 questions"),  # fewer
+        ((ARENA, "--held-out", RESULTS / "rulebooks", "--markdown"), "rule books"),
+        ((RESULTS / "rulebooks", "--held-out", HELD_OUT, "--markdown"), "split heldout"),
+        ((ARENA, "--held-out", RESULTS / "smollm2", "--markdown"), "model smollm2-rules"),  # of another split
+        ((HELD_OUT, "--held-out", ARENA, "--markdown"), "split mini"),  # the other way round
+        ((RESULTS / "smollm2", "--held-out", HELD_OUT, "--markdown"), "model tiny"),  # another model's
+        ((ARENA, "--held-out", RESULTS / "nowhere", "--markdown"), "there is no folder"),
+        ((ARENA, "--held-out", HELD_OUT), "type --markdown"),
+        ((ARENA, "--held-out", HELD_OUT, "--latex"), "type --markdown"),
     ],
 )
-def test_what_cannot_stand_beside_is_refused(words):
+def test_what_cannot_stand_beside_is_refused(words, expected):
     refused = printed(*words)
-    assert refused.exit_code == 2
-    assert "has no runs to stand beside in a table of --markdown; expected the same data" in refused.output
+    assert refused.exit_code == 2 and expected in refused.output, refused.output
+
+
+def test_rows_are_joined_by_what_methods_are():
+    """Not by what a reader sees: held-out runs of two models name them, and a method may be there alone."""
+    arena, unseen = list(find_results(ARENA)), list(find_results(HELD_OUT))
+    other = copy.deepcopy(next(run for run in unseen if run["method"]["label"] == "DynaRule+, tiny"))
+    other["spec"]["method"]["model"]["model"] = "large"
+    other["method"]["label"] = "DynaRule+, large"
+    (setting,), (mixed,) = settings(arena), settings([*unseen, other])
+    assert mixed.model is None
+    found = cells(markdown_table(setting, mixed))
+    plain = cells(markdown_table(setting, *settings(unseen)))
+    assert plain.items() <= found.items()
+    assert list(dict.fromkeys(name for name, _ in found))[-1] == "DynaRule+, large"
+    assert found["DynaRule+, large", "10,000 rules, FOL"] == "-"
+
+
+def test_two_that_fit_are_refused():
+    arena, unseen = list(find_results(ARENA)), list(find_results(HELD_OUT))
+    again = copy.deepcopy(unseen)
+    for run in again:
+        run["spec"]["limit"] = None
+    (setting,) = settings(arena)
+    with pytest.raises(ValueError, match="several settings of held-out rules fit"):
+        setting.held_out(settings([*unseen, *again]))

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ..score.results import Results
 
 
+HELD_OUT_HINT = "`rwbench run RECIPE --split heldout --out FOLDER` writes it"
+
+
 def report(
     folder: RunsFolder,
     as_json: JsonFlag = False,
@@ -53,6 +56,8 @@ def report(
     Example: rwbench report runs
     """
     with user_errors():
+        if held_out is not None and not markdown:
+            raise ValueError("--held-out adds columns to the table of --markdown; type --markdown, too")
         results = existing_results(folder, "give the --out folder of `rwbench run`")
         if not results:
             raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
@@ -110,13 +115,13 @@ def _tables(
     from ..report.tables import latex_table, markdown_table, markdown_times
 
     found = settings(results)
-    others = [] if held_out is None else settings(existing_results(held_out, "give runs of --split heldout"))
-    beside = [next((each for each in others if each.asks_as(setting)), None) for setting in found]
-    if held_out is not None and not (markdown and any(beside)):
-        asked = " or ".join(setting.title() for setting in found)
+    others = [] if held_out is None else settings(existing_results(held_out, HELD_OUT_HINT))
+    beside = [None if setting.on_books else setting.held_out(others) for setting in found]
+    if held_out is not None and not any(beside):
+        there = "; ".join(setting.title() for setting in others) or f"no results.json ({HELD_OUT_HINT})"
         raise ValueError(
-            f"--held-out {held_out} has no runs to stand beside in a table of --markdown; expected the same data, "
-            f"sub-tasks and number of questions as {asked}"
+            f"--held-out {held_out}: expected runs of --split heldout with these methods, data and number of "
+            f"questions: {'; '.join(setting.title() for setting in found)}; found {there}"
         )
     tables = []
     if markdown:

@@ -138,7 +138,8 @@ def markdown_table(setting: Setting, held_out: Setting | None = None) -> str:
     ----------
     setting : Setting
     held_out : Setting, optional
-        The same methods asked about rules that no training saw; its pools are the last columns.
+        The methods asked about rules that no training saw (`Setting.held_out`): its pools are the last columns, and a
+        method that is there alone has the last row.
     """
     lead = CAPTIONS[setting.lead].partition(" (")[0]
     columns, caption = {lead: (setting.lead, "macro")}, f"{lead} (95 % interval)"
@@ -148,14 +149,17 @@ def markdown_table(setting: Setting, held_out: Setting | None = None) -> str:
             ", where a list has its share of right answers, as in the paper; then strictly, all or nothing"
         )
     title, wide = setting.title(), _wide(setting, columns, "rules")
+    labels = {method: view.label for method, view in setting.methods.items()}
     if held_out is not None:
         title += f"; held-out rules: {held_out.title()}"
-        wide = wide.join(_wide(held_out, columns, "held-out rules")).fillna("-")
-    return f"{caption}; {title}.\n\n{markdown(wide)}"
+        wide = wide.join(_wide(held_out, columns, "held-out rules"), how="outer")
+        labels |= {method: view.label for method, view in held_out.methods.items() if method not in labels}
+        wide = wide.reindex([each for each in labels if each in wide.index]).fillna("-")
+    return f"{caption}; {title}.\n\n{markdown(wide.rename(labels))}"
 
 
 def _wide(setting: Setting, columns: dict[str, tuple[str, str]], rules: str) -> pd.DataFrame:
-    """Return a text per method, pool size and representation, of one metric or two."""
+    """Return a text per method (see `Setting.method_of`), pool size and representation, of one metric or two."""
 
     def text(cell: pd.DataFrame) -> str:
         rows: list[Any] = [*cell.sort_values("column").itertuples()]
@@ -169,7 +173,8 @@ def _wide(setting: Setting, columns: dict[str, tuple[str, str]], rules: str) -> 
     cells = frame.groupby(["method", "size", "form"], observed=True)[[*frame.columns]].apply(text)
     wide: Any = cells.unstack(["size", "form"])
     wide.columns = [f"{size:,} {rules}, {form}" for size, form in wide.columns]
-    return wide.set_axis(wide.index.astype(str))
+    methods = {view.label: method for method, view in setting.methods.items()}
+    return wide.set_axis([methods[label] for label in wide.index])
 
 
 def times_frame(setting: Setting) -> pd.DataFrame:
