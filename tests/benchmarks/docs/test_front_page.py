@@ -180,6 +180,17 @@ def test_what_is_ahead_on_smollm2(said, run_of, lead, mean_lead):
     assert numbers == values + strictly
 
 
+def test_what_is_ahead_on_smollm2_among_fewer_rules(said, run_of, lead):
+    numbers = said(
+        rf"Among 1,000 rules, in logic, it is ahead of RAG by {NUMBER} \({INTERVAL}\) and level with Stepwise RAG "
+        rf"\({NUMBER}, {INTERVAL}\) and IRCoT \({NUMBER}, {INTERVAL}\)",
+        FRONT,
+    )
+    ours = run_of("smollm2", "dynarule-plus", "fol", 1_000)
+    rivals = [run_of("smollm2", name, "fol", 1_000, **BOTH_ENDS) for name in ("rag", *NEAREST)]
+    assert numbers == [number for theirs in rivals for number in lead("smollm2", ours, theirs)]
+
+
 def test_what_searches_in_logic_do_not_bring_on_smollm2(said, run_of):
     wrong, missed, of_ircot, states = said(
         r"Of its (\d+) wrong answers in logic (\d+) lack a rule that no search brought \(of IRCoT's (\d+), one\); in "
