@@ -87,3 +87,13 @@ def test_two_that_fit_are_refused():
     (setting,) = settings(arena)
     with pytest.raises(ValueError, match="several settings of held-out rules fit"):
         setting.held_out(settings([*unseen, *again]))
+
+
+@pytest.mark.parametrize(("name", "value"), [("world_seed", 1), ("scale", "tiny"), ("data", "1.0.0")])
+def test_another_world_does_not_fit(name, value):
+    """Though methods, sub-tasks and the number of questions are the same."""
+    (setting,), unseen = settings(list(find_results(ARENA))), list(find_results(HELD_OUT))
+    assert setting.held_out(settings(unseen)) is not None
+    for run in unseen:
+        run["spec"][name] = value
+    assert setting.held_out(settings(unseen)) is None

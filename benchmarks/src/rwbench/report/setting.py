@@ -21,8 +21,6 @@ OF_A_RUN = ("method", "representation", "pool_size", "pool_scope", "pool_within"
 """Fields of a spec in which the runs of one setting may differ."""
 ASKED = ("split", "limit", "limit_by")
 """Fields that say which questions of a sub-task are asked."""
-HELD_OUT = "heldout"
-"""The split about rules that no training saw."""
 
 
 class MethodView(NamedTuple):
@@ -160,21 +158,24 @@ class Setting:
         ValueError
             If several do.
         """
-        found = [each for each in others if self._asked(each) and each.methods.keys() & self.methods.keys()]
+        found = [
+            each for each in others if self._asks_like(each) and each.methods.keys() & self.methods.keys()
+        ]
         if len(found) > 1:
             raise ValueError(
                 f"several settings of held-out rules fit: {' and '.join(each.title() for each in found)}"
             )
         return found[0] if found else None
 
-    def _asked(self, other: Setting) -> bool:
+    def _asks_like(self, other: Setting) -> bool:
         """Say whether another asks as much of the same kinds about held-out rules."""
         ours, theirs = (
             {key: value for key, value in each.spec.items() if key not in (*OF_A_RUN, *ASKED)}
             for each in (self, other)
         )
-        splits = self.spec["split"] != HELD_OUT == other.spec["split"]
-        return splits and ours == theirs and self.num_questions == other.num_questions
+        if self.spec["split"] == "heldout" or other.spec["split"] != "heldout":
+            return False
+        return ours == theirs and self.num_questions == other.num_questions
 
     def title(self) -> str:
         """Return what was asked, in words."""
@@ -206,7 +207,7 @@ def settings(results: Sequence[Results]) -> list[Setting]:
             found[place] = Setting((*found[place].runs, run))
     return sorted(
         (setting for found in groups.values() for setting in found),
-        key=lambda setting: (-len(setting.runs), setting.spec["split"] == HELD_OUT),
+        key=lambda setting: (-len(setting.runs), setting.spec["split"] == "heldout"),
     )
 
 
