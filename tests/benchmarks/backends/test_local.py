@@ -12,6 +12,7 @@ import torch
 from ruleworld_data.prompts import Prompt, answer_template, read_template
 from rwbench.backends import Decoding, cut, local
 from rwbench.backends.local import Local, load
+from rwbench.backends.requests import no_requests
 from rwbench.methods.conversation import UsageCounter
 from rwbench.zoo.models import base_folder
 
@@ -67,6 +68,29 @@ def test_a_batch_gives_memory_back(backend, prompts):
     list(backend.generate(prompts[1:2], Decoding(2)))
     assert before - resident() > 60_000_000
     assert {len(piece) for piece in kept} == {100_000}
+
+
+def test_a_model_asks_for_rules_where_somebody_answers(workspace):
+    """The bundled base was taught to; without rules it asks, or takes the step that comes to it second."""
+    backend, questions = Local.of("tiny", batch_size=2), workspace.questions("multi_hop_2", "mini")[:2]
+    asked = [backend.template.render("answer_without_rules", "nl", q.text) for q in questions]
+    asking = [done.text for done in backend.generate(asked, Decoding(40, requests=True))]
+    assert all(text.startswith(backend.template.request) for text in asking)
+    for done in backend.generate(asked, Decoding(120)):
+        assert done.text.startswith("[Step 1]") and backend.template.request not in done.text
+        assert done.marked.startswith("<step>[Step 1]")
+
+
+def test_only_where_a_line_begins_a_request_is_forbidden():
+    tokenizer = load("tiny")[1]
+    ids = tokenizer(["A is rude\n", "\n[Search] A", "A is\n\n"], add_special_tokens=False)["input_ids"]
+    scores = torch.zeros(3, len(tokenizer))
+    (processor,) = no_requests("[Search] ", tokenizer)
+    processor(torch.tensor([row[-2:] for row in ids]), scores)
+    places = [tuple(place) for place in torch.isinf(scores).nonzero().tolist()]
+    search = tokenizer.convert_tokens_to_ids("[Search]")
+    assert places == [(0, search), (2, search)]
+    assert no_requests("", tokenizer) == []
 
 
 def test_answers_are_those_of_plain_greedy_decoding(backend, prompts, model_folder):

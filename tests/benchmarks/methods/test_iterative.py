@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from ruleworld_data.prompts import Template, read_template
 from rwbench.leaderboard.records import read_output
+from rwbench.methods.conversation import UsageCounter
 from rwbench.methods.ircot import IRCoT, first_sentence, is_conclusion
 from rwbench.methods.iterative import AGGREGATIONS, shipped_template
 from rwbench.methods.rag import RAG
@@ -296,7 +297,16 @@ def test_react_asks_in_the_models_own_language(overlap, pool, own_language):
         "\\boxed{7}",
     ]
     say, asked = talk(*lines)
-    out = run(ReAct(model=script("own", say), retriever=overlap, final="agent", rounds=4), pool)
+    method = ReAct(model=script("own", say), retriever=overlap, final="agent", rounds=4)
+    call = next(method.converse(pool, pool.questions[0], 10, UsageCounter()))
+    assert call.decoding.requests  # who answers nothing leaves it out
+    reading = next(
+        Stepwise(model=script("own", say), retriever=overlap).converse(
+            pool, pool.questions[0], 10, UsageCounter()
+        )
+    )
+    assert not reading.decoding.requests
+    out = run(method, pool)
     assert asked[0] == f"{QUESTION}\n" and asked[-1] == (
         f"{QUESTION}\n[Search] chases bridge\n{RULES[0]}\n{RULES[1]}\n\n"
         f"<step>[Step 1] It enters the bridge.\n[Search] fox fins\n{RULES[3]}\n{RULES[2]}\n\n"

@@ -82,6 +82,24 @@ def gold_of(sample):
     return [rule for step in sample["gold_rules"] for rule in step]
 
 
+def test_a_memory_answers_no_request_and_gets_none(folder, workspace, options, tmp_path, monkeypatch):
+    """The word that an answer begins with is called a request: it begins another one, as it does without a memory."""
+    method = make(DynaRule, folder)
+    spec = dataclasses.replace(options.spec(method, "nl", 100, "question"), subtasks=("single_rule",))
+    _, before = run(spec, workspace, tmp_path / "before")
+    tokenizer = reader.load_reader(str(folder), "dynarule", "nl").tokenizer
+    first = {sample["id"]: tokenizer(sample["output"])["input_ids"][0] for sample in before}
+    request = tokenizer.decode([next(iter(first.values()))])
+    template = dataclasses.replace(method.model.template, request=request)
+    monkeypatch.setattr(Local, "template", template)
+    _, after = run(spec, workspace, tmp_path / "after")
+    asked = [sample["output"].startswith(request) for sample in before]
+    assert any(asked)
+    assert not any(sample["output"].startswith(request) for sample in after)
+    for wanted, found, did in zip(before, after, asked, strict=True):
+        assert did or request in wanted["output"] or found["output"] == wanted["output"]
+
+
 @pytest.mark.parametrize(("kind", "kept"), [*((each, None) for each in METHODS), (SRKI, 4), (DynaRule, 4)])
 def test_batches_of_several_pools_equal_one_question_at_a_time(
     kind, kept, folder, workspace, options, tmp_path

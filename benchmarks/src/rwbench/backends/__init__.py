@@ -35,10 +35,13 @@ class Decoding:
         An answer is cut off here.
     stop : tuple of str
         The text ends before the first of these.
+    requests : bool
+        Somebody answers when the model asks for rules in its own language (`Template.request`); else it cannot ask.
     """
 
     max_new_tokens: int = 512
     stop: tuple[str, ...] = ()
+    requests: bool = False
 
 
 @dataclass(frozen=True)

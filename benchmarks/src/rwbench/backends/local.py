@@ -24,6 +24,7 @@ from ruleworld_data.prompts import Prompt, Template
 
 from ..zoo.models import base_folder, fingerprint, model_template
 from . import Backend, Completion, Decoding, Finish, component, cut
+from .requests import no_requests
 
 BATCH_TOKENS = 1 << 17
 """Tokens of one forward at most, padding included: long prompts go in smaller parts, so memory stays in bounds."""
@@ -206,6 +207,8 @@ class Local(Backend):
         if self.temperature:
             options = {"do_sample": True, "temperature": self.temperature}
         options |= {"num_beams": 1, "use_cache": True}  # a training's checkpoint may say otherwise
+        if not decoding.requests:
+            options["logits_processor"] = no_requests(self.template.request, tokenizer)
         if decoding.stop:
             options |= {"stop_strings": list(decoding.stop), "tokenizer": tokenizer}
         if shared:

@@ -180,7 +180,8 @@ class Memory(Method):
             bank, config, allowed_BM=allowed_BM, allowed_by_layer=allowed_by_layer, **settings
         )
         opened = time.perf_counter()
-        written = reader.answer(memory, [question.text for _, question in batch], self.max_new_tokens)
+        questions = [question.text for _, question in batch]
+        written = reader.answer(memory, questions, self.max_new_tokens, self.model.template.request)
         spent = {"retrieve": opened - start, "generate": time.perf_counter() - opened}
         share = {stage: seconds / len(batch) for stage, seconds in spent.items()}
         return [

@@ -102,7 +102,9 @@ class ReAct(Iterative):
         written, text = "", ""
         # Steps and the answer are lines as well: no more of them than of searches, and one.
         for _ in range(2 * self.rounds + 1):
-            done = yield Call(replace(prompt, begun=written), Decoding(self.step_tokens, ("\n",)))
+            done = yield Call(
+                replace(prompt, begun=written), Decoding(self.step_tokens, ("\n",), requests=True)
+            )
             line = template.clean(done.text).strip()
             if done.finish == "context" or not line:
                 break

@@ -26,6 +26,7 @@ from dynarule import (
 )
 
 from ...backends.local import load_fresh
+from ...backends.requests import no_requests
 from ...cache import cache_root
 from ...run.data import Ids, RuleTable
 from . import adapter_folder, base_folder
@@ -103,8 +104,10 @@ class RuleReader:
     def _prompts(self, questions: Sequence[str]) -> list[Prompt]:
         return question_prompts(self.tokenizer, questions, self.config.reading)
 
-    def answer(self, memory: RuleMemory, questions: Sequence[str], max_new_tokens: int) -> list[Generation]:
-        """Answer questions in one batch; ``<search>`` stays in the texts."""
+    def answer(
+        self, memory: RuleMemory, questions: Sequence[str], max_new_tokens: int, request: str = ""
+    ) -> list[Generation]:
+        """Answer questions in one batch; ``<search>`` stays in the texts, and no line begins like the request."""
         prompts = self._prompts(questions)
         return generate(
             self.model,
@@ -115,6 +118,7 @@ class RuleReader:
             batch_size=len(prompts),
             keep_search=True,
             stop_loops=False,  # what a model writes is scored to its end
+            logits_processor=no_requests(request, self.tokenizer),
         )
 
 
