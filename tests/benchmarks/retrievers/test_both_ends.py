@@ -63,8 +63,9 @@ def test_the_state_alone_does_not_tell():
     assert len({score for rule, score in zip(hits.ids, hits.scores, strict=True) if rule in (1, 2, 3)}) == 1
 
 
-def test_scores_are_the_formula():
-    """Levels by loops over sets of terms."""
+@pytest.mark.parametrize("width", [1, 2, 5, len(RULES)])
+def test_scores_are_the_formula(width):
+    """Levels by loops over sets of terms, a rule at a time."""
     premises, conclusions = (
         [set(content(part(text))) for text in RULES] for part in (premise_of, conclusion_of)
     )
@@ -80,10 +81,11 @@ def test_scores_are_the_formula():
     def levels(start, leave, reach):
         best, level = start, start
         for _ in range(2):
+            chosen = sorted(range(len(RULES)), key=lambda rule: (-level[rule], rule))[:width]
             level = [
                 max(
-                    score * (weight(a & b) / min(weight(a), weight(b))) ** 2
-                    for a, score in zip(leave, level, strict=True)
+                    level[rule] * (weight(leave[rule] & b) / min(weight(leave[rule]), weight(b))) ** 2
+                    for rule in chosen
                 )
                 for b in reach
             ]
@@ -93,7 +95,7 @@ def test_scores_are_the_formula():
     asked = set(content(ASKED))
     forward = levels([weight(each & asked) / weight(each) for each in premises], conclusions, premises)
     backward = levels([weight(each & asked) / weight(each) for each in conclusions], premises, conclusions)
-    (row,) = BothEnds(levels=3, width=len(RULES)).scorer(IDS, RULES)([ASKED])
+    (row,) = BothEnds(levels=3, width=width).scorer(IDS, RULES)([ASKED])
     assert np.where(row > 0, row, 0) == pytest.approx(forward * (0.1 + backward), abs=1e-8)
     assert (row[7:15] == -np.inf).all()  # other places: no walk reaches them
 

@@ -7,17 +7,22 @@ training, and shows what of DynaRule+'s gain is the idea's. It is not from any p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from ruleworld_data.environments import import_bm25s
 
 from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component
 from .tokenize import identifier_aware
+
+Places = NDArray[np.int64]
+CHUNK = 1 << 16
+"""Rules whose terms are compared at once."""
 
 
 @component
@@ -70,29 +75,29 @@ class BothEnds(Retriever):
         """Index premises and conclusions."""
         from dynarule.bank import conclusion_of, premise_of
 
-        premises = [content(premise_of(text)) for text in texts]
-        conclusions = [content(conclusion_of(text)) for text in texts]
+        before, after = _Side(map(premise_of, texts)), _Side(map(conclusion_of, texts))
         place: dict[str, int] = {}
-        for each in (*premises, *conclusions):
+        for each in (*before.said, *after.said):
             for term in each:
                 place.setdefault(term, len(place))
-        counts = np.zeros(len(place))
-        for premise, conclusion in zip(premises, conclusions, strict=True):
-            counts[[place[term] for term in {*premise, *conclusion}]] += 1
+        before.place(place)
+        after.place(place)
+        counts = before.counts + after.counts - _in_both(before, after)
         weights = np.log(1 + (len(texts) - counts + 0.5) / (counts + 0.5)) ** self.power
-        before, after = _Side(premises, place, weights), _Side(conclusions, place, weights)
+        before.weigh(weights)
+        after.weigh(weights)
 
         def walk(level: Scores, leave: _Side, reach: _Side) -> Scores:
-            """Return the best level of each rule, from level 0 on."""
+            """Return the best level, from level 0 on, of each side that is reached."""
             best = level
             for _ in range(self.levels - 1):
-                chosen = np.argsort(-level, kind="stable")[: self.width]
-                chosen = chosen[level[chosen] > 0]
+                chosen = reach.best(level, self.width)
                 if not len(chosen):
                     break
-                links = reach.shared(leave.terms[chosen])
-                links /= np.maximum(np.minimum.outer(leave.totals[chosen], reach.totals), 1e-300)
-                level = (level[chosen, None] * links**self.sharpness).max(0)
+                left = leave.of[chosen]
+                links = reach.shared(leave.terms[left])
+                links /= np.maximum(np.minimum.outer(leave.totals[left], reach.totals), 1e-300)
+                level = (level[reach.of[chosen], None] * links**self.sharpness).max(0)
                 best = np.maximum(best, level)
             return best
 
@@ -110,7 +115,7 @@ class BothEnds(Retriever):
             for row, each in enumerate(lines):
                 reached = walk(covered(each[-1], before), after, before)
                 # Rounded, so that rules with the same words tie; what no walk reaches is not found.
-                found = np.round(reached * (self.floor + goals[each[0]]), 9)
+                found = np.round(reached[before.of] * (self.floor + goals[each[0]][after.of]), 9)
                 out[row, found > 0] = found[found > 0]
             return out
 
@@ -118,16 +123,65 @@ class BothEnds(Retriever):
 
 
 class _Side:
-    """The premises or the conclusions of a pool, as sets of weighted terms."""
+    """The premises or the conclusions of M rules, each different one once, as a set of weighted terms.
 
-    def __init__(self, found: Sequence[Sequence[str]], place: dict[str, int], weights: Scores) -> None:
-        self.terms = _rows(found, place)
-        self.totals: Scores = self.terms @ weights
+    Five million rules have a few thousand premises and some ten thousand conclusions, and a walk needs those alone.
+
+    Attributes
+    ----------
+    said : list of list of str
+        Terms of each of the U different ones.
+    of : ndarray of int64, shape (M,)
+        Which of them a rule has.
+    terms : sparse array, shape (U, V)
+        Its terms, from `place` on.
+    totals : ndarray of float64, shape (U,)
+        What they weigh, from `weigh` on.
+    """
+
+    terms: Any
+    totals: Scores
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        number: dict[str, int] = {}
+        self.of = np.array([number.setdefault(text, len(number)) for text in texts], dtype=np.int64)
+        self.said = [content(text) for text in number]
+        self._size = np.bincount(self.of, minlength=len(self.said))
+
+    def place(self, place: dict[str, int]) -> None:
+        """Say which column each term has."""
+        self.terms = _rows(self.said, place)
+
+    @property
+    def counts(self) -> Scores:
+        """In how many rules each term stands here."""
+        return np.asarray(self.terms.T @ self._size)
+
+    def weigh(self, weights: Scores) -> None:
+        """Say what each term weighs."""
+        self.totals = self.terms @ weights
         self._weighted = self.terms.multiply(weights).T.tocsr()
 
     def shared(self, rows: Any) -> Scores:
         """Return the weight of the terms that each row shares with each premise or conclusion."""
         return np.asarray((rows @ self._weighted).toarray())
+
+    def best(self, level: Scores, count: int) -> Places:
+        """Return the rules with the highest levels above 0, at most ``count``; of equals the first."""
+        order = np.argsort(-level)
+        enough = int(np.searchsorted(np.cumsum(self._size[order]), count))
+        least = level[order[min(enough, len(order) - 1)]]
+        rules = np.flatnonzero(((level >= least) & (level > 0))[self.of])
+        return rules[np.argsort(-level[self.of[rules]], kind="stable")[:count]]
+
+
+def _in_both(before: _Side, after: _Side) -> Scores:
+    """Return in how many rules each term stands in the premise and in the conclusion."""
+    both = np.zeros(before.terms.shape[1])
+    for start in range(0, len(before.of), CHUNK):
+        part = slice(start, start + CHUNK)
+        both += before.terms[before.of[part]].multiply(after.terms[after.of[part]]).sum(0)
+    return both
 
 
 def _rows(found: Sequence[Sequence[str]], place: dict[str, int]) -> Any:
