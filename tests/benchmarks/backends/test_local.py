@@ -10,9 +10,8 @@ from dataclasses import replace
 import pytest
 import torch
 from ruleworld_data.prompts import Prompt, answer_template, read_template
-from rwbench.backends import Decoding, cut, local
+from rwbench.backends import Decoding, cut, local, rows
 from rwbench.backends.local import Local, load
-from rwbench.backends.requests import no_requests
 from rwbench.methods.conversation import UsageCounter
 from rwbench.zoo.models import base_folder
 
@@ -81,16 +80,19 @@ def test_a_model_asks_for_rules_where_somebody_answers(workspace):
         assert done.marked.startswith("<step>[Step 1]")
 
 
-def test_only_where_a_line_begins_a_request_is_forbidden():
-    tokenizer = load("tiny")[1]
-    ids = tokenizer(["A is rude\n", "\n[Search] A", "A is\n\n"], add_special_tokens=False)["input_ids"]
-    scores = torch.zeros(3, len(tokenizer))
-    (processor,) = no_requests("[Search] ", tokenizer)
-    processor(torch.tensor([row[-2:] for row in ids]), scores)
-    places = [tuple(place) for place in torch.isinf(scores).nonzero().tolist()]
-    search = tokenizer.convert_tokens_to_ids("[Search]")
-    assert places == [(0, search), (2, search)]
-    assert no_requests("", tokenizer) == []
+def test_an_answer_that_has_begun_goes_on_as_it_likes(workspace, monkeypatch, forget):
+    """In the batch of one that begins, though what it goes on with is called a request."""
+    backend, question = Local.of("tiny", batch_size=2), workspace.questions("multi_hop_2", "mini")[0].text
+    new = backend.template.render("answer_without_rules", "nl", question)
+    prompts = [new, replace(new, begun="<step>[Step 1] Nobody knows.\n")]
+    free = [done.text for done in backend.generate(prompts, Decoding(40, requests=True))]
+    first, later = (text.split()[0] for text in free)
+    assert first != later
+    for request, same in ((first, [False, True]), (later, [True, True])):
+        forget()
+        monkeypatch.setattr(Local, "template", replace(backend.template, request=request))
+        written = [done.text for done in backend.generate(prompts, Decoding(40))]
+        assert [text == wanted for text, wanted in zip(written, free, strict=True)] == same
 
 
 def test_answers_are_those_of_plain_greedy_decoding(backend, prompts, model_folder):
@@ -199,13 +201,13 @@ def test_a_model_with_other_caches_is_asked_as_it_is(prompts, backend, monkeypat
 def test_long_prompts_go_in_parts(backend, prompts, monkeypatch, forget):
     wanted = [done.text for done in backend.generate(prompts, Decoding(6))]
     longest = max(backend.count_tokens(prompt) for prompt in prompts)
-    monkeypatch.setattr(local, "BATCH_TOKENS", 2 * longest)
-    parts = [len(part) for part in local._parts([backend._encode(prompt) for prompt in prompts])]
+    monkeypatch.setattr(rows, "BATCH_TOKENS", 2 * longest)
+    parts = [len(part) for part in rows.parts_of([backend._encode(prompt) for prompt in prompts])]
     assert max(parts) <= 2 and sum(parts) == 5
     forget()
     assert [done.text for done in backend.generate(prompts, Decoding(6))] == wanted
-    monkeypatch.setattr(local, "BATCH_TOKENS", 1)
-    assert [len(part) for part in local._parts([([0] * 9, 0)] * 3)] == [1, 1, 1]
+    monkeypatch.setattr(rows, "BATCH_TOKENS", 1)
+    assert [len(part) for part in rows.parts_of([rows.Row([0] * 9, 0, False)] * 3)] == [1, 1, 1]
 
 
 def test_the_prefix_is_read_once(backend, prompts, model_folder, monkeypatch):

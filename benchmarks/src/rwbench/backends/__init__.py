@@ -36,7 +36,8 @@ class Decoding:
     stop : tuple of str
         The text ends before the first of these.
     requests : bool
-        Somebody answers when the model asks for rules in its own language (`Template.request`); else it cannot ask.
+        Somebody answers when the model asks for rules in its own language (`Template.request`); else no answer begins
+        so.
     """
 
     max_new_tokens: int = 512

@@ -24,10 +24,7 @@ from ruleworld_data.prompts import Prompt, Template
 
 from ..zoo.models import base_folder, fingerprint, model_template
 from . import Backend, Completion, Decoding, Finish, component, cut
-from .requests import no_requests
-
-BATCH_TOKENS = 1 << 17
-"""Tokens of one forward at most, padding included: long prompts go in smaller parts, so memory stays in bounds."""
+from .rows import NoRequest, Row, parts_of
 
 PIECE = 64
 """Tokens after which rows whose answer has ended leave the batch: else all are computed until the longest ends."""
@@ -120,7 +117,7 @@ class Local(Backend):
 
     def count_tokens(self, prompt: Prompt) -> int:
         """Return the prompt's length in tokens, chat template included."""
-        return len(self._encode(prompt)[0])
+        return len(self._encode(prompt).ids)
 
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yield the answers of one batch.
@@ -144,24 +141,23 @@ class Local(Backend):
             encoded.append(self._encode(prompt))
             reading.append(time.perf_counter() - began)
         most = self.context_length
-        fits = [most is None or len(ids) + decoding.max_new_tokens <= most for ids, _ in encoded]
+        fits = [most is None or len(row.ids) + decoding.max_new_tokens <= most for row in encoded]
         rows = [row for row, fit in zip(encoded, fits, strict=True) if fit]
         alike = len({prompt.prefix for prompt in prompts}) == 1
-        written = iter([done for part in _parts(rows) for done in self._answers(part, alike, decoding)])
+        written = iter([done for part in parts_of(rows) for done in self._answers(part, alike, decoding)])
         # Who is not asked cost the others nothing: the time of counting its tokens is its own.
         idle = sum(spent for spent, fit in zip(reading, fits, strict=True) if not fit)
         share = (time.perf_counter() - start - idle) / max(len(rows), 1)
         release_memory()
-        for (ids, _), fit, spent in zip(encoded, fits, reading, strict=True):
+        for row, fit, spent in zip(encoded, fits, reading, strict=True):
             if not fit:
-                yield Completion(finish="context", prompt_tokens=len(ids), seconds=spent)
+                yield Completion(finish="context", prompt_tokens=len(row.ids), seconds=spent)
                 continue
             text, marked, ended, length = next(written)
             finish: Finish = "stop" if ended else "length"
-            yield Completion(text, finish, len(ids), length, share, marked=marked)
+            yield Completion(text, finish, len(row.ids), length, share, marked=marked)
 
-    def _encode(self, prompt: Prompt) -> tuple[list[int], int]:
-        """Return the prompt's tokens and how many of them are the shared prefix."""
+    def _encode(self, prompt: Prompt) -> Row:
         tokenizer = load_tokenizer(base_folder(self.model))
         text, special = self._rendered(prompt)
         ids = tokenizer(text, add_special_tokens=special)["input_ids"]
@@ -172,7 +168,7 @@ class Local(Backend):
         # Tokens at the seam may join with the question's, so the prefix is what both really share; one token is left
         # to be read with the question.
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(head, ids, strict=False)))
-        return ids, min(shared, len(ids) - 1)
+        return Row(ids, min(shared, len(ids) - 1), bool(prompt.begun))
 
     def _rendered(self, prompt: Prompt) -> tuple[str, bool]:
         tokenizer = load_tokenizer(base_folder(self.model))
@@ -183,7 +179,7 @@ class Local(Backend):
         return prompt.text + prompt.begun, True
 
     def _answers(
-        self, rows: Sequence[tuple[list[int], int]], alike: bool, decoding: Decoding
+        self, rows: Sequence[Row], alike: bool, decoding: Decoding
     ) -> list[tuple[str, str, bool, int]]:
         """Return text, the text with its special tokens, whether it ended by itself, and its tokens, of each row."""
         import torch
@@ -191,15 +187,15 @@ class Local(Backend):
         from dynarule import growing_cache
 
         model, tokenizer = load(self.model)
-        cache, shared = growing_cache(model), min(count for _, count in rows)
-        alike = alike and cache is not None and all(ids[:shared] == rows[0][0][:shared] for ids, _ in rows)
+        cache, shared = growing_cache(model), min(row.shared for row in rows)
+        alike = alike and cache is not None and all(row.ids[:shared] == rows[0].ids[:shared] for row in rows)
         shared = shared if alike else 0
-        head = rows[0][0][:shared]
-        longest = max(len(ids) for ids, _ in rows) - shared
+        head = rows[0].ids[:shared]
+        longest = max(len(row.ids) for row in rows) - shared
         pad = _pad_id(tokenizer)
         padded, mask = [], []
-        for ids, _ in rows:
-            tail = ids[shared:]
+        for row in rows:
+            tail = row.ids[shared:]
             fill = longest - len(tail)
             padded.append(head + [pad] * fill + tail)
             mask.append([1] * shared + [0] * fill + [1] * len(tail))
@@ -207,8 +203,9 @@ class Local(Backend):
         if self.temperature:
             options = {"do_sample": True, "temperature": self.temperature}
         options |= {"num_beams": 1, "use_cache": True}  # a training's checkpoint may say otherwise
-        if not decoding.requests:
-            options["logits_processor"] = no_requests(self.template.request, tokenizer)
+        if self.template.request and not decoding.requests:
+            opening = [place for place, row in enumerate(rows) if not row.begun]
+            options["logits_processor"] = [NoRequest(self.template.request, tokenizer, opening)]
         if decoding.stop:
             options |= {"stop_strings": list(decoding.stop), "tokenizer": tokenizer}
         if shared:
@@ -217,7 +214,7 @@ class Local(Backend):
         options |= {"pad_token_id": pad} | ({} if cache is None else {"past_key_values": cache})
         with torch.no_grad(), torch.random.fork_rng(enabled=bool(self.temperature)):
             if self.temperature:
-                name = str([ids for ids, _ in rows]).encode()
+                name = str([row.ids for row in rows]).encode()
                 torch.manual_seed(
                     int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1
                 )
@@ -287,19 +284,6 @@ def release_memory() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
-
-
-def _parts(rows: Sequence[tuple[list[int], int]]) -> Iterator[list[tuple[list[int], int]]]:
-    """Split a batch so that no part has more than `BATCH_TOKENS`; by lengths alone, so the same every time."""
-    part: list[tuple[list[int], int]] = []
-    for row in rows:
-        longest = max(len(ids) for ids, _ in [*part, row])
-        if part and longest * (len(part) + 1) > BATCH_TOKENS:
-            yield part
-            part = []
-        part.append(row)
-    if part:
-        yield part
 
 
 @lru_cache(maxsize=1)

@@ -26,7 +26,7 @@ from dynarule import (
 )
 
 from ...backends.local import load_fresh
-from ...backends.requests import no_requests
+from ...backends.rows import NoRequest
 from ...cache import cache_root
 from ...run.data import Ids, RuleTable
 from . import adapter_folder, base_folder
@@ -107,7 +107,7 @@ class RuleReader:
     def answer(
         self, memory: RuleMemory, questions: Sequence[str], max_new_tokens: int, request: str = ""
     ) -> list[Generation]:
-        """Answer questions in one batch; ``<search>`` stays in the texts, and no line begins like the request."""
+        """Answer questions in one batch; ``<search>`` stays in the texts, and none begins like a request."""
         prompts = self._prompts(questions)
         return generate(
             self.model,
@@ -118,7 +118,7 @@ class RuleReader:
             batch_size=len(prompts),
             keep_search=True,
             stop_loops=False,  # what a model writes is scored to its end
-            logits_processor=no_requests(request, self.tokenizer),
+            logits_processor=[NoRequest(request, self.tokenizer)] if request else [],
         )
 
 

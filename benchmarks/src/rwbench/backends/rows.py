@@ -1,0 +1,63 @@
+"""Prompts as the rows of a batch, batches that fit, and what an answer must not begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BATCH_TOKENS = 1 << 17
+"""Tokens of one forward at most, padding included: long prompts go in smaller parts, so memory stays in bounds."""
+
+
+class Row(NamedTuple):
+    """A prompt's tokens, how many of them are the shared prefix, and whether the answer's beginning is among them."""
+
+    ids: list[int]
+    shared: int
+    begun: bool
+
+
+def parts_of(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Split a batch so that no part has more than `BATCH_TOKENS`; by lengths alone, so the same every time."""
+    part: list[Row] = []
+    for row in rows:
+        longest = max(len(each.ids) for each in [*part, row])
+        if part and longest * (len(part) + 1) > BATCH_TOKENS:
+            yield part
+            part = []
+        part.append(row)
+    if part:
+        yield part
+
+
+class NoRequest:
+    """Forbid a request's first token as the first of an answer (a logits processor, for one call of ``generate``).
+
+    A model that asks and is not answered repeats itself to the end; forbidden to, it writes what comes second, which is
+    a step. Greedy answers that begin with a step stay as they are. Later lines are free: of the bundled bases, what
+    begins the line of the answer begins a request, too.
+
+    Parameters
+    ----------
+    request : str
+        How such a line begins: `Template.request`.
+    tokenizer : PreTrainedTokenizerBase
+        The model's own.
+    rows : sequence of int, optional
+        Rows of the batch whose answer begins. By default all.
+    """
+
+    def __init__(self, request: str, tokenizer: Any, rows: Sequence[int] | None = None) -> None:
+        self.first: int = tokenizer(request, add_special_tokens=False)["input_ids"][0]
+        self.rows = slice(None) if rows is None else list(rows)
+        self.begun = False
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Return the scores (B, V) of the next token."""
+        if not self.begun:
+            scores[self.rows, self.first] = -float("inf")
+        self.begun = True
+        return scores
