@@ -181,27 +181,19 @@ def test_what_is_ahead_on_smollm2(said, run_of, lead, mean_lead):
 
 
 def test_what_is_ahead_on_smollm2_among_fewer_rules(said, run_of, lead):
-    *numbers, asking, wrong = said(
+    numbers = said(
         rf"Among 1,000 rules it is ahead of RAG by {NUMBER} in logic \({INTERVAL}\) and {NUMBER} in English "
         rf"\({INTERVAL}\), level with Stepwise RAG \({NUMBER}, {INTERVAL}\) and IRCoT \({NUMBER}, "
-        rf"{INTERVAL}\) in logic, and behind them by {NUMBER} \({INTERVAL}\) and {NUMBER} \({INTERVAL}\) in English: "
-        r"(\d+) of its answers there ask for rules \(`\[Search\]`, .* where a step should stand, and all "
-        r"(\d+) are wrong",
+        rf"{INTERVAL}\) in logic, and ahead of them by {NUMBER} \({INTERVAL}\) and {NUMBER} \({INTERVAL}\) in English",
         FRONT,
     )
     ours = {form: run_of("smollm2", "dynarule-plus", form, 1_000) for form in ("fol", "nl")}
-    values = []
-    for name, form in [
-        ("rag", "fol"),
-        ("rag", "nl"),
-        *((name, form) for form in ("fol", "nl") for name in NEAREST),
-    ]:
-        pair = ours[form], run_of("smollm2", name, form, 1_000, **BOTH_ENDS)
-        values += lead("smollm2", *(pair[::-1] if form == "nl" and name in NEAREST else pair))
-    assert numbers == values
-    samples = read_samples(BENCHMARKS / "results/smollm2" / ours["nl"]["run_id"] / "samples.jsonl")
-    scores = [sample["scores"]["strict_match"] for sample in samples if "[Search]" in sample["output"]]
-    assert (len(scores), sum(score < 1 for score in scores)) == (asking, wrong)
+    compared = [("rag", "fol"), ("rag", "nl"), *((name, form) for form in ("fol", "nl") for name in NEAREST)]
+    found = [
+        lead("smollm2", ours[form], run_of("smollm2", name, form, 1_000, **BOTH_ENDS))
+        for name, form in compared
+    ]
+    assert numbers == [value for each in found for value in each]
 
 
 def test_what_searches_in_logic_do_not_bring_on_smollm2(said, run_of):
