@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -35,12 +34,12 @@ def parts_of(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 class NoRequest:
-    """Forbid an answer to open with a request's first token (a logits processor, for one call of ``generate``).
+    """Forbid a request's first token as the first of an answer (a logits processor, for one call of ``generate``).
 
-    Nor may a token stand there that begins like it: SmolLM2 has ``[[`` beside ``[``, and took it. A model that asks
-    and is not answered repeats itself to the end; forbidden to, it writes what comes second, which is a step. Greedy
-    answers that begin with a step stay as they are. Later lines are free: of the bundled bases, what begins the line
-    of the answer begins a request, too.
+    A model that asks and is not answered repeats itself to the end; forbidden to, it writes what comes second, which is
+    a step. Greedy answers that begin with a step stay as they are. Later lines are free: of the bundled bases, what
+    begins the line of the answer begins a request, too. A model may ask in other tokens yet (SmolLM2 without any rule
+    does, with a bracket more), for which nothing is forbidden.
 
     Parameters
     ----------
@@ -53,23 +52,13 @@ class NoRequest:
     """
 
     def __init__(self, request: str, tokenizer: Any, rows: Sequence[int] | None = None) -> None:
-        self.openings = _openings(request, tokenizer)
+        self.first: int = tokenizer(request, add_special_tokens=False)["input_ids"][0]
         self.rows = slice(None) if rows is None else list(rows)
         self.begun = False
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Return the scores (B, V) of the next token."""
         if not self.begun:
-            for token in self.openings:
-                scores[self.rows, token] = -float("inf")
+            scores[self.rows, self.first] = -float("inf")
         self.begun = True
         return scores
-
-
-@lru_cache(maxsize=4)
-def _openings(request: str, tokenizer: Any) -> tuple[int, ...]:
-    """Return the request's first token and all that begin like it."""
-    (opening,) = tokenizer.convert_ids_to_tokens(
-        tokenizer(request, add_special_tokens=False)["input_ids"][:1]
-    )
-    return tuple(place for token, place in tokenizer.get_vocab().items() if token.startswith(opening))
