@@ -85,13 +85,12 @@ def test_an_answer_that_has_begun_goes_on_as_it_likes(workspace, monkeypatch, fo
     backend, question = Local.of("tiny", batch_size=2), workspace.questions("multi_hop_2", "mini")[0].text
     new = backend.template.render("answer_without_rules", "nl", question)
     prompts = [new, replace(new, begun="<step>[Step 1] Nobody knows.\n")]
-    free = [done.text for done in backend.generate(prompts, Decoding(40, requests=True))]
-    first, later = (text.split()[0] for text in free)
-    assert first != later
-    for request, same in ((first, [False, True]), (later, [True, True])):
+    free = [done.marked for done in backend.generate(prompts, Decoding(40, requests=True))]
+    assert free[0].startswith("[Search]") and free[1].startswith("<step>")
+    for request, same in (("[Search]", [False, True]), ("<step>", [True, True])):
         forget()
         monkeypatch.setattr(Local, "template", replace(backend.template, request=request))
-        written = [done.text for done in backend.generate(prompts, Decoding(40))]
+        written = [done.marked for done in backend.generate(prompts, Decoding(40))]
         assert [text == wanted for text, wanted in zip(written, free, strict=True)] == same
 
 

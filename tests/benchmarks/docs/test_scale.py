@@ -8,6 +8,9 @@ import pytest
 from rwbench.run.data import DataSource
 
 PAGE = Path(__file__).parents[3] / "benchmarks/docs/scale.md"
+FRONT = PAGE.parents[2] / "README.md"
+NUMBER = r"(\d+(?:\.\d+)?)"
+RIVALS = [(name, {"score_share": 0.3}) for name in ("rag", "stepwise", "ircot")]
 
 
 @pytest.mark.slow
@@ -19,3 +22,51 @@ def test_all_rules_have_as_many_premises_and_conclusions_as_the_page_says(versio
     table = DataSource("full", version=version).rules("train").table
     different = [pc.count_distinct(table.column(f"{part}_nl")).as_py() for part in ("premise", "conclusion")]
     assert [len(table), *different] == [int(number.replace(",", "")) for number in told.groups()]
+
+
+def test_what_is_ahead_among_a_million_rules_and_more(said, run_of, exact, lead):
+    """Of the best row of another method, form by form."""
+    pair, interval = rf"{NUMBER} and {NUMBER}", rf"\({NUMBER} to {NUMBER}\)"
+    numbers = said(
+        rf"Among a million rules DynaRule\+ has {NUMBER} \(logic\) and {NUMBER} \(English\) right, the best "
+        rf"other method here {pair}, which is {NUMBER} {interval} and {NUMBER} {interval} points behind \(paired "
+        rf"by question\); among all {pair}, and the best other {pair}, behind by {NUMBER} {interval} and "
+        rf"{NUMBER} {interval}",
+        PAGE.read_text(),
+    )
+    values = []
+    for size in (1_000_000, 4_936_113):
+        ours = [run_of("scale_full", "dynarule-plus", form, size) for form in ("fol", "nl")]
+        best = [
+            max((run_of("scale_full", name, form, size, **more) for name, more in RIVALS), key=exact)
+            for form in ("fol", "nl")
+        ]
+        values += [exact(run) for run in (*ours, *best)]
+        values += [end for pair in zip(ours, best, strict=True) for end in lead("scale_full", *pair)]
+    assert numbers == values
+    front = said(
+        rf"In the whole world it has {pair} among a million rules and {pair} among all 4,936,113, the best other "
+        rf"method asked there {pair}, and {pair}",
+        FRONT.read_text(),
+    )
+    assert front == [*values[:2], *values[10:12], *values[2:4], *values[12:14]]
+    (most,) = said(rf"where the best of four shares gave up to {NUMBER} points more", PAGE.read_text())
+    shares = [{"score_share": share} for share in (0.3, 0.5, 0.7, 0.9)]
+    tried = [
+        [exact(run_of("scale", name, form, 100_235, **share)) for share in shares]
+        for name in ("stepwise", "ircot")
+        for form in ("fol", "nl")
+    ]
+    assert round(max(max(each) - each[0] for each in tried), 1) == most
+
+
+def test_what_goes_first_among_all_rules(said, run_of, exact):
+    *numbers, each = said(
+        rf"of those of two to four steps it has {NUMBER} and {NUMBER} right among all rules, of questions of several "
+        rf"parts {NUMBER} and {NUMBER}\. A premise has (\d+) rules",
+        PAGE.read_text(),
+    )
+    runs = [run_of("scale_full", "dynarule-plus", form, 4_936_113) for form in ("fol", "nl")]
+    assert numbers == [exact(run, "by_group", group) for group in ("hops", "parallel") for run in runs]
+    rules, premises = said(r"the ([\d,]+) English rules have ([\d,]+) premises", PAGE.read_text())
+    assert round(rules / premises) == each

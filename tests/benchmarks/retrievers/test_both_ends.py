@@ -110,6 +110,10 @@ def test_both_languages_and_words_in_other_forms():
     assert (scorer(["the of and"])[0] == -np.inf).all()
 
 
+def test_no_rules_are_searched_for_nothing():
+    assert BothEnds().index(IDS[:0], ()).search([ASKED], 3)[0].ids.tolist() == []
+
+
 @pytest.mark.parametrize(
     "odd", [{"levels": 0}, {"width": 0}, {"sharpness": 0.0}, {"power": -1.0}, {"floor": -1.0}]
 )

@@ -36,8 +36,8 @@ class Decoding:
     stop : tuple of str
         The text ends before the first of these.
     requests : bool
-        Somebody answers when the model asks for rules in its own language (`Template.request`); else no answer begins
-        so.
+        Somebody answers when the model asks for rules in its own language (`Template.request`). If not, a local model's
+        answer does not open with a request's first token.
     """
 
     max_new_tokens: int = 512

@@ -36,10 +36,10 @@ def parts_of(rows: Sequence[Row]) -> Iterator[list[Row]]:
 class NoRequest:
     """Forbid a request's first token as the first of an answer (a logits processor, for one call of ``generate``).
 
-    A model that asks and is not answered repeats itself to the end; forbidden to, it writes what comes second, which is
-    a step. Greedy answers that begin with a step stay as they are. Later lines are free: of the bundled bases, what
-    begins the line of the answer begins a request, too. A model may ask in other tokens yet (SmolLM2 without any rule
-    does, with a bracket more), for which nothing is forbidden.
+    A model that asks and is not answered mostly asks again to the end of its answer. Forbidden to, it writes what comes
+    second: a step, or the same in other tokens, which SmolLM2 does where it has no rule at all. Greedy answers that
+    open with anything else stay as they are. Later lines are free, since they may begin with that token: on SmolLM2
+    the line of the answer does.
 
     Parameters
     ----------

@@ -80,8 +80,8 @@ class BothEnds(Retriever):
         for each in (*before.said, *after.said):
             for term in each:
                 place.setdefault(term, len(place))
-        before.place(place)
-        after.place(place)
+        before.set_columns(place)
+        after.set_columns(place)
         counts = before.counts + after.counts - _in_both(before, after)
         weights = np.log(1 + (len(texts) - counts + 0.5) / (counts + 0.5)) ** self.power
         before.weigh(weights)
@@ -125,16 +125,16 @@ class BothEnds(Retriever):
 class _Side:
     """The premises or the conclusions of M rules, each different one once, as a set of weighted terms.
 
-    Five million rules have a few thousand premises and some ten thousand conclusions, and a walk needs those alone.
+    Five million rules have seven thousand premises and eighty thousand conclusions, and the links of a walk are theirs.
 
     Attributes
     ----------
     said : list of list of str
-        Terms of each of the U different ones.
+        Terms of each of the U different ones, until they have columns.
     of : ndarray of int64, shape (M,)
         Which of them a rule has.
     terms : sparse array, shape (U, V)
-        Its terms, from `place` on.
+        Its terms, from `set_columns` on.
     totals : ndarray of float64, shape (U,)
         What they weigh, from `weigh` on.
     """
@@ -148,9 +148,10 @@ class _Side:
         self.said = [content(text) for text in number]
         self._size = np.bincount(self.of, minlength=len(self.said))
 
-    def place(self, place: dict[str, int]) -> None:
+    def set_columns(self, place: dict[str, int]) -> None:
         """Say which column each term has."""
         self.terms = _rows(self.said, place)
+        del self.said
 
     @property
     def counts(self) -> Scores:
@@ -168,6 +169,8 @@ class _Side:
 
     def best(self, level: Scores, count: int) -> Places:
         """Return the rules with the highest levels above 0, at most ``count``; of equals the first."""
+        if not len(level):
+            return np.empty(0, dtype=np.int64)
         order = np.argsort(-level)
         enough = int(np.searchsorted(np.cumsum(self._size[order]), count))
         least = level[order[min(enough, len(order) - 1)]]

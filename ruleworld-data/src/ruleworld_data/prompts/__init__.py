@@ -56,7 +56,7 @@ class Template:
         Marks of the model's own format that are taken out of its output.
     request : str
         Beginning of a line with which the model asks for rules, if it was trained to; empty: it was not. Where nobody
-        answers, no answer begins with the first token of it.
+        answers, a local model's answer cannot open with the first token of it, so steps should open with another one.
     sections : mapping
         Section -> text, or section -> representation -> text.
     """

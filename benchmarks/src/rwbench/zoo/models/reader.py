@@ -107,7 +107,10 @@ class RuleReader:
     def answer(
         self, memory: RuleMemory, questions: Sequence[str], max_new_tokens: int, request: str = ""
     ) -> list[Generation]:
-        """Answer questions in one batch; ``<search>`` stays in the texts, and none begins like a request."""
+        """Answer questions in one batch; ``<search>`` stays in the texts, and none opens with a request's first token.
+
+        An empty request forbids nothing.
+        """
         prompts = self._prompts(questions)
         return generate(
             self.model,
