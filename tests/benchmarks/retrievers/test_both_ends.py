@@ -1,11 +1,13 @@
 """A search from both ends: of the rules that fit a question or a step, those on the way to what is asked come first."""
 
 import math
+import random
 from collections import Counter
 
 import numpy as np
 import pytest
 from dynarule.bank import conclusion_of, premise_of
+from rwbench.retrievers import both_ends
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.both_ends import BothEnds, content
 
@@ -63,25 +65,24 @@ def test_the_state_alone_does_not_tell():
     assert len({score for rule, score in zip(hits.ids, hits.scores, strict=True) if rule in (1, 2, 3)}) == 1
 
 
-@pytest.mark.parametrize("width", [1, 2, 5, len(RULES)])
-def test_scores_are_the_formula(width):
-    """Levels by loops over sets of terms, a rule at a time."""
+def by_loops(rules, asked, count, width):
+    """Scores by loops over sets of terms, a rule at a time."""
     premises, conclusions = (
-        [set(content(part(text))) for text in RULES] for part in (premise_of, conclusion_of)
+        [set(content(part(text))) for text in rules] for part in (premise_of, conclusion_of)
     )
     counts = Counter(term for pair in zip(premises, conclusions, strict=True) for term in set.union(*pair))
 
     def weight(terms):
         return sum(
-            math.log(1 + (len(RULES) - counts[t] + 0.5) / (counts[t] + 0.5)) ** 2
-            for t in terms
+            math.log(1 + (len(rules) - counts[t] + 0.5) / (counts[t] + 0.5)) ** 2
+            for t in sorted(terms)
             if t in counts
         )
 
     def levels(start, leave, reach):
         best, level = start, start
-        for _ in range(2):
-            chosen = sorted(range(len(RULES)), key=lambda rule: (-level[rule], rule))[:width]
+        for _ in range(count - 1):
+            chosen = sorted(range(len(rules)), key=lambda rule: (-level[rule], rule))[:width]
             level = [
                 max(
                     level[rule] * (weight(leave[rule] & b) / min(weight(leave[rule]), weight(b))) ** 2
@@ -92,12 +93,30 @@ def test_scores_are_the_formula(width):
             best = list(map(max, best, level))
         return np.array(best)
 
-    asked = set(content(ASKED))
-    forward = levels([weight(each & asked) / weight(each) for each in premises], conclusions, premises)
-    backward = levels([weight(each & asked) / weight(each) for each in conclusions], premises, conclusions)
+    said = set(content(asked))
+    forward = levels([weight(each & said) / weight(each) for each in premises], conclusions, premises)
+    backward = levels([weight(each & said) / weight(each) for each in conclusions], premises, conclusions)
+    return forward * (0.1 + backward)
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, len(RULES)])
+def test_scores_are_the_formula(width):
     (row,) = BothEnds(levels=3, width=width).scorer(IDS, RULES)([ASKED])
-    assert np.where(row > 0, row, 0) == pytest.approx(forward * (0.1 + backward), abs=1e-8)
+    assert np.where(row > 0, row, 0) == pytest.approx(by_loops(RULES, ASKED, 3, width), abs=1e-8)
     assert (row[7:15] == -np.inf).all()  # other places: no walk reaches them
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_scores_are_the_formula_where_rules_share_premises_and_say_a_word_twice(seed, monkeypatch):
+    """Many rules of few words, in an order of which equals know nothing, counted in more than one piece."""
+    monkeypatch.setattr(both_ends, "CHUNK", 7)
+    draw = random.Random(seed)
+    items = [f"{how} {what}" for how in ("wet", "red", "old") for what in ("fin", "toe", "bell", "horn")]
+    often = draw.choices(items, k=5) * 3 + items
+    rules = [f"If A has the {draw.choice(often)}, it gets the {draw.choice(often)}." for _ in range(30)]
+    asked = f"A {draw.choice(items)} and a {draw.choice(items)}: is there a {draw.choice(items)}?"
+    (row,) = BothEnds(levels=3, width=4).scorer(np.arange(30, dtype=np.int32), rules)([asked])
+    assert np.where(row > 0, row, 0) == pytest.approx(by_loops(rules, asked, 3, 4), abs=1e-8)
 
 
 def test_both_languages_and_words_in_other_forms():
