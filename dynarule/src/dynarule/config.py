@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, get_args
 
 from peft import PeftConfig, PeftType
 from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME, WEIGHTS_NAME
+from Stemmer import algorithms
 
 from ._files import read_shapes, settle, write_whole
 from .base_model import LARGEST, BaseModel
@@ -61,11 +62,13 @@ class DynaRuleConfig(PeftConfig):
         default=False, metadata={"help": "later layers read the rules that the confidence layer keeps"}
     )
     reading: Reading = field(
-        default="vector",
-        metadata={"help": "what is read of a kept rule: one value, or its tokens' own states"},
+        default="vector", metadata={"help": "of a kept rule: one value, or its tokens' own states"}
     )
     score_weight: float = field(
         default=0.0, metadata={"help": "of a kept rule's score, in the attention to its tokens; 0: none"}
+    )
+    score_limit: float | None = field(
+        default=None, metadata={"help": "most that a score takes from that attention; None: any amount"}
     )
     together: bool = field(
         default=False, metadata={"help": "rules found together are read as one text, as in a prompt"}
@@ -73,24 +76,17 @@ class DynaRuleConfig(PeftConfig):
     word_weight: float = field(
         default=0.0, metadata={"help": "of words that text and rules share, in what a search finds; 0: none"}
     )
-    score_limit: float | None = field(
-        default=None,
-        metadata={
-            "help": "most that its score takes from the attention to a rule's tokens; None: any amount"
-        },
+    word_stemmer: str = field(
+        default="", metadata={"help": "whose stems of them are compared (Snowball: english); '': as written"}
     )
     length_shift: float | None = field(
         default=None, metadata={"help": "C: adds log C - log(rules attended) to rule scores (KBLaM)"}
     )
     search_heads: int = field(
-        default=0,
-        metadata={
-            "help": "heads with which a search reads the text before it; 0: its token alone, as the paper"
-        },
+        default=0, metadata={"help": "heads that read the text for a search; 0: its token alone (paper)"}
     )
     search_offsets: int = field(
-        default=0,
-        metadata={"help": "tokens around the last step's place in the question that a search tells apart"},
+        default=0, metadata={"help": "tokens told apart around the last step's place in the question"}
     )
     search_tail: int = field(
         default=0, metadata={"help": "tokens at the end of question and last step that a search tells apart"}
@@ -184,6 +180,10 @@ class DynaRuleConfig(PeftConfig):
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)!r}")
             if getattr(self, name) and self.reading != "tokens":
                 raise ValueError(f'{name} is for rules that are read as tokens; set reading to "tokens"')
+        if self.word_stemmer not in ("", *algorithms()):
+            raise ValueError(
+                f"word_stemmer must be empty or one of {', '.join(algorithms())}, got {self.word_stemmer!r:.60}"
+            )
         if self.score_limit is not None and not 0 < self.score_limit < math.inf:
             raise ValueError(f"score_limit must be positive or None, got {self.score_limit!r}")
         if self.length_shift is not None and not 0 < self.length_shift < math.inf:

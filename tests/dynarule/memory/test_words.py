@@ -61,6 +61,38 @@ def test_how_texts_cover_each_other(premises, conclusions, text):
         torch.testing.assert_close(one, torch.tensor(expected)[:, at : at + 1])
 
 
+FORMS = {
+    "greet": "greets",
+    "punish": "punishes",
+    "bury": "buries",
+    "follow": "following",
+    "rabbit": "rabbits",
+}
+"""Words, and another form in which a text may say them."""
+
+
+@given(
+    *[st.lists(st.lists(st.sampled_from(sorted(FORMS)), max_size=4), min_size=1, max_size=4)] * 2,
+    st.randoms(),
+)
+def test_stems_are_one_word_whatever_the_form(premises, conclusions, random):
+    def in_any_form(words):
+        return "_".join(random.choice((word, FORMS[word].title())) for word in words)
+
+    forms = {}  # one for each text: said in two, a premise would count as two where words are weighed
+    sides = [
+        [forms.setdefault(tuple(each), in_any_form(each)) for each in side]
+        for side in (premises, conclusions)
+    ]
+    plain = Words([" ".join(each) for each in premises], [" ".join(each) for each in conclusions])
+    stemmed = Words(*sides, stemmer="english")
+    text = premises[0] + conclusions[0]
+    torch.testing.assert_close(stemmed.premises(in_any_form(text)), plain.premises(" ".join(text)))
+    torch.testing.assert_close(stemmed.conclusions(in_any_form(text)), plain.conclusions(" ".join(text)))
+    rows = torch.arange(len(premises))
+    torch.testing.assert_close(stemmed.links(rows), plain.links(rows))
+
+
 def test_levels_with_words_are_those_of_the_formula(bank, near):
     torch.manual_seed(0)
     look, generator = LookAhead(8, WIDTH, 2), torch.Generator().manual_seed(5)
@@ -180,10 +212,27 @@ def test_words_follow_what_is_asked_backward(tiny_model, tiny_tokenizer):
         assert set(memory.trace[-1].read) == {first, {"r1": "r2", "r0": "r3"}[first]}
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("stemmer, first", [("", "r1"), ("english", "r0")])
+def test_a_search_goes_by_stems_where_the_adapter_says_so(stemmer, first, tiny_model, word_tokenizer):
+    rules = ["Greet(A, B) => Wet(A)", "Kit_swims_far(A, B) => Wet(A)", "Sleep(A, B) => Wet(A)"]
+    asked = "Kit greets Bob. How is Bob?"
+    tokenizer, bank = word_tokenizer([*rules, asked]), bank_of(rules)
+    model, adapter = ready(tiny_model, word_weight=50.0, word_stemmer=stemmer, top_k=4)
+    memory = TokenMemory(
+        adapter, bank, RuleStates(model, tokenizer), tokenizer.convert_tokens_to_ids("<search>")
+    )
+    ids = torch.tensor([tokenizer(asked, add_special_tokens=False)["input_ids"]])
+    with attach(model, memory):
+        model(ids, use_cache=False)
+    assert memory.trace[-1].ids[0] == first
+
+
 def test_words_are_those_of_the_bank_as_it_is(rules):
     bank, said = bank_of(rules[:6]), SearchText("w10 w12 w14", "", "w11 w18")
     before = words_of(bank)
     assert words_of(bank) is before
+    assert words_of(bank, "english") is not before
     other = bank_of(rules)
     bank.add(RuleBank(other.keys_MP[6:], other.values_MP[6:], other.ids[6:], rules[6:]))
     torch.testing.assert_close(words_of(bank).begun(said), words_of(other).begun(said))
@@ -262,6 +311,7 @@ def test_words_need_a_memory_that_knows_the_text(rules, tiny_model):
         ),
         ({"word_weight": 0.2, "search_heads": 2}, 'set reading to "tokens"'),
         ({"word_weight": 0.2, "reading": "tokens"}, "word_weight needs heads that read the text"),
+        ({"word_stemmer": "klingon"}, "word_stemmer must be empty or one of .*english.*, got 'klingon'"),
     ],
 )
 def test_what_words_need(settings, expected):

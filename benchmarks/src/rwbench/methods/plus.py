@@ -21,7 +21,13 @@ from .memory import Memory
 if TYPE_CHECKING:
     from dynarule.memory import SearchText
 
-KINDS = {"lookahead": int, "score_weight": float, "score_limit": float, "word_weight": float}
+KINDS = {
+    "lookahead": int,
+    "score_weight": float,
+    "score_limit": float,
+    "word_weight": float,
+    "word_stemmer": str,
+}
 
 
 @component
@@ -41,6 +47,8 @@ class DynaRulePlus(Memory):
         Most that a score takes from that attention. None: the adapter's own.
     word_weight : float or None
         What words that text and rules share count in a search; 0: what was learned alone. None: the adapter's own.
+    word_stemmer : str or None
+        By whose stems these words are compared; empty: as they are written. None: the adapter's own.
     """
 
     name = "dynarule-plus"
@@ -51,6 +59,7 @@ class DynaRulePlus(Memory):
     score_weight: Any = None
     score_limit: Any = field(default=None, metadata={"later": True})
     word_weight: Any = field(default=None, metadata={"later": True})
+    word_stemmer: Any = field(default=None, metadata={"later": True})
 
     @property
     def label(self) -> str:
@@ -59,16 +68,18 @@ class DynaRulePlus(Memory):
         weight = {None: "", 0: ", scores not read"}.get(self.score_weight, f", scores x {self.score_weight}")
         weight += "" if self.score_limit is None else f", at most {self.score_limit}"
         words = {None: "", 0: ", no words"}.get(self.word_weight, f", words x {self.word_weight}")
-        return super().label + levels + weight + words
+        stems = {None: "", "": ", words as written"}.get(self.word_stemmer, f", {self.word_stemmer} stems")
+        return super().label + levels + weight + words + stems
 
     @property
     def changes(self) -> dict[str, Any]:
-        """Backward levels, weight and limit of scores, and weight of words, where they are given."""
+        """Backward levels, weight and limit of scores, weight and stems of words, where they are given."""
         given = {
             "lookahead": self.lookahead,
             "score_weight": self.score_weight,
             "score_limit": self.score_limit,
             "word_weight": self.word_weight,
+            "word_stemmer": self.word_stemmer,
         }
         return super().changes | {
             name: KINDS[name](value) for name, value in given.items() if value is not None

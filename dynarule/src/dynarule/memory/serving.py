@@ -24,7 +24,7 @@ from ..projection import RuleProjection
 from .lookahead import Tables, planned
 from .reader import Asked, SearchContext
 from .selection import LayerMemory, check_bank, mean_query, project, sees_own_set
-from .words import SearchText, words_of
+from .words import SearchText, Words, words_of
 
 
 @dataclass(frozen=True)
@@ -332,9 +332,12 @@ class RuleMemory(LayerMemory):
             )
             ahead, weight = None if layer is None else self.adapter[layer].lookahead, self.config.word_weight
             counts = 0.0 if ahead is None else float(ahead.weight)
-            words = (words_of(bank), weight / counts) if weight and counts > LEAST else ()
+            words = (self._words(), weight / counts) if weight and counts > LEAST else ()
             self._tabled = bank.version, Tables(keys_UP, values_VP, key_rows_M, value_rows_M, *words)
         return self._tabled[1]
+
+    def _words(self) -> Words:
+        return words_of(self.bank, self.config.word_stemmer)
 
     def _plan(
         self,
@@ -352,7 +355,7 @@ class RuleMemory(LayerMemory):
         parts = rule_scores(self.bank, *projection.encoder_query(query_BHD), scale_M)
         scores_BM = torch.cat([part for _, part in parts], -1)
         if said:
-            begun_BM = torch.stack([words_of(self.bank).begun(each) for each in said])
+            begun_BM = torch.stack([self._words().begun(each) for each in said])
             scores_BM = scores_BM + self.config.word_weight * begun_BM.to(scores_BM)
         if levels:
             assert projection.lookahead is not None

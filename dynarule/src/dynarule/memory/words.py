@@ -13,7 +13,8 @@ of all that they are the same here and there, and the states of a model's first 
 with x the text since the last search, z all that was written so far, y the question, :math:`p_m` and :math:`q_m` a
 rule's premise and conclusion, w the weight of the levels, c(x, p) by how much a text covers another, and c' the larger
 of both directions. A step says its rule's premise as well as its conclusion, and what was said need not be found again.
-Nothing of it is trained.
+Nothing of it is trained. Where a text says what a rule says in another form ("greets" what ``Greet(A, B)`` does), words
+are compared by their stems (``word_stemmer``).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 import torch
+from Stemmer import Stemmer
 from torch import Tensor
 
 from ..bank.sources import split_rule
@@ -100,12 +102,16 @@ class Words:
         U and V of them.
     premise_M, conclusion_M : Tensor of int or None
         Which of them each rule has; None: one each.
+    stemmer : str
+        Snowball's algorithm by whose stems words are compared, such as ``"english"``; empty: as they are written.
 
     Examples
     --------
     >>> words = Words(["the cat is wet", "the cat is dry"], ["it is cold", "it is warm"])
     >>> words.premises("Kit, the cat, is wet.").tolist()
     [1.0, 0.4...]
+    >>> Words(["Greet(A, B)"], [""], stemmer="english").premises("A greets B.").tolist()
+    [1.0]
     """
 
     def __init__(
@@ -114,9 +120,11 @@ class Words:
         conclusions: Sequence[str],
         premise_M: Tensor | None = None,
         conclusion_M: Tensor | None = None,
+        stemmer: str = "",
     ) -> None:
         self._premise_M, self._conclusion_M = premise_M, conclusion_M
-        sides = [[terms(text) for text in texts] for texts in (premises, conclusions)]
+        self._stemmer = Stemmer(stemmer) if stemmer else None
+        sides = [[terms(text, self._stemmer) for text in texts] for texts in (premises, conclusions)]
         self._place = {
             term: at for at, term in enumerate(dict.fromkeys(t for s in sides for e in s for t in e))
         }
@@ -163,7 +171,7 @@ class Words:
         return torch.stack(rows)
 
     def _covered(self, side: _Terms, text: str) -> Tensor:
-        known = [self._place[term] for term in terms(text) if term in self._place]
+        known = [self._place[term] for term in terms(text, self._stemmer) if term in self._place]
         return side.shared(self._weights(torch.tensor(known, dtype=torch.long))) / side.total_R
 
     def _weights(self, terms_K: Tensor) -> Tensor:
@@ -174,8 +182,8 @@ def _flat(found: Sequence[Sequence[int]]) -> Tensor:
     return torch.tensor([term for each in found for term in each], dtype=torch.long)
 
 
-def terms(text: str) -> list[str]:
-    """Return the words of a text, lower case, and the pairs of neighbours among them, each once.
+def terms(text: str, stemmer: Stemmer | None = None) -> list[str]:
+    """Return the words of a text, lower case, or their stems, and the pairs of neighbours among them, each once.
 
     Examples
     --------
@@ -183,13 +191,15 @@ def terms(text: str) -> list[str]:
     ['a', 'cat', 'wet', 'a cat', 'cat a', 'a wet', 'wet cat']
     """
     words = WORD.findall(text.lower())
+    if stemmer is not None:
+        words = stemmer.stemWords(words)
     return list(dict.fromkeys([*words, *map(" ".join, pairwise(words))]))
 
 
-def words_of(bank: RuleBank) -> Words:
+def words_of(bank: RuleBank, stemmer: str = "") -> Words:
     """Return the words of a bank's keys and values, row by row; made once for each state of the bank."""
     known = _KNOWN.get(bank)
-    if known is None or known[0] != bank.version:
+    if known is None or known[:2] != (bank.version, stemmer):
         every = torch.arange(len(bank), device=bank.device)
         tables = [(each, each.at(every).cpu()) for each in (bank.keys, bank.values)]
         sides = [[""] * len(table.different) for table, _ in tables]
@@ -197,8 +207,12 @@ def words_of(bank: RuleBank) -> Words:
             for text, row in zip(bank.texts, row_M.tolist(), strict=True):
                 texts[row] = texts[row] or split_rule(text)[side]
         premise_M, conclusion_M = (row_M if table.shared else None for table, row_M in tables)
-        known = _KNOWN[bank] = bank.version, Words(sides[0], sides[1], premise_M, conclusion_M)
-    return known[1]
+        known = _KNOWN[bank] = (
+            bank.version,
+            stemmer,
+            Words(sides[0], sides[1], premise_M, conclusion_M, stemmer),
+        )
+    return known[2]
 
 
-_KNOWN: WeakKeyDictionary[RuleBank, tuple[int, Words]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[RuleBank, tuple[int, str, Words]] = WeakKeyDictionary()
