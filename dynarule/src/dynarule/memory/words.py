@@ -14,7 +14,7 @@ with x the text since the last search, z all that was written so far, y the ques
 rule's premise and conclusion, w the weight of the levels, c(x, p) by how much a text covers another, and c' the larger
 of both directions. A step says its rule's premise as well as its conclusion, and what was said need not be found again.
 Nothing of it is trained. Where a text says what a rule says in another form ("greets" what ``Greet(A, B)`` does), words
-are compared by their stems (``word_stemmer``).
+are compared by their stems (``word_stemmer``); letters alone, a rule's variables, count for nothing there.
 """
 
 from __future__ import annotations
@@ -183,7 +183,9 @@ def _flat(found: Sequence[Sequence[int]]) -> Tensor:
 
 
 def terms(text: str, stemmer: Stemmer | None = None) -> list[str]:
-    """Return the words of a text, lower case, or their stems, and the pairs of neighbours among them, each once.
+    """Return the words of a text, lower case, and the pairs of neighbours among them, each once.
+
+    With a stemmer, the stems of those that are no single letter.
 
     Examples
     --------
@@ -192,7 +194,7 @@ def terms(text: str, stemmer: Stemmer | None = None) -> list[str]:
     """
     words = WORD.findall(text.lower())
     if stemmer is not None:
-        words = stemmer.stemWords(words)
+        words = stemmer.stemWords([word for word in words if len(word) > 1 or word.isdigit()])
     return list(dict.fromkeys([*words, *map(" ".join, pairwise(words))]))
 
 
