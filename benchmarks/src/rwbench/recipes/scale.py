@@ -41,7 +41,7 @@ def _methods(options: Options, form: str) -> list[Method]:
         rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in found]
         both = [row for row in near(model) if row.name != ReAct.name]
         # `NEAR` was chosen among 10,000 rules; what suits more of them may be another share.
-        rows += both + [replace(row, score_share=share) for row in both[1:] for share in (0.5, 0.7, 0.9)]
+        rows += both + [replace(row, score_share=share) for row in both for share in (0.5, 0.7, 0.9)]
         rows += [Stepwise(model=model, retriever=BM25(), in_prompt=IN_SMALL_PROMPT)]
     again: list[DynaRulePlus] = []
     for model in options.local_models:
