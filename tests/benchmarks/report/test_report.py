@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from rwbench.methods.retrieve import Retrieve
 from rwbench.report.charts import (
     Line,
@@ -28,7 +29,7 @@ from rwbench.report.grids import all_runs
 from rwbench.report.page import render_page
 from rwbench.report.setting import settings
 from rwbench.report.style import STYLES, styles
-from rwbench.report.tables import csv_text, headline, markdown_table, markdown_times, percent
+from rwbench.report.tables import csv_text, headline, markdown_table, markdown_times, percent, print_report
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
@@ -133,6 +134,18 @@ def test_failures_and_missing_encoders_are_shown(results):
     assert "(3 failed)" in text
     assert "Not run here: Dense (needs: pip install)" in text
     assert "questions failed" not in render_page(results, "t", "c")
+
+
+def test_tables_mark_a_run_whose_questions_failed(results):
+    (setting,) = settings(results)
+    whole = markdown_table(setting)
+    assert "*" not in whole and "failed" not in whole
+    broken = copy.deepcopy(results)
+    broken[0]["n"] = {"scheduled": 22, "scored": 19, "failed": 3}
+    console = Console(record=True, width=200)
+    print_report(broken, console)
+    for text in (markdown_table(settings(broken)[0]), console.export_text()):
+        assert text.count("*") == 2 and "* without questions that failed" in " ".join(text.split())
 
 
 def test_settings_are_never_mixed(results):

@@ -7,7 +7,7 @@ table 2 (exact match) where methods answer, table 4 (recall) where they only sea
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..markdown import markdown_table as table_of
@@ -155,7 +155,8 @@ def markdown_table(setting: Setting, held_out: Setting | None = None) -> str:
         wide = wide.join(_wide(held_out, columns, "held-out rules"), how="outer")
         labels |= {method: view.label for method, view in held_out.methods.items() if method not in labels}
         wide = wide.reindex([each for each in labels if each in wide.index]).fillna("-")
-    return f"{caption}; {title}.\n\n{markdown(wide.rename(labels))}"
+    runs = [*setting.runs, *(held_out.runs if held_out else ())]
+    return f"{caption}{_told(runs)}; {title}.\n\n{markdown(wide.rename(labels))}"
 
 
 def _wide(setting: Setting, columns: dict[str, tuple[str, str]], rules: str) -> pd.DataFrame:
@@ -167,7 +168,7 @@ def _wide(setting: Setting, columns: dict[str, tuple[str, str]], rules: str) -> 
         if first.value != first.value:  # NaN
             return "-"
         shown = f"{percent(first.value)} ({percent(first.ci_low)}-{percent(first.ci_high)})"
-        return ", ".join([shown, *(percent(row.value) for row in strict)])
+        return ", ".join([shown, *(percent(row.value) for row in strict)]) + _mark(first)
 
     frame = score_frame(setting, columns)
     cells = frame.groupby(["method", "size", "form"], observed=True)[[*frame.columns]].apply(text)
@@ -255,7 +256,9 @@ def _terminal_table(setting: Setting) -> Any:
 
     table = Table(
         title=Text(setting.title()),
-        caption=Text(f"{CAPTIONS[setting.lead]} by rules in the pool, ± half of the 95 % interval"),
+        caption=Text(
+            f"{CAPTIONS[setting.lead]} by rules in the pool, ± half of the 95 % interval{_told(setting.runs)}"
+        ),
         title_justify="left",
         caption_justify="left",
     )
@@ -280,7 +283,16 @@ def _half_width(row: Any) -> str:
     if row.value != row.value:
         return "-"
     half = (row.ci_high - row.ci_low) / 2
-    return f"{percent(row.value)} ±{100 * half:.1f}{'*' if row.failed else ''}"
+    return f"{percent(row.value)} ±{100 * half:.1f}{_mark(row)}"
+
+
+def _mark(row: Any) -> str:
+    return "*" if row.failed else ""
+
+
+def _told(runs: Iterable[Results]) -> str:
+    """Return what the mark means, where a run has it."""
+    return "; * without questions that failed" if any(run["n"]["failed"] for run in runs) else ""
 
 
 def headline(setting: Setting) -> list[str]:
