@@ -165,12 +165,14 @@ class DynaRuleConfig(PeftConfig):
             )
         if self.shared_after and self.top_k is None:
             raise ValueError("shared_after needs top_k: without it every layer reads all rules")
-        if self.update_scope not in get_args(UpdateScope):
-            raise ValueError(
-                f"update_scope must be one of {get_args(UpdateScope)}, got {self.update_scope!r}"
-            )
-        if self.reading not in get_args(Reading):
-            raise ValueError(f"reading must be one of {get_args(Reading)}, got {self.reading!r:.60}")
+        known: dict[str, tuple[str, ...]] = {
+            "update_scope": get_args(UpdateScope),
+            "reading": get_args(Reading),
+            "word_stemmer": ("", *algorithms()),
+        }
+        for name, names in known.items():
+            if getattr(self, name) not in names:
+                raise ValueError(f"{name} must be one of {names}, got {getattr(self, name)!r:.60}")
         if self.together and self.reading != "tokens":
             raise ValueError(
                 f"together is of rules that are read as tokens, got reading={self.reading!r:.60}"
@@ -180,10 +182,6 @@ class DynaRuleConfig(PeftConfig):
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)!r}")
             if getattr(self, name) and self.reading != "tokens":
                 raise ValueError(f'{name} is for rules that are read as tokens; set reading to "tokens"')
-        if self.word_stemmer not in ("", *algorithms()):
-            raise ValueError(
-                f"word_stemmer must be empty or one of {', '.join(algorithms())}, got {self.word_stemmer!r:.60}"
-            )
         if self.score_limit is not None and not 0 < self.score_limit < math.inf:
             raise ValueError(f"score_limit must be positive or None, got {self.score_limit!r}")
         if self.length_shift is not None and not 0 < self.length_shift < math.inf:
