@@ -12,6 +12,7 @@ from rwbench.backends.local import Local
 from rwbench.methods import Method
 from rwbench.methods.dynarule import DynaRule
 from rwbench.methods.kblam import KBLaM
+from rwbench.methods.plus import DynaRulePlus
 from rwbench.methods.srki import SRKI
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
@@ -308,6 +309,28 @@ def test_another_adapter_is_another_run(folder, workspace, options, tmp_path):
 def test_rules_that_are_kept_are_one_at_least(folder, kept):
     with pytest.raises(ValueError, match=f"kept must be a positive whole number or None, got {kept}"):
         make(SRKI, folder, kept=kept)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"lookahead": 0},
+        {"score_weight": 0},
+        {"score_limit": 2.0},
+        {"word_weight": 0},
+        {"word_weight": 0.3, "word_stemmer": "english"},
+        {"word_stemmer": ""},
+        {"kept": 8},
+    ],
+)
+def test_a_setting_that_is_given_replaces_the_adapter_s_and_is_told(folder, given):
+    from dynarule import DynaRuleConfig
+
+    plain, method = make(DynaRulePlus, folder), make(DynaRulePlus, folder, **given)
+    assert plain.changes == {}
+    assert method.changes == {{"kept": "top_k"}.get(name, name): value for name, value in given.items()}
+    assert set(method.changes) <= {each.name for each in dataclasses.fields(DynaRuleConfig)}
+    assert method.label != plain.label
 
 
 def test_rules_in_the_model_need_a_folder():
