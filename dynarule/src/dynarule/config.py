@@ -77,7 +77,7 @@ class DynaRuleConfig(PeftConfig):
         default=0.0, metadata={"help": "of words that text and rules share, in what a search finds; 0: none"}
     )
     word_stemmer: str = field(
-        default="", metadata={"help": "whose stems of them are compared (Snowball: english); '': as written"}
+        default="", metadata={"help": "compares stems (Snowball: english), no single letters; '': as written"}
     )
     length_shift: float | None = field(
         default=None, metadata={"help": "C: adds log C - log(rules attended) to rule scores (KBLaM)"}

@@ -48,7 +48,8 @@ class DynaRulePlus(Memory):
     word_weight : float or None
         What words that text and rules share count in a search; 0: what was learned alone. None: the adapter's own.
     word_stemmer : str or None
-        By whose stems these words are compared; empty: as they are written. None: the adapter's own.
+        By whose stems these words are compared, letters alone left out; empty: as they are written. None: the adapter's
+        own.
     """
 
     name = "dynarule-plus"
