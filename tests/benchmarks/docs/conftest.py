@@ -19,6 +19,8 @@ SETTINGS = {
     "kept": None,
     "score_share": 0,
     "score_limit": None,
+    "word_weight": None,
+    "word_stemmer": None,
 }
 
 

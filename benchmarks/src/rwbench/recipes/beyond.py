@@ -151,6 +151,17 @@ def plus_settings(options: Options, form: str, size: int) -> list[Method]:
     ]
 
 
+@grid("ablation/words", (10_000,))
+def words(options: Options, form: str, size: int) -> list[Method]:
+    """DynaRule+ by what words that text and rules share count in its search, and by which stems; 10,000 rules."""
+    tried = ((0, ""), (0.2, ""), (0.2, "english"), (0.3, "english"))
+    return [
+        DynaRulePlus.of(model, form, word_weight=weight, word_stemmer=stemmer)
+        for model in options.local_models
+        for weight, stemmer in tried
+    ]
+
+
 @grid("ablation/kept", (100, 10_000))
 def kept(options: Options, form: str, size: int) -> list[Method]:
     """SR-KI and DynaRule by how many rules a layer keeps when they answer; 100 and 10,000 rules."""
