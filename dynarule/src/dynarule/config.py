@@ -62,7 +62,8 @@ class DynaRuleConfig(PeftConfig):
         default=False, metadata={"help": "later layers read the rules that the confidence layer keeps"}
     )
     reading: Reading = field(
-        default="vector", metadata={"help": "of a kept rule: one value, or its tokens' own states"}
+        default="vector",
+        metadata={"help": "what is read of a kept rule: one value, or its tokens' own states"},
     )
     score_weight: float = field(
         default=0.0, metadata={"help": "of a kept rule's score, in the attention to its tokens; 0: none"}
@@ -77,7 +78,8 @@ class DynaRuleConfig(PeftConfig):
         default=0.0, metadata={"help": "of words that text and rules share, in what a search finds; 0: none"}
     )
     word_stemmer: str = field(
-        default="", metadata={"help": "compares stems (Snowball: english), no single letters; '': as written"}
+        default="",
+        metadata={"help": "of Snowball (english, say): goes by words' stems, not letters; '': as written"},
     )
     length_shift: float | None = field(
         default=None, metadata={"help": "C: adds log C - log(rules attended) to rule scores (KBLaM)"}

@@ -333,6 +333,47 @@ def test_a_setting_that_is_given_replaces_the_adapter_s_and_is_told(folder, give
     assert method.label != plain.label
 
 
+@pytest.mark.parametrize("stemmer", ["Klingon", 7, ["english"]])
+def test_a_stemmer_that_is_not_there_is_refused_before_anything_is_read(folder, stemmer):
+    with pytest.raises(ValueError, match=r"unknown word_stemmer .* Known: .*english"):
+        make(DynaRulePlus, folder, word_stemmer=stemmer)
+
+
+def test_what_is_given_is_what_the_memory_is_made_with(folder, workspace, options):
+    from dynarule import dynarule_config
+
+    own = dynarule_config(WIDTH, 2, reading="tokens", search_heads=2, lookahead=3, top_k=12)
+    given = {"lookahead": 1, "score_weight": 2.0, "word_weight": 0.3, "word_stemmer": "english", "kept": 5}
+
+    class Seen(Exception):
+        pass
+
+    class Reader:
+        config = own
+
+        def bank(self, rules, ids, form):
+            return None
+
+        def memory(self, bank, config, **settings):
+            raise Seen(config)
+
+    class Given(DynaRulePlus):
+        def reader(self, form):
+            return Reader()
+
+    method = Given(model=Local.of(str(folder)), **given)
+    pool = workspace.pools(options.spec(method, "nl", 100, "question"))[0]
+    with pytest.raises(Seen) as seen:
+        method.answer([(pool, pool.questions[0])], 10)
+    (config,) = seen.value.args
+    changed = {
+        name: value
+        for name, value in dataclasses.asdict(config).items()
+        if value != dataclasses.asdict(own)[name]
+    }
+    assert changed == {{"kept": "top_k"}.get(name, name): value for name, value in given.items()}
+
+
 def test_rules_in_the_model_need_a_folder():
     from rwbench.backends.endpoint import Endpoint
 

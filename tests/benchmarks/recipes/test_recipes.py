@@ -91,6 +91,15 @@ def test_a_share_of_the_best_score_is_chosen_among_six(model_folder):
     assert {spec.method["in_prompt"] for spec in made} == {16}
 
 
+def test_among_all_rules_every_search_from_both_ends_has_each_share(model_folder):
+    """What suits ten thousand rules may be another share than what suits a million."""
+    made = [spec.method for spec in specs("scale", model_folder)]
+    asked = Counter((each["name"], each["score_share"]) for each in made if each.get("score_share"))
+    assert asked == dict.fromkeys(
+        [(name, share) for name in ("rag", "stepwise", "ircot") for share in (0.3, 0.5, 0.7, 0.9)], 2
+    )
+
+
 def test_recipes_of_the_same_runs_share_their_folders(model_folder):
     """A number that two tables show is computed once."""
     ids = {

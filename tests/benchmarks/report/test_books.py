@@ -8,7 +8,9 @@ from rwbench.cli.app import app
 from rwbench.methods import Output
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
+from rwbench.report.books import book_table
 from rwbench.report.page import render_page
+from rwbench.report.setting import settings
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.books import BookSource
 from rwbench.run.runner import run_spec
@@ -47,6 +49,15 @@ def test_the_table_of_books_has_a_column_a_book_and_the_rules_found_first(runs):
     assert [cell.split()[0] for cell in cells[2:4]] == [f"{100 * share:.1f}" for share in shares]
     assert cells[1].startswith(f"{100 * fmean(s['scores']['exact_match'] for s in samples):.1f} (")
     assert cells[5].startswith(f"{100 * fmean(s['scores']['recall@1'] for s in samples):.1f} (")
+
+
+def test_a_book_table_marks_a_run_whose_questions_failed(runs):
+    _, results = runs
+    assert "*" not in book_table(*settings([results]))
+    broken = {**results, "n": {"scheduled": 90, "scored": 88, "failed": 2}}
+    text = book_table(*settings([broken]))
+    assert text.count("*") == 2 and "first of 40; * without questions that failed; 90 questions" in text
+    assert text.splitlines()[-1].split(" | ")[1].endswith(")*")
 
 
 def test_the_page_of_books_shows_questions_and_rules_and_no_classes_of_error(runs):

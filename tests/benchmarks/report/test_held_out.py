@@ -97,3 +97,11 @@ def test_another_world_does_not_fit(name, value):
     for run in unseen:
         run["spec"][name] = value
     assert setting.held_out(settings(unseen)) is None
+
+
+def test_a_run_on_held_out_rules_whose_questions_failed_is_marked():
+    (arena,), runs = settings(find_results(ARENA)), copy.deepcopy(find_results(HELD_OUT))
+    runs[0]["n"]["failed"] = 1
+    (held_out,) = settings(runs)
+    text = markdown_table(arena, held_out)
+    assert text.count("*") == 2 and "; * without questions that failed; " in text

@@ -86,3 +86,19 @@ def test_tables_compile(results, tmp_path):
     words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-draftmode", "t.tex"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_a_run_whose_questions_failed_is_marked(results):
+    (setting,) = settings(results)
+    assert "*" not in latex_table(setting).replace("table*", "")
+    broken = copy.deepcopy(results)
+    broken[2]["n"] = {"scheduled": 11, "scored": 10, "failed": 1}  # BM25 in logic
+    (setting,) = settings(broken)
+    text = latex_table(setting).replace("table*", "")
+    assert r"in \%; * without questions that failed." in text
+    (row,) = (line for line in body_rows(text) if "*" in line)
+    _, method, none, *marked, also_none, one, other = row.split(" & ")
+    assert (
+        "BM25" in method and none == also_none == "--" and not one.endswith("*") and not other.endswith("*")
+    )
+    assert len(marked) == 2 and all(cell.endswith("*") for cell in marked)

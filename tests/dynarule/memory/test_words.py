@@ -234,7 +234,8 @@ def test_words_are_those_of_the_bank_as_it_is(rules):
     bank, said = bank_of(rules[:6]), SearchText("w10 w12 w14", "", "w11 w18")
     before = words_of(bank)
     assert words_of(bank) is before
-    assert words_of(bank, "english") is not before
+    stemmed = words_of(bank, "english")
+    assert words_of(bank) is before and stemmed is not before and words_of(bank, "english") is stemmed
     other = bank_of(rules)
     bank.add(RuleBank(other.keys_MP[6:], other.values_MP[6:], other.ids[6:], rules[6:]))
     torch.testing.assert_close(words_of(bank).begun(said), words_of(other).begun(said))

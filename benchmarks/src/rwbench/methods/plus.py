@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from ruleworld_data.spec import check_name
 
 from ..backends import Decoding
 from ..retrievers import pool_index
@@ -61,6 +62,13 @@ class DynaRulePlus(Memory):
     score_limit: Any = field(default=None, metadata={"later": True})
     word_weight: Any = field(default=None, metadata={"later": True})
     word_stemmer: Any = field(default=None, metadata={"later": True})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.word_stemmer:
+            from Stemmer import algorithms
+
+            check_name("word_stemmer", self.word_stemmer, algorithms())
 
     @property
     def label(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..score.results import Estimate, Results
 from .setting import ANSWERS, MAIN_METRIC, Setting
-from .tables import estimates, markdown, percent
+from .tables import estimates, failure_mark, failure_note, markdown, percent
 
 FOUND = (f"step_{MAIN_METRIC}", MAIN_METRIC)
 """What says how often the needed rule came first: at each step where a method searches at each, else in its search."""
@@ -25,12 +25,14 @@ def book_table(setting: Setting) -> str:
         view, run = setting.methods[method], setting.find(method, "nl", setting.sizes[-1])
         if run is not None:
             found = estimates(run, ANSWERS)
-            rows[view.label] = [*(shown(found.get(part)) for part in heads.values()), shown(found_first(run))]
+            first, *others = (shown(found.get(part)) for part in heads.values())
+            mark = failure_mark(run["n"]["failed"])
+            rows[view.label] = [first + mark, *others, shown(found_first(run))]
     frame = pd.DataFrame.from_dict(rows, orient="index", columns=[*heads, "rule found first"])
     sizes = " or ".join(map(str, setting.sizes))
     return (
         "Answers right in % (95 % interval), and how often the rule that a step needs was found first of "
-        f"{sizes}; {setting.title()}.\n\n{markdown(frame)}"
+        f"{sizes}{failure_note(setting.runs)}; {setting.title()}.\n\n{markdown(frame)}"
     )
 
 

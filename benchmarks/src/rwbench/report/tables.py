@@ -156,7 +156,7 @@ def markdown_table(setting: Setting, held_out: Setting | None = None) -> str:
         labels |= {method: view.label for method, view in held_out.methods.items() if method not in labels}
         wide = wide.reindex([each for each in labels if each in wide.index]).fillna("-")
     runs = [*setting.runs, *(held_out.runs if held_out else ())]
-    return f"{caption}{_told(runs)}; {title}.\n\n{markdown(wide.rename(labels))}"
+    return f"{caption}{failure_note(runs)}; {title}.\n\n{markdown(wide.rename(labels))}"
 
 
 def _wide(setting: Setting, columns: dict[str, tuple[str, str]], rules: str) -> pd.DataFrame:
@@ -168,7 +168,7 @@ def _wide(setting: Setting, columns: dict[str, tuple[str, str]], rules: str) -> 
         if first.value != first.value:  # NaN
             return "-"
         shown = f"{percent(first.value)} ({percent(first.ci_low)}-{percent(first.ci_high)})"
-        return ", ".join([shown, *(percent(row.value) for row in strict)]) + _mark(first)
+        return ", ".join([shown, *(percent(row.value) for row in strict)]) + failure_mark(first.failed)
 
     frame = score_frame(setting, columns)
     cells = frame.groupby(["method", "size", "form"], observed=True)[[*frame.columns]].apply(text)
@@ -213,7 +213,8 @@ def latex_table(setting: Setting) -> str:
     )
     is_best = frame["value"] == best.reindex(frame.index)
     shown = frame["value"].map(lambda value: percent(value).replace("<", "$<$"), na_action="ignore")
-    frame["text"] = shown.where(~is_best, r"\textbf{" + shown + "}").fillna("--")
+    shown = shown.where(~is_best, r"\textbf{" + shown + "}") + frame["failed"].map(failure_mark)
+    frame["text"] = shown.fillna("--")
     frame["method"] = frame["method"].cat.rename_categories(lambda label: label.translate(LATEX_SIGNS))
     frame["form"] = frame["form"].map(FORM_NAMES)
     wide: Any = frame.pivot(index=["size", "method"], columns=["form", "column"], values="text")
@@ -228,7 +229,7 @@ def latex_table(setting: Setting) -> str:
         multirow_align="naive",
         multicol_align="c",
         column_format="ll" + "r" * wide.shape[1],
-        caption=rf"{what} in \%. {setting.title().translate(LATEX_SIGNS)}.",
+        caption=rf"{what} in \%{failure_note(setting.runs)}. {setting.title().translate(LATEX_SIGNS)}.",
     )
     text = re.sub(r"\\cline\{.*\}\n(\\bottomrule)", r"\1", text).replace(r"\cline", r"\cmidrule")
     return text.replace("\\centering", "\\centering\n\\small").strip()
@@ -257,7 +258,7 @@ def _terminal_table(setting: Setting) -> Any:
     table = Table(
         title=Text(setting.title()),
         caption=Text(
-            f"{CAPTIONS[setting.lead]} by rules in the pool, ± half of the 95 % interval{_told(setting.runs)}"
+            f"{CAPTIONS[setting.lead]} by rules in the pool, ± half of the 95 % interval{failure_note(setting.runs)}"
         ),
         title_justify="left",
         caption_justify="left",
@@ -283,15 +284,16 @@ def _half_width(row: Any) -> str:
     if row.value != row.value:
         return "-"
     half = (row.ci_high - row.ci_low) / 2
-    return f"{percent(row.value)} ±{100 * half:.1f}{_mark(row)}"
+    return f"{percent(row.value)} ±{100 * half:.1f}{failure_mark(row.failed)}"
 
 
-def _mark(row: Any) -> str:
-    return "*" if row.failed else ""
+def failure_mark(failed: bool | int) -> str:
+    """Return what stands behind the number of a run some of whose questions failed, and are not in it."""
+    return "*" if failed else ""
 
 
-def _told(runs: Iterable[Results]) -> str:
-    """Return what the mark means, where a run has it."""
+def failure_note(runs: Iterable[Results]) -> str:
+    """Return what `failure_mark` means, where a run has it: the end of a caption."""
     return "; * without questions that failed" if any(run["n"]["failed"] for run in runs) else ""
 
 

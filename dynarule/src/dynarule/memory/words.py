@@ -94,7 +94,7 @@ class Words:
 
     A text covers another by the weights of the terms that they share, over those of all its terms; a term t weighs
     :math:`\log(1 + (N - n_t + 1/2) / (n_t + 1/2))^2`, where :math:`n_t` of the N different premises and conclusions
-    have it, however often a bank keeps them.
+    have it, however often a bank keeps them; those that are written differently are different.
 
     Parameters
     ----------
@@ -104,6 +104,11 @@ class Words:
         Which of them each rule has; None: one each.
     stemmer : str
         Snowball's algorithm by whose stems words are compared, such as ``"english"``; empty: as they are written.
+
+    Raises
+    ------
+    KeyError
+        If Snowball has no such algorithm; `DynaRuleConfig` refuses it before.
 
     Examples
     --------
@@ -199,9 +204,11 @@ def terms(text: str, stemmer: Stemmer | None = None) -> list[str]:
 
 
 def words_of(bank: RuleBank, stemmer: str = "") -> Words:
-    """Return the words of a bank's keys and values, row by row; made once for each state of the bank."""
-    known = _KNOWN.get(bank)
-    if known is None or known[:2] != (bank.version, stemmer):
+    """Return the words of a bank's keys and values, row by row; made once for each state of the bank and stemmer."""
+    version, known = _KNOWN.get(bank, (None, {}))
+    if version != bank.version:
+        _KNOWN[bank] = bank.version, (known := {})
+    if stemmer not in known:
         every = torch.arange(len(bank), device=bank.device)
         tables = [(each, each.at(every).cpu()) for each in (bank.keys, bank.values)]
         sides = [[""] * len(table.different) for table, _ in tables]
@@ -209,12 +216,8 @@ def words_of(bank: RuleBank, stemmer: str = "") -> Words:
             for text, row in zip(bank.texts, row_M.tolist(), strict=True):
                 texts[row] = texts[row] or split_rule(text)[side]
         premise_M, conclusion_M = (row_M if table.shared else None for table, row_M in tables)
-        known = _KNOWN[bank] = (
-            bank.version,
-            stemmer,
-            Words(sides[0], sides[1], premise_M, conclusion_M, stemmer),
-        )
-    return known[2]
+        known[stemmer] = Words(sides[0], sides[1], premise_M, conclusion_M, stemmer)
+    return known[stemmer]
 
 
-_KNOWN: WeakKeyDictionary[RuleBank, tuple[int, str, Words]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[RuleBank, tuple[int, dict[str, Words]]] = WeakKeyDictionary()
