@@ -151,15 +151,13 @@ def plus_settings(options: Options, form: str, size: int) -> list[Method]:
     ]
 
 
-@grid("ablation/words", (10_000,))
-def words(options: Options, form: str, size: int) -> list[Method]:
-    """DynaRule+ by what words that text and rules share count in its search, and by which stems; 10,000 rules."""
-    tried = ((0, ""), (0.2, ""), (0.2, "english"), (0.3, "english"))
-    return [
-        DynaRulePlus.of(model, form, word_weight=weight, word_stemmer=stemmer)
-        for model in options.local_models
-        for weight, stemmer in tried
-    ]
+@grid("ablation/words_and_scores", (10_000,))
+def words_and_scores(options: Options, form: str, size: int) -> list[Method]:
+    """DynaRule+ by what shared words count in its search, by which stems, and scores in its reading; 10,000 rules."""
+    words = ((0, ""), (0.2, ""), (0.2, "english"))
+    tried: list[dict[str, Any]] = [{}, {"score_weight": 0}, {"score_weight": 3, "score_limit": 4}]
+    tried += [{"word_weight": weight, "word_stemmer": stems} for weight, stems in words]
+    return [DynaRulePlus.of(model, form, **each) for model in options.local_models for each in tried]
 
 
 @grid("ablation/kept", (100, 10_000))
