@@ -333,7 +333,7 @@ def test_a_setting_that_is_given_replaces_the_adapter_s_and_is_told(folder, give
     assert method.label != plain.label
 
 
-@pytest.mark.parametrize("stemmer", ["Klingon", 7, ["english"]])
+@pytest.mark.parametrize("stemmer", ["Klingon", 7, ["english"], 0, False, []])
 def test_a_stemmer_that_is_not_there_is_refused_before_anything_is_read(folder, stemmer):
     with pytest.raises(ValueError, match=r"unknown word_stemmer .* Known: .*english"):
         make(DynaRulePlus, folder, word_stemmer=stemmer)

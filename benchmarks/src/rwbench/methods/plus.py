@@ -65,7 +65,7 @@ class DynaRulePlus(Memory):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.word_stemmer:
+        if self.word_stemmer not in (None, ""):
             from Stemmer import algorithms
 
             check_name("word_stemmer", self.word_stemmer, algorithms())
