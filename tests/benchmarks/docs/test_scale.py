@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 from rwbench.run.data import DataSource
+from rwbench.score.results import find_results
 
 PAGE = Path(__file__).parents[3] / "benchmarks/docs/scale.md"
 FRONT = PAGE.parents[2] / "README.md"
@@ -77,3 +78,18 @@ def test_what_goes_first_among_all_rules(said, run_of, exact):
     assert numbers == [exact(run, "by_group", group) for group in ("hops", "parallel") for run in runs]
     rules, premises = said(r"the ([\d,]+) English rules have ([\d,]+) premises", PAGE.read_text())
     assert round(rules / premises) == each
+
+
+def test_what_embeds_whole_rules_is_asked_among_the_fewest_alone(said, exact):
+    (most,) = said(
+        rf"SR-KI, DynaRule \(paper\) and dense RAG, .* among 100,000 alone, where they have at most {NUMBER} right",
+        PAGE.read_text(),
+    )
+    runs = [
+        run
+        for run in find_results(PAGE.parents[1] / "results/scale_full")
+        if (method := run["spec"]["method"])["name"] in ("srki", "dynarule")
+        or method.get("retriever", {}).get("name") == "dense"
+    ]
+    assert {run["spec"]["pool_size"] for run in runs} == {100_000} and len(runs) == 6
+    assert max(map(exact, runs)) == most
