@@ -31,16 +31,22 @@ def said(pattern, page=TEXT):
     return [float(number.replace(",", "")) for number in found.groups()]
 
 
-def run_of(folder, name, form, size=10_000, **fields):
-    """The one committed run of a method, by these settings; what else is in `SETTINGS` is as it always is."""
+def runs_of(folder, name, form, size=10_000, retriever=None, **fields):
+    """The committed runs of a method, by these settings; what else is in `SETTINGS` is as it always is."""
     wanted = SETTINGS | fields
-    (found,) = (
+    return [
         run
         for run in find_results(BENCHMARKS / "results" / folder)
         if (run["spec"]["representation"], run["spec"]["pool_size"]) == (form, size)
         and (method := run["spec"]["method"])["name"] == name
-        and all(method.get(each, SETTINGS[each]) == value for each, value in wanted.items())
-    )
+        and all(method.get(each, SETTINGS.get(each)) == value for each, value in wanted.items())
+        and retriever in (None, method.get("retriever", {}).get("name"))
+    ]
+
+
+def run_of(*args, **fields):
+    """The one of `runs_of`."""
+    (found,) = runs_of(*args, **fields)
     return found
 
 
@@ -92,5 +98,5 @@ def _handed(function):
     return pytest.fixture(name=function.__name__)(lambda: function)
 
 
-_SAID, _RUN_OF, _EXACT, _LEAD = map(_handed, (said, run_of, exact, lead))
+_SAID, _RUNS_OF, _RUN_OF, _EXACT, _LEAD = map(_handed, (said, runs_of, run_of, exact, lead))
 _MEAN_LEAD, _MEAN_DIFFERENCE, _IDS_OF = map(_handed, (mean_lead, mean_difference, ids_of))

@@ -9,7 +9,7 @@ from rwbench.run.data import DataSource
 from rwbench.score.results import find_results
 
 PAGE = Path(__file__).parents[3] / "benchmarks/docs/scale.md"
-FRONT = PAGE.parents[2] / "README.md"
+RESULTS = PAGE.parent / "results.md"
 NUMBER = r"(\d+(?:\.\d+)?)"
 SHARES = (0.3, 0.5, 0.7, 0.9)
 RIVALS = ("rag", "stepwise", "ircot")
@@ -49,12 +49,12 @@ def test_what_is_ahead_among_a_million_rules_and_more(said, run_of, exact, lead)
         values += [exact(run) for run in (*ours, *best)]
         values += [end for pair in zip(ours, best, strict=True) for end in lead("scale_full", *pair)]
     assert numbers == values
-    front = said(
+    told = said(
         rf"In the whole world it has {pair} among a million rules and {pair} among all 4,936,113, the best other "
         rf"method asked there {pair}, and {pair}, with the best of four shares",
-        FRONT.read_text(),
+        RESULTS.read_text(),
     )
-    assert front == [*values[:2], *values[10:12], *values[2:4], *values[12:14]]
+    assert told == [*values[:2], *values[10:12], *values[2:4], *values[12:14]]
     (most,) = said(
         rf"three tenths, which was chosen among 10,000 rules, gives up to {NUMBER} points less",
         PAGE.read_text(),
