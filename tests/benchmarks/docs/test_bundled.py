@@ -2,9 +2,12 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rwbench.backends.local import Local
+from rwbench.recipes import recipes
 from rwbench.report.compare import compare_runs
 from rwbench.report.paper import table_beside_paper
 from rwbench.score.results import find_results
@@ -331,7 +334,7 @@ def test_what_smollm2_was_taught(said):
     assert record["environment"]["gpu"] == "NVIDIA H200"
 
 
-def test_what_words_and_scores_bring_on_smollm2(said, run_of, exact, lead):
+def test_what_words_and_scores_bring_on_smollm2(said, run_of, exact, lead, options):
     """On validation questions in logic; what is shipped has the best of the rows."""
     count, *numbers = said(
         r"of (\d+) validation questions in logic among 10,000 rules it has ([\d.]+) % right, ([\d.]+) where no score "
@@ -353,6 +356,10 @@ def test_what_words_and_scores_bring_on_smollm2(said, run_of, exact, lead):
     assert [exact(run) for run in runs] == numbers
     assert max(numbers) == numbers[0]
     assert lead("words_and_scores", *runs[:2]) == difference
+    settings = "score_weight", "score_limit", "word_weight", "word_stemmer"
+    made = recipes.get("ablation/words_and_scores")(replace(options, models=(Local.of("tiny"),)))
+    rows = [tuple(map(spec.method.get, settings)) for spec in made if spec.representation == "fol"]
+    assert rows == [tuple(map(run["spec"]["method"].get, settings)) for run in runs]
 
 
 def test_chains_on_smollm2_that_find_and_that_end_wrong(said, run_of):

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import math
 import shutil
 
 import numpy as np
@@ -337,6 +338,19 @@ def test_a_setting_that_is_given_replaces_the_adapter_s_and_is_told(folder, give
 def test_a_stemmer_that_is_not_there_is_refused_before_anything_is_read(folder, stemmer):
     with pytest.raises(ValueError, match=r"unknown word_stemmer .* Known: .*english"):
         make(DynaRulePlus, folder, word_stemmer=stemmer)
+
+
+@pytest.mark.parametrize("value", [-1, math.inf, math.nan, "2", [2], True])
+@pytest.mark.parametrize("name", ["lookahead", "score_weight", "score_limit", "word_weight"])
+def test_a_weight_that_is_none_is_refused_before_anything_is_read(folder, name, value):
+    with pytest.raises(ValueError, match=rf"^{name} must be a .*of 0 or more, or None, got "):
+        make(DynaRulePlus, folder, **{name: value})
+
+
+@pytest.mark.parametrize("given", [{"lookahead": 1.5}, {"score_limit": 0}])
+def test_half_a_level_and_a_limit_that_lets_scores_take_nothing_are_refused(folder, given):
+    with pytest.raises(ValueError, match=f"^{next(iter(given))} must be "):
+        make(DynaRulePlus, folder, **given)
 
 
 def test_what_is_given_is_what_the_memory_is_made_with(folder, workspace, options):

@@ -65,6 +65,18 @@ class DynaRulePlus(Memory):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name, kind in KINDS.items():
+            value = getattr(self, name)
+            if kind is str or value is None:
+                continue
+            number = isinstance(value, int) or (kind is float and isinstance(value, float))
+            if not number or isinstance(value, bool) or not 0 <= value < math.inf:
+                whole = "whole number" if kind is int else "number"
+                raise ValueError(f"{name} must be a {whole} of 0 or more, or None, got {value!r:.60}")
+        if self.score_limit == 0:
+            raise ValueError(
+                "score_limit must be positive or None, got 0; set score_weight=0 to read no scores"
+            )
         if self.word_stemmer not in (None, ""):
             from Stemmer import algorithms
 
