@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -125,8 +128,21 @@ def make_shard(shard: Shard, folder: Path, known: str | None = None) -> ShardFil
     return ShardFile(shard, file_digest(path), path.stat().st_size, resumed=False)
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Collect no cycles inside the block: millions of small tuples live there, and none is in one."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def _write(shard: Shard, path: Path) -> None:
-    table = shard.table()
+    with _uncollected():
+        table = shard.table()
     with (
         whole_file(path) as part,
         pq.ParquetWriter(

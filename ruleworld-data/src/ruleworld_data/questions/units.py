@@ -10,6 +10,7 @@ the chain alone, so that no test chain is trained on, whoever it happens to).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..world import Ints, Stream, World, keyed_integers, mix
 from ..world.arrays import MAX_COUNT, MAX_UNITS, MIN_COUNT
-from .skeletons import Skeleton, chains, group
+from .skeletons import DOUBLE, SINGLE, Skeleton, chains, group
 
 SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0), "heldout": (0.0, 1.0)}
 """Each split's part of the hash range; the held-out world serves one split alone."""
@@ -206,6 +207,11 @@ def _in_turns(chain: Ints) -> Ints:
     return np.argsort(rank, kind="stable")
 
 
+@lru_cache(maxsize=len(SINGLE) + len(DOUBLE))  # what each block of a parallel sub-task draws from
+def _source(world: World, skeleton: Skeleton, split: str) -> UnitSource:
+    return UnitSource(world, skeleton, split)
+
+
 def draw_units(
     world: World, split: str, shares: dict[Skeleton, float], count: int, key: tuple[str | int, ...]
 ) -> list[Units]:
@@ -216,7 +222,7 @@ def draw_units(
     ValueError
         If the world has fewer units.
     """
-    sources = {skeleton: UnitSource(world, skeleton, split) for skeleton in shares}
+    sources = {skeleton: _source(world, skeleton, split) for skeleton in shares}
     limit = {skeleton: source.numbered for skeleton, source in sources.items()}
     drawn: dict[Skeleton, Units] = {}
     while True:

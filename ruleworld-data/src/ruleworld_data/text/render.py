@@ -6,13 +6,15 @@ A rule's text is a premise and a conclusion, and few distinct ones exist: 960 pr
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..io.schema import RULE_SCHEMA
 from ..spec import OPERATORS, ROLES
-from ..world import Ints, Names, RuleBlock, symbol
+from ..world import Ints, Names, RuleBlock
 from .fol import AND, COMPARED
 
 _FEW = 2**24
@@ -127,13 +129,22 @@ def _half(
         found, inverse = np.unique(code, return_inverse=True)
         indices = inverse.astype(np.int32)
     distinct = [(part - 1).tolist() for part in np.unravel_index(found, radix)]
-    slots = [_slots(names, dict(zip(key, parts, strict=True))) for parts in zip(*distinct, strict=True)]
     if names.version == "1.0":
         templates = templates[0], _FOL_OF_1_0.get(templates[1], templates[1])
-    nl, fol = ([template.format_map(words) for words in slots] for template in templates)
+    texts = [_texts(names, key, parts, templates) for parts in zip(*distinct, strict=True)]
+    nl, fol = zip(*texts, strict=True) if texts else ((), ())
     return tuple(
         pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(text, pa.string())) for text in (nl, fol)
     )
+
+
+@lru_cache(maxsize=2**17)  # the 84,257 conclusions of the whole world come back in each of its shards
+def _texts(
+    names: Names, key: tuple[str, ...], parts: tuple[int, ...], templates: tuple[str, str]
+) -> tuple[str, str]:
+    slots = _slots(names, dict(zip(key, parts, strict=True)))
+    nl, fol = (template.format_map(slots) for template in templates)
+    return nl, fol
 
 
 def _slots(names: Names, parts: dict[str, int]) -> dict[str, str]:
@@ -160,17 +171,15 @@ def _slots(names: Names, parts: dict[str, int]) -> dict[str, str]:
         slots |= {"things": names.things(trigger, parts["threshold"]), "threshold": str(parts["threshold"])}
         slots["Trigger"] = names.symbols["attribute"][trigger]
     elif "trigger_verb" in parts:
-        verb, trigger = (
-            names.lexicon[parts["trigger_operator"]][parts["trigger_verb"]],
-            parts["trigger_attribute"],
-        )
-        slots |= {"loses": verb.third, "Loses": symbol(verb.base), "thing": names.things(trigger, 1)}
+        operator, verb, trigger = (parts[f"trigger_{name}"] for name in ("operator", "verb", "attribute"))
+        slots |= {"loses": names.lexicon[operator][verb].third, "Loses": names.changes[operator][verb]}
+        slots["thing"] = names.things(trigger, 1)
         slots["Trigger"] = names.symbols["attribute"][trigger]
     else:
         slots |= {"things": names.things(parts["attribute"], parts["amount"]), "amount": str(parts["amount"])}
         if "verb" in parts:
-            verb = names.lexicon[parts["operator"]][parts["verb"]]
-            slots |= {"lose": verb.base, "Lose": symbol(verb.base)}
+            operator, verb = parts["operator"], parts["verb"]
+            slots |= {"lose": names.lexicon[operator][verb].base, "Lose": names.changes[operator][verb]}
     return slots
 
 

@@ -60,7 +60,7 @@ class RuleBlock:
         return RuleBlock(self.type, self.ids[rows], {k: v[rows] for k, v in self.columns.items()})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class World:
     """The terms and rules of one world.
 

@@ -14,7 +14,7 @@ class Names:
 
     ``terms`` has for each kind of term the vocabulary index of every one; ``an_entity`` are names like "a tiny cat",
     ``the_place`` "the bridge", ``at_place`` "on the bridge", ``entering`` the forms of "step onto the bridge";
-    ``lexicon`` has the change verbs by operator.
+    ``lexicon`` has the change verbs by operator, ``changes`` their symbols.
     """
 
     def __init__(self, terms: Mapping[str, Ints], version: str = VERSION) -> None:
@@ -37,6 +37,7 @@ class Names:
         self.at_place = [f"{place.preposition} {place.article} {place.name}" for place in places]
         self.entering = [words.entering(place) for place in places]
         self.lexicon = (words.minus, words.plus)
+        self.changes = tuple([symbol(verb.base) for verb in verbs] for verbs in self.lexicon)
 
     def things(self, attribute: int, amount: int) -> str:
         """``"1 strong horn"``, ``"2 strong horns"``."""
@@ -44,4 +45,4 @@ class Names:
 
     def event(self, operator: int, verb: int, attribute: int, amount: int, who: str) -> str:
         """``"Lose_Strong_fin(A, 1)"``."""
-        return f"{symbol(self.lexicon[operator][verb].base)}_{self.symbols['attribute'][attribute]}({who}, {amount})"
+        return f"{self.changes[operator][verb]}_{self.symbols['attribute'][attribute]}({who}, {amount})"
