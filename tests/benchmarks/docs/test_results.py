@@ -183,7 +183,7 @@ def test_what_is_ahead_on_smollm2(said, run_of, lead, mean_lead):
 
 def test_what_is_ahead_on_smollm2_among_fewer_rules(said, run_of, lead):
     numbers = said(
-        rf"Among 1,000 rules it is ahead of RAG by {NUMBER} in logic \({INTERVAL}\) and {NUMBER} in English "
+        rf"\*\*Among 1,000 rules\*\* it is ahead of RAG by {NUMBER} in logic \({INTERVAL}\) and {NUMBER} in English "
         rf"\({INTERVAL}\), of Stepwise RAG by {NUMBER} \({INTERVAL}\) and {NUMBER} \({INTERVAL}\), and of IRCoT by "
         rf"{NUMBER}, which may be chance \({INTERVAL}\), and {NUMBER} \({INTERVAL}\)",
         PAGE,
