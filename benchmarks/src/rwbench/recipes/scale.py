@@ -9,6 +9,7 @@ from ..methods.kblam import KBLaM
 from ..methods.plus import DynaRulePlus, Planned
 from ..methods.rag import RAG
 from ..methods.react import ReAct
+from ..methods.solver import Solver
 from ..methods.stepwise import Stepwise
 from ..retrievers.bm25 import BM25
 from ..retrievers.dense import Dense
@@ -35,7 +36,7 @@ def scale(options: Options) -> list[RunSpec]:
 
 def _methods(options: Options, form: str) -> list[Method]:
     """Return the rows; a rule memory without an adapter for the model is told apart, and does not run."""
-    rows: list[Method] = []
+    rows: list[Method] = [Solver()]  # whether more rules leave the answers what they are
     for model in options.asked:
         found = (BM25(), Dense(options.encoder))
         rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in found]
