@@ -96,3 +96,10 @@ def test_what_embeds_whole_rules_is_asked_among_the_fewer_alone(said, exact):
     assert [len(each) for each in asked.values()] == [6, 4] and sum(map(len, asked.values())) == len(runs)
     assert {run["spec"]["method"]["name"] for run in asked[1_000_000]} == {"srki", "dynarule"}
     assert [max(map(exact, each)) for each in asked.values()] == most
+
+
+def test_all_rules_leave_each_question_one_answer(said, run_of):
+    (count,) = said(r"the symbolic solver, .*, has all (\d+) right among them", PAGE.read_text())
+    for form in ("fol", "nl"):
+        run = run_of("scale_full", "solver", form, 4_936_113)
+        assert run["n"]["scored"] == count and run["metrics"]["strict_match"]["macro"]["value"] == 1
