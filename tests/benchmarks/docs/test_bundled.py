@@ -337,7 +337,7 @@ def test_what_smollm2_was_taught(said):
 def test_what_words_and_scores_bring_on_smollm2(said, run_of, exact, lead, options):
     """On validation questions in logic; what is shipped has the best of the rows."""
     count, *numbers = said(
-        r"of (\d+) validation questions in logic among 10,000 rules it has ([\d.]+) % right, ([\d.]+) where no score "
+        r"Of (\d+) validation questions in logic among 10,000 rules it has ([\d.]+) % right, ([\d.]+) where no score "
         r"counts, ([\d.]+) where they count 3 times and take 4 at most; ([\d.]+) without words, ([\d.]+) with words as "
         r"they are written, by a weight of 0.2, and ([\d.]+) with stems by that weight"
     )
