@@ -194,7 +194,7 @@ def test_what_a_share_of_the_best_score_brings(said):
     assert both[0.2] == [logic_two, english_two]
     assert max(both, key=lambda share: sum(both[share])) == 0.3 and both[0.3] == [logic, english]
     assert validated("in_prompt", "both-ends", 0, name="rag", in_prompt=8)[0] == before
-    (gain,) = said(r"BM25\*\* gains ([\d.]+) points by seven tenths there")
+    (gain,) = said(r"BM25\*\* gains ([\d.]+) points by seven tenths on those questions")
     assert max(bm25, key=lambda share: sum(bm25[share])) == 0.7
     assert round((sum(bm25[0.7]) - sum(bm25[0.1])) / 2, 1) == gain
     numbers = said(

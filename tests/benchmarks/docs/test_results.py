@@ -1,6 +1,5 @@
 """What the page of results says of its tables, from the committed runs."""
 
-import json
 import re
 from pathlib import Path
 
@@ -268,42 +267,3 @@ def brought(sample):
 
 def ended_early(sample):
     return len(sample["retrieved"]) < len(sample["gold_rules"])
-
-
-def test_what_is_ahead_among_all_rules(said, run_of, exact, lead):
-    """Of DynaRule+ with and without its scores, and of what searches step by step, by the best share of four."""
-    pair, intervals = rf"{NUMBER} and {NUMBER}", rf"\({INTERVAL}, {INTERVAL}\)"
-    numbers = said(
-        rf"DynaRule\+, which was trained among these very rules, has {pair}, without the scores {pair}, its "
-        rf"searches in a prompt {pair}, Stepwise RAG from both ends {pair}, IRCoT {pair}, with the best of four shares "
-        rf"for each form; DynaRule\+ is ahead of these two by {pair} points in logic {intervals}, {pair} in "
-        rf"English {intervals}",
-        PAGE,
-    )
-    rows = (("dynarule-plus", {}), ("dynarule-plus", {"score_weight": 0}), ("planned", {}))
-    runs = [[run_of("scale", name, form, 100_235, **more) for name, more in rows] for form in ("fol", "nl")]
-    for form, found in zip(("fol", "nl"), runs, strict=True):
-        for name in NEAREST:
-            shares = (0.3, 0.5, 0.7, 0.9)
-            tried = [run_of("scale", name, form, 100_235, score_share=share) for share in shares]
-            found.append(max(tried, key=exact))
-    values = [exact(run) for pair in zip(*runs, strict=True) for run in pair]
-    for ours, *_, stepwise, ircot in runs:
-        leads = [lead("scale", ours, other) for other in (stepwise, ircot)]
-        values += [each[0] for each in leads] + [each for _, *interval in leads for each in interval]
-    assert numbers == values
-
-
-def test_what_a_first_token_takes_among_all_rules(said):
-    rules, first, cold, *others = said(
-        rf"With all ([\d,]+) rules a first token takes {NUMBER} times what it takes without, {NUMBER} times where none "
-        rf"of the rules that it reads was read before, a search {NUMBER} times a token, and a further "
-        rf"token {NUMBER} times",
-        PAGE,
-    )
-    table = json.loads((BENCHMARKS / "results/efficiency/cpu-qwen2-0.5b-ruleworld/serving.json").read_text())
-    (cell,) = (each for each in table["cells"] if (each["method"], each["rules"]) == ("dynarule-plus", rules))
-    found = [round(cell[f"{name}_ratio"]["median"], 2) for name in ("ttft", "search", "decode")]
-    assert found == [first, *others]
-    assert round(cell["cold_ttft_ms"]["median"] / cell["base_ttft_ms"]["median"], 2) == cold
-    assert (table["settings"]["shape"], table["settings"]["threads"]) == ("qwen2-0.5b", 1)

@@ -342,15 +342,20 @@ def test_a_stemmer_that_is_not_there_is_refused_before_anything_is_read(folder, 
 
 @pytest.mark.parametrize("value", [-1, math.inf, math.nan, "2", [2], True])
 @pytest.mark.parametrize("name", ["lookahead", "score_weight", "score_limit", "word_weight"])
-def test_a_weight_that_is_none_is_refused_before_anything_is_read(folder, name, value):
-    with pytest.raises(ValueError, match=rf"^{name} must be a .*of 0 or more, or None, got "):
+def test_what_is_no_weight_is_refused_before_anything_is_read(folder, name, value):
+    with pytest.raises(ValueError, match=rf"^{name} must be a .*(of 0 or more|above 0), or None, got "):
         make(DynaRulePlus, folder, **{name: value})
 
 
-@pytest.mark.parametrize("given", [{"lookahead": 1.5}, {"score_limit": 0}])
-def test_half_a_level_and_a_limit_that_lets_scores_take_nothing_are_refused(folder, given):
+@pytest.mark.parametrize("given", [{"lookahead": 1.5}, {"score_limit": 0}, {"kept": True}])
+def test_half_a_level_a_limit_of_nothing_and_a_yes_are_refused(folder, given):
     with pytest.raises(ValueError, match=f"^{next(iter(given))} must be "):
         make(DynaRulePlus, folder, **given)
+
+
+def test_numpy_s_numbers_are_numbers(folder):
+    method = make(DynaRulePlus, folder, lookahead=np.int64(2), score_weight=np.float32(1.5), word_weight=0)
+    assert method.changes == {"lookahead": 2, "score_weight": 1.5, "word_weight": 0.0}
 
 
 def test_what_is_given_is_what_the_memory_is_made_with(folder, workspace, options):

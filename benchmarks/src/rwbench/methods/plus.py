@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import field, replace
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,13 @@ KINDS = {
     "word_weight": float,
     "word_stemmer": str,
 }
+
+NUMBERS = (
+    ("lookahead", Integral, "a whole number of 0 or more"),
+    ("score_weight", Real, "a number of 0 or more"),
+    ("score_limit", Real, "a number above 0"),
+    ("word_weight", Real, "a number of 0 or more"),
+)
 
 
 @component
@@ -65,18 +73,11 @@ class DynaRulePlus(Memory):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, kind in KINDS.items():
+        for name, kind, allowed in NUMBERS:
             value = getattr(self, name)
-            if kind is str or value is None:
-                continue
-            number = isinstance(value, int) or (kind is float and isinstance(value, float))
-            if not number or isinstance(value, bool) or not 0 <= value < math.inf:
-                whole = "whole number" if kind is int else "number"
-                raise ValueError(f"{name} must be a {whole} of 0 or more, or None, got {value!r:.60}")
-        if self.score_limit == 0:
-            raise ValueError(
-                "score_limit must be positive or None, got 0; set score_weight=0 to read no scores"
-            )
+            number = isinstance(value, kind) and not isinstance(value, bool) and 0 <= float(value) < math.inf
+            if value is not None and (not number or (name == "score_limit" and not value)):
+                raise ValueError(f"{name} must be {allowed}, or None, got {value!r:.60}")
         if self.word_stemmer not in (None, ""):
             from Stemmer import algorithms
 

@@ -23,7 +23,7 @@ SIZES = (100_000, 1_000_000)
 
 @recipe("scale")
 def scale(options: Options) -> list[RunSpec]:
-    """All rules in memory, with --scale full up to 4.94 M: rule memories, BM25 at once, by step, both ends, dense."""
+    """All rules in memory, with --scale full up to 4.94 M: solver, rule memories, BM25, both ends, dense, by step."""
     everything = options.num_rules
     sizes = [*(size for size in SIZES if 2 * size <= everything), everything]
     return [

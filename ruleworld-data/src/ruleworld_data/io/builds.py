@@ -12,6 +12,7 @@ number of tries make the same files. ``--merge`` makes none, says what is missin
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -139,7 +140,7 @@ def _make_all(shards: list[Shard], out: Path, jobs: int) -> Iterator[ShardFile]:
         return
     # Spawned, so that no worker inherits locks of Arrow's threads.
     with ProcessPoolExecutor(
-        min(jobs, len(shards)), mp_context=get_context("spawn"), initializer=start_worker
+        min(jobs, len(shards)), mp_context=get_context("spawn"), initializer=_start_maker
     ) as executor:
         futures = [executor.submit(make_shard, shard, out, known.get(shard.path)) for shard in shards]
         try:
@@ -147,6 +148,12 @@ def _make_all(shards: list[Shard], out: Path, jobs: int) -> Iterator[ShardFile]:
         except BaseException:
             executor.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _start_maker() -> None:
+    """Start a worker that collects no cycles: it makes millions of small tuples, none is in one, and it ends soon."""
+    start_worker()
+    gc.disable()
 
 
 def _claim(out: Path, head: dict[str, Any]) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -128,21 +125,8 @@ def make_shard(shard: Shard, folder: Path, known: str | None = None) -> ShardFil
     return ShardFile(shard, file_digest(path), path.stat().st_size, resumed=False)
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Collect no cycles inside the block: millions of small tuples live there, and none is in one."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
 def _write(shard: Shard, path: Path) -> None:
-    with _uncollected():
-        table = shard.table()
+    table = shard.table()
     with (
         whole_file(path) as part,
         pq.ParquetWriter(

@@ -157,7 +157,7 @@ class ParallelBlock:
 
 
 def _ranks(values: Ints) -> Ints:
-    """Return each number's place in its row's order, equal ones from left to right; by pairs, rows being short."""
+    """Return each number's place in its row's order, equal ones from left to right; for rows of up to 128."""
     columns = np.ascontiguousarray(values.T)
     ranks = np.zeros(columns.shape, dtype=np.int8)
     for right in range(1, len(columns)):
@@ -172,5 +172,6 @@ def _packed(rows: Ints, most: int) -> Ints:
     """Return rows of numbers from 0 to ``most`` as few columns of 64 bits, several numbers in each: (columns, rows)."""
     bits = max(1, most.bit_length())
     each = 63 // bits
-    groups = [rows.T[start : start + each] for start in range(0, rows.shape[1], each)]
+    columns = rows.T.astype(np.int64)
+    groups = [columns[start : start + each] for start in range(0, len(columns), each)]
     return np.stack([reduce(lambda high, low: high << bits | low, group) for group in groups])

@@ -10,7 +10,6 @@ the chain alone, so that no test chain is trained on, whoever it happens to).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..world import Ints, Stream, World, keyed_integers, mix
 from ..world.arrays import MAX_COUNT, MAX_UNITS, MIN_COUNT
-from .skeletons import DOUBLE, SINGLE, Skeleton, chains, group
+from .skeletons import Skeleton, chains, group
 
 SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0), "heldout": (0.0, 1.0)}
 """Each split's part of the hash range; the held-out world serves one split alone."""
@@ -207,9 +206,15 @@ def _in_turns(chain: Ints) -> Ints:
     return np.argsort(rank, kind="stable")
 
 
-@lru_cache(maxsize=len(SINGLE) + len(DOUBLE))  # what each block of a parallel sub-task draws from
 def _source(world: World, skeleton: Skeleton, split: str) -> UnitSource:
-    return UnitSource(world, skeleton, split)
+    """Return the units of a skeleton; those of one hop are kept: every block of a parallel sub-task draws from them."""
+    if len(skeleton.path) > 1:
+        return UnitSource(world, skeleton, split)
+    key = (UnitSource, skeleton, split)
+    if key not in world.derived:
+        world.derived[key] = UnitSource(world, skeleton, split)
+    found: UnitSource = world.derived[key]
+    return found
 
 
 def draw_units(

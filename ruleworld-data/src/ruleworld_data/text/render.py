@@ -6,8 +6,6 @@ A rule's text is a premise and a conclusion, and few distinct ones exist: 960 pr
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -131,20 +129,17 @@ def _half(
     distinct = [(part - 1).tolist() for part in np.unravel_index(found, radix)]
     if names.version == "1.0":
         templates = templates[0], _FOL_OF_1_0.get(templates[1], templates[1])
-    texts = [_texts(names, key, parts, templates) for parts in zip(*distinct, strict=True)]
+    # The 84,257 conclusions of the whole world come back in each of its shards.
+    known, texts = names.halves.setdefault((key, templates), {}), []
+    for parts in zip(*distinct, strict=True):
+        if parts not in known:
+            slots = _slots(names, dict(zip(key, parts, strict=True)))
+            known[parts] = templates[0].format_map(slots), templates[1].format_map(slots)
+        texts.append(known[parts])
     nl, fol = zip(*texts, strict=True) if texts else ((), ())
     return tuple(
         pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(text, pa.string())) for text in (nl, fol)
     )
-
-
-@lru_cache(maxsize=2**17)  # the 84,257 conclusions of the whole world come back in each of its shards
-def _texts(
-    names: Names, key: tuple[str, ...], parts: tuple[int, ...], templates: tuple[str, str]
-) -> tuple[str, str]:
-    slots = _slots(names, dict(zip(key, parts, strict=True)))
-    nl, fol = (template.format_map(slots) for template in templates)
-    return nl, fol
 
 
 def _slots(names: Names, parts: dict[str, int]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import EllipsisType
+from typing import Any
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class RuleBlock:
         return RuleBlock(self.type, self.ids[rows], {k: v[rows] for k, v in self.columns.items()})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class World:
     """The terms and rules of one world.
 
@@ -106,6 +107,11 @@ class World:
         """Return the same world with only the rules of its subset; their ids do not change."""
         blocks = {name: block.take(self.subset_rows.get(name, ...)) for name, block in self.blocks.items()}
         return replace(self, blocks=blocks, subset_rows={})
+
+    @cached_property
+    def derived(self) -> dict[Any, Any]:
+        """What has been derived from the rules once, under a key of who derived it; gone with the world."""
+        return {}
 
     @cached_property
     def names(self) -> Names:

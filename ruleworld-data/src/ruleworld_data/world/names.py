@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ..spec import VERSION
 from .streams import Ints
@@ -14,7 +15,8 @@ class Names:
 
     ``terms`` has for each kind of term the vocabulary index of every one; ``an_entity`` are names like "a tiny cat",
     ``the_place`` "the bridge", ``at_place`` "on the bridge", ``entering`` the forms of "step onto the bridge";
-    ``lexicon`` has the change verbs by operator, ``changes`` their symbols.
+    ``lexicon`` has the change verbs by operator, ``changes`` their symbols; ``halves`` keeps the halves of rules that
+    have been rendered.
     """
 
     def __init__(self, terms: Mapping[str, Ints], version: str = VERSION) -> None:
@@ -38,6 +40,7 @@ class Names:
         self.entering = [words.entering(place) for place in places]
         self.lexicon = (words.minus, words.plus)
         self.changes = tuple([symbol(verb.base) for verb in verbs] for verbs in self.lexicon)
+        self.halves: dict[Any, dict[tuple[int, ...], tuple[str, str]]] = {}
 
     def things(self, attribute: int, amount: int) -> str:
         """``"1 strong horn"``, ``"2 strong horns"``."""
