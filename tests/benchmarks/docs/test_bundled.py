@@ -362,6 +362,32 @@ def test_what_words_and_scores_bring_on_smollm2(said, run_of, exact, lead, optio
     assert rows == [tuple(map(run["spec"]["method"].get, settings)) for run in runs]
 
 
+def test_shares_of_the_rivals_scores_on_smollm2(said, run_of, exact):
+    """On validation questions; what the arena has is best on the mean of both forms, but for RAG."""
+    names, shares, forms = ("rag", "stepwise", "ircot"), (0.3, 0.2, 0.5), ("fol", "nl")
+    pair = r"([\d.]+) and ([\d.]+)"
+    count, *numbers = said(
+        rf"On (\d+) validation questions in each form among 10,000 rules \(logic and English\) RAG has {pair} with "
+        rf"them, Stepwise RAG {pair}, IRCoT {pair}; with two tenths {pair}, {pair}, {pair}; with five {pair}, {pair}, "
+        rf"{pair} \("
+    )
+    runs = [
+        [run_of("smollm2_shares", name, form, score_share=share) for form in forms]
+        for share in shares
+        for name in names
+    ]
+    assert numbers == [exact(run) for both in runs for run in both]
+    assert {(run["n"]["scored"], run["spec"]["split"]) for both in runs for run in both} == {
+        (count, "validation")
+    }
+    means = [sum(map(exact, both)) for both in runs]
+    for place, name in enumerate(names):
+        three, two, five = means[place::3]
+        assert (three > max(two, five)) == (name != "rag")
+    two, three = said(r"of those it answers less by them \(([\d.]+) and ([\d.]+)\)")
+    assert [two, three] == [exact(run_of("smollm2", "rag", "fol", score_share=share)) for share in (0.2, 0.3)]
+
+
 def test_chains_on_smollm2_that_find_and_that_end_wrong(said, run_of):
     different, chains, found, ours, in_logic, *wrong = said(
         r"nearly all: (\d+) chains, each asked in both forms among 10,000 rules, are (\d+) questions; in (\d+) of them "
