@@ -19,11 +19,11 @@ def test_ranks_are_places_in_a_stable_order(values):
     assert (_ranks(values) == expected).all()
 
 
-@given(st.integers(0, 2**40), st.data())
+@given(st.integers(0, 6) | st.integers(0, 2**40), st.data())
 def test_packed_rows_are_equal_where_rows_are_and_in_their_order(most, data):
     width = data.draw(st.integers(1, 9))
     row = st.lists(st.integers(0, most), min_size=width, max_size=width)
-    rows = data.draw(st.lists(row, min_size=1, max_size=8))
+    rows = data.draw(st.lists(row, min_size=8, max_size=16))
     rows += rows[:1]
     packed = _packed(np.array(rows, np.int32 if most < 2**31 else np.int64), most)
     told = [tuple(column) for column in packed.T.tolist()]

@@ -23,20 +23,13 @@ from .memory import Memory
 if TYPE_CHECKING:
     from dynarule.memory import SearchText
 
-KINDS = {
-    "lookahead": int,
-    "score_weight": float,
-    "score_limit": float,
-    "word_weight": float,
-    "word_stemmer": str,
+NUMBERS: dict[str, tuple[type, str]] = {
+    "lookahead": (int, "a whole number of 0 or more"),
+    "score_weight": (float, "a number of 0 or more"),
+    "score_limit": (float, "a number above 0"),
+    "word_weight": (float, "a number of 0 or more"),
 }
-
-NUMBERS = (
-    ("lookahead", Integral, "a whole number of 0 or more"),
-    ("score_weight", Real, "a number of 0 or more"),
-    ("score_limit", Real, "a number above 0"),
-    ("word_weight", Real, "a number of 0 or more"),
-)
+"""Settings of an adapter that a run may replace, and what each may be."""
 
 
 @component
@@ -73,10 +66,11 @@ class DynaRulePlus(Memory):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, kind, allowed in NUMBERS:
+        for name, (kind, allowed) in NUMBERS.items():
             value = getattr(self, name)
-            number = isinstance(value, kind) and not isinstance(value, bool) and 0 <= float(value) < math.inf
-            if value is not None and (not number or (name == "score_limit" and not value)):
+            number = isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
+            fits = number and 0 <= value < math.inf and (value or name != "score_limit")
+            if value is not None and not fits:
                 raise ValueError(f"{name} must be {allowed}, or None, got {value!r:.60}")
         if self.word_stemmer not in (None, ""):
             from Stemmer import algorithms
@@ -96,15 +90,10 @@ class DynaRulePlus(Memory):
     @property
     def changes(self) -> dict[str, Any]:
         """Backward levels, weight and limit of scores, weight and stems of words, where they are given."""
-        given = {
-            "lookahead": self.lookahead,
-            "score_weight": self.score_weight,
-            "score_limit": self.score_limit,
-            "word_weight": self.word_weight,
-            "word_stemmer": self.word_stemmer,
-        }
+        given = {name: getattr(self, name) for name in (*NUMBERS, "word_stemmer")}
+        kinds = {name: kind for name, (kind, _) in NUMBERS.items()}
         return super().changes | {
-            name: KINDS[name](value) for name, value in given.items() if value is not None
+            name: kinds.get(name, str)(value) for name, value in given.items() if value is not None
         }
 
 
