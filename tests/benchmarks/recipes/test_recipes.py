@@ -190,6 +190,8 @@ def test_pools_of_the_recipe_scale_hold_each_other_and_the_same_questions(monkey
     everything = Options(DataSource("tiny")).num_rules
     assert sorted(by_size) == [940, 980, everything]
     assert len({spec.method["name"] for spec in specs}) >= 4
+    solved = [(spec.pool_size, spec.representation) for spec in specs if spec.method["name"] == "solver"]
+    assert sorted(solved) == [(size, form) for size in sorted(by_size) for form in ("fol", "nl")]
     pools = {size: Workspace(DataSource("tiny")).pools(spec) for size, spec in by_size.items()}
     for small, large in ((940, 980), (980, everything)):
         for one, other in zip(pools[small], pools[large], strict=True):
