@@ -24,6 +24,7 @@ from ruleworld_data.prompts import Prompt, Template
 
 from ..zoo.models import base_folder, fingerprint, model_template
 from . import Backend, Completion, Decoding, Finish, component, cut
+from .kept import KeptStates
 from .rows import NoRequest, Row, parts_of
 
 PIECE = 64
@@ -145,6 +146,7 @@ class Local(Backend):
         rows = [row for row, fit in zip(encoded, fits, strict=True) if fit]
         alike = len({prompt.prefix for prompt in prompts}) == 1
         written = iter([done for part in parts_of(rows) for done in self._answers(part, alike, decoding)])
+        _kept_states(self.model).turn()
         # Who is not asked cost the others nothing: the time of counting its tokens is its own.
         idle = sum(spent for spent, fit in zip(reading, fits, strict=True) if not fit)
         share = (time.perf_counter() - start - idle) / max(len(rows), 1)
@@ -189,16 +191,20 @@ class Local(Backend):
         model, tokenizer = load(self.model)
         cache, shared = growing_cache(model), min(row.shared for row in rows)
         alike = alike and cache is not None and all(row.ids[:shared] == rows[0].ids[:shared] for row in rows)
-        shared = shared if alike else 0
-        head = rows[0].ids[:shared]
-        longest = max(len(row.ids) for row in rows) - shared
+        # Who asks for rules writes on below them: what was read and written is not read again.
+        known = _kept_states(self.model).fill(cache, rows) if decoding.requests and cache is not None else []
+        if not known and alike and shared:
+            cache = copy.deepcopy(_prefix_cache(self.model, tuple(rows[0].ids[:shared])))
+            cache.batch_repeat_interleave(len(rows))
+            known = [shared] * len(rows)
+        known = known or [0] * len(rows)
+        head, longest = max(known), max(len(row.ids) - n for row, n in zip(rows, known, strict=True))
         pad = _pad_id(tokenizer)
         padded, mask = [], []
-        for row in rows:
-            tail = row.ids[shared:]
-            fill = longest - len(tail)
-            padded.append(head + [pad] * fill + tail)
-            mask.append([1] * shared + [0] * fill + [1] * len(tail))
+        for row, n in zip(rows, known, strict=True):
+            before, fill = head - n, longest - len(row.ids) + n
+            padded.append([pad] * before + row.ids[:n] + [pad] * fill + row.ids[n:])
+            mask.append([0] * before + [1] * n + [0] * fill + [1] * (len(row.ids) - n))
         options: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
         if self.temperature:
             options = {"do_sample": True, "temperature": self.temperature}
@@ -208,9 +214,6 @@ class Local(Backend):
             options["logits_processor"] = [NoRequest(self.template.request, tokenizer, opening)]
         if decoding.stop:
             options |= {"stop_strings": list(decoding.stop), "tokenizer": tokenizer}
-        if shared:
-            cache = copy.deepcopy(_prefix_cache(self.model, tuple(head)))
-            cache.batch_repeat_interleave(len(rows))
         options |= {"pad_token_id": pad} | ({} if cache is None else {"past_key_values": cache})
         with torch.no_grad(), torch.random.fork_rng(enabled=bool(self.temperature)):
             if self.temperature:
@@ -235,22 +238,27 @@ class Local(Backend):
         whole = any(getattr(model.generation_config, name, None) is not None for name in COUNTED)
         whole |= "past_key_values" not in options
         piece = left if whole or self.temperature else PIECE  # what is drawn must not depend on who is done
-        while going and left:
+        while going:
             before, most = ids_BT.shape[1], min(piece, left)
             ids_BT = model.generate(ids_BT, attention_mask=mask_BT, max_new_tokens=most, **options)
             for row, new in zip(going, ids_BT[:, before:].tolist(), strict=True):
                 written[row] += new
             count = ids_BT.shape[1] - before
-            if count < most:  # all have ended
-                break
             mask_BT, left = nn.functional.pad(mask_BT, (0, count), value=1), left - count
+            all_ended = count < most or not left
             kept = [
-                at for at, row in enumerate(going) if not self._read(written[row], tokenizer, decoding)[2]
+                at
+                for at, row in enumerate(going)
+                if not (all_ended or self._read(written[row], tokenizer, decoding)[2])
             ]
-            if len(kept) < len(going):
+            if decoding.requests and (cache := options.get("past_key_values")) is not None:
+                for at in sorted({*range(len(going))} - {*kept}):
+                    _kept_states(self.model).keep(cache, at, ids_BT[at], mask_BT[at])
+            if kept and len(kept) < len(going):
                 kept_B = torch.tensor(kept, dtype=torch.long, device=model.device)
-                ids_BT, mask_BT, going = ids_BT[kept_B], mask_BT[kept_B], [going[at] for at in kept]
+                ids_BT, mask_BT = ids_BT[kept_B], mask_BT[kept_B]
                 options["past_key_values"].batch_select_indices(kept_B)
+            going = [going[at] for at in kept]
         return written
 
     def _read(self, tokens: list[int], tokenizer: Any, decoding: Decoding) -> tuple[str, str, bool, int]:
@@ -284,6 +292,12 @@ def release_memory() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
+
+
+@lru_cache(maxsize=1)
+def _kept_states(name: str) -> KeptStates:
+    """Return what a model's latest conversations have kept."""
+    return KeptStates()
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,117 @@
+"""Conversations of local models: a line goes on from what was read and written before, and is the same line."""
+
+import functools
+from dataclasses import replace
+
+import pytest
+from rwbench.backends import Decoding, local
+from rwbench.backends.local import Local, load
+
+LINE = Decoding(60, ("\n",), requests=True)
+
+
+@pytest.fixture(autouse=True)
+def forget(monkeypatch):
+    """No answer and no state is there from before; called, it forgets those so far."""
+
+    def all_so_far():
+        local._ANSWERED.clear()
+        local._kept_states.cache_clear()
+
+    monkeypatch.setattr(local, "_ANSWERED", {})
+    all_so_far()
+    return all_so_far
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """Tokens of each forward, padding included."""
+    kind, shapes = type(load("tiny")[0]), []
+    forward = kind.forward
+
+    @functools.wraps(forward)
+    def counted(self, input_ids=None, **options):
+        shapes.append(tuple(input_ids.shape))
+        return forward(self, input_ids=input_ids, **options)
+
+    monkeypatch.setattr(kind, "forward", counted)
+    return shapes
+
+
+@pytest.fixture(scope="module")
+def talks(workspace):
+    """Questions of several lengths, each with the rules that answer it, in turn."""
+    rules = workspace.rules("mini")
+    questions = [
+        workspace.questions(name, "mini")[0] for name in ("single_rule", "multi_rule_3", "multi_hop_4")
+    ]
+    return [
+        (
+            Local.of("tiny").template.render("answer_without_rules", "nl", each.text),
+            rules.texts(sorted(each.gold), "nl"),
+        )
+        for each in questions
+    ]
+
+
+def turns(backend, talks, between=lambda turn, prompts: None, most=4):
+    """Ask line by line; below a line that asks comes the next rule. Return the lines of every turn."""
+    prompts, lines = [prompt for prompt, _ in talks], []
+    for turn in range(most):
+        between(turn, prompts)
+        done = list(backend.generate(prompts, LINE))
+        lines.append([(each.text, each.marked, each.finish, each.completion_tokens) for each in done])
+        prompts = [
+            replace(
+                prompt,
+                begun=f"{prompt.begun}{each.marked}\n"
+                + (f"{rules[turn % len(rules)]}\n\n" if turn % 2 == 0 else ""),
+            )
+            for prompt, each, (_, rules) in zip(prompts, done, talks, strict=True)
+        ]
+    return lines
+
+
+@pytest.mark.parametrize("piece", [5, 64])
+def test_lines_are_those_of_reading_everything_again(talks, monkeypatch, forget, read, piece):
+    """Though rows leave on the way and their texts differ in length; and but for the first turn, little is read."""
+    backend = Local.of("tiny")
+    monkeypatch.setattr(local, "PIECE", piece)
+    anew = turns(backend, talks, lambda *_: forget())
+    forget()
+    long = sum(tokens for _, tokens in read)
+    read.clear()
+    firsts = []
+    kept = turns(backend, talks, lambda turn, prompts: firsts.append(len(read)))
+    assert kept == anew
+    assert any(line.startswith("[Search]") for line, *_ in kept[0])
+    assert sum(tokens for _, tokens in read) < long / 2
+    tokenizer = load("tiny")[1]
+    whole = max(len(tokenizer(prompt.text)["input_ids"]) for prompt, _ in talks)
+    assert read[0] == (len(talks), whole)
+    assert all(read[first][1] < 60 for first in firsts[1:])
+
+
+def test_a_text_that_was_changed_is_read_anew_from_there(talks, forget, read):
+    """In any order, one who was not asked before beside them: whose beginning is known, is known by its tokens."""
+    backend, (first, second, third) = Local.of("tiny"), [prompt for prompt, _ in talks]
+    begun = [next(iter(backend.generate([prompt], LINE))).marked for prompt in (first, second)]
+    forget()
+    list(backend.generate([first, second], LINE))
+    later = [replace(second, begun=begun[1] + "\n"), third, replace(first, begun=begun[0][:-9] + "?\n")]
+    read.clear()
+    together = [done.marked for done in backend.generate(later, LINE)]
+    tokenizer = load("tiny")[1]
+    assert read[0] == (3, len(tokenizer(third.text)["input_ids"]))
+    forget()
+    assert together == [next(iter(backend.generate([prompt], LINE))).marked for prompt in later]
+
+
+def test_only_the_latest_batch_is_held(talks):
+    backend, prompts = Local.of("tiny"), [prompt for prompt, _ in talks]
+    list(backend.generate(prompts, LINE))
+    assert len(local._kept_states("tiny")._latest) == 3
+    list(backend.generate(prompts[:1], LINE))
+    assert len(local._kept_states("tiny")._latest) == 1
+    list(backend.generate(prompts[1:], Decoding(5)))  # nobody answers: no conversation
+    assert not local._kept_states("tiny")._latest
