@@ -269,7 +269,7 @@ def test_unknown_names_are_refused(model, tmp_path):
 def test_recipes_in_the_repository_can_be_read(path):
     recipe = read_recipe(path)
     if path.stem.startswith("plus"):
-        assert len(recipe.trainings(PLUS)) == 1
+        assert [len(recipe.in_form(form).trainings(PLUS)) for form in ("fol", "nl")] == [1, 1]
         return
     for method in PAPERS:
         last = recipe.in_form("nl").trainings(method)[-1]
@@ -306,6 +306,21 @@ def test_the_shipped_adapters_are_of_the_recipes_in_the_repository(method, form)
     check_recipe(adapter_folder("tiny", method, form), method, form, int(method.endswith("-seed-1")))
 
 
+@pytest.mark.parametrize("form", ("fol", "nl"))
+def test_those_of_smollm2_are_too(form):
+    """How words and scores count has no part in the training; it was set afterwards, and the recipe has it."""
+    recipe = read_recipe(ROOT / "benchmarks/adapters/plus-smollm2.toml").in_form(form)
+    folder = ROOT / f"benchmarks/base/smollm2/dynarule-plus-{form}"
+    own, said = json.loads(json.dumps(asdict(recipe))), json.loads((folder / "adapters.json").read_text())
+    config = json.loads((folder / "adapter_config.json").read_text())
+    assert {name: config[name] for name in own["memory"]} == own["memory"]
+    for each in (own, said):
+        for name in ("score_weight", "score_limit", "word_weight", "word_stemmer"):
+            each["memory"].pop(name, None)
+    for name in own.keys() - {"fol"}:
+        assert said[name] == own[name], name
+
+
 @pytest.mark.parametrize("folder", FURTHER, ids=lambda folder: folder.name)
 def test_so_are_further_trainings(folder):
     method, form = folder.name.rsplit("-", 1)
@@ -327,6 +342,37 @@ def check_recipe(folder, method, form, seed):
     for name in own.keys() - {"name", "training_seed"}:
         assert said[name] == own[name], name
     assert said.get("training_seed", 0) == seed
+
+
+def test_settings_of_logic_are_for_no_other_form():
+    """Settings of the memory one by one, others whole; a wrong name or value is refused when the recipe is read."""
+    finding = {"stage": "retrieval"}
+    recipe = AdapterRecipe(
+        "two",
+        (finding,),
+        per_subtask=5,
+        confidence_layer=2,
+        memory={"lookahead": 4, "score_weight": 0.0},
+        fol={"per_subtask": 7, "memory": {"score_weight": 1.5}},
+    )
+    logic, english = map(recipe.in_form, ("fol", "nl"))
+    assert (logic.per_subtask, logic.memory) == (7, {"lookahead": 4, "score_weight": 1.5})
+    assert (english.per_subtask, english.memory) == (5, recipe.memory)
+    assert not logic.fol
+    assert not english.fol
+    assert logic.in_form("fol") == logic
+    with pytest.raises(ValueError, match="unknown setting of fol 'per_subtasks'; did you mean 'per_subtask'"):
+        AdapterRecipe("odd", (finding,), confidence_layer=2, fol={"per_subtasks": 7})
+    with pytest.raises(ValueError, match="per_subtask"):
+        AdapterRecipe("odd", (finding,), confidence_layer=2, fol={"per_subtask": "many"})
+    with pytest.raises(ValueError, match="unknown setting of fol 'stages'"):
+        AdapterRecipe("odd", (finding,), confidence_layer=2, fol={"stages": []})
+    longer, english = finding | {"max_steps": 9, "representation": "fol"}, finding | {"representation": "nl"}
+    two = AdapterRecipe("two", (longer, english), plain=3, confidence_layer=2)
+    assert two.in_form("fol").stages == (finding | {"max_steps": 9},)
+    assert two.in_form("nl").stages == (finding,)
+    with pytest.raises(ValueError, match=r"or 'retrieval' alone, got \['retrieval', 'retrieval'\]"):
+        AdapterRecipe("odd", (longer, finding), confidence_layer=2)
 
 
 def test_an_ablation_leaves_out_what_its_name_says_and_nothing_else():

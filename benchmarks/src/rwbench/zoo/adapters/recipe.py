@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ class AdapterRecipe:
 
     ``stages`` are trainings one after the other: ``stage``, the paper's 1 or 2, and changes of it; one that names a
     ``representation`` is for rules in that form alone (`in_form`). DynaRule+ has one stage, "retrieval", whose settings
-    are those of `dynarule.training.RetrievalRecipe`.
+    are those of `dynarule.training.RetrievalRecipe`. ``fol`` is a table of settings that rules in logic have instead.
     """
 
     name: str
@@ -48,6 +49,7 @@ class AdapterRecipe:
     )
     entropy_questions: int = 200  # that choose the confidence layer
     encoder: str = "minilm"  # of the rules: minilm, a sentence encoder, or layers:N of the base
+    fol: dict[str, Any] = field(default_factory=dict)  # what is another where rules are in logic
 
     def __post_init__(self) -> None:
         check_name("scale", self.scale, SCALES)
@@ -58,12 +60,16 @@ class AdapterRecipe:
         check_seed(self.training_seed)
         for stage in self.stages:
             check_name("representation", stage.get("representation", "fol"), REPRESENTATIONS)
+        for name in self.fol:
+            known = {each.name for each in fields(self)} - {"name", "stages", "fol"}
+            check_name("setting of fol", name, sorted(known))
         numbers = [stage.get("stage") for stage in self.stages]
-        if self.plain < 0 or (self.plain and numbers != [FINDING]):
+        finding = all(_numbers(self.stages, form) == [FINDING] for form in REPRESENTATIONS)
+        if self.plain < 0 or (self.plain and not finding):
             raise ValueError(
                 f"plain must be 0 or more, and is for {FINDING!r} alone, got {self.plain} with stages {numbers}"
             )
-        if numbers == [FINDING]:
+        if finding:
             if self.confidence_layer is None:
                 raise ValueError("finding is trained alone at the confidence layer; set confidence_layer")
         elif (
@@ -76,15 +82,19 @@ class AdapterRecipe:
             raise ValueError(
                 "without a stage 1 the confidence layer cannot be measured; set confidence_layer"
             )
+        if self.fol:
+            self.in_form("fol")  # refuses an impossible value now
 
     def in_form(self, representation: str) -> AdapterRecipe:
-        """Return the recipe with the stages that rules in one form have."""
+        """Return the recipe with the stages and settings of one form; memory is changed setting by setting."""
+        changes = dict(self.fol) if representation == "fol" else {}
+        changes["memory"] = self.memory | changes.get("memory", {})
         stages = [
             {name: value for name, value in stage.items() if name != "representation"}
             for stage in self.stages
             if stage.get("representation", representation) == representation
         ]
-        return replace(self, stages=tuple(stages))
+        return replace(self, **changes, stages=tuple(stages), fol={})
 
     def trainings(self, method: str) -> list[Recipe | RetrievalRecipe]:
         """Return how a method is trained, stage by stage.
@@ -123,6 +133,10 @@ class AdapterRecipe:
         recipe = paper_recipe(method, **settings)
         check_name("schedule", recipe.schedule, [each.value for each in SchedulerType])
         return recipe
+
+
+def _numbers(stages: Sequence[Mapping[str, Any]], form: str) -> list[Any]:
+    return [stage.get("stage") for stage in stages if stage.get("representation", form) == form]
 
 
 def read_recipe(path: Path) -> AdapterRecipe:
