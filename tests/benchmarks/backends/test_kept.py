@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from rwbench.backends import Decoding, local
 from rwbench.backends.local import Local, load
+from rwbench.backends.rows import encoded
 
 LINE = Decoding(60, ("\n",), requests=True)
 
@@ -105,6 +106,36 @@ def test_a_text_that_was_changed_is_read_anew_from_there(talks, forget, read):
     assert read[0] == (3, len(tokenizer(third.text)["input_ids"]))
     forget()
     assert together == [next(iter(backend.generate([prompt], LINE))).marked for prompt in later]
+
+
+@pytest.fixture(scope="module")
+def byte_level():
+    """A tokenizer of GPT-2's kind, of SmolLM2, Qwen and others, that has met blank lines."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    texts = ["a rule ends.\n\n", "and then  \n\n\n"] * 9
+    tokenizer.train_from_iterator(
+        texts, trainers.BpeTrainer(initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+@pytest.mark.parametrize("ending", ["", ".", "\n", "\n\n", " \n", "\n\n\n"])
+@pytest.mark.parametrize("word", ["[Step 1]", "If", "7", "<step>"])
+def test_a_text_that_goes_on_has_the_tokens_that_it_has_before_a_word(byte_level, ending, word):
+    """A blank line at its end is two line breaks, as in every text that was read whole; alone it would be one token."""
+    for tokenizer in (byte_level, load("tiny")[1]):
+        text = f"a rule ends{ending}"
+        ids = encoded(tokenizer, text, True)
+        assert tokenizer.decode(ids) == tokenizer.decode(tokenizer(text)["input_ids"])
+        if text[-1].isspace():
+            whole = tokenizer(text + word)["input_ids"]
+            assert whole[: len(ids)] == ids
+    assert (byte_level("ends.\n\n")["input_ids"] == encoded(byte_level, "ends.\n\n", True)) is False
 
 
 def test_only_the_latest_batch_is_held(talks):

@@ -25,7 +25,7 @@ from ruleworld_data.prompts import Prompt, Template
 from ..zoo.models import base_folder, fingerprint, model_template
 from . import Backend, Completion, Decoding, Finish, component, cut
 from .kept import KeptStates
-from .rows import NoRequest, Row, parts_of
+from .rows import NoRequest, Row, encoded, parts_of
 
 PIECE = 64
 """Tokens after which rows whose answer has ended leave the batch: else all are computed until the longest ends."""
@@ -162,7 +162,7 @@ class Local(Backend):
     def _encode(self, prompt: Prompt) -> Row:
         tokenizer = load_tokenizer(base_folder(self.model))
         text, special = self._rendered(prompt)
-        ids = tokenizer(text, add_special_tokens=special)["input_ids"]
+        ids = encoded(tokenizer, text, special)
         place = text.find(prompt.text)
         head = (
             _encode_prefix(self.model, text[: place + len(prompt.prefix)], special) if prompt.prefix else ()

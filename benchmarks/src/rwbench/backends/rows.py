@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 BATCH_TOKENS = 1 << 17
 """Tokens of one forward at most, padding included: long prompts go in smaller parts, so memory stays in bounds."""
+MARK = "["
+"""What follows a text while its tokens are told: no letter, with which a space would be one token."""
 
 
 class Row(NamedTuple):
@@ -31,6 +33,19 @@ def parts_of(rows: Sequence[Row]) -> Iterator[list[Row]]:
         part.append(row)
     if part:
         yield part
+
+
+def encoded(tokenizer: Any, text: str, special: bool) -> list[int]:
+    """Return the tokens of a text that goes on.
+
+    Many tokenizers take two line breaks at the end of a text for one token, and for two where a word follows. What a
+    model goes on from is what it has read in whole texts, so these are the tokens that the text has before a word.
+    """
+    ids: list[int] = tokenizer(text, add_special_tokens=special)["input_ids"]
+    if not text[-2:].isspace():
+        return ids
+    *longer, last = tokenizer(text + MARK, add_special_tokens=special)["input_ids"]
+    return longer if tokenizer.decode([last]) == MARK else ids
 
 
 class NoRequest:
