@@ -4,9 +4,11 @@ import functools
 from dataclasses import replace
 
 import pytest
-from rwbench.backends import Decoding, local
+from rwbench.backends import Decoding, kept, local, rows
 from rwbench.backends.local import Local, load
 from rwbench.backends.rows import encoded
+
+import dynarule
 
 LINE = Decoding(60, ("\n",), requests=True)
 
@@ -83,9 +85,9 @@ def test_lines_are_those_of_reading_everything_again(talks, monkeypatch, forget,
     long = sum(tokens for _, tokens in read)
     read.clear()
     firsts = []
-    kept = turns(backend, talks, lambda turn, prompts: firsts.append(len(read)))
-    assert kept == anew
-    assert any(line.startswith("[Search]") for line, *_ in kept[0])
+    held = turns(backend, talks, lambda turn, prompts: firsts.append(len(read)))
+    assert held == anew
+    assert any(line.startswith("[Search]") for line, *_ in held[0])
     assert sum(tokens for _, tokens in read) < long / 2
     tokenizer = load("tiny")[1]
     whole = max(len(tokenizer(prompt.text)["input_ids"]) for prompt, _ in talks)
@@ -110,7 +112,7 @@ def test_a_text_that_was_changed_is_read_anew_from_there(talks, forget, read):
 
 @pytest.fixture(scope="module")
 def byte_level():
-    """A tokenizer of GPT-2's kind, of SmolLM2, Qwen and others, that has met blank lines."""
+    """A tokenizer of GPT-2's kind, as SmolLM2 has one, that has met blank lines."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -124,7 +126,7 @@ def byte_level():
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
-@pytest.mark.parametrize("ending", ["", ".", "\n", "\n\n", " \n", "\n\n\n"])
+@pytest.mark.parametrize("ending", ["\n", "\n\n", " \n", "\n\n\n"])
 @pytest.mark.parametrize("word", ["[Step 1]", "If", "7", "<step>"])
 def test_a_text_that_goes_on_has_the_tokens_that_it_has_before_a_word(byte_level, ending, word):
     """A blank line at its end is two line breaks, as in every text that was read whole; alone it would be one token."""
@@ -132,17 +134,68 @@ def test_a_text_that_goes_on_has_the_tokens_that_it_has_before_a_word(byte_level
         text = f"a rule ends{ending}"
         ids = encoded(tokenizer, text, True)
         assert tokenizer.decode(ids) == tokenizer.decode(tokenizer(text)["input_ids"])
-        if text[-1].isspace():
-            whole = tokenizer(text + word)["input_ids"]
-            assert whole[: len(ids)] == ids
-    assert (byte_level("ends.\n\n")["input_ids"] == encoded(byte_level, "ends.\n\n", True)) is False
+        assert tokenizer(text + word)["input_ids"][: len(ids)] == ids
+    alone = byte_level("ends.\n\n")["input_ids"]
+    assert alone != encoded(byte_level, "ends.\n\n", True)
+    assert encoded(byte_level, "ends. ", True) == byte_level("ends. ")["input_ids"]
 
 
-def test_only_the_latest_batch_is_held(talks):
+@pytest.mark.parametrize("others", [(), (Decoding(3),)])
+def test_a_line_goes_on_whoever_is_asked_between(talks, forget, read, others):
+    """A reader who answers for one that has ended is no line; as many texts are held as conversations have gone on."""
+    backend, prompts = Local.of("tiny"), [prompt for prompt, _ in talks]
+    begun = [done.marked for done in backend.generate(prompts, LINE)]
+    for each in others:
+        list(backend.generate(prompts[:1], each))
+    assert len(local._kept_states("tiny")._latest) == 3
+    read.clear()
+    later = [replace(prompt, begun=f"{text}\n") for prompt, text in zip(prompts[1:], begun[1:], strict=True)]
+    list(backend.generate(later, LINE))
+    assert read[0][0] == 2
+    assert read[0][1] < 5
+    assert len(local._kept_states("tiny")._latest) == 2
+
+
+def test_a_new_batch_starts_from_nothing(talks, read):
+    """Though its prompts begin as those of the batch before: what a resumed run computes is what the first one did."""
     backend, prompts = Local.of("tiny"), [prompt for prompt, _ in talks]
     list(backend.generate(prompts, LINE))
-    assert len(local._kept_states("tiny")._latest) == 3
-    list(backend.generate(prompts[:1], LINE))
-    assert len(local._kept_states("tiny")._latest) == 1
-    list(backend.generate(prompts[1:], Decoding(5)))  # nobody answers: no conversation
+    whole = read[0]
+    read.clear()
+    list(backend.generate([replace(each, begun="") for each in prompts], replace(LINE, max_new_tokens=59)))
+    assert read[0] == whole
+
+
+def test_no_more_is_held_than_one_forward_has(talks, monkeypatch, forget):
+    """Parts of a batch are lines of one turn; what is not held is read anew."""
+    backend = Local.of("tiny")
+    wanted = turns(backend, talks, lambda *_: forget())
+    forget()
+    monkeypatch.setattr(rows, "BATCH_TOKENS", 100)
+    monkeypatch.setattr(kept, "BATCH_TOKENS", 100)
+    held = []
+
+    def look(turn, prompts):
+        held.append([len(text.ids) for text in local._kept_states("tiny")._latest])
+
+    assert turns(backend, talks, look) == wanted
+    assert held[0] == []
+    assert all(each and sum(each) <= 100 for each in held[1:])
+    assert min(map(len, held[1:])) < 3
+
+
+def test_a_sliding_window_keeps_nothing(talks, monkeypatch, forget):
+    """Its cache has let go of what is far behind, so all is read anew."""
+    backend = Local.of("tiny")
+    wanted = turns(backend, talks, lambda *_: forget())
+    forget()
+    growing = dynarule.growing_cache
+
+    def sliding(model):
+        cache = growing(model)
+        monkeypatch.setattr(type(cache), "is_sliding", property(lambda _: [True]))
+        return cache
+
+    monkeypatch.setattr(dynarule, "growing_cache", sliding)
+    assert turns(backend, talks, most=2) == wanted[:2]
     assert not local._kept_states("tiny")._latest

@@ -365,8 +365,16 @@ def test_settings_of_logic_are_for_no_other_form():
         AdapterRecipe("odd", (finding,), confidence_layer=2, fol={"per_subtasks": 7})
     with pytest.raises(ValueError, match="per_subtask"):
         AdapterRecipe("odd", (finding,), confidence_layer=2, fol={"per_subtask": "many"})
-    with pytest.raises(ValueError, match="unknown setting of fol 'stages'"):
-        AdapterRecipe("odd", (finding,), confidence_layer=2, fol={"stages": []})
+    for name in ("stages", "encoder", "training_seed"):  # the last two are the command line's to change
+        with pytest.raises(ValueError, match=f"unknown setting of fol '{name}'"):
+            AdapterRecipe("odd", (finding,), confidence_layer=2, fol={name: 1})
+    with pytest.raises(ValueError, match=r"memory\n.* valid dictionary"):
+        AdapterRecipe("odd", (finding,), confidence_layer=2, fol={"memory": 3})
+    for odd in ({"memory": {"wordweight": 1.0}}, {"fol": {"memory": {"wordweight": 1.0}}}):
+        with pytest.raises(
+            ValueError, match="unknown setting of memory 'wordweight'; did you mean 'word_weight'"
+        ):
+            AdapterRecipe("odd", (finding,), confidence_layer=2, **odd)
     longer, english = finding | {"max_steps": 9, "representation": "fol"}, finding | {"representation": "nl"}
     two = AdapterRecipe("two", (longer, english), plain=3, confidence_layer=2)
     assert two.in_form("fol").stages == (finding | {"max_steps": 9},)
@@ -385,6 +393,16 @@ def test_an_ablation_leaves_out_what_its_name_says_and_nothing_else():
     assert stage["link_ends"] == 0
     assert no_link_ends | {"stages": whole["stages"]} == whole
     assert {name: stage[name] for name in stage if name != "link_ends"} == whole["stages"][0]
+
+
+def test_an_impossible_setting_of_the_memory_is_refused_before_anything_is_read(tmp_path, monkeypatch):
+    from rwbench.zoo.adapters import train
+
+    monkeypatch.setattr(train, "load_fresh", lambda *_: pytest.fail("a model was loaded"))
+    recipe = AdapterRecipe("odd", ({"stage": 1},), memory={"first_layer": -2})
+    with pytest.raises(ValueError, match="first_layer"):
+        train.train_adapter(recipe, "tiny", "srki", "nl", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_stage_of_one_form_is_for_no_other():

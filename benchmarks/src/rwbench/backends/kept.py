@@ -1,4 +1,4 @@
-"""What conversations have read and written, kept as keys and values: their next lines go on from there."""
+"""Keys and values of what conversations have read and written: their next lines go on from there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .rows import Row
+from .rows import BATCH_TOKENS, Row
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,10 +22,11 @@ class Text(NamedTuple):
 
 
 class KeptStates:
-    """Keys and values of the latest batch of conversations.
+    """Keys and values of a batch of conversations, from one of its lines to the next.
 
-    A prompt goes on from the text with which it has the longest beginning in common, whoever's that is; where the two
-    are tokenized in different ways, it is read anew from there. Only the latest batch is held.
+    An answer that has begun goes on from the text with which it has the longest beginning in common; what was tokenized
+    in another way is read anew from there. No more than `BATCH_TOKENS` are held, and nothing of models with a sliding
+    window, which let go of what is far behind.
     """
 
     def __init__(self) -> None:
@@ -33,17 +34,18 @@ class KeptStates:
         self._next: list[Text] = []
 
     def fill(self, cache: Any, rows: Sequence[Row]) -> list[int]:
-        """Put what is known of some prompts into an empty cache, to the right; return how many tokens that is of each.
+        """Fill an empty cache with the known beginning of each prompt, aligned right; return their lengths.
 
-        At least one token is left to be read of each. Nothing is filled in, and nothing returned, if none is known.
+        At least one token of each is left to be read. Nothing is returned if none is known; if no answer has begun, a
+        new batch has, and what there was is let go.
         """
+        if not any(row.begun for row in rows):
+            self._latest = []
         found = [
-            max((_common(text, row), at) for at, text in enumerate(self._latest))
+            max(((_common(text, row), at) for at, text in enumerate(self._latest)), default=(0, 0))
             for row in rows
-            if self._latest
         ]
-        lengths = [length for length, _ in found]
-        most = max(lengths, default=0)
+        most = max(length for length, _ in found)
         if not most:
             return []
         for number, sides in enumerate(self._latest[0].layers):
@@ -52,21 +54,24 @@ class KeptStates:
                 for room, side in zip(rooms, self._latest[at].layers[number], strict=True):
                     room[row, :, most - length :] = side[:, :length]
             cache.update(*rooms, number)
-        return lengths
+        used = {at for length, at in found if length}
+        self._latest = [text for at, text in enumerate(self._latest) if at not in used]
+        return [length for length, _ in found]
 
     def keep(self, cache: Any, at: int, ids_T: Tensor, mask_T: Tensor) -> None:
         """Keep a row's tokens of which a cache has keys and values, without what the mask leaves out."""
-        if any(cache.is_sliding):  # such a layer lets go of what is far behind
-            return
         places = mask_T[: cache.get_seq_length()].nonzero()[:, 0]
+        held = sum(len(text.ids) for text in self._next)
+        if any(cache.is_sliding) or held + len(places) > BATCH_TOKENS:
+            return
         layers = [(layer.keys[at][:, places], layer.values[at][:, places]) for layer in cache.layers]
         self._next.append(Text(ids_T[places].tolist(), layers))
 
     def turn(self) -> None:
-        """Let go of the batch before; the one that was kept since is the latest."""
+        """End a line of all conversations: what was kept since the last one is what they go on from."""
         self._latest, self._next = self._next, []
 
 
 def _common(text: Text, row: Row) -> int:
-    pairs = zip(text.ids, row.ids[:-1], strict=False)
+    pairs = zip(text.ids, row.ids[:-1] if row.begun else [], strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

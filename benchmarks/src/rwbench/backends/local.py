@@ -1,8 +1,9 @@
 """Local models through transformers: batched, padded on the left, greedy unless a temperature is set.
 
 Questions on one pool share the rules before them, so the rules' keys and values are computed once, copied per batch,
-and only the questions are read anew. A row whose answer has ended leaves the batch. The texts are those of reading
-every prompt whole and alone (tests say so), but for near ties that other shapes round in another way.
+and only the questions are read anew. A row whose answer has ended leaves the batch, and the next line of a conversation
+goes on from the keys and values of the one before (`KeptStates`). The texts are those of reading every
+prompt whole and alone (tests say so), but for near ties that other shapes round in another way.
 """
 
 from __future__ import annotations
@@ -136,22 +137,23 @@ class Local(Backend):
 
     def _complete(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         start = time.perf_counter()
-        encoded, reading = [], []
+        encodings, reading = [], []
         for prompt in prompts:
             began = time.perf_counter()
-            encoded.append(self._encode(prompt))
+            encodings.append(self._encode(prompt))
             reading.append(time.perf_counter() - began)
         most = self.context_length
-        fits = [most is None or len(row.ids) + decoding.max_new_tokens <= most for row in encoded]
-        rows = [row for row, fit in zip(encoded, fits, strict=True) if fit]
+        fits = [most is None or len(row.ids) + decoding.max_new_tokens <= most for row in encodings]
+        rows = [row for row, fit in zip(encodings, fits, strict=True) if fit]
         alike = len({prompt.prefix for prompt in prompts}) == 1
         written = iter([done for part in parts_of(rows) for done in self._answers(part, alike, decoding)])
-        _kept_states(self.model).turn()
+        if decoding.requests:
+            _kept_states(self.model).turn()
         # Who is not asked cost the others nothing: the time of counting its tokens is its own.
         idle = sum(spent for spent, fit in zip(reading, fits, strict=True) if not fit)
         share = (time.perf_counter() - start - idle) / max(len(rows), 1)
         release_memory()
-        for row, fit, spent in zip(encoded, fits, reading, strict=True):
+        for row, fit, spent in zip(encodings, fits, reading, strict=True):
             if not fit:
                 yield Completion(finish="context", prompt_tokens=len(row.ids), seconds=spent)
                 continue
@@ -245,20 +247,21 @@ class Local(Backend):
                 written[row] += new
             count = ids_BT.shape[1] - before
             mask_BT, left = nn.functional.pad(mask_BT, (0, count), value=1), left - count
-            all_ended = count < most or not left
-            kept = [
+            over = count < most or not left
+            stay = [
                 at
                 for at, row in enumerate(going)
-                if not (all_ended or self._read(written[row], tokenizer, decoding)[2])
+                if not (over or self._read(written[row], tokenizer, decoding)[2])
             ]
             if decoding.requests and (cache := options.get("past_key_values")) is not None:
-                for at in sorted({*range(len(going))} - {*kept}):
-                    _kept_states(self.model).keep(cache, at, ids_BT[at], mask_BT[at])
-            if kept and len(kept) < len(going):
-                kept_B = torch.tensor(kept, dtype=torch.long, device=model.device)
-                ids_BT, mask_BT = ids_BT[kept_B], mask_BT[kept_B]
-                options["past_key_values"].batch_select_indices(kept_B)
-            going = [going[at] for at in kept]
+                for at in range(len(going)):
+                    if at not in stay:
+                        _kept_states(self.model).keep(cache, at, ids_BT[at], mask_BT[at])
+            if stay and len(stay) < len(going):
+                stay_B = torch.tensor(stay, dtype=torch.long, device=model.device)
+                ids_BT, mask_BT = ids_BT[stay_B], mask_BT[stay_B]
+                options["past_key_values"].batch_select_indices(stay_B)
+            going = [going[at] for at in stay]
         return written
 
     def _read(self, tokens: list[int], tokenizer: Any, decoding: Decoding) -> tuple[str, str, bool, int]:

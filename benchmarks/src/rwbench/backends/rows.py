@@ -1,4 +1,4 @@
-"""Prompts as the rows of a batch, batches that fit, and what an answer must not begin with."""
+"""Prompts as the rows of a batch, their tokens, batches that fit, and what an answer must not begin with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 BATCH_TOKENS = 1 << 17
 """Tokens of one forward at most, padding included: long prompts go in smaller parts, so memory stays in bounds."""
 MARK = "["
-"""What follows a text while its tokens are told: no letter, with which a space would be one token."""
+"""What follows a line break while a text's tokens are told."""
 
 
 class Row(NamedTuple):
@@ -36,13 +36,13 @@ def parts_of(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def encoded(tokenizer: Any, text: str, special: bool) -> list[int]:
-    """Return the tokens of a text that goes on.
+    """Return the tokens of a text that goes on; if it ends with a line break, those that it has before a line.
 
-    Many tokenizers take two line breaks at the end of a text for one token, and for two where a word follows. What a
-    model goes on from is what it has read in whole texts, so these are the tokens that the text has before a word.
+    SmolLM2's tokenizer, as GPT-2's, takes two line breaks at the end of a text for one token, and for two where a line
+    follows, which is all that the model has read.
     """
     ids: list[int] = tokenizer(text, add_special_tokens=special)["input_ids"]
-    if not text[-2:].isspace():
+    if not text.endswith("\n"):
         return ids
     *longer, last = tokenizer(text + MARK, add_special_tokens=special)["input_ids"]
     return longer if tokenizer.decode([last]) == MARK else ids

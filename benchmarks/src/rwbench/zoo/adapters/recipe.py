@@ -11,6 +11,8 @@ from dynarule.training import Recipe, RetrievalRecipe, paper_recipe
 from pydantic.dataclasses import dataclass
 from ruleworld_data.spec import SCALES, SUBTASKS, VERSIONS, check_name, check_seed
 
+from dynarule import DynaRuleConfig
+
 from ...spec import DATA_VERSION, REPRESENTATIONS
 from ..recipe_file import STRICT, read_recipe_file
 
@@ -61,8 +63,17 @@ class AdapterRecipe:
         for stage in self.stages:
             check_name("representation", stage.get("representation", "fol"), REPRESENTATIONS)
         for name in self.fol:
-            known = {each.name for each in fields(self)} - {"name", "stages", "fol"}
+            # What the command line may change is the same in both forms.
+            known = {each.name for each in fields(self)} - {
+                "name",
+                "stages",
+                "fol",
+                "encoder",
+                "training_seed",
+            }
             check_name("setting of fol", name, sorted(known))
+        for name in self.memory:
+            check_name("setting of memory", name, sorted(each.name for each in fields(DynaRuleConfig)))
         numbers = [stage.get("stage") for stage in self.stages]
         finding = all(_numbers(self.stages, form) == [FINDING] for form in REPRESENTATIONS)
         if self.plain < 0 or (self.plain and not finding):
@@ -88,7 +99,8 @@ class AdapterRecipe:
     def in_form(self, representation: str) -> AdapterRecipe:
         """Return the recipe with the stages and settings of one form; memory is changed setting by setting."""
         changes = dict(self.fol) if representation == "fol" else {}
-        changes["memory"] = self.memory | changes.get("memory", {})
+        if isinstance(changes.get("memory"), dict):  # another value is refused below
+            changes["memory"] = self.memory | changes["memory"]
         stages = [
             {name: value for name, value in stage.items() if name != "representation"}
             for stage in self.stages

@@ -82,6 +82,10 @@ def train_adapter(
     language: Representation = "fol" if representation == "fol" else "nl"
     recipe = recipe.in_form(representation)
     trainings = recipe.trainings(method)
+    memory = recipe.memory
+    if method != "kblam":
+        memory = memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
+    CONFIGS[method](1, **memory)  # refuses an impossible setting before rules are encoded
     model, tokenizer = load_fresh(base_folder(model_name))
     model.float()
     # No card names a folder of this machine, nor takes it for a name on a hub.
@@ -104,9 +108,6 @@ def train_adapter(
             training_rows(recipe, "validation", recipe.held_out) + held[1],
         )
         bank = data.bank
-        memory = recipe.memory
-        if method != "kblam":
-            memory = memory | {"top_k": recipe.top_k, "confidence_layer": recipe.confidence_layer}
         torch.manual_seed(recipe.training_seed)
         adapter = RuleAdapter(model, CONFIGS[method](bank.encoder_dim, **memory))
         curve, searching = None, False
