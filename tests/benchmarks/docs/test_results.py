@@ -254,6 +254,21 @@ def test_where_the_rows_of_smollm2_were_asked(said):
     assert (len(devices), sum(each is not None for each in devices)) == (cells, on_gpu)
 
 
+def test_without_rules_smollm2_asks_for_them(said, run_of):
+    """Alike in both forms, whose prompts are the same."""
+    asking, count, silent = said(
+        r"Without rules (\d+) of (\d+) answers ask all the same, further on or in another spelling, and (\d+) name "
+        r"nothing",
+        PAGE,
+    )
+    for form in ("fol", "nl"):
+        run = run_of("smollm2", "prompting", form, rules="none")
+        samples = list(read_samples(BENCHMARKS / "results/smollm2" / run["run_id"] / "samples.jsonl"))
+        texts = [sample["output"] for sample in samples]
+        assert sum("[Search" in text or "[(Search" in text for text in texts) == asking
+        assert (len(samples), sum(not sample["answers"] for sample in samples)) == (count, silent)
+
+
 def needed(sample):
     return {rule for step in sample["gold_rules"] for rule in step}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,10 @@ PLUS = "dynarule-plus"
 METHODS = ("dynarule", "srki", "kblam", PLUS)
 FINDING = "retrieval"
 """The stage in which finding is trained alone, on states that are computed once; not the paper's."""
+SAME_IN_LOGIC = {"name", "stages", "fol", "encoder", "training_seed"}
+"""What a table fol does not have: stages name their form themselves, the last two are the command line's to change."""
+MADE = {"base", "curve", "encoder", "encoder_dim"}
+"""What a training finds out about a memory, and no recipe says."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -63,24 +66,15 @@ class AdapterRecipe:
         for stage in self.stages:
             check_name("representation", stage.get("representation", "fol"), REPRESENTATIONS)
         for name in self.fol:
-            # What the command line may change is the same in both forms.
-            known = {each.name for each in fields(self)} - {
-                "name",
-                "stages",
-                "fol",
-                "encoder",
-                "training_seed",
-            }
-            check_name("setting of fol", name, sorted(known))
+            check_name("setting of fol", name, sorted({each.name for each in fields(self)} - SAME_IN_LOGIC))
         for name in self.memory:
-            check_name("setting of memory", name, sorted(each.name for each in fields(DynaRuleConfig)))
+            check_name("setting of memory", name, sorted(set(DynaRuleConfig.__annotations__) - MADE))
         numbers = [stage.get("stage") for stage in self.stages]
-        finding = all(_numbers(self.stages, form) == [FINDING] for form in REPRESENTATIONS)
-        if self.plain < 0 or (self.plain and not finding):
+        if self.plain < 0 or (self.plain and numbers != [FINDING]):
             raise ValueError(
                 f"plain must be 0 or more, and is for {FINDING!r} alone, got {self.plain} with stages {numbers}"
             )
-        if finding:
+        if numbers == [FINDING]:
             if self.confidence_layer is None:
                 raise ValueError("finding is trained alone at the confidence layer; set confidence_layer")
         elif (
@@ -145,10 +139,6 @@ class AdapterRecipe:
         recipe = paper_recipe(method, **settings)
         check_name("schedule", recipe.schedule, [each.value for each in SchedulerType])
         return recipe
-
-
-def _numbers(stages: Sequence[Mapping[str, Any]], form: str) -> list[Any]:
-    return [stage.get("stage") for stage in stages if stage.get("representation", form) == form]
 
 
 def read_recipe(path: Path) -> AdapterRecipe:
