@@ -141,7 +141,7 @@ def test_a_text_that_goes_on_has_the_tokens_that_it_has_before_a_word(byte_level
 
 
 @pytest.mark.parametrize("others", [(), (Decoding(3),)])
-def test_a_line_goes_on_whoever_is_asked_between(talks, forget, read, others):
+def test_a_line_goes_on_whoever_is_asked_between(talks, monkeypatch, read, others):
     """A reader who answers for one that has ended is no line; as many texts are held as conversations have gone on."""
     backend, prompts = Local.of("tiny"), [prompt for prompt, _ in talks]
     begun = [done.marked for done in backend.generate(prompts, LINE)]
@@ -150,7 +150,12 @@ def test_a_line_goes_on_whoever_is_asked_between(talks, forget, read, others):
     assert len(local._kept_states("tiny")._latest) == 3
     read.clear()
     later = [replace(prompt, begun=f"{text}\n") for prompt, text in zip(prompts[1:], begun[1:], strict=True)]
+    held, keep = [], kept.KeptStates.keep
+    monkeypatch.setattr(
+        kept.KeptStates, "keep", lambda self, *row: held.append(len(self._latest)) or keep(self, *row)
+    )
     list(backend.generate(later, LINE))
+    assert held == [1, 1]  # what two go on from is let go, not held twice
     assert read[0][0] == 2
     assert read[0][1] < 5
     assert len(local._kept_states("tiny")._latest) == 2

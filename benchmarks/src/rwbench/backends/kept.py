@@ -24,7 +24,7 @@ class Text(NamedTuple):
 class KeptStates:
     """Keys and values of a batch of conversations, from one of its lines to the next.
 
-    An answer that has begun goes on from the text with which it has the longest beginning in common; what was tokenized
+    A prompt goes on from the text with which it has the longest beginning in common; what was tokenized
     in another way is read anew from there. No more than `BATCH_TOKENS` are held, and nothing of models with a sliding
     window, which let go of what is far behind.
     """
@@ -73,5 +73,5 @@ class KeptStates:
 
 
 def _common(text: Text, row: Row) -> int:
-    pairs = zip(text.ids, row.ids[:-1] if row.begun else [], strict=False)
+    pairs = zip(text.ids, row.ids[:-1], strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
