@@ -34,6 +34,7 @@ $(INSTALLED): constraints.txt $(PROJECTS)
 demo: $(INSTALLED)
 	$(BIN)/rwbench run demo --limit $(if $(QUICK),1,2) --jobs 2 --out runs
 	$(BIN)/rwbench trace runs --method dynarule-plus --size 1000
+	@echo "Next, a pretrained model, SmolLM2-135M: $(BIN)/rwbench models add smollm2"
 
 # mypy takes a minute on one core, which the tests need not wait for.
 test: ruff

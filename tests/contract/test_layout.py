@@ -1,11 +1,14 @@
 """The repository's own rules: layout, who may import whom, what an import may cost."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rwbench.cli.app import app
+from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
@@ -60,6 +63,13 @@ def imported_names(path: Path) -> set[str]:
 def test_top_level_holds_what_the_design_names_and_nothing_else():
     found = {path.parts[0] for path in tracked()}
     assert {name for name in found if not name.startswith(".")} == TOP_LEVEL
+
+
+def test_the_demo_ends_with_what_to_type_for_a_pretrained_model():
+    """A command that there is; what it lacks it says itself."""
+    demo = (ROOT / "Makefile").read_text(encoding="utf-8").split("\ndemo:")[1].split("\n\n")[0]
+    typed = re.fullmatch(r'\t@echo ".*: \$\(BIN\)/rwbench (models add smollm2)"', demo.splitlines()[-1])
+    assert CliRunner().invoke(app, [*typed[1].split(), "--help"]).exit_code == 0
 
 
 @pytest.mark.parametrize("package", PACKAGES)
