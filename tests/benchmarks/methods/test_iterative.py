@@ -324,6 +324,27 @@ def test_react_asks_in_the_models_own_language(overlap, pool, own_language):
     assert out.answers == ["5"]  # the reader's, over what the question finds
 
 
+def test_a_first_request_is_reworded_as_the_rule_that_it_found(overlap, pool, own_language):
+    """The rule's premise stands for the first request and for no other; what was searched for, and said, stays."""
+    lines = ["<step>[Step 1] So.", "[Search] chases(A, B), bridge", "[Search] fox fins", "\\boxed{7}"]
+    say, asked = talk(*lines)
+    method = ReAct(
+        model=script("own", say), retriever=overlap, final="agent", rounds=4, in_prompt=1, reworded=True
+    )
+    out = run(method, pool)
+    assert asked[-1] == (
+        f"{QUESTION}\n<step>[Step 1] So.\n[Search] A chases B\n{RULES[0]}\n\n"
+        f"[Search] fox fins\n{RULES[3]}\n\n"
+    )
+    assert out.text == "[Step 1] So.\n[Search] chases(A, B), bridge\n[Search] fox fins\n\\boxed{7}"
+    assert [step.query for step in out.trace if step.query] == ["chases(A, B), bridge", "fox fins"]
+    assert "first request reworded" in method.label
+    # A request that finds nothing is shown as it was written.
+    say, asked = talk("[Search] nothing of the kind", "\\boxed{7}")
+    run(dataclasses.replace(method, model=script("own", say)), pool)
+    assert asked[-1] == f"{QUESTION}\n[Search] nothing of the kind\n\n"
+
+
 def test_ircot_reasons_in_the_models_own_language(overlap, pool, own_language):
     say, asked = talk("<step>[Step 1] It is on the bridge.\nx", "[Answer] \\boxed{7}", "\\boxed{7}")
     out = run(IRCoT(model=script("own", say), retriever=overlap, aggregation="first_come"), pool)

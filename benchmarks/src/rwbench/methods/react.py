@@ -4,13 +4,14 @@ A call stops at the next observation. What cannot be read as thought and action 
 is kept as the thought, and the model is asked once more for the action alone.
 
 A model that was trained to ask for rules in a line of its own (`Template.request`) acts in that language instead: it
-writes its answer line by line, and under a line that asks come the rules that were found.
+writes its answer line by line, and under a line that asks come the rules that were found. No worked example tells it in
+which form they are, so that a first request in English may go to rules in logic: see `ReAct.reworded`.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import field, replace
 
 from ruleworld_data.scoring import parse_boxed, split_answers
 from ruleworld_data.spec import check_name
@@ -35,12 +36,16 @@ class ReAct(Iterative):
     final : {"reader", "agent"}
         Who gives the final answer: a reader over the collected rules, as in the paper, or the agent's own
         ``finish[...]``. An agent that does not finish within its rounds has no answer.
+    reworded : bool
+        Show a model that asks in a language of its own its first request in the words of the rules: as the premise of
+        the best rule that it found. What it writes after that is in their form.
     """
 
     name = "react"
     section = "act"
 
     final: str = "reader"
+    reworded: bool = field(default=False, metadata={"later": True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,7 +55,8 @@ class ReAct(Iterative):
     def label(self) -> str:
         """Name in reports."""
         own = "" if self.final == "reader" else ", the agent's answer"
-        return f"ReAct {self.search_label}{own}{self.prompt_label}, {self.model.label}"
+        first = ", first request reworded" if self.reworded else ""
+        return f"ReAct {self.search_label}{own}{first}{self.prompt_label}, {self.model.label}"
 
     @property
     def calls(self) -> int:
@@ -109,15 +115,18 @@ class ReAct(Iterative):
             if done.finish == "context" or not line:
                 break
             search.wrote(line)
-            written += (done.marked or done.text) + "\n"
+            shown = [done.marked or done.text]
             text += line + "\n"
             if line.startswith(request):
                 if len(search.rounds) == self.rounds:
                     break
-                hits = search.find(line.removeprefix(request).strip())
-                written += "\n".join([*search.texts(hits.ids), "", ""])
+                found = search.texts(search.find(line.removeprefix(request).strip()).ids)
+                if self.reworded and found and len(search.rounds) == 1:
+                    shown = [request + _premise(found[0])]
+                shown += [*found, ""]
             elif parse_boxed(line) is not None:
                 break
+            written += "\n".join([*shown, ""])
         box = parse_boxed(text)
         answers = None if box is None else split_answers(box)
         return (yield from self._end(search, answers, text.strip() or None))
@@ -143,3 +152,10 @@ class ReAct(Iterative):
 
     def _call(self, search: Search, history: str, stop: str) -> Call:
         return Call(search.prompt(history=history), Decoding(self.step_tokens, (stop,)))
+
+
+def _premise(rule: str) -> str:
+    """Return what a rule says must hold, as a request says it."""
+    from dynarule.bank import premise_of
+
+    return premise_of(rule).removeprefix("If ")
