@@ -324,25 +324,27 @@ def test_react_asks_in_the_models_own_language(overlap, pool, own_language):
     assert out.answers == ["5"]  # the reader's, over what the question finds
 
 
-def test_a_first_request_is_reworded_as_the_rule_that_it_found(overlap, pool, own_language):
-    """The rule's premise stands for the first request and for no other; what was searched for, and said, stays."""
-    lines = ["<step>[Step 1] So.", "[Search] chases(A, B), bridge", "[Search] fox fins", "\\boxed{7}"]
+def test_a_first_request_is_reworded_as_a_rule_that_it_found(overlap, pool, own_language):
+    """The premise that shares most words with it stands for the first request and for no other; what was said stays."""
+    lines = ["<step>[Step 1] So.", "[Search] deeply hungry, fins, bridge", "[Search] fox fins", "\\boxed{7}"]
     say, asked = talk(*lines)
     method = ReAct(
-        model=script("own", say), retriever=overlap, final="agent", rounds=4, in_prompt=1, reworded=True
+        model=script("own", say), retriever=overlap, final="agent", rounds=4, in_prompt=2, reworded=True
     )
     out = run(method, pool)
+    # Found first is rule 1, of the bridge, where one is hungry; the premise of rule 2 is what was asked for.
     assert asked[-1] == (
-        f"{QUESTION}\n<step>[Step 1] So.\n[Search] A chases B\n{RULES[0]}\n\n"
-        f"[Search] fox fins\n{RULES[3]}\n\n"
+        f"{QUESTION}\n<step>[Step 1] So.\n[Search] A is deeply hungry\n{RULES[1]}\n{RULES[2]}\n\n"
+        f"[Search] fox fins\n{RULES[3]}\n{RULES[2]}\n\n"
     )
-    assert out.text == "[Step 1] So.\n[Search] chases(A, B), bridge\n[Search] fox fins\n\\boxed{7}"
-    assert [step.query for step in out.trace if step.query] == ["chases(A, B), bridge", "fox fins"]
+    assert out.text == "[Step 1] So.\n[Search] deeply hungry, fins, bridge\n[Search] fox fins\n\\boxed{7}"
+    assert [step.query for step in out.trace if step.query] == ["deeply hungry, fins, bridge", "fox fins"]
     assert "first request reworded" in method.label
-    # A request that finds nothing is shown as it was written.
-    say, asked = talk("[Search] nothing of the kind", "\\boxed{7}")
-    run(dataclasses.replace(method, model=script("own", say)), pool)
-    assert asked[-1] == f"{QUESTION}\n[Search] nothing of the kind\n\n"
+    # A request that no found rule is about, or that finds nothing, is shown as it was written.
+    for request in ("wings", "nothing of the kind"):
+        say, asked = talk(f"[Search] {request}", "\\boxed{7}")
+        run(dataclasses.replace(method, model=script("own", say)), pool)
+        assert asked[-1].startswith(f"{QUESTION}\n[Search] {request}\n")
 
 
 def test_ircot_reasons_in_the_models_own_language(overlap, pool, own_language):

@@ -11,12 +11,14 @@ which form they are, so that a first request in English may go to rules in logic
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import field, replace
 
 from ruleworld_data.scoring import parse_boxed, split_answers
 from ruleworld_data.spec import check_name
 
 from ..backends import Decoding
+from ..retrievers.both_ends import content
 from ..run.data import Question
 from ..run.pools import Pool
 from . import Output, component
@@ -38,7 +40,8 @@ class ReAct(Iterative):
         ``finish[...]``. An agent that does not finish within its rounds has no answer.
     reworded : bool
         Show a model that asks in a language of its own its first request in the words of the rules: as the premise of
-        the best rule that it found. What it writes after that is in their form.
+        what was found that shares most words with it. What it writes after that is in their form; texts and traces
+        keep what it wrote.
     """
 
     name = "react"
@@ -120,9 +123,10 @@ class ReAct(Iterative):
             if line.startswith(request):
                 if len(search.rounds) == self.rounds:
                     break
-                found = search.texts(search.find(line.removeprefix(request).strip()).ids)
-                if self.reworded and found and len(search.rounds) == 1:
-                    shown = [request + _premise(found[0])]
+                asked = line.removeprefix(request).strip()
+                found = search.texts(search.find(asked).ids)
+                if self.reworded and len(search.rounds) == 1:
+                    shown = [request + _in_words_of(found, asked)]
                 shown += [*found, ""]
             elif parse_boxed(line) is not None:
                 break
@@ -154,8 +158,10 @@ class ReAct(Iterative):
         return Call(search.prompt(history=history), Decoding(self.step_tokens, (stop,)))
 
 
-def _premise(rule: str) -> str:
-    """Return what a rule says must hold, as a request says it."""
+def _in_words_of(rules: Sequence[str], request: str) -> str:
+    """Return the premise that shares most terms with a request, without its *If*; the request, where none does."""
     from dynarule.bank import premise_of
 
-    return premise_of(rule).removeprefix("If ")
+    premises = [premise_of(rule).removeprefix("If ") for rule in rules]
+    shared = [len({*content(request)} & {*content(premise)}) for premise in premises]
+    return premises[shared.index(max(shared))] if any(shared) else request
