@@ -21,6 +21,7 @@ SETTINGS = {
     "score_limit": None,
     "word_weight": None,
     "word_stemmer": None,
+    "reworded": None,
 }
 
 

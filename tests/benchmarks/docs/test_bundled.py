@@ -177,7 +177,7 @@ def validated(folder, searched, share, **method):
         for run in find_results(BENCHMARKS / "results" / folder)
         if (asked := run["spec"]["method"]).get("retriever", {}).get("name") == searched
         and asked.get("score_share", 0) == share
-        and all(asked[field] == value for field, value in method.items())
+        and all(asked.get(field) == value for field, value in method.items())
     }
     return [found.get(form) for form in ("fol", "nl")]
 
@@ -262,12 +262,13 @@ def test_what_scores_bring_to_a_search_by_words(said, run_of, exact):
 def test_what_searches_from_both_ends_step_by_step(said):
     numbers = said(
         r"From both ends IRCoT has ([\d.]+) \(logic\) and ([\d.]+) \(English\) there, "
-        r"Stepwise RAG ([\d.]+) and ([\d.]+), ReAct ([\d.]+) and ([\d.]+)\."
+        r"Stepwise RAG ([\d.]+) and ([\d.]+), ReAct ([\d.]+) and ([\d.]+), or ([\d.]+) and ([\d.]+) where its first"
     )
     arena = (
         {"name": "ircot", "rounds": 8},
         {"name": "stepwise", "aggregation": "rrf_rounds"},
-        {"name": "react", "in_prompt": 8},
+        {"name": "react", "in_prompt": 8, "reworded": None},
+        {"name": "react", "in_prompt": 8, "reworded": True},
     )
     assert numbers == [value for each in arena for value in validated("searches", "both-ends", 0.3, **each)]
 
@@ -386,6 +387,33 @@ def test_shares_of_the_rivals_scores_on_smollm2(said, run_of, exact):
         assert (three > max(two, five)) == (name != "rag")
     two, three = said(r"of those it answers less by them \(([\d.]+) and ([\d.]+)\)")
     assert [two, three] == [exact(run_of("smollm2", "rag", "fol", score_share=share)) for share in (0.2, 0.3)]
+
+
+def test_a_reworded_first_request_on_smollm2(said, run_of, exact):
+    """Form by form, on validation questions; a question's first request is in one form, whichever the rules have."""
+    pair = r"([\d.]+) and ([\d.]+)"
+    count, *plain, right, other, fol, nl = said(
+        rf"On (\d+) validation questions in each form among 10,000 rules ReAct has {pair} \(logic and English\): "
+        rf"([\d.]+) where that request is in the form of the rules, ([\d.]+) where it is not\. It has {pair} where"
+    )
+    forms = ("fol", "nl")
+    runs = {
+        way: [run_of("smollm2_shares", "react", form, score_share=0.3, reworded=way) for form in forms]
+        for way in (None, True)
+    }
+    assert [exact(run) for run in (*runs[None], *runs[True])] == [*plain, fol, nl]
+    assert {run["n"]["scored"] for both in runs.values() for run in both} == {count}
+    scores, requests = {True: [], False: []}, []
+    for form, run in zip(forms, runs[None], strict=True):
+        samples = list(read_samples(BENCHMARKS / "results/smollm2_shares" / run["run_id"] / "samples.jsonl"))
+        firsts = {
+            each["id"]: next(step["text"] for step in each["trace"] if step["text"]) for each in samples
+        }
+        requests.append(firsts)
+        for each in samples:
+            scores[("(" in firsts[each["id"]]) == (form == "fol")].append(each["scores"]["exact_match"])
+    assert requests[0] == requests[1]
+    assert [round(100 * sum(each) / len(each), 1) for each in scores.values()] == [right, other]
 
 
 def test_chains_on_smollm2_that_find_and_that_end_wrong(said, run_of):

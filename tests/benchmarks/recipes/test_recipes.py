@@ -50,7 +50,7 @@ def test_a_recipe_has_the_rows_of_the_paper(name, model_folder):
 
 
 def test_the_arena_has_every_method_that_the_model_can_be_asked_with(model_folder):
-    """Without adapters there are no rows of them; the shipped model has one of each method."""
+    """Without adapters there are no rows of them; the shipped model has one of each, and a language of its own."""
     asked = {
         "solver": 6,
         "prompting": 2 * (3 + 3 + 1),  # gold rules and no rules at three sizes, the whole pool at 100
@@ -62,7 +62,8 @@ def test_the_arena_has_every_method_that_the_model_can_be_asked_with(model_folde
     assert Counter(spec.method["name"] for spec in specs("arena", model_folder)) == asked
     adapters = {"kblam": 6, "srki": 6, "dynarule": 6, "dynarule-plus": 2 * 6}
     shipped = recipes.get("arena")(Options(DataSource("paper")))
-    assert Counter(spec.method["name"] for spec in shipped) == asked | adapters
+    assert Counter(spec.method["name"] for spec in shipped) == asked | adapters | {"react": 3 * 6}
+    assert sum(spec.method.get("reworded", False) for spec in shipped) == 6
 
 
 def test_the_demo_is_the_part_of_the_arena_that_a_newcomer_waits_for(model_folder):
@@ -74,6 +75,7 @@ def test_the_demo_is_the_part_of_the_arena_that_a_newcomer_waits_for(model_folde
         (spec.method["name"], (spec.method.get("retriever") or {}).get("name")) for spec in small
     )
     assert searched["rag", "bm25"] == searched["rag", "both-ends"] == searched["stepwise", "both-ends"] == 4
+    assert searched["react", "both-ends"] == 4  # as it is, not reworded as well
     assert len(small) < len(whole) / 2
 
 

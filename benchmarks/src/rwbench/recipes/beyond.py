@@ -29,7 +29,7 @@ from ..retrievers.graph import Graph
 from ..retrievers.random import Random
 from . import Options
 from .grid import grid
-from .rows import IN_TURN, SEARCHES, all_memory, near, retrievers, rule_memory
+from .rows import IN_TURN, SEARCHES, all_memory, near, retrievers, reworded, rule_memory
 
 
 @grid("memory", held_out=True)
@@ -76,7 +76,7 @@ def in_arena(options: Options, form: str, size: int) -> list[Method]:
         by_number = [replace(row, **SEARCHES.get(row.name, {})) for row in searching(options, model)]
         # Stepwise from both ends reads by score alone: with a fixed 16 rules it answers far less among 10,000.
         rows += [row for row in by_number if (row.name, row.retriever) != (Stepwise.name, BothEnds())]
-        rows += near(model)
+        rows += [*near(model), *reworded(model)]
     return rows + [each for each in all_memory(options, form, size) if each.missing() is None]
 
 
@@ -90,7 +90,7 @@ def demo(options: Options, form: str, size: int) -> list[Method]:
         row
         for row in in_arena(options, form, size)
         if not isinstance(row, RAG)
-        or row.score_share > 0
+        or (row.score_share > 0 and not getattr(row, "reworded", False))
         or (type(row) is RAG and isinstance(row.retriever, BM25 | Dense))
     ]
 
@@ -209,7 +209,7 @@ def floors(options: Options, form: str, size: int) -> list[Method]:
 
 @grid("ablation/searches", (10_000,))
 def searches(options: Options, form: str, size: int) -> list[Method]:
-    """IRCoT by how searches become one list, their number and share, ReAct by number and who answers, Stepwise RAG."""
+    """IRCoT by how searches become one list, their number and share, ReAct by number, answer, request, Stepwise RAG."""
     bm25 = retrievers(options)[1]
     thinking: list[dict[str, Any]] = [{}, IN_TURN, IN_TURN | {"rounds": 8}]
     acting: list[dict[str, Any]] = [{"in_prompt": 4}]
@@ -226,7 +226,7 @@ def searches(options: Options, form: str, size: int) -> list[Method]:
         ]
         _, stepwise, ircot, react = near(model)
         rows += [replace(ircot, rounds=rounds) for rounds in (4, 8)]
-        rows += [replace(react, in_prompt=rules) for rules in (4, 8)]
+        rows += [replace(react, in_prompt=rules) for rules in (4, 8)] + reworded(model)
         rows += [replace(stepwise, aggregation=way) for way in ("rrf_rounds", "in_turn")]
         rows += [replace(row, score_share=share) for row in (stepwise, ircot) for share in (0.2, 0.5, 0.7)]
     return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..backends import Backend
@@ -97,3 +98,8 @@ def near(model: Backend) -> tuple[RAG, Stepwise, IRCoT, ReAct]:
         IRCoT(**chosen | SEARCHES["ircot"]),
         ReAct(**chosen | SEARCHES["react"] | {"in_prompt": 8}),
     )
+
+
+def reworded(model: Backend) -> list[ReAct]:
+    """Return ReAct of `near` with its first request reworded, for a model that asks in a language of its own."""
+    return [replace(near(model)[-1], reworded=True)] if model.template.request else []
