@@ -15,7 +15,7 @@ ROWS = {
     "IRCoT both ends": ("ircot", {"retriever": BOTH_ENDS, "score_share": 0.3}),
     "Stepwise RAG both ends": ("stepwise", {"retriever": BOTH_ENDS, "score_share": 0.3}),
     "RAG both ends": ("rag", {"retriever": BOTH_ENDS, "score_share": 0.3}),
-    "ReAct both ends": ("react", {"retriever": BOTH_ENDS, "score_share": 0.3}),
+    "ReAct both ends": ("react", {"retriever": BOTH_ENDS, "score_share": 0.3, "reworded": True}),
     "RAG BM25": ("rag", {"retriever": BM25}),
     "RAG Dense (MiniLM-L6)": ("rag", {"retriever": DENSE}),
     "SR-KI": ("srki", {}),
@@ -59,11 +59,11 @@ def test_the_front_page_says_what_the_page_of_results_says(said, run_of, mean_le
         results,
     )
     *there, chance = said(
-        rf"of Stepwise RAG by {NUMBER} \([^)]*\), of IRCoT by {NUMBER} \([^)]*\)\. In logic .*? and of IRCoT by "
-        rf"{NUMBER}, which may be chance",
+        rf"of Stepwise RAG by {NUMBER} \([^)]*\), of ReAct by {NUMBER} \([^)]*\), of IRCoT by {NUMBER} \([^)]*\)\. "
+        rf"In logic .*? and of IRCoT by {NUMBER}, which may be chance",
         results,
     )
-    assert near == [*sorted(english[:2]), *sorted(there), *english[2:]]
+    assert near == [*sorted(english[:2]), *sorted(there)[:2], *english[2:]]
     assert (bundled, smollm2) == (logic, chance)
     ours = [run_of("held_out_550", "dynarule-plus", "fol", variant=each) for each in ("", "seed-1", "seed-2")]
     theirs = run_of("held_out_550", "ircot", "fol", score_share=0.3)
