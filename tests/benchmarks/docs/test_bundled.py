@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 
 import pytest
 from rwbench.backends.local import Local
@@ -262,7 +263,9 @@ def test_what_scores_bring_to_a_search_by_words(said, run_of, exact):
 def test_what_searches_from_both_ends_step_by_step(said):
     numbers = said(
         r"From both ends IRCoT has ([\d.]+) \(logic\) and ([\d.]+) \(English\) there, "
-        r"Stepwise RAG ([\d.]+) and ([\d.]+), ReAct ([\d.]+) and ([\d.]+), or ([\d.]+) and ([\d.]+) where its first"
+        r"Stepwise RAG ([\d.]+) and ([\d.]+), ReAct ([\d.]+) and ([\d.]+), with its first request \S+ ([\d.]+) and "
+        r"([\d.]+), and by other shares .* less: ([\d.]+) and ([\d.]+) by two, ([\d.]+) and ([\d.]+) by five, "
+        r"([\d.]+) and ([\d.]+) by seven\."
     )
     arena = (
         {"name": "ircot", "rounds": 8},
@@ -270,7 +273,10 @@ def test_what_searches_from_both_ends_step_by_step(said):
         {"name": "react", "in_prompt": 8, "reworded": None},
         {"name": "react", "in_prompt": 8, "reworded": True},
     )
-    assert numbers == [value for each in arena for value in validated("searches", "both-ends", 0.3, **each)]
+    asked = [(0.3, each) for each in arena] + [(share, arena[-1]) for share in (0.2, 0.5, 0.7)]
+    found = [validated("searches", "both-ends", share, **each) for share, each in asked]
+    assert numbers == [value for pair in found for value in pair]
+    assert all(mean(found[3]) > mean(other) for other in found[4:])
 
 
 def test_other_shares_do_no_better_step_by_step(said):

@@ -157,9 +157,13 @@ def test_the_page_says_what_the_paper_has(said):
     assert (float(dict(shown)["DynaRule"]), float(dict(shown)["SR-KI"])) == (dynarule, srki)
 
 
-def test_what_rewording_a_first_request_changes_on_the_bundled_model(said, run_of, lead):
-    (most,) = said(
-        r"on this model the two differ by at most ([\d.]+) points, which may be chance in each of the", PAGE
+def test_what_react_does_on_the_bundled_model(said, run_of, exact, lead):
+    """Whether its first request is reworded; and that part after part is lost where mostly one rule is shown."""
+    calls, most, *parts = said(
+        rf"It asks the model most, {NUMBER} times a question\. .* the two differ by at most {NUMBER} points, which "
+        rf"may be chance in each of the .* are right in {NUMBER}, {NUMBER}, {NUMBER} and {NUMBER} %, with BM25, which "
+        rf"shows it four rules, in {NUMBER}, {NUMBER}, {NUMBER} and {NUMBER}\.",
+        PAGE,
     )
     cells = [("arena", size) for size in (100, 1_000, 10_000)] + [("held_out_550", 10_000)]
     found = []
@@ -171,6 +175,29 @@ def test_what_rewording_a_first_request_changes_on_the_bundled_model(said, run_o
             found.append(lead(folder, reworded, plain))
     assert len(found) == 8 and all(low <= 0 <= high for _, low, high in found)
     assert max(abs(difference) for difference, _, _ in found) == most
+    usual = run_of("arena", "react", "fol", **BOTH_ENDS, reworded=True)
+    assert round(usual["usage"]["calls"]["mean"], 1) == calls
+    right = []
+    for size in (100, 1_000):
+        for form in ("fol", "nl"):
+            ours = run_of("arena", "react", form, size, **BOTH_ENDS, reworded=True)
+            theirs = run_of("arena", "react", form, size, retriever="bm25")
+            assert exact(ours) < exact(theirs)
+            if (size, form) == (100, "fol"):
+                right += [*parts_right("arena", ours), *parts_right("arena", theirs)]
+    assert right == parts
+
+
+def parts_right(folder, run):
+    """In how many % of a run's questions of eight rules each of their four answers is right."""
+    samples = read_samples(BENCHMARKS / "results" / folder / run["run_id"] / "samples.jsonl")
+    asked = [each for each in samples if each["subtask"] == "multi_rule_8"]
+    return [
+        100
+        * sum(each["answers"][part : part + 1] == [each["gold_answers"][part]] for each in asked)
+        / len(asked)
+        for part in range(4)
+    ]
 
 
 def test_what_is_ahead_on_smollm2(said, run_of, lead, mean_lead):
@@ -181,19 +208,20 @@ def test_what_is_ahead_on_smollm2(said, run_of, lead, mean_lead):
         rf"of IRCoT by {NUMBER} \({INTERVAL}\)\. In logic it is ahead of RAG by {NUMBER} \({INTERVAL}\), "
         rf"of Stepwise RAG by {NUMBER} \({INTERVAL}\), of ReAct by {NUMBER} \({INTERVAL}\), and of IRCoT by {NUMBER}, "
         rf"which may be chance \({INTERVAL}\)\. All or nothing it is ahead of IRCoT by {NUMBER} "
-        rf"in logic \({INTERVAL}\), and by {NUMBER} in English \({INTERVAL}\)",
+        rf"in logic \({INTERVAL}\) and {NUMBER} in English \({INTERVAL}\), of ReAct by {NUMBER} \({INTERVAL}\) and "
+        rf"{NUMBER} \({INTERVAL}\)\.",
         PAGE,
     )
-    values, strictly = [], []
+    values, strictly = [], {}
     for form in ("nl", "fol"):
         ours = run_of("smollm2", "dynarule-plus", form)
         for name in ("rag", "stepwise", "react", "ircot"):
             theirs = run_of("smollm2", name, form, **BOTH_ENDS | REWORDED.get(name, {}))
             assert {run["n"]["scored"] for run in (ours, theirs)} == {count}
             values += lead("smollm2", ours, theirs)
-            if name == "ircot":
-                strictly = [*mean_lead("smollm2", [ours], theirs, strict=True), *strictly]
-    assert numbers == values + strictly
+            strictly[name, form] = mean_lead("smollm2", [ours], theirs, strict=True)
+    strict = [strictly[name, form] for name in ("ircot", "react") for form in ("fol", "nl")]
+    assert numbers == values + [each for found in strict for each in found]
     lows, highs = values[1::3], values[2::3]
     assert [low > 0 for low in lows] == [True] * 7 + [False] and highs[-1] > 0  # the last one may be chance
 
@@ -217,7 +245,7 @@ def test_what_is_ahead_on_smollm2_among_fewer_rules(said, run_of, lead):
 def test_which_leads_on_smollm2_hold_together(said, run_of, mean_difference):
     """Of all ten over the three nearest, by Holm's correction."""
     numbers = said(
-        r"Of the ten leads\*\* .* five hold by Holm's correction for all of them: among 10,000 rules over Stepwise RAG "
+        r"Of ten leads\*\*, .* five hold by Holm's correction for all: among 10,000 rules over Stepwise RAG "
         r"and ReAct in logic \(p = ([\d.]+) and ([\d.]+)\) and in English \(([\d.]+) and ([\d.]+)\), and over IRCoT "
         r"in English \(([\d.]+)\)",
         PAGE,
@@ -235,6 +263,30 @@ def test_which_leads_on_smollm2_hold_together(said, run_of, mean_difference):
     held = {place: round(each, 3) for place, each in zip(places, holm(found), strict=True) if each < 0.05}
     said_of = [(10_000, name, form) for form in ("fol", "nl") for name in ("stepwise", "react")]
     assert held == dict(zip([*said_of, (10_000, "ircot", "nl")], numbers, strict=True))
+
+
+def test_what_react_does_on_smollm2(said, run_of):
+    right, chains, thought, found, wrong, calls = said(
+        r"fewer chains in logic right, (\d+) of (\d+) where IRCoT has (\d+); in (\d+) of the (\d+) others each needed "
+        rf"rule was among the eight best of a search\. It asks the model {NUMBER} times",
+        PAGE,
+    )
+    runs = [
+        run_of("smollm2", name, "fol", **BOTH_ENDS | REWORDED.get(name, {})) for name in ("react", "ircot")
+    ]
+    asked, other = (
+        [
+            sample
+            for sample in read_samples(BENCHMARKS / "results/smollm2" / run["run_id"] / "samples.jsonl")
+            if sample["subtask"].startswith("multi_hop")
+        ]
+        for run in runs
+    )
+    failed = [sample for sample in asked if sample["scores"]["strict_match"] < 1]
+    assert (len(asked) - len(failed), len(asked), len(failed)) == (right, chains, wrong)
+    assert sum(sample["scores"]["strict_match"] for sample in other) == thought
+    assert sum(needed(sample) <= brought(sample, 8) for sample in failed) == found
+    assert round(runs[0]["usage"]["calls"]["mean"], 1) == calls
 
 
 def test_what_goes_wrong_in_logic_on_smollm2(said, run_of):
@@ -293,11 +345,11 @@ def needed(sample):
     return {rule for step in sample["gold_rules"] for rule in step}
 
 
-def brought(sample):
-    """The rules among the 16 best of a search of an answer."""
+def brought(sample, best=16):
+    """The rules among the best of a search of an answer."""
     if not sample["trace"]:  # of one step
-        return set(sample["retrieved"][0][:16])
-    return {rule for each in sample["trace"] for rule in each["retrieved"][:16]}
+        return set(sample["retrieved"][0][:best])
+    return {rule for each in sample["trace"] for rule in each["retrieved"][:best]}
 
 
 def ended_early(sample):

@@ -226,9 +226,12 @@ def searches(options: Options, form: str, size: int) -> list[Method]:
         ]
         _, stepwise, ircot, react = near(model)
         rows += [replace(ircot, rounds=rounds) for rounds in (4, 8)]
-        rows += [replace(react, in_prompt=rules) for rules in (4, 8)] + reworded(model)
+        asking = reworded(model)
+        rows += [replace(react, in_prompt=rules) for rules in (4, 8)] + asking
         rows += [replace(stepwise, aggregation=way) for way in ("rrf_rounds", "in_turn")]
-        rows += [replace(row, score_share=share) for row in (stepwise, ircot) for share in (0.2, 0.5, 0.7)]
+        rows += [
+            replace(row, score_share=share) for row in (stepwise, ircot, *asking) for share in (0.2, 0.5, 0.7)
+        ]
     return rows
 
 
