@@ -371,15 +371,18 @@ def test_what_words_and_scores_bring_on_smollm2(said, run_of, exact, lead, optio
 
 def test_shares_of_the_rivals_scores_on_smollm2(said, run_of, exact):
     """On validation questions; what the arena has is best on the mean of both forms, but for RAG."""
-    names, shares, forms = ("rag", "stepwise", "ircot"), (0.3, 0.2, 0.5), ("fol", "nl")
+    names, shares, forms = ("rag", "stepwise", "ircot", "react"), (0.3, 0.2, 0.5), ("fol", "nl")
     pair = r"([\d.]+) and ([\d.]+)"
     count, *numbers = said(
         rf"On (\d+) validation questions in each form among 10,000 rules \(logic and English\) RAG has {pair} with "
-        rf"them, Stepwise RAG {pair}, IRCoT {pair}; with two tenths {pair}, {pair}, {pair}; with five {pair}, {pair}, "
-        rf"{pair} \("
+        rf"them, Stepwise RAG {pair}, IRCoT {pair}, ReAct {pair}; with two tenths {pair}, {pair}, {pair}, {pair}; with "
+        rf"five {pair}, {pair}, {pair}, {pair} \("
     )
     runs = [
-        [run_of("smollm2_shares", name, form, score_share=share) for form in forms]
+        [
+            run_of("smollm2_shares", name, form, score_share=share, reworded=name == "react" or None)
+            for form in forms
+        ]
         for share in shares
         for name in names
     ]
@@ -389,7 +392,7 @@ def test_shares_of_the_rivals_scores_on_smollm2(said, run_of, exact):
     }
     means = [sum(map(exact, both)) for both in runs]
     for place, name in enumerate(names):
-        three, two, five = means[place::3]
+        three, two, five = means[place :: len(names)]
         assert (three > max(two, five)) == (name != "rag")
     two, three = said(r"of those it answers less by them \(([\d.]+) and ([\d.]+)\)")
     assert [two, three] == [exact(run_of("smollm2", "rag", "fol", score_share=share)) for share in (0.2, 0.3)]

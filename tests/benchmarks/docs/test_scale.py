@@ -127,3 +127,29 @@ def test_what_is_ahead_among_all_rules_of_the_paper_s_world(said, run_of, exact,
         leads = [lead("scale", ours, other) for other in (stepwise, ircot)]
         values += [each[0] for each in leads] + [each for _, *interval in leads for each in interval]
     assert numbers == values
+
+
+def test_what_is_ahead_among_a_million_rules_on_smollm2(said, run_of, exact, lead):
+    """Of the best row of another method, form by form."""
+    numbers = said(
+        rf"DynaRule\+ has {NUMBER} \(logic\) and {NUMBER} \(English\) right, the best other here {NUMBER} and "
+        rf"{NUMBER}, which is {NUMBER} \({INTERVAL}\) and {NUMBER} \({INTERVAL}\) points behind \(paired by "
+        rf"question\); with so few questions the first may be chance\. In logic Stepwise RAG is {NUMBER} behind "
+        rf"\({INTERVAL}\)\. Of chains DynaRule\+ has {NUMBER} right in either form, of questions of several parts "
+        rf"{NUMBER} and {NUMBER}\.",
+        PAGE.read_text(),
+    )
+    folder, size = "smollm2_full", 1_000_000
+    runs = find_results(PAGE.parents[1] / "results" / folder)
+    assert {(run["n"]["scored"], run["spec"]["pool_size"]) for run in runs} == {(110, size)}
+    ours, best = [], []
+    for form in ("fol", "nl"):
+        asked = [run for run in runs if run["spec"]["representation"] == form]
+        ours.append(run_of(folder, "dynarule-plus", form, size))
+        best.append(max((run for run in asked if run["run_id"] != ours[-1]["run_id"]), key=exact))
+    leads = [lead(folder, *pair) for pair in zip(ours, best, strict=True)]
+    leads.append(lead(folder, ours[0], run_of(folder, "stepwise", "fol", size, score_share=0.7)))
+    assert leads[0][1] < 0 < leads[1][1]
+    (chains,) = {exact(run, "by_group", "hops") for run in ours}
+    shown = [*map(exact, (*ours, *best)), *(each for found in leads for each in found), chains]
+    assert numbers == [*shown, *(exact(run, "by_group", "parallel") for run in ours)]
