@@ -1,6 +1,7 @@
 """What tests of the prose look up: numbers that a page says, and the committed runs that they come from."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +33,18 @@ def said(pattern, page=TEXT):
     return [float(number.replace(",", "")) for number in found.groups()]
 
 
+@cache
+def results_in(folder):
+    """The runs of a folder of results, read once."""
+    return find_results(BENCHMARKS / "results" / folder)
+
+
 def runs_of(folder, name, form, size=10_000, retriever=None, **fields):
     """The committed runs of a method, by these settings; what else is in `SETTINGS` is as it always is."""
     wanted = SETTINGS | fields
     return [
         run
-        for run in find_results(BENCHMARKS / "results" / folder)
+        for run in results_in(folder)
         if (run["spec"]["representation"], run["spec"]["pool_size"]) == (form, size)
         and (method := run["spec"]["method"])["name"] == name
         and all(method.get(each, SETTINGS.get(each)) == value for each, value in wanted.items())
