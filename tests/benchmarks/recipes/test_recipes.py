@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from rwbench.backends.local import Local
@@ -91,6 +92,13 @@ def test_a_share_of_the_best_score_is_chosen_among_six(model_folder):
         (0.1, 0.2, 0.3, 0.5, 0.7, 0.9), 2 * 5
     )
     assert {spec.method["in_prompt"] for spec in made} == {16}
+
+
+def test_the_committed_searches_are_those_of_their_recipe():
+    """The pages name one command for them, so none may come from rows that the recipe no longer has."""
+    asked = recipes.get("ablation/searches")(Options(DataSource("paper"), "validation", 4))
+    results = Path(__file__).parents[3] / "benchmarks/results/searches"
+    assert {path.parent.name for path in results.glob("*/results.json")} <= {spec.run_id for spec in asked}
 
 
 def test_among_all_rules_every_search_from_both_ends_has_each_share(model_folder):
