@@ -22,10 +22,10 @@ from peft.utils.other import set_additional_trainable_modules
 from torch import nn
 
 from ._files import assembled, changing
-from .base_model import BaseModel, attention_blocks
+from .base_model import BaseModel, attention_blocks, base_matrix
 from .config import NAME, WEIGHTS_FILE, DynaRuleConfig
-from .memory.search import SEARCH_TOKEN, base_matrix, token_rows
 from .projection import RuleProjection
+from .search_token import SEARCH_TOKEN, token_rows
 
 
 class DynaRuleLayer(nn.Module, BaseTunerLayer):

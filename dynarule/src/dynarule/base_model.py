@@ -10,7 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["FAMILIES", "LARGEST", "BaseModel", "attention_blocks", "first_layers", "weights_hash"]
+__all__ = [
+    "FAMILIES",
+    "LARGEST",
+    "BaseModel",
+    "attention_blocks",
+    "base_matrix",
+    "first_layers",
+    "weights_hash",
+]
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types on which the laws are tested; the attention of others has parts that rules would bypass (sinks, caps)."""
@@ -150,3 +158,8 @@ def weights_hash(model: nn.Module) -> str:
             digest.update(f"{name} {tuple(data.shape)}".encode())
             digest.update(rows.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def base_matrix(module: nn.Module) -> Any:
+    """Return an embedding or output layer without PEFT's trained rows around it."""
+    return getattr(getattr(module, "token_adapter", None), "base_layer", module)

@@ -15,7 +15,7 @@ from Stemmer import algorithms
 
 from ._files import read_shapes, settle, write_whole
 from .base_model import LARGEST, BaseModel
-from .memory.reader import KEY_WIDTH, PLACE_WIDTH
+from .plus.reader import KEY_WIDTH, PLACE_WIDTH
 
 __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
 
@@ -43,7 +43,7 @@ class DynaRuleConfig(PeftConfig):
     """What a rule memory looks like and when it is read; the three methods are settings of it.
 
     See `dynarule_config`, `srki_config` and `kblam_config`. ``trainable_token_indices`` is the row of ``<search>``, see
-    `dynarule.memory.search.token_rows`. PEFT 0.21 saves several adapters of one model only if all of them train rows,
+    `dynarule.search_token.token_rows`. PEFT 0.21 saves several adapters of one model only if all of them train rows,
     or none does.
     """
 

@@ -15,10 +15,10 @@ from .bank.sources import HALF_PAIR, listed
 from .config import Reading
 from .decoding import check_decoding, growing_cache
 from .memory.hooks import attach
-from .memory.rule_states import RuleStates
-from .memory.search import search_id
 from .memory.serving import Retrieval, RuleMemory
-from .memory.token_memory import TokenMemory
+from .plus.rule_states import RuleStates
+from .plus.token_memory import TokenMemory
+from .search_token import search_id
 
 __all__ = ["Generation", "Prompt", "encode_prompt", "generate", "question_prompts", "rule_memory"]
 

@@ -18,8 +18,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .memory.lookahead import LookAhead
-from .memory.reader import SearchReader
+from .plus.lookahead import LookAhead
+from .plus.reader import SearchReader
 
 __all__ = ["RuleProjection", "score_keys"]
 
@@ -43,7 +43,7 @@ class RuleProjection(nn.Module):
     search_offsets, search_tail : int
         What places in question and last step those heads tell apart, see `SearchReader`.
     lookahead : bool
-        Whether it plans backward too (`dynarule.memory.lookahead`).
+        Whether it plans backward too (`dynarule.plus.lookahead`).
     """
 
     def __init__(

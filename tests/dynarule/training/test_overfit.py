@@ -60,7 +60,7 @@ def served_recall(model, tokenizer, adapter, bank, rows, opening=False):
     A step counts the share of its gold rules among as many best-ranked ones. Where answers open with <search>, step 0
     is the prompt, which looks for the rules of any step.
     """
-    from dynarule.memory.search import search_id
+    from dynarule.search_token import search_id
     from dynarule.training.data import Collator, Encoder
     from dynarule.training.pools import RulePools
 

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dynarule.memory import prepare_search
-from dynarule.memory.reader import Asked
+from dynarule.plus.reader import Asked
 from dynarule.training import Encoder, RetrievalRecipe, train_retrieval
 from dynarule.training.finder import Finder
 from dynarule.training.pools import keyed
 from dynarule.training.retrieval import _Run
 from dynarule.training.searches import KnownSearch, Searches
 
-from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, load_adapter
+from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, load_adapter, prepare_search
 
 WIDTH, LAYER, STATES, FAN = 80, 0, 80, 3
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dynarule.memory.search import search_id
+from dynarule.search_token import search_id
 from dynarule.training.additions import Muon, NewWordWeight, OwnRules, ReadingLoss, SortedBatches
 from dynarule.training.data import Collator, Encoder
 from dynarule.training.losses import IGNORE, lm_loss, stacked_step_loss

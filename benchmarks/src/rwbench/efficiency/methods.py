@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dynarule.bank import FaissIndex, use_index
-from dynarule.memory import RuleStates, TokenMemory
+from dynarule.plus import RuleStates, TokenMemory
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
 

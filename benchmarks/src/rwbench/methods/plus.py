@@ -21,7 +21,7 @@ from .ircot import ANSWER
 from .memory import Memory
 
 if TYPE_CHECKING:
-    from dynarule.memory import SearchText
+    from dynarule.plus import SearchText
 
 NUMBERS: dict[str, tuple[type, str]] = {
     "lookahead": (int, "a whole number of 0 or more"),

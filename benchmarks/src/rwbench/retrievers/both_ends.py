@@ -1,7 +1,7 @@
 """A search from both ends of a chain, by words: DynaRule+'s look-ahead for those that put rules into a prompt.
 
 From what a question states, rules are walked forward, conclusion to premise; from what it asks, backward, as in
-`dynarule.memory.lookahead`. A rule that both walks reach lies on a way from one to the other. It needs no model and no
+`dynarule.plus.lookahead`. A rule that both walks reach lies on a way from one to the other. It needs no model and no
 training, and shows what of DynaRule+'s gain is the idea's. It is not from any paper.
 """
 

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention_interface import is_attached
-from ..base_model import attention_blocks, first_layers
-from ..memory.search import base_matrix
+from ..base_model import attention_blocks, base_matrix, first_layers
 from .sources import listed
 
 if TYPE_CHECKING:

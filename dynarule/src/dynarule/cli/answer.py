@@ -142,7 +142,7 @@ def chat(
 
     def ask(question: str) -> None:
         from ..generation import generate, question_prompts
-        from ..memory.search import SEARCH_TOKEN
+        from ..search_token import SEARCH_TOKEN
 
         warn_of_unknown(tokenizer, [question])
         config = base.active_peft_config

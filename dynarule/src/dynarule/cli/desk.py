@@ -78,7 +78,7 @@ class Desk:
         from transformers import TextIteratorStreamer
 
         from ..generation import generate, question_prompts, rule_memory
-        from ..memory.search import SEARCH_TOKEN
+        from ..search_token import SEARCH_TOKEN
 
         config = self.model.active_peft_config
         token = config.search_token or SEARCH_TOKEN

@@ -124,7 +124,7 @@ def load_all(
     """
     from ..adapter import load_adapter
     from ..config import DynaRuleConfig
-    from ..memory.search import SEARCH_TOKEN, prepare_search, search_id
+    from ..search_token import SEARCH_TOKEN, prepare_search, search_id
 
     config = DynaRuleConfig.from_pretrained(adapter)
     if not rules.exists():

@@ -80,7 +80,7 @@ def train(
     if recipe.mix is None and not any(pair.startswith("mix=") for pair in setting or ()):
         note("the questions are not of the paper's three families, so all are drawn alike (mix=null)")
     from ..config import DynaRuleConfig
-    from ..memory.search import prepare_search
+    from ..search_token import prepare_search
     from ..training import Encoder, LogLines
     from ..training import train as run
 
@@ -167,7 +167,7 @@ def _adapter(folder: Path | None, recipe: Recipe, model: Any, tokenizer: Any, wi
 
     from ..adapter import RuleAdapter, load_adapter
     from ..config import DynaRuleConfig, dynarule_config, kblam_config, srki_config
-    from ..memory.search import prepare_search
+    from ..search_token import prepare_search
 
     if folder is None:
         make = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}[recipe.method]

@@ -20,11 +20,11 @@ from ..bank.bank import RuleBank
 from ..bank.index import rule_scores
 from ..config import DynaRuleConfig
 from ..kernels import largest
+from ..plus.lookahead import Tables, planned
+from ..plus.reader import Asked, SearchContext
+from ..plus.words import SearchText, Words, words_of
 from ..projection import RuleProjection
-from .lookahead import Tables, planned
-from .reader import Asked, SearchContext
 from .selection import LayerMemory, check_bank, mean_query, project, sees_own_set
-from .words import SearchText, Words, words_of
 
 
 @dataclass(frozen=True)

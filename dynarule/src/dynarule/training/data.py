@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..config import Reading
 from ..generation import encode_prompt, question_prompts
-from ..memory.search import SEARCH_TOKEN, search_id
+from ..search_token import SEARCH_TOKEN, search_id
 from .losses import IGNORE
 from .pools import RulePools, keyed
 

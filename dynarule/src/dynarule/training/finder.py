@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
-from ..memory.lookahead import LookAhead
-from ..memory.reader import EARLIER, SINCE, Asked, SearchReader
+from ..plus.lookahead import LookAhead
+from ..plus.reader import EARLIER, SINCE, Asked, SearchReader
 from ..projection import RuleProjection, score_keys
 from .optimizers import whitening
 from .searches import Searches

@@ -25,10 +25,10 @@ from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
 from ..base_model import attention_blocks
-from ..memory.lookahead import Tables, planned
-from ..memory.search import SEARCH_TOKEN, search_id
 from ..memory.selection import check_bank
 from ..model_card import model_card
+from ..plus.lookahead import Tables, planned
+from ..search_token import SEARCH_TOKEN, search_id
 from .data import Encoder
 from .finder import Finder
 from .losses import stacked_step_loss, step_recall

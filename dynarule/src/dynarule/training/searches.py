@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..bank.layer_encoder import frozen_layers
-from ..memory.reader import Asked, token_kinds
+from ..plus.reader import Asked, token_kinds
 from .data import Encoder, Row
 from .pools import Rows
 

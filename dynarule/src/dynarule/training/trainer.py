@@ -25,8 +25,8 @@ from .._files import disk_errors, exclusive, write_whole
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
-from ..memory.search import search_id
 from ..model_card import model_card
+from ..search_token import search_id
 from .additions import Muon, OpeningSearch, OwnRules, SortedBatches
 from .data import Collator, Encoder
 from .optimizers import muon_optimizer

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import torch
 from dynarule.bank import EmbeddingCache, premise_of
-from dynarule.memory import SEARCH_TOKEN
 from dynarule.training import (
     Encoder,
     LogLines,
@@ -28,6 +27,7 @@ from ruleworld_data.questions import training_text
 from ruleworld_data.spec import check_name
 
 from dynarule import (
+    SEARCH_TOKEN,
     RuleAdapter,
     RuleBank,
     dynarule_config,

@@ -9,7 +9,6 @@ from typing import Any
 
 from dynarule.bank import EmbeddingCache, key_texts
 from dynarule.generation import Prompt, encode_prompt
-from dynarule.memory import search_id
 
 from dynarule import (
     DynaRuleConfig,
@@ -23,6 +22,7 @@ from dynarule import (
     load_adapter,
     prepare_search,
     question_prompts,
+    search_id,
 )
 
 from ...backends.local import load_fresh

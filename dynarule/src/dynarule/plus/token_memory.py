@@ -41,10 +41,10 @@ from ..adapter import RuleAdapter
 from ..attention import RuleTokens
 from ..bank.bank import RuleBank
 from ..base_model import first_layers
+from ..memory.selection import mean_query
+from ..memory.serving import RuleMemory
 from .reader import EARLIER, QUESTION, SINCE, TOKEN, Asked, SearchContext
 from .rule_states import RuleStates
-from .selection import mean_query
-from .serving import RuleMemory
 from .words import SearchText
 
 Fitting = tuple[str, float | Tensor]

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 import torch
-from dynarule.memory.lookahead import LookAhead, Tables
-from dynarule.memory.words import SearchText, Words, words_of
+from dynarule.plus.lookahead import LookAhead, Tables
+from dynarule.plus.words import SearchText, Words, words_of
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -254,7 +254,9 @@ def test_token_by_token_and_in_a_padded_batch_is_the_whole_forward(
             found.append(out.logits)
     steps = torch.cat(found, 1)
     for row in range(2):
-        assert near(steps[row], whole[row][: more + 1])
+        assert near(
+            steps[row], whole[row][: more + 1], units=500 if weight else 64
+        )  # scores are weighed, errors too
 
 
 @pytest.mark.parametrize("lookahead", [0, 2])

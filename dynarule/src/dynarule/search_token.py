@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .base_model import base_matrix
+
 SEARCH_TOKEN = "<search>"
 _RESERVED = ("<|reserved_special_token_", "<|reserved_token_", "<unused", "[unused", "<|extra_")
 
@@ -96,11 +98,6 @@ def _matrices(model: nn.Module) -> list[Tensor]:
     output = model.get_output_embeddings()  # type: ignore[operator]
     head = source if output is None else base_matrix(output).weight
     return [source] if head is source else [source, head]
-
-
-def base_matrix(module: nn.Module) -> Any:
-    """Return an embedding or output layer without PEFT's trained rows around it."""
-    return getattr(getattr(module, "token_adapter", None), "base_layer", module)
 
 
 def _id_of(tokenizer: Any, token: str) -> int | None:

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-from dynarule.memory.lookahead import LookAhead, Tables, planned
-from dynarule.memory.reader import EARLIER, QUESTION, SINCE, TOKEN, Asked, SearchContext, SearchReader
+from dynarule.plus.lookahead import LookAhead, Tables, planned
+from dynarule.plus.reader import EARLIER, QUESTION, SINCE, TOKEN, Asked, SearchContext, SearchReader
 from peft import PeftModel
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, load_adapter

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from dynarule.memory.search import search_id
+from dynarule.search_token import search_id
 from transformers import AutoTokenizer
 
 from dynarule import prepare_search

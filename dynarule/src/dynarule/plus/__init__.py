@@ -1,0 +1,10 @@
+"""DynaRule+, which is not the paper's: searches that read the text and look ahead, and rules read token by token."""
+
+from .._lazy import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    rule_states="RuleStates",
+    token_memory="TokenMemory",
+    words="SearchText",
+)
