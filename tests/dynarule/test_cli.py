@@ -298,14 +298,14 @@ def test_an_encoder_beside_a_bank_or_an_adapter_must_be_theirs(cli, files):
     cli("generate", *common, "--rules", bank, "--encoder", "minilm", "--max-new-tokens", 1)
 
 
-def test_resuming_with_an_opening_that_was_not_there_is_refused(cli, files):
+def test_resuming_with_an_addition_that_was_not_there_is_refused(cli, files):
     folder, *_ = files
     questions = write_questions(folder / "train.jsonl")
     run = ["train", "--model", folder / "model", "--rules", folder / "rules.txt", "--questions", questions]
     run += ["--adapter", folder / "adapter", "--stage", 2, *sets(max_steps=2, mix="null", pool_size="8")]
     cli(*run, "--out", folder / "run")
-    told = cli(*run, "--out", folder / "run", "--resume", "--opening", code=2)
-    assert "was started with additions {}, now it is {'opening_search': {}}" in told
+    told = cli(*run, "--out", folder / "run", "--resume", "--add", "sorted_batches", code=2)
+    assert "was started with additions {}, now it is {'sorted_batches': {}}" in told
 
 
 def test_chat_reads_the_rules_as_they_are_now(cli, files):
@@ -343,10 +343,10 @@ def test_the_model_s_own_layers_encode_its_rules(cli, files):
     cli("train", *run, "--encoder", "layers:2", "--out", folder / "own")
     info = DynaRuleConfig.from_pretrained(folder / "own")
     assert info.encoder.startswith("layers:2@") and info.encoder_dim == info.base["hidden_size"]
-    second = ["--stage", 2, "--confidence-layer", 1, "--opening"]
+    second = ["--stage", 2, "--confidence-layer", 1]
     cli("train", *run, *second, "--adapter", folder / "own", "--out", folder / "more")
     card = (folder / "more" / "README.md").read_text()
-    assert "| `<search>` | before every step (`--opening`) |" in card
+    assert "| `<search>` | between steps |" in card
     cli("generate", *common, "--adapter", folder / "more", "-q", "w1 w2", "--max-new-tokens", 2)
     bank = folder / "bank"
     told = cli("bank", "build", folder / "rules.txt", "--out", bank, "--encoder", "layers:2", code=2)

@@ -7,7 +7,7 @@ import torch
 from dynarule.memory.training import RuleBatch, TrainingMemory
 from dynarule.training.losses import lm_loss, stacked_step_loss
 
-from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
+from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, kblam_config
 
 WIDTH, SEARCH = 20, 7
 PROMPT = 6
@@ -42,37 +42,6 @@ def case(bank, tiny_model, family):
     model = tiny_model(family)
     adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=9))
     return model, adapter, batch(bank)
-
-
-def test_reading_tokens_score_the_kept_rules_of_their_own_step(case, bank, family, tiny_model, near):
-    """In the confidence layer and those that share its rules: mean over heads of q~ . k~ / sqrt(D), by loop."""
-    model, (ids, mask, _, rules) = tiny_model(family), case[2]
-    config = dynarule_config(WIDTH, confidence_layer=1, first_layer=1, shared_after=True, top_k=9)
-    adapter = RuleAdapter(model, config)
-    memory = TrainingMemory(adapter)
-    reading = torch.zeros_like(ids, dtype=torch.bool)
-    reading[0, [8, 9, 12]] = reading[1, 10] = True
-    memory.load(replace(rules, reading_BT=reading))
-    hidden = {}
-    with attach(model, memory), torch.no_grad():
-        inner = memory.attended
-        memory.attended = lambda layer, states, block: (
-            hidden.update({layer: (states, getattr(block, "q_norm", None))}) or inner(layer, states, block)
-        )
-        model(ids, attention_mask=mask)
-    assert sorted(memory.reading) == list(range(1, adapter.num_layers))
-    step_of = {(0, 8): 1, (0, 9): 1, (0, 12): 2, (1, 10): 1}
-    gold = rules.gold_BSG
-    for layer, (scores, positive) in memory.reading.items():
-        assert torch.equal(memory.kept[layer], memory.kept[1])
-        for n, ((b, t), step) in enumerate(step_of.items()):
-            query = adapter[layer].query(*hidden[layer])[b, :, t]
-            wanted = []
-            for k, row in enumerate(memory.kept[1][b].tolist()):
-                key = adapter[layer].heads(adapter[layer].keys(bank.keys_MP[row : row + 1]))[:, 0]
-                wanted.append((query * key).sum(-1).mean() / query.shape[-1] ** 0.5)
-                assert bool(positive[n, k]) == (row in gold[b, step].tolist())
-            assert near(scores[n], torch.stack(wanted))
 
 
 def both(model, ids, mask, *memories):
@@ -135,99 +104,6 @@ def test_the_prompt_s_set_is_what_serving_selects_at_prefill(bank, case, near):
         assert [f"r{i}" for i in memory.kept[2][row].tolist()] == found.ids
         scores = memory.scores.scores_BSK[row, 0]
         assert near(scores, found.scores)
-
-
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("measure", [True, False])
-def test_a_set_per_step_is_serving_s_own_forward(bank, family, tiny_model, shared, measure, near):
-    """With no gold forced, the logits are those of the memory that serves, through every <search>."""
-    model = tiny_model(family)
-    config = dynarule_config(WIDTH, confidence_layer=1, shared_after=shared, top_k=5, length_shift=20.0)
-    adapter = RuleAdapter(model, config)
-    ids, mask, _, rules = batch(bank)
-    memory = TrainingMemory(adapter, pool_queries="step", force_gold=False)
-    memory.measure = measure
-    memory.load(rules)
-    serving = RuleMemory(adapter, bank, SEARCH)
-    serving.question_mask_BT = rules.question_BT
-    ours, theirs = both(model, ids, mask, memory, serving)
-    assert memory.kept[1].shape == (2, 3 * 5)
-    for found in serving.trace:
-        if found.layer == 1:
-            kept = memory.kept[1][found.row].view(3, 5)[found.step]
-            assert [f"r{i}" for i in kept.tolist()] == found.ids
-    assert near(ours[mask.bool()], theirs[mask.bool()])
-
-
-@pytest.mark.parametrize("count", [14, 15, 16])
-def test_sets_per_step_as_large_as_the_pool_are_no_whole_pool(tiny_model, count, near):
-    """Three sets of five among fifteen rules: they are not the fifteen rules in their order."""
-    generator = torch.Generator().manual_seed(1)
-    keys, values = (torch.randn(count, WIDTH, generator=generator) for _ in range(2))
-    bank = RuleBank(keys, values, [f"r{i}" for i in range(count)], [f"rule {i}" for i in range(count)])
-    model = tiny_model("llama")
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=1, shared_after=True, top_k=5))
-    ids, mask, _, rules = batch(bank)
-    memory = TrainingMemory(adapter, pool_queries="step", force_gold=False)
-    memory.load(rules)
-    serving = RuleMemory(adapter, bank, SEARCH)
-    serving.question_mask_BT = rules.question_BT
-    ours, theirs = both(model, ids, mask, memory, serving)
-    assert near(ours[mask.bool()], theirs[mask.bool()])
-
-
-def test_with_sets_per_step_a_rule_counts_once_and_a_row_is_its_own(bank, tiny_model, near):
-    model = tiny_model("llama")
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=1, top_k=9))
-    ids, mask, _, rules = batch(bank)
-    memory = TrainingMemory(adapter, pool_queries="step")
-
-    def scores_of(batch, ids, mask):
-        memory.load(batch)
-        with attach(model, memory), torch.no_grad():
-            model(ids, attention_mask=mask)
-        return memory.scores, memory.kept[1]
-
-    both, kept = scores_of(rules, ids, mask)
-    for row in range(2):
-        counted = kept[row][both.scores_BSK[row, 0] > -1e4]
-        wanted = kept[row] if row == 0 else kept[row][:18]  # the second row has two steps of the three
-        assert sorted(counted.tolist()) == sorted({*wanted.tolist()})
-    alone = replace(
-        rules,
-        question_BT=rules.question_BT[1:],
-        search_BS=rules.search_BS[1:, :1],
-        gold_BSG=rules.gold_BSG[1:, :2],
-        answer_BT=rules.answer_BT[1:],
-    )
-    one, _ = scores_of(alone, ids[1:], mask[1:])
-    assert near(
-        stacked_step_loss(one.scores_BSK, one.positives_BSK, 0.5),
-        stacked_step_loss(both.scores_BSK[1:], both.positives_BSK[1:], 0.5),
-    )
-
-
-def test_a_set_per_step_holds_its_gold_and_is_read_alone(bank, tiny_model):
-    model = tiny_model("llama")
-    config = dynarule_config(WIDTH, confidence_layer=1, first_layer=1, shared_after=True, top_k=4)
-    adapter = RuleAdapter(model, config)
-    ids, mask, _, rules = batch(bank)
-    reading = torch.zeros_like(ids, dtype=torch.bool)
-    reading[0, [7, 8, 12]] = True
-    memory = TrainingMemory(adapter, pool_queries="step")
-    memory.load(replace(rules, reading_BT=reading))
-    with attach(model, memory), torch.no_grad():
-        model(ids, attention_mask=mask)
-    sets = memory.kept[1].view(2, 3, 4)
-    for b, t in ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1)):
-        assert {int(i) for i in rules.gold_BSG[b, t] if i >= 0} <= set(sets[b, t].tolist())
-    for layer in (1, 2, 3):
-        scores, gold = memory.reading[layer]
-        for n, step in enumerate((0, 1, 2)):  # tokens 7, 8 (a <search>) and 12
-            seen = torch.arange(12) // 4 == step
-            assert (scores[n, ~seen] == -1e4).all() and (scores[n, seen].abs() < 100).all()
-            wanted = [int(i) in rules.gold_BSG[0, step].tolist() for i in memory.kept[1][0]]
-            assert torch.equal(gold[n], torch.tensor(wanted) & seen)
 
 
 def test_scores_at_search_are_those_the_serving_memory_ranks_by(bank, case, near):
@@ -328,11 +204,10 @@ def test_gradients_reach_the_adapter_alone_and_equal_finite_differences(
             ), name
 
 
-@pytest.mark.parametrize("hide_later", (False, True))
-def test_gradient_checkpointing_changes_nothing(case, hide_later, monkeypatch, near):
+def test_gradient_checkpointing_changes_nothing(case, monkeypatch, near):
     monkeypatch.setattr("dynarule.kernels.MERGE_MIN_TOKENS", 1)
     model, adapter, (ids, mask, labels, rules) = case
-    memory = TrainingMemory(adapter, hide_later=hide_later)
+    memory = TrainingMemory(adapter)
     memory.load(rules)
     found = []
     for checkpointing in (False, True):
@@ -386,37 +261,6 @@ def test_bf16_is_close_to_fp32(bank, tiny_model, masters, near):
     found, wanted = losses[torch.bfloat16], losses[torch.float32]
     assert found != wanted
     assert near(torch.tensor(found, dtype=torch.bfloat16), wanted, units=6)
-
-
-def test_visibility_by_step_hides_later_gold_from_earlier_tokens(case):
-    """Change the value of a rule that is gold at step 2 alone: only tokens from the first <search> on may move."""
-    model, adapter, (ids, mask, _, rules) = case
-    adapter.config.top_k = 30
-    outputs = {}
-    for hide_later in (False, True):
-        for scale in (1.0, -3.0):
-            values = rules.values_MP.clone()
-            values[4] *= scale
-            memory = TrainingMemory(adapter, hide_later=hide_later)
-            memory.load(replace(rules, values_MP=values))
-            seen = []
-            block = model.model.layers[2].self_attn
-            hook = block.register_forward_hook(lambda m, a, out, seen=seen: seen.append(out[0]))
-            with attach(model, memory), torch.no_grad():
-                model(ids, attention_mask=mask)
-            hook.remove()
-            outputs[hide_later, scale] = seen[0]
-    # Layers 0 and 1 see the rule too, so compare what layer 2 alone may hide: its mask.
-    memory = TrainingMemory(adapter, hide_later=True)
-    memory.load(rules)
-    memory.begin(ids, mask, 0)
-    visible = memory._visible(2, torch.arange(30).expand(2, -1))
-    assert visible[0, :8, 4].sum() == 0 and visible[0, 8:, 4].all()  # rule 4 is gold at step 2
-    assert visible[0, :11, 5].sum() == 0 and visible[0, 11:, 5].all()  # step 3
-    assert visible[:, :, 10:].all() and visible[0, :, 0].all()  # others, and step 1
-    assert visible[1, :9, 6].sum() == 0 and visible[1, 9:, 6].all() and visible[1, :, 4].all()
-    assert memory._visible(1, torch.arange(30).expand(2, -1)) is None
-    assert not torch.allclose(outputs[False, 1.0], outputs[True, 1.0])
 
 
 def test_no_batch_is_the_base_model_and_misuse_says_so(bank, case):

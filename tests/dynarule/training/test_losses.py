@@ -9,7 +9,6 @@ from dynarule.projection import score_keys
 from dynarule.training.losses import (
     IGNORE,
     lm_loss,
-    new_words,
     stacked_step_loss,
     step_recall,
 )
@@ -154,41 +153,8 @@ def test_language_model_loss_counts_tokens_or_instances(per_instance, near):
         assert near(lm_loss(predicting, labels).float(), ForCausalLMLoss(logits, labels, 11))
 
 
-@pytest.mark.parametrize("per_instance", (False, True))
-def test_new_words_may_weigh_more(per_instance, near):
-    """As if each token occurred as often as it weighs."""
-    generator = torch.Generator().manual_seed(5)
-    logits = torch.randn(2, 5, 7, generator=generator, dtype=torch.float64, requires_grad=True)
-    labels = torch.tensor([[-100, 2, 3, 4, 5], [-100, -100, 6, 1, -100]])
-    weights = torch.tensor(
-        [[3.0, 1, 1, 2, 9], [9, 1, 4, 9, 9]]
-    )  # at the token before; the nines predict nothing
-    predicting = labels[:, 1:] != -100
-    for scale in (1, 0.01):  # only what tokens weigh beside each other counts
-        rows = []
-        for b, times in enumerate([[3, 1, 1, 2], [0, 1, 4, 0]]):
-            log = logits[b].log_softmax(-1)
-            rows.append([-log[n, labels[b, n + 1]] for n, often in enumerate(times) for _ in range(often)])
-        slow = sum(sum(row) / len(row) for row in rows) / 2 if per_instance else sum(map(sum, rows)) / 12
-        found = lm_loss(logits[:, :-1][predicting], labels, per_instance, weights * scale)
-        assert_agree(near, found, slow, (logits,))
-
-
 def test_step_recall_takes_as_many_rules_as_a_step_has_gold():
     scores = torch.tensor([[[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0], [9.0, 0.0, 0.0, 0.0]]])
     gold = torch.tensor([[[1, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]]]).bool()
     hits, steps = step_recall(scores, gold)
     assert (float(hits), int(steps)) == (1.5, 2)
-
-
-def test_new_words_are_those_of_the_answer_that_nothing_before_says():
-    generator = torch.Generator().manual_seed(3)
-    ids = torch.randint(0, 9, (6, 12), generator=generator)
-    labels = ids.masked_fill(torch.arange(12) < 4, -100)
-    labels[1, 9:] = -100  # padding
-    found = new_words(ids, labels)
-    for b in range(6):
-        for t in range(12):
-            new = t < 11 and labels[b, t + 1] != -100 and int(ids[b, t + 1]) not in ids[b, : t + 1].tolist()
-            assert bool(found[b, t]) == new, (b, t)
-    assert 5 < int(found.sum()) < 40

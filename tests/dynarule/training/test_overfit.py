@@ -54,6 +54,14 @@ def minilm():
     return SentenceEncoder("minilm", device="cpu")
 
 
+def rule_encoder(tokenizer, bank, opening=False):
+    """Rows to tokens; with ``opening``, ``<search>`` stands before the first step too."""
+    from dynarule.training.data import Encoder, target_text
+
+    target = (lambda row: "<search>" + target_text(row)) if opening else None
+    return Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)}, target)
+
+
 def served_recall(model, tokenizer, adapter, bank, rows, opening=False):
     """Recall@1 by sub-task and step as `generate` has it: the serving memory's own selections over the right text.
 
@@ -61,12 +69,12 @@ def served_recall(model, tokenizer, adapter, bank, rows, opening=False):
     is the prompt, which looks for the rules of any step.
     """
     from dynarule.search_token import search_id
-    from dynarule.training.data import Collator, Encoder
+    from dynarule.training.data import Collator
     from dynarule.training.pools import RulePools
 
     from dynarule import RuleMemory, attach
 
-    encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)}, opening=opening)
+    encoder = rule_encoder(tokenizer, bank, opening)
     collate = Collator(encoder, RulePools(len(bank)), len(bank))
     found = {}
     for start in range(0, len(rows), 30):
@@ -144,7 +152,7 @@ def test_retrieval_rises_from_chance_on_the_example(tmp_path):
 @pytest.mark.slow
 def test_training_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
     """Over a small RuleWorld, on the base in the box, which never saw rule memory (`rwbench` is here for it only)."""
-    from dynarule.training.additions import Muon, OpeningSearch, SortedBatches, StepSets
+    from dynarule.training.additions import Muon, SortedBatches
     from dynarule.training.log import LogLines
     from dynarule.training.recipe import paper_recipe
     from dynarule.training.trainer import train
@@ -181,8 +189,7 @@ def test_training_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
             accumulation=2,
             learning_rate=1.2e-2,  # a tiny model's
             temperature=0.5,
-            # Step sets: what is kept when serving.
-            additions=(Muon(value_rate=5.0), StepSets(), OpeningSearch(), SortedBatches()),
+            additions=(Muon(value_rate=5.0), SortedBatches()),
         )
         log = train(
             model,
@@ -194,6 +201,7 @@ def test_training_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
             tmp_path / str(stage),
             held_out=held_out,
             premises=[rule["premise_nl"] for rule in rules],
+            encoder=rule_encoder(tokenizer, bank, opening=stage == 2),
             callbacks=[LogLines()],
             use_cpu=True,
             save_strategy="no",

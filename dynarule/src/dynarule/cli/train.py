@@ -53,7 +53,6 @@ def train(
             help="Something beyond the paper, e.g. --add muon:value_rate=6; a wrong name lists them.",
         ),
     ] = None,
-    opening: Annotated[bool, typer.Option("--opening", help="The same as --add opening_search.")] = False,
     resume: Annotated[
         bool,
         typer.Option(
@@ -73,8 +72,7 @@ def train(
     need("accelerate", "train")
     rows = read_rows(questions, ".jsonl or .parquet")
     measured = read_rows(held_out) if held_out else None
-    added = [*(add or ()), *(["opening_search"] if opening else [])]
-    recipe = recipe_of(method, stage, setting or (), added, rows)
+    recipe = recipe_of(method, stage, setting or (), add or (), rows)
     if recipe.stage == 2 and adapter is None:
         raise ValueError("stage 2 starts from stage 1; give --adapter with the folder that stage 1 wrote")
     if recipe.mix is None and not any(pair.startswith("mix=") for pair in setting or ()):

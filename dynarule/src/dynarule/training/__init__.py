@@ -9,7 +9,7 @@ from .._lazy import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
-    additions="Addition Muon NewWordWeight OpeningSearch OwnRules ReadingLoss SortedBatches StepSets StepVisibility",
+    additions="Addition Muon SortedBatches",
     data="Collator Encoder target_text",
     log="LogLines",
     losses="lm_loss stacked_step_loss",

@@ -12,7 +12,11 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
 ADDITIONS: dict[str, type[Addition]] = {}
-"""All of them by their names in files (``NewWordWeight``: new_word_weight), in the order in which they are written."""
+"""All of them by their names in files (``SortedBatches``: sorted_batches), in the order in which they are written."""
+
+
+GONE = (("muon", "whiten", False),)
+"""Settings that were removed, at the value that meant nothing: recipes of older adapters hold them."""
 
 
 @dataclass(frozen=True)
@@ -47,53 +51,11 @@ class Muon(Addition):
     vector_rate: float = field(
         default=1.0, metadata={"help": "rate of biases and rows, as a factor of the learning rate"}
     )
-    whiten: bool = field(
-        default=False,
-        metadata={"help": "step projections of rules as if embeddings varied alike in all directions"},
-    )
-
-
-@dataclass(frozen=True)
-class ReadingLoss(Addition):
-    """A retrieval loss for the tokens before new words: they find the rules of their step (DynaRule only)."""
-
-    weight: float = field(default=1.0, metadata={"help": "of this loss"})
-
-
-@dataclass(frozen=True)
-class NewWordWeight(Addition):
-    """New words, which a rule must have said, weigh more in the language model's loss."""
-
-    weight: float = field(default=3.0, metadata={"help": "of a new word; other words weigh 1"})
-
-
-@dataclass(frozen=True)
-class StepSets(Addition):
-    """Each step has a candidate set of its own, as when answering; the paper has one for all steps."""
-
-
-@dataclass(frozen=True)
-class StepVisibility(Addition):
-    """Gold rules of later steps are seen only from their ``<search>`` on."""
-
-
-@dataclass(frozen=True)
-class OpeningSearch(Addition):
-    """``<search>`` stands before the first step too."""
 
 
 @dataclass(frozen=True)
 class SortedBatches(Addition):
     """Batches of an optimizer step hold questions of like length, which saves padding."""
-
-
-@dataclass(frozen=True)
-class OwnRules(Addition):
-    """Where all rules are read, each question of a batch reads its gold rules and a few others, as it would alone."""
-
-    others: int = field(
-        default=16, metadata={"help": "most rules beside its gold ones; as many as 0 to it are drawn"}
-    )
 
 
 def read_additions(given: Sequence[Addition] | Mapping[str, Mapping[str, Any]]) -> tuple[Addition, ...]:
@@ -117,6 +79,7 @@ def _read(name: str, settings: Mapping[str, Any]) -> Addition:
     if name not in ADDITIONS:
         raise ValueError(f"unknown addition {name!r}; there are {list(ADDITIONS)}")
     known = [f.name for f in fields(ADDITIONS[name])]
+    settings = {key: value for key, value in settings.items() if (name, key, value) not in GONE}
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise ValueError(f"the addition {name} has no setting {unknown[0]!r}; it has {known}")

@@ -17,21 +17,15 @@ from ..config import Reading
 from ..generation import encode_prompt, question_prompts
 from ..search_token import SEARCH_TOKEN, search_id
 from .losses import IGNORE
-from .pools import RulePools, keyed
+from .pools import RulePools
 
 Row = Mapping[str, Any]
 
 
-def target_text(
-    row: Row, step_text: str = "text", search_token: str = SEARCH_TOKEN, opening: bool = False
-) -> str:
-    r"""Return what the model is trained to write: steps, ``<search>`` between them, the boxed answers.
-
-    With ``opening``, ``<search>`` stands before the first step too.
-    """
+def target_text(row: Row, step_text: str = "text", search_token: str = SEARCH_TOKEN) -> str:
+    r"""Return what the model is trained to write: steps, ``<search>`` between them, the boxed answers."""
     steps = [f"[Step {i}] {step[step_text]}" for i, step in enumerate(row["steps"], 1)]
-    first = search_token if opening else ""
-    return first + f"\n{search_token}".join(steps) + f"\n[Answer] \\boxed{{{', '.join(row['answers'])}}}"
+    return f"\n{search_token}".join(steps) + f"\n[Answer] \\boxed{{{', '.join(row['answers'])}}}"
 
 
 @dataclass(frozen=True)
@@ -74,8 +68,6 @@ class Encoder:
     search : bool
         Write ``<search>`` between steps; `train` sets it. False (stage 1, SR-KI, KBLaM): no such token, all gold rules
         are of one step.
-    opening : bool
-        Write ``<search>`` before the first step too, in the default target; `train` sets it.
     reading : {"vector", "tokens"}
         Of the adapter, see `dynarule.question_prompts`; `train_retrieval` sets it.
     search_token : str
@@ -87,7 +79,6 @@ class Encoder:
     target: Callable[[Row], str] | None = None
     step_text: str = "text"
     search: bool = True
-    opening: bool = False
     reading: Reading = "vector"
     search_token: str = SEARCH_TOKEN
 
@@ -104,7 +95,7 @@ class Encoder:
             self.tokenizer, question_prompts(self.tokenizer, [row["question"]], self.reading)[0]
         )
         token = self.search_token if self.search else ""
-        write = self.target or (lambda row: target_text(row, self.step_text, token, self.opening))
+        write = self.target or (lambda row: target_text(row, self.step_text, token))
         answer = write(row)
         ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
         if not ids:
@@ -170,20 +161,16 @@ class Collator:
         Rules to choose from.
     pool_size : int or (int, int)
         M, or its smallest and largest value, drawn per batch.
-    others : int or None
-        Most rules that a question reads beside its gold ones (`OwnRules`); None: it reads the pool.
     """
 
     encoder: Encoder
     pools: RulePools
     pool_size: int | tuple[int, int]
-    others: int | None = None
 
     def __call__(self, draws: Sequence[tuple[int, Row]]) -> dict[str, Tensor]:
-        """Return input_ids, attention_mask, labels, question_BT, answer_BT, search_BS, gold_BSG, pool_M, own_BM.
+        """Return input_ids, attention_mask, labels, question_BT, answer_BT, search_BS, gold_BSG, pool_M.
 
-        ``pool_M`` holds rows of the rule table, ``gold_BSG`` places in the pool; ``own_BM``, with ``others`` alone,
-        says which rules of the pool a question reads.
+        ``pool_M`` holds rows of the rule table, ``gold_BSG`` places in the pool.
         """
         rows = [self.encoder(row) for _, row in draws]
         gold = [rule for row in rows for step in row.gold for rule in step]
@@ -215,18 +202,4 @@ class Collator:
             batch["search_BS"][b, : len(row.search)] = torch.tensor(row.search, dtype=torch.long)
             for s, step in enumerate(row.gold):
                 batch["gold_BSG"][b, s, : len(step)] = torch.tensor([place[rule] for rule in step])
-        if self.others is not None:
-            own = [self._own(row, place, key) for row, (key, _) in zip(rows, draws, strict=True)]
-            batch["own_BM"] = torch.stack(own)
         return batch
-
-    def _own(self, row: Encoded, place: Mapping[int, int], key: int) -> Tensor:
-        """Draw which rules of the pool a question reads, (M,)."""
-        assert self.others is not None
-        random = keyed(self.pools.seed, 2, key)
-        own_M = torch.zeros(len(place), dtype=torch.bool)
-        own_M[[place[rule] for step in row.gold for rule in step]] = True
-        spare = (~own_M).nonzero()[:, 0].numpy()
-        count = min(int(random.integers(self.others, endpoint=True)), len(spare))
-        own_M[random.choice(spare, count, replace=False)] = True
-        return own_M

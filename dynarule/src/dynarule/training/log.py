@@ -8,8 +8,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-_NAMES = {"loss": "loss", "lm_loss": "lm", "retrieval_loss": "retrieval", "reading_loss": "reading"}
-_NAMES["recall_at_1"] = "recall@1"
+_NAMES = {"loss": "loss", "lm_loss": "lm", "retrieval_loss": "retrieval", "recall_at_1": "recall@1"}
 
 
 class LogLines(TrainerCallback):

@@ -30,9 +30,7 @@ def stacked_step_loss(scores_BSK: Tensor, positives_BSK: Tensor, temperature: fl
     return loss_B.sum() / (count_B > 0).sum().clamp_min(1)
 
 
-def lm_loss(
-    logits_NV: Tensor, labels_BT: Tensor, per_instance: bool = False, weight_BT: Tensor | None = None
-) -> Tensor:
+def lm_loss(logits_NV: Tensor, labels_BT: Tensor, per_instance: bool = False) -> Tensor:
     """Return the next-token loss (first term of equation 5).
 
     Parameters
@@ -43,32 +41,17 @@ def lm_loss(
         Unshifted; prompt and padding are `IGNORE`.
     per_instance : bool
         KBLaM's weighting: each instance counts the same whatever its length. Else each token does.
-    weight_BT : Tensor or None
-        Weights of the means, at the token that predicts.
     """
     targets_BT = labels_BT[:, 1:]
     wanted_BT = targets_BT != IGNORE
     dtype = torch.promote_types(logits_NV.dtype, torch.float32)
     loss_N = nn.functional.cross_entropy(logits_NV.to(dtype), targets_BT[wanted_BT], reduction="none")
-    weight_N = torch.ones_like(loss_N) if weight_BT is None else weight_BT[:, :-1][wanted_BT].to(dtype)
     if not per_instance:
-        return (loss_N * weight_N).sum() / weight_N.sum().clamp_min(torch.finfo(dtype).tiny)
+        return loss_N.sum() / max(1, len(loss_N))
     row_N = wanted_BT.nonzero()[:, 0]
-    none_B = loss_N.new_zeros(len(labels_BT))
-    weight_B = none_B.index_add(0, row_N, weight_N)
-    loss_B = none_B.index_add(0, row_N, loss_N * weight_N / weight_B[row_N])
-    return loss_B.sum() / (weight_B > 0).sum().clamp_min(1)
-
-
-def new_words(input_ids_BT: Tensor, labels_BT: Tensor) -> Tensor:
-    """Return the tokens before an answer's token that is nowhere before it: (B, T) bool.
-
-    Such a word comes from a rule, or from the form of answers.
-    """
-    next_B1T = input_ids_BT[:, None, 1:]
-    before_TT = torch.ones(input_ids_BT.shape[1], input_ids_BT.shape[1] - 1, dtype=torch.bool).triu()
-    seen_BT = ((input_ids_BT[:, :, None] == next_B1T) & before_TT.to(input_ids_BT.device)).any(1)
-    return nn.functional.pad((labels_BT[:, 1:] != IGNORE) & ~seen_BT, (0, 1))
+    count_B = wanted_BT.sum(-1).to(dtype)
+    loss_B = loss_N.new_zeros(len(labels_BT)).index_add(0, row_N, loss_N / count_B[row_N])
+    return loss_B.sum() / (count_B > 0).sum().clamp_min(1)
 
 
 @torch.no_grad()

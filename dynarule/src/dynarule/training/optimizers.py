@@ -5,7 +5,7 @@ Muon steps along an orthogonal matrix near to the gradient, so all directions of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -69,35 +69,6 @@ def whitening(embeddings_MP: Tensor, block: int = 65_536) -> Tensor:
     return ((axes_PP / (width * floored_P).sqrt()) @ axes_PP.T).float()
 
 
-def step_whitened(optimizer: Optimizer, inputs: Mapping[Tensor, Tensor]) -> None:
-    """Let an optimizer step some matrices W (F, P) as if their inputs were white, which Muon cannot see for itself.
-
-    With the `whitening` T of its inputs, the matrix that is stepped is W T^-1, whose gradient is G T.
-
-    Parameters
-    ----------
-    optimizer : torch.optim.Optimizer
-        Steps the matrices, and maybe others.
-    inputs : mapping
-        T of each matrix.
-    """
-    inverses = {white_PP: torch.linalg.inv(white_PP) for white_PP in set(inputs.values())}
-
-    def before(*_: Any) -> None:
-        for weight, white_PP in inputs.items():
-            if weight.grad is not None:
-                weight.copy_(weight @ inverses[white_PP])
-                weight.grad = weight.grad @ white_PP
-
-    def after(*_: Any) -> None:
-        for weight, white_PP in inputs.items():
-            if weight.grad is not None:
-                weight.copy_(weight @ white_PP)
-
-    optimizer.register_step_pre_hook(torch.no_grad()(before))
-    optimizer.register_step_post_hook(torch.no_grad()(after))
-
-
 def muon_optimizer(module: RuleModel, settings: Muon) -> Optimizer:
     """Return Muon for a module's trained matrices and AdamW for its vectors, at the rates of recipe and addition."""
     recipe = module.recipe
@@ -114,16 +85,6 @@ def muon_optimizer(module: RuleModel, settings: Muon) -> Optimizer:
         lr=rate,
         weight_decay=recipe.weight_decay,
     )
-    if settings.whiten:
-        keys_PP, values_PP = (
-            whitening(table_MP).to(others[0].device)
-            for table_MP in (module.bank.keys_MP, module.bank.values_MP)
-        )
-        inputs: dict[Tensor, Tensor] = {}
-        for name in module.adapter.layers:
-            layer = module.adapter[int(name)]
-            inputs |= {layer.k.weight: keys_PP, layer.v.weight: values_PP}
-        step_whitened(muon, inputs)
     if not vectors:
         return muon
     adamw = torch.optim.AdamW(vectors, lr=rate * settings.vector_rate, weight_decay=0.0)

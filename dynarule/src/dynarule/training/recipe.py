@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from .additions import Addition, OwnRules, additions_dict, read_additions
+from .additions import Addition, additions_dict, read_additions
 
 Method = Literal["dynarule", "srki", "kblam"]
 Embedding = Literal["none", "row", "full"]
@@ -29,7 +29,7 @@ class Recipe:
 
     Examples
     --------
-    >>> Recipe(max_steps=600, additions=(Muon(value_rate=6.0), StepSets()))  # doctest: +SKIP
+    >>> Recipe(max_steps=600, additions=(Muon(value_rate=6.0), SortedBatches()))  # doctest: +SKIP
     """
 
     method: Method = field(default="dynarule", metadata={"help": "whose retrieval loss and target text"})
@@ -90,11 +90,6 @@ class Recipe:
             raise ValueError(f"pool_size must be a positive number or a range (low, high), got {given!r}")
         object.__setattr__(self, "pool_size", given if isinstance(given, int) else sizes)
         object.__setattr__(self, "additions", read_additions(self.additions))
-        if self.added(OwnRules) and self.retrieves:
-            raise ValueError(
-                f"own_rules is for trainings that read all rules, got stage {self.stage} of {self.method}, which "
-                "chooses among them; leave it out, or set stage = 1"
-            )
 
     @property
     def retrieves(self) -> bool:

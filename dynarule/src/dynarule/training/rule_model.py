@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ..adapter import RuleAdapter
@@ -14,8 +13,7 @@ from ..bank.bank import RuleBank
 from ..memory.hooks import attach
 from ..memory.selection import check_bank
 from ..memory.training import RuleBatch, TrainingMemory
-from .additions import NewWordWeight, ReadingLoss, StepSets, StepVisibility
-from .losses import IGNORE, lm_loss, new_words, stacked_step_loss, step_recall
+from .losses import IGNORE, lm_loss, stacked_step_loss, step_recall
 from .recipe import Recipe
 
 
@@ -65,8 +63,7 @@ class RuleModel(nn.Module):
                 matrix.weight.requires_grad_(True)
         self.memory = TrainingMemory(
             adapter,
-            pool_queries="step" if recipe.added(StepSets) else recipe.pool_queries,
-            hide_later=recipe.added(StepVisibility) is not None,
+            pool_queries=recipe.pool_queries,
             full_dot=recipe.full_dot,
             all_rules=recipe.stage == 1,
         )
@@ -107,15 +104,11 @@ class RuleModel(nn.Module):
         search_BS: Tensor,
         gold_BSG: Tensor,
         pool_M: Tensor,
-        own_BM: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Return ``loss``, its parts ``lm``, ``retrieval``, ``reading``, and ``hits`` of ``steps`` for Recall@1."""
+        """Return ``loss``, its parts ``lm``, ``retrieval``, and ``hits`` of ``steps`` for Recall@1."""
         device = input_ids.device
         self.memory.measure = not self.training
         rows = pool_M.to(self.bank.device)
-        reading = self.recipe.added(ReadingLoss) if self.recipe.searches else None
-        weight = self.recipe.added(NewWordWeight)
-        new_BT = new_words(input_ids, labels) if self.training and (reading or weight) else None
         self.memory.load(
             RuleBatch(
                 self.bank.keys_at(rows).to(device),
@@ -124,17 +117,14 @@ class RuleModel(nn.Module):
                 answer_BT,
                 search_BS,
                 gold_BSG,
-                new_BT if reading else None,
-                own_BM,
             )
         )
         decoder, head = self.base.get_decoder(), self.base.get_output_embeddings()  # type: ignore[operator]
         hidden_BTC = decoder(input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
         # Logits of the answer's tokens alone: with 150,000 words they are most of a batch's memory.
         logits_NV = head(hidden_BTC[:, :-1][labels[:, 1:] != IGNORE])
-        weight_BT = None if new_BT is None or weight is None else torch.where(new_BT, weight.weight, 1.0)
-        lm = lm_loss(logits_NV, labels, self.recipe.method == "kblam", weight_BT)
-        out = {"lm": lm} | {name: lm.new_zeros(()) for name in ("retrieval", "reading", "hits", "steps")}
+        lm = lm_loss(logits_NV, labels, self.recipe.method == "kblam")
+        out = {"lm": lm} | {name: lm.new_zeros(()) for name in ("retrieval", "hits", "steps")}
         temperature = self.recipe.temperature
         if (found := self.memory.scores) is not None:
             scores_BSK, gold_BSK = found.scores_BSK, found.positives_BSK
@@ -145,11 +135,4 @@ class RuleModel(nn.Module):
             if self.recipe.retrieves:
                 out["retrieval"] = stacked_step_loss(scores_BSK, gold_BSK, temperature)
         out["loss"] = lm + self.recipe.retrieval_weight * out["retrieval"]
-        if reading and self.memory.reading:
-            each = [
-                stacked_step_loss(scores_NK[:, None], gold_NK[:, None], temperature)
-                for scores_NK, gold_NK in self.memory.reading.values()
-            ]
-            out["reading"] = torch.stack(each).mean()
-            out["loss"] = out["loss"] + reading.weight * out["reading"]
         return out

@@ -27,7 +27,7 @@ from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
 from ..model_card import model_card
 from ..search_token import search_id
-from .additions import Muon, OpeningSearch, OwnRules, SortedBatches
+from .additions import Muon, SortedBatches
 from .data import Collator, Encoder
 from .optimizers import muon_optimizer
 from .pools import Rows, RulePools, TrainingStream, families
@@ -35,16 +35,16 @@ from .recipe import Recipe, recipe_steps
 from .rule_model import RuleModel
 from .run_folder import claim
 
-PARTS = ("lm", "retrieval", "reading", "hits", "steps")
+PARTS = ("lm", "retrieval", "hits", "steps")
 MEASUREMENTS = 10  # of held-out questions in a run
 
 
 class RuleTrainer(Trainer):
     """A Trainer that keeps the stream's order and logs each part of the loss.
 
-    Logs have ``lm_loss``, ``retrieval_loss``, ``reading_loss`` where there is one, and ``recall_at_1`` beside the
-    Trainer's own: in training among the batch's kept rules, as many of them as a step has gold; in evaluation
-    (``eval_...``) among all rules of each batch's pool, gold rules not forced.
+    Logs have ``lm_loss``, ``retrieval_loss`` and ``recall_at_1`` beside the Trainer's own: in training among the
+    batch's kept rules, as many of them as a step has gold; in evaluation (``eval_...``) among all rules of each batch's
+    pool, gold rules not forced.
     """
 
     # Losses are means of a batch, and divided by the number of accumulated batches.
@@ -76,10 +76,8 @@ class RuleTrainer(Trainer):
         for prefix, noted in self._parts.items():
             if f"{prefix}loss" in logs and noted:
                 means = self.accelerator.gather(torch.stack(noted).mean(0)[None]).mean(0)
-                lm, retrieval, reading, hits, steps = means.tolist()
+                lm, retrieval, hits, steps = means.tolist()
                 logs = logs | {f"{prefix}lm_loss": lm, f"{prefix}retrieval_loss": retrieval}
-                if reading:
-                    logs[f"{prefix}reading_loss"] = reading
                 if steps:
                     logs[f"{prefix}recall_at_1"] = hits / steps
                 noted.clear()
@@ -203,7 +201,7 @@ def train(
         row = search_id(tokenizer)
         trained_rows = adapter.train_search(row) if recipe.embedding == "row" else []
     encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
-    encoder = replace(encoder, search=recipe.searches, opening=recipe.added(OpeningSearch) is not None)
+    encoder = replace(encoder, search=recipe.searches)
     if arguments.pop("gradient_checkpointing", False):
         # The older name goes with transformers 6.
         newer = getattr(model, "activation_checkpointing_enable", None)
@@ -219,7 +217,6 @@ def train(
     settings = training_arguments(recipe, folder, steps, **arguments)
     whole = RuleModel(model, adapter, bank, recipe, trained_rows)
     premises = [premise_of(text) for text in bank.texts] if premises is None else premises
-    own = recipe.added(OwnRules)
     pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
     per_step = recipe.batch_size * recipe.accumulation * processes
     by_length = recipe.added(SortedBatches) is not None
@@ -235,7 +232,7 @@ def train(
         trainer = RuleTrainer(
             whole,
             settings,
-            data_collator=Collator(encoder, pools, recipe.pool_size, own.others if own else None),
+            data_collator=Collator(encoder, pools, recipe.pool_size),
             train_dataset=stream,
             eval_dataset=held,
             callbacks=list(callbacks),
