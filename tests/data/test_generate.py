@@ -24,7 +24,6 @@ from ruleworld_data.spec import (
     WorldSpec,
     subtasks_of,
 )
-from ruleworld_data.text.code import code_of
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -296,15 +295,10 @@ def paper_hashes(version: str) -> dict[str, str]:
 
 
 def dial_hashes(version: str) -> dict[str, str]:
-    """Hash a tiny world with every dial turned, rules as code included."""
+    """Hash a tiny world with every dial turned."""
     dials = Dials(hops=6, parts=5, crowd=8, conjunction=3, thresholds=True)
     rules = rule_table("train", "tiny", version=version, dials=dials)
-    code = code_of(rules, version).cast("string").to_pylist()
-    hashes = {
-        "rules/train": lines_hash(rules),
-        "code/train": sha256("\n".join(code).encode()).hexdigest(),
-    }
-    return hashes | {
+    return {"rules/train": lines_hash(rules)} | {
         f"{subtask}/test": lines_hash(question_table(subtask, "test", "tiny", version=version, dials=dials))
         for subtask in subtasks_of(dials)
     }

@@ -197,7 +197,7 @@ def show(
     dials: Dials = "",
     form: Annotated[
         str | None,
-        typer.Option("--form", help="Rules and steps in nl, fol or code.", show_default="nl and fol"),
+        typer.Option("--form", help="Rules and steps in nl or fol.", show_default="nl and fol"),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 from .generate import question_table, rule_table, world_of
 from .questions import training_text
 from .spec import QUESTION_SPLITS, RULE_SPLITS, WorldSpec, check_name
-from .text import code_of
 
 if TYPE_CHECKING:
     from .io import BuildStats
 
-Form = Literal["nl", "fol", "code"]
+Form = Literal["nl", "fol"]
 FORMS = get_args(Form)
 
 
@@ -36,25 +35,20 @@ def rows_with_rules(config: str, spec: WorldSpec, start: int, n: int) -> list[di
         )
     stop = min(rows, start + n)
     if config == "rules":
-        return with_code(rule_table(split, *place, start, stop, **made)).to_pylist()
+        return rule_table(split, *place, start, stop, **made).to_pylist()
     questions = question_table(config, split, *place, start, stop, **made).to_pylist()
     rules = rule_table("heldout" if split == "heldout" else "train", spec.drawn.scale, spec.seed, **made)
     wanted = sorted({rule for row in questions for rule in row["gold_rule_ids"]})
     found = rules.filter(pc.is_in(rules.column("id"), pa.array(wanted, pa.int32())))
-    by_id = {rule["id"]: rule for rule in with_code(found).select(["id", "nl", "fol", "code"]).to_pylist()}
+    by_id = {rule["id"]: rule for rule in found.select(["id", "nl", "fol"]).to_pylist()}
     return [row | {"rules": [by_id[rule] for rule in row["gold_rule_ids"]]} for row in questions]
-
-
-def with_code(rules: pa.Table) -> pa.Table:
-    """Return a rule table with its lines of code, column ``code``."""
-    return rules.append_column("code", code_of(rules))
 
 
 def row_text(row: dict[str, Any], form: str | None = None) -> str:
     """Render a row of `rows_with_rules`, its rules and steps in one form; None: rules in both, steps in English."""
     if form is not None:
         check_name("form", form, FORMS)
-    forms = (form,) if form else FORMS[:2]
+    forms = (form,) if form else FORMS
     if "question" not in row:
         return "\n  ".join([f"[{row['id']}] {row['type']}", *(row[each] for each in forms)])
     lines = [f"{row['id']}  ({row['skeleton']}; {row['template_id']})", "", row["question"], "", "Gold rules"]

@@ -50,7 +50,6 @@ def test_the_prompts_are_the_same(representation, rules):
 SAME = {
     "nl": '"loses" and "drops" mean the same',
     "fol": "Lose_X and Drop_X mean",
-    "code": "lose and drop mean the same",
 }
 
 

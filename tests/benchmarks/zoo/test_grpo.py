@@ -69,9 +69,8 @@ def test_a_model_is_asked_with_its_own_prompt():
         (["--model", "."], "no model '.'"),
         (["--method", "ppo"], "grpo or supervised, got ppo"),
         (["--set", "pool_size=9999999"], "pool_size must be from"),
-        (["--set", "form=code"], "has no section 'answer' for 'code'"),
     ],
-    ids=["no model", "method", "dial", "form"],
+    ids=["no model", "method", "dial"],
 )
 def test_what_cannot_be_trained_is_refused(tmp_path, words, said):
     done = subprocess.run(

@@ -10,14 +10,14 @@ import pytest
 from ruleworld_data.environments import EnvConfig, RewardWeights, instance, score
 from ruleworld_data.environments.worlds import place_of, world_of
 from ruleworld_data.prompts import parse_template
-from ruleworld_data.text import parse_rule_code, parse_rule_fol, parse_rule_nl
+from ruleworld_data.text import parse_rule_fol, parse_rule_nl
 from ruleworld_data.verify import solve
 
 ALL_PARTS = RewardWeights(0.3, 0.7, steps=0.2, proved=0.3, format=0.1, search_cost=0.05)
 SETTINGS = [
     {},
     {"form": "fol", "pool_size": 20},
-    {"form": "code", "access": "tool", "pool_size": 1_000},
+    {"form": "fol", "access": "tool", "pool_size": 1_000},
     {"subtasks": ("multi_hop_6", "multi_rule_12"), "pool_size": 400, "rivals": 1},
     {"dials": "crowd=4,conjunction=3", "subtasks": ("multi_hop_3", "multi_hop_4"), "rivals": 0},
     {"dials": "thresholds=true", "subtasks": ("multi_hop_3",), "access": "tags", "seed": 2**63 - 1},
@@ -36,9 +36,7 @@ def test_answers_follow_from_the_pool_and_score_the_maximum(setting):
         assert score(made.answer, made.metadata) == (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    "form, parse", [("nl", parse_rule_nl), ("fol", parse_rule_fol), ("code", parse_rule_code)]
-)
+@pytest.mark.parametrize("form, parse", [("nl", parse_rule_nl), ("fol", parse_rule_fol)])
 def test_the_prompt_shows_the_pool_once_and_nothing_of_the_proof(form, parse):
     config = EnvConfig(form=form, pool_size=50)
     made = instance(config, 9)

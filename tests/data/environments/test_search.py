@@ -49,7 +49,7 @@ def test_the_ranking_is_bm25s():
     ]
 
 
-@pytest.mark.parametrize("form", ["nl", "fol", "code"])
+@pytest.mark.parametrize("form", ["nl", "fol"])
 def test_only_rules_of_the_pool_are_found(form):
     config = EnvConfig(("multi_hop_3",), access="tool", pool_size=60, form=form, max_searches=100)
     texts, world, ids = pool_of(config, 1)

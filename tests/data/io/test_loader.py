@@ -16,7 +16,6 @@ from ruleworld_data.io.builder import MAX_SHARD_ROWS, RuleWorld, shard_ranges
 from ruleworld_data.io.register import patch
 from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
 from ruleworld_data.spec import VERSION, VERSIONS, Dials
-from ruleworld_data.text import code_of, parse_rule_code
 
 SOURCE = Path(__file__).parents[3] / "ruleworld-data" / "src"
 ROWS = {"train": 100, "validation": 20, "test": 50, "mini": 50, "heldout": 20}
@@ -162,28 +161,6 @@ def test_versions_have_cache_entries_of_their_own(tmp_path: Path) -> None:
     assert ids == {"rules", *(f"rules-data={other}" for other in VERSIONS if other != VERSION)}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_code_in_place_of_both_texts(tmp_path: Path, version: str) -> None:
-    rules = load(tmp_path, "rules", form="code", version=version)["train"]
-    texts = {"nl", "fol", "premise_nl", "conclusion_nl", "premise_fol", "conclusion_fol"}
-    assert [*rules.column_names] == [
-        n if n != "fol" else "code" for n in RULE_SCHEMA.names if n not in texts - {"fol"}
-    ]
-    for row in rules.select(range(0, len(rules), 97)):
-        parsed = parse_rule_code(row["code"])
-        assert all(getattr(parsed, name) == row[name] for name in ("type", "attribute", "amount", "state"))
-    questions = load(tmp_path, "multi_rule_4", form="code", version=version)["test"]
-    made = question_table("multi_rule_4", "test", "tiny", version=version)
-    lines = code_of(made, version).to_pylist()
-    assert [[step["code"] for step in steps] for steps in questions["steps"]] == lines
-    assert {tuple(sorted(step)) for steps in questions["steps"] for step in steps} == {
-        ("code", "rule_ids", "state")
-    }
-    for name in ("rule_ids", "state"):
-        told = [[step[name] for step in steps] for steps in questions["steps"]]
-        assert told == [[step[name] for step in steps] for steps in made["steps"].to_pylist()]
-
-
 DIALS = Dials(crowd=6, conjunction=3, thresholds=True)
 
 
@@ -237,7 +214,7 @@ def test_what_a_name_implies_and_what_is_spelt_out_is_one_cache_entry() -> None:
         (None, {}, r"name one, as in load_dataset\('ruleworld', 'multi_hop_3'\)"),
         ("rules", {"scale": "papers"}, r"unknown scale 'papers'; did you mean 'paper'"),
         ("rules", {"scale": 1}, r"unknown scale 1"),
-        ("rules", {"form": "NL"}, r"unknown form 'NL'.*both, nl, fol, code"),
+        ("rules", {"form": "NL"}, r"unknown form 'NL'.*both, nl, fol"),
         ("rules", {"seed": True}, r"seed must be an integer.*got True \(bool\)"),
         ("rules", {"seed": "0"}, r"seed must be an integer.*got '0' \(str\)"),
         ("rules", {"seed": 1.0}, r"seed must be an integer.*got 1.0 \(float\)"),

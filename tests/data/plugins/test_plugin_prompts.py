@@ -7,15 +7,13 @@ from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.plugins import PLUGINS, TaskOptions, plugin_path, prompt_rows
 from ruleworld_data.pools import question_pool
 from ruleworld_data.scoring import score_output
-from ruleworld_data.text import code_of
 
 
-@pytest.mark.parametrize("representation", ["nl", "fol", "code"])
+@pytest.mark.parametrize("representation", ["nl", "fol"])
 @pytest.mark.parametrize("split", ["test", "heldout"])
 def test_a_prompt_shows_the_question_and_its_pool(split, representation):
     rules = rule_table("heldout" if split == "heldout" else "train", "tiny")
-    texts = code_of(rules) if representation == "code" else rules[representation]
-    text = dict(zip(rules["id"].to_pylist(), texts.to_pylist(), strict=True))
+    text = dict(zip(rules["id"].to_pylist(), rules[representation].to_pylist(), strict=True))
     rows = prompt_rows("multi_hop_3", TaskOptions(split, "tiny", representation=representation, pool_size=20))
     table = question_table("multi_hop_3", split, "tiny").to_pylist()
     assert [row["id"] for row in rows] == [row["id"] for row in table]
@@ -47,7 +45,7 @@ def test_another_pool_seed_is_another_pool_of_the_same_question():
     ("options", "words"),
     [
         ({"split": "tset"}, "did you mean 'test'"),
-        ({"representation": "both"}, "Known: nl, fol, code"),
+        ({"representation": "both"}, "Known: nl, fol"),
         ({"pool_size": "100"}, "pool_size must be a whole number, 0 or more, got '100'"),
         ({"pool_size": -1}, "got -1"),
         ({"pool_sise": 100}, "unknown option 'pool_sise'; did you mean 'pool_size'"),

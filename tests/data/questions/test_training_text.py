@@ -48,7 +48,7 @@ def test_boxed():
 
 @pytest.mark.parametrize("representation", ["NL", "", None, "text"])
 def test_other_representations_are_refused(representation):
-    with pytest.raises(ValueError, match=rf"must be 'nl', 'fol' or 'code', got {representation!r}"):
+    with pytest.raises(ValueError, match=rf"must be 'nl' or 'fol', got {representation!r}"):
         training_text(ROW, representation)
 
 

@@ -11,10 +11,8 @@ from ruleworld_data.text import (
     Fact,
     ParsedRule,
     Query,
-    code_of,
     parse_facts,
     parse_query,
-    parse_rule_code,
     parse_rule_fol,
     parse_rule_nl,
 )
@@ -260,7 +258,6 @@ def test_text_to_parts_undoes_parts_to_text(case):
     fol, nl, rule = case
     assert parse_rule_fol(fol) == rule
     assert parse_rule_nl(nl) == rule
-    assert parse_rule_code(code_of(pa.table({"fol": [fol]}))[0].as_py()) == rule
 
 
 @pytest.mark.parametrize(

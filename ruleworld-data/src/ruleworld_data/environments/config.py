@@ -14,7 +14,7 @@ from ..spec import SCALES, SUBTASKS, Dials, WorldSizes, check_count, check_name,
 
 __all__ = ["ACCESS", "FORMS", "EnvConfig", "RewardWeights", "WorldKey", "read_config"]
 
-FORMS = ("nl", "fol", "code")
+FORMS = ("nl", "fol")
 ACCESS = ("prompt", "tool", "tags")
 """How a model reaches the rules: all in the prompt, by calls of a search tool, by ``<search>words</search>``."""
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class EnvConfig:
         About 2,000 or 100,235 rules a world.
     dials : str
         Where worlds depart from the paper's, as `ruleworld_data.spec.Dials.parse` reads it.
-    form : {"nl", "fol", "code"}
+    form : {"nl", "fol"}
         How rules are written.
     access : {"prompt", "tool", "tags"}
         How the model reaches the rules, see `ACCESS`.

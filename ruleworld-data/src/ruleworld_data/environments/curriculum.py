@@ -21,7 +21,7 @@ LADDERS: dict[str, tuple[Any, ...]] = {
     "pool_size": (30, 100, 300, 1_000),
     "crowd": (None, 4, 6, 8),
     "parts": (1, 2, 3, 4),
-    "form": ("nl", "fol", "code"),
+    "form": ("nl", "fol"),
 }
 """Dials that a curriculum turns, from easy to hard; ``parts`` adds parallel questions of so many parts."""
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ..fresh import continent
 from ..pools import shared_pool
-from ..text import code_of
 from ..world import Ints, Stream
 from .config import EnvConfig, WorldKey, world_questions, world_sizes
 
@@ -56,8 +55,7 @@ class EnvWorld:
     def texts(self, form: str) -> NDArray[np.object_]:
         """Return the rules in one form, by id."""
         if form not in self._texts:
-            column = code_of(self.rules) if form == "code" else self.rules.column(form).combine_chunks()
-            self._texts[form] = column.to_numpy(zero_copy_only=False)
+            self._texts[form] = self.rules.column(form).combine_chunks().to_numpy(zero_copy_only=False)
         return self._texts[form]
 
     def pool(self, row: dict[str, Any], config: EnvConfig) -> Ints:

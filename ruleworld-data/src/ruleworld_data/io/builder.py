@@ -30,7 +30,7 @@ from ruleworld_data.spec import (
     data_version,
 )
 
-FORMS = ("both", "nl", "fol", "code")
+FORMS = ("both", "nl", "fol")
 MIN_SHARD_ROWS = 16
 MAX_SHARD_ROWS = 20_000
 SHARDS = 32
@@ -50,9 +50,8 @@ class RuleWorldConfig(datasets.BuilderConfig):
     seed : int
         Seed of the world. The published benchmark is seed 0.
     form : str
-        ``"nl"`` or ``"fol"`` leaves out the rule and step texts of the other form; ``"code"`` has a line of code
-        in place of both. Facts, queries and the state after
-        a step are annotations in FOL and always stay.
+        ``"nl"`` or ``"fol"`` leaves out the rule and step texts of the other form. Facts, queries and the state
+        after a step are annotations in FOL and always stay.
     hops, parts, crowd, conjunction, thresholds
         Where the world departs from the paper's; see `ruleworld_data.spec.Dials`. A configuration beyond the paper's
         turns the dial that it needs.
@@ -102,29 +101,13 @@ class RuleWorldConfig(datasets.BuilderConfig):
 
     def in_form(self, table: pa.Table) -> pa.Table:
         """Return rows of the generator in the chosen form."""
-        if self.form == "code":
-            from ruleworld_data.text import code_of
-
-            code = code_of(table, self.spec.version)
-            if self.name == "rules":
-                table = table.append_column("code", code)
-            else:
-                steps = table["steps"].combine_chunks()
-                parts = {name: steps.flatten().field(name) for name in ("rule_ids", "state")}
-                lines = pa.StructArray.from_arrays([*parts.values(), code.flatten()], [*parts, "code"])
-                both = pa.ListArray.from_arrays(code.offsets, lines)
-                table = table.set_column(table.column_names.index("steps"), "steps", both)
         schema = self.schema()
         return table.select(schema.names).cast(schema)
 
     def _keeps(self, column: str) -> bool:
-        if self.form == "code" and column.endswith("_fol"):
-            return False
-        return column.rpartition("_")[2] != {"nl": "fol", "fol": "nl", "code": "nl"}.get(self.form)
+        return column.rpartition("_")[2] != {"nl": "fol", "fol": "nl"}.get(self.form)
 
     def _kept(self, column: pa.Field) -> pa.Field:
-        if self.form == "code" and column.name == "fol":
-            return column.with_name("code")
         if not (pa.types.is_list(column.type) and pa.types.is_struct(column.type.value_type)):
             return column
         parts = [self._kept(field) for field in column.type.value_type if self._keeps(field.name)]

@@ -16,7 +16,6 @@ from ..prompts import answer_template
 from ..questions import boxed
 from ..scoring import score_output
 from ..spec import VERSION, Dials, WorldSpec, check_name, data_version
-from ..text import code_of
 
 RULES = ("pool", "gold", "none")
 METRICS = {"exact_match": True, "strict_match": True, "missing_box": False}
@@ -32,7 +31,7 @@ class TaskOptions:
     split, scale : str
         Of the questions.
     world_seed : int
-    representation : {"nl", "fol", "code"}
+    representation : {"nl", "fol"}
         Language of the rules.
     rules : {"pool", "gold", "none"}
         ``gold``: the question's own rules, a ceiling; ``none``: no rules, a floor.
@@ -59,7 +58,7 @@ class TaskOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_version", data_version(self.data_version))
         object.__setattr__(self, "dials", str(self.spec.dials))
-        check_name("representation", self.representation, ("nl", "fol", "code"))
+        check_name("representation", self.representation, ("nl", "fol"))
         check_name("rules", self.rules, RULES)
         for name in ("pool_size", "pool_seed"):
             value = getattr(self, name)
@@ -143,8 +142,7 @@ def ask(row: Mapping[str, Any], options: TaskOptions) -> dict[str, Any]:
     texts: Sequence[str] = ()
     if len(ids):
         rules = pool_rules(options.rule_table, ids)
-        code = options.representation == "code"
-        texts = (code_of(rules) if code else rules.column(options.representation)).to_pylist()
+        texts = rules.column(options.representation).to_pylist()
     section = "answer" if options.rules != "none" else "answer_without_rules"
     prompt = answer_template().render(section, options.representation, row["question"], texts)
     return {"prompt": prompt.text, "target": boxed(row["answers"]), "rule_ids": ids.tolist()}

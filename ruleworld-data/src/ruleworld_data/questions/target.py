@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from ..text.code import step_code
-
 SEARCH_TOKEN = "<search>"
 
 
@@ -17,7 +15,7 @@ def boxed(answers: Sequence[str]) -> str:
 
 def training_text(
     row: Mapping[str, Any],
-    representation: Literal["nl", "fol", "code"] = "nl",
+    representation: Literal["nl", "fol"] = "nl",
     search_token: str | None = SEARCH_TOKEN,
     opening: bool = False,
 ) -> str:
@@ -30,7 +28,7 @@ def training_text(
     ----------
     row : mapping
         A row of a question table.
-    representation : {"nl", "fol", "code"}
+    representation : {"nl", "fol"}
         Language of the steps.
     search_token : str or None
         Text between steps; None for none.
@@ -48,11 +46,8 @@ def training_text(
     ValueError
         For another representation.
     """
-    if representation not in ("nl", "fol", "code"):
-        raise ValueError(f"representation must be 'nl', 'fol' or 'code', got {representation!r}")
-    texts = [
-        step_code(step["fol"]) if representation == "code" else step[representation] for step in row["steps"]
-    ]
-    steps = [f"[Step {i}] {text}" for i, text in enumerate(texts, 1)]
+    if representation not in ("nl", "fol"):
+        raise ValueError(f"representation must be 'nl' or 'fol', got {representation!r}")
+    steps = [f"[Step {i}] {step[representation]}" for i, step in enumerate(row["steps"], 1)]
     between = search_token or ""
     return (between if opening else "") + f"\n{between}".join(steps) + f"\n[Answer] {boxed(row['answers'])}"

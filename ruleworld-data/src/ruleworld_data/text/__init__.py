@@ -1,6 +1,5 @@
-"""Rules as text, and back: logic, English and code, rendered column-wise and parsed without the renderer."""
+"""Rules as text, and back: logic and English, rendered column-wise and parsed without the renderer."""
 
-from .code import code_of, parse_rule_code
 from .fol import Fact, Query, parse_facts, parse_query
 from .parser import ParsedRule, halves_fol, halves_nl, parse_rule_fol, parse_rule_nl
 
@@ -8,12 +7,10 @@ __all__ = [
     "Fact",
     "ParsedRule",
     "Query",
-    "code_of",
     "halves_fol",
     "halves_nl",
     "parse_facts",
     "parse_query",
-    "parse_rule_code",
     "parse_rule_fol",
     "parse_rule_nl",
 ]
