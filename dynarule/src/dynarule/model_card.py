@@ -13,7 +13,7 @@ from .training.recipe import Recipe
 
 if TYPE_CHECKING:
     from .config import DynaRuleConfig
-    from .training.recipe import RetrievalRecipe
+    from .plus.retrieval import RetrievalRecipe
 
 TEMPLATE = Path(__file__).with_name("model_card.jinja")
 CURVE_ROWS = 12  # of the table of held-out measurements
@@ -43,7 +43,7 @@ def model_card(
         numbers of ``questions``, ``held_out`` ones and ``rules``; ``families``, questions of each, or empty; ``dtype``
         of the base model; ``opening``, whether answers begin with ``<search>``.
     history : sequence of mapping
-        The log, as `dynarule.training.train` or `dynarule.training.train_retrieval` returns it.
+        The log, as `dynarule.training.train` or `dynarule.plus.train_retrieval` returns it.
     """
     from jinja2 import Environment, StrictUndefined
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import rwbench.zoo.adapters.train as module
-from dynarule.training import RetrievalRecipe
+from dynarule.plus import RetrievalRecipe
 from rwbench.cli.app import app
 from rwbench.zoo.adapters.folder import FINISHED, claim_folder
 from rwbench.zoo.adapters.recipe import AdapterRecipe

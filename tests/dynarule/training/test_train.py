@@ -261,7 +261,7 @@ def test_the_row_of_search_steps_as_a_vector(case):
 
 
 def test_whitened_embeddings_vary_alike_in_all_directions_but_those_of_noise(near):
-    from dynarule.training.optimizers import FLOOR, whitening
+    from dynarule.plus.finder import FLOOR, whitening
 
     generator = torch.Generator().manual_seed(0)
     spread = torch.tensor([10.0, 3.0, 1.0, 1e-4])

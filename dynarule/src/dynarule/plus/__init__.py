@@ -4,6 +4,7 @@ from .._lazy import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
+    retrieval="RetrievalRecipe train_retrieval",
     rule_states="RuleStates",
     token_memory="TokenMemory",
     words="SearchText",

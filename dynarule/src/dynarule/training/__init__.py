@@ -2,7 +2,7 @@
 
 A row is a question with its steps and gold rules; an `Encoder` makes tokens of it, a `Collator` a batch with one pool
 of rules around the gold ones; a `RuleModel` returns the loss of equation 5, which `train` minimises as a `Recipe` says:
-the paper's settings, and additions that are not the paper's. `train_retrieval` trains finding alone, in minutes.
+the paper's settings, and additions that are not the paper's.
 """
 
 from .._lazy import lazy_names
@@ -15,8 +15,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     losses="lm_loss stacked_step_loss",
     muon="Float32Muon",
     pools="RulePools TrainingStream families",
-    recipe="PAPER_MIX Recipe RetrievalRecipe paper_recipe recipe_file recipe_steps",
-    retrieval="train_retrieval",
+    recipe="PAPER_MIX Recipe paper_recipe recipe_file recipe_steps",
     rule_model="RuleModel",
     run_folder="whole_checkpoints",
     trainer="train",

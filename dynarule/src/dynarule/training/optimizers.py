@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 from torch.optim import Optimizer
 
 from .additions import Muon
@@ -17,9 +16,6 @@ from .muon import Float32Muon
 
 if TYPE_CHECKING:
     from .rule_model import RuleModel
-
-FLOOR = 0.01
-"""Part of the mean variance that every direction of the embeddings is taken to have at least."""
 
 
 class CombinedOptimizer(Optimizer):
@@ -53,20 +49,6 @@ class CombinedOptimizer(Optimizer):
         for i, part in enumerate(self.parts):
             part.load_state_dict(state_dict["state"][str(i)])
         self._share_groups()
-
-
-def whitening(embeddings_MP: Tensor, block: int = 65_536) -> Tensor:
-    """Return the symmetric (P, P) matrix, fp32, that gives embeddings the same variance in all directions.
-
-    Their mean square is one afterwards. Directions below `FLOOR` of the mean variance stay smaller: they are noise.
-    """
-    width = embeddings_MP.shape[1]
-    moment_PP = torch.zeros(width, width, dtype=torch.float64, device=embeddings_MP.device)
-    for rows in embeddings_MP.split(block):
-        moment_PP += (rows.float().T @ rows.float()).double()
-    variance_P, axes_PP = torch.linalg.eigh(moment_PP / len(embeddings_MP))
-    floored_P = variance_P.clamp_min(0) + FLOOR * variance_P.mean()
-    return ((axes_PP / (width * floored_P).sqrt()) @ axes_PP.T).float()
 
 
 def muon_optimizer(module: RuleModel, settings: Muon) -> Optimizer:

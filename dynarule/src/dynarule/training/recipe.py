@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -146,56 +146,3 @@ def recipe_file(name: str = "") -> Path:
             f"no recipe file {name!r}; there are {sorted(p.name for p in folder.iterdir())}"
         )
     return folder / name
-
-
-@dataclass(frozen=True)
-class RetrievalRecipe:
-    """How finding is trained; all of it beyond the paper, which trains finding and reading at once."""
-
-    max_steps: int = field(default=1200, metadata={"help": "of the optimizer"})
-    batch_size: int = field(default=128, metadata={"help": "searches"})
-    pool_size: int = field(default=1500, metadata={"help": "random rules among which a batch's are found"})
-    hard_rules: int = field(default=4, metadata={"help": "rules with a gold rule's premise, for each"})
-    temperature: float = field(default=0.05, metadata={"help": "of the retrieval loss (equation 5)"})
-    learning_rate: float = field(default=3e-3, metadata={"help": "peak, of AdamW; falls to zero"})
-    warmup_ratio: float = field(default=0.1, metadata={"help": "of the steps"})
-    weight_decay: float = field(default=0.01, metadata={"help": "of AdamW"})
-    link_weight: float = field(default=0.3, metadata={"help": "of the loss of links"})
-    link_ends: float = field(
-        default=0.25, metadata={"help": "conclusions that no chain goes on from, for each link"}
-    )
-    join_at: float = field(
-        default=0.25, metadata={"help": "part of the steps after which searches look ahead"}
-    )
-    evaluate_every: int = field(default=150, metadata={"help": "steps between measurements"})
-    evaluate_rules: int = field(default=10_000, metadata={"help": "rules among which they find"})
-    patience: int = field(default=4, metadata={"help": "measurements without a better one, then it ends"})
-    seed: int = field(default=0, metadata={"help": "of weights and batches"})
-    look_up: bool = field(
-        default=False, metadata={"help": "look for the text's own words, see `Finder.look_up`"}
-    )
-    free_rate: float = field(
-        default=1.0, metadata={"help": "learning rate of what is learned beside the own words, in parts"}
-    )
-
-    def __post_init__(self) -> None:
-        if type(self.look_up) is not bool:
-            raise ValueError(f"look_up must be true or false, got {self.look_up!r}")
-        if self.free_rate != 1 and not self.look_up:
-            raise ValueError(
-                f"free_rate is of what is learned beside the text's own words; set look_up, got {self.free_rate!r}"
-            )
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if f.type == "bool":
-                continue
-            kinds: tuple[type, ...] = (int,) if f.type == "int" else (int, float)
-            if type(value) not in kinds or not math.isfinite(value) or value < 0:
-                raise ValueError(f"{f.name} must be {f.type}, 0 or more, got {value!r}")
-        for name in ("max_steps", "batch_size", "temperature", "evaluate_every"):
-            if not getattr(self, name):
-                raise ValueError(f"{name} must be positive, got 0")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)

@@ -6,7 +6,8 @@ from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from dynarule.training import Recipe, RetrievalRecipe, paper_recipe
+from dynarule.plus import RetrievalRecipe
+from dynarule.training import Recipe, paper_recipe
 from pydantic.dataclasses import dataclass
 from ruleworld_data.spec import SCALES, SUBTASKS, VERSIONS, check_name, check_seed
 
@@ -31,7 +32,7 @@ class AdapterRecipe:
 
     ``stages`` are trainings one after the other: ``stage``, the paper's 1 or 2, and changes of it; one that names a
     ``representation`` is for rules in that form alone (`in_form`). DynaRule+ has one stage, "retrieval", whose settings
-    are those of `dynarule.training.RetrievalRecipe`. ``fol`` is a table of settings that rules in logic have instead.
+    are those of `dynarule.plus.RetrievalRecipe`. ``fol`` is a table of settings that rules in logic have instead.
     """
 
     name: str

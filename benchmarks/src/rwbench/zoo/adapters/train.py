@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 
 import torch
 from dynarule.bank import EmbeddingCache, premise_of
+from dynarule.plus import RetrievalRecipe, train_retrieval
 from dynarule.training import (
     Encoder,
     LogLines,
-    RetrievalRecipe,
     RulePools,
     recipe_steps,
     train,
-    train_retrieval,
 )
 from ruleworld_data.questions import training_text
 from ruleworld_data.spec import check_name

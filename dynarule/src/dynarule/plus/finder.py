@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
-from ..plus.lookahead import LookAhead
-from ..plus.reader import EARLIER, SINCE, Asked, SearchReader
 from ..projection import RuleProjection, score_keys
-from .optimizers import whitening
+from .lookahead import LookAhead
+from .reader import EARLIER, SINCE, Asked, SearchReader
 from .searches import Searches
 
+FLOOR = 0.01
+"""Part of the mean variance that every direction of the embeddings is taken to have at least."""
 SOME = 256
 """Searches, and rules, by which the spread of first scores is set."""
 
@@ -172,3 +173,17 @@ def spoken(asked: Asked) -> Tensor:
     question_BT = (kind_BT >= 0).to(asked.states_BTC)
     mean_BC = torch.einsum("bt,btc->bc", question_BT, asked.states_BTC) / question_BT.sum(-1, keepdim=True)
     return torch.where(answering_B[:, None], asked.token_BC, mean_BC)
+
+
+def whitening(embeddings_MP: Tensor, block: int = 65_536) -> Tensor:
+    """Return the symmetric (P, P) matrix, fp32, that gives embeddings the same variance in all directions.
+
+    Their mean square is one afterwards. Directions below `FLOOR` of the mean variance stay smaller: they are noise.
+    """
+    width = embeddings_MP.shape[1]
+    moment_PP = torch.zeros(width, width, dtype=torch.float64, device=embeddings_MP.device)
+    for rows in embeddings_MP.split(block):
+        moment_PP += (rows.float().T @ rows.float()).double()
+    variance_P, axes_PP = torch.linalg.eigh(moment_PP / len(embeddings_MP))
+    floored_P = variance_P.clamp_min(0) + FLOOR * variance_P.mean()
+    return ((axes_PP / (width * floored_P).sqrt()) @ axes_PP.T).float()

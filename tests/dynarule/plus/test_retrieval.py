@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from dynarule.plus import RetrievalRecipe, train_retrieval
+from dynarule.plus.finder import Finder
 from dynarule.plus.reader import Asked
-from dynarule.training import Encoder, RetrievalRecipe, train_retrieval
-from dynarule.training.finder import Finder
+from dynarule.plus.retrieval import _Run
+from dynarule.plus.searches import KnownSearch, Searches
+from dynarule.training import Encoder
 from dynarule.training.pools import keyed
-from dynarule.training.retrieval import _Run
-from dynarule.training.searches import KnownSearch, Searches
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, load_adapter, prepare_search
 
@@ -278,7 +279,7 @@ def test_it_learns_to_look_ahead(world, tiny_model, tiny_tokenizer, tmp_path):
 
 def test_a_training_that_was_killed_ends_the_same(world, tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
     whole, adapter, _ = trained(world, tiny_model, tiny_tokenizer, tmp_path / "whole", SHORT)
-    from dynarule.training import retrieval
+    from dynarule.plus import retrieval
 
     real, calls = retrieval.write_whole, []
 

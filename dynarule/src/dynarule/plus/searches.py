@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from ..bank.layer_encoder import frozen_layers
-from ..plus.reader import Asked, token_kinds
-from .data import Encoder, Row
-from .pools import Rows
+from ..training.data import Encoder, Row
+from ..training.pools import Rows
+from .reader import Asked, token_kinds
 
 READ_BATCH = 64
 
