@@ -9,7 +9,7 @@ import torch
 from dynarule.plus import RetrievalRecipe, train_retrieval
 from dynarule.plus.finder import Finder
 from dynarule.plus.reader import Asked
-from dynarule.plus.retrieval import _Run
+from dynarule.plus.retrieval_loop import RetrievalLoop
 from dynarule.plus.searches import KnownSearch, Searches
 from dynarule.training import Encoder
 from dynarule.training.pools import keyed
@@ -194,12 +194,14 @@ def test_what_is_learned_beside_the_own_words_has_a_rate_of_its_own(tiny_model, 
     known = Searches(states, marks, list(range(0, len(states), tokens)), items, [(1, 0), (2, 1)], [""] * 40)
     finder = Finder(adapter[0], keys, keys.roll(-1, 0), known)
     finder.look_up(known, 0.05)
-    run = _Run(finder, known, None, range(300), replace(SHORT, look_up=True, free_rate=free_rate), 2, 4)
+    run = RetrievalLoop(
+        finder, known, None, range(300), replace(SHORT, look_up=True, free_rate=free_rate), 2, 4
+    )
     weight = finder.projection.reader.out.parametrizations.weight
     free, multiple = weight.original, weight[0].multiple
     before = multiple.detach().clone()
     for step in range(3):
-        run._step(step)
+        run.step(step)
     assert not torch.equal(multiple, before) and bool(free.any()) == bool(free_rate)
     finder.fold_into(adapter[0])
     asked = known.asked(range(4), keys.device)
@@ -234,11 +236,11 @@ def twins_after_training(tiny_model, link_ends):
     torch.manual_seed(0)
     finder = Finder(adapter[0], keys, values, known)
     recipe = RetrievalRecipe(link_ends=link_ends)
-    run = _Run(finder, known, None, list(range(2 * count)), recipe, 2, 4)
-    assert run.last == list(range(count, 2 * count))
+    run = RetrievalLoop(finder, known, None, list(range(2 * count)), recipe, 2, 4)
+    assert run.chain_ends == list(range(count, 2 * count))
     for step in range(60):
         run.optimizer.zero_grad()
-        run._link_loss(links, keyed(1, step)).backward()
+        run.link_loss(links, keyed(1, step)).backward()
         run.optimizer.step()
     with torch.no_grad():
         logits = finder.ahead.link_logits(finder.keys_MP[:count], finder.values_MP).sigmoid()
@@ -255,8 +257,8 @@ def test_every_gold_rule_of_a_step_has_rivals_of_its_premise(tiny_model):
         dynarule_config(WIDTH, confidence_layer=0, first_layer=0, search_heads=2),
     )
     finder = Finder(adapter[0], torch.randn(7, WIDTH), torch.randn(7, WIDTH), known)
-    run = _Run(finder, known, None, premises, RetrievalRecipe(hard_rules=40), 0, 0)
-    rivals = run._rivals(items, keyed(2))
+    run = RetrievalLoop(finder, known, None, premises, RetrievalRecipe(hard_rules=40), 0, 0)
+    rivals = run.hard_rules(items, keyed(2))
     assert len(rivals) == 40 and set(rivals) == {0, 1, 2, 3, 4, 5}
 
 
@@ -279,7 +281,7 @@ def test_it_learns_to_look_ahead(world, tiny_model, tiny_tokenizer, tmp_path):
 
 def test_a_training_that_was_killed_ends_the_same(world, tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
     whole, adapter, _ = trained(world, tiny_model, tiny_tokenizer, tmp_path / "whole", SHORT)
-    from dynarule.plus import retrieval
+    from dynarule.plus import retrieval_loop as retrieval
 
     real, calls = retrieval.write_whole, []
 
@@ -320,7 +322,7 @@ def test_what_cannot_be_trained_is_refused_in_a_line(world, tiny_model, tiny_tok
         RetrievalRecipe(free_rate=0.1)
     with pytest.raises(ValueError, match="batch_size must be positive, got 0"):
         RetrievalRecipe(batch_size=0)
-    with pytest.raises(ValueError, match="learning_rate must be float, 0 or more, got -1"):
+    with pytest.raises(ValueError, match="learning_rate must be 0 or more, got -1"):
         RetrievalRecipe(learning_rate=-1)
 
 

@@ -152,9 +152,8 @@ def test_retrieval_rises_from_chance_on_the_example(tmp_path):
 @pytest.mark.slow
 def test_training_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
     """Over a small RuleWorld, on the base in the box, which never saw rule memory (`rwbench` is here for it only)."""
-    from dynarule.training.additions import Muon, SortedBatches
     from dynarule.training.log import LogLines
-    from dynarule.training.recipe import paper_recipe
+    from dynarule.training.recipe import Muon, SortedBatches, paper_recipe
     from dynarule.training.trainer import train
     from rwbench.backends.local import load_fresh
     from rwbench.zoo.adapters.train import inherit_step

@@ -10,11 +10,10 @@ from dataclasses import replace
 import pytest
 import torch
 from dynarule.search_token import search_id
-from dynarule.training.additions import Muon, SortedBatches
 from dynarule.training.data import Collator, Encoder
 from dynarule.training.losses import IGNORE, lm_loss, stacked_step_loss
 from dynarule.training.pools import RulePools, TrainingStream
-from dynarule.training.recipe import Recipe, paper_recipe, recipe_file
+from dynarule.training.recipe import Muon, Recipe, SortedBatches, paper_recipe, recipe_file
 from dynarule.training.rule_model import RuleModel
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config, srki_config
@@ -279,7 +278,7 @@ def test_whitened_embeddings_vary_alike_in_all_directions_but_those_of_noise(nea
 
 @pytest.mark.parametrize("shape", [(24, 24), (40, 16), (16, 40)])
 def test_muon_in_float32_steps_as_torchs_does_in_bfloat16(shape):
-    from dynarule.training.muon import Float32Muon
+    from dynarule.training.optimizers import Float32Muon
 
     generator = torch.Generator().manual_seed(4)
     start = torch.randn(shape, generator=generator)
@@ -298,7 +297,7 @@ def test_muon_in_float32_steps_as_torchs_does_in_bfloat16(shape):
 
 
 def test_newton_schulz_brings_singular_values_near_to_one():
-    from dynarule.training.muon import orthogonal
+    from dynarule.training.optimizers import orthogonal
 
     matrix = torch.randn(30, 12, generator=torch.Generator().manual_seed(0)) * 5
     singular = torch.linalg.svdvals(orthogonal(matrix, (3.4445, -4.775, 2.0315), 5))
@@ -441,11 +440,11 @@ def test_mistakes_say_what_to_do(case, tmp_path):
         Recipe(additions={"moun": {}})
     with pytest.raises(ValueError, match=r"muon has no setting 'rate'; it has \['value_rate'"):
         Recipe(additions={"muon": {"rate": 1}})
-    with pytest.raises(ValueError, match="value_rate of muon must be positive, got 0"):
+    with pytest.raises(ValueError, match="value_rate must be positive, got 0"):
         Recipe(additions={"muon": {"value_rate": 0}})
     with pytest.raises(ValueError, match="muon has no setting 'whiten'"):
         Recipe(additions={"muon": {"whiten": True}})
-    with pytest.raises(ValueError, match=r"once, got \['muon', 'muon'\]"):
+    with pytest.raises(ValueError, match=r"once, got \['Muon', 'Muon'\]"):
         Recipe(additions=(Muon(), Muon(2.0)))
     with pytest.raises(FileNotFoundError, match=r"accelerate_zero2_offload\.yaml"):
         recipe_file("zero3.json")

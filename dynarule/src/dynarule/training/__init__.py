@@ -9,13 +9,12 @@ from .._lazy import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
-    additions="Addition Muon SortedBatches",
     data="Collator Encoder target_text",
     log="LogLines",
     losses="lm_loss stacked_step_loss",
-    muon="Float32Muon",
+    optimizers="Float32Muon",
     pools="RulePools TrainingStream families",
-    recipe="PAPER_MIX Recipe paper_recipe recipe_file recipe_steps",
+    recipe="PAPER_MIX Muon Recipe SortedBatches paper_recipe recipe_file recipe_steps",
     rule_model="RuleModel",
     run_folder="whole_checkpoints",
     trainer="train",

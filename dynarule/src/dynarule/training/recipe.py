@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from .additions import Addition, additions_dict, read_additions
-
 Method = Literal["dynarule", "srki", "kblam"]
 Embedding = Literal["none", "row", "full"]
-CandidateQueries = Literal["full", "prompt"]
+PoolQueries = Literal["full", "prompt"]
 
 PAPER_MIX = {"single_rule": 0.3, "multi_rule": 0.4, "multi_hop": 0.3}
 """Share of each family in every batch."""
 
-_MAY_BE_ZERO = ("hard_share", "retrieval_weight", "warmup_ratio", "weight_decay", "max_grad_norm", "seed")
-A = TypeVar("A", bound=Addition)
+
+@dataclass(frozen=True)
+class Muon:
+    """Muon for matrices, AdamW for vectors: on a small base, rules are found in fewer steps than with AdamW."""
+
+    value_rate: float = field(default=1.0, metadata={"help": "of value projections, times the learning rate"})
+    vector_rate: float = field(default=1.0, metadata={"help": "of biases and rows, times the learning rate"})
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
+
+
+@dataclass(frozen=True)
+class SortedBatches:
+    """Batches of an optimizer step hold questions of like length, which saves padding."""
+
+
+Addition = Muon | SortedBatches
+ADDITIONS: dict[str, type[Muon] | type[SortedBatches]] = {"muon": Muon, "sorted_batches": SortedBatches}
+"""What the paper does not do, by its name in files and on the command line."""
+REMOVED = (("muon", "whiten", False),)
+"""Settings that are gone, at the value that meant nothing: recipes of older adapters hold them."""
+A = TypeVar("A", Muon, SortedBatches)
 
 
 @dataclass(frozen=True)
@@ -38,7 +57,7 @@ class Recipe:
     )
     pool_size: int | tuple[int, int] = field(default=1000, metadata={"help": "M, or a range drawn per batch"})
     hard_share: float = field(default=0.1, metadata={"help": "share of the pool with a gold rule's premise"})
-    pool_queries: CandidateQueries = field(
+    pool_queries: PoolQueries = field(
         default="full", metadata={"help": "tokens whose mean query chooses candidates (equation 3)"}
     )
     full_dot: bool = field(
@@ -71,25 +90,18 @@ class Recipe:
             ("method", get_args(Method)),
             ("stage", (1, 2)),
             ("embedding", get_args(Embedding)),
-            ("pool_queries", get_args(CandidateQueries)),
+            ("pool_queries", get_args(PoolQueries)),
         ):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {list(choices)}, got {getattr(self, name)!r}")
-        for f in fields(self):
-            value, whole = getattr(self, f.name), str(f.type).startswith("int")
-            if f.type not in ("int", "float", "int | None") or (value is None and f.name == "max_steps"):
-                continue
-            # A NaN compares as false with anything, and would be trained with to the end.
-            number = type(value) is int or (type(value) is float and not whole and math.isfinite(value))
-            if not number or value < (0 if f.name in _MAY_BE_ZERO else math.ulp(0)):
-                least = "0 or more" if f.name in _MAY_BE_ZERO else "positive"
-                raise ValueError(f"{f.name} must be {least}, got {value!r}")
-        given: Any = self.pool_size
-        sizes = tuple(given) if isinstance(given, tuple | list) else (given, given)
+        zero = {"hard_share", "retrieval_weight", "warmup_ratio", "weight_decay", "max_grad_norm", "seed"}
+        check_numbers(self, zero)
+        size: Any = self.pool_size
+        sizes = tuple(size) if isinstance(size, tuple | list) else (size, size)
         if len(sizes) != 2 or not all(isinstance(n, int) for n in sizes) or not 1 <= sizes[0] <= sizes[1]:
-            raise ValueError(f"pool_size must be a positive number or a range (low, high), got {given!r}")
-        object.__setattr__(self, "pool_size", given if isinstance(given, int) else sizes)
-        object.__setattr__(self, "additions", read_additions(self.additions))
+            raise ValueError(f"pool_size must be a positive number or a range (low, high), got {size!r}")
+        object.__setattr__(self, "pool_size", size if isinstance(size, int) else sizes)
+        object.__setattr__(self, "additions", _read_additions(self.additions))
 
     @property
     def retrieves(self) -> bool:
@@ -103,13 +115,51 @@ class Recipe:
 
     def added(self, kind: type[A]) -> A | None:
         """Return the addition of a kind, None where there is none."""
-        return next((each for each in self.additions if isinstance(each, kind)), None)
+        return next((addition for addition in self.additions if isinstance(addition, kind)), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; ``Recipe(**values)`` reads them."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values["mix"] = None if self.mix is None else dict(self.mix)
-        return values | {"additions": additions_dict(self.additions)}
+        names = {kind: name for name, kind in ADDITIONS.items()}
+        return values | {"additions": {names[type(added)]: asdict(added) for added in self.additions}}
+
+
+def check_numbers(recipe: Any, may_be_zero: Collection[str] = ()) -> None:
+    """Raise ValueError if a numeric field of a recipe is not a finite number of its type, positive or 0 or more."""
+    for f in fields(recipe):
+        value, kind = getattr(recipe, f.name), str(f.type).removesuffix(" | None")
+        if kind not in ("int", "float") or (value is None and f.type != kind):
+            continue
+        least = 0 if f.name in may_be_zero else math.ulp(0)
+        is_number = type(value) is int or (type(value) is float and kind == "float")
+        if not (
+            is_number and math.isfinite(value) and value >= least
+        ):  # a NaN would be trained with to the end
+            wanted = "0 or more" if f.name in may_be_zero else "positive"
+            whole = " and whole" if kind == "int" and type(value) is float else ""
+            raise ValueError(f"{f.name} must be {wanted}{whole}, got {value!r}")
+
+
+def _read_additions(given: Sequence[Addition] | Mapping[str, Mapping[str, Any]]) -> tuple[Addition, ...]:
+    """Return additions in the order of `ADDITIONS`, from objects or from the tables of a file."""
+    if isinstance(given, Mapping):
+        given = [_read_addition(name, settings) for name, settings in given.items()]
+    kinds = [type(addition) for addition in given]
+    if len(set(kinds)) != len(kinds):
+        raise ValueError(f"every addition can be there once, got {[kind.__name__ for kind in kinds]}")
+    return tuple(sorted(given, key=lambda addition: list(ADDITIONS.values()).index(type(addition))))
+
+
+def _read_addition(name: str, settings: Mapping[str, Any]) -> Addition:
+    if name not in ADDITIONS:
+        raise ValueError(f"unknown addition {name!r}; there are {list(ADDITIONS)}")
+    known = [f.name for f in fields(ADDITIONS[name])]
+    settings = {key: value for key, value in settings.items() if (name, key, value) not in REMOVED}
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise ValueError(f"the addition {name} has no setting {unknown[0]!r}; it has {known}")
+    return ADDITIONS[name](**settings)
 
 
 def paper_recipe(method: Method = "dynarule", stage: int = 2, **changes: Any) -> Recipe:

@@ -49,18 +49,23 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
             started = dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path} is damaged ({error}); delete it to resume without the check") from None
-        for name in wanted:
-            if started.get(name) != wanted[name]:
-                raise ValueError(
-                    f"{folder} was started with {name} {started.get(name)!r}, now it is {wanted[name]!r}; resume with "
-                    "the recipe of the start, or train in a new folder"
-                )
+        refuse_changes(folder, started, wanted)
     elif write and not whole:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(wanted, indent=1) + "\n")
     for checkpoint in {*found} - {*whole} if write else ():
         shutil.rmtree(checkpoint)  # the Trainer would count it among those it keeps
     return str(whole[0]) if whole else None
+
+
+def refuse_changes(folder: Path, started: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Raise ValueError if a folder's run was started with other settings."""
+    for name, value in settings.items():
+        if started.get(name) != value:
+            raise ValueError(
+                f"{folder} was started with {name} {started.get(name)!r}, now it is {value!r}; resume with the recipe "
+                "of the start, or train in a new folder"
+            )
 
 
 def whole_checkpoints(folder: Path) -> list[Path]:

@@ -27,11 +27,10 @@ from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
 from ..model_card import model_card
 from ..search_token import search_id
-from .additions import Muon, SortedBatches
 from .data import Collator, Encoder
 from .optimizers import muon_optimizer
 from .pools import Rows, RulePools, TrainingStream, families
-from .recipe import Recipe, recipe_steps
+from .recipe import Muon, Recipe, SortedBatches, recipe_steps
 from .rule_model import RuleModel
 from .run_folder import claim
 
