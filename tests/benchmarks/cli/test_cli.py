@@ -10,7 +10,6 @@ import time
 import pytest
 from rwbench.cli.app import app
 from rwbench.recipes import RunRecipe, recipes
-from rwbench.spec import DATA_VERSION
 from typer.testing import CliRunner
 
 runner = CliRunner()
@@ -161,6 +160,8 @@ def test_one_method_of_a_recipe(tmp_path):
         (("run",), "Missing argument"),
         (("run", "rulebooks", "--split", "validation"), "rulebooks brings its own questions and rules"),
         (("run", "smoke", "--limit", "0"), "--limit"),
+        (("run", "smoke", "--sizes", "100,300"), "unknown pool size '300'"),
+        (("run", "smoke", "--form", "code"), "unknown form 'code'"),
     ],
 )
 def test_user_errors_leave_with_2_and_no_traceback(words, message, tmp_path, monkeypatch):
@@ -211,32 +212,12 @@ def test_a_build_folder_gives_the_same_run(quick, tmp_path):
     from ruleworld_data.io import build as make
 
     build = tmp_path / "build"
-    make(build, "tiny", version=DATA_VERSION)
+    make(build, "tiny")
     built = rwbench("run", quick, "--data", build, "--limit", 2, "--out", tmp_path / "a", "--json")
     made = rwbench("run", quick, "--scale", "tiny", "--limit", 2, "--out", tmp_path / "b", "--json")
     keys = ("run_id", "samples_sha256", "pool_sha256", "metrics")
     first, second = ([{k: r[k] for k in keys} for r in json.loads(x.stdout)["runs"]] for x in (built, made))
     assert first == second
-
-
-def test_words_that_the_bundled_models_do_not_know_are_announced(tmp_path):
-    run = (
-        "run",
-        "floors",
-        "--scale",
-        "tiny",
-        "--model",
-        "tiny",
-        "--dry-run",
-        "--limit",
-        1,
-        "--out",
-        tmp_path,
-    )
-    note = f"the bundled models learned the words of data {DATA_VERSION}"
-    assert note not in rwbench(*run).stderr
-    assert note in rwbench(*run, "--data-version", "1.0").stderr
-    assert note not in rwbench("run", "smoke", *run[2:4], *run[6:], "--data-version", "1.0").stderr
 
 
 def test_an_edited_build_is_refused(quick, tmp_path):
@@ -283,12 +264,3 @@ def test_a_folder_that_may_not_be_written_is_named(quick, tmp_path):
     (tmp_path / "file").touch()
     result = rwbench("report", tmp_path / "runs", "--pack", tmp_path / "file" / "packed")
     assert result.exit_code == 1 and "error: [Errno" in result.stderr and "file" in result.stderr
-
-
-def test_a_recipe_without_runs_is_json_too(tmp_path):
-    result = rwbench("run", "paper/figure6b", "--json", "--out", tmp_path)
-    assert result.exit_code == 0
-    assert json.loads(result.stdout) == {"runs": [], "skipped": [], "report": None}
-    assert "rwbench efficiency" in result.stderr
-    dry = rwbench("run", "paper/figure6b", "--json", "--dry-run", "--out", tmp_path)
-    assert json.loads(dry.stdout)["samples_left"] == 0

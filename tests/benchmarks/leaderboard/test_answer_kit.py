@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rwbench.backends.local import Local
 from rwbench.leaderboard.kit import POOLS, QUESTIONS, RULES, answer_kit, kit_spec, read_kit, write_kit
-from rwbench.methods.dynarule import DynaRule
+from rwbench.methods.memory import DynaRule
 
 ASKED = 4
 

@@ -93,7 +93,7 @@ def test_ircot_follows_its_published_course(overlap, pool):
         "So the answer is: \\boxed{7}.",
         "[Step 1] All of it.\n[Answer] \\boxed{7}",
     )
-    out = run(IRCoT(model=script("ircot", say), retriever=overlap, aggregation="first_come"), pool)
+    out = run(IRCoT(model=script("ircot", say), retriever=overlap), pool)
     # Keywords in each query, by rule: best two, ties by id.
     table = {
         QUESTION: [3, 0],  # fox fins: 2; chases, fins, owl: rules 0, 2, 4 have one each
@@ -116,14 +116,15 @@ def test_ircot_follows_its_published_course(overlap, pool):
         },
         {"query": None, "retrieved": [], "text": "So the answer is: \\boxed{7}."},
     ]
-    assert out.retrieved == [[3, 0]]  # first come, two in all: the later rounds do nothing
+    # 1/61 + 2/62 for rule 0, 1/61 + 1/62 for rule 1, 1/61 for rule 3: two in all
+    assert out.retrieved == [[0, 1]]
     assert (out.answers, out.outcome) == (["7"], "ok")
     assert asked[1].endswith(
         f"Question: {QUESTION}\nReasoning: The owl chases the fox, so it enters the bridge."
     )
     assert asked[0].endswith("Reasoning: ")
     # The reader starts afresh: the collected rules and the question, none of the thoughts.
-    assert "owl chases the fox, so it enters" not in asked[3] and RULES[3] in asked[3]
+    assert "owl chases the fox, so it enters" not in asked[3] and RULES[1] in asked[3]
     usage = {name: out.usage[name] for name in ("calls", "retrievals", "rounds", "round_budget", "finished")}
     assert usage == {"calls": 4, "retrievals": 3, "rounds": 3, "round_budget": 4, "finished": 1}
     assert out.usage["prompt_tokens"] == sum(len(prompt.split()) for prompt in asked)
@@ -154,7 +155,7 @@ STEPS = (
 
 def test_stepwise_searches_with_the_beginning_of_each_step_and_writes_the_step_anew(overlap, pool):
     say, asked = talk(*STEPS)
-    method = Stepwise(model=script("stepwise", say), retriever=overlap, aggregation="first_come")
+    method = Stepwise(model=script("stepwise", say), retriever=overlap)
     out = run(method, pool)
     clauses = ["The owl chases the fox", "The fox is on the bridge"]
     assert [step.query for step in out.trace if step.query] == [QUESTION, *clauses]
@@ -162,11 +163,10 @@ def test_stepwise_searches_with_the_beginning_of_each_step_and_writes_the_step_a
     assert out.text == f"{first}\n{second}\n[Answer] \\boxed{{7}}" and out.answers == ["7"]
     # Each call goes on from what is kept; drafts are not.
     assert [prompt.split(QUESTION)[-1].strip().count("[Step") for prompt in asked] == [0, 0, 1, 1, 2, 2]
-    # A search a step, and what the question found beside it: first come, two in all.
-    assert method.stepwise and out.retrieved == [[3, 0], [3, 0]]
+    # A search a step, merged with what the question found: [3, 0] with [0, 3] and with [0, 1].
+    assert method.stepwise and out.retrieved == [[0, 3], [0, 3]]
     assert (out.usage["calls"], out.usage["retrievals"], method.calls) == (6, 3, 17)
-    again = script("stepwise", talk(*STEPS)[0])
-    merged = run(dataclasses.replace(method, model=again, aggregation="rrf_rounds"), pool, 3)
+    merged = run(dataclasses.replace(method, model=script("stepwise", talk(*STEPS)[0])), pool, 3)
     # The question finds 3, 0, 2, the step 0, 1, 3 (a keyword each): 1/62 + 1/61 of 0, 1/61 + 1/63 of 3, 1/62 of 1.
     assert merged.retrieved[1] == [0, 3, 1]
 
@@ -200,14 +200,14 @@ def test_prompts_may_hold_fewer_rules_than_are_kept(overlap, pool, kind):
 
 
 @pytest.mark.parametrize(
-    ("share", "near"), [(0.0, [3, 0, 2, 4]), (0.5, [3, 0, 2, 4]), (0.6, [3]), (1.0, [3])]
+    ("share", "above"), [(0.0, [3, 0, 2, 4]), (0.5, [3, 0, 2, 4]), (0.6, [3]), (1.0, [3])]
 )
-def test_a_prompt_may_hold_what_scores_nearly_as_much_as_the_best(overlap, pool, share, near):
+def test_a_prompt_may_hold_what_scores_nearly_as_much_as_the_best(overlap, pool, share, above):
     """The question has two keywords of rule 3 and one of three others. What was found is reported whole."""
     say, asked = talk("\\boxed{7}")
     method = RAG(model=script("once", say), retriever=overlap, in_prompt=4, score_share=share)
     assert run(method, pool, 6).retrieved == [[3, 0, 2, 4]]
-    assert [rule for rule in range(6) if RULES[rule] in asked[0]] == sorted(near)
+    assert [rule for rule in range(6) if RULES[rule] in asked[0]] == sorted(above)
     assert ("score_share" in method.to_dict()) == ("of the best score" in method.label) == bool(share)
     say, asked = talk("It is hungry, so it ", "It is hungry, so it loses 2 fins.", "\\boxed{7}")
     stepwise = Stepwise(model=script("steps", say), retriever=overlap, rounds=1, score_share=share)
@@ -231,7 +231,9 @@ def test_ircot_tells_a_search_that_looks_ahead_what_is_asked(overlap, pool, monk
 def test_a_search_that_finds_nothing_leaves_the_prompt_without_rules(overlap, pool):
     nothing = Hits(*(np.empty(0, dtype=kind) for kind in (np.int32, np.float64, np.int32)))
     say, _ = talk("\\boxed{7}")
-    assert not len(RAG(model=script("empty", say), retriever=overlap, score_share=0.5).near(nothing).ids)
+    assert not len(
+        RAG(model=script("empty", say), retriever=overlap, score_share=0.5).above_share(nothing).ids
+    )
 
 
 def test_sentences_and_conclusions_are_told_apart():
@@ -349,8 +351,8 @@ def test_a_first_request_is_reworded_as_a_rule_that_it_found(overlap, pool, own_
 
 def test_ircot_reasons_in_the_models_own_language(overlap, pool, own_language):
     say, asked = talk("<step>[Step 1] It is on the bridge.\nx", "[Answer] \\boxed{7}", "\\boxed{7}")
-    out = run(IRCoT(model=script("own", say), retriever=overlap, aggregation="first_come"), pool)
-    assert asked[1] == f"{RULES[3]}\n{RULES[0]}\n\n{QUESTION}\n<step>[Step 1] It is on the bridge.\n"
+    out = run(IRCoT(model=script("own", say), retriever=overlap), pool)
+    assert asked[1] == f"{RULES[0]}\n{RULES[3]}\n\n{QUESTION}\n<step>[Step 1] It is on the bridge.\n"
     assert [step.query for step in out.trace if step.query] == [QUESTION, "It is on the bridge."]
     assert (out.answers, out.usage["finished"]) == (["7"], 1)
 
@@ -402,12 +404,10 @@ def test_a_context_that_fills_up_is_an_outcome(overlap, pool):
 
 
 def test_aggregation_rules_differ_as_said():
-    """First come fills up with round one; the best score wins; rounds vote, or take turns."""
+    """Rounds vote, or take turns."""
     one = Hits(np.array([1, 2, 3], np.int32), np.array([9.0, 8.0, 1.0]))
     two = Hits(np.array([4, 3, 5], np.int32), np.array([8.5, 7.0, 6.0]))
     assert {name: rule([one, two], 3).tolist() for name, rule in AGGREGATIONS.items()} == {
-        "first_come": [1, 2, 3],
-        "max_score": [1, 4, 2],
         "rrf_rounds": [3, 1, 4],  # 1/63 + 1/62, then 1/61 twice, by id
         "in_turn": [4, 1, 3],  # the last round's first, the one before's, the last round's second
     }

@@ -11,10 +11,8 @@ import pytest
 import torch
 from rwbench.backends.local import Local
 from rwbench.methods import Method
-from rwbench.methods.dynarule import DynaRule
-from rwbench.methods.kblam import KBLaM
+from rwbench.methods.memory import SRKI, DynaRule, KBLaM
 from rwbench.methods.plus import DynaRulePlus
-from rwbench.methods.srki import SRKI
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
 from rwbench.zoo.models import reader
@@ -403,7 +401,7 @@ def test_rules_in_the_model_need_a_folder():
 def test_confidence_measures_each_layer_and_answers_nothing(folder, workspace, options, tmp_path):
     """Entropy against a plain softmax over all rules, with the queries that the attention really had."""
     from peft import PeftModel
-    from rwbench.methods.confidence import Confidence
+    from rwbench.methods.memory import Confidence
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from dynarule import RuleBank, RuleMemory, attach

@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +25,7 @@ from .shared import (
 
 if TYPE_CHECKING:
     from ..backends import Backend
+    from ..recipes import Options
     from ..run.data import DataSource
     from ..run.folder import Plan
     from ..run.workspace import Workspace
@@ -48,17 +49,17 @@ def run(
         str, typer.Option(help="Size of the world: tiny, paper, full.", show_default="paper")
     ] = "",
     seed: Annotated[int | None, typer.Option(min=0, help="World seed.", show_default="0")] = None,
-    data_version: Annotated[
-        str, typer.Option(help="Version of the data: 1.0 or 1.1.", show_default="the bundled model's: 1.1")
-    ] = "",
     dials: Annotated[
         str,
         typer.Option(
-            help="Where the world departs from the paper's, e.g. hops=6,crowd=16; data 1.1.",
-            show_default="none",
+            help="Where the world departs from the paper's, e.g. hops=6,crowd=16.", show_default="none"
         ),
     ] = "",
     data: Build = None,
+    sizes: Annotated[
+        str, typer.Option(help="Pool sizes, e.g. 100,1000, or all.", show_default="the recipe's")
+    ] = "",
+    form: Annotated[str, typer.Option(help="Rules in one form only: fol or nl.", show_default="both")] = "",
     method: Annotated[
         list[str] | None,
         typer.Option(help="Only what the recipe has of this method; may be given several times."),
@@ -103,35 +104,33 @@ def run(
         from ruleworld_data.io import parse_shard
         from ruleworld_data.spec import Dials
 
-        from ..recipes import Options, recipes
+        from ..recipes import Options, parse_sizes, recipes
         from ..run.data import DataSource
         from ..run.folder import make_plan
         from ..run.session import check_all_finished, of_methods, take_shard, usable
         from ..run.workspace import Workspace
-        from ..spec import DATA_VERSION
+        from ..spec import REPRESENTATIONS
 
         if bool(shard) + merge + bool(ray) > 1:
             raise ValueError(
                 "--shard runs a part, --merge reports the whole, --ray does both; give one of them"
             )
-        if data is not None and (scale or seed is not None or dials or data_version):
+        world = scale or seed is not None or dials
+        if data is not None and world:
             raise ValueError(
-                "--data names a build, which says its own --scale, --seed, --dials and --data-version; leave them out"
+                "--data names a build, which says its own --scale, --seed and --dials; leave them out"
             )
         part = parse_shard(shard)
         made = recipes.get(recipe)
-        chosen = data or scale or seed is not None or dials or data_version or split != "mini"
-        if made.source is not None and chosen:
+        if made.source is not None and (world or data or sizes or form or split != "mini"):
             raise ValueError(
-                f"{made.name} brings its own questions and rules; leave out --data, --scale, --seed, --dials, --split "
-                "and --data-version"
+                f"{made.name} brings its own questions and rules; leave out --data, --scale, --seed, --dials, --split, "
+                "--sizes and --form"
             )
         source = (
             made.source()
             if made.source is not None
-            else DataSource(
-                scale or "paper", seed or 0, None, data_version or DATA_VERSION, Dials.parse(dials)
-            )
+            else DataSource(scale or "paper", seed or 0, dials=Dials.parse(dials))
             if data is None
             else DataSource.from_build(data)
         )
@@ -143,7 +142,9 @@ def run(
             Endpoint.also(url, mirrors)
         if url is not None and not models:
             raise ValueError("--endpoint needs the name of a model there; add --model NAME")
-        specs = of_methods(made(Options(source, split, limit, tuple(models), encoder)), method or [])
+        forms = (form,) if form else REPRESENTATIONS
+        options = Options(source, split, limit, tuple(models), encoder, parse_sizes(sizes), forms)
+        specs = of_methods(made(options), method or [])
         specs, skipped = usable(specs)
         workspace = Workspace(source)
         plans = [make_plan(spec, workspace, out) for spec in specs]
@@ -153,12 +154,6 @@ def run(
             total, plans = len(plans), take_shard(plans, part)
     for note in skipped:
         typer.echo(f"not run here: {note}", err=True)
-    if source.version != DATA_VERSION and any(_is_bundled(plan.spec.method) for plan in plans):
-        typer.echo(
-            f"note: the bundled models learned the words of data {DATA_VERSION}, these are of {source.version}: "
-            f"figures will be low; run with --data-version {DATA_VERSION}, or on a build made with it",
-            err=True,
-        )
     if not plans and not skipped:
         empty = (
             f"part {shard} of {total} runs has none" if shard else f"{made.name} makes no runs. {made.help}"
@@ -177,17 +172,9 @@ def run(
             f"{out}: part {shard} of {total} runs is finished; when all are, --merge reports them", err=True
         )
         return
-    command = _command(made.name, source, split, limit, method or [], model or [], endpoint)
+    command = _command(made.name, source, options, method or [], model or [], endpoint)
     page = write_page(results, out, command, skipped, recipe=made.name, source=source)
     show_results(results, page, as_json, skipped)
-
-
-def _is_bundled(method: dict[str, Any]) -> bool:
-    """Return whether a method asks a model that comes with this package."""
-    from ..zoo.models import shipped
-
-    model = method.get("model")
-    return isinstance(model, dict) and model.get("model") in shipped()
 
 
 def resume(
@@ -369,24 +356,22 @@ def _show_plans(plans: Sequence[Plan], workspace: Workspace, skipped: list[str],
 def _command(
     recipe: str,
     source: DataSource,
-    split: str,
-    limit: int | None,
+    options: Options,
     methods: Sequence[str],
     models: Sequence[str],
     endpoints: Sequence[str] | None,
 ) -> str:
     """Return the command that makes the same numbers on any machine."""
-    from ..spec import DATA_VERSION
-
     words = ["rwbench run", recipe]
     words += [f"--scale {source.scale}"] if source.scale != "paper" else []
     words += [f"--seed {source.seed}"] if source.seed else []
-    words += [f"--data-version {source.version}"] if source.version != DATA_VERSION else []
     words += [f"--dials {source.dials}"] if source.dials.tag else []
-    words += [f"--split {split}"] if split != "mini" else []
-    words += [f"--limit {limit}"] if limit else []
+    words += [f"--split {options.split}"] if options.split != "mini" else []
+    words += [f"--limit {options.limit}"] if options.limit else []
+    words += [f"--sizes {','.join(map(str, options.sizes))}"] if options.sizes else []
+    words += [f"--form {options.forms[0]}"] if len(options.forms) == 1 else []
     words += [f"--method {name}" for name in methods]
-    # Of a folder only its name: where it lies on this machine is nobody's business.
+    # of a folder only its name: where it lies on this machine is nobody's business
     words += [f"--model {shlex.quote(name if endpoints else Path(name).name)}" for name in models]
     words += [f"--endpoint {shlex.quote(url)}" for url in endpoints or []]
     return " ".join(words)

@@ -147,10 +147,6 @@ class Method(Component):
         parts = (getattr(self, "model", None), getattr(self, "retriever", None))
         return next((need for part in parts if part is not None and (need := part.missing())), None)
 
-    def about(self, data: str) -> Method:
-        """Return the method as it asks about data of a version; most ask about all in the same words."""
-        return self
-
     def prepare(self, pools: Sequence[Pool]) -> None:
         """Do once what all pools of a run share: load the model, and hand the retriever all texts at once."""
         if model := getattr(self, "model", None):

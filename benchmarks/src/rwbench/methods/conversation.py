@@ -192,3 +192,11 @@ def read_answer(template: Template, question: Question, done: Completion, **rest
     elif done.finish == "filter" or not text.strip():
         outcome = "no_output"
     return Output(question.id, answers=[], text=text, outcome=outcome, **rest)
+
+
+def end_answer(
+    method: ModelMethod, question: Question, prompt: Prompt, begun: str, **rest: Any
+) -> Conversation:
+    """Let the model end an answer whose beginning it has written; see `read_answer`."""
+    done = yield Call(replace(prompt, begun=begun), Decoding(method.max_new_tokens))
+    return read_answer(method.model.template, question, replace(done, text=begun + done.text), **rest)

@@ -38,14 +38,10 @@ class IRCoT(Iterative):
     """
 
     name = "ircot"
+    title = "IRCoT"
     section = "reason"
 
     skip_conclusions: bool = True
-
-    @property
-    def label(self) -> str:
-        """Name in reports."""
-        return f"IRCoT {self.search_label}{self.prompt_label}, {self.model.label}"
 
     @property
     def calls(self) -> int:
@@ -62,7 +58,7 @@ class IRCoT(Iterative):
             hits = search.find(query)
             if turn == self.rounds - 1 or not len(hits.ids):
                 break
-            rules = search.texts(search.collected())
+            rules = search.texts(search.merged())
             if self.template.request:
                 prompt = self.template.render("answer", pool.representation, question.text, rules)
                 done = yield Call(replace(prompt, begun=begun), Decoding(self.step_tokens, ("\n",)))
@@ -71,7 +67,7 @@ class IRCoT(Iterative):
                 prompt = search.prompt(rules, thoughts=" ".join(thoughts))
                 done = yield Call(prompt, Decoding(self.step_tokens))
             sentence = first_sentence(self.model.template.clean(done.text))
-            search.wrote(sentence)
+            search.log(sentence)
             if not sentence or done.finish == "context" or ANSWER.search(sentence):
                 finished = int(bool(sentence))
                 break

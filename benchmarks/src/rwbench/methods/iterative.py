@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from typing import ClassVar
 
 import numpy as np
 from ruleworld_data.prompts import Prompt, Template, parse_template
-from ruleworld_data.spec import VERSIONS, check_name, data_version
+from ruleworld_data.spec import check_name
 
 from ..backends import check_template
 from ..retrievers import Hits, pool_index, rank
@@ -22,21 +22,6 @@ from .conversation import Conversation, UsageCounter
 from .rag import RAG
 
 
-def first_come(rounds: Sequence[Hits], k: int) -> Ids:
-    """Keep rules in the order they came: the first round fills the list, later ones what is left of it."""
-    return np.array(list(dict.fromkeys(int(i) for hits in rounds for i in hits.ids))[:k], dtype=np.int32)
-
-
-def max_score(rounds: Sequence[Hits], k: int) -> Ids:
-    """Rank rules by their best score of any round; scores of different queries are taken to compare."""
-    best: dict[int, float] = {}
-    for hits in rounds:
-        for rule, score in zip(hits.ids.tolist(), hits.scores.tolist(), strict=True):
-            best[rule] = max(score, best.get(rule, -np.inf))
-    ids = np.array(list(best), dtype=np.int32)
-    return rank(ids, np.array(list(best.values()), dtype=np.float64), k).ids
-
-
 def rrf_rounds(rounds: Sequence[Hits], k: int) -> Ids:
     """Rank rules by the sum over rounds of 1 / (60 + rank), so that every round has the same say."""
     fused = fuse(rounds, 60)
@@ -45,20 +30,15 @@ def rrf_rounds(rounds: Sequence[Hits], k: int) -> Ids:
 
 def in_turn(rounds: Sequence[Hits], k: int) -> Ids:
     """Take the best rule of every round, the newest first, then their second bests, and so on."""
-    order = [
+    order = sorted(
         (place, -number, int(rule))
         for number, hits in enumerate(rounds)
         for place, rule in enumerate(hits.ids)
-    ]
-    return np.array(list(dict.fromkeys(rule for *_, rule in sorted(order)))[:k], dtype=np.int32)
+    )
+    return np.array(list(dict.fromkeys(rule for *_, rule in order))[:k], dtype=np.int32)
 
 
-AGGREGATIONS: dict[str, Callable[[Sequence[Hits], int], Ids]] = {
-    "rrf_rounds": rrf_rounds,
-    "first_come": first_come,
-    "max_score": max_score,
-    "in_turn": in_turn,
-}
+AGGREGATIONS: dict[str, Callable[[Sequence[Hits], int], Ids]] = {"rrf_rounds": rrf_rounds, "in_turn": in_turn}
 
 
 @dataclass
@@ -74,20 +54,20 @@ class Search:
     trace: list[StepTrace] = field(default_factory=list)
 
     def find(self, query: str) -> Hits:
-        """Search the pool and remember what came; a search that looks ahead is told what is asked, too."""
+        """Search the pool and remember what came; a retriever that plans gets the question as well."""
         if self.method.retriever.plans and query != self.question.text:
             query = f"{self.question.text}\n{query}"
         with self.usage.retrieving():
             hits = pool_index(self.method.retriever, self.pool).search([query], self.top_k)[0]
         self.trace.append(StepTrace(query=query, retrieved=hits.ids.tolist()))
-        self.rounds.append(self.method.near(hits))
+        self.rounds.append(self.method.above_share(hits))
         return self.rounds[-1]
 
-    def wrote(self, text: str) -> None:
-        """Remember what the model wrote."""
+    def log(self, text: str) -> None:
+        """Add what the model wrote to the trace."""
         self.trace.append(StepTrace(text=text))
 
-    def collected(self) -> Ids:
+    def merged(self) -> Ids:
         """Return the aggregated list so far, at most ``top_k`` rules."""
         return AGGREGATIONS[self.method.aggregation](self.rounds, self.top_k)
 
@@ -105,38 +85,37 @@ class Search:
         return {"rounds": len(self.rounds), "round_budget": self.method.rounds, **more}
 
     def read(self, **usage: int) -> Conversation:
-        """Answer afresh from the collected rules, as RAG does; what was thought before is not shown."""
-        found, costs = self.collected(), self.costs(**usage)
-        return (yield from self.method.read(self.pool, self.question, found, self.trace, found, **costs))
+        """Answer afresh from the merged rules, as RAG does; what was thought before is not shown."""
+        ids, costs = self.merged(), self.costs(**usage)
+        return (yield from self.method.read(self.pool, self.question, ids, self.trace, **costs))
 
 
 @lru_cache(maxsize=4)
-def shipped_template(name: str, data: str = VERSIONS[0]) -> Template:
-    """Return the template of a method's rounds for a version of the data, from the files beside it."""
-    file = f"{name}.toml" if data == VERSIONS[0] else f"{name}-2.toml"
-    return parse_template(files(__package__).joinpath(file).read_bytes(), file)
+def shipped_template(name: str) -> Template:
+    """Return the template of a method's rounds, from the file beside it."""
+    return parse_template(files(__package__).joinpath(f"{name}.toml").read_bytes(), f"{name}.toml")
 
 
 @dataclass(frozen=True)
 class Iterative(RAG):
-    """Base of IRCoT and ReAct.
+    """Base of IRCoT, ReAct and Stepwise RAG.
 
     Parameters
     ----------
     retriever : Retriever
     rounds : int
         Searches at most; the paper allows four.
-    aggregation : {"rrf_rounds", "first_come", "max_score", "in_turn"}
+    aggregation : {"rrf_rounds", "in_turn"}
         How the rounds' lists become the final list, from which the reader answers and recall is computed. The paper
-        does not say; with a hundred rules a round and a hundred in all, ``first_come`` ignores all rounds but one.
+        does not say.
     step_tokens : int
         Longest thought.
     prompt : str
-        Id of the template that the rounds are asked with; `about` chooses it by the data. Empty: that of data 1.0.
+        Id of the template that the rounds are asked with. Empty: the current one.
     in_prompt : int or None
-        Rules in each prompt or observation, the best ones; None: all that are kept. See `RAG`.
+        Rules in each prompt or observation, the best ones; None: all that are kept.
     score_share : float
-        What a round keeps, by the best score of that round. See `RAG`.
+        What a round keeps, by the best score of that round.
 
     Attributes
     ----------
@@ -164,7 +143,7 @@ class Iterative(RAG):
 
     @property
     def search_label(self) -> str:
-        """What searches, and how often and how its lists become one where that is not the paper's, for a label."""
+        """The retriever, and the rounds and their aggregation where these are not the paper's."""
         kind = type(self)
         rounds = "" if self.rounds == kind.rounds else f", {self.rounds} searches"
         merged = "" if self.aggregation == kind.aggregation else f", {self.aggregation.replace('_', ' ')}"
@@ -174,17 +153,7 @@ class Iterative(RAG):
     def template(self) -> Template:
         """The template of the rounds: the model's own if it has the section, else the method's."""
         own = self.model.template
-        if own.has(self.section) or own.request:
-            return own
-        shipped = [shipped_template(self.name, version) for version in VERSIONS]
-        return next((template for template in shipped if template.id == self.prompt), shipped[0])
-
-    def about(self, data: str) -> Iterative:
-        """Ask with the template whose words are those of the data."""
-        own = self.model.template
-        if own.has(self.section) or own.request:
-            return self
-        return replace(self, prompt=shipped_template(self.name, data_version(data)).id)
+        return own if own.has(self.section) or own.request else shipped_template(self.name)
 
     @property
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""What KBLaM, SR-KI and DynaRule share: rules as memory inside the model; the `dynarule` package does the work.
+"""KBLaM, SR-KI and DynaRule: rules as memory inside the model; the `dynarule` package does the work.
 
 A batch may hold questions of several pools: its bank holds the rules of all of them, and a mask says which rules each
 question may see, so what shares a batch changes nothing.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,7 +23,7 @@ from ..backends.local import Local
 from ..run.data import Ids, Question
 from ..run.pools import Pool
 from ..zoo.models import adapter_folder, fingerprint
-from . import Batch, Method, Output, Preview, StepTrace
+from . import Batch, Method, Output, Preview, StepTrace, component
 from .conversation import UsageCounter, read_answer
 
 if TYPE_CHECKING:
@@ -32,12 +33,13 @@ if TYPE_CHECKING:
 
     from ..zoo.models.reader import RuleReader
 
-RULES = ("pool", "without_gold", "gold")
+RULES = {"pool": "", "without_gold": ", gold rules removed", "gold": ", gold rules only"}
+"""What a memory holds -> how a label says so."""
 
 
 @dataclass(frozen=True)
 class Memory(Method):
-    """Base of the three. A subclass sets ``name`` and ``title``.
+    """Base of the methods here and of DynaRule+. A subclass sets ``name`` and ``title``.
 
     The adapter's folder is called like the method, unless ``adapter_name`` says otherwise, and its variant.
 
@@ -102,12 +104,9 @@ class Memory(Method):
     @property
     def label(self) -> str:
         """Name in reports."""
-        changed = {"pool": "", "without_gold": ", gold rules removed", "gold": ", gold rules only"}[
-            self.rules
-        ]
-        changed += (
-            f", gold rules in layer {self.correct_layer} only" if self.correct_layer is not None else ""
-        )
+        changed = RULES[self.rules]
+        if self.correct_layer is not None:
+            changed += f", gold rules in layer {self.correct_layer} only"
         variant = f", {self.variant.replace('-', ' ')}" if self.variant else ""
         kept = "" if self.kept is None else f", {self.kept} kept"
         return f"{self.title}, {self.model.label}{variant}{changed}{kept}"
@@ -269,3 +268,110 @@ def _attention(question: Question, steps: Sequence[Any]) -> dict[str, Any]:
         return {}
     first = {rule: number for number, ids in reversed(list(enumerate(question.gold_steps))) for rule in ids}
     return {"rule_attention": rows, "rule_attention_step": [first[rule] for rule in question.gold]}
+
+
+@component
+class KBLaM(Memory):
+    """Rules as keys and values, all of them attended to (Wang et al. 2025); the paper has them in every third layer.
+
+    Attributes
+    ----------
+    length_shift : float or None
+        C: rule scores get log C - log M added, which keeps M rules from drowning the text. None: as in training.
+    """
+
+    name = "kblam"
+    title = "KBLaM"
+
+    length_shift: Any = None
+
+    @property
+    def label(self) -> str:
+        """Name in reports."""
+        shift = "" if self.length_shift is None else f", length shift {self.length_shift:g}"
+        return super().label + shift
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The length shift, where it is given."""
+        return {} if self.length_shift is None else {"length_shift": float(self.length_shift)}
+
+    @classmethod
+    def of(cls, model: Local, representation: str, **changes: Any) -> KBLaM:
+        """Return the method on a model; retrieval is read where DynaRule's confidence layer is, or just before it.
+
+        KBLaM has no confidence layer of its own, and the paper compares all methods at that layer. Where no layer
+        before it holds rules, it is the first that does.
+        """
+        keys = cls(model=model, **changes).adapter_key, DynaRule.name
+        own, other = (adapter_folder(model.model, key, representation) for key in keys)
+        if own is not None and other is not None and "trace_layer" not in changes:
+            from dynarule import DynaRuleConfig
+
+            layer = DynaRuleConfig.from_pretrained(other).confidence_layer
+            config = DynaRuleConfig.from_pretrained(own)
+            first, every = config.first_layer, config.every
+            changes["trace_layer"] = None if layer is None else max(first, layer - (layer - first) % every)
+        return super().of(model, representation, **changes)
+
+
+@component
+class SRKI(Memory):
+    """The best rules kept in every layer once, when the question is read (Yu et al. 2025)."""
+
+    name = "srki"
+    title = "SR-KI"
+
+
+@component
+class DynaRule(Memory):
+    """Rules in every layer; ``<search>`` between two steps replaces those of the confidence layer."""
+
+    name = "dynarule"
+    title = "DynaRule (paper)"
+    stepwise = True
+
+    @classmethod
+    def choosing_layers(cls, model: Local, representation: str) -> list[int]:
+        """Return the 0-based layers that choose rules; without an adapter layer 0, whose run says what is missing.
+
+        A layer that reads what the confidence layer keeps has nothing of its own to compare.
+        """
+        from dynarule import DynaRuleConfig
+
+        folder = adapter_folder(model.model, cls.name, representation)
+        if folder is None:
+            return [0]
+        config = DynaRuleConfig.from_pretrained(folder)
+        layers = config.layers((config.base or {})["num_layers"])
+        return [layer for layer in layers if not config.shares(layer)]
+
+
+@component
+class Confidence(Memory):
+    """Which layer knows best: the entropy of DynaRule's rule attention in every layer (the paper's figures 3 and 8).
+
+    It measures without answering: ``rule_entropy`` and ``rule_layers`` of each question, in ``measures``. The layer
+    with the lowest mean is the confidence layer.
+    """
+
+    name = "confidence"
+    title = "Entropy of rule attention"
+    adapter_name = "dynarule"
+
+    def answer(self, batch: Batch, top_k: int) -> Iterator[Output]:
+        """Yield the measures."""
+        from dynarule import measure_confidence, question_prompts
+
+        reader = self.reader(batch[0][0].representation)
+        for pool, question in batch:
+            bank = reader.bank(pool.rules, pool.ids, pool.representation)
+            prompts = question_prompts(reader.tokenizer, [question.text])
+            with warnings.catch_warnings():  # that one question is few: the mean is taken over all samples
+                warnings.simplefilter("ignore", UserWarning)
+                curve = measure_confidence(reader.model, reader.tokenizer, bank, prompts)
+            measures = {
+                "rule_entropy": [round(nats, 6) for nats in curve.mean],
+                "rule_layers": list(curve.layers),
+            }
+            yield Output(question.id, measures=measures)

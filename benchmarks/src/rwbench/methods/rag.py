@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 from ..backends import Decoding
 from ..retrievers import Hits, pool_index
@@ -30,6 +30,7 @@ class RAG(ModelMethod):
     """
 
     name = "rag"
+    title: ClassVar[str] = "RAG"
 
     retriever: Any = None
     in_prompt: int | None = None
@@ -48,20 +49,21 @@ class RAG(ModelMethod):
         return f"rag-{self.retriever.key}"
 
     @property
-    def label(self) -> str:
-        """Name in reports."""
-        return f"RAG {self.retriever.label}{self.prompt_label}, {self.model.label}"
+    def search_label(self) -> str:
+        """What searches."""
+        return self.retriever.label
 
     @property
-    def prompt_label(self) -> str:
-        """How many rules a prompt holds, as part of a label."""
-        up_to, share = (
-            ("up to ", f", from {self.score_share:g} of the best score") if self.score_share else ("", "")
-        )
-        return ("" if self.in_prompt is None else f", {up_to}{self.in_prompt} in prompt") + share
+    def label(self) -> str:
+        """Name in reports."""
+        up_to, share = "", ""
+        if self.score_share:
+            up_to, share = "up to ", f", from {self.score_share:g} of the best score"
+        in_prompt = "" if self.in_prompt is None else f", {up_to}{self.in_prompt} in prompt"
+        return f"{self.title} {self.search_label}{in_prompt}{share}, {self.model.label}"
 
-    def near(self, hits: Hits) -> Hits:
-        """Return the rules of a search that score as `score_share` says; never none of those that were found."""
+    def above_share(self, hits: Hits) -> Hits:
+        """Return the rules that score at least `score_share` of the best; the best one always."""
         if not self.score_share:
             return hits
         count = max(1, int((hits.scores >= self.score_share * hits.scores[:1]).sum()))
@@ -75,20 +77,20 @@ class RAG(ModelMethod):
         """Search, then ask."""
         with usage.retrieving():
             hits = pool_index(self.retriever, pool).search([question.text], top_k)[0]
-        return (yield from self.read(pool, question, hits.ids, shown=self.near(hits).ids))
+        return (yield from self.read(pool, question, hits.ids, shown=self.above_share(hits).ids))
 
     def read(
         self,
         pool: Pool,
         question: Question,
-        found: Ids,
+        ids: Ids,
         trace: Sequence[StepTrace] = (),
         shown: Ids | None = None,
         **usage: Any,
     ) -> Conversation:
-        """Answer from the rules that were found, or of these from those that are to be shown; from nothing else."""
+        """Answer from the retrieved rules alone, or from those of them that are ``shown``."""
         template = self.model.template
-        texts = self.texts(pool, found if shown is None else shown)
+        texts = self.texts(pool, ids if shown is None else shown)
         prompt = template.render("answer", pool.representation, question.text, texts)
         done = yield Call(prompt, Decoding(self.max_new_tokens))
-        return read_answer(template, question, done, retrieved=[found.tolist()], trace=trace, usage=usage)
+        return read_answer(template, question, done, retrieved=[ids.tolist()], trace=trace, usage=usage)

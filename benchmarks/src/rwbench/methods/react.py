@@ -45,6 +45,7 @@ class ReAct(Iterative):
     """
 
     name = "react"
+    title = "ReAct"
     section = "act"
 
     final: str = "reader"
@@ -55,11 +56,11 @@ class ReAct(Iterative):
         check_name("final", self.final, FINALS)
 
     @property
-    def label(self) -> str:
-        """Name in reports."""
+    def search_label(self) -> str:
+        """What searches, who answers, and whether the first request is reworded."""
         own = "" if self.final == "reader" else ", the agent's answer"
         first = ", first request reworded" if self.reworded else ""
-        return f"ReAct {self.search_label}{own}{first}{self.prompt_label}, {self.model.label}"
+        return f"{super().search_label}{own}{first}"
 
     @property
     def calls(self) -> int:
@@ -87,7 +88,7 @@ class ReAct(Iterative):
                 done = yield self._call(search, asked, "\n")
                 action = self.model.template.clean(done.text)
             thought, action = thought.strip(), action.strip()
-            search.wrote(f"{thought}\n{action}")
+            search.log(f"{thought}\n{action}")
             found = ACTION.match(action)
             if found and found[1].lower() == "finish":
                 answers, wrote = split_answers(found[2]), action
@@ -117,7 +118,7 @@ class ReAct(Iterative):
             line = template.clean(done.text).strip()
             if done.finish == "context" or not line:
                 break
-            search.wrote(line)
+            search.log(line)
             shown = [done.marked or done.text]
             text += line + "\n"
             if line.startswith(request):
@@ -146,7 +147,7 @@ class ReAct(Iterative):
             return (yield from search.read(**counts))
         return Output(
             search.question.id,
-            retrieved=[search.collected().tolist() if search.rounds else []],
+            retrieved=[search.merged().tolist() if search.rounds else []],
             answers=answers or [],
             text=text,
             usage=search.costs(**counts),

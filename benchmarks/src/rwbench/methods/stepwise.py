@@ -13,7 +13,7 @@ from ..backends import Decoding
 from ..run.data import Ids, Question
 from ..run.pools import Pool
 from . import component
-from .conversation import Call, Conversation, UsageCounter, read_answer
+from .conversation import Call, Conversation, UsageCounter, end_answer
 from .ircot import ANSWER, first_sentence
 from .iterative import AGGREGATIONS, Iterative, Search
 
@@ -30,15 +30,11 @@ class Stepwise(Iterative):
     """
 
     name = "stepwise"
+    title = "Stepwise RAG"
     section = "answer"
     stepwise = True
 
     rounds: int = 8
-
-    @property
-    def label(self) -> str:
-        """Name in reports."""
-        return f"Stepwise RAG {self.search_label}{self.prompt_label}, {self.model.label}"
 
     @property
     def calls(self) -> int:
@@ -48,34 +44,30 @@ class Stepwise(Iterative):
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Draft, search and write in turns."""
         search = Search(self, pool, question, top_k, usage)
-        asked = search.find(question.text)
-        merge, kept = AGGREGATIONS[self.aggregation], asked.ids
-        found = [kept.tolist()]
+        first_hits = search.find(question.text)
+        merge, rules = AGGREGATIONS[self.aggregation], first_hits.ids
+        retrieved = [rules.tolist()]
         written = ""
         clean = self.model.template.clean
         for _ in range(self.rounds):
-            draft = yield self._line(search, kept, written, CLAUSE_ENDS)
+            draft = yield self._line(search, rules, written, CLAUSE_ENDS)
             clause = first_sentence(clean(draft.text))
             if not clause or draft.finish == "context" or ANSWER.search(clean(draft.text).lstrip()):
                 break
-            kept = merge([asked, search.find(clause)], top_k)
-            found.append(kept.tolist())
-            line = yield self._line(search, kept, written)
-            search.wrote(clean(line.text).strip())
+            rules = merge([first_hits, search.find(clause)], top_k)
+            retrieved.append(rules.tolist())
+            line = yield self._line(search, rules, written)
+            search.log(clean(line.text).strip())
             if not line.text.strip() or line.finish == "context":
                 break
             written += (line.marked or line.text) + "\n"
-        prompt = replace(search.prompt(search.texts(kept)), begun=written)
-        done = yield Call(prompt, Decoding(self.max_new_tokens))
-        done = replace(done, text=written + done.text)
-        # The first search is the question's; each step has one of its own, unless there was no step.
-        steps = found[1:] or found
-        costs = search.costs()
-        return read_answer(
-            self.model.template, question, done, retrieved=steps, trace=search.trace, usage=costs
-        )
+        prompt = search.prompt(search.texts(rules))
+        # the first search is the question's; each step has one of its own, unless there was no step
+        steps = retrieved[1:] or retrieved
+        rest = {"retrieved": steps, "trace": search.trace, "usage": search.costs()}
+        return (yield from end_answer(self, question, prompt, written, **rest))
 
-    def _line(self, search: Search, kept: Ids, written: str, ends: tuple[str, ...] = ()) -> Call:
+    def _line(self, search: Search, rules: Ids, written: str, ends: tuple[str, ...] = ()) -> Call:
         """Ask for one line of the answer, or its beginning."""
-        prompt = replace(search.prompt(search.texts(kept)), begun=written)
+        prompt = replace(search.prompt(search.texts(rules)), begun=written)
         return Call(prompt, Decoding(self.step_tokens, (*ends, "\n")))

@@ -1,8 +1,8 @@
 """Recipes: functions that return lists of runs. Every table of a paper is one name.
 
 A recipe is a Python function from `Options` to `RunSpec`s, registered by name with ``@recipe``, or a row of a table
-crossed with pool sizes (`rwbench.recipes.grid`). A new file in this folder is all that a new recipe needs; derive one
-by calling another and changing fields with `dataclasses.replace`.
+crossed with pool sizes and forms (`rwbench.recipes.grid`). A new file in this folder is all that a new recipe needs;
+derive one by calling another and changing fields with `dataclasses.replace`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ruleworld_data.spec import num_rows
+from ruleworld_data.spec import check_name, num_rows
 
 from ..backends import Backend
 from ..backends.local import Local
 from ..methods import Method
 from ..registry import Registry
 from ..run.data import DataSource
-from ..spec import RunSpec
+from ..spec import REPRESENTATIONS, RunSpec
 from ..zoo.models import shipped
 
 DEFAULT_MODEL = "tiny"
+
+SCOPES = {100: "question", 500: "question", 1_000: "fold", 2_000: "fold", 5_000: "batch", 10_000: "batch"}
+"""Pool size -> who shares a pool; a small one holds the gold rules of one question only."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,15 @@ class Options:
         Language models; a recipe makes its runs for each of them.
     encoder : str
         Sentence encoder of dense retrieval; see `rwbench.retrievers.dense`.
+    sizes : tuple of int
+        Pool sizes in the place of the recipe's; empty: the recipe's.
+    forms : tuple of str
+        Representations of the rules.
+
+    Raises
+    ------
+    ValueError
+        If no recipe has such a size or form.
     """
 
     source: DataSource
@@ -46,12 +58,18 @@ class Options:
     limit: int | None = None
     models: tuple[Backend, ...] = ()
     encoder: str = "minilm"
+    sizes: tuple[int, ...] = ()
+    forms: tuple[str, ...] = REPRESENTATIONS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", tuple(self.models))
+        for size in self.sizes:
+            check_name("pool size", str(size), tuple(map(str, SCOPES)))
+        for form in self.forms:
+            check_name("form", form, REPRESENTATIONS)
 
     @property
-    def asked(self) -> tuple[Backend, ...]:
+    def all_models(self) -> tuple[Backend, ...]:
         """The models of a recipe that needs one: those given, else the shipped ``tiny``.
 
         Raises
@@ -70,7 +88,7 @@ class Options:
     @property
     def local_models(self) -> tuple[Local, ...]:
         """Those models that are folders, which rules can be put into."""
-        return tuple(model for model in self.asked if isinstance(model, Local))
+        return tuple(model for model in self.all_models if isinstance(model, Local))
 
     @property
     def num_rules(self) -> int:
@@ -84,7 +102,7 @@ class Options:
     ) -> RunSpec:
         """Return the run of a method on one representation and pool setting under these options."""
         return RunSpec(
-            method=method.about(self.source.data).to_dict(),
+            method=method.to_dict(),
             representation=representation,
             pool_size=size,
             pool_scope=scope,
@@ -97,6 +115,15 @@ class Options:
             split=self.split,
             limit=self.limit,
         )
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Read pool sizes as a user types them: "100,1000", "all" or nothing, which leaves them to the recipe."""
+    if text == "all":
+        return tuple(SCOPES)
+    return tuple(
+        int(check_name("pool size", part, tuple(map(str, SCOPES)))) for part in text.split(",") if part
+    )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ..retrievers.both_ends import BothEnds
 from ..run.books import BOOK_SPLIT, BookSource
 from ..spec import VALIDATION_BOOKS, RunSpec
 from . import Options, recipe
-from .rows import IN_SMALL_PROMPT, NEAR
+from .rows import IN_PROMPT, SCORE_SHARE
 
 LONGEST = 128
 """Tokens of an answer at most: SmolLM2 reads the longest of the books' own answers in steps as 101."""
@@ -30,11 +30,11 @@ def rulebooks(options: Options) -> list[RunSpec]:
 
 
 @recipe("ablation/rulebooks", source=partial(BookSource, books=VALIDATION_BOOKS))
-def other_rulebooks(options: Options) -> list[RunSpec]:
+def validation_rulebooks(options: Options) -> list[RunSpec]:
     """The same on two more books (a swimming pool, a theatre), by which settings may be chosen; RAG in six ways."""
     tried = [
         RAG(model=model, retriever=each, in_prompt=count, score_share=share, max_new_tokens=LONGEST)
-        for model in options.asked
+        for model in options.all_models
         for each in (BM25(), BothEnds())
         for count, share in ((4, 0.0), (8, 0.0), (16, 0.0), (16, 0.3), (16, 0.5), (16, 0.7))
     ]
@@ -48,15 +48,15 @@ def _on(source: BookSource, options: Options, methods: list[Method]) -> list[Run
 
 
 def _methods(options: Options) -> list[Method]:
-    """Searches alone, ceiling, floor and every way to find rules, RAG with as many rules as the other books chose."""
+    """Return searches alone, ceiling, floor and every way to find rules; settings are the other books' choice."""
     bm25, both = BM25(), BothEnds()
     rows: list[Method] = [Retrieve(bm25), Retrieve(both)]
-    for model in options.asked:
-        asked: dict[str, Any] = {"model": model, "max_new_tokens": LONGEST}
-        rows += [Prompting(rules=which, **asked) for which in ("gold", "none", "pool")]
-        near: dict[str, Any] = asked | {"retriever": both, "in_prompt": IN_SMALL_PROMPT, "score_share": NEAR}
-        rows += [RAG(retriever=bm25, in_prompt=IN_SMALL_PROMPT, score_share=0.7, **asked)]
-        rows += [RAG(**near), Stepwise(**near)]
+    for model in options.all_models:
+        common: dict[str, Any] = {"model": model, "max_new_tokens": LONGEST}
+        rows += [Prompting(rules=which, **common) for which in ("gold", "none", "pool")]
+        common["in_prompt"] = IN_PROMPT
+        rows += [RAG(retriever=bm25, score_share=0.7, **common)]
+        rows += [kind(retriever=both, score_share=SCORE_SHARE, **common) for kind in (RAG, Stepwise)]
     left_out: list[dict[str, Any]] = [{}, {"lookahead": 0}, {"word_weight": 0}]
     for local in options.local_models:
         rows += [DynaRulePlus.of(local, "nl", max_new_tokens=LONGEST, **each) for each in left_out]

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..methods import Method
-from ..methods.kblam import KBLaM
+from ..methods.memory import KBLaM
 from ..methods.plus import DynaRulePlus, Planned
 from ..methods.rag import RAG
-from ..methods.react import ReAct
 from ..methods.solver import Solver
 from ..methods.stepwise import Stepwise
 from ..retrievers.bm25 import BM25
 from ..retrievers.dense import Dense
-from ..spec import REPRESENTATIONS, RunSpec
+from ..spec import RunSpec
 from . import Options, recipe
-from .rows import IN_SMALL_PROMPT, all_memory, near
+from .rows import IN_PROMPT, all_memory, from_both_ends
 
 SIZES = (100_000, 1_000_000)
 """Below the whole world, whose size is the last; each pool holds the rules of the smaller ones, and twice as many."""
@@ -29,25 +28,23 @@ def scale(options: Options) -> list[RunSpec]:
     return [
         options.spec(method, form, size, "batch", within=within)
         for size, within in zip(reversed(sizes), [None, *reversed(sizes[1:])], strict=True)
-        for form in REPRESENTATIONS
+        for form in options.forms
         for method in _methods(options, form)
     ]
 
 
 def _methods(options: Options, form: str) -> list[Method]:
-    """Return the rows; a rule memory without an adapter for the model is told apart, and does not run."""
+    """Return the rows; a rule memory without an adapter for the model does not run, which the command says."""
     rows: list[Method] = [Solver()]  # whether more rules leave the answers what they are
-    for model in options.asked:
-        found = (BM25(), Dense(options.encoder))
-        rows += [RAG(model=model, retriever=each, in_prompt=IN_SMALL_PROMPT) for each in found]
-        both = [row for row in near(model) if row.name != ReAct.name]
-        # `NEAR` was chosen among 10,000 rules; what suits more of them may be another share.
-        rows += both + [replace(row, score_share=share) for row in both for share in (0.5, 0.7, 0.9)]
-        rows += [Stepwise(model=model, retriever=BM25(), in_prompt=IN_SMALL_PROMPT)]
-    again: list[DynaRulePlus] = []
+    for model in options.all_models:
+        retrievers = (BM25(), Dense(options.encoder))
+        rows += [RAG(model=model, retriever=each, in_prompt=IN_PROMPT) for each in retrievers]
+        both = from_both_ends(model)[:3]  # without ReAct
+        # the usual share was chosen among 10,000 rules; what suits more of them may be another
+        rows += [*both, *(replace(row, score_share=share) for row in both for share in (0.5, 0.7, 0.9))]
+        rows += [Stepwise(model=model, retriever=BM25(), in_prompt=IN_PROMPT)]
     for model in options.local_models:
-        again += [DynaRulePlus.of(model, form, variant=variant) for variant in ("seed-1", "no-link-ends")]
-        again += [DynaRulePlus.of(model, form, score_weight=0), Planned.of(model, form)]
-    rows += [row for row in again if row.missing() is None]
-    # KBLaM reads every rule at every token, which is not to be had here.
+        plus: list[DynaRulePlus] = [DynaRulePlus.of(model, form, score_weight=0), Planned.of(model, form)]
+        rows += [row for row in plus if row.missing() is None]
+    # KBLaM reads every rule at every token, which is not to be had here
     return rows + [row for row in all_memory(options, form, 0) if row.name != KBLaM.name]

@@ -53,27 +53,33 @@ def numbers() -> dict[str, Any]:
 
 
 def tables_beside_paper(results: Sequence[Results], recipe: str) -> list[PaperTable]:
-    """Return what `table_beside_paper` does for the runs on each set of questions, the largest first.
+    """Return the paper's tables that a recipe makes, for the runs on each set of questions, the largest first.
 
-    A recipe may have been run on few questions and on many, and a table of both would compare what cannot be.
+    With more pool sizes ``paper/table2`` makes tables 8, 9 and 11, too. A recipe may have been run on few questions and
+    on many, and a table of both would compare what cannot be.
     """
     groups: dict[tuple[Any, ...], list[Results]] = {}
     for run in results:
         asked = tuple(run["spec"].get(name) for name in ("split", "scale", "limit", "limit_by"))
         groups.setdefault(asked, []).append(run)
-    tables = [table for runs in groups.values() if (table := table_beside_paper(runs, recipe)) is not None]
-    return sorted(tables, key=lambda table: -table.questions)
+    names = [
+        f"paper/{name}"
+        for name, table in numbers()["tables"].items()
+        if recipe == f"paper/{table.get('recipe', name)}"
+    ]
+    beside = (table_beside_paper(runs, name) for runs in groups.values() for name in names)
+    return sorted(filter(None, beside), key=lambda table: -table.questions)
 
 
 def table_beside_paper(results: Sequence[Results], recipe: str) -> PaperTable | None:
-    """Return the paper's table of a recipe's name with our numbers beside it.
+    """Return one table of the paper with our numbers beside it.
 
     Parameters
     ----------
     results : sequence of dict
         Runs of the recipe, on the same questions.
     recipe : str
-        For example ``"paper/table2"``.
+        The table, such as ``"paper/table2"``.
 
     Returns
     -------
