@@ -1,4 +1,4 @@
-"""The page of a rule book: what it asks for, what it shows, and that it opens in a browser where one is at hand."""
+"""A conversation with a rule book, written as it grows, and its page where gradio and a browser are at hand."""
 
 import shutil
 import subprocess
@@ -6,17 +6,15 @@ import sys
 
 import pytest
 import torch
-from dynarule.cli import desk as desk_module
 from dynarule.cli.app import app
-from dynarule.cli.desk import Desk, ShownStep, steps_of
+from dynarule.cli.chat import RuleChat, searches_of
 from dynarule.memory import Retrieval
 from typer.testing import CliRunner
 
-from dynarule import RuleAdapter, RuleBank, dynarule_config, generate, load_adapter, question_prompts
+from dynarule import RuleAdapter, RuleBank, dynarule_config, load_adapter
 
 WIDTH = 20
 RULES = [f"If A is w{i}, A will be w{i + 1}." for i in range(12)]
-EVIL = "</div><script>alert(1)</script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -30,8 +28,9 @@ embed.fingerprint = "fake@1"
 
 
 @pytest.fixture
-def desk(tiny_model, tiny_tokenizer, tmp_path):
+def chat(tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
     """A model that searches where it writes a token of its own, reads tokens and looks ahead."""
+    monkeypatch.setattr("dynarule.bank.encoders.encoder_of", lambda *_: embed)
     model, tokenizer = tiny_model("llama"), tiny_tokenizer(search=True)
     search = tokenizer.convert_tokens_to_ids("<search>")
     torch.manual_seed(3)
@@ -45,82 +44,46 @@ def desk(tiny_model, tiny_tokenizer, tmp_path):
     head, word = model.get_output_embeddings().weight.data, tokenizer.convert_tokens_to_ids("w39")
     head[search] = 1.1 * head[word]  # so that some of what is written is a search
     model = load_adapter(model, tmp_path / "adapter").eval()
-    bank = RuleBank.from_texts(RULES, None, embed, [str(i) for i in range(1, 13)])
-    return Desk(model, tokenizer, bank, lambda: embed, max_new_tokens=24)
+    chat = RuleChat(model, tokenizer, RuleBank.from_texts(RULES, None, embed, [str(i) for i in range(1, 13)]))
+    chat.max_new_tokens = 24
+    return chat
 
 
-def test_an_answer_grows_to_what_the_library_writes(desk):
-    (expected,) = generate(
-        desk.model,
-        desk.tokenizer,
-        desk.bank,
-        question_prompts(desk.tokenizer, ["w11 w12"], "tokens"),
-        max_new_tokens=24,
-        keep_search=True,
-    )
-    assert "<search>" in expected.text.strip()[8:]  # an answer of several steps
-    shown = list(desk.answer("w11 w12"))
-    assert shown[-1] == steps_of(expected.text, expected.trace, "<search>", desk.top)
-    assert any(step.ahead for step in shown[-1])
-    written = ["".join(step.text for step in steps) for steps in shown]
-    assert len(shown) > 2 and sorted(written, key=len) == written
+def test_a_streamed_answer_grows_to_the_whole_one(chat):
+    whole = chat.reply("w11 w12")
+    assert "  step 2: [" in whole and " -> [" in whole  # of several steps, with what they looked ahead to
+    parts = list(chat.stream("w11 w12"))
+    assert parts[-1] == whole and len(parts) > 2
+    assert [len(part) for part in parts] == sorted(len(part) for part in parts)
 
 
-def test_a_failure_while_it_writes_is_raised_and_ends_the_page_s_wait(desk, monkeypatch):
-    with pytest.raises(ValueError, match="question 0 is empty"):
-        list(desk.answer(" "))
-    monkeypatch.setattr(type(desk.model), "generate", lambda *_, **__: 1 / 0)
+def test_lines_change_the_book(chat):
+    assert list(chat.stream("+ If A is green, A will be blue.")) == ["added [13], 13 rules"]
+    assert chat.reply("rules GREEN") == "[13] If A is green, A will be blue."
+    assert chat.reply("- 13") == "12 rules" and chat.reply("rules green") == ""
+    with pytest.raises(ValueError, match=r"no rule after \+; type for example"):
+        chat.reply("+")
+
+
+def test_a_failure_while_it_writes_is_raised_and_ends_the_wait(chat, monkeypatch):
+    monkeypatch.setattr(type(chat.model), "generate", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        list(desk.answer("w1"))
+        list(chat.stream("w1"))
 
 
-def test_steps_are_told_apart_at_the_searches():
-    def found(step, *ids, way=()):
-        return Retrieval(0, step, 2, list(ids), list(ids), [0.0] * len(ids), way=list(way))
-
-    opened = steps_of(
-        "<search>one<search> two", [found(0, "9"), found(1, "1", "2"), found(2, "3")], "<search>", 1
-    )
-    assert opened == [ShownStep(["1"], [], "one"), ShownStep(["3"], [], "two")]
-    prompted = steps_of("one<search>two", [found(0, "9", "8", way=["8", "7"]), found(1, "1")], "<search>", 2)
-    assert prompted == [ShownStep(["9", "8"], ["7"], "one"), ShownStep(["1"], [], "two")]
-    assert steps_of("one", [], "<search>", 2) == [ShownStep([], [], "one")]
-
-
-def test_the_model_beside_it_is_the_base_without_rules(desk, tiny_model):
-    base = tiny_model("llama")
-    head = base.get_output_embeddings().weight.data
-    head[desk.tokenizer.convert_tokens_to_ids("<search>")] = (
-        1.1 * head[desk.tokenizer.convert_tokens_to_ids("w39")]
-    )
-    ids = desk.tokenizer(f"{RULES[0]}\n{RULES[1]}\n\nw3\n", return_tensors="pt")["input_ids"]
-    out = base.generate(ids, max_new_tokens=24, do_sample=False, pad_token_id=0)[0, ids.shape[1] :]
-    assert desk.beside("w3", RULES[:2]) == desk.tokenizer.decode(out, skip_special_tokens=True).strip()
-    assert desk.beside("w3") != desk.beside("w3", RULES[:2])
-
-
-def test_bm25_finds_the_words_of_the_question_in_the_book_as_it_is_now(desk):
-    assert set(desk.bm25("who is w4?")[:2]) == {RULES[3], RULES[4]}
-    desk.add("If A is w4, A will be w9.")
-    desk.remove("5")
-    assert desk.bm25("w4 w9")[0] == "If A is w4, A will be w9." and RULES[4] not in desk.bm25("w4 w9")
-    with pytest.raises(ValueError, match="no rule to add; type for example"):
-        desk.add("")
-
-
-def test_the_book_marks_what_was_read_with_its_steps_and_shows_text_as_text(desk, monkeypatch):
-    desk.add(EVIL)
-    steps = [ShownStep(["1"], ["2", "3"], EVIL), ShownStep(["2", "1"], ["1"], "b")]
-    book = desk.book(steps)
-    assert "script>" not in book.replace("&lt;/script&gt;", "").replace("&lt;script&gt;", "")
-    assert '<div class="read"><b title="read at step 1, 2">1, 2</b> [1] If A is w0' in book
-    assert '<div class="read"><b title="read at step 2">2</b> [2] ' in book
-    assert '<div class="ahead"><b title="looked ahead to at step 1">→1</b> [3] ' in book
-    assert book.count("<div") == 1 + 13
-    assert "<script>" not in desk.written(steps) and "&lt;script&gt;" in desk.written(steps)
-    monkeypatch.setattr(desk_module, "SHOWN", 4)
-    book = desk.book([ShownStep(["12"], [], "")])
-    assert book.index("[12]") < book.index("[1]") and "[4]" not in book and "and 9 more" in book
+@pytest.mark.parametrize(
+    ("text", "found", "shown"),
+    [
+        ("<search>one<search> two", "012", "12"),  # the prompt's own is read by no step
+        ("one<search>two", "01", "01"),
+        ("one<search>tw", "0", ["0", None]),
+        ("one", "", [None]),
+    ],
+)
+def test_steps_are_told_apart_at_the_searches(text, found, shown):
+    trace = [Retrieval(0, int(step), 2, [step], [step], [0.0]) for step in found]
+    searches = searches_of(text, trace, "<search>")
+    assert [search and search.ids[0] for search in searches] == list(shown)
 
 
 def test_without_gradio_it_says_what_to_install(monkeypatch, tmp_path):
@@ -132,31 +95,18 @@ def test_without_gradio_it_says_what_to_install(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize("width", [390, 1400])
-def test_the_page_opens_in_a_browser(desk, tmp_path, width):
+def test_the_page_opens_in_a_browser(chat, tmp_path):
     pytest.importorskip("gradio")
     from dynarule.cli.ui import page
 
-    desk.add(EVIL)
-    blocks = page(desk)
+    blocks = page(chat.stream)
     _, url, _ = blocks.launch(prevent_thread_lock=True, quiet=True, server_name="127.0.0.1")
     try:
-        flags = [
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--disable-background-networking",
-        ]
-        size = [f"--window-size={width},1000", f"--user-data-dir={tmp_path}", "--virtual-time-budget=20000"]
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+        flags += ["--disable-background-networking", "--virtual-time-budget=20000", "--dump-dom"]
         shown = subprocess.run(
-            [CHROMIUM, *flags, *size, "--dump-dom", url],
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=True,
+            [CHROMIUM, *flags, url], capture_output=True, text=True, timeout=150, check=True
         ).stdout
     finally:
         blocks.close()
-    assert "[12] If A is w11, A will be w12." in shown and "&lt;script&gt;alert(1)" in shown
-    assert all(label in shown for label in ("Add a rule", "Remove a rule", "Question", "Ask"))
+    assert "A rule book inside a language model" in shown and "lists the rules with these words" in shown

@@ -175,7 +175,7 @@ def test_training_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
     )
     torch.manual_seed(0)
     # No stage for reading, which no recall needs.
-    config = dynarule_config(bank.encoder_dim, confidence_layer=2, first_layer=2, top_k=8)
+    config = dynarule_config(bank.encoder_dim, confidence_layer=2, first_layer=2, top_k=100)
     adapter = RuleAdapter(model, config)
     before = mean(served_recall(model, tokenizer, adapter, bank, held_out, opening=True))
     curve = []

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from .adapter import confidence, inspect
-from .answer import chat, generate
 from .bank import app as bank
+from .chat import chat
+from .generate import generate
+from .inspect import confidence, inspect
 from .shared import Commands, note, say
 from .train import train
 from .ui import ui

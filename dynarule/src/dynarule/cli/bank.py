@@ -1,19 +1,20 @@
-"""``dynarule bank``: build, look at and change rule banks on disk."""
+"""``dynarule bank``: build, change and index rule banks on disk."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .loading import load_model, load_rules, rule_encoder
-from .shared import EncoderOption, FolOption, Json, note, one_line, parts_bar, print_json, say
+from .shared import EncoderOption, FolOption, note, progress_bar
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
 
-app = typer.Typer(help="Build, look at and change rule banks.", no_args_is_help=True)
+app = typer.Typer(help="Build, change and index rule banks.", no_args_is_help=True)
 Bank = Annotated[Path, typer.Argument(help="Bank folder.", show_default=False)]
 RuleFile = Annotated[
     Path, typer.Argument(help=".parquet, .csv, .tsv, or text with a rule per line.", show_default=False)
@@ -75,12 +76,11 @@ def build(
     base, tokenizer = (None, None) if model is None else load_model(model, None, None)
     encode = rule_encoder(encoder, fol, model=base, tokenizer=tokenizer, cache=cache)
     plan = plan_bank(read, out, encode.fingerprint, dtype)
-    with parts_bar() as show:
+    with progress_bar("parts") as show:
         build_parts(plan, encode, chosen, show)
     if shard:
-        note(
-            f"{out}: {plan.blocks - len(plan.missing()):,} of {plan.blocks:,} parts are there; --merge assembles them"
-        )
+        there = plan.blocks - len(plan.missing())
+        note(f"{out}: {there:,} of {plan.blocks:,} parts are there; --merge assembles them")
         return
     _done(out, merge_parts(plan, overwrite))
 
@@ -108,7 +108,12 @@ def add(
     from ..bank.bank import RuleBank
     from ..bank.files import changed_bank
 
-    more = _encode(rules, encoder, fol, model, cache, text, conclusion, id, RuleBank.load(bank).encoder)
+    like = RuleBank.load(bank).encoder
+    _check_file(rules)
+    base, tokenizer = (None, None) if model is None else load_model(model, None, None)
+    columns = {"text": text, "conclusion": conclusion, "id": id}
+    parts = {"like": like, "model": base, "tokenizer": tokenizer, "cache": cache}
+    more = load_rules(rules, encoder, fol, **parts, **columns)
     more.ids = [prefix + name for name in more.ids]
     with changed_bank(bank) as held:
         held.add(more)
@@ -140,14 +145,12 @@ def index(bank: Bank) -> None:
 
     Example: dynarule bank index bank
     """
-    import time
-
     from ..bank.bank import RuleBank
     from ..bank.faiss_index import EXACT_UP_TO, FaissIndex
     from ..bank.index_parts import FOLDER
 
     held, started = RuleBank.load(bank), time.perf_counter()
-    with parts_bar() as show:
+    with progress_bar("parts") as show:
         made = FaissIndex(held, "fastscan", folder=bank / FOLDER, progress=show)
     note(
         f"{bank / FOLDER}: {len(held):,} rules in {made.nlist:,} clusters, {made.bytes_per_rule} bytes a rule, "
@@ -155,44 +158,6 @@ def index(bank: Bank) -> None:
     )
     if len(held) <= EXACT_UP_TO:
         note(f"up to {EXACT_UP_TO:,} rules every rule is scored, so only FaissIndex in code reads this one")
-
-
-@app.command()
-def info(bank: Bank, as_json: Json = False) -> None:
-    """Say what a bank holds.
-
-    Example: dynarule bank info bank
-    """
-    from ..bank.bank import RuleBank
-
-    held = RuleBank.load(bank)
-    dtype = str(held.dtype).removeprefix("torch.")
-    first = [{"id": name, "text": text} for name, text in zip(held.ids[:3], held.texts[:3], strict=True)]
-    if as_json:
-        about = {"kind": "bank", "rules": len(held), "width": held.encoder_dim, "dtype": dtype}
-        print_json(about | {"encoder": held.encoder, "first": first})
-        return
-    say(f"{bank}: {len(held):,} rules, width {held.encoder_dim}, {dtype}")
-    say(one_line(f"encoder  {held.encoder or '(unknown)'}"))
-    for rule in first:
-        say(one_line(f"{rule['id']:>7}  {rule['text']}"))
-
-
-def _encode(
-    rules: Path,
-    encoder: str | None,
-    fol: bool,
-    model: str | None,
-    cache: Path | None,
-    text: str | None,
-    conclusion: str | None,
-    id: str | None,
-    like: str = "",
-) -> RuleBank:
-    _check_file(rules)
-    base, tokenizer = (None, None) if model is None else load_model(model, None, None)
-    columns = {"text": text, "conclusion": conclusion, "id": id}
-    return load_rules(rules, encoder, fol, like=like, model=base, tokenizer=tokenizer, cache=cache, **columns)
 
 
 def _check_file(rules: Path) -> None:

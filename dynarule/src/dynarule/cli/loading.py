@@ -139,8 +139,20 @@ def load_all(
     bank = load_rules(rules, encoder, fol, like=config.encoder, model=tuned, tokenizer=tokenizer)
     bank.to(base.device, base.dtype)
     if searched and config.top_k is not None:  # else every layer reads all rules
-        choose_index(bank)
+        _choose_index(bank)
     return tuned, tokenizer, bank
+
+
+def _choose_index(bank: RuleBank) -> None:
+    """Let a bank be searched in the way that fits its size, and say so where that takes long."""
+    from ..bank import faiss_index
+
+    if len(bank) > faiss_index.EXACT_UP_TO and bank.device.type != "cuda":
+        how = "all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
+        if faiss_index.faiss_installed():
+            how = "building a faiss index of them"
+        note(f"{len(bank):,} rules, {how}")
+    faiss_index.use_index(bank)
 
 
 def warn_of_unknown(tokenizer: Any, texts: Sequence[str]) -> None:
@@ -148,9 +160,10 @@ def warn_of_unknown(tokenizer: Any, texts: Sequence[str]) -> None:
     words = dict.fromkeys(word for text in texts for word in re.findall(r"\b[^\W\d_]+\b", text))
     unknown = []
     for word in words:
-        both = (tokenizer(each, add_special_tokens=False)["input_ids"] for each in (word, f" {word}"))
-        ids = min(both, key=len)
-        # Nearly letter by letter: models that know the words of a text read a rare name in two or three parts.
+        ids = min(
+            (tokenizer(form, add_special_tokens=False)["input_ids"] for form in (word, f" {word}")), key=len
+        )
+        # nearly letter by letter: models that know the words of a text read a rare name in two or three parts
         spelled = word.isascii() and len(word) > 3 and 2 * len(word) < 3 * len(ids)
         if spelled or tokenizer.unk_token_id in ids:
             unknown.append(word)
@@ -163,25 +176,13 @@ def warn_of_unknown(tokenizer: Any, texts: Sequence[str]) -> None:
 
 
 @contextmanager
-def no_questions() -> Iterator[None]:
-    """Let no library read the keyboard, or the pipe that `chat` reads: whatever it asks is not answered."""
+def closed_stdin() -> Iterator[None]:
+    """Keep libraries from reading the keyboard, or the pipe that `chat` reads: what they ask is not answered."""
     keyboard, sys.stdin = sys.stdin, io.StringIO()
     try:
         yield
     finally:
         sys.stdin = keyboard
-
-
-def choose_index(bank: RuleBank) -> None:
-    """Let a bank be searched in the way that fits its size, and say so where that takes long."""
-    from ..bank import faiss_index
-
-    if len(bank) > faiss_index.EXACT_UP_TO and bank.device.type != "cuda":
-        how = "all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
-        if faiss_index.faiss_installed():
-            how = "building a faiss index of them"
-        note(f"{len(bank):,} rules, {how}")
-    faiss_index.use_index(bank)
 
 
 def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
@@ -194,15 +195,14 @@ def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
     """
     if path is None:
         raise ValueError(f"no questions; give --questions FILE, {wanted}")
+    kinds = "expected .jsonl, .parquet, or text with a question per line"
     if not path.is_file():
-        raise FileNotFoundError(
-            f"no question file {path}; expected .jsonl, .parquet, or text with a question per line"
-        )
-    if path.suffix.lower() in (".csv", ".tsv", ".json"):
-        raise ValueError(
-            f"{path} is no list of questions; expected .jsonl, .parquet, or text with a question per line"
-        )
-    if path.suffix.lower() == ".parquet":
+        raise FileNotFoundError(f"no question file {path}; {kinds}")
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".tsv", ".json"):
+        raise ValueError(f"{path} is no list of questions; {kinds}")
+    rows: list[dict[str, Any]]
+    if suffix == ".parquet":
         pa, pq = need("pyarrow", "parquet"), need("pyarrow.parquet", "parquet")
         try:
             rows = pq.read_table(path).to_pylist()
@@ -211,12 +211,8 @@ def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
     else:
         lines = [line for line in read_text(path).split("\n") if line.strip()]
         try:
-            rows = [
-                json.loads(li) if path.suffix.lower() == ".jsonl" else {"question": li.strip()}
-                for li in lines
-            ]
-            for row in rows:
-                json.dumps(row, ensure_ascii=False).encode()  # half a surrogate pair is no text
+            rows = [json.loads(line) if suffix == ".jsonl" else {"question": line.strip()} for line in lines]
+            json.dumps(rows, ensure_ascii=False).encode()  # half a surrogate pair is no text
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not JSON lines: {error}") from None
     if not rows:

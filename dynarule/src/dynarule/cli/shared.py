@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import time
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-# Control characters but tab and line feed, and those that turn the direction of writing.
+# control characters but tab and line feed, and those that turn the direction of writing
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -47,6 +47,7 @@ DeviceOption = Annotated[
 ]
 MaxNewTokensOption = Annotated[int, typer.Option("--max-new-tokens", min=1, help="Length of an answer.")]
 BatchSizeOption = Annotated[int, typer.Option("--batch-size", min=1, help="Questions at once.")]
+TopOption = Annotated[int, typer.Option("--top", min=1, help="Rules shown per step.")]
 QuestionsOption = Annotated[
     Path | None,
     typer.Option("--questions", help="Text with a question per line, or .jsonl / .parquet with `question`."),
@@ -104,25 +105,19 @@ def one_line(text: str) -> str:
 
 def printable(text: str) -> str:
     """Return a text with what would steer a terminal as an escape, which JSON reads back."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 @contextmanager
-def parts_bar() -> Iterator[Callable[[int, int], None]]:
-    """Yield what shows how many of how many parts are done: a bar in a terminal, a line a minute elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+def progress_bar(unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield what draws a bar on stderr, given how much is done and the total."""
+    from tqdm import tqdm
 
-    columns = BarColumn(), MofNCompleteColumn(), TextColumn("parts"), TimeRemainingColumn()
-    printed = time.monotonic()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
+    seconds = 1 if sys.stderr.isatty() else 60  # a log gets a line a minute
+    with tqdm(unit=f" {unit}", desc="dynarule", mininterval=seconds, delay=seconds, leave=False) as bar:
 
         def show(done: int, total: int) -> None:
-            nonlocal printed
-            bar.update(task, completed=done, total=total)
-            if not bar.console.is_terminal and time.monotonic() - printed > 60:
-                printed = time.monotonic()
-                note(f"{done:,} of {total:,} parts")
+            bar.total = total
+            bar.update(done - bar.n)
 
         yield show

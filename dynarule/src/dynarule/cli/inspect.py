@@ -1,7 +1,8 @@
-"""Commands about an adapter: its confidence layer, and what it is."""
+"""``dynarule confidence`` and ``dynarule inspect``: an adapter's confidence layer, and what a folder holds."""
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from .shared import (
     ModelOption,
     QuestionsOption,
     RulesOption,
+    one_line,
     print_json,
     say,
 )
@@ -39,13 +41,13 @@ def confidence(
 
     Example: dynarule confidence --model MODEL --adapter stage1 --rules bank --questions questions.txt --write
     """
-    asked = [row["question"] for row in read_rows(questions, "200 questions or more")]
+    texts = [row["question"] for row in read_rows(questions, "200 questions or more")]
     base, tokenizer, bank = load_all(model, adapter, rules, encoder, fol, device, searched=False)
     from ..config import DynaRuleConfig
     from ..generation import question_prompts
     from ..memory.confidence import measure_confidence
 
-    curve = measure_confidence(base, tokenizer, bank, question_prompts(tokenizer, asked), batch_size)
+    curve = measure_confidence(base, tokenizer, bank, question_prompts(tokenizer, texts), batch_size)
     if write:
         config = DynaRuleConfig.from_pretrained(adapter)
         config.confidence_layer, config.curve = curve.confidence_layer, curve.to_dict()
@@ -64,19 +66,36 @@ def inspect(
 
     Example: dynarule inspect adapter
     """
-    from math import prod
-
     from ..bank.files import FILE, is_bank
-    from .bank import info as show_bank
 
     if is_bank(folder):
-        show_bank(folder, as_json)
-        return
-    if not (folder / "adapter_config.json").is_file():
+        _inspect_bank(folder, as_json)
+    elif (folder / "adapter_config.json").is_file():
+        _inspect_adapter(folder, as_json)
+    else:
         raise FileNotFoundError(
             f"{folder} has neither adapter_config.json nor {FILE}; give an adapter or a bank"
         )
 
+
+def _inspect_bank(folder: Path, as_json: bool) -> None:
+    from ..bank.bank import RuleBank
+
+    bank = RuleBank.load(folder)
+    dtype = str(bank.dtype).removeprefix("torch.")
+    first = list(zip(bank.ids[:3], bank.texts[:3], strict=True))
+    if as_json:
+        values = {"kind": "bank", "rules": len(bank), "width": bank.encoder_dim, "dtype": dtype}
+        rules = [{"id": name, "text": text} for name, text in first]
+        print_json(values | {"encoder": bank.encoder, "first": rules})
+        return
+    say(f"{folder}: {len(bank):,} rules, width {bank.encoder_dim}, {dtype}")
+    say(one_line(f"encoder  {bank.encoder or '(unknown)'}"))
+    for name, text in first:
+        say(one_line(f"{name:>7}  {text}"))
+
+
+def _inspect_adapter(folder: Path, as_json: bool) -> None:
     from .._files import read_shapes
     from ..base_model import BaseModel
     from ..config import WEIGHTS_FILE, DynaRuleConfig
@@ -87,10 +106,8 @@ def inspect(
     count = sum(prod(shape) for shape in shapes.values())
     layers = config.layers(base.num_layers)
     if as_json:
-        tensors = {name: list(shape) for name, shape in shapes.items()}
-        print_json(
-            config.to_dict() | {"kind": "adapter", "layers": layers, "parameters": count, "tensors": tensors}
-        )
+        values = {"kind": "adapter", "layers": layers, "parameters": count, "tensors": shapes}
+        print_json(config.to_dict() | values)
         return
     layer, row = config.confidence_layer, config.search_id
     say(
