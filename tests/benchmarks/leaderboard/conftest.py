@@ -1,13 +1,13 @@
 """One good submission: BM25 on fifty two-hop questions of the tiny world; its samples in memory, to be spoilt."""
 
 import json
+import shutil
 
 import pyarrow as pa
 import pytest
-from rwbench.leaderboard.files import METADATA, RESULTS, SAMPLES
+from rwbench.leaderboard.files import ENTRY, SAMPLES
 from rwbench.leaderboard.judge import Judge, pool_design
-from rwbench.leaderboard.metadata import Metadata
-from rwbench.leaderboard.submit import submit
+from rwbench.leaderboard.submissions import read_run, submit
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
 from rwbench.retrievers.bm25 import BM25
@@ -18,9 +18,18 @@ from rwbench.spec import RunSpec, canonical_json
 
 DATE = "2026-01-31"
 SUBTASKS = ("multi_hop_2",)
+WORDS = {
+    "name": "BM25",
+    "submitter": "The testers",
+    "date": DATE,
+    "model": "none",
+    "open_weights": "none",
+    "trained": "no",
+    "description": "Ranks rules by shared words.",
+}
 
 
-class Entry:
+class Folder:
     """A submission's folder that a test may spoil."""
 
     def __init__(self, folder):
@@ -30,12 +39,14 @@ class Entry:
         return self.folder / name
 
     @property
-    def results(self):
-        return json.loads(self.path(RESULTS).read_text())
+    def words(self):
+        return json.loads(self.path(ENTRY).read_text())
 
-    @results.setter
-    def results(self, value):
-        self.path(RESULTS).write_text(json.dumps(value, indent=2) + "\n")
+    def word(self, name, value):
+        self.path(ENTRY).write_text(json.dumps(self.words | {name: value}))
+
+    def spec(self, **changes):
+        self.word("spec", self.words["spec"] | changes)
 
     @property
     def lines(self):
@@ -46,12 +57,10 @@ class Entry:
     def lines(self, lines):
         self.path(SAMPLES).write_bytes(packed("".join(line + "\n" for line in lines).encode()))
 
-    def change(self, number, change):
+    def change(self, number, **fields):
         """Change the record on a line (1-based)."""
         lines = self.lines
-        record = json.loads(lines[number - 1])
-        change(record)
-        lines[number - 1] = canonical_json(record)
+        lines[number - 1] = canonical_json(json.loads(lines[number - 1]) | fields)
         self.lines = lines
 
     def change_all(self, change):
@@ -60,24 +69,8 @@ class Entry:
             change(record)
         self.lines = [canonical_json(record) for record in records]
 
-    def word(self, name, value):
-        """Replace the line of a field of the metadata, written as it is."""
-        path = self.path(METADATA)
-        lines = [line for line in path.read_text().splitlines() if not line.startswith(f"{name}:")]
-        path.write_text("\n".join([*lines, f"{name}: {value}"]) + "\n")
-
-
-def words(name="BM25", **changes):
-    values = {
-        "name": name,
-        "submitter": "The testers",
-        "date": DATE,
-        "model": "none",
-        "open_weights": "none",
-        "trained": "no",
-        "description": "Ranks rules by shared words.",
-    }
-    return Metadata(**(values | changes))
+    def rename(self, name):
+        self.folder = self.folder.rename(self.folder.with_name(name))
 
 
 @pytest.fixture(scope="session")
@@ -120,21 +113,29 @@ def runs(workspace, small_spec, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def submissions(runs, judge, tmp_path_factory):
+def hand_in(judge):
+    """A function that writes the submission of a run folder and returns its folder."""
+
+    def write(run, root, slug=None, **changes):
+        return submit(*read_run([run]), WORDS | changes, root, judge, slug)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def submissions(runs, hand_in, tmp_path_factory):
     """A folder with four submissions: a ceiling, two contenders, a floor."""
     root = tmp_path_factory.mktemp("board") / "submissions"
-    submit(runs["bm25"], words(), root, judge, "bm25")
-    submit(runs["naive"], words("BM25, naive tokens"), root, judge, "naive")
-    submit(runs["random"], words("Random rules", kind="floor"), root, judge, "random")
-    submit(runs["solver"], words("Symbolic solver", kind="ceiling"), root, judge, "solver")
+    hand_in(runs["bm25"], root, "bm25")
+    hand_in(runs["naive"], root, "naive", name="BM25, naive tokens")
+    hand_in(runs["random"], root, "random", name="Random rules", kind="floor")
+    hand_in(runs["solver"], root, "solver", name="Symbolic solver", kind="ceiling")
     return root
 
 
 @pytest.fixture
 def entry(submissions, tmp_path):
     """A copy of the good submission."""
-    import shutil
-
     folder = tmp_path / "pull" / f"{DATE}_bm25"
     shutil.copytree(submissions / folder.name, folder)
-    return Entry(folder)
+    return Folder(folder)

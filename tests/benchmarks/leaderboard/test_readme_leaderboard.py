@@ -12,9 +12,7 @@ import pytest
 from ruleworld_data.cli import app as ruleworld
 from rwbench.cli.app import app
 from rwbench.leaderboard import files, judge
-from rwbench.leaderboard.parsing import MAX_DIGITS
 from rwbench.leaderboard.records import MAX_FOUND
-from rwbench.leaderboard.validate import TOLERANCE
 from rwbench.recipes import RunRecipe, recipes
 from rwbench.run.data import DataSource
 from typer.testing import CliRunner
@@ -97,14 +95,10 @@ def test_the_row_s_numbers_by_hand(done):
 
 def test_the_limits_are_the_code_s():
     words = " ".join(TEXT.split())
-    sizes = [files.LIMITS[name] for name in (files.METADATA, files.RESULTS, files.SAMPLES)]
-    assert sizes == [16 * files.KIB, files.MIB, 16 * files.MIB]
-    assert "at most 16 KiB, 1 MiB and 16 MiB" in words
+    assert [files.LIMITS[name] for name in (files.ENTRY, files.SAMPLES)] == [32 * files.KIB, 16 * files.MIB]
+    assert "at most 32 KiB and 16 MiB" in words
     assert f"at most {files.MAX_EXPANDED // files.MIB} MiB" in words
-    assert f"numbers beyond {MAX_DIGITS} digits" in words
-    assert f"compared at {TOLERANCE:.0e}".replace("e-0", "e-") in words
-    assert f"at most {MAX_FOUND} per search" in words
-    assert f"split {' or '.join(judge.SPLITS)}" in words
+    assert f"best first, at most {MAX_FOUND})" in words
+    assert "split {}, {} or {}".format(*judge.SPLITS) in words
     assert f"pools of {min(judge.SCOPES)} to {max(judge.SCOPES):,} rules" in words
-    for name in files.LIMITS:
-        assert f"| `{name}` |" in TEXT
+    assert all(f"| `{name}` |" in TEXT for name in files.LIMITS)

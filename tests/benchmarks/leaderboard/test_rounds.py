@@ -1,22 +1,19 @@
 """Sealed rounds: what is published when, what a cheating organiser or entrant meets, and the column on the board."""
 
-import errno
 import hashlib
 import json
 import shutil
 import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
-from rwbench.backends.endpoint import Endpoint
 from rwbench.cli.app import app
 from rwbench.leaderboard import rounds
 from rwbench.leaderboard.board import build_board
-from rwbench.leaderboard.judge import Judge
 from rwbench.leaderboard.page import render_board
 from rwbench.leaderboard.rounds import (
-    answer_round,
     drop,
     new_round,
     read_round,
@@ -25,8 +22,13 @@ from rwbench.leaderboard.rounds import (
     seal_round,
     verify_round,
 )
+from rwbench.leaderboard.submissions import validate
+from rwbench.methods.retrieve import Retrieve
+from rwbench.retrievers.bm25 import BM25 as Searcher
 from rwbench.run.data import DataSource
-from rwbench.spec import RunSpec
+from rwbench.run.runner import run_spec
+from rwbench.run.workspace import Workspace
+from rwbench.score.samples import read_samples
 from typer.testing import CliRunner
 
 BM25 = "2026-01-31_bm25"
@@ -37,7 +39,7 @@ def command(*words):
 
 
 @pytest.fixture(scope="module")
-def played(submissions, tmp_path_factory):
+def played(submissions, small_spec, tmp_path_factory):
     """A round from start to end, by its commands; how the folder stood after each."""
     place = tmp_path_factory.mktemp("leaderboard")
     shutil.copytree(submissions, place / "submissions")
@@ -55,7 +57,12 @@ def played(submissions, tmp_path_factory):
         patch.setattr("secrets.randbits", lambda bits: 6_172_839_450_617_283_945)
         run("new", folder, "--scale", "tiny", "--pool-size", 100, *keep)
     run("seal", folder, *keep)
-    run("answer", folder, place / "submissions" / BM25)
+    seed = json.loads(secret.read_text())["seed"]
+    spec = replace(small_spec(Retrieve(Searcher())), world_seed=seed)
+    ran = run_spec(spec, Workspace(DataSource("tiny", seed)), place / "runs")
+    samples = read_samples(place / "runs" / ran["run_id"] / "samples.jsonl")
+    lines = [json.dumps({"id": sample["id"], "retrieved": sample["retrieved"]}) + "\n" for sample in samples]
+    (folder / "entries" / f"{BM25}.jsonl").write_text("".join(lines))
     run("reveal", folder, *keep)
     run("score", folder)
     return folder, json.loads(secret.read_text()), secret, stages
@@ -72,7 +79,7 @@ def folder(played, tmp_path):
 def test_the_hash_is_published_first_and_the_secret_only_at_the_end(played):
     _, secret, path, stages = played
     known = [str(secret["seed"]).encode(), secret["salt"].encode()]
-    for stage in ("new", "seal", "answer"):
+    for stage in ("new", "seal"):
         text, files = stages[stage]
         assert not any(part in body for body in files.values() for part in known), stage
         assert not any(part.decode() in text for part in known), stage
@@ -104,29 +111,16 @@ def test_the_kit_is_of_the_secret_world_and_holds_no_gold(played):
     assert sum(row["question"] in public for row in asked) < len(asked) / 2
 
 
-def test_scores_are_those_of_the_method_on_the_revealed_world(played, submissions, small_spec):
-    """The entry, made from the kit alone, scores what a run on the revealed world scores."""
-    from dataclasses import replace
-
-    from rwbench.methods.retrieve import Retrieve
-    from rwbench.retrievers.bm25 import BM25 as Searcher
-    from rwbench.run.runner import run_spec
-    from rwbench.run.workspace import Workspace
-
-    folder, secret, _, _ = played
+def test_scores_are_those_of_the_method_on_the_revealed_world(played, judge, submissions):
+    folder = played[0]
     (score,) = json.loads((folder / "scores.json").read_text())["scores"]
-    spec = replace(small_spec(Retrieve(Searcher())), world_seed=secret["seed"])
-    ran = run_spec(spec, Workspace(DataSource("tiny", secret["seed"])), folder.parent.parent / "runs")
+    (results,) = (folder.parent.parent / "runs").glob("*/results.json")
+    ran = json.loads(results.read_text())
     assert score["sealed_score"] == ran["metrics"]["recall@1"]["macro"]
-    public = json.loads((submissions / BM25 / "results.json").read_text())["metrics"]["recall@1"]["macro"]
+    public = validate(submissions / BM25, judge).results["metrics"]["recall@1"]["macro"]
     assert score["public_score"] == public
     assert score["drop"]["value"] == pytest.approx(public["value"] - score["sealed_score"]["value"], abs=1e-6)
     assert score["drop"]["ci_low"] < score["drop"]["value"] < score["drop"]["ci_high"]
-    # About as wide as two independent samples: the root of the summed squares.
-    widths = [
-        e["ci_high"] - e["ci_low"] for e in (score["public_score"], score["sealed_score"], score["drop"])
-    ]
-    assert widths[2] == pytest.approx((widths[0] ** 2 + widths[1] ** 2) ** 0.5, rel=0.1)
 
 
 def test_the_interval_of_a_drop_is_newcombe_s():
@@ -264,84 +258,3 @@ def test_no_two_rounds_share_a_secret(tmp_path):
     assert len({round.commitment for round in made}) == 2
     assert len({secret["seed"] for secret in secrets}) == len({secret["salt"] for secret in secrets}) == 2
     assert all(0 < secret["seed"] < 2**63 and len(secret["salt"]) == 64 for secret in secrets)
-
-
-def test_a_ceiling_cannot_enter_for_it_needs_gold(folder):
-    solver = folder.parent.parent / "submissions" / "2026-01-31_solver"
-    done = command("answer", folder, solver)
-    assert done.exit_code == 2
-    assert "is a ceiling: it looks at gold data" in done.stderr
-    # A method that reads gold and does not say so ends as well.
-    words = solver / "metadata.yaml"
-    words.write_text(words.read_text().replace("kind: ceiling", "kind: contender"))
-    done = command("answer", folder, solver)
-    assert done.exit_code == 2
-    assert "of a question, which a kit does not hold" in done.stderr
-    assert not (folder / "entries" / "2026-01-31_solver.jsonl").exists()
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        {"name": "endpoint", "model": "gpt", "url": "https://evil.example/v1"},
-        {"name": "local", "model": "/evil/gpt", "weights": "", "prompt": ""},
-        {"name": "script", "model": "gpt"},
-        "gpt",
-    ],
-)
-def test_a_stranger_s_submission_names_no_model_and_no_server(folder, model, monkeypatch):
-    """Only what the organiser types is asked, wherever in the method the submission names something else."""
-    foreign = {
-        "name": "rag",
-        "model": model,
-        "retriever": {"name": "rrf", "parts": [{"name": "dense", "encoder": "/evil/encoder"}]},
-    }
-    monkeypatch.setattr(rounds, "read_claimed", lambda body: {"spec": None})
-    spec = RunSpec(
-        method=foreign, representation="nl", pool_size=100, pool_scope="question", data="1", scale="tiny"
-    )
-    monkeypatch.setattr(Judge, "check_spec", lambda self, values: spec)
-    asked = []
-    monkeypatch.setattr(rounds, "answer_kit", lambda kit, spec, out: asked.append(spec.method) or 1)
-    submission = folder.parent.parent / "submissions" / BM25
-    for wrong in (None, Endpoint.of("llama", "https://mine.example/v1")):
-        with pytest.raises(ValueError, match=r"asks the model 'gpt'.*add --model"):
-            answer_round(folder, submission, wrong)
-    assert asked == []
-    mine = Endpoint.of("gpt", "https://mine.example/v1")
-    answer_round(folder, submission, mine)
-    assert asked[0]["model"] == mine.to_dict()
-    assert asked[0]["retriever"]["parts"] == [{"name": "dense", "encoder": "minilm"}]
-    assert "evil" not in json.dumps(asked)
-
-
-def test_a_model_is_named_to_the_command(folder):
-    done = command("answer", folder, folder.parent.parent / "submissions" / BM25, "--endpoint", "http://x/v1")
-    assert done.exit_code == 2 and "add --model NAME" in done.stderr
-
-
-def test_a_sealed_world_is_no_setting_of_the_board(folder, entry):
-    """A run on the revealed world cannot be handed in as a public one."""
-    seed = json.loads((folder / "round.json").read_text())["revealed"]["seed"]
-    with pytest.raises(ValueError, match=r"spec\.world_seed is not on the board"):
-        Judge().check_spec(entry.results["spec"] | {"world_seed": seed})
-
-
-@pytest.mark.parametrize("file", ["secret.json", "round.json"])
-def test_a_full_disk_leaves_the_name_of_a_round_free(file, tmp_path, monkeypatch):
-    from rwbench.leaderboard import rounds
-
-    real = rounds.write_whole
-
-    def full(path, body):
-        if path.name.endswith(file):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(path, body)
-
-    place, secret = tmp_path / "2026-1", tmp_path / "a.secret.json"
-    monkeypatch.setattr(rounds, "write_whole", full)
-    with pytest.raises(OSError, match="No space"):
-        rounds.new_round(place, secret, "tiny", "mini", 100)
-    assert not secret.exists()
-    monkeypatch.setattr(rounds, "write_whole", real)
-    assert rounds.new_round(place, secret, "tiny", "mini", 100).name == "2026-1"

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 WORKFLOW = ROOT / ".github/workflows/submissions.yml"
 SCRIPT = "benchmarks/leaderboard/check_pull_request.sh"
 NEW = f"{PLACE}/2026-01-31_naive"
-GOOD = f"{PLACE}/2026-01-31_y/metadata.yaml"
+GOOD = f"{PLACE}/2026-01-31_y/submission.json"
 
 
 def raw(*paths, mode="100644"):
@@ -99,27 +99,9 @@ def test_code_of_the_pull_request_is_not_run(repository, tmp_path):
 
 def test_a_changed_submission_is_refused(repository):
     commit, _ = repository
-    done = check(
-        commit(lambda place: (place / PLACE / "2026-01-31_bm25/metadata.yaml").write_text("name: x\n"))
-    )
+    done = check(commit(lambda place: (place / PLACE / "2026-01-31_bm25/submission.json").write_text("{}")))
     assert done.returncode == 1
     assert "is on the board already" in done.stdout
-
-
-def test_a_mode_that_is_no_plain_file_s_is_refused(repository):
-    """The file's content is that of a good submission: as a checkout without links shows it."""
-    commit, add = repository
-
-    def change(place):
-        add()
-        path = place / NEW / "metadata.yaml"
-        body = path.read_text()
-        path.unlink()
-        path.symlink_to(body)  # the content of a link is its target
-
-    done = check(commit(change))
-    assert done.returncode == 1
-    assert "is not a plain file, got mode 120000" in done.stdout
 
 
 def test_a_link_in_place_of_a_file_is_refused(repository):
@@ -127,12 +109,12 @@ def test_a_link_in_place_of_a_file_is_refused(repository):
 
     def change(place):
         add()
-        (place / NEW / "metadata.yaml").unlink()
-        (place / NEW / "metadata.yaml").symlink_to("/etc/passwd")
+        (place / NEW / "submission.json").unlink()
+        (place / NEW / "submission.json").symlink_to("/etc/passwd")
 
     done = check(commit(change))
     assert done.returncode == 1
-    assert "metadata.yaml" in done.stdout
+    assert "submission.json" in done.stdout
     assert "root:" not in done.stdout
 
 
@@ -141,16 +123,16 @@ def test_a_link_in_place_of_a_file_is_refused(repository):
     [
         "README.md",
         f"{PLACE}/2026-01-31_x/../../../x",
-        f"{PLACE}/metadata.yaml",
-        f"{PLACE}/2026-01-31_x/deep/metadata.yaml",
+        f"{PLACE}/submission.json",
+        f"{PLACE}/2026-01-31_x/deep/submission.json",
         f"{PLACE}/2026-01-31_x/.gitattributes",
-        f"{PLACE}/2026-01-31_x/metadata.yaml\n",
-        f"{PLACE}/2026-01-31_x\x1b[2J/metadata.yaml",
-        f"{PLACE}/2026-01-31_X/metadata.yaml",
-        f"{PLACE}/2026-01-31_x\n/metadata.yaml",
-        f"{PLACE}/2026-01-31_x/Metadata.yaml",
-        f"{PLACE}/2026-01-31_\u0445/metadata.yaml",
-        f"{PLACE}/../submissions/metadata.yaml",
+        f"{PLACE}/2026-01-31_x/submission.json\n",
+        f"{PLACE}/2026-01-31_x\x1b[2J/submission.json",
+        f"{PLACE}/2026-01-31_X/submission.json",
+        f"{PLACE}/2026-01-31_x\n/submission.json",
+        f"{PLACE}/2026-01-31_x/Submission.json",
+        f"{PLACE}/2026-01-31_\u0445/submission.json",
+        f"{PLACE}/../submissions/submission.json",
         ".gitmodules",
         ".github/workflows/submissions.yml",
     ],

@@ -1,22 +1,29 @@
-"""From predictions to a row of the board: `rwbench kit`, `import`, `submit`, `validate`, `board` and more."""
+"""From predictions to a row of the board: `rwbench kit`, `import`, `submit`, `validate`, `board`, `round` and more."""
 
 from __future__ import annotations
 
 import json
 import shlex
+from datetime import date as day
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..cli.shared import JsonFlag, user_errors
-from .cli_round import PoolSize, Scale, Split
-from .cli_round import app as rounds
 
 app = typer.Typer()
-app.add_typer(rounds, name="round")
+round_app = typer.Typer(
+    help="Sealed rounds: worlds whose seed is secret until all answers are in.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(round_app, name="round")
 
 SUBMISSIONS = Path("benchmarks/leaderboard/submissions")
+Scale = Annotated[str, typer.Option(help="Size of the world: tiny, paper, full.")]
+Split = Annotated[str, typer.Option(help="Questions: heldout, mini or test.")]
+PoolSize = Annotated[int, typer.Option(help="Rules per pool.")]
 Subtasks = Annotated[
     list[str] | None, typer.Option("--subtask", help="Sub-task; may be given several times. Default: all.")
 ]
@@ -25,6 +32,11 @@ Rounds = Annotated[
     Path | None, typer.Option(help="Folder of rounds; default: rounds/ beside the submissions.")
 ]
 Link = Annotated[str | None, typer.Option(help="https link.")]
+Folder = Annotated[Path, typer.Argument(metavar="ROUND", help="The round's folder.")]
+SecretFile = Annotated[
+    Path | None,
+    typer.Option("--secret", help="The secret's file; default: NAME.secret.json here. Never commit it."),
+]
 
 
 @app.command()
@@ -67,7 +79,7 @@ def import_(
     """
     with user_errors():
         from .judge import Judge
-        from .submit import import_predictions
+        from .submissions import import_predictions
 
         setting = {"scale": scale, "split": split, "subtasks": subtask or ()}
         folder = import_predictions(predictions, name, representation, pool_size, out, Judge(), **setting)
@@ -97,24 +109,25 @@ def submit(
     cost_usd: Annotated[float | None, typer.Option(help="US dollars for the whole run.")] = None,
     date: Annotated[str | None, typer.Option(help="YYYY-MM-DD; default: today.")] = None,
     slug: Annotated[str | None, typer.Option(help="Short name at the end of the folder's.")] = None,
+    searches: Annotated[
+        bool, typer.Option(help="Hand in the rules found too; without them there is no recall.")
+    ] = True,
     to: Annotated[Path, typer.Option(help="Folder of submissions.")] = SUBMISSIONS,
 ) -> None:
     """Write the submission of a run, after the checks that a pull request gets.
 
     Example: rwbench submit runs/0123456789ab --name "My method" --submitter "My team" --description "What it does."
     """
-    values = locals()
+    given = locals()
     with user_errors():
-        from datetime import date as day
-
+        from .entry import Entry
         from .judge import Judge
-        from .metadata import Metadata
-        from .submit import only_run
-        from .submit import submit as write
+        from .submissions import read_run
+        from .submissions import submit as write
 
-        values |= {"date": date or day.today().isoformat(), "trained": "yes" if trained else "no"}
-        metadata = Metadata.of({field: values[field] for field in Metadata.model_fields})
-        folder = write(only_run(run), metadata, to, Judge(), slug)
+        words = {field: given[field] for field in Entry.model_fields if field in given}
+        words |= {"date": date or day.today().isoformat(), "trained": "yes" if trained else "no"}
+        folder = write(*read_run(run), words, to, Judge(), slug, searches=searches)
     typer.echo(str(folder))
     typer.echo("accepted here; next: commit this folder, alone, and open a pull request")
 
@@ -139,13 +152,12 @@ def validate(
 
     Example: rwbench validate benchmarks/leaderboard/submissions/2026-01-31_my-method
     """
-    from .files import SUBMISSIONS as PLACE
-    from .files import added_submissions
-    from .parsing import Refused
-
     with user_errors():
+        from .files import SUBMISSIONS as PLACE
+        from .files import added_submissions
         from .judge import Judge
-        from .validate import check_all, fingerprints
+        from .parsing import Refused
+        from .submissions import check_all, fingerprints
 
         chosen = list(folders or [])
         try:
@@ -155,7 +167,7 @@ def validate(
             if not chosen:
                 raise ValueError("nothing to check; name a folder: rwbench validate DIR")
             checked = check_all(chosen, Judge(), fingerprints(board) if board is not None else None)
-            problems_of = {name: getattr(found, "problems", ()) for name, found in checked.items()}
+            problems_of = {name: getattr(result, "problems", ()) for name, result in checked.items()}
         except Refused as error:
             problems_of = {"pull request": error.problems}
     if as_json:
@@ -200,62 +212,82 @@ def board(
     )
 
 
-@app.command()
-def reproduced(
-    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="Folder of runs, made again by maintainers.")],
-    submissions: Annotated[Path, typer.Option(help="Folder of submissions.")] = SUBMISSIONS,
-    as_json: JsonFlag = False,
+@round_app.command()
+def new(
+    folder: Folder,
+    secret: SecretFile = None,
+    scale: Scale = "paper",
+    split: Split = "mini",
+    pool_size: PoolSize = 1_000,
 ) -> None:
-    """Mark the submissions whose runs were made again with the same outputs, answers and rules, question by question.
+    """Draw a secret seed and publish its hash.
 
-    Example: rwbench reproduced again
+    Example: rwbench round new benchmarks/leaderboard/rounds/2026-1
     """
     with user_errors():
-        from datetime import date as day
+        from .rounds import new_round
 
-        from .submit import mark_reproduced
-
-        found = mark_reproduced(runs, submissions, day.today().isoformat())
-        if not found:
-            raise ValueError(f"no finished run below {runs} has the spec of a submission in {submissions}")
-    if as_json:
-        typer.echo(json.dumps(found))
-    else:
-        for name, why in found.items():
-            typer.echo(f"{name}: {'reproduced' if why is None else f'not reproduced: {why}'}")
-    if any(found.values()):
-        raise typer.Exit(1)
+        path = _secret(folder, secret)
+        made = new_round(folder, path, scale, split, pool_size)
+    typer.echo(f"commitment: {made.commitment}")
+    typer.echo(f"publish {folder}, keep {path} to yourself; next: rwbench round seal {folder}")
 
 
-@app.command()
-def push(
-    submissions: Submissions = SUBMISSIONS,
-    to: Annotated[str, typer.Option(help="Space: OWNER/NAME.")] = "",
-    rounds: Rounds = None,
-    private: Annotated[bool, typer.Option("--private", help="If the Space is made by this.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the files and sizes; send nothing.")
-    ] = False,
+@round_app.command()
+def seal(folder: Folder, secret: SecretFile = None) -> None:
+    """Publish the round's questions, rules and pools, without answers.
+
+    Example: rwbench round seal benchmarks/leaderboard/rounds/2026-1
+    """
+    with user_errors():
+        from .rounds import ENTRIES, KIT, seal_round
+
+        seal_round(folder, _secret(folder, secret))
+    typer.echo(f"kit: {folder / KIT}; entries go to {folder / ENTRIES}/SUBMISSION.jsonl")
+    typer.echo(f"when they are in: rwbench round reveal {folder}")
+
+
+@round_app.command()
+def reveal(folder: Folder, secret: SecretFile = None) -> None:
+    """Publish seed and salt, and the hashes of all entries.
+
+    Example: rwbench round reveal benchmarks/leaderboard/rounds/2026-1
+    """
+    with user_errors():
+        from .rounds import reveal_round
+
+        done = reveal_round(folder, _secret(folder, secret)).revealed
+    assert done is not None
+    typer.echo(f"seed {done.seed}, {len(done.entries)} entries; next: rwbench round score {folder}")
+
+
+@round_app.command()
+def score(
+    folder: Folder,
+    submissions: Annotated[
+        Path | None, typer.Option(help="Folder of submissions; default: beside the rounds.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check all submissions and send board and submissions to a Space of the Hugging Face Hub, in one commit.
+    """Check a revealed round, score its entries, and show the drop from the public world.
 
-    The token is read from HF_TOKEN.
-
-    Example: rwbench push --to OWNER/ruleworld-leaderboard --dry-run
+    Example: rwbench round score benchmarks/leaderboard/rounds/2026-1
     """
-    from tempfile import TemporaryDirectory
+    with user_errors():
+        from .rounds import score_round
 
-    with user_errors(), TemporaryDirectory() as place:
-        from ruleworld_data.io import check_repo
+        done = score_round(folder, submissions or folder.parent.parent / "submissions")
+    if as_json:
+        typer.echo(json.dumps(done))
+        return
+    for row in done["scores"]:
+        drop = row["drop"]
+        typer.echo(
+            f"{row['public']}: {row['metric']} {100 * row['sealed_score']['value']:.1f} %, public "
+            f"{100 * row['public_score']['value']:.1f} %, drop {100 * drop['value']:+.1f} "
+            f"({100 * drop['ci_low']:.1f} to {100 * drop['ci_high']:.1f})"
+        )
 
-        from .board import build_board
-        from .page import push_space
 
-        check_repo(to)  # before the minute that the checks take
-        built = build_board(submissions, rounds or submissions.parent / "rounds")
-        try:
-            pushed = push_space(built, submissions, Path(place), to, private=private, dry_run=dry_run)
-        except OSError as error:
-            raise ValueError(str(error)) from None
-        typer.echo(json.dumps(vars(pushed)) if as_json else pushed.to_text())
+def _secret(folder: Path, given: Path | None) -> Path:
+    return given if given is not None else Path(f"{folder.name}.secret.json")

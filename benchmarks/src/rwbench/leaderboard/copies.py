@@ -1,35 +1,28 @@
-"""Copied gold, copies of other submissions, and names like another's: what an honest run cannot look like."""
+"""Copies of other submissions, and names like another's.
+
+Only what cannot be an honest run is refused: two runs that find the same rules may well give the same answers in the
+same words, and whether outputs are a model's own no check can tell. That is what the board's badges say.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ruleworld_data.scoring import normalise
-
-from ..score.samples import Sample
 from ..spec import canonical_json
-from .files import METADATA, SAMPLES
-from .metadata import Metadata
+from .entry import Entry
+from .files import ENTRY, SAMPLES
 from .parsing import Problem, quote
 from .records import Record
 
-MIN_QUESTIONS = 20
-"""Below so many, perfection can be luck."""
-SHARE = 0.95
-"""Share of the questions that must look copied: a copier may change some."""
-ALIKE = 0.8
-"""Share of words, or of rules found, that two submissions have in common if one is made from the other."""
-FIRST = 10
-"""Rules of a search that are compared, in any order."""
-SKETCH = 4
-"""Words and rules that are kept of a question: those with the smallest hashes, which the same ones in two texts are."""
 CELL = ("scale", "split", "subtasks", "representation", "pool_size")
 """Fields of a spec that submissions share if they are compared."""
+COPIED = 0.5
+"""Share of questions whose whole record, with a ranking of at least `LONG` rules, may be another's."""
+LONG = 10
 
 LOOKALIKES = str.maketrans(
     {
@@ -53,45 +46,28 @@ class Fingerprint(NamedTuple):
     cell : tuple
         `cell_of` its spec.
     name, submitter : str
-    answers : frozenset of int
-        A hash per question of the normalised answers, or of None.
-    words, rules : frozenset of int
-        Hashes of `SKETCH` words of each output and `SKETCH` rules of each question's searches, without their order.
+    records : frozenset of int
+        A hash per question of its output, answers and rules.
+    rankings : frozenset of int
+        Those of them that hold a ranking of at least `LONG` rules.
     """
 
     cell: tuple[Any, ...]
     name: str
     submitter: str
-    answers: frozenset[int]
-    words: frozenset[int]
-    rules: frozenset[int]
+    records: frozenset[int]
+    rankings: frozenset[int]
 
     @classmethod
-    def of(cls, metadata: Metadata, spec: Mapping[str, Any], records: Iterable[Record]) -> Fingerprint:
+    def of(cls, entry: Entry, records: Iterable[Record]) -> Fingerprint:
         """Return the fingerprint of a submission."""
-        answers, words, rules = set(), set(), set()
+        hashes, rankings = set(), set()
         for record in records:
-            told = None if record.answers is None else [normalise(answer) for answer in record.answers]
-            answers.add(_hash(record.id, told))
-            if record.output is not None:
-                words |= _sketch(record.id, _words(record.output))
-            if record.retrieved is not None:
-                found = enumerate(record.retrieved)
-                rules |= _sketch(record.id, {(step, rule) for step, ids in found for rule in ids[:FIRST]})
-        kept = map(frozenset, (answers, words, rules))
-        return cls(cell_of(spec), metadata.name, metadata.submitter, *kept)
-
-    def shared(self, other: Fingerprint) -> float:
-        """Return the share of the work that is another's: 1 if it is a copy, though spoilt."""
-        (scale, _, _, *how), (other_scale, _, _, *other_how) = self.cell, other.cell
-        shares = [len(self.answers & other.answers) / len(self.answers)]
-        if (scale, how) != (other_scale, other_how) or shares[0] < SHARE:
-            return 0.0
-        for mine, known in ((self.words, other.words), (self.rules, other.rules)):
-            if mine and known:  # what only the other has, a copier may have left out
-                shares.append(len(mine & known) / min(len(mine), len(known)))
-        unlike = 0.0 if self.words or self.rules else 1.0
-        return min(shares) if min(shares[1:], default=unlike) >= ALIKE else 0.0
+            digest = hashlib.blake2b(canonical_json(content_of(record)).encode(), digest_size=8).digest()
+            hashes.add(int.from_bytes(digest, "big"))
+            if any(len(search) >= LONG for search in record.retrieved or ()):
+                rankings.add(int.from_bytes(digest, "big"))
+        return cls(cell_of(entry.spec), entry.name, entry.submitter, frozenset(hashes), frozenset(rankings))
 
 
 def cell_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -114,48 +90,27 @@ def impostors(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iterator[P
             taken = field == "name" and own.cell == other.cell
             if skeleton(mine) == skeleton(known) and (taken or mine != known):
                 what = f"{field} reads like {quote(known)} of {folder}"
-                fix = (
-                    "choose a name that tells them apart" if taken else "choose another, or write it the same"
-                )
-                yield Problem(METADATA, what, fix, value=quote(mine))
+                fix = "choose a name that differs" if taken else "choose another, or write it the same"
+                yield Problem(ENTRY, what, fix, value=quote(mine))
                 return
 
 
-def gold_copies(samples: Sequence[Sample]) -> Iterator[Problem]:
-    """Yield what looks like gold submitted as a contender's work.
-
-    Two signs, each only if it holds for nearly every question (`SHARE`): right answers, whatever their case, blanks and
-    periods, in outputs that show no work; and searches that returned the gold rules and nothing more, in whatever
-    order. Work is words beside the answers that some other outputs have as well, but not most: what all have is a
-    phrase, and what one alone has is a salt. A perfect system shows its outputs, and its searches return more than the
-    proof.
-    """
-    if len(samples) < MIN_QUESTIONS:
-        return
-    ceiling = "or set `kind: ceiling` if the method looks at gold data"
-    told = [_words(sample["output"] or "") - _words(" ".join(sample["answers"] or ())) for sample in samples]
-    counts = Counter(word for words in told for word in words)
-    work = {word for word, count in counts.items() if 2 <= count <= len(samples) / 2 and word.isalpha()}
-    bare = [
-        sample["scores"].get("exact_match") == 1.0 and not words & work
-        for sample, words in zip(samples, told, strict=True)
-    ]
-    if sum(bare) >= SHARE * len(samples):
-        what = f"{SHARE:.0%} of the answers are the gold answers, and no output shows where from"
-        yield Problem(SAMPLES, what, f"submit the model's whole output, {ceiling}")
-    if sum(map(_is_proof, samples)) >= SHARE * len(samples):
-        what = f"{SHARE:.0%} of the searches return the gold rules and nothing else"
-        yield Problem(SAMPLES, what, f"submit the whole ranking, {ceiling}")
-
-
 def duplicates(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iterator[Problem]:
-    """Yield a problem if the work is that of another submission (`Fingerprint.shared`)."""
+    """Yield a problem if all records are those of another submission, or most rankings are those of others.
+
+    Others of every form and pool size count, since their pools are nested, and all of them together, since a best-of
+    is made from several.
+    """
+    fix = "a result is on the board once; submit a run of your own"
     for name, other in sorted(others.items()):
-        if share := own.shared(other):
-            what = f"{share:.1%} of the work is that of another submission"
-            fix = "a result is on the board once; submit a run of your own"
-            yield Problem(SAMPLES, what, fix, value=name)
+        if own.records and own.records <= other.records:
+            yield Problem(SAMPLES, "all records are those of another submission", fix, value=name)
             return
+    known = frozenset().union(*(other.rankings for other in others.values()))
+    copied = len(own.rankings & known) / max(len(own.records), 1)
+    if copied >= COPIED:
+        what = f"{copied:.0%} of the records, rankings included, are those of other submissions"
+        yield Problem(SAMPLES, what, fix)
 
 
 def content_of(record: Record | None) -> dict[str, Any] | None:
@@ -170,22 +125,3 @@ def content_sha256(records: Iterable[Record]) -> str:
     for record in sorted(records, key=lambda record: record.id):
         digest.update(canonical_json(content_of(record)).encode() + b"\n")
     return digest.hexdigest()
-
-
-def _words(text: str) -> set[str]:
-    # Chinese, Japanese and Korean have no blanks between words: a character is one.
-    return set(re.findall(r"[^\W\u3040-\ud7af]+|\w", unicodedata.normalize("NFKC", text).casefold()))
-
-
-def _hash(*parts: Any) -> int:
-    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big")
-
-
-def _sketch(name: str, items: Iterable[Any]) -> set[int]:
-    """Return the smallest hashes of a question's items: of two sets, about as many agree as of the sets."""
-    return set(sorted(_hash(name, item) for item in items)[:SKETCH]) or {_hash(name)}
-
-
-def _is_proof(sample: Sample) -> bool:
-    found = {rule for search in sample["retrieved"] or () for rule in search}
-    return bool(found) and found == {rule for step in sample["gold_rules"] for rule in step}

@@ -1,4 +1,4 @@
-"""Files of a submission: regular files of known names and bounded size, and nothing else.
+"""Files of a submission: two regular files of known names and bounded size, and nothing else.
 
 No path of a submission is ever followed: names are compared with a fixed list, links are refused, and compressed
 data is read piece by piece up to a limit, so a small file cannot become a large one.
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from .parsing import Problem, quote, refuse, refuse_if
 
-METADATA, RESULTS, SAMPLES = "metadata.yaml", "results.json", "samples.jsonl.zst"
+ENTRY, SAMPLES = "submission.json", "samples.jsonl.zst"
 KIB, MIB = 1 << 10, 1 << 20
-LIMITS = {METADATA: 16 * KIB, RESULTS: MIB, SAMPLES: 16 * MIB}
+LIMITS = {ENTRY: 32 * KIB, SAMPLES: 16 * MIB}
 """Bytes at most of each file that a submission consists of."""
 MAX_EXPANDED = 64 * MIB
 MAX_LINE = MIB
@@ -38,20 +38,17 @@ def submission_folders(root: Path) -> list[Path]:
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
-    """Return the bytes of a submission's three files; `Refused` if a name, kind or size is not what one has."""
+    """Return the bytes of a submission's files; `Refused` if a name, kind or size is not what one has."""
     if not FOLDER_NAME.fullmatch(folder.name):
         what = "its name must be a date and a short name in a-z, 0-9, dot and hyphen, at most 80 characters"
         refuse("folder", what, "for example 2026-01-31_my-method", value=quote(folder.name))
     if not stat.S_ISDIR(_lstat(folder).st_mode):
         refuse(quote(folder.name), "is not a folder", "submit a real folder, no link and no file")
-    found = sorted(path.name for path in folder.iterdir())
+    names = sorted(path.name for path in folder.iterdir())
+    only = f"only {', '.join(LIMITS)}"
     refuse_if(
-        [
-            Problem(quote(name), "is not a file of a submission", f"only {', '.join(LIMITS)}")
-            for name in found
-            if name not in LIMITS
-        ]
-        + [Problem(name, "is missing", HOW_TO_WRITE) for name in LIMITS if name not in found]
+        [Problem(quote(name), "is not a file of a submission", only) for name in names if name not in LIMITS]
+        + [Problem(name, "is missing", HOW_TO_WRITE) for name in LIMITS if name not in names]
     )
     return {name: _read(folder / name, limit) for name, limit in LIMITS.items()}
 
@@ -61,22 +58,18 @@ def sample_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
 
     `Refused` if it is cut off, larger than `MAX_EXPANDED`, has a line longer than `MAX_LINE`, or no last line break.
     """
-
-    def check(line: bytes) -> bytes:
-        if len(line) > MAX_LINE:
-            refuse(SAMPLES, f"a line has more than {MAX_LINE // MIB} MiB", "shorten it", number)
-        return line
-
     number, rest, total = 1, b"", 0
     for piece in _expanded(body):
         total += len(piece)
         if total > MAX_EXPANDED:
             refuse(SAMPLES, f"expands to more than {MAX_EXPANDED // MIB} MiB", "shorten the outputs")
         *lines, rest = (rest + piece).split(b"\n")
+        for line in [*lines, rest]:
+            if len(line) > MAX_LINE:
+                refuse(SAMPLES, f"a line has more than {MAX_LINE // MIB} MiB", "shorten it", number)
         for line in lines:
-            yield number, check(line)
+            yield number, line
             number += 1
-        check(rest)
     if rest:
         what = "the last line has no line break: the file is cut off"
         refuse(SAMPLES, what, "write the file again", number)
@@ -108,11 +101,8 @@ def added_submissions(changed: bytes, head: Path, base: Path | None = None) -> l
     for entry, path in zip(entries, fields[1::2], strict=True):
         folder, _, file = path.removeprefix(f"{SUBMISSIONS}/").partition("/")
         mode = entry[1] if entry else ""
-        if (
-            path != f"{SUBMISSIONS}/{folder}/{file}"
-            or not FOLDER_NAME.fullmatch(folder)
-            or file not in LIMITS
-        ):
+        is_ours = path == f"{SUBMISSIONS}/{folder}/{file}" and FOLDER_NAME.fullmatch(folder)
+        if not is_ours or file not in LIMITS:
             fix = f"a pull request with a submission adds folders to {SUBMISSIONS} and nothing else"
             problems.append(Problem(quote(path), "is not a file of a submission", fix))
         elif mode != PLAIN_FILE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ruleworld_data.scoring import SCORER_VERSION
@@ -15,16 +15,18 @@ from ..run.environment import environment
 from ..run.pools import Pool
 from ..run.runner import summarise
 from ..run.workspace import Workspace
-from ..score.results import MethodName, Results
+from ..score.results import Results
 from ..score.samples import Sample, check_sample
 from ..score.scoring import score
 from ..spec import RunSpec
-from .files import HOW_TO_WRITE, RESULTS, SAMPLES
+from .files import ENTRY, HOW_TO_WRITE, SAMPLES
 from .parsing import Problem, quote, refuse, refuse_if
 from .records import Record
 
-SPLITS = ("mini", "test")
-"""Splits on the board; train and validation are for building methods, heldout is an analysis."""
+SPLITS = ("heldout", "mini", "test")
+"""Splits on the board, in its order; train and validation are for building methods."""
+HELD_OUT_LIMIT = 50
+"""Held-out questions of a sub-task that suffice: 550 in all, as many as `mini` has."""
 MAX_TOP_K = 100
 PUBLIC_SEED = 0
 
@@ -56,12 +58,6 @@ def board_spec(
     return RunSpec(method=method, representation=representation, **world, **fields)
 
 
-def looks_at_gold(method: Mapping[str, Any]) -> bool:
-    """Return whether a method of ours reads gold data, by its spec."""
-    rules, layer = method.get("rules"), method.get("correct_layer")
-    return method.get("name") == "solver" or rules in ("gold", "without_gold") or layer is not None
-
-
 class Judge:
     """Re-scores submissions on the worlds of ``seeds``, the public one or revealed ones; each is generated once."""
 
@@ -81,9 +77,9 @@ class Judge:
         try:
             spec = RunSpec.from_dict(values)
             design = pool_design(spec.pool_size, spec.scale)
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             what = f"spec is not a run's ({quote(str(error))[1:-1]})"
-            refuse(RESULTS, what, HOW_TO_WRITE, value=quote(values))
+            refuse(ENTRY, what, HOW_TO_WRITE, value=quote(values))
         allowed: dict[str, tuple[Any, ...]] = {
             "split": SPLITS,
             "world_seed": self.seeds,
@@ -91,14 +87,14 @@ class Judge:
             "data": (DataSource(spec.scale, spec.world_seed).data,),
             "scorer_version": (SCORER_VERSION,),
             "pool_seed": (0,),
-            "limit": (None,),
+            "limit": (None, HELD_OUT_LIMIT) if spec.split == "heldout" else (None,),
             "top_k": tuple(range(1, MAX_TOP_K + 1)),
             **{name: (value,) for name, value in design.items()},
         }
         fixes = {"limit": "run it without --limit", "top_k": f"at most {MAX_TOP_K} rules"}
         problems = [
             Problem(
-                RESULTS,
+                ENTRY,
                 f"spec.{name} is not on the board",
                 fixes.get(name) or f"run it with {' or '.join(map(str, values))}",
                 value=quote(getattr(spec, name)),
@@ -107,9 +103,8 @@ class Judge:
             if getattr(spec, name) not in values
         ]
         if len(set(spec.subtasks)) != len(spec.subtasks):
-            problems.append(
-                Problem(RESULTS, "spec.subtasks names one twice", "each once", value=quote(spec.subtasks))
-            )
+            twice = quote(spec.subtasks)
+            problems.append(Problem(ENTRY, "spec.subtasks names one twice", "each once", value=twice))
         refuse_if(problems)
         return spec
 
@@ -122,19 +117,20 @@ class Judge:
         pools = self.workspace(spec).pools(spec)
         asked = {question.id: (question, pool) for pool in pools for question in pool.questions}
         refuse_if(_mismatches(records, asked, spec, file))
-        stepwise = _is_stepwise(spec.method["name"], records.values())
+        known = Method.registry.items().get(str(spec.method["name"]))
+        several = any(len(record.retrieved or ()) > 1 for record in records.values())
+        stepwise = several if known is None else known.stepwise
         return [_sample(record, asked[record.id][0], spec, stepwise) for record in records.values()]
 
-    def results(self, spec: RunSpec, samples: Sequence[Sample], method: MethodName) -> Results:
+    def results(self, spec: RunSpec, samples: Sequence[Sample], label: str) -> Results:
         """Return results.json as the samples give it; environment and time are this process's own."""
-        workspace = self.workspace(spec)
         return summarise(
             spec,
             samples,
-            workspace,
+            self.workspace(spec),
             num_scheduled=len(samples),
             finished="",
-            method=method,
+            method={"key": str(spec.method["name"]), "label": label},
             where=environment(),
         )
 
@@ -154,12 +150,12 @@ def _mismatches(
             yield Problem(file, "is not the id of a question asked", fix, line, quote(record.id))
         else:
             pool = members[id(asked[record.id][1])]
-            for found in record.retrieved or ():
-                if len(found) > spec.top_k:
+            for search in record.retrieved or ():
+                if len(search) > spec.top_k:
                     what = f"a search returns more than spec.top_k = {spec.top_k} rules"
-                    yield Problem(file, what, "shorten it", line, quote(len(found)))
-                elif not pool.issuperset(found):
-                    rule = next(rule for rule in found if rule not in pool)
+                    yield Problem(file, what, "shorten it", line, quote(len(search)))
+                elif not pool.issuperset(search):
+                    rule = next(rule for rule in search if rule not in pool)
                     fix = "rank the rules of the pool only"
                     yield Problem(file, "a rule is not in the question's pool", fix, line, quote(rule))
     missing = [name for name in asked if name not in seen]
@@ -167,30 +163,22 @@ def _mismatches(
         what = f"{len(missing):,} of {len(asked):,} questions are missing"
         fix = "every question has a line; one without an answer has an empty list of answers"
         yield Problem(file, what, fix, value=quote(missing[0]))
-    without = {
-        field: [line for line, record in records.items() if getattr(record, field) is None]
-        for field in ("answers", "retrieved")
-    }
-    for field, lines in without.items():
-        if 0 < len(lines) < len(records):
-            fix = "an empty list on questions that got none, or null on all"
-            yield Problem(file, f"{field} is null on some questions only", fix, lines[0])
-    if records and all(len(lines) == len(records) for lines in without.values()):
-        yield Problem(file, "neither answers nor retrieved rules", "submit one of them")
-
-
-def _is_stepwise(method: Any, records: Iterable[Record]) -> bool:
-    """Return whether a method is scored step by step: one of ours says so, of another its searches do."""
-    if method in (known := Method.registry.items()):
-        return known[method].stepwise
-    return any(len(record.retrieved or ()) > 1 for record in records)
+    for field in ("answers", "retrieved"):
+        without = [line for line, record in records.items() if getattr(record, field) is None]
+        if 0 < len(without) < len(records):
+            fix = "give an empty list where there is none, or null on all"
+            yield Problem(file, f"{field} is null on some questions only", fix, without[0])
+    if records and all(record.answers is None and record.retrieved is None for record in records.values()):
+        yield Problem(file, "there are neither answers nor rules found", "give at least one of them")
 
 
 def _sample(record: Record, question: Question, spec: RunSpec, stepwise: bool) -> Sample:
     """Return the sample of a record: gold from our data, scores computed."""
     output = Output(question.id, retrieved=record.retrieved, answers=record.answers)
+    values = record.model_dump()
     sample = {
-        **record.model_dump(),
+        **values,
+        "usage": record.usage.model_dump(exclude_none=True),
         "subtask": question.subtask,
         "world_id": question.world_id,
         "fold": question.fold,
@@ -199,6 +187,7 @@ def _sample(record: Record, question: Question, spec: RunSpec, stepwise: bool) -
         "scores": score(output, question, spec.pool_size, stepwise),
         "trace": [],
         "measures": {},
+        "seconds": 0.0,
         "error": None,
     }
     return check_sample(sample)

@@ -1,4 +1,4 @@
-"""The board's page: one HTML file that loads nothing, the same numbers as JSON beside it, and both as a Space."""
+"""The board's page: one HTML file that loads nothing, and the same numbers as JSON beside it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ruleworld_data.io import Pushed, push_folder, write_whole
+from ruleworld_data.io import write_whole
 
 from ..report.page import asset, template_environment
 from ..report.tables import percent
 from ..score.scoring import ANSWER_METRICS
 from .board import TRACKS, Row, order
 from .copies import cell_of
-from .files import LIMITS, SAMPLES, read_folder
+from .files import SAMPLES
 
 TITLES = {
     "answers": ("Answering", "Ranked by exact match: the share of sub-questions answered correctly."),
@@ -34,9 +34,9 @@ FILTERS = (
     ("badge", "Badge"),
 )
 BADGES = {
-    "claimed": "nobody but the submitter has run it; scores follow from the samples, but no check can tell where "
-    "well-made samples come from",
-    "reproduced by us": "maintainers ran it again and compared samples",
+    "claimed": "all scores are recomputed here from the outputs and rankings handed in; that a model wrote them, and "
+    "which one, is the submitter's word",
+    "reproduced by us": "maintainers ran it again and got the same samples",
     "sealed round": "it also answered questions of a world that nobody could have seen before",
 }
 BAR = 96
@@ -66,35 +66,6 @@ def render_board(board: dict[str, Any], samples_base: str = "../submissions") ->
         samples_file=SAMPLES,
         style=asset("board.css", "leaderboard"),
         script=asset("board.js", "leaderboard"),
-    )
-
-
-def push_space(
-    board: dict[str, Any], submissions: Path, folder: Path, repo: str, *, private: bool, dry_run: bool
-) -> Pushed:
-    """Send the board as a static Space of the Hugging Face Hub: card, page, numbers, submissions.
-
-    What is sent is written to ``folder``, which is empty, first; all else is as in `ruleworld_data.io.push_folder`.
-    """
-    copies = folder / "submissions"
-    for row in board["rows"]:
-        place = copies / row["submission"]
-        place.mkdir(parents=True)
-        for name, body in read_folder(submissions / row["submission"]).items():
-            write_whole(place / name, body)
-    # The page links to the samples relative to itself, so it is written beside the copies.
-    write_board(board, folder, copies)
-    write_whole(folder / "README.md", asset("space_card.md", "leaderboard").encode())
-    return push_folder(
-        folder,
-        repo,
-        "space",
-        ("README.md", "index.html", "board.json", *(f"submissions/*/{name}" for name in LIMITS)),
-        "RuleWorld: leaderboard",
-        stale=("submissions/*",),
-        private=private,
-        space_sdk="static",
-        dry_run=dry_run,
     )
 
 

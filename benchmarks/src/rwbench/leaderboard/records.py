@@ -7,25 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    WrapValidator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 from ruleworld_data.scoring import PARQUET_SUFFIXES, parse_boxed, read_predictions, split_answers
 
-from ..score.samples import OUTCOMES, VOLATILE_USAGE, Sample, Usage, packed
-from ..spec import canonical_json, in_words
+from ..score.samples import OUTCOMES, Sample, packed
+from ..spec import canonical_json
 from .files import LIMITS, MAX_EXPANDED, MAX_LINE, SAMPLES, sample_lines
 from .parsing import Problem, Refused, model_problems, quote, refuse, refuse_if, strict_json
 
@@ -36,45 +26,33 @@ MAX_PARTS, MAX_PART = 64, 200
 """Answers kept of an output, and characters of each: gold is far shorter, so what is cut was wrong and stays so."""
 MAX_AMOUNT = 10**9
 FINISH = re.compile(r"finish\[(.*)\]", re.DOTALL | re.IGNORECASE)
-PREDICTED: dict[str, Any] = {
-    "output": None,
-    "answers": None,
-    "retrieved": None,
-    "usage": {},
-    "seconds": 0.0,
-}
+USAGE = ("calls", "prompt_tokens", "completion_tokens", "retrievals", "cost_usd")
+"""What the board says of a method's cost; all else that a run logs is left out."""
+PREDICTED: dict[str, Any] = {"output": None, "answers": None, "retrieved": None, "usage": {}}
 """What a line of predictions may leave out."""
 
 
-def _distinct(found: list[int]) -> list[int]:
-    if len(set(found)) != len(found):
+def _distinct(rules: list[int]) -> list[int]:
+    if len(set(rules)) != len(rules):
         raise PydanticCustomError("twice", "must name each rule once")
-    return found
+    return rules
 
 
-@lru_cache(maxsize=1)
-def _logged() -> TypeAdapter[Usage]:
-    return TypeAdapter(Usage)
-
-
-def _as_logged(usage: dict[str, float]) -> dict[str, float]:
-    try:
-        _logged().validate_python(usage)
-    except ValidationError as error:
-        raise PydanticCustomError(
-            "usage", "must be as it is logged ({why})", {"why": in_words(error)}
-        ) from None
-    return usage
-
-
-# Checked as a float, kept as written: the hash of the samples tells 1 from 1.0.
-Amount = Annotated[
-    float,
-    Field(ge=0, le=MAX_AMOUNT),
-    WrapValidator(lambda value, check: (check(value), value)[1]),
-]
 Answer = Annotated[str, Field(max_length=MAX_PART)]
 Search = Annotated[list[int], Field(max_length=MAX_FOUND), AfterValidator(_distinct)]
+Count = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
+
+
+class Usage(BaseModel):
+    """What a question cost; unknown amounts are None."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    calls: Count | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    retrievals: Count | None = None
+    cost_usd: Annotated[float, Field(ge=0, le=MAX_AMOUNT)] | None = None
 
 
 class Record(BaseModel):
@@ -95,50 +73,48 @@ class Record(BaseModel):
     outcome: Literal[tuple(name for name in OUTCOMES if name != "failed")] = Field(  # type: ignore[valid-type]
         description="how it ended; a submission has no failed question"
     )
-    usage: Annotated[
-        dict[Annotated[str, Field(pattern="^[a-z][a-z_]{0,30}$")], Amount],
-        Field(max_length=20),
-        AfterValidator(_as_logged),
-    ] = Field(description='name -> number, for example {"calls": 1}')
-    seconds: Amount = Field(description="wall time")
+    usage: Usage = Field(description=f"any of {', '.join(USAGE)}, for example {{'calls': 1}}")
 
     @model_validator(mode="after")
     def _answers_are_in_the_output(self) -> Self:
         # A method reads a box, or its own finish[...]: which of the two, the text alone does not say.
-        if None not in (self.answers, self.output) and self.answers not in (
-            read := _readings(self.output or "")
-        ):
+        if self.answers is None or self.output is None:
+            return self
+        readings = _readings(self.output)
+        if self.answers not in readings:
             message = "answers are not what the scorer reads in output: {read}"
-            raise PydanticCustomError("answers", message, {"read": quote(read[0])})
+            raise PydanticCustomError("answers", message, {"read": quote(readings[0])})
         return self
 
     @classmethod
-    def of_sample(cls, sample: Sample) -> Record:
-        """Return what a submission keeps of a run's sample, whatever a model wrote; its scores are the same."""
-        kept: dict[str, Any] = {name: sample.get(name) for name in cls.model_fields}
-        kept["outcome"] = kept["outcome"] or "ok"
+    def of_sample(cls, sample: Sample, *, searches: bool = True) -> Record:
+        """Return what a submission keeps of a run's sample, whatever a model wrote; its scores are the same.
+
+        Without ``searches``, the rules found are left out, and recall with them.
+        """
+        output, answers, retrieved = sample["output"], sample["answers"], sample["retrieved"]
         usage: dict[str, Any] = {**sample.get("usage", {})}
-        # More than so many is no count, but what a server said.
-        kept["usage"] = {
-            name: min(value, MAX_AMOUNT) for name, value in usage.items() if name not in VOLATILE_USAGE
-        }
-        if kept["answers"] is not None:
-            kept["answers"] = _capped(kept["answers"])
-        if len(kept["output"] or "") > MAX_OUTPUT:
-            kept["output"] = None
-        if kept["retrieved"] is not None:
+        return cls(
+            id=sample["id"],
+            output=output if len(output or "") <= MAX_OUTPUT else None,
+            answers=None if answers is None else _capped(answers),
             # No question has so many steps, and recall counts no search beyond them: the scores are the same.
-            kept["retrieved"] = kept["retrieved"][:MAX_SEARCHES]
-        return cls(**kept)
+            retrieved=retrieved[:MAX_SEARCHES] if searches and retrieved is not None else None,
+            outcome=sample.get("outcome") or "ok",
+            # More than so many is no count, but what a server said.
+            usage=Usage(**{name: min(usage[name], MAX_AMOUNT) for name in USAGE if name in usage}),
+        )
 
     def line(self) -> str:
         """Return the record as a line of a samples file."""
-        return canonical_json(self.model_dump()) + "\n"
+        values = self.model_dump()
+        values["usage"] = self.usage.model_dump(exclude_none=True)
+        return canonical_json(values) + "\n"
 
 
-def pack_samples(samples: Iterable[Sample]) -> bytes:
-    """Return the samples file of a run; the longest outputs are left out if it would be too large."""
-    records = [Record.of_sample(sample) for sample in samples]
+def pack_records(records: Iterable[Record]) -> bytes:
+    """Return the samples file of a submission; the longest outputs are left out if it would be too large."""
+    records = list(records)
     for longest in (MAX_LINE >> halved for halved in range(12)):
         records = [
             record if len(record.line().encode()) <= longest else record.model_copy(update={"output": None})
@@ -164,35 +140,11 @@ def read_records(body: bytes) -> dict[int, Record]:
 
 def read_prediction_file(path: Path) -> dict[int, Record]:
     """Return the records of a predictions file by line (parquet: row); answers not given are read from outputs."""
-
-    def rows() -> Iterator[tuple[int, Any]]:
-        if path.suffix.lower() in PARQUET_SUFFIXES:
-            for number, (name, text) in enumerate(read_predictions(path).items(), 1):
-                yield number, {"id": name, "output": text}
-            return
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if len(line) > MAX_LINE:
-                    refuse(str(path), f"more than {MAX_LINE:,} bytes", "shorten the output", number)
-                if line.strip():
-                    yield number, strict_json(line, str(path), number)
-
-    def completed() -> Iterator[tuple[int, Any]]:
-        for number, row in rows():
-            if not isinstance(row, dict) or "id" not in row or not row.keys() <= {"id", *PREDICTED}:
-                what = f"expected an object with id and any of {', '.join(PREDICTED)}"
-                refuse(str(path), what, "leave other keys out", number, quote(row))
-            row = PREDICTED | row
-            if row["answers"] is None and isinstance(row["output"], str):
-                row["answers"] = read_output(row["output"])
-            unread = row["output"] is not None and not row["answers"]
-            yield number, row | {"outcome": "refused_format" if unread else "ok"}
-
     if not path.is_file():
         raise FileNotFoundError(
             f'no predictions file at {path}; one {{"id": "...", "output": "..."}} per line of a .jsonl file'
         )
-    return _checked(completed(), str(path))
+    return _checked(_completed(_prediction_rows(path), str(path)), str(path))
 
 
 def read_output(text: str) -> list[str]:
@@ -201,6 +153,32 @@ def read_output(text: str) -> list[str]:
     At most `MAX_PARTS`, of `MAX_PART` characters each.
     """
     return _readings(text)[0]
+
+
+def _prediction_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    if path.suffix.lower() in PARQUET_SUFFIXES:
+        for number, (name, text) in enumerate(read_predictions(path).items(), 1):
+            yield number, {"id": name, "output": text}
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if len(line) > MAX_LINE:
+                refuse(str(path), f"more than {MAX_LINE:,} bytes", "shorten the output", number)
+            if line.strip():
+                yield number, strict_json(line, str(path), number)
+
+
+def _completed(rows: Iterable[tuple[int, Any]], file: str) -> Iterator[tuple[int, Any]]:
+    """Yield rows of predictions with what a record has beside them."""
+    for number, row in rows:
+        if not isinstance(row, dict) or "id" not in row or not row.keys() <= {"id", *PREDICTED}:
+            what = f"expected an object with id and any of {', '.join(PREDICTED)}"
+            refuse(file, what, "leave other keys out", number, quote(row))
+        row = PREDICTED | row
+        if row["answers"] is None and isinstance(row["output"], str):
+            row["answers"] = read_output(row["output"])
+        no_answer = row["output"] is not None and not row["answers"]
+        yield number, row | {"outcome": "refused_format" if no_answer else "ok"}
 
 
 def _readings(text: str) -> list[list[str]]:
@@ -221,7 +199,7 @@ def _checked(rows: Iterable[tuple[int, Any]], file: str) -> dict[int, Record]:
             try:
                 records[number] = Record.model_validate(row)
             except ValidationError as error:
-                yield from model_problems(error, file, model=Record, lines=number)
+                yield from model_problems(error, file, Record, number)
 
     refuse_if(problems())
     return records

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
 import secrets
 import tempfile
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,19 +21,15 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict
 from ruleworld_data.io import file_digest, whole_file, write_whole
 
-from ..backends import Backend
 from ..report.setting import macro
 from ..score.results import Estimate
 from ..spec import RunSpec, canonical_json
 from .board import TRACKS, track_of
-from .files import METADATA, RESULTS, read_folder
+from .entry import json_bytes
 from .judge import PUBLIC_SEED, SPLITS, Judge, pool_design
-from .kit import answer_kit, kit_spec, write_kit
-from .metadata import Metadata
-from .parsing import quote
+from .kit import kit_spec, write_kit
 from .records import read_prediction_file
-from .submit import json_bytes
-from .validate import read_claimed, validate
+from .submissions import validate
 
 ROUND, KIT, ENTRIES, SCORES = "round.json", "kit", "entries", "scores.json"
 NAME = re.compile(r"[a-z0-9]+([.-][a-z0-9]+)*")
@@ -90,12 +85,21 @@ class Round(_File):
     def check(self, secret: Secret | Reveal) -> None:
         """Raise ValueError unless seed and salt are the ones that were committed to."""
         setting = self.model_dump(include={"name", "scale", "split", "pool_size", "data"})
-        found = commitment(setting, secret.seed, secret.salt)
-        if found != self.commitment:
+        digest = commitment(setting, secret.seed, secret.salt)
+        if digest != self.commitment:
             raise ValueError(
-                f"seed and salt have the hash {found[:16]}..., round {self.name} was opened with "
+                f"seed and salt have the hash {digest[:16]}..., round {self.name} was opened with "
                 f"{self.commitment[:16]}...: this is not its secret, or {ROUND} was changed"
             )
+
+    def kit_hashes(self, seed: int, folder: Path) -> dict[str, str]:
+        """Write the kit of the round's world and return its hashes."""
+        spec = kit_spec(self.pool_size, self.scale, self.split, seed=seed)
+        if spec.data != self.data:
+            raise ValueError(
+                f"round {self.name} is of generator version {self.data}, this is {spec.data}; install that version"
+            )
+        return write_kit(folder, Judge((seed,)), spec)
 
 
 def commitment(setting: dict[str, Any], seed: int, salt: str) -> str:
@@ -119,93 +123,73 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
     setting = {"name": folder.name, "scale": scale, "split": split, "pool_size": pool_size, "data": data}
     public = commitment(setting, secret.seed, secret.salt)
     made = Round.model_validate({**setting, "commitment": public, "opened": _now()})
-    # The secret first: a hash without its secret would be a round that nobody can open.
-    secret_file.touch(mode=0o600, exist_ok=False)
     try:
-        write_whole(secret_file, json_bytes(secret.model_dump()))
-        secret_file.chmod(0o600)
+        # The secret first: a hash without its secret would be a round that nobody can open.
+        with os.fdopen(os.open(secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(json_bytes(secret.model_dump()))
+            file.flush()
+            os.fsync(file.fileno())
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / ROUND, json_bytes(made.model_dump()))
         return made
     except OSError:  # a full disk: nothing was published, so the name stays free
-        secret_file.unlink()
+        secret_file.unlink(missing_ok=True)
         raise
 
 
 def seal_round(folder: Path, secret_file: Path) -> Round:
     """Write the round's kit (see `rwbench.leaderboard.kit`) and publish its hashes."""
     secret = read_secret(secret_file)
-
-    def seal(found: Round) -> Round:
-        if found.sealed is not None:
-            raise ValueError(
-                f"round {found.name} was sealed on {found.sealed['time']}; its kit is in {folder / KIT}"
-            )
-        found.check(secret)
-        hashes = kit_hashes(found, secret.seed, folder / KIT)
-        (folder / ENTRIES).mkdir(exist_ok=True)
-        return found.model_copy(update={"sealed": {"time": _now(), **hashes}})
-
-    return _change(folder, seal)
-
-
-def answer_round(
-    folder: Path, submission: Path, model: Backend | None = None, encoder: str = "minilm"
-) -> tuple[Path, int]:
-    """Answer a round's kit with the method of a submission; return the entry's file and its answers.
-
-    ``model`` and ``encoder`` are what the method asks and embeds with. A submission is a stranger's: a folder or a
-    server that it names is never used, and gets no key and no question. A ValueError if it is a ceiling, or of another
-    model.
-    """
     read_round(folder)
-    files = read_folder(submission)
-    # Not every ceiling would fail: one that puts the gold rules in the prompt would go on with none.
-    if Metadata.from_yaml(files[METADATA]).kind == "ceiling":
-        raise ValueError(
-            f"{submission.name} is a ceiling: it looks at gold data, which a kit does not hold; enter a contender "
-            "or a floor"
-        )
-    spec = Judge().check_spec(read_claimed(files[RESULTS])["spec"])
-    spec = replace(spec, method=_with_own(spec.method, model, encoder))
-    out = folder / ENTRIES / f"{submission.name}.jsonl"
-    return out, answer_kit(folder / KIT, spec, out)
+    with whole_file(folder / ROUND) as part:  # two commands at once take turns
+        this = read_round(folder)
+        if this.sealed is not None:
+            raise ValueError(
+                f"round {this.name} was sealed on {this.sealed['time']}; its kit is in {folder / KIT}"
+            )
+        this.check(secret)
+        hashes = this.kit_hashes(secret.seed, folder / KIT)
+        (folder / ENTRIES).mkdir(exist_ok=True)
+        this = this.model_copy(update={"sealed": {"time": _now(), **hashes}})
+        part.write_bytes(json_bytes(this.model_dump()))
+    return this
 
 
 def reveal_round(folder: Path, secret_file: Path) -> Round:
     """Publish seed and salt, and the hashes of the entries: what comes later does not count."""
     secret = read_secret(secret_file)
-
-    def reveal(found: Round) -> Round:
-        if found.sealed is None:
-            raise ValueError(f"round {found.name} is not sealed; first: rwbench round seal {folder}")
-        if found.revealed is not None:
-            raise ValueError(f"round {found.name} was revealed on {found.revealed.time}")
-        found.check(secret)
+    read_round(folder)
+    with whole_file(folder / ROUND) as part:
+        this = read_round(folder)
+        if this.sealed is None:
+            raise ValueError(f"round {this.name} is not sealed; first: rwbench round seal {folder}")
+        if this.revealed is not None:
+            raise ValueError(f"round {this.name} was revealed on {this.revealed.time}")
+        this.check(secret)
         entries = {path.stem: file_digest(path) for path in entry_files(folder)}
-        told = Reveal(time=_now(), seed=secret.seed, salt=secret.salt, entries=entries)
-        return found.model_copy(update={"revealed": told})
+        reveal = Reveal(time=_now(), seed=secret.seed, salt=secret.salt, entries=entries)
+        this = this.model_copy(update={"revealed": reveal})
+        part.write_bytes(json_bytes(this.model_dump()))
+    return this
 
-    return _change(folder, reveal)
 
-
-def verify_round(folder: Path) -> Round:
+def verify_round(folder: Path) -> tuple[Round, Reveal]:
     """Make a revealed round's world again and return the round.
 
     A ValueError if seed and salt are not those of the published hash, the kit is not that world's, or an entry was
     changed or came after the reveal.
     """
-    found = read_round(folder)
-    sealed, revealed = found.sealed, found.revealed
+    this = read_round(folder)
+    sealed, revealed = this.sealed, this.revealed
     if sealed is None or revealed is None:
-        raise ValueError(f"round {found.name} is not revealed; first: rwbench round reveal {folder}")
-    found.check(revealed)
+        raise ValueError(f"round {this.name} is not revealed; first: rwbench round reveal {folder}")
+    this.check(revealed)
     with tempfile.TemporaryDirectory() as place:
-        hashes = kit_hashes(found, revealed.seed, Path(place))
+        hashes = this.kit_hashes(revealed.seed, Path(place))
     for name, value in hashes.items():
         if sealed.get(name) != value:
             raise ValueError(
-                f"{name} of round {found.name} was published with sha256 {str(sealed.get(name))[:16]}..., "
+                f"{name} of round {this.name} was published with sha256 {str(sealed.get(name))[:16]}..., "
                 f"its seed gives {value[:16]}...: entrants answered another world"
             )
     for path in entry_files(folder):
@@ -213,7 +197,7 @@ def verify_round(folder: Path) -> Round:
             raise ValueError(
                 f"{path} was changed or added after the reveal and cannot count; restore its bytes, or move it away"
             )
-    return found
+    return this, revealed
 
 
 def score_round(folder: Path, submissions: Path) -> dict[str, Any]:
@@ -226,13 +210,11 @@ def score_round(folder: Path, submissions: Path) -> dict[str, Any]:
     ``public_score`` and ``sealed_score``, and ``drop`` (public minus sealed, with its 95 % interval). A ValueError
     names file and line of an entry that cannot be scored.
     """
-    found = verify_round(folder)
-    assert found.revealed is not None
-    seed = found.revealed.seed
-    judge = Judge((PUBLIC_SEED, seed))
-    scores = [_score(found, seed, path, submissions, judge) for path in entry_files(folder)]
+    this, revealed = verify_round(folder)
+    judge = Judge((PUBLIC_SEED, revealed.seed))
+    scores = [_score(this, revealed.seed, path, submissions, judge) for path in entry_files(folder)]
     scores.sort(key=lambda score: (-score["sealed_score"]["value"], score["public"]))
-    done = {"round": found.name, "seed": seed, "scores": scores}
+    done = {"round": this.name, "seed": revealed.seed, "scores": scores}
     write_whole(folder / SCORES, json_bytes(done))
     return done
 
@@ -248,16 +230,6 @@ def drop(public: Estimate, sealed: Estimate) -> dict[str, float]:
     high = math.hypot(public["ci_high"] - public["value"], sealed["value"] - sealed["ci_low"])
     values = {"value": value, "ci_low": value - low, "ci_high": value + high}
     return {name: round(number, 6) for name, number in values.items()}
-
-
-def kit_hashes(found: Round, seed: int, folder: Path) -> dict[str, str]:
-    """Write the kit of a round's world and return its hashes."""
-    spec = kit_spec(found.pool_size, found.scale, found.split, seed=seed)
-    if spec.data != found.data:
-        raise ValueError(
-            f"round {found.name} is of generator version {found.data}, this is {spec.data}; install that version"
-        )
-    return write_kit(folder, Judge((seed,)), spec)
 
 
 def entry_files(folder: Path) -> list[Path]:
@@ -279,27 +251,27 @@ Kind = TypeVar("Kind", bound=_File)
 
 
 def _read(kind: type[Kind], path: Path, hint: str) -> Kind:
+    name = kind.__name__.lower()
     if not path.is_file():
-        raise FileNotFoundError(f"no {kind.__name__.lower()} at {path}; {hint}")
+        raise FileNotFoundError(f"no {name} at {path}; {hint}")
     try:
         return kind.model_validate_json(path.read_bytes())
     except ValueError:
         # Without the cause: its text would show a secret.
-        name = kind.__name__.lower()
         raise ValueError(f"{path} is not a {name} as `rwbench round` writes it; restore the file") from None
 
 
-def _score(found: Round, seed: int, path: Path, submissions: Path, judge: Judge) -> dict[str, Any]:
+def _score(this: Round, seed: int, path: Path, submissions: Path, judge: Judge) -> dict[str, Any]:
     if not (submissions / path.stem).is_dir():
         raise ValueError(f"{path} is named after no submission; there is no {submissions / path.stem}")
     public = validate(submissions / path.stem, judge)
     setting = (public.spec.scale, public.spec.split, public.spec.pool_size)
-    if setting != (found.scale, found.split, found.pool_size):
+    if setting != (this.scale, this.split, this.pool_size):
         raise ValueError(
-            f"{path.stem} has scale, split and pool size {setting}, round {found.name} has "
-            f"{(found.scale, found.split, found.pool_size)}; enter with a submission of the same setting"
+            f"{path.stem} has scale, split and pool size {setting}, round {this.name} has "
+            f"{(this.scale, this.split, this.pool_size)}; enter with a submission of the same setting"
         )
-    sealed = pool_design(found.pool_size, found.scale) | {"world_seed": seed}
+    sealed = pool_design(this.pool_size, this.scale) | {"world_seed": seed}
     spec = RunSpec.from_dict(public.spec.to_dict() | sealed)
     try:
         samples = judge.samples(spec, read_prediction_file(path), path.name)
@@ -307,42 +279,11 @@ def _score(found: Round, seed: int, path: Path, submissions: Path, judge: Judge)
         raise ValueError(f"{path} cannot be scored:\n{error}") from None
     metric = TRACKS[track_of(public)]
     before = macro(public.results, metric)
-    after = macro(judge.results(spec, samples, public.results["method"]), metric)
+    after = macro(judge.results(spec, samples, public.entry.name), metric)
     if before is None or after is None:
         raise ValueError(f"{public.folder}: the entry has no {metric}, which its submission is ranked by")
     scores = {"public_score": before, "sealed_score": after, "drop": drop(before, after)}
     return {"public": public.folder, "metric": metric, **scores}
-
-
-def _with_own(value: Any, model: Backend | None, encoder: str) -> Any:
-    """Return a method's dict with models and encoders that were chosen here, wherever it names one."""
-    if isinstance(value, list):
-        return [_with_own(part, model, encoder) for part in value]
-    if not isinstance(value, dict):
-        return value
-    made = {name: _with_own(part, model, encoder) for name, part in value.items() if name != "model"}
-    made |= {"encoder": encoder} if "encoder" in made else {}
-    if "model" in value:
-        theirs = value["model"] if isinstance(value["model"], dict) else {"model": value["model"]}
-        ours = {} if model is None else model.to_dict()
-        wanted = str(theirs.get("model")).rstrip("/").split("/")[-1]
-        if str(ours.get("model")).rstrip("/").split("/")[-1] != wanted:
-            raise ValueError(
-                f"the submission asks the model {quote(wanted)}, and only a model of your choice is used: add --model "
-                f"(its name or your folder), and --endpoint URL if it is on a server; got {quote(ours.get('model'))}"
-            )
-        warmth = theirs.get("temperature")
-        made["model"] = ours | ({"temperature": warmth} if isinstance(warmth, int | float) else {})
-    return made
-
-
-def _change(folder: Path, change: Callable[[Round], Round]) -> Round:
-    """Replace a round's public file by what ``change`` makes of it; two commands at once take turns."""
-    read_round(folder)
-    with whole_file(folder / ROUND) as part:
-        made = change(read_round(folder))
-        part.write_bytes(json_bytes(made.model_dump()))
-    return made
 
 
 def _now() -> str:

@@ -18,7 +18,7 @@ from .setting import ANSWERS, MAIN_METRIC
 SAME_QUESTIONS = ("scale", "world_seed", "dials", "data", "split", "scorer_version")
 """Fields of the spec that must agree: otherwise equal ids are not equal questions, or scores not one measure."""
 
-SUBMISSION_FILE = "metadata.yaml"
+SUBMISSION_FILE = "submission.json"
 
 Comparison = dict[str, Any]
 
@@ -85,14 +85,14 @@ def find_run(name: str, out: Path) -> Path:
 
 
 def _load(folder: Path) -> tuple[Results, dict[str, Sample]]:
-    results = read_results(folder)
-    if results is None:
-        raise FileNotFoundError(f"{folder} has no results.json; finish the run first: rwbench run")
     if (folder / SUBMISSION_FILE).is_file():
         raise ValueError(
             f"{folder} is a submission to the board, which holds answers and no scores; compare the runs that it was "
             "made of, or see the board: rwbench board"
         )
+    results = read_results(folder)
+    if results is None:
+        raise FileNotFoundError(f"{folder} has no results.json; finish the run first: rwbench run")
     samples = {sample["id"]: sample for sample in read_samples(folder / SAMPLES_FILE)}
     return results, {name: sample for name, sample in samples.items() if sample["error"] is None}
 

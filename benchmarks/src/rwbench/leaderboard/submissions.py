@@ -1,0 +1,224 @@
+"""Submissions: written from a run, read back, re-scored and compared. Reads data only; runs nothing of a stranger's."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ruleworld_data.io import part_of, write_whole
+
+from ..run.folder import SPEC_FILE, exclusive, find_specs
+from ..score.results import Results, read_results, write_results
+from ..score.samples import SAMPLES_FILE, Sample, read_samples
+from ..spec import RunSpec, canonical_json
+from .copies import Fingerprint, content_sha256, duplicates, impostors
+from .entry import Entry, json_bytes, looks_at_gold
+from .files import ENTRY, FOLDER_NAME, HOW_TO_WRITE, SAMPLES, read_folder, submission_folders
+from .judge import Judge, board_spec
+from .parsing import UNREADABLE, Problem, Refused, quote, refuse, refuse_if
+from .records import Record, pack_records, read_prediction_file, read_records
+
+REPRODUCED = "reproduced.json"
+
+
+class Submission(NamedTuple):
+    """A submission that was accepted: its words, and results computed here."""
+
+    folder: str
+    entry: Entry
+    spec: RunSpec
+    results: Results
+    samples: list[Sample]
+    fingerprint: Fingerprint
+
+
+def validate(folder: Path, judge: Judge, others: Mapping[str, Fingerprint] | None = None) -> Submission:
+    """Check a submission against our data, and ``others``: the fingerprints on the board, by folder name.
+
+    `Refused` with every problem of the first stage that finds one: files, words, spec, samples, copies.
+    """
+    files = read_folder(folder)
+    entry = Entry.read(files[ENTRY])
+    if not folder.name.startswith(entry.date):
+        refuse(ENTRY, "date is not the folder's", f"folder: {folder.name[:10]}", value=entry.date)
+    spec = judge.check_spec(entry.spec)
+    if entry.kind != "ceiling" and (gold := looks_at_gold(spec.method)):
+        refuse(ENTRY, "spec.method looks at gold data", "set kind to ceiling", value=gold)
+    records = read_records(files[SAMPLES])
+    samples = judge.samples(spec, records)
+    fingerprint = Fingerprint.of(entry, records.values())
+    others = {name: other for name, other in (others or {}).items() if name != folder.name}
+    # a floor without rules is the same in every form and pool
+    copied = duplicates(fingerprint, others) if entry.kind == "contender" else ()
+    refuse_if([*copied, *impostors(fingerprint, others)])
+    return Submission(
+        folder.name, entry, spec, judge.results(spec, samples, entry.name), samples, fingerprint
+    )
+
+
+def check_all(
+    folders: Iterable[Path], judge: Judge, known: Mapping[str, Fingerprint] | None = None
+) -> dict[str, Submission | Refused]:
+    """Return each submission, or why it is refused, by folder name; copies of each other or of ``known`` are."""
+    known = dict(known or {})
+    checked: dict[str, Submission | Refused] = {}
+    for path in folders:
+        try:
+            submission = checked[path.name] = validate(path, judge, known)
+            known[path.name] = submission.fingerprint
+        except Refused as error:
+            checked[path.name] = error
+        # a check that breaks refuses this folder, and never ends the checks of others
+        except UNREADABLE as error:
+            if isinstance(error, FileNotFoundError) and not os.path.lexists(path):
+                raise  # not a submission's fault: there is none
+            what = f"cannot be checked ({type(error).__name__}: {quote(str(error))[1:-1]})"
+            checked[path.name] = Refused(Problem(quote(path.name), what, HOW_TO_WRITE))
+    return checked
+
+
+def fingerprints(board: Path) -> dict[str, Fingerprint]:
+    """Return the fingerprints of submissions on the board, by folder name; unreadable ones are left out."""
+    known = {}
+    for path in submission_folders(board):
+        try:
+            files = read_folder(path)
+            known[path.name] = Fingerprint.of(Entry.read(files[ENTRY]), read_records(files[SAMPLES]).values())
+        except UNREADABLE:
+            continue
+    return known
+
+
+def import_predictions(
+    path: Path, label: str, representation: str, pool_size: int, out: Path, judge: Judge, **setting: Any
+) -> Path:
+    """Score predictions made elsewhere, write them as a run folder and return it.
+
+    Parameters
+    ----------
+    path : Path
+        JSON Lines with ``id`` and any of ``output``, ``answers``, ``retrieved``, ``usage``; or parquet with ``id`` and
+        ``output``.
+    label : str
+        Name of the method in reports.
+    representation, pool_size, **setting
+        What the method was given, as in `rwbench.leaderboard.judge.board_spec`.
+    out : Path
+        Folder of run folders.
+    judge : Judge
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If the file or a row of it cannot be used; the message names the line.
+    """
+    records = read_prediction_file(path)
+    method = {"name": "imported", "label": label, "content": content_sha256(records.values())}
+    spec = board_spec(method, representation, pool_size, **setting)
+    judge.check_spec(spec.to_dict())
+    samples = judge.samples(spec, records, str(path))
+    folder = out / spec.run_id
+    folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(folder):
+        write_whole(folder / SPEC_FILE, json_bytes(spec.to_dict()))
+        lines = "".join(canonical_json(sample) + "\n" for sample in samples)
+        write_whole(folder / SAMPLES_FILE, lines.encode())
+        write_results(folder, judge.results(spec, samples, label))
+    return folder
+
+
+def submit(
+    spec: RunSpec,
+    samples: Sequence[Sample],
+    words: Mapping[str, Any],
+    root: Path,
+    judge: Judge,
+    slug: str | None = None,
+    *,
+    searches: bool = True,
+) -> Path:
+    """Write the submission of a run and return its folder, after the checks that a pull request gets.
+
+    Parameters
+    ----------
+    spec, samples
+        The run, see `read_run`.
+    words : mapping
+        Fields of `Entry` but the spec.
+    root : Path
+        Folder of submissions; made if missing.
+    judge : Judge
+    slug : str, optional
+        End of the folder's name; by default made of the method's name and the setting.
+    searches : bool
+        Whether the rules found go along; without them the row has no recall and a fifth of the bytes.
+
+    Raises
+    ------
+    ValueError
+        If questions failed, the folder is taken, or the checks refuse it (`Refused`).
+    """
+    failed = [sample["id"] for sample in samples if sample["error"] is not None]
+    if failed:
+        raise ValueError(
+            f"{len(failed)} questions of the run failed (first: {failed[0]}); a submission has an answer to every "
+            "question: rwbench resume RUN"
+        )
+    entry = Entry.of({**words, "spec": json.loads(canonical_json(spec.to_dict()))})
+    setting = f"{spec.representation} {spec.pool_size} {spec.scale} {spec.split}"
+    slug = slug or slug_of(f"{entry.name} {setting}")
+    name = f"{entry.date}_{slug}"
+    if not FOLDER_NAME.fullmatch(name):
+        raise ValueError(f"a submission's short name is made of a-z, 0-9, dot and hyphen, got {slug!r}")
+    body = pack_records(Record.of_sample(sample, searches=searches) for sample in samples)
+    root.mkdir(parents=True, exist_ok=True)
+    # One name for all that are written here: they take turns, so that each is compared with those before it.
+    with part_of(root / "submission", folder=True) as place:
+        if (root / name).exists():
+            raise ValueError(f"{root / name} is there already; choose another --slug, or remove that folder")
+        part = place / name
+        part.mkdir()
+        write_whole(part / ENTRY, entry.to_json())
+        write_whole(part / SAMPLES, body)
+        validate(part, judge, fingerprints(root))
+        part.rename(root / name)
+    return root / name
+
+
+def read_run(paths: Sequence[Path]) -> tuple[RunSpec, list[Sample]]:
+    """Return spec and samples of the one finished run among paths, as a shell gives them for ``runs/*``.
+
+    A ValueError if there is not one, a FileNotFoundError if it is not finished.
+    """
+    runs = [path for path in paths if (path / SPEC_FILE).is_file()] if len(paths) > 1 else list(paths)
+    if len(runs) != 1:
+        raise ValueError(
+            f"{len(runs)} of these {len(paths)} paths are run folders; a submission is of one run, so give one: "
+            "rwbench submit RUN"
+        )
+    specs = find_specs(runs[0])
+    if read_results(runs[0]) is None or len(specs) != 1:
+        raise FileNotFoundError(
+            f"{runs[0]} is no finished run; give one run folder, or finish it: rwbench resume {runs[0]}"
+        )
+    return specs[0][0], read_samples(runs[0] / SAMPLES_FILE)
+
+
+def read_marks(root: Path) -> dict[str, dict[str, str]]:
+    """Return the marks of reproduction beside a folder of submissions: name -> samples_sha256 and date."""
+    path = root.parent / REPRODUCED
+    marks = json.loads(path.read_bytes()) if path.is_file() else {}
+    if not isinstance(marks, dict) or any(set(mark) != {"samples_sha256", "date"} for mark in marks.values()):
+        raise ValueError(f"{path} must map a submission to samples_sha256 and date")
+    return marks
+
+
+def slug_of(text: str) -> str:
+    """Return words of a-z and 0-9 with hyphens between them, at most 60 characters."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return "-".join(re.findall("[a-z0-9]+", plain))[:60].strip("-") or "submission"
