@@ -43,7 +43,7 @@ Search = Annotated[list[int], Field(max_length=MAX_FOUND), AfterValidator(_disti
 Count = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
 
 
-class Usage(BaseModel):
+class Cost(BaseModel):
     """What a question cost; unknown amounts are None."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -73,7 +73,7 @@ class Record(BaseModel):
     outcome: Literal[tuple(name for name in OUTCOMES if name != "failed")] = Field(  # type: ignore[valid-type]
         description="how it ended; a submission has no failed question"
     )
-    usage: Usage = Field(description=f"any of {', '.join(USAGE)}, for example {{'calls': 1}}")
+    usage: Cost = Field(description=f"any of {', '.join(USAGE)}, for example {{'calls': 1}}")
 
     @model_validator(mode="after")
     def _answers_are_in_the_output(self) -> Self:
@@ -102,7 +102,7 @@ class Record(BaseModel):
             retrieved=retrieved[:MAX_SEARCHES] if searches and retrieved is not None else None,
             outcome=sample.get("outcome") or "ok",
             # More than so many is no count, but what a server said.
-            usage=Usage(**{name: min(usage[name], MAX_AMOUNT) for name in USAGE if name in usage}),
+            usage=Cost(**{name: min(usage[name], MAX_AMOUNT) for name in USAGE if name in usage}),
         )
 
     def line(self) -> str:
