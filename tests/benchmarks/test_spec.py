@@ -97,7 +97,6 @@ def test_a_spec_is_frozen_even_through_the_dict_it_was_given():
         ({"subtasks": ("single_rul",)}, ["sub-task", "'single_rule'"]),
         ({"subtasks": ("multi_hop_5",)}, ["sub-task", "'multi_hop_5'"]),
         ({"dials": "hop=6"}, ["dial", "'hop'", "'hops'"]),
-        ({"dials": "hops=6", "data": "1.0.0"}, ["1.0 has no dials", "1.1"]),
         ({"pool_size": 0}, ["pool_size", "0"]),
         ({"limit": -1}, ["limit", "-1"]),
         ({"limit": True}, ["limit", "True"]),

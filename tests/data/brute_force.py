@@ -17,9 +17,8 @@ CHANGE = re.compile(rf"({'|'.join(MINUS + PLUS)})_(\w+)")
 
 
 def rows(name: str) -> list[list[str]]:
-    """Read a vocabulary table without its header, and what version 1.0 has instead."""
-    files = [VOCAB / name, VOCAB / "1.0" / name]
-    return [line.split("\t") for file in files if file.exists() for line in file.read_text().splitlines()[1:]]
+    """Read a vocabulary table without its header."""
+    return [line.split("\t") for line in (VOCAB / name).read_text().splitlines()[1:]]
 
 
 PLURALS = dict(rows("attribute_nouns.tsv"))

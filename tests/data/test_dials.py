@@ -58,14 +58,12 @@ def drawn_setting(number: int) -> WorldSpec:
         conjunction=draw.randint(1, 3),
         thresholds=draw.random() < 0.5,
     )
-    return WorldSpec(
-        "tiny", seed=seed, version="1.1", dials=replace(dials, crowd=draw.choice([None, *range(4, 15)]))
-    )
+    return WorldSpec("tiny", seed=seed, dials=replace(dials, crowd=draw.choice([None, *range(4, 15)])))
 
 
 def failures(folder: Path, setting: WorldSpec, solvers=("executor", "clingo")) -> dict[str, list[str]]:
     """Build a setting and verify it; return what failed."""
-    build(folder, setting.scale, setting.seed, version=setting.version, dials=setting.dials)
+    build(folder, setting.scale, setting.seed, dials=setting.dials)
     report = verify(folder, solvers=solvers)
     assert not any(check.skipped for check in report.checks) or solvers != ("executor", "clingo")
     assert report.check("C9_full_executor").checked > 50
@@ -74,7 +72,7 @@ def failures(folder: Path, setting: WorldSpec, solvers=("executor", "clingo")) -
 
 @pytest.mark.parametrize("dials", QUICK, ids=lambda dials: ",".join(dials.to_dict()))
 def test_settings_verify(dials, tmp_path, small):
-    assert failures(tmp_path / "build", WorldSpec("tiny", seed=11, version="1.1", dials=dials)) == {}
+    assert failures(tmp_path / "build", WorldSpec("tiny", seed=11, dials=dials)) == {}
 
 
 @pytest.mark.slow
@@ -99,14 +97,14 @@ def test_two_hundred_settings_verify(tmp_path, small):
 def test_crowds_that_a_tiny_world_does_not_hold_verify(crowd, tmp_path, small):
     """Thin and large ones, in a world of the paper's size."""
     dials = Dials(hops=1 + crowd % 8, conjunction=1 + crowd % 3, crowd=crowd, thresholds=crowd % 2 == 0)
-    assert failures(tmp_path / "build", WorldSpec("paper", seed=crowd, version="1.1", dials=dials)) == {}
+    assert failures(tmp_path / "build", WorldSpec("paper", seed=crowd, dials=dials)) == {}
 
 
 @pytest.mark.parametrize("dials", [replace(ALL, crowd=None), replace(ALL, hops=4)], ids=["deep", "crowd"])
 def test_an_independent_solver_agrees(dials):
     """Regular expressions over the FOL of small worlds: the same answer from all rules and from the gold ones."""
     asked = dict.fromkeys(subtasks_of(dials)[1:], 2)
-    for world in fresh_worlds(5, 3, asked, n_rules=900, version="1.1", dials=dials):
+    for world in fresh_worlds(5, 3, asked, n_rules=900, dials=dials):
         fol = dict(zip(world.rules["id"].to_pylist(), world.rules["fol"].to_pylist(), strict=True))
         whole = BruteForce(fol.values())
         for row in world.questions.to_pylist():
@@ -122,9 +120,7 @@ def test_an_independent_solver_agrees(dials):
 def test_the_state_that_a_count_gives_is_asked():
     """Of a kind, by its own count: one state in any world, neither without the count nor without the threshold."""
     seen = []
-    for world in fresh_worlds(
-        8, 24, {"multi_hop_2": 6}, n_rules=150, version="1.1", dials=Dials(thresholds=True)
-    ):
+    for world in fresh_worlds(8, 24, {"multi_hop_2": 6}, n_rules=150, dials=Dials(thresholds=True)):
         fol = dict(zip(world.rules["id"].to_pylist(), world.rules["fol"].to_pylist(), strict=True))
         whole = BruteForce(fol.values())
         for row in world.questions.to_pylist():
@@ -150,9 +146,7 @@ def test_the_state_that_a_count_gives_is_asked():
 
 def broken(tmp_path, seed):
     dials = Dials(parts=2, conjunction=3, thresholds=True)
-    return failures(
-        tmp_path / "build", WorldSpec("tiny", seed=seed, version="1.1", dials=dials), ("executor",)
-    )
+    return failures(tmp_path / "build", WorldSpec("tiny", seed=seed, dials=dials), ("executor",))
 
 
 def test_one_colour_too_few(tmp_path, small, monkeypatch):
@@ -251,7 +245,7 @@ def test_a_crowd_is_exactly_so_many(scale, crowd):
     dials = replace(ALL, crowd=crowd, hops=4)
     whole = "full" if scale == "paper" else scale
     for name in {scale, whole}:
-        blocks = world_of(WorldSpec(name, version="1.1", dials=dials)).blocks
+        blocks = world_of(WorldSpec(name, dials=dials)).blocks
         per_state = np.bincount(blocks["state2attr"]["state"], minlength=1664)
         for led_to in ("env2state", "action2state", "count2state"):
             assert set(per_state[blocks[led_to]["state"]].tolist()) == {crowd}
@@ -287,7 +281,7 @@ def test_a_crowd_is_exactly_so_many(scale, crowd):
 )
 def test_a_crowd_that_does_not_fit_names_its_limits(dials, message):
     with pytest.raises(ValueError, match=message):
-        WorldSpec("tiny", version="1.1", dials=dials)
+        WorldSpec("tiny", dials=dials)
     sizes = WorldSizes(2, 8, 6, 2, 2, 1, 1, 1)
     with pytest.raises(ValueError, match="crowd must be from 32 to"):
         sizes.turned(Dials(conjunction=2))
@@ -302,14 +296,14 @@ def test_sub_tasks_and_tables_of_a_setting(dials):
     widths = [int(name.rsplit("_", 1)[1]) for name in names if name.startswith("multi_rule")]
     assert widths == (list(range(2, 2 * dials.parts + 1)) if dials.parts > 1 else [])
     for name in names:
-        table = question_table(name, "test", "tiny", version="1.1", dials=dials)
-        assert len(table) == num_rows(name, "test", "tiny", version="1.1", dials=dials) == 50
+        table = question_table(name, "test", "tiny", dials=dials)
+        assert len(table) == num_rows(name, "test", "tiny", dials=dials) == 50
         hops = int(name.rsplit("_", 1)[1]) if name.startswith("multi_hop") else 1
         assert set(table["n_hops"].to_pylist()) == {hops}
         if name.startswith("multi_rule"):
             assert max(map(len, table["answers"].to_pylist())) <= dials.parts
-    rules = rule_table("train", "tiny", version="1.1", dials=dials)
-    assert len(rules) == num_rows("rules", "train", "tiny", version="1.1", dials=dials)
+    rules = rule_table("train", "tiny", dials=dials)
+    assert len(rules) == num_rows("rules", "train", "tiny", dials=dials)
 
 
 def test_each_new_path_takes_a_third():
@@ -325,7 +319,7 @@ def test_each_new_path_takes_a_third():
 
 def test_no_chain_takes_more_than_a_creature_has():
     """C6 by construction: amounts are 1 beyond the first response."""
-    blocks = world_of(WorldSpec("paper", version="1.1", dials=Dials(hops=8))).blocks
+    blocks = world_of(WorldSpec("paper", dials=Dials(hops=8))).blocks
     changes = blocks["attrchange2attr"]
     first = ~np.isin(changes["trigger_attribute"], changes["attribute"])
     assert set(changes["amount"][~first].tolist()) == {1} and set(changes["amount"][first].tolist()) == {

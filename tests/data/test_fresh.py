@@ -9,7 +9,7 @@ import pytest
 from ruleworld_data.fresh import WORLDS_PER_CONTINENT, fresh_worlds
 from ruleworld_data.generate import rule_table
 from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
-from ruleworld_data.spec import VERSION, VERSIONS, WorldSizes
+from ruleworld_data.spec import WorldSizes
 
 BruteForce = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))["BruteForce"]
 ASKED = {"single_rule": 3, "multi_rule_4": 2, "multi_hop_2": 2, "multi_hop_4": 1}
@@ -101,14 +101,6 @@ def test_other_sizes():
     )
     world = next(fresh_worlds(0, 1, {"multi_hop_3": 2}, n_rules=50, sizes=sizes))
     assert len(world.rules) == 50 and len(world.questions) == 2
-
-
-def test_worlds_of_a_version():
-    made = {v: next(fresh_worlds(0, 1, ASKED, n_rules=100, version=v)) for v in VERSIONS}
-    assert made[VERSION].questions.equals(next(fresh_worlds(0, 1, ASKED, n_rules=100)).questions)
-    assert not made["1.0"].questions.equals(made["1.1"].questions)
-    with pytest.raises(ValueError, match="unknown version '2'"):
-        next(fresh_worlds(0, 1, ASKED, version="2"))
 
 
 @pytest.mark.parametrize("width", [2, 3, 8])

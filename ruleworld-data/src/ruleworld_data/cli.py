@@ -45,9 +45,7 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Scale = Annotated[str, typer.Option("--scale", help="tiny, paper or full.")]
-Version = Annotated[
-    str, typer.Option("--data-version", help="Version of the data: 1.0 or 1.1.", show_default="newest")
-]
+Version = Annotated[str, typer.Option("--data-version", help="Version of the data.", show_default="newest")]
 Dials = Annotated[
     str,
     typer.Option(

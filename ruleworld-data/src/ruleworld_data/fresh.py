@@ -20,8 +20,6 @@ from .questions.tables import Origin, chain_table
 from .spec import (
     PAPER_POINT,
     SCALES,
-    VERSION,
-    VERSIONS,
     Dials,
     WorldSizes,
     check_count,
@@ -64,7 +62,6 @@ def fresh_worlds(
     sizes: WorldSizes = SCALES["tiny"].sizes,
     first: int = 0,
     *,
-    version: str = VERSION,
     dials: Dials = PAPER_POINT,
 ) -> Iterator[FreshWorld]:
     """Yield small worlds ``first`` to ``first + count - 1`` of a sequence named by a seed.
@@ -86,8 +83,6 @@ def fresh_worlds(
     sizes : WorldSizes
         Terms and rules of a continent: with few terms, distractors resemble gold rules. Dials change them
         (`WorldSizes.turned`).
-    version : str
-        Version of the data.
     dials : Dials
         Where worlds and questions depart from the paper's.
 
@@ -98,7 +93,6 @@ def fresh_worlds(
         that the sizes do not allow.
     """
     check_seed(seed)
-    check_name("version", version, VERSIONS)
     for subtask in questions:
         check_name("sub-task", subtask, subtasks_of(dials))
     wanted = {"count": count, "first": first, "n_rules": n_rules} | dict(questions)
@@ -108,9 +102,7 @@ def fresh_worlds(
     while number < first + count:
         continent, start = divmod(number, WORLDS_PER_CONTINENT)
         stop = min(WORLDS_PER_CONTINENT, start + first + count - number)
-        yield from _Continent(seed, continent, questions, (sizes, version, dials)).worlds(
-            start, stop, n_rules
-        )
+        yield from _Continent(seed, continent, questions, (sizes, dials)).worlds(start, stop, n_rules)
         number += stop - start
 
 
@@ -120,7 +112,6 @@ def continent(
     questions: Mapping[str, int],
     sizes: WorldSizes = SCALES["tiny"].sizes,
     *,
-    version: str = VERSION,
     dials: Dials = PAPER_POINT,
 ) -> tuple[World, pa.Table, dict[str, pa.Table]]:
     """Draw one whole continent of a sequence: the world, its rules by id (row numbers), its questions by sub-task.
@@ -133,7 +124,7 @@ def continent(
         Which continent of it.
     questions : mapping
         Questions by sub-task.
-    sizes, version, dials
+    sizes, dials
         As in `fresh_worlds`.
 
     Raises
@@ -142,7 +133,7 @@ def continent(
         For more questions than the continent has, or dials that the sizes do not allow.
     """
     world_seed = int(Stream("fresh", seed, number).words(1)[0] >> np.uint64(1))
-    world = build_world(world_seed, sizes.turned(dials), version=version, dials=dials)
+    world = build_world(world_seed, sizes.turned(dials), dials=dials)
     named, schema = (world.names, world.world_id), rule_schema(dials)
     blocks = [block_table(block, *named, schema=schema) for block in world.blocks.values()]
     rules = pa.concat_tables(decode(block, schema) for block in blocks).combine_chunks()
@@ -166,14 +157,12 @@ class _Continent:
     """A drawn world whose rules and questions small worlds share."""
 
     def __init__(
-        self, seed: int, number: int, questions: Mapping[str, int], kind: tuple[WorldSizes, str, Dials]
+        self, seed: int, number: int, questions: Mapping[str, int], kind: tuple[WorldSizes, Dials]
     ) -> None:
         self.key, self.each = ("fresh", seed, number), questions
-        sizes, version, dials = kind
+        sizes, dials = kind
         rows = {subtask: WORLDS_PER_CONTINENT * each for subtask, each in questions.items()}
-        self.world, self.rules, self.questions = continent(
-            seed, number, rows, sizes, version=version, dials=dials
-        )
+        self.world, self.rules, self.questions = continent(seed, number, rows, sizes, dials=dials)
 
     def worlds(self, start: int, stop: int, n_rules: int) -> Iterator[FreshWorld]:
         """Cut out worlds ``[start, stop)``."""

@@ -54,9 +54,7 @@ def _world(spec: WorldSpec) -> World:
 @lru_cache(maxsize=4)
 def _whole_world(spec: WorldSpec) -> World:
     scale, heldout = spec.sized, spec.split == "heldout"
-    return build_world(
-        spec.seed, scale.sizes, scale.subset, heldout=heldout, version=spec.version, dials=spec.dials
-    )
+    return build_world(spec.seed, scale.sizes, scale.subset, heldout=heldout, dials=spec.dials)
 
 
 @lru_cache(maxsize=2)

@@ -76,7 +76,7 @@ def question_pool(
 ) -> Ints:
     """Return the pool of one question; see `shared_pool`.
 
-    ``world_id`` is the question's: ids of questions repeat from world to world. Data 1.0 drew without it.
+    ``world_id`` is the question's: ids of questions repeat from world to world.
     """
     world = (world_id,) if world_id else ()
     return shared_pool(universe, gold, size, "question", question_id, seed, *world)

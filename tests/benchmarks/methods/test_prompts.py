@@ -78,8 +78,8 @@ def test_the_example_of_react_is_data_1_1_and_its_answer_follows():
     texts = shipped_template("react").sections["act"]
     nl = re.findall(r"^(?:Observation \d: )?(If A .*\.)$", texts["nl"], re.MULTILINE)
     fol = re.findall(r"^(?:Observation \d: )?(\S+\(.* => .*)$", texts["fol"], re.MULTILINE)
-    read = [parse_rule_nl(text, "1.1") for text in nl]
-    assert read == [parse_rule_fol(text, "1.1") for text in fol] and len(read) == 4
+    read = [parse_rule_nl(text) for text in nl]
+    assert read == [parse_rule_fol(text) for text in fol] and len(read) == 4
     rules = RuleIndex.from_table(pa.table({"id": pa.array(range(4), pa.int32()), "fol": fol}))
     derived = execute("Calm_fox(x) & Bakery(x)", "Has(x, Amber_bead, ?)", rules)
     assert (

@@ -18,7 +18,6 @@ from ruleworld_data.fresh import fresh_worlds
 from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.questions import training_text
 from ruleworld_data.spec import SUBTASKS
-from rwbench.spec import DATA_VERSION
 from rwbench.zoo.base import gates
 from rwbench.zoo.base.curriculum import LADDERS, MIN_SEEN, Curriculum
 from rwbench.zoo.base.data import DocumentStream, _near, batches, collate, small_sizes
@@ -81,12 +80,10 @@ def text_of(tokenizer, ids):
 class TestTokenizer:
     def test_the_benchmark_is_written_in_whole_words(self, tokenizer):
         """Every word of rules, questions and answers is one token, so nothing falls back to pieces."""
-        rules = rule_table(scale="tiny", version=DATA_VERSION).to_pylist()
+        rules = rule_table(scale="tiny").to_pylist()
         texts = [rule[name] for rule in rules for name in ("nl", "fol")]
         for subtask in SUBTASKS:
-            for row in (
-                question_table(subtask, "test", scale="tiny", version=DATA_VERSION).slice(0, 40).to_pylist()
-            ):
+            for row in question_table(subtask, "test", scale="tiny").slice(0, 40).to_pylist():
                 texts += [row["question"], training_text(row, "nl", STEP), training_text(row, "fol", STEP)]
         for text, ids in zip(texts, tokenizer(texts)["input_ids"], strict=True):
             tokens = tokenizer.convert_ids_to_tokens(ids)
@@ -168,7 +165,7 @@ class TestModel:
 
 class TestDocuments:
     def test_recital_asks_what_stands_in_the_list_once(self, writer, tokenizer):
-        (world,) = fresh_worlds(9, 1, {}, n_rules=120, version=DATA_VERSION)
+        (world,) = fresh_worlds(9, 1, {}, n_rules=120)
         rules = world.rules.to_pylist()
         for language in ("nl", "fol"):
             document = writer.recital(rules, random.Random(0).sample(range(120), 120), language)
@@ -186,7 +183,7 @@ class TestDocuments:
                 assert set(document.weights[start:stop]) == {1.0}
 
     def test_questions_hold_their_answers(self, writer, tokenizer):
-        (world,) = fresh_worlds(9, 1, dict.fromkeys(SUBTASKS, 2), n_rules=300, version=DATA_VERSION)
+        (world,) = fresh_worlds(9, 1, dict.fromkeys(SUBTASKS, 2), n_rules=300)
         for row in world.questions.to_pylist():
             for language in ("nl", "fol"):
                 document = writer.questions(["If A is a tiny cat, it has 12 fins."], [row], language)
@@ -197,7 +194,7 @@ class TestDocuments:
                 assert text_of(tokenizer, document.ids[start:stop]) == answer and kind == row["subtask"]
 
     def test_an_answer_without_rules_is_trained_on_and_not_measured(self, writer):
-        (world,) = fresh_worlds(9, 1, {"single_rule": 1}, n_rules=120, version=DATA_VERSION)
+        (world,) = fresh_worlds(9, 1, {"single_rule": 1}, n_rules=120)
         document = writer.questions([], world.questions.to_pylist(), "nl")
         assert document.spans == [] and 1.0 in document.weights
 
@@ -209,7 +206,7 @@ class TestDocuments:
 
     def test_rules_beside_the_gold_ones_may_be_those_that_a_search_finds_too(self, writer, tokenizer):
         """Counted on the texts: how many of a list's rules begin like another of it."""
-        (world,) = fresh_worlds(9, 1, {}, n_rules=120, version=DATA_VERSION)
+        (world,) = fresh_worlds(9, 1, {}, n_rules=120)
         rules = world.rules.to_pylist()
         gold = np.arange(120) % 40 == 3
         near = [
@@ -289,13 +286,11 @@ class TestStream:
 
     def test_no_rule_or_question_is_the_benchmarks(self, writer, tokenizer):
         """Worlds are independent: shared rules are as rare as chance makes them, shared questions do not occur."""
-        theirs = set(rule_table(scale="paper", version=DATA_VERSION).column("nl").to_pylist())
+        theirs = set(rule_table(scale="paper").column("nl").to_pylist())
         questions = {
             text
             for subtask in SUBTASKS
-            for text in question_table(subtask, "test", scale="tiny", version=DATA_VERSION)
-            .column("question")
-            .to_pylist()
+            for text in question_table(subtask, "test", scale="tiny").column("question").to_pylist()
         }
         seen = set()
         for number in range(3):

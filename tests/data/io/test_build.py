@@ -25,7 +25,7 @@ from ruleworld_data.io import (
     rule_schema,
     world_spec,
 )
-from ruleworld_data.spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, VERSION, VERSIONS, Dials, WorldSpec
+from ruleworld_data.spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, VERSION, Dials, WorldSpec
 
 SCRIPT = """
 import sys
@@ -267,19 +267,6 @@ def test_folders_that_hold_something_else_are_left_alone(copy, prepare, argument
     with pytest.raises(ValueError, match=message):
         build(copy, **({"scale": "tiny"} | arguments))
     assert contents(copy) == before
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_builds_of_every_version_say_which_they_are(tmp_path, version):
-    made = build(tmp_path, "tiny", version=version)
-    assert made["generator_version"] == f"{version}.0" and "dials" not in made
-    assert world_spec(read_build(tmp_path)) == WorldSpec("tiny", version=version)
-    shard = pq.read_table(tmp_path / "multi_hop_3" / "test-00000-of-00001.parquet")
-    assert shard.to_pylist() == question_table("multi_hop_3", "test", "tiny", version=version).to_pylist()
-    assert build_stats(tmp_path).generator_version == f"{version}.0"
-    other = next(other for other in VERSIONS if other != version)
-    with pytest.raises(ValueError, match=rf"holds another build: generator_version '{version}.0'"):
-        build(tmp_path, "tiny", version=other)
 
 
 def test_a_build_with_dials_says_so_and_can_be_exported(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from ruleworld_data.generate import question_table
 from ruleworld_data.merge.check import small_words, sub_questions, why_refused
 from ruleworld_data.questions import clause_templates, merge_templates
-from ruleworld_data.spec import SUBTASKS, VERSIONS
+from ruleworld_data.spec import SUBTASKS
 from ruleworld_data.world import load_vocabulary
 
 QUESTION = (
@@ -18,7 +18,7 @@ QUESTION = (
 )
 SECOND = (
     "In separate scenes, can you tell which state the environment puts an elderly dog in if it enters the rice field; "
-    "what number of spicy gills a swift swan has; how many velvet furs a bearded panda has when it overtakes a plump "
+    "what number of spicy gills a swift swan has; how many velvet fins a bearded panda has when it overtakes a plump "
     "otter; and how many rusty keys a feral bear has when it becomes deeply sad?"
 )
 GOOD = [
@@ -44,7 +44,7 @@ GOOD = [
     (
         SECOND,
         "For each separate scenario, please determine which state the environment puts an elderly dog in once it is "
-        "in the rice field, how many spicy gills are there on a swift swan, how many velvet furs does a bearded panda "
+        "in the rice field, how many spicy gills are there on a swift swan, how many velvet fins does a bearded panda "
         "have if a plump otter is overtaken by it, and how many rusty keys does a feral bear have after becoming "
         "deeply sad.",
     ),
@@ -134,9 +134,8 @@ def test_parts_and_creatures_keep_their_order() -> None:
 
 
 @pytest.mark.parametrize("subtask", [name for name in SUBTASKS if name.startswith("multi_rule")])
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_template_question_asks_the_same_as_itself(subtask: str, version: str) -> None:
-    for row in question_table(subtask, "test", "tiny", version=version).to_pylist():
+def test_every_template_question_asks_the_same_as_itself(subtask: str) -> None:
+    for row in question_table(subtask, "test", "tiny").to_pylist():
         parts = sub_questions(row["question"])
         assert len(parts) == len(row["queries"]) == len(row["answers"])
         assert why_refused(row["question"], row["question"]) is None
@@ -146,19 +145,16 @@ def test_every_template_question_asks_the_same_as_itself(subtask: str, version: 
 
 
 def test_small_words_hold_all_of_the_templates_and_none_of_the_vocabulary() -> None:
-    words = load_vocabulary(VERSIONS[-1])
+    words = load_vocabulary()
     names = [*words.entities, *words.attributes, *words.attribute_plurals, *words.states]
     verbs = [form for verb in (*words.actions, *words.minus, *words.plus) for form in vars(verb).values()]
     assert not small_words() & {part for name in (*names, *verbs) for part in name.split()}
     assert not small_words() & set(
         "not no never without unless before more least two three none they".split()
     )
-    frames = " ".join(template.text for version in VERSIONS for template in merge_templates(version))
+    frames = " ".join(template.text for template in merge_templates())
     frames += " ".join(
-        t.text
-        for version in VERSIONS
-        for start in ("kind", "state", "environment")
-        for t in clause_templates(start, "count", version)
+        t.text for start in ("kind", "state", "environment") for t in clause_templates(start, "count")
     )
     loose = {word.strip(".,:;?").lower() for word in frames.split() if "{" not in word}
     assert loose <= small_words(), loose - small_words()

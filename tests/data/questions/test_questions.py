@@ -54,12 +54,11 @@ SKELETONS = {
     "multi_hop_3 env2state>state2attr>attrchange2attr+entity2attr": 166,
     "multi_hop_4 action2env>env2state>state2attr>attrchange2attr+entity2attr": 500,
 }
-# Scale, split, seed, every how-manieth question, and version.
-SOURCES = [("tiny", split, 0, 1, "1.0") for split in ("train", "mini", "heldout")]
-SOURCES += [("tiny", "test", 5, 1, "1.0"), ("paper", "test", 0, 8, "1.0")]
-SOURCES += [("tiny", "test", 0, 1, "1.1"), ("tiny", "heldout", 5, 1, "1.1"), ("paper", "test", 0, 12, "1.1")]
+# Scale, split, seed, every how-manieth question.
+SOURCES = [("tiny", split, 0, 1) for split in ("train", "mini")]
+SOURCES += [("tiny", "heldout", 5, 1), ("paper", "test", 0, 12)]
 SOURCES += [
-    pytest.param(("paper", split, 0, 1, "1.1"), marks=pytest.mark.slow)
+    pytest.param(("paper", split, 0, 1), marks=pytest.mark.slow)
     for split in ("test", "validation", "heldout")
 ]
 
@@ -67,13 +66,13 @@ SOURCES += [
 class Source:
     """The rules and the questions of one split."""
 
-    def __init__(self, scale: str, split: str, seed: int, every: int, version: str) -> None:
+    def __init__(self, scale: str, split: str, seed: int, every: int) -> None:
         self.split = split
-        rules = rule_table("heldout" if split == "heldout" else "train", scale, seed, version=version)
+        rules = rule_table("heldout" if split == "heldout" else "train", scale, seed)
         self.fol = dict(zip(rules["id"].to_pylist(), rules["fol"].to_pylist(), strict=True))
         self.type = dict(zip(rules["id"].to_pylist(), rules["type"].to_pylist(), strict=True))
         self.all_rules = BruteForce(self.fol.values())
-        tables = (question_table(subtask, split, scale, seed, version=version) for subtask in SUBTASKS)
+        tables = (question_table(subtask, split, scale, seed) for subtask in SUBTASKS)
         self.questions = [
             row for table in tables for row in table.take(list(range(0, len(table), every))).to_pylist()
         ]

@@ -128,7 +128,7 @@ def test_splits_together_are_everything(world, skeleton):
 @pytest.mark.parametrize("skeleton", SKELETONS, ids=lambda s: s.name)
 def test_evaluation_splits_spread_over_chains(skeleton, split):
     """Chains differ by one unit at most, but for those with fewer units; a unit's own hash leaves it to chance."""
-    world, hops = world_of(WorldSpec(version="1.1")), len(skeleton.path)
+    world, hops = world_of(WorldSpec()), len(skeleton.path)
     units = UnitSource(world, skeleton, split).draw(Stream("spread"), 300)
     rows = asked(world, units)
     assert len(set(rows)) == len(rows) == 300 or skeleton.path[0] in ("entity2attr", "env2state")
@@ -148,8 +148,8 @@ def test_a_chain_is_of_one_split_at_every_scale():
     """The full scale trains on its own world and is tested on the paper's."""
     path = MULTI_HOP[3].keys()
     for skeleton in path:
-        trained = UnitSource(world_of(WorldSpec("full", "train", version="1.1")), skeleton, "train")
-        tested = UnitSource(world_of(WorldSpec("full", "test", version="1.1")), skeleton, "test")
+        trained = UnitSource(world_of(WorldSpec("full", "train")), skeleton, "train")
+        tested = UnitSource(world_of(WorldSpec("full", "test")), skeleton, "test")
         ids = [
             {tuple(i) for i in zip(*(c.tolist() for c in s._ids(s._rows)), strict=True)}
             for s in (trained, tested)

@@ -10,7 +10,6 @@ from importlib import resources
 import pytest
 from ruleworld_data.generate import question_table
 from ruleworld_data.questions import clause_templates, merge_templates, question_templates
-from ruleworld_data.spec import VERSIONS
 
 # Who starts what, and what may be asked then: typed from the seven rule types.
 PAIRS = [
@@ -26,9 +25,7 @@ PAIRS = [
     ("environment", "state_of_environment"),
     ("target", "state_of_arrival"),
 ]
-CHECKED = [(version, start, ask) for version in VERSIONS for start, ask in PAIRS] + [
-    ("1.1", "kind", "outcome")
-]
+CHECKED = [*PAIRS, ("kind", "outcome")]
 FILLERS = {
     "kind": {"X": "a tiny cat", "X_capital": "A tiny cat", "S": "the tiny cat", "plural": "strong horns"},
     "change": {"loses": "loses", "lost": "lost", "things": "2 strong fins"},
@@ -45,12 +42,12 @@ FILLERS["target"] = FILLERS["actor"]
 
 
 @pytest.mark.parametrize("make", [question_templates, clause_templates])
-@pytest.mark.parametrize(("version", "start", "ask"), CHECKED)
-def test_templates_need_no_slot_that_their_start_does_not_fill(make, version, start, ask):
+@pytest.mark.parametrize(("start", "ask"), CHECKED)
+def test_templates_need_no_slot_that_their_start_does_not_fill(make, start, ask):
     if make is clause_templates and ask == "outcome":
         return  # no part of a merged question
     slots = FILLERS["kind"] | FILLERS[start]
-    templates = make(start, ask, version)
+    templates = make(start, ask)
     assert len({t.id for t in templates}) == len({t.text for t in templates}) == len(templates)
     for template in templates:
         text = template.text.format_map(slots)
@@ -63,40 +60,35 @@ def test_templates_need_no_slot_that_their_start_does_not_fill(make, version, st
             assert text[0].islower() and not re.search(r"[.?;]", text)
 
 
-@pytest.mark.parametrize(("version", "start", "ask"), CHECKED)
-def test_there_are_at_least_six_families_of_direct_questions(version, start, ask):
-    assert len({t.id.split(".")[0] for t in question_templates(start, ask, version)}) >= 6
+@pytest.mark.parametrize(("start", "ask"), CHECKED)
+def test_there_are_at_least_six_families_of_direct_questions(start, ask):
+    assert len({t.id.split(".")[0] for t in question_templates(start, ask)}) >= 6
 
 
 @pytest.mark.parametrize(
     ("start", "ask"), [("actor", "count"), ("target", "environment"), ("target", "state_of_action")]
 )
-@pytest.mark.parametrize("version", VERSIONS)
-def test_actions_are_worded_in_both_voices(version, start, ask):
-    assert {t.id.split(".")[1] for t in question_templates(start, ask, version)} == {"active", "passive"}
+def test_actions_are_worded_in_both_voices(start, ask):
+    assert {t.id.split(".")[1] for t in question_templates(start, ask)} == {"active", "passive"}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_merges_hold_the_parts_once(version):
-    assert len(merge_templates(version)) >= 4
-    for template in merge_templates(version):
+def test_merges_hold_the_parts_once():
+    assert len(merge_templates()) >= 4
+    for template in merge_templates():
         assert template.text.count("{parts}") == 1 and template.text.count("{") == 1
         assert template.text[0].isupper() and template.text[-1] in ".?"
         assert not re.search(r"[.?;]", template.text[:-1])
 
 
-@pytest.mark.parametrize(("version", "name"), [("1.0", "templates-1.0.toml"), ("1.1", "templates.toml")])
-def test_no_template_of_the_file_is_unused(version, name):
-    data = tomllib.loads(resources.files("ruleworld_data.questions").joinpath(name).read_text())
+def test_no_template_of_the_file_is_unused():
+    data = tomllib.loads(resources.files("ruleworld_data.questions").joinpath("templates.toml").read_text())
     used = defaultdict(set)
     for start, ask in PAIRS:
         used["frames"] |= (
-            {t.id.split(".")[0] for t in question_templates(start, ask, version)}
-            if start != "kind"
-            else set()
+            {t.id.split(".")[0] for t in question_templates(start, ask)} if start != "kind" else set()
         )
         used["clauses"] |= (
-            {t.id.split(".")[0] for t in clause_templates(start, ask, version)} if start != "kind" else set()
+            {t.id.split(".")[0] for t in clause_templates(start, ask)} if start != "kind" else set()
         )
     assert used["frames"] == set(data["frames"]) and used["clauses"] == set(data["clauses"])
     assert {start for start, _ in PAIRS} == {*data["events"], "kind"}
@@ -106,12 +98,9 @@ def test_no_template_of_the_file_is_unused(version, name):
 TYPES = "entity2attr attrchange2attr action2env action2attr action2state env2state state2attr".split()
 
 
-@pytest.mark.parametrize(
-    ("version", "least"), [("1.0", 0.5), ("1.1", 0.4)]
-)  # 1.1: no event goes into all frames
-def test_six_families_of_every_type_occur_in_train(version, least):
+def test_six_families_of_every_type_occur_in_train():
     families = defaultdict(Counter)
-    table = question_table("single_rule", "train", "paper", stop=6_000, version=version)
+    table = question_table("single_rule", "train", "paper", stop=6_000)
     for skeleton, template in zip(
         table["skeleton"].to_pylist(), table["template_id"].to_pylist(), strict=True
     ):
@@ -119,10 +108,10 @@ def test_six_families_of_every_type_occur_in_train(version, least):
     assert set(families) == set(TYPES)
     for rule_type in TYPES:
         counts = families[rule_type]
-        assert len(counts) >= 6 and min(counts.values()) > least * counts.total() / len(counts)
+        assert len(counts) >= 6 and min(counts.values()) > 0.4 * counts.total() / len(counts)
 
 
-# What readers of version 1.0 stumbled over: none may come back.
+# What readers of the first questions stumbled over: none may come back.
 STUMBLES = {
     "an event that is none": r"^After an? (?:(?!,).)* was (?!\w+ by )",
     "in if, in once": r"\b(?:in|into|with) (?:if|once|when|given|assuming)\b",
@@ -133,21 +122,19 @@ STUMBLES = {
 }
 
 
-def stumbles(version: str) -> dict[str, int]:
+def stumbles() -> dict[str, int]:
     texts = [
         text
         for subtask in ("single_rule", "multi_rule_3", "multi_rule_8", "multi_hop_2", "multi_hop_4")
-        for text in question_table(subtask, "test", version=version)["question"].to_pylist()
+        for text in question_table(subtask, "test")["question"].to_pylist()
     ]
     return {name: sum(bool(re.search(pattern, t)) for t in texts) for name, pattern in STUMBLES.items()}
 
 
 def test_what_readers_stumbled_over_is_gone():
-    assert min(stumbles("1.0").values()) > 5
-    assert max(stumbles("1.1").values()) == 0
+    assert max(stumbles().values()) == 0
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_merge_occurs(version):
-    names = question_table("multi_rule_4", "test", "paper", version=version)["template_id"].to_pylist()
-    assert set(names) == {t.id for t in merge_templates(version)}
+def test_every_merge_occurs():
+    names = question_table("multi_rule_4", "test", "paper")["template_id"].to_pylist()
+    assert set(names) == {t.id for t in merge_templates()}

@@ -1,8 +1,5 @@
 """Texts and parts are inverse: a renderer written here, from the published grammar, is the reference."""
 
-import re
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -21,40 +18,40 @@ from ruleworld_data.verify.reader import TableReader
 from ruleworld_data.verify.report import Findings
 from ruleworld_data.world import load_vocabulary
 
-WORDS = load_vocabulary("1.1")
+WORDS = load_vocabulary()
 PLURAL = dict(zip(WORDS.attributes, WORDS.attribute_plurals, strict=True))
 ACTION = {verb.base: verb for verb in WORDS.actions}
 PLACE = {place.name: place for place in WORDS.environments}
 VERBS = {"minus": WORDS.minus, "plus": WORDS.plus}
 
-OLD_EXAMPLES = [
+EXAMPLES = [
     (
-        "Tiny_cat(A) => Has(A, Strong_horn, 14)",
+        "Tiny_cat(A) => Has(Strong_horn, 14)",
         "If A is a tiny cat, it has 14 strong horns.",
         ParsedRule("entity2attr", entity="tiny cat", attribute="strong horn", amount=14),
     ),
     (
-        "Lose_Strong_fin(A, 1) => Drop_Mineral_fur(A, 2)",
-        "If A loses 1 strong fin, A will drop 2 mineral furs.",
+        "Lose_Strong_fin(A, 1) => Drop_Mineral_scale(A, 2)",
+        "If A loses 1 strong fin, A will drop 2 mineral scales.",
         ParsedRule(
             "attrchange2attr",
             trigger_attribute="strong fin",
             trigger_operator="minus",
-            attribute="mineral fur",
+            attribute="mineral scale",
             operator="minus",
             amount=2,
         ),
     ),
     (
-        "Attack(A, B) => In(B, Bridge)",
-        "If A attacks B, B will enter the bridge.",
+        "Attack(A, B) => Enter(B, Bridge)",
+        "If A attacks B, B will step onto the bridge.",
         ParsedRule("action2env", action="attack", environment="bridge"),
     ),
     (
-        "Attack(A, B) => Get_Stormy_ember(A, 1)",
-        "If A attacks B, A will get 1 stormy ember.",
+        "Attack(A, B) => Get_Stormy_bead(A, 1)",
+        "If A attacks B, A will get 1 stormy bead.",
         ParsedRule(
-            "action2attr", action="attack", role="actor", attribute="stormy ember", operator="plus", amount=1
+            "action2attr", action="attack", role="actor", attribute="stormy bead", operator="plus", amount=1
         ),
     ),
     (
@@ -63,7 +60,7 @@ OLD_EXAMPLES = [
         ParsedRule("action2state", action="attack", role="target", state="completely numb"),
     ),
     (
-        "In(A, Bridge) => Slightly_disappointed(A)",
+        "Bridge(A) => Slightly_disappointed(A)",
         "If A is on the bridge, A will be slightly disappointed.",
         ParsedRule("env2state", environment="bridge", state="slightly disappointed"),
     ),
@@ -74,30 +71,6 @@ OLD_EXAMPLES = [
             "state2attr", state="deeply hungry", attribute="crystalline tongue", operator="minus", amount=1
         ),
     ),
-]
-EXAMPLES = [
-    (
-        "Tiny_cat(A) => Has(Strong_horn, 14)",
-        *OLD_EXAMPLES[0][1:],
-    ),
-    (
-        "Lose_Strong_fin(A, 1) => Drop_Mineral_scale(A, 2)",
-        "If A loses 1 strong fin, A will drop 2 mineral scales.",
-        replace(OLD_EXAMPLES[1][2], attribute="mineral scale"),
-    ),
-    (
-        "Attack(A, B) => Enter(B, Bridge)",
-        "If A attacks B, B will step onto the bridge.",
-        OLD_EXAMPLES[2][2],
-    ),
-    (
-        "Attack(A, B) => Get_Stormy_bead(A, 1)",
-        "If A attacks B, A will get 1 stormy bead.",
-        replace(OLD_EXAMPLES[3][2], attribute="stormy bead"),
-    ),
-    OLD_EXAMPLES[4],
-    ("Bridge(A) => Slightly_disappointed(A)", *OLD_EXAMPLES[5][1:]),
-    OLD_EXAMPLES[6],
 ]
 DIALLED_EXAMPLES = [
     (
@@ -238,18 +211,9 @@ def rules(draw):
     )
 
 
-@pytest.mark.parametrize(("fol", "nl", "rule"), [*OLD_EXAMPLES, *EXAMPLES, *DIALLED_EXAMPLES])
+@pytest.mark.parametrize(("fol", "nl", "rule"), [*EXAMPLES, *DIALLED_EXAMPLES])
 def test_the_published_examples_parse(fol, nl, rule):
-    """Without a version both are read; a version refuses what only the other writes."""
     assert parse_rule_fol(fol) == parse_rule_nl(nl) == rule
-    sources = {"1.0": OLD_EXAMPLES, "1.1": EXAMPLES + DIALLED_EXAMPLES}
-    for version, examples in sources.items():
-        for text, parse, column in ((fol, parse_rule_fol, 0), (nl, parse_rule_nl, 1)):
-            if text in [example[column] for example in examples]:
-                assert parse(text, version) == rule
-            elif not (parse is parse_rule_fol and {"Mineral", "Stormy"} & set(re.split(r"\W|_", text))):
-                with pytest.raises(ValueError, match="expected"):  # FOL names any attribute
-                    parse(text, version)
 
 
 @given(rules())
@@ -265,21 +229,23 @@ def test_text_to_parts_undoes_parts_to_text(case):
     [
         "",
         "Tiny_cat(A)",
-        "Tiny_cat(A) => Has(A, Strong_horn, 14) => In(A, Bridge)",
-        "Tiny_cat(A) => Has(A, Strong_horn, 014)",
-        "Tiny_cat(A) => Has(A, Strong_horn, -1)",
-        "Tiny_cat(A) => Has(A, Strong_horn, 3.5)",
+        "Tiny_cat(A) => Has(Strong_horn, 14) => Enter(A, Bridge)",
+        "Tiny_cat(A) => Has(Strong_horn, 014)",
+        "Tiny_cat(A) => Has(Strong_horn, -1)",
+        "Tiny_cat(A) => Has(Strong_horn, 3.5)",
         "Tiny_cat(A) => Has(B, Strong_horn, 14)",
-        "Tiny_cat(B) => Has(B, Strong_horn, 14)",
-        "tiny_cat(A) => Has(A, Strong_horn, 14)",
-        "Tiny_Cat(A) => Has(A, Strong_horn, 14)",
-        "Tiny_cat(A) => In(A, Bridge)",
-        "Lose_Strong_fin(A, 2) => Drop_Mineral_fur(A, 2)",
-        "Destroy_Strong_fin(A, 1) => Drop_Mineral_fur(A, 2)",
-        "Attack(A, B) => In(A, Bridge)",
-        "Attack(B, A) => In(B, Bridge)",
-        "Attack(A, A) => In(B, Bridge)",
-        "Tiny_cat(A) => Has(A, Strong_horn, 14) ",
+        "Tiny_cat(B) => Has(Strong_horn, 14)",
+        "Tiny_cat(A) => Has(A, Strong_horn, 14)",
+        "tiny_cat(A) => Has(Strong_horn, 14)",
+        "Tiny_Cat(A) => Has(Strong_horn, 14)",
+        "Tiny_cat(A) => Enter(A, Bridge)",
+        "In(A, Bridge) => Deeply_hungry(A)",
+        "Lose_Strong_fin(A, 2) => Drop_Mineral_scale(A, 2)",
+        "Destroy_Strong_fin(A, 1) => Drop_Mineral_scale(A, 2)",
+        "Attack(A, B) => Enter(A, Bridge)",
+        "Attack(B, A) => Enter(B, Bridge)",
+        "Attack(A, A) => Enter(B, Bridge)",
+        "Tiny_cat(A) => Has(Strong_horn, 14) ",
         "Tiny_cat(A) => Has(B, 14)",
         "Attack(A, B) => Bridge(B)",
         "Enter(A, Bridge) => Deeply_hungry(A)",
@@ -318,14 +284,14 @@ def test_other_fol_is_refused_by_name(text):
         "If A is a tiny cat, it has 1 strong horns.",
         "If A is a tiny cat, it has 14 strong unicycles.",
         "If A is a tiny cat, B has 14 strong horns.",
-        "If A loses 2 strong fins, A will drop 2 mineral furs.",
+        "If A loses 2 strong fins, A will drop 2 mineral scales.",
         "If A is in the bridge, A will be slightly disappointed.",
-        "If A attacks B, B will enter bridge.",
-        "If A attacks B, A will enter the bridge.",
-        "If A attack B, B will enter the bridge.",
+        "If A attacks B, B will step onto bridge.",
+        "If A attacks B, A will step onto the bridge.",
+        "If A attack B, B will step onto the bridge.",
         "If A is deeply hungry, A loses 1 crystalline tongue.",
         "If A is deeply hungry, A will destroy 1 crystalline tongue.",
-        "If A attacks B, B will enter onto the bridge.",
+        "If A attacks B, B will enter the bridge.",
         "If A attacks B, B will step into the bridge.",
         "If A is on the bridge and deeply hungry, A will lose 2 strong fins.",
         "If A is deeply hungry and is on the bridge, A will lose 2 strong fins.",
@@ -345,9 +311,9 @@ def test_other_english_is_refused(text):
 def test_facts_and_queries():
     text = (
         "Tiny_cat(x) & Elderly_pig(y) & Has(x, Mineral_fur, 12) & Lose_Strong_fin(x, 2) & Attack(y, x) & "
-        "In(x, Bridge)"
+        "Bridge(x)"
     )
-    assert parse_facts("Bridge(x)") == parse_facts("Enter(x, Bridge)") == parse_facts("In(x, Bridge)")
+    assert parse_facts("Bridge(x)") == parse_facts("Enter(x, Bridge)")
     assert parse_facts(text) == (
         Fact("is", "x", "tiny cat"),
         Fact("is", "y", "elderly pig"),
@@ -416,14 +382,6 @@ def test_typed_columns_cover_every_type():
     base = parse_rule_table(table(examples))
     assert (base.column("role") >= 0).tolist() == [False, False, False, True, True, *[False] * 6]
     assert [base.rule(row) for row in range(11)] == [example[2] for example in examples]
-
-
-def test_a_reader_of_one_version_refuses_the_other_s_texts():
-    for version, own, other in (("1.0", OLD_EXAMPLES, EXAMPLES), ("1.1", EXAMPLES, OLD_EXAMPLES)):
-        parse_rule_table(table(own), version)
-        findings = Findings()
-        TableReader(version).read(table(other).to_batches(), findings)
-        assert (findings["rule_fol"].failures, findings["rule_nl"].failures) == (3, 3)
 
 
 @pytest.mark.parametrize(

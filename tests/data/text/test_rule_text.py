@@ -41,11 +41,6 @@ FOL = {
     "env2state": rf"{SYMBOL}\(A\) => {SYMBOL}\(A\)",
     "state2attr": rf"{SYMBOL}\(A\) => {EVENT}\(A, [123]\)",
 }
-OLD_FOL = FOL | {
-    "entity2attr": rf"{SYMBOL}\(A\) => Has\(A, {SYMBOL}, {NUMBER}\)",
-    "action2env": rf"{SYMBOL}\(A, B\) => In\(B, {SYMBOL}\)",
-    "env2state": rf"In\(A, {SYMBOL}\) => {SYMBOL}\(A\)",
-}
 COLUMNS = (
     "id type nl fol premise_nl conclusion_nl premise_fol conclusion_fol entity action role environment state "
     "trigger_attribute trigger_operator attribute operator amount in_paper world_id"
@@ -53,28 +48,16 @@ COLUMNS = (
 THIRD = {row[0]: row[1] for row in rows("actions.tsv")} | {row[1]: row[2] for row in rows("change_verbs.tsv")}
 SIGN = {row[1]: row[0] for row in rows("change_verbs.tsv")}
 AT, TO = {}, {}
-for name, preposition, article, *goal in rows("environments.tsv"):
-    version = "1.1" if goal else "1.0"
-    AT[version, name] = f"{preposition} {article} {name}"
-    TO[version, name] = f"{goal[0] if goal else 'enter'} {article} {name}"
-TABLES = [
-    ("train", "tiny", "1.0"),
-    ("heldout", "tiny", "1.0"),
-    ("train", "paper", "1.0"),
-    ("train", "tiny", "1.1"),
-    ("train", "paper", "1.1"),
-]
+for name, preposition, article, goal in rows("environments.tsv"):
+    AT[name] = f"{preposition} {article} {name}"
+    TO[name] = f"{goal} {article} {name}"
 
 
-@pytest.fixture(scope="module", params=TABLES, ids="-".join)
-def table(request):
-    split, scale, version = request.param
-    return version, rule_table(split, scale, version=version).to_pylist()
-
-
-@pytest.fixture(scope="module")
-def rules(table):
-    return table[1]
+@pytest.fixture(
+    scope="module", params=[("train", "tiny"), ("heldout", "tiny"), ("train", "paper")], ids="-".join
+)
+def rules(request):
+    return rule_table(*request.param).to_pylist()
 
 
 def test_columns_are_in_order():
@@ -82,13 +65,11 @@ def test_columns_are_in_order():
     assert rule_table("train", "tiny", start=5, stop=5).column_names == COLUMNS
 
 
-def test_every_rule_follows_the_grammar_of_its_type(table):
-    version, rules = table
-    fol = OLD_FOL if version == "1.0" else FOL
+def test_every_rule_follows_the_grammar_of_its_type(rules):
     assert {rule["type"] for rule in rules} == set(NL) == set(FOL)
     for rule in rules:
         assert re.fullmatch(NL[rule["type"]], rule["nl"]), rule["nl"]
-        assert re.fullmatch(fol[rule["type"]], rule["fol"]), rule["fol"]
+        assert re.fullmatch(FOL[rule["type"]], rule["fol"]), rule["fol"]
 
 
 def test_halves_make_the_whole(rules):
@@ -101,10 +82,9 @@ def symbol(term: str) -> str:
     return term[0].upper() + term[1:].replace(" ", "_")
 
 
-def written(rule: dict, verbs: list[str], version: str) -> tuple[str, str]:
+def written(rule: dict, verbs: list[str]) -> tuple[str, str]:
     """Write a rule from its typed columns; ``verbs`` are the change verbs it happens to use."""
     trigger, change = (verbs[0], verbs[-1]) if verbs else ("", "")
-    old = version == "1.0"
     who = {"actor": "A", "target": "B", None: "A"}[rule["role"]]
     kind, place, state, action = (rule[c] for c in ("entity", "environment", "state", "action"))
     attribute, amount = rule["attribute"], rule["amount"]
@@ -119,21 +99,21 @@ def written(rule: dict, verbs: list[str], version: str) -> tuple[str, str]:
             (f"A is {article} {kind}", f"{symbol(kind)}(A)"),
             (
                 f"it has {things(amount, attribute)}",
-                f"Has({'A, ' if old else ''}{symbol(attribute)}, {amount})",
+                f"Has({symbol(attribute)}, {amount})",
             ),
         )
     elif rule["type"] == "attrchange2attr":
         cause = rule["trigger_attribute"]
         halves = ((f"A {THIRD[trigger]} 1 {cause}", f"{symbol(trigger)}_{symbol(cause)}(A, 1)"), effect)
     elif rule["type"] == "action2env":
-        halves = act, (f"B will {TO[version, place]}", f"{'In' if old else 'Enter'}(B, {symbol(place)})")
+        halves = act, (f"B will {TO[place]}", f"Enter(B, {symbol(place)})")
     elif rule["type"] == "action2attr":
         halves = act, effect
     elif rule["type"] == "action2state":
         halves = act, (f"{who} will be {state}", f"{symbol(state)}({who})")
     elif rule["type"] == "env2state":
         halves = (
-            (f"A is {AT[version, place]}", f"In(A, {symbol(place)})" if old else f"{symbol(place)}(A)"),
+            (f"A is {AT[place]}", f"{symbol(place)}(A)"),
             (f"A will be {state}", f"{symbol(state)}(A)"),
         )
     else:
@@ -142,11 +122,10 @@ def written(rule: dict, verbs: list[str], version: str) -> tuple[str, str]:
     return f"If {premise}, {conclusion}.", f"{premise_fol} => {conclusion_fol}"
 
 
-def test_typed_columns_say_what_the_text_says(table):
-    version, rules = table
+def test_typed_columns_say_what_the_text_says(rules):
     for rule in rules:
         verbs = [verb.lower() for verb in re.findall(r"\b([A-Z][a-z]+)_[A-Z]", rule["fol"])]
-        assert (rule["nl"], rule["fol"]) == written(rule, verbs, version)
+        assert (rule["nl"], rule["fol"]) == written(rule, verbs)
         signs = [sign for sign in (rule["trigger_operator"], rule["operator"]) if sign]
         assert [SIGN[verb] for verb in verbs] == signs
 
@@ -176,7 +155,7 @@ def test_every_change_verb_is_used(rules):
         assert used == {verb for verb, of in SIGN.items() if of == sign}
 
 
-# One rule of each type of version 1.1, from the indices of its terms: (columns, English, logic).
+# One rule of each type, from the indices of its terms: (columns, English, logic).
 RENDERED = {
     "entity2attr": (
         {"entity": 0, "attribute": 1, "amount": 14},
@@ -236,7 +215,7 @@ SCHEMA = pa.schema([*RULE_SCHEMA, ("state_2", pa.string()), ("threshold", pa.int
 
 
 def test_every_type_is_written_as_the_documentation_says():
-    words = load_vocabulary("1.1")
+    words = load_vocabulary()
     terms = {
         "entity": [words.entities.index("tiny cat")],
         "attribute": [words.attributes.index(name) for name in ("strong horn", "spiral scale")],
@@ -244,14 +223,14 @@ def test_every_type_is_written_as_the_documentation_says():
         "environment": [[place.name for place in words.environments].index("tundra")],
         "state": [words.states.index(name) for name in ("deeply hungry", "briefly ticklish")],
     }
-    names = Names({kind: np.array(indices) for kind, indices in terms.items()}, "1.1")
+    names = Names({kind: np.array(indices) for kind, indices in terms.items()})
     for rule_type, (columns, *texts) in RENDERED.items():
         block = RuleBlock(
             rule_type, np.zeros(1, np.int32), {k: np.array([v], np.int16) for k, v in columns.items()}
         )
         table = block_table(block, names, "rw-0", schema=SCHEMA)
         assert [table["nl"][0].as_py(), table["fol"][0].as_py()] == texts
-        parse_rule_table(table, "1.1")
+        parse_rule_table(table)
         two = {name: [-1] if name == "state_2" else [value] for name, value in columns.items()}
         block = RuleBlock(
             rule_type, np.zeros(1, np.int32), {k: np.array(v, np.int16) for k, v in two.items()}
@@ -261,12 +240,10 @@ def test_every_type_is_written_as_the_documentation_says():
         assert table["state_2"].null_count == 1
 
 
-@pytest.mark.parametrize(
-    ("version", "dials"), [("1.0", {}), ("1.1", {}), ("1.1", {"conjunction": 3, "thresholds": True})]
-)
-def test_every_row_parses_to_its_columns_in_both_forms(version, dials):
-    table = rule_table("train", "tiny", version=version, dials=Dials(**dials))
-    base = parse_rule_table(table, version)
+@pytest.mark.parametrize("dials", [{}, {"conjunction": 3, "thresholds": True}])
+def test_every_row_parses_to_its_columns_in_both_forms(dials):
+    table = rule_table("train", "tiny", dials=Dials(**dials))
+    base = parse_rule_table(table)
     for row, rule in enumerate(table.to_pylist()):
         parts = base.rule(row)
         assert parts == parse_rule_fol(rule["fol"]) == parse_rule_nl(rule["nl"])

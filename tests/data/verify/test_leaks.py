@@ -96,7 +96,7 @@ def top(scores):
     "dials", [Dials(), Dials(hops=6, crowd=6), Dials(conjunction=3, thresholds=True, parts=6)], ids=str
 )
 def test_no_shortcut_reaches_its_bar(tmp_path, dials):
-    build(tmp_path, "tiny", version="1.1", dials=dials)
+    build(tmp_path, "tiny", dials=dials)
     found = shortcuts(tmp_path)
     assert set(found) == set(SHORTCUTS)
     for name, scores in found.items():
@@ -120,7 +120,7 @@ def test_no_shortcut_reaches_its_bar(tmp_path, dials):
     ids=str,
 )
 def test_no_shortcut_reaches_its_bar_at_scale_paper(tmp_path, dials):
-    build(tmp_path, "paper", version="1.1", dials=dials, jobs=2)
+    build(tmp_path, "paper", dials=dials, jobs=2)
     found = shortcuts(tmp_path)
     for name, scores in found.items():
         assert scores["all"] <= SHORTCUT_BAR, (name, scores)

@@ -4,15 +4,12 @@ import itertools
 import re
 import subprocess
 import sys
-from functools import partial
 from importlib import resources
 from pathlib import Path
 
 import pytest
-from ruleworld_data.spec import VERSIONS
-from ruleworld_data.world import article, symbol, term, vocabulary
+from ruleworld_data.world import article, load_vocabulary, symbol, term
 
-load_vocabulary = partial(vocabulary.load_vocabulary, VERSIONS[-1])
 FOLDER = Path(str(resources.files("ruleworld_data.world"))) / "vocab"
 
 WORD_LISTS = (
@@ -200,22 +197,6 @@ def test_no_word_is_an_inflection_of_another(lists):
         if own.get(form, form) != own.get(word, word)
     }
     assert not clashes
-
-
-def test_version_1_0_differs_in_mass_nouns_and_in_how_one_enters():
-    old, new = vocabulary.load_vocabulary("1.0"), load_vocabulary()
-    same = ("entities", "actions", "states", "minus", "plus", "denied")
-    assert all(getattr(old, name) == getattr(new, name) for name in same)
-    nouns = {
-        (one.split()[1], other.split()[1])
-        for one, other in zip(old.attributes, new.attributes, strict=True)
-        if one != other
-    }
-    assert nouns == {("fur", "scale"), ("frost", "freckle"), ("ember", "bead"), ("void", "coin")}
-    assert [place.name for place in old.environments] == [place.name for place in new.environments]
-    assert {place.goal for place in old.environments} == {"enter"}
-    assert old.entering(old.environments[1]).past == "entered the bridge"
-    assert new.entering(new.environments[3]).past == "went out into the desert"
 
 
 def test_no_place_is_part_of_another():

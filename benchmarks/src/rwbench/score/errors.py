@@ -24,7 +24,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ruleworld_data.scoring import normalise
-from ruleworld_data.spec import VERSIONS
 from ruleworld_data.world import load_vocabulary, term
 
 ERROR_CLASSES = {
@@ -192,9 +191,8 @@ def _operators() -> dict[str, str]:
     """Every form of every change verb -> its operator."""
     return {
         form: operator
-        for words in map(load_vocabulary, VERSIONS)
         for operator in ("plus", "minus")
-        for verb in getattr(words, operator)
+        for verb in getattr(load_vocabulary(), operator)
         for form in (verb.base, verb.third, verb.past, verb.gerund, verb.participle)
     }
 
@@ -202,5 +200,5 @@ def _operators() -> dict[str, str]:
 @lru_cache(maxsize=4096)
 def _forms(attribute: str) -> tuple[str, str]:
     """Return the singular and the plural."""
-    words = next(words for words in map(load_vocabulary, VERSIONS) if attribute in words.attributes)
+    words = load_vocabulary()
     return attribute, words.attribute_plurals[words.attributes.index(attribute)]

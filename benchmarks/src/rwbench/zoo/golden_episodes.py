@@ -8,7 +8,6 @@ from typing import Any
 from ruleworld_data.environments import EnvConfig, Episode, place_of
 from ruleworld_data.prompts import Template
 from ruleworld_data.questions import training_text
-from ruleworld_data.spec import VERSION
 
 from .base.documents import request_text
 
@@ -57,7 +56,7 @@ def _parts(config: EnvConfig, index: int, template: Template) -> list[tuple[str,
     steps = training_text(row, config.form, search_token=None).splitlines(keepends=True)  # type: ignore[arg-type]
     for step, text in zip(row["steps"], steps[:-1], strict=True):
         for rule in (rules[each] for each in step["rule_ids"]):
-            request = request_text(rule, config.form, VERSION)  # type: ignore[arg-type]
+            request = request_text(rule, config.form)  # type: ignore[arg-type]
             found = episode.search(request)
             if rule[config.form] not in found.splitlines():
                 return None

@@ -23,7 +23,6 @@ from ruleworld_data.spec import (
     QUESTION_SPLITS,
     RULE_SPLITS,
     VERSION,
-    VERSIONS,
     Dials,
     WorldSpec,
     check_name,
@@ -44,7 +43,7 @@ class RuleWorldConfig(datasets.BuilderConfig):
     Attributes
     ----------
     version : str
-        Version of the data, ``"1.0"`` or ``"1.1"``.
+        Version of the data, a name of `ruleworld_data.spec.VERSIONS`.
     scale : str
         ``"paper"``, ``"full"`` or ``"tiny"``.
     seed : int
@@ -68,7 +67,7 @@ class RuleWorldConfig(datasets.BuilderConfig):
     thresholds: bool = PAPER_POINT.thresholds
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "version":  # "1.0" as well as "1.0.0", which is what the library wants
+        if name == "version":  # "1.1" as well as "1.1.0", which is what the library wants
             value = datasets.Version(f"{data_version(value)}.0")
         super().__setattr__(name, value)
 
@@ -82,7 +81,7 @@ class RuleWorldConfig(datasets.BuilderConfig):
             "form": self.form,
             "data": spec.version,
         } | spec.dials.to_dict()
-        plain = {"scale": "paper", "seed": 0, "form": "both", "data": _version(self.name)}
+        plain = {"scale": "paper", "seed": 0, "form": "both", "data": VERSION}
         plain |= PAPER_POINT.reaching(self.name).to_dict()
         options = {k: v for k, v in config_kwargs.items() if v is not None and k not in _OPTIONS}
         options |= {name: value for name, value in ours.items() if value != plain.get(name)}
@@ -120,18 +119,12 @@ _OPTIONS = ("version", "scale", "seed", "form", *(item.name for item in fields(D
 _NAMES = (*CONFIGS, *(name for name in ALL_SUBTASKS if name not in CONFIGS))
 
 
-def _version(config: str) -> str:
-    """Return the version of the data that a configuration is of by default."""
-    return VERSION if config in CONFIGS else VERSIONS[-1]
-
-
 class RuleWorld(datasets.ArrowBasedBuilder):
     """RuleWorld as a dataset: one configuration per sub-task, and ``rules``."""
 
     BUILDER_CONFIG_CLASS = RuleWorldConfig
     BUILDER_CONFIGS = [  # noqa: RUF012
-        RuleWorldConfig(name=name, version=_version(name), **PAPER_POINT.reaching(name).to_dict())
-        for name in _NAMES
+        RuleWorldConfig(name=name, **PAPER_POINT.reaching(name).to_dict()) for name in _NAMES
     ]
 
     def __init__(self, *args: Any, config_name: str | None = None, **kwargs: Any) -> None:

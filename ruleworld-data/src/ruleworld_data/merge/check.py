@@ -16,10 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from itertools import chain
 
 from ..questions import merge_templates
-from ..spec import VERSIONS
 from ..world import load_vocabulary
 
 SHORTEST, LONGEST = 0.5, 2.0
@@ -61,7 +59,7 @@ def sub_questions(question: str) -> list[str]:
     ValueError
         If no merge template made it.
     """
-    for template in chain.from_iterable(map(merge_templates, VERSIONS)):
+    for template in merge_templates():
         before, after = template.text.split("{parts}")
         if question.startswith(before) and question.endswith(after):
             parts = question[len(before) : len(question) - len(after)].split("; ")
@@ -259,16 +257,13 @@ class _Lexicon:
 
 @lru_cache(maxsize=1)
 def _lexicon() -> _Lexicon:
-    terms: dict[str, tuple[str, str]] = {}
-    places: dict[str, tuple[str, str]] = {}
-    for words in map(load_vocabulary, VERSIONS):
-        terms |= {name: ("entity", name) for name in words.entities}
-        terms |= {
-            form: ("attribute", name) for name, plural in words.plural_of.items() for form in (name, plural)
-        }
-        terms |= {name: ("state", name) for name in words.states}
-        terms |= {place.name: ("place", place.name) for place in words.environments}
-        for kind, verbs in (("act", words.actions), ("change", (*words.minus, *words.plus))):
-            terms |= {form: (kind, verb.base) for verb in verbs for form in vars(verb).values()}
-        places |= {place.name: (place.preposition, place.article) for place in words.environments}
+    words = load_vocabulary()
+    attributes = words.plural_of.items()
+    terms = {name: ("entity", name) for name in words.entities}
+    terms |= {form: ("attribute", name) for name, plural in attributes for form in (name, plural)}
+    terms |= {name: ("state", name) for name in words.states}
+    terms |= {place.name: ("place", place.name) for place in words.environments}
+    for kind, verbs in (("act", words.actions), ("change", (*words.minus, *words.plus))):
+        terms |= {form: (kind, verb.base) for verb in verbs for form in vars(verb).values()}
+    places = {place.name: (place.preposition, place.article) for place in words.environments}
     return _Lexicon(terms, places, max(len(term.split()) for term in terms))

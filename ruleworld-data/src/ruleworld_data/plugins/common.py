@@ -137,8 +137,7 @@ def ask(row: Mapping[str, Any], options: TaskOptions) -> dict[str, Any]:
     ids = np.asarray(gold if options.rules == "gold" else [], dtype=np.int32)
     if options.rules == "pool":
         universe = options.rule_table.column("id").to_numpy()
-        world = "" if options.data_version == "1.0" else row["world_id"]
-        ids = question_pool(universe, row["id"], gold, options.pool_size, options.pool_seed, world)
+        ids = question_pool(universe, row["id"], gold, options.pool_size, options.pool_seed, row["world_id"])
     texts: Sequence[str] = ()
     if len(ids):
         rules = pool_rules(options.rule_table, ids)

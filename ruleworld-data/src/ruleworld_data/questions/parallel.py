@@ -35,7 +35,6 @@ class ParallelBlock:
 
     def __init__(self, origin: Origin, block: int, first: int, count: int, limit: int) -> None:
         self.origin, self.first, self.width = origin, first, origin.size
-        self.version = origin.world.version
         self.most_parts = origin.world.dials.parts
         self.key = origin.part(f"block {block}")
         self._draw_pool(min(limit, POOL_PER_QUESTION * count))
@@ -46,7 +45,7 @@ class ParallelBlock:
                 f"{count} different {origin.subtask} questions wanted, only {len(keep)} can be merged"
             )
         self.parts, self.units = parts[keep], units[keep]
-        self.merge = self.key.stream("merge").integers(len(merge_templates(self.version)), count)
+        self.merge = self.key.stream("merge").integers(len(merge_templates()), count)
 
     def _draw_pool(self, size: int) -> None:
         """Draw what the block combines: ``size`` sub-questions of one rule, ``size`` of two; each text is kept once."""
@@ -124,7 +123,7 @@ class ParallelBlock:
 
         last = flat.copy()
         last[ends - 1] += 2 * self.size  # "and ..."
-        merges = merge_templates(self.version)
+        merges = merge_templates()
         before, after = zip(*(merge.text.split("{parts}") for merge in merges), strict=True)
         merge = pa.array(self.merge[start:stop].astype(np.int32))
         rule_ids = self.rule_ids.take(indices)

@@ -53,7 +53,7 @@ def prove(world: World, units: Units, stream: Stream, *, clauses: bool) -> list[
             scene.fire(kind, hop)
         if skeleton.initial is not None:
             scene.conclude(last, initial, giver)
-        choices = templates(scene.start, scene.ask, world.names.version)
+        choices = templates(scene.start, scene.ask)
         template = choices[pick % len(choices)]
         facts, question = " & ".join(scene.facts), template.text.format_map(scene.slots)
         worded = (skeleton.name, facts, scene.query, question, template.id)

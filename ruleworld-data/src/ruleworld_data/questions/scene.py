@@ -43,8 +43,7 @@ class Scene:
             self.who, a_who = "creature", f"a creature with {count} {names.plural[attribute]}"
             self.facts = [self._has(attribute, count)]
         self.slots = {"X": a_who, "X_capital": _capital(a_who), "S": f"the {self.who}"}
-        self.old = names.version == "1.0"
-        if start != "action" and not self.old:
+        if start != "action":
             self.slots["S"] = "it"
         self.steps: list[Step] = []
         self.premise = self.stated = ("", "")
@@ -74,7 +73,7 @@ class Scene:
             self._state_fact(f"{who} {form.third} {things}", fol)
         elif self.start == "environment":
             place, entering = hop["environment"], names.entering[hop["environment"]]
-            self.slots |= {"at_place": names.at_place[place], "place": names.the_place[place]}
+            self.slots |= {"at_place": names.at_place[place]}
             self.slots |= {"enters": entering.third, "entered": entering.past}
             self._state_fact(f"{who} is {names.at_place[place]}", self._in(place))
             self.place = self.premise
@@ -133,7 +132,7 @@ class Scene:
     def _enter(self, hop: Hop) -> None:
         place = hop["environment"]
         arrival = f"{self._subject()} {self.names.entering[place].third}"
-        event = self._in(place) if self.old else f"Enter(x, {self.symbols['environment'][place]})"
+        event = f"Enter(x, {self.symbols['environment'][place]})"
         self._step(hop, arrival, event, f"the {self.who} is {self.names.at_place[place]}", self._in(place))
         self.place = self.premise
         self.ask, self.query, self.answer = "environment", "In(x, ?)", self.names.environment[place]
@@ -172,7 +171,7 @@ class Scene:
 
     def _subject(self) -> str:
         """Name the subject in a step's conclusion: "it", where the premise is about nobody else."""
-        alone = not self.old and (self.premise != self.stated or self.start not in ROLES)
+        alone = self.premise != self.stated or self.start not in ROLES
         return "it" if alone else f"the {self.who}"
 
     def _step(self, hop: Hop, effect: str, event: str, premise: str, state: str = "") -> None:
@@ -209,8 +208,7 @@ class Scene:
         return f"Has(x, {self.symbols['attribute'][attribute]}, {value})"
 
     def _in(self, place: int) -> str:
-        name = self.symbols["environment"][place]
-        return f"In(x, {name})" if self.old else f"{name}(x)"
+        return f"{self.symbols['environment'][place]}(x)"
 
 
 def _capital(text: str) -> str:

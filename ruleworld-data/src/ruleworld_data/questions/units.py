@@ -22,12 +22,12 @@ from .skeletons import Skeleton, chains, group
 SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0), "heldout": (0.0, 1.0)}
 """Each split's part of the hash range; the held-out world serves one split alone."""
 CHAIN_SHARES = SHARES | {"train": (0.0, 0.5), "validation": (0.5, 0.75), "test": (0.75, 1.0)}
-"""The same, from version 1.1 on, for chains that serve one split alone, of which a world has few.
+"""The same for chains that serve one split alone, of which a world has few.
 
 Constants, not functions of the world: the full scale trains on a larger world and is tested on the paper's.
 """
 BALANCED = ("validation", "test", "heldout")
-"""Splits whose units spread over chains evenly, from version 1.1 on."""
+"""Splits whose units spread over chains evenly."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,8 @@ class UnitSource:
         self.world, self.skeleton, self.split = world, skeleton, split
         self._rows = chains(world, skeleton.path)
         self._by_chain = skeleton.initial is None or len(skeleton.path) > 1
-        spread = world.version != "1.0"
-        self._share = (CHAIN_SHARES if spread and self._by_chain else SHARES)[split]
-        self._balanced = spread and split in BALANCED
+        self._share = (CHAIN_SHARES if self._by_chain else SHARES)[split]
+        self._balanced = split in BALANCED
         if self._by_chain:
             self._keep(self._allowed(*self._ids(self._rows)))
         if len(world.sealed) and skeleton.answer_type == "count" and skeleton.initial != "stated":
@@ -77,7 +76,7 @@ class UnitSource:
             changes = world.blocks["attrchange2attr"]
             first = ~np.isin(changes["trigger_attribute"], changes["attribute"])
             self._keep(first[self._rows[0]])
-        if spread and skeleton.start == "kind":
+        if skeleton.start == "kind":
             # Such a question names a kind and an attribute and nothing else, and must not stand in both worlds of a
             # seed, where it has two answers.
             has, last = world.blocks["entity2attr"], -1 if skeleton.answer_type == "count" else 0

@@ -1,4 +1,4 @@
-"""Question templates: frames, events and asks from ``templates*.toml``, composed once per start and query."""
+"""Question templates: frames, events and asks from ``templates.toml``, composed once per start and query."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
-
-from ..spec import VERSION
 
 
 @dataclass(frozen=True)
@@ -21,33 +19,31 @@ class QuestionTemplate:
 
 
 @cache
-def load_templates(version: str = VERSION) -> dict[str, Any]:
-    """Read the template file of one version of the data: its own, or the common one."""
-    folder = resources.files(__package__)
-    own = folder / f"templates-{version}.toml"
-    return tomllib.loads((own if own.is_file() else folder / "templates.toml").read_text(encoding="utf-8"))
+def load_templates() -> dict[str, Any]:
+    """Read the template file."""
+    return tomllib.loads(resources.files(__package__).joinpath("templates.toml").read_text(encoding="utf-8"))
 
 
 @cache
-def question_templates(start: str, query: str, version: str = VERSION) -> tuple[QuestionTemplate, ...]:
+def question_templates(start: str, query: str) -> tuple[QuestionTemplate, ...]:
     """Return all direct wordings for a start (kind, change, actor, target, environment, state) and a query."""
-    return _compose("frames", start, query, version)
+    return _compose("frames", start, query)
 
 
 @cache
-def clause_templates(start: str, query: str, version: str = VERSION) -> tuple[QuestionTemplate, ...]:
+def clause_templates(start: str, query: str) -> tuple[QuestionTemplate, ...]:
     """Return all wordings as one part of a merged question."""
-    return _compose("clauses", start, query, version)
+    return _compose("clauses", start, query)
 
 
 @cache
-def merge_templates(version: str = VERSION) -> tuple[QuestionTemplate, ...]:
+def merge_templates() -> tuple[QuestionTemplate, ...]:
     """Return the frames of merged questions, with the slot ``{parts}``."""
-    return tuple(QuestionTemplate(name, text) for name, text in load_templates(version)["merges"].items())
+    return tuple(QuestionTemplate(name, text) for name, text in load_templates()["merges"].items())
 
 
-def _compose(frames: str, start: str, query: str, version: str) -> tuple[QuestionTemplate, ...]:
-    data = load_templates(version)
+def _compose(frames: str, start: str, query: str) -> tuple[QuestionTemplate, ...]:
+    data = load_templates()
     if start == "kind":
         section = f"{'kind' if query == 'count' else query}_{frames}"
         return tuple(QuestionTemplate(name, text) for name, text in data[section].items())

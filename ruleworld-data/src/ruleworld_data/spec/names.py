@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-VERSIONS = ("1.0", "1.1")
-"""Versions of the data, oldest first; each can be generated."""
+VERSIONS = ("1.1",)
+"""Versions of the data that can be generated, oldest first."""
 VERSION = "1.1"
 """The version that is made unless another is asked for."""
 RULE_TYPES = (
@@ -73,7 +73,7 @@ def check_seed(seed: object) -> int:
 
 
 def data_version(value: object) -> str:
-    """Return the name in `VERSIONS` of a version written as "1.0" or, as builds and runs write it, "1.0.0".
+    """Return the name in `VERSIONS` of a version written as "1.1" or, as builds and runs write it, "1.1.0".
 
     Raises
     ------

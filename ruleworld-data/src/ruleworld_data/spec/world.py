@@ -40,12 +40,12 @@ class WorldSpec:
     version : str
         A name of `VERSIONS`.
     dials : Dials
-        Where the world departs from the paper's; only from version 1.1 on.
+        Where the world departs from the paper's.
 
     Raises
     ------
     ValueError
-        For an unknown name, a bad seed, or turned dials in version 1.0.
+        For an unknown name, a bad seed, or dials that the scale does not allow.
     """
 
     scale: str = "paper"
@@ -59,10 +59,6 @@ class WorldSpec:
         check_name("split", self.split, QUESTION_SPLITS)
         check_seed(self.seed)
         check_name("version", self.version, VERSIONS)
-        if self.version == "1.0" and self.dials != PAPER_POINT:
-            raise ValueError(
-                f"version 1.0 has no dials, got {self.dials.to_dict()}; use version {VERSIONS[-1]}"
-            )
         _turned(self.scale, self.dials)
 
     @property

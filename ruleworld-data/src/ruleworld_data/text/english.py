@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from ..spec import OPERATORS, VERSIONS
+from ..spec import OPERATORS
 from ..world.vocabulary import article, load_vocabulary
 from .fol import Fact, unreadable, whole_number
 
@@ -15,9 +15,9 @@ COMPARED = {"has fewer than ": OPERATORS[0], "has more than ": OPERATORS[1]}
 _SMALL = frozenset({"a", "an", "the", "in", "on", "at", "and"})
 
 
-def parse_premise_nl(text: str, version: str | None = None) -> Fact:
+def parse_premise_nl(text: str) -> Fact:
     """Parse what follows ``If``, for example ``"A is a tiny cat"``."""
-    words = _lexicon(version)
+    words = _lexicon()
     who, _, rest = text.partition(" ")
     verb, _, object_ = rest.partition(" ")
     if who == "A" and object_:
@@ -25,7 +25,7 @@ def parse_premise_nl(text: str, version: str | None = None) -> Fact:
             return _being(object_, text, words)
         if verb in words.operator_of_third:
             return _change("A", words.operator_of_third[verb], object_, text, words)
-        for compared, operator in COMPARED.items() if words.thresholds else ():
+        for compared, operator in COMPARED.items():
             if rest.startswith(compared):
                 things = rest.removeprefix(compared)
                 return _change("A", operator, things, text, words)._replace(kind="count")
@@ -36,9 +36,9 @@ def parse_premise_nl(text: str, version: str | None = None) -> Fact:
     )
 
 
-def parse_conclusion_nl(text: str, version: str | None = None) -> Fact:
+def parse_conclusion_nl(text: str) -> Fact:
     """Parse what follows the comma, for example ``"it has 14 strong horns"``, without the full stop."""
-    words = _lexicon(version)
+    words = _lexicon()
     who, _, rest = text.partition(" ")
     auxiliary, _, rest = rest.partition(" ")
     if who == "it" and auxiliary == "has":
@@ -58,7 +58,7 @@ def parse_conclusion_nl(text: str, version: str | None = None) -> Fact:
 
 def _being(rest: str, text: str, words: _Lexicon) -> Fact:
     where, both, states = rest.partition(" and is ")
-    if where in words.place and both and words.thresholds:
+    if where in words.place and both:
         also = tuple(_plain(state, text) for state in states.split(" and "))
         if len(also) > 2 or len({*also}) != len(also):
             raise unreadable("clause", text, "one or two different states after the place")
@@ -91,30 +91,22 @@ def _change(who: str, operator: str | None, things: str, text: str, words: _Lexi
 
 
 class _Lexicon:
-    """The word forms needed to read English back: of one version, or of all."""
+    """The word forms needed to read English back."""
 
-    def __init__(self, version: str | None) -> None:
-        self.thresholds = version != VERSIONS[0]
-        self.attributes: dict[str, str] = {}
-        self.action_of_third: dict[str, str] = {}
-        self.place: dict[str, str] = {}
-        self.goal: dict[str, str] = {}
-        self.operator_of_base: dict[str, str] = {}
-        self.operator_of_third: dict[str, str] = {}
-        for words in [load_vocabulary(name) for name in ([version] if version else VERSIONS)]:
-            self.attributes |= words.plural_of
-            self.action_of_third |= {verb.third: verb.base for verb in words.actions}
-            self.place |= {
-                f"{place.preposition} {place.article} {place.name}": place.name
-                for place in words.environments
-            }
-            self.goal |= {words.entering(place).base: place.name for place in words.environments}
-            for operator, forms in words.change_verbs.items():
-                self.operator_of_base |= {verb.base: operator for verb in forms}
-                self.operator_of_third |= {verb.third: operator for verb in forms}
+    def __init__(self) -> None:
+        words = load_vocabulary()
+        self.attributes = words.plural_of
         self.singular = {plural: name for name, plural in self.attributes.items()}
+        self.action_of_third = {verb.third: verb.base for verb in words.actions}
+        self.place = {
+            f"{place.preposition} {place.article} {place.name}": place.name for place in words.environments
+        }
+        self.goal = {words.entering(place).base: place.name for place in words.environments}
+        changes = [(verb, operator) for operator, verbs in words.change_verbs.items() for verb in verbs]
+        self.operator_of_base = {verb.base: operator for verb, operator in changes}
+        self.operator_of_third = {verb.third: operator for verb, operator in changes}
 
 
 @cache
-def _lexicon(version: str | None) -> _Lexicon:
-    return _Lexicon(version)
+def _lexicon() -> _Lexicon:
+    return _Lexicon()

@@ -1,9 +1,4 @@
-"""Read first-order logic: clauses of rules, facts and queries, all made of atoms ``Symbol(argument, ...)``.
-
-Version 1.0 writes ``In(A, Desert)``, ``In(B, Bridge)`` and ``Has(A, Strong_horn, 4)`` where the paper and versions from
-1.1 on write ``Desert(A)``, ``Enter(B, Bridge)`` and ``Has(Strong_horn, 4)``. No text means two things, so a reader that
-is given no version reads all of them.
-"""
+"""Read first-order logic: clauses of rules, facts and queries, all made of atoms ``Symbol(argument, ...)``."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ import re
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from ..spec import OPERATORS, VERSIONS
+from ..spec import OPERATORS
 from ..world.vocabulary import load_vocabulary, term
 
 AND = " & "
@@ -66,9 +61,9 @@ class Query(NamedTuple):
     term: str = ""
 
 
-def parse_premise_fol(text: str, version: str | None = None) -> Fact:
+def parse_premise_fol(text: str) -> Fact:
     """Parse what stands before the arrow, for example ``"Desert(A)"`` or ``"Desert(A) & Deeply_hungry(A)"``."""
-    clauses = [_fact(atom, "AB", "FOL clause", version) for atom in text.split(AND)]
+    clauses = [_fact(atom, "AB", "FOL clause") for atom in text.split(AND)]
     first, *others = clauses
     if text.startswith("Enter(") or (first.kind == "act" and first.who != "A"):
         raise unreadable("FOL clause", text, "a premise such as Desert(A), or an action of A on B")
@@ -76,26 +71,25 @@ def parse_premise_fol(text: str, version: str | None = None) -> Fact:
         return first
     states = tuple(clause.term for clause in others)
     if (
-        version == VERSIONS[0]
-        or [(clause.kind, clause.who) for clause in clauses] != [("in", "A"), *[("is", "A")] * len(states)]
+        [(clause.kind, clause.who) for clause in clauses] != [("in", "A"), *[("is", "A")] * len(states)]
         or len({*states}) != len(states)
         or len(states) > 2
-        or not _words(version).kinds.isdisjoint(states)
+        or not _words().kinds.isdisjoint(states)
     ):
         raise unreadable("FOL clause", text, "a place and one or two different states of A")
     return Fact("both", "A", first.term, also=states)
 
 
-def parse_conclusion_fol(text: str, version: str | None = None) -> Fact:
+def parse_conclusion_fol(text: str) -> Fact:
     """Parse what stands after the arrow, for example ``"Lose_Strong_fin(A, 1)"``."""
-    clause = _fact(text, "AB", "FOL clause", version)
-    if clause.kind == "in" and not text.startswith(("In(", "Enter(")):
+    clause = _fact(text, "AB", "FOL clause")
+    if clause.kind == "in" and not text.startswith("Enter("):
         raise unreadable("FOL clause", text, f"Enter({clause.who}, Place)")
     return clause
 
 
 @lru_cache(maxsize=8192)
-def parse_facts(text: str, version: str | None = None) -> tuple[Fact, ...]:
+def parse_facts(text: str) -> tuple[Fact, ...]:
     """Parse the facts of one scope: atoms about ``x`` and ``y``, for example ``"Chase(y, x) & Tiny_cat(x)"``.
 
     Raises
@@ -103,7 +97,7 @@ def parse_facts(text: str, version: str | None = None) -> tuple[Fact, ...]:
     ValueError
         If an atom does not parse.
     """
-    return tuple(_fact(atom, "xy", "fact", version) for atom in text.split(AND))
+    return tuple(_fact(atom, "xy", "fact") for atom in text.split(AND))
 
 
 @lru_cache(maxsize=8192)
@@ -133,64 +127,53 @@ def parse_query(text: str) -> Query:
     raise unreadable("query", text, expected)
 
 
-def parse_atom(text: str, version: str | None = None) -> Fact:
-    """Parse one atom of a rule, about ``A`` and ``B``, or of a scope, about ``x`` and ``y``."""
-    return _fact(text, "xy" if re.search(r"\b[xy]\b", text) else "AB", "FOL atom", version)
-
-
 class _Words:
     """The words that decide what an atom means: change verbs, places, kinds."""
 
-    def __init__(self, version: str | None) -> None:
-        both = [load_vocabulary(name) for name in ([version] if version else VERSIONS)]
+    def __init__(self) -> None:
+        words = load_vocabulary()
         self.operators = {
-            verb.base: operator
-            for words in both
-            for operator, forms in words.change_verbs.items()
-            for verb in forms
+            verb.base: operator for operator, verbs in words.change_verbs.items() for verb in verbs
         }
-        self.places = {place.name for words in both for place in words.environments}
-        self.kinds = {name for words in both for name in words.entities}
+        self.places = {place.name for place in words.environments}
+        self.kinds = set(words.entities)
 
 
 @cache
-def _words(version: str | None) -> _Words:
-    return _Words(version)
+def _words() -> _Words:
+    return _Words()
 
 
-def _fact(text: str, individuals: str, what: str, version: str | None) -> Fact:
+def _fact(text: str, individuals: str, what: str) -> Fact:
     a, b = tuple(individuals)
     name, args = _atom(text, what)
-    old, new = version in (None, VERSIONS[0]), version != VERSIONS[0]
-    if name == "Has" and new and a == "A" and len(args) == 2:  # the paper's rules do not say whose
-        args = [a, *args]
-    elif name == "Has" and not old and a == "A":
-        args = []
+    if name == "Has" and a == "A":  # the paper's rules do not say whose
+        args = [a, *args] if len(args) == 2 else []
     who, rest = (args[0], args[1:]) if args else ("", [])
     if who in (a, b):
         if name == "Has" and len(rest) == 2 and rest[0] not in (a, b):
             number = whole_number(rest[1], what, text)
             return Fact("has", who, _plain(rest[0], what, text), number=number)
-        if ((name == "In" and old) or (name == "Enter" and new)) and len(rest) == 1 and rest[0] not in (a, b):
+        if name == "Enter" and len(rest) == 1 and rest[0] not in (a, b):
             return Fact("in", who, _plain(rest[0], what, text))
         if name not in ("Has", "In", "Enter", "State"):
             if not rest:
                 thing = _plain(name, what, text)
-                return Fact("in" if new and thing in _words(version).places else "is", who, thing)
+                return Fact("in" if thing in _words().places else "is", who, thing)
             if rest in ([a], [b]):
                 if rest == [who]:
                     raise unreadable(what, text, "an action between two different individuals")
                 return Fact("act", who, _plain(name, what, text), rest[0])
             verb, _, attribute = name.partition("_")
-            operator = _words(version).operators.get(verb.lower())
+            operator = _words().operators.get(verb.lower())
             kind = "change"
-            if operator is None and new and a == "A" and verb in COMPARED:
+            if operator is None and a == "A" and verb in COMPARED:
                 kind, operator = "count", OPERATORS[COMPARED.index(verb)]
             if len(rest) == 1 and operator is not None:
                 number = whole_number(rest[0], what, text)
                 return Fact(kind, who, _plain(attribute, what, text), None, operator, number)
-    place, has = f"Place({a})" if new else f"In({a}, Place)", f"Has({a}, Attribute, 3)"
-    if new and a == "A":
+    place, has = f"Place({a})", f"Has({a}, Attribute, 3)"
+    if a == "A":
         place, has = f"{place}, Enter({b}, Place)", "Has(Attribute, 3)"
     raise unreadable(what, text, f"Kind({a}), Verb({a}, {b}), {place}, {has} or Lose_Attribute({a}, 3)")
 

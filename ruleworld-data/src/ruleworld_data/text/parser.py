@@ -64,13 +64,8 @@ class ParsedRule:
     threshold: int | None = None
 
 
-def parse_rule_fol(text: str, version: str | None = None) -> ParsedRule:
+def parse_rule_fol(text: str) -> ParsedRule:
     """Parse a rule in first-order logic, such as ``"Tiny_cat(A) => Has(Strong_horn, 14)"``.
-
-    Parameters
-    ----------
-    version : str, optional
-        A name of `ruleworld_data.spec.VERSIONS`: other versions' texts are refused. None reads those of any version.
 
     Raises
     ------
@@ -78,16 +73,11 @@ def parse_rule_fol(text: str, version: str | None = None) -> ParsedRule:
         If the text is not a rule of the grammar.
     """
     premise, conclusion = halves_fol(text)
-    return join_halves(parse_premise_fol(premise, version), parse_conclusion_fol(conclusion, version), text)
+    return join_halves(parse_premise_fol(premise), parse_conclusion_fol(conclusion), text)
 
 
-def parse_rule_nl(text: str, version: str | None = None) -> ParsedRule:
+def parse_rule_nl(text: str) -> ParsedRule:
     """Parse a rule in English, such as ``"If A is a tiny cat, it has 14 strong horns."``.
-
-    Parameters
-    ----------
-    version : str, optional
-        As for `parse_rule_fol`.
 
     Raises
     ------
@@ -95,7 +85,7 @@ def parse_rule_nl(text: str, version: str | None = None) -> ParsedRule:
         If the text is not a rule of the grammar, wrong articles, plurals and prepositions included.
     """
     premise, conclusion = halves_nl(text)
-    return join_halves(parse_premise_nl(premise, version), parse_conclusion_nl(conclusion, version), text)
+    return join_halves(parse_premise_nl(premise), parse_conclusion_nl(conclusion), text)
 
 
 def halves_fol(text: str) -> tuple[str, str]:

@@ -52,12 +52,6 @@ _CONCLUSIONS = {
     "count2state": (("state",), ("{who} will be {state}", "{State}({who})")),
 }
 """What each half of a rule of a type says: its parts, and its text in English and FOL."""
-_FOL_OF_1_0 = {
-    "{Environment}(A)": "In(A, {Environment})",
-    "Enter(B, {Environment})": "In(B, {Environment})",
-    "Has({Attribute}, {amount})": "Has(A, {Attribute}, {amount})",
-}
-"""What version 1.0 wrote otherwise."""
 
 
 def block_table(
@@ -127,8 +121,6 @@ def _half(
         found, inverse = np.unique(code, return_inverse=True)
         indices = inverse.astype(np.int32)
     distinct = [(part - 1).tolist() for part in np.unravel_index(found, radix)]
-    if names.version == "1.0":
-        templates = templates[0], _FOL_OF_1_0.get(templates[1], templates[1])
     # The 84,257 conclusions of the whole world come back in each of its shards.
     known, texts = names.halves.setdefault((key, templates), {}), []
     for parts in zip(*distinct, strict=True):

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
-from ..spec import VERSIONS
 from ..text import Fact, parse_facts, parse_query
 from ..world import Verb, load_vocabulary
 
@@ -76,10 +75,8 @@ def _fact_things(fact: Fact) -> list[Thing]:
 
 @cache
 def plurals() -> dict[str, str]:
-    """Plural of each attribute of any version."""
-    return {
-        name: plural for version in VERSIONS for name, plural in load_vocabulary(version).plural_of.items()
-    }
+    """Plural of each attribute."""
+    return load_vocabulary().plural_of
 
 
 @cache

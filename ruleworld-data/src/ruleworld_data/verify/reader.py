@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -47,15 +47,13 @@ _UNREADABLE = len(_SHAPES)
 _SIGNED_CODES = [TYPE_CODE[name] for name in SIGNED]
 
 
-def parse_rule_table(table: pa.Table, version: str | None = None) -> RuleBase:
+def parse_rule_table(table: pa.Table) -> RuleBase:
     """Parse every rule of a table from its texts and compare the result to every other column it has.
 
     Parameters
     ----------
     table : pyarrow.Table
         Rows of the rule table; needs ``id`` and ``fol``, checks what else is there.
-    version : str, optional
-        The version whose texts are read; those of any version if it is not given.
 
     Returns
     -------
@@ -67,23 +65,20 @@ def parse_rule_table(table: pa.Table, version: str | None = None) -> RuleBase:
         If a text does not parse or the columns of a row disagree; the message names the rule.
     """
     findings = Findings()
-    base = TableReader(version).read(table.to_batches(max_chunksize=_CHUNK), findings)
+    base = TableReader().read(table.to_batches(max_chunksize=_CHUNK), findings)
     if failed := next((check for check in findings.values() if check.failures), None):
         raise ValueError(f"{failed.examples[0]} ({failed.failures} such rules)")
     return base
 
 
 class TableReader:
-    """Reads rule tables; terms and the keys of texts are shared by all tables that one reader reads.
+    """Reads rule tables; terms and the keys of texts are shared by all tables that one reader reads."""
 
-    It takes the texts of one version of the data, or of all where none is given.
-    """
-
-    def __init__(self, version: str | None = None) -> None:
+    def __init__(self) -> None:
         self.terms = Terms()
         logic, english = (parse_premise_fol, parse_conclusion_fol), (parse_premise_nl, parse_conclusion_nl)
-        self._fol = _Language("fol", ("", FOL_ARROW, ""), logic, parse_rule_fol, self.terms, version)
-        self._nl = _Language("nl", ("If ", NL_COMMA, "."), english, parse_rule_nl, self.terms, version)
+        self._fol = _Language("fol", ("", FOL_ARROW, ""), logic, parse_rule_fol, self.terms)
+        self._nl = _Language("nl", ("If ", NL_COMMA, "."), english, parse_rule_nl, self.terms)
 
     def read(self, batches: Iterable[pa.RecordBatch], findings: Findings) -> RuleBase:
         """Read batches with the columns ``id``, ``fol`` and any others of the rule table.
@@ -164,12 +159,10 @@ class _Language:
         parsers: tuple[Callable[..., Fact], Callable[..., Fact]],
         parse: Callable[..., ParsedRule],
         terms: Terms,
-        version: str | None,
     ) -> None:
-        self.name, self.frame, self._parse = name, frame, partial(parse, version=version)
-        premise, conclusion = (partial(parser, version=version) for parser in parsers)
-        self._premises = _Halves(premise, terms, start=frame[0])
-        self._conclusions = _Halves(conclusion, terms, end=frame[2])
+        self.name, self.frame, self._parse = name, frame, parse
+        self._premises = _Halves(parsers[0], terms, start=frame[0])
+        self._conclusions = _Halves(parsers[1], terms, end=frame[2])
 
     def read(self, columns: dict[str, pa.Array], findings: Findings) -> tuple[dict[str, Ints], Ints]:
         """Parse the text of every row; return the arrays of a `RuleBase` and the key of each text.

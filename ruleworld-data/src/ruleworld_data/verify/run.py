@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..io.builds import read_manifest
 from ..io.shards import Shard
 from ..io.workers import start_worker
-from ..spec import RULE_SPLITS, VERSIONS, check_count
+from ..spec import RULE_SPLITS, check_count
 from .answers import AnswerChecker
 from .asp import BATCH, import_clingo
 from .files import check_shards
@@ -90,8 +90,7 @@ def verify(
     folder, tell, findings = Path(build_dir), progress or (lambda stage, done, total: None), Findings()
     manifest, counts = read_manifest(folder), dict[str, int]()
     shards = check_shards(folder, manifest, findings, tell)
-    own = str(manifest.get("generator_version")).removesuffix(".0")
-    reader = TableReader(own if own in VERSIONS else None)
+    reader = TableReader()
     rules = [shard for shard in shards if shard.config == "rules"]
     worlds = _rules(reader, folder, rules, findings, tell)
     counts["rules"] = sum(map(len, worlds.values()))

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ..spec import PAPER_POINT, VERSION, Dials
+from ..spec import PAPER_POINT, Dials
 from .names import Names
 from .streams import Ints
 
@@ -77,8 +77,6 @@ class World:
         One `RuleBlock` per rule type.
     subset_rows : dict
         For each open rule type the rows of the world's subset; without the types that are in it as a whole.
-    version : str
-        Version of the data: its words, its texts, and how splits are drawn.
     dials : Dials
         Where the world departs from the paper's.
     sealed : array
@@ -91,7 +89,6 @@ class World:
     terms: dict[str, Ints]
     blocks: dict[str, RuleBlock]
     subset_rows: dict[str, Ints] = field(default_factory=dict, repr=False)
-    version: str = VERSION
     dials: Dials = PAPER_POINT
     sealed: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
 
@@ -116,4 +113,4 @@ class World:
     @cached_property
     def names(self) -> Names:
         """Names of the terms."""
-        return Names(self.terms, self.version)
+        return Names(self.terms)

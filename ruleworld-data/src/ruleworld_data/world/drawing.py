@@ -6,14 +6,13 @@ common with the first world: its routes avoid the first one's, and every value i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..spec import PAPER_POINT, VERSION, Dials, WorldSizes, check_seed
+from ..spec import PAPER_POINT, Dials, WorldSizes, check_seed
 from .arrays import LEAST_CUT, MAX_COUNT, MAX_EFFECT, MIN_COUNT, MINUS, MOST_CUT, PLUS, RuleBlock, World
 from .streams import Ints, Key, Stream, keyed_integers, mix
 from .vocabulary import load_vocabulary
@@ -25,7 +24,6 @@ def build_world(
     subset: dict[str, int] | None = None,
     *,
     heldout: bool = False,
-    version: str = VERSION,
     dials: Dials = PAPER_POINT,
 ) -> World:
     """Draw the world of a seed.
@@ -35,7 +33,7 @@ def build_world(
     ``sizes`` and ``subset`` are those that the dials make of a scale's (`Scale.turned`).
     """
     check_seed(seed)
-    return replace(_Drawing(seed, sizes, subset or {}, heldout, dials).world(), version=version)
+    return _Drawing(seed, sizes, subset or {}, heldout, dials).world()
 
 
 class _Drawing:

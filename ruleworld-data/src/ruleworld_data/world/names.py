@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..spec import VERSION
 from .streams import Ints
 from .vocabulary import Verb, article, load_vocabulary, symbol
 
@@ -19,9 +18,8 @@ class Names:
     have been rendered.
     """
 
-    def __init__(self, terms: Mapping[str, Ints], version: str = VERSION) -> None:
-        self.version = version
-        words = load_vocabulary(version)
+    def __init__(self, terms: Mapping[str, Ints]) -> None:
+        words = load_vocabulary()
         places = [words.environments[i] for i in terms["environment"].tolist()]
         self.verbs: list[Verb] = [words.actions[i] for i in terms["action"].tolist()]
         self.entity = [words.entities[i] for i in terms["entity"].tolist()]

@@ -12,7 +12,7 @@ from importlib import resources
 
 import numpy as np
 
-from ..spec import OPERATORS, VERSION
+from ..spec import OPERATORS
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Place:
     name: str
     preposition: str
     article: str
-    goal: str = "enter"
+    goal: str
 
 
 @dataclass(frozen=True)
@@ -132,16 +132,12 @@ def article(term: str) -> str:
 
 
 @cache
-def load_vocabulary(version: str = VERSION) -> Vocabulary:
-    """Read the vocabulary of one version of the data; the same object on every call.
-
-    A file that a version has of its own lies in the sub-folder of its name.
-    """
+def load_vocabulary() -> Vocabulary:
+    """Read the vocabulary; the same object on every call."""
     folder = resources.files(__package__) / "vocab"
 
     def rows(name: str) -> list[list[str]]:
-        own = folder / version / name
-        lines = (own if own.is_file() else folder / name).read_text(encoding="utf-8").splitlines()
+        lines = (folder / name).read_text(encoding="utf-8").splitlines()
         return [line.split("\t") for line in lines[name.endswith(".tsv") :]]  # tables begin with a header
 
     def words(name: str) -> list[str]:

@@ -25,7 +25,6 @@ from ruleworld_data.io import start_worker
 from ruleworld_data.spec import RULE_TYPES, SUBTASKS, WorldSizes
 from torch import Tensor
 
-from ...spec import DATA_VERSION
 from .curriculum import LADDERS, TERSE
 from .documents import Document, Representation, Writer, key_value_pairs, request_text
 from .plain import HELD_OUT, PlainWorld, domains, plain_world
@@ -72,11 +71,7 @@ class DocumentStream:
             mixture.terse < 1
         ):  # one continent a block; its small worlds are large enough to draw distractors from
             asked, first = dict.fromkeys(SUBTASKS, 3), number * WORLDS
-            worlds = list(
-                fresh_worlds(
-                    self.seed, WORLDS, asked, n_rules=300, sizes=sizes, first=first, version=DATA_VERSION
-                )
-            )
+            worlds = list(fresh_worlds(self.seed, WORLDS, asked, n_rules=300, sizes=sizes, first=first))
         rules = [world.rules.to_pylist() for world in worlds[:8]]
         makers: dict[str, Callable[[], Document]] = {
             "terse": lambda: self._terse(draw, levels["terse"]),

@@ -22,7 +22,6 @@ from typing import Any, Literal
 from ruleworld_data.questions import training_text
 from ruleworld_data.world import load_vocabulary, symbol
 
-from ...spec import DATA_VERSION
 from .tokenizer import END, SEARCH, STEP, TokenVocabulary, pieces
 
 Representation = Literal["nl", "fol"]
@@ -137,7 +136,7 @@ class Writer:
         return document
 
 
-def request_text(rule: Mapping[str, Any], representation: Representation, version: str = DATA_VERSION) -> str:
+def request_text(rule: Mapping[str, Any], representation: Representation) -> str:
     """Return what is known of a rule that is needed before it is found: its premise, and what a creature is to have.
 
     Examples
@@ -152,14 +151,14 @@ def request_text(rule: Mapping[str, Any], representation: Representation, versio
     if rule["type"] != "entity2attr":
         return premise
     attribute = rule["attribute"]
-    plural = load_vocabulary(version).plural_of
+    plural = load_vocabulary().plural_of
     return f"{premise}, {symbol(attribute) if representation == 'fol' else plural[attribute]}"
 
 
 @lru_cache(maxsize=1)
 def key_value_words() -> dict[str, list[str]]:
     """Return the words of `key_value_pairs`, from the terms of the vocabulary: four sorts for keys, one for values."""
-    terms = load_vocabulary(DATA_VERSION)
+    terms = load_vocabulary()
     words = {
         "entity_adjective": {entity.split()[0] for entity in terms.entities},
         "entity_noun": {entity.split()[1] for entity in terms.entities},

@@ -26,7 +26,6 @@ from ruleworld_data.fresh import fresh_worlds
 from ruleworld_data.spec import RULE_TYPES, SUBTASKS, WorldSizes
 
 from ...markdown import markdown_table
-from ...spec import DATA_VERSION
 from .data import batches
 from .documents import Document, Representation, Writer
 from .model import last_states
@@ -96,9 +95,7 @@ def lookups(
     writer: Writer, lengths: Sequence[int], lists: int, language: Representation
 ) -> Iterator[tuple[str, int, list[Document], float]]:
     """Yield type, length, documents and chance of same-type lists in which no two rules share a premise."""
-    (world,) = fresh_worlds(
-        GATE_SEED, 1, {}, n_rules=sum(SIZES.rule_counts().values()), sizes=SIZES, version=DATA_VERSION
-    )
+    (world,) = fresh_worlds(GATE_SEED, 1, {}, n_rules=sum(SIZES.rule_counts().values()), sizes=SIZES)
     rules = world.rules.to_pylist()
     for kind in RULE_TYPES:
         by_premise = defaultdict(list)
@@ -126,9 +123,7 @@ def asked(
     number = min(64, per_subtask)
     each, enough = -(-per_subtask // number), 64 + distractors
     for subtask in SUBTASKS:
-        worlds = fresh_worlds(
-            GATE_SEED, number, {subtask: each}, n_rules=enough, sizes=SIZES, first=64, version=DATA_VERSION
-        )
+        worlds = fresh_worlds(GATE_SEED, number, {subtask: each}, n_rules=enough, sizes=SIZES, first=64)
         questions = (
             (world.rules.to_pylist(), row) for world in worlds for row in world.questions.to_pylist()
         )

@@ -18,8 +18,6 @@ from ruleworld_data.questions import training_text
 from ruleworld_data.spec import SCALES, SUBTASKS, WorldSizes
 from ruleworld_data.world import load_vocabulary
 
-from ...spec import DATA_VERSION
-
 PAD, END, STEP = "<pad>", "<end>", "<step>"
 """Padding, end of the answer, boundary before a step (whose row ``<search>`` inherits)."""
 SPECIAL = (PAD, END, STEP, "<unknown>")
@@ -66,13 +64,10 @@ def corpus() -> Iterator[str]:
             n_rules=sum(SIZES.rule_counts().values()),
             sizes=SIZES,
             first=first,
-            version=DATA_VERSION,
         )
         for name in ("nl", "fol"):
             yield from world.rules.column(name).to_pylist()
-    for world in fresh_worlds(
-        2, 128, dict.fromkeys(SUBTASKS, 8), n_rules=400, sizes=SIZES, version=DATA_VERSION
-    ):
+    for world in fresh_worlds(2, 128, dict.fromkeys(SUBTASKS, 8), n_rules=400, sizes=SIZES):
         for row in world.questions.to_pylist():
             yield row["question"]
             yield from (training_text(row, name, STEP) for name in ("nl", "fol"))
@@ -100,7 +95,7 @@ def build_vocabulary(texts: Iterable[str]) -> TokenVocabulary:
 
 def term_forms() -> Iterator[str]:
     """Yield every form in which the words of a term stand in rules, questions and answers."""
-    terms = load_vocabulary(DATA_VERSION)
+    terms = load_vocabulary()
     for verb in (*terms.actions, *terms.minus, *terms.plus):
         yield from (verb.base.capitalize(), BLANK + verb.base.capitalize())
         yield from (BLANK + word for word in (verb.base, verb.third, verb.past, verb.gerund, verb.participle))
@@ -117,7 +112,7 @@ def term_forms() -> Iterator[str]:
 
 def _stems() -> dict[str, str]:
     """Map every surface form of a term to the first word of its row: plural to singular, verb form to base."""
-    words = load_vocabulary(DATA_VERSION)
+    words = load_vocabulary()
     forms: dict[str, str] = {}
     for verb in (*words.actions, *words.minus, *words.plus):
         for form in (verb.base, verb.third, verb.past, verb.gerund, verb.participle):
