@@ -339,7 +339,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
         words, capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     )
     assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
-    reference = (tmp_path / "site/reference/dynarule/bank/index.html").read_text(encoding="utf-8")
+    reference = (tmp_path / "site/reference/dynarule/bank.html").read_text(encoding="utf-8")
     assert "RuleBank" in reference
 
 

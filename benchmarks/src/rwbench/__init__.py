@@ -1,3 +1,3 @@
 """Every RuleWorld method side by side: frozen runs, resumable samples, intervals, reports."""
 
-__version__ = "0.2.0"
+__version__ = "0.1.0"

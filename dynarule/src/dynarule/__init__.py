@@ -7,7 +7,7 @@ costs nothing.
 
 from ._lazy import lazy_names
 
-__version__ = "0.2.0"
+__version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
