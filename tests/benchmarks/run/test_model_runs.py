@@ -6,6 +6,7 @@ import json
 import os
 import runpy
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -243,14 +244,12 @@ def test_a_full_disk_stops_the_run_and_says_so(answering, tmp_path, monkeypatch)
 def test_a_full_disk_in_the_reply_cache_fails_no_question(
     answering, options, workspace, tmp_path, monkeypatch
 ):
-    from ruleworld_data.io import chat
+    def full(cache, key, value):
+        raise sqlite3.OperationalError("database or disk is full")
 
-    def full(path, body):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(chat, "write_whole", full)
+    monkeypatch.setattr("diskcache.Cache.set", full)
     spec = cut_spec(options, Prompting(model=Endpoint.of("m", answering.url)))
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=r"cannot keep a reply: .*disk is full"):
         run_spec(spec, workspace, tmp_path)
     assert read_samples(tmp_path / spec.run_id / "samples.jsonl") == []
 

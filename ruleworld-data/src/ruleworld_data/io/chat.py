@@ -1,34 +1,27 @@
-"""Questions to an OpenAI-compatible endpoint through the `openai` package, with replies kept on disk.
-
-Whatever a server sends becomes a `Reply` or a `NoAnswerError`; neither holds the key or what no file can.
-"""
+"""Questions to an OpenAI-compatible endpoint: the `openai` client, its replies kept on disk by `diskcache`."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
+import sqlite3
 from collections.abc import Mapping
-from concurrent.futures import CancelledError
 from dataclasses import asdict, dataclass, replace
+from errno import ENOSPC
 from hashlib import sha256
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote
 
 from .endpoint import KEY_VARIABLE, URL_VARIABLE, check_endpoint, read_key
-from .files import write_whole
 
 try:
+    import diskcache
     import httpx2
     import openai
-    from anyio.from_thread import start_blocking_portal
 except ImportError as error:
-    raise ImportError(f'openai is needed ({error}); type: pip install "ruleworld-data[merge]"') from None
+    raise ImportError(
+        f'openai and diskcache are needed ({error}); type: pip install "ruleworld-data[merge]"'
+    ) from None
 
-MOST_BYTES = 1 << 20
-"""Longest reply that is read."""
 SHORTEST_SECRET = 6
 """A shorter key, such as the ``EMPTY`` of some local servers, is a word like any other and no secret."""
 _HOPELESS = (*range(300, 400), 401, 403, 404, 405)
@@ -55,17 +48,9 @@ class NoAnswerError(Exception):
 
 @dataclass(frozen=True)
 class Reply:
-    """A chat completion.
+    """A chat completion; ``text`` is empty if it was filtered or all tokens were spent on thinking.
 
-    Attributes
-    ----------
-    text : str
-        Empty if it was filtered, or all tokens were spent on thinking.
-    finish : {"stop", "length", "filter"}
-    prompt_tokens, completion_tokens : int
-        As the server counts them; 0 if it does not, or says what cannot be.
-    cached : bool
-        Read from disk.
+    Token counts are the server's, 0 if it gives none; ``cached`` replies were read from disk.
     """
 
     text: str
@@ -88,11 +73,11 @@ class ChatClient:
     model : str
         Name of the model.
     replies : Path, optional
-        Folder where replies are kept, by the hash of the request; what is there is not asked for again.
+        Folder of the cache: a request that it holds is not sent again.
     timeout : float
-        Seconds for one request, from connecting to the last byte.
+        Seconds without a byte after which a request is given up.
     tries : int
-        Requests per question.
+        Requests per question; the `openai` client waits between them.
 
     Raises
     ------
@@ -104,39 +89,38 @@ class ChatClient:
         self, url: str, model: str, replies: Path | None = None, timeout: float = 120.0, tries: int = 5
     ) -> None:
         check_endpoint(url, model)
-        self.url, self.model, self.replies, self.timeout = url, model, replies, timeout
+        self.url, self.model, self.timeout = url, model, timeout
         self.key, sent = read_key(url)
         self._withheld = bool(self.key) and not sent
-        names = ("OpenAI-Organization", "OpenAI-Project", *(() if sent else ("Authorization",)))
-        self._unsent = {name: openai.Omit() for name in names}
-        self._client = openai.AsyncOpenAI(
+        headers = ("OpenAI-Organization", "OpenAI-Project", *(() if sent else ("Authorization",)))
+        self._unsent = {name: openai.Omit() for name in headers}
+        self._client = openai.OpenAI(
             base_url=url,
             api_key=self.key if sent else "none",
-            admin_api_key="",
+            timeout=timeout,
             max_retries=max(0, tries - 1),
-            http_client=_BoundedClient(timeout, self._read),
+            # a redirect would turn the request into a GET and could carry the key to another host
+            http_client=openai.DefaultHttpxClient(follow_redirects=False),
         )
-        self._loop = start_blocking_portal()
+        self._cache: Any = None
+        if replies is not None:
+            self._cache = diskcache.Cache(str(replies), eviction_policy="none", cull_limit=0)
+        self._stopped = False
 
     def __enter__(self) -> ChatClient:
-        self._portal = self._loop.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        """End the tries of all threads: no further request is sent."""
-        self._portal.call(self._client.close)
-        self._loop.__exit__(*error)
+    def __exit__(self, *error: object) -> None:
+        """Close the connections; questions of other threads end without an answer."""
+        self._stopped = True
+        self._client.close()
+        if self._cache is not None:
+            self._cache.close()
 
     def stored(self, body: Mapping[str, Any]) -> Reply | None:
-        """Return the reply to a request that is on disk; one that is damaged is not there."""
-        path = self._path(body)
-        try:
-            if path is None:
-                return None
-            kept = json.loads(path.read_bytes(), parse_int=_number)
-            return replace(self._reply(kept["text"], kept["finish"], kept), cached=True)
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return None
+        """Return the reply to a request that is on disk, if there is one."""
+        kept = None if self._cache is None else self._cache.get(self._name(body))
+        return None if kept is None else replace(Reply(**json.loads(kept)), cached=True)
 
     def complete(self, body: Mapping[str, Any]) -> Reply:
         """Return one chat completion and keep it; failures that may pass are tried again.
@@ -150,159 +134,75 @@ class ChatClient:
         ------
         NoAnswerError
             If no request brought an answer.
+        OSError
+            If the reply cannot be kept.
         """
         if reply := self.stored(body):
             return reply
-        try:
-            reply = self._portal.call(self._ask, body)
-        except (CancelledError, RuntimeError):
-            raise NoAnswerError("stopped") from None
-        if path := self._path(body):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            kept = asdict(reply)
-            del kept["cached"]
-            write_whole(path, json.dumps(kept))
+        if self._stopped:
+            raise NoAnswerError("stopped")
+        reply = self._read(self._send(body))
+        if self._cache is not None:
+            try:
+                self._cache.set(self._name(body), json.dumps(asdict(reply)))
+            except sqlite3.Error as error:
+                # most often a full disk; callers stop for that, and take other errors for the question's
+                raise OSError(ENOSPC, f"cannot keep a reply: {error}", self._cache.directory) from error
         return reply
 
-    def _path(self, body: Mapping[str, Any]) -> Path | None:
-        """Where a reply is kept: a file of its own, so that processes need not take turns."""
+    def _name(self, body: Mapping[str, Any]) -> str:
         request = {"url": self.url, "model": self.model, **body}
-        text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        name = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        return self.replies and self.replies / name[:2] / f"{name}.json"
+        return sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
-    async def _ask(self, body: Mapping[str, Any]) -> Reply:
-        create = self._client.chat.completions.with_raw_response.create
+    def _send(self, body: Mapping[str, Any]) -> Any:
         try:
-            found = await create(model=self.model, stream=False, extra_headers=self._unsent, **body)
-            return self._read(found.content)
-        except openai.APIStatusError as error:
-            status, said = error.status_code, error.body
-            detail = self._line(said if isinstance(said, str) else json.dumps(said, ensure_ascii=False))
-            reason = self._line(f"HTTP {status} {error.response.reason_phrase}") + f": {detail}" * bool(
-                detail
+            return self._client.chat.completions.create(
+                model=self.model, stream=False, extra_headers=self._unsent, **body
             )
+        except openai.APIStatusError as error:
+            status, detail = error.status_code, error.body
+            reason = f"HTTP {status} {error.response.reason_phrase}"
+            if detail:
+                reason += f": {detail if isinstance(detail, str) else json.dumps(detail, ensure_ascii=False)}"
+            reason = self._line(reason)
             if self._withheld and status in (401, 403):
                 reason += (
                     f"; no key was sent, since {KEY_VARIABLE} was not given for this server; if it is for it, set "
                     f"{URL_VARIABLE}={self.url}"
                 )
             raise NoAnswerError(reason, hopeless=status in _HOPELESS, status=status) from None
-        except Exception as error:  # of any other kind: a server can break a library in ways of its own
-            cause = error.__cause__ or error
-            # A host name that cannot be one is told as UnicodeError; bytes that are no text are the server's.
-            away = httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError | httpx2.InvalidURL
-            if isinstance(cause, away | UnicodeError) and not isinstance(cause, UnicodeDecodeError):
-                raise NoAnswerError(self._line(f"cannot connect: {_root(cause)!r}"), hopeless=True) from None
-            if isinstance(cause, httpx2.TimeoutException):
+        except openai.APIConnectionError as error:
+            cause = error.__cause__
+            if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.InvalidURL):
+                raise NoAnswerError(self._line(f"cannot connect: {cause}"), hopeless=True) from None
+            if isinstance(error, openai.APITimeoutError):
                 raise NoAnswerError(f"no answer within {self.timeout:g} s") from None
-            told = "" if isinstance(cause, httpx2.DecodingError) else "the connection broke: "
-            raise NoAnswerError(self._line(f"{told}{str(cause) or repr(cause)}")) from None
+            raise NoAnswerError(self._line(f"the connection broke: {cause or error}")) from None
+        except (
+            Exception
+        ) as error:  # whatever a server can make the library raise: a body that is no JSON, ...
+            raise NoAnswerError(self._line(f"no chat completion: {error!r}")) from None
 
-    def _read(self, body: bytes) -> Reply:
-        """Read the body of a chat completion; a ValueError if it is none."""
+    def _read(self, completion: Any) -> Reply:
+        # the client builds its objects without checking what the server sent
         try:
-            value = json.loads(body, parse_int=_number)
-            choice = value["choices"][0]
-            text = choice["message"]["content"]
-            reason = choice.get("finish_reason")
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-            start = self._line(body.decode(errors="replace"), 80)
-            raise ValueError(f"the reply is no chat completion, it begins with {start!r}") from None
-        return self._reply("" if text is None else text, reason, value.get("usage"))
-
-    def _reply(self, text: Any, reason: Any, usage: Any) -> Reply:
-        if not isinstance(text, str):
-            raise ValueError(f"the reply's content is no text but {type(text).__name__}")
-        finish = {"content_filter": "filter"}.get(str(reason), str(reason))
-        counts = usage if isinstance(usage, dict) else {}
-        return Reply(
-            self._clean(text),
-            "length" if finish == "length" else "filter" if finish == "filter" else "stop",
-            _count(counts.get("prompt_tokens")),
-            _count(counts.get("completion_tokens")),
-        )
+            choice = completion.choices[0]
+            text, reason = choice.message.content, choice.finish_reason
+            if not isinstance(text, str | None):
+                raise TypeError(f"the content is of type {type(text).__name__}")
+        except (AttributeError, TypeError, IndexError) as error:
+            raise NoAnswerError(self._line(f"no chat completion ({error}): {completion}")) from None
+        counts = [getattr(completion.usage, name, 0) for name in ("prompt_tokens", "completion_tokens")]
+        tokens = [count if type(count) is int and 0 <= count < 1 << 53 else 0 for count in counts]
+        finishes: dict[Any, Any] = {"length": "length", "content_filter": "filter"}
+        return Reply(self._clean(text or ""), finishes.get(str(reason), "stop"), *tokens)
 
     def _clean(self, text: str) -> str:
-        """Take the key out of a text, however it is wrapped or escaped, and what UTF-8 cannot hold."""
+        """Take out the key, which some servers echo, and what UTF-8 cannot hold."""
         text = text.encode(errors="replace").decode()
-        if len(self.key) >= SHORTEST_SECRET:
-            for form in {self.key, quote(self.key, safe=""), json.dumps(self.key)[1:-1]}:
-                text = re.sub(r"\s*".join(map(re.escape, form)), "[key]", text, flags=re.IGNORECASE)
-        return text
+        return text.replace(self.key, "[key]") if len(self.key) >= SHORTEST_SECRET else text
 
-    def _line(self, text: str, most: int = 200) -> str:
-        """Return the beginning of a text on one line without signs that steer a terminal."""
-        text = "".join(sign if sign.isprintable() else " " for sign in self._clean(text[:MOST_BYTES]))
-        return " ".join(text.split())[:most]
-
-
-def _root(error: BaseException) -> BaseException:
-    """Return what an error comes from: the network's own word, such as "connection refused"."""
-    while deeper := error.__cause__ or error.__context__:
-        error = deeper
-        error = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
-    return error
-
-
-def _count(value: Any) -> int:
-    return value if type(value) is int and 0 <= value < 1 << 53 else 0
-
-
-def _number(digits: str) -> int:
-    # Python refuses to read thousands of digits; what is too large to be true stays so.
-    return int(digits[:20])
-
-
-class _BoundedClient(openai.DefaultAsyncHttpxClient):
-    """An HTTP client whose replies are bounded in time and size.
-
-    What it raises are errors of a connection, which the `openai` client tries again.
-
-    Parameters
-    ----------
-    timeout : float
-        Seconds for a whole reply, headers and all; the library's own limit is per read, which a server that drips never
-        reaches.
-    read : callable
-        Takes the body of a reply with status 200; a ValueError means that it is none.
-    """
-
-    def __init__(self, timeout: float, read: Any) -> None:
-        # A redirect would turn the request into a GET and could carry the key to another host. Nothing compressed:
-        # a few kilobytes could become gigabytes.
-        # No cookies either: a malformed one would break all requests to come.
-        super().__init__(
-            timeout=timeout,
-            follow_redirects=False,
-            headers={"Accept-Encoding": "identity"},
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-        )
-        self.seconds, self.read = timeout, read
-
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request and read its reply to the end."""
-        try:
-            async with asyncio.timeout(self.seconds):
-                response = await super().send(request, **options | {"stream": True})
-                body = await self._body(response)
-        except TimeoutError:
-            raise httpx2.ReadTimeout("the reply takes too long", request=request) from None
-        if response.is_success:
-            try:
-                self.read(body)
-            except ValueError as error:
-                raise httpx2.DecodingError(str(error), request=request) from None
-        headers = [(k, v) for k, v in response.headers.raw if k.lower() != b"content-encoding"]
-        return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
-
-    async def _body(self, response: httpx2.Response) -> bytes:
-        body = b""
-        try:
-            async for chunk in response.aiter_raw():
-                body += chunk
-                if len(body) > MOST_BYTES:
-                    raise httpx2.DecodingError(f"the reply is longer than {MOST_BYTES} bytes")
-        finally:
-            await response.aclose()
-        return body
+    def _line(self, text: str, longest: int = 200) -> str:
+        """Return the beginning of a text on one line, without characters that steer a terminal."""
+        printable = "".join(sign if sign.isprintable() else " " for sign in self._clean(text))
+        return " ".join(printable.split())[:longest]

@@ -25,12 +25,12 @@ def check_endpoint(url: str, model: str) -> None:
         port_ok = parts.port != 0
     except ValueError:
         parts, port_ok = urlsplit(""), False
-    plain = url.isascii() and url.isprintable() and " " not in url
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValueError(
             "the endpoint must be a bare base URL without user, query or fragment; put a key into the environment "
             f"variable {KEY_VARIABLE}"
         )
+    plain = url.isascii() and url.isprintable() and " " not in url
     if parts.scheme not in ("http", "https") or not (parts.hostname and port_ok and plain):
         raise ValueError(
             f"endpoint {url!r} is no web address; type the base URL of an OpenAI-compatible server, "
@@ -59,7 +59,9 @@ def read_key(url: str) -> tuple[str, bool]:
     """
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not (key.isascii() and key.isprintable() and " " not in key):
-        raise ValueError(f"the environment variable {KEY_VARIABLE} holds signs that no key has; set it again")
+        raise ValueError(
+            f"the environment variable {KEY_VARIABLE} holds characters that no key has; set it again"
+        )
     trusted = os.environ.get(URL_VARIABLE, "").split() or os.environ.get(_NAMED, "").split()
     return key, bool(key) and _origin(url) in map(_origin, trusted)
 

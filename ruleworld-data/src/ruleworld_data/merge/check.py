@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from typing import NamedTuple
 
 from ..questions import merge_templates
 from ..world import load_vocabulary
@@ -38,8 +38,7 @@ _CASES = set(
 _HAVING = set("with has had have having possess possesses possessing owns owning".split())
 
 
-@dataclass(frozen=True)
-class Mention:
+class Mention(NamedTuple):
     """What a text mentions, and where: ``words[start:stop]``."""
 
     what: tuple[str, ...]
@@ -246,8 +245,7 @@ def small_words() -> frozenset[str]:
     return frozenset(word for line in text.splitlines() if not line.startswith("#") for word in line.split())
 
 
-@dataclass(frozen=True)
-class _Lexicon:
+class _Lexicon(NamedTuple):
     """Kind and name of every term in each of its forms, and preposition and article of the places; of all versions."""
 
     terms: dict[str, tuple[str, str]]

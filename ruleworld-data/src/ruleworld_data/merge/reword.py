@@ -6,39 +6,28 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..io import ChatClient, NoAnswerError, read_manifest, read_shard, trust_endpoint, whole_file
 from ..io.schema import QUESTION_SCHEMA, decode
-from ..spec import QUESTION_SPLITS, SUBTASKS, check_name
+from ..spec import QUESTION_SPLITS, SUBTASKS, check_count, check_name
 from .check import sub_questions, why_refused
 
 PARALLEL = tuple(subtask for subtask in SUBTASKS if subtask.startswith("multi_rule"))
+FAILURES_IN_A_ROW = 20
+"""Questions without an answer after which the endpoint counts as gone."""
+THREADS = 8
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class MergeResult:
-    """What became of the questions.
-
-    Attributes
-    ----------
-    reworded : int
-        Questions with a new wording.
-    kept : int
-        Questions left as they were: refused, failed, or answered with the question itself.
-    refused : int
-        Answers that do not ask the same.
-    failed : int
-        Questions without an answer; the next run asks them again.
-    """
+class MergeResult(NamedTuple):
+    """Questions with a new wording, and those left as they were, of which some were refused or failed."""
 
     reworded: int
     kept: int
@@ -58,8 +47,6 @@ def merge_split(
     *,
     timeout: float = 120.0,
     tries: int = 5,
-    threads: int = 8,
-    failures_in_a_row: int = 20,
 ) -> MergeResult:
     """Let a language model reword the parallel questions of one split.
 
@@ -82,10 +69,6 @@ def merge_split(
         Called with the rows that are settled and all rows.
     timeout, tries
         Of `ruleworld_data.io.ChatClient`.
-    threads : int
-        Questions under way at once.
-    failures_in_a_row : int
-        Questions without an answer after which the endpoint counts as gone.
 
     Raises
     ------
@@ -99,48 +82,35 @@ def merge_split(
             f"--subtask {', '.join(PARALLEL)}"
         )
     check_name("split", split, QUESTION_SPLITS)
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise ValueError(f"limit must be a positive integer, got {limit!r}")
-    folder, out = Path(folder), Path(out)
+    if limit is not None:
+        check_count("limit", limit, least=1)
     trust_endpoint(endpoint, model)
-    client = ChatClient(endpoint, model, Path(f"{out}.replies"), timeout, tries)
+    folder, out = Path(folder), Path(out)
     shards = [s for s in read_manifest(folder)["shards"] if (s["config"], s["split"]) == (subtask, split)]
-    rows = sum(shard["rows"] for shard in shards)
-    if not rows:
+    if not sum(shard["rows"] for shard in shards):
         raise ValueError(f"{folder} holds no {split} questions of {subtask}; make it again: ruleworld build")
     _check_out(out, folder)
-    total = min(rows, limit or rows)
-    questions: list[str] = []
-    for shard in shards:
-        questions += read_shard(folder / shard["path"], ["question"])["question"].to_pylist()
-    reason = _ask_all(client, questions[:total], progress, threads, failures_in_a_row)
-    counts: Counter[str] = Counter()
-    with whole_file(out) as part, pq.ParquetWriter(part, QUESTION_SCHEMA, compression="zstd") as writer:
-        for shard in shards:
-            table = decode(
-                read_shard(folder / shard["path"]).slice(0, total - counts.total()), QUESTION_SCHEMA
-            )
-            writer.write_table(_reworded(table, client, counts))
-        if counts["failed"] == total:
-            raise ValueError(
-                f"{endpoint} answered none of {total} questions, the last one with: {reason}; check the base URL "
-                "(--endpoint http://localhost:8000/v1) and --model, then type the command again"
-            )
-    return MergeResult(counts["reworded"], total - counts["reworded"], counts["refused"], counts["failed"])
+    tables = [decode(read_shard(folder / shard["path"]), QUESTION_SCHEMA) for shard in shards]
+    table = pa.concat_tables(tables).slice(0, limit)
+    with ChatClient(endpoint, model, Path(f"{out}.replies"), timeout, tries) as client:
+        reason = _ask_all(client, table["question"].to_pylist(), progress)
+        table, counts = _reworded(table, client)
+    if counts["failed"] == len(table):
+        raise ValueError(
+            f"{endpoint} answered none of {len(table)} questions, the last one with: {reason}; check the base URL "
+            "(--endpoint http://localhost:8000/v1) and --model, then type the command again"
+        )
+    with whole_file(out) as part:
+        pq.write_table(table, part, compression="zstd")
+    reworded = counts["reworded"]
+    return MergeResult(reworded, len(table) - reworded, counts["refused"], counts["failed"])
 
 
-def _ask_all(
-    client: ChatClient,
-    questions: list[str],
-    progress: Callable[[int, int], None],
-    threads: int,
-    failures_in_a_row: int,
-) -> str:
+def _ask_all(client: ChatClient, questions: list[str], progress: Callable[[int, int], None]) -> str:
     """Ask for every wording that is not on disk; return why the last question without an answer has none."""
     waiting = [question for question in dict.fromkeys(questions) if client.stored(_request(question)) is None]
-    done = settled = len(questions) - len(waiting)
-    if done:
-        progress(done, len(questions))
+    done = already = len(questions) - len(waiting)
+    progress(done, len(questions))
 
     def ask(question: str) -> NoAnswerError | None:
         try:
@@ -154,22 +124,24 @@ def _ask_all(
         yield from pool.map(ask, waiting[1:])
 
     in_a_row, reason = 0, ""
-    # The client ends first: what waits in the pool then fails at once.
-    with ThreadPoolExecutor(threads) as pool, client:
+    pool = ThreadPoolExecutor(THREADS)
+    try:
         for failure in failures():
             in_a_row, reason = (in_a_row + 1, str(failure)) if failure else (0, reason)
-            if failure and failure.hopeless and done == settled:
+            if failure and failure.hopeless and done == already:
                 raise ValueError(
                     f"{client.url} with model {client.model!r} does not answer ({failure}); check that the server "
                     "runs, the base URL (--endpoint http://localhost:8000/v1), --model and RULEWORLD_API_KEY"
                 )
-            if in_a_row >= failures_in_a_row:
+            if in_a_row >= FAILURES_IN_A_ROW:
                 raise ValueError(
                     f"{client.url} stopped answering: {in_a_row} questions in a row failed, the last one with: "
-                    f"{reason}. Answers so far are kept in {client.replies}; type the same command again to go on"
+                    f"{reason}. Answers so far are kept; type the same command again to go on"
                 )
             done += 1
             progress(done, len(questions))
+    finally:
+        pool.shutdown(cancel_futures=True)
     return reason
 
 
@@ -179,10 +151,10 @@ def _request(question: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": prompt}], "temperature": 0}
 
 
-def _reworded(table: pa.Table, client: ChatClient, counts: Counter[str]) -> pa.Table:
+def _reworded(table: pa.Table, client: ChatClient) -> tuple[pa.Table, Counter[str]]:
     """Put the accepted wordings into a table, and count what became of its rows."""
-    names = ("question", "template_id")
-    rows = table.select(names).to_pylist()
+    counts: Counter[str] = Counter()
+    rows = table.to_pylist()
     for row in rows:
         question, reply = row["question"], client.stored(_request(row["question"]))
         wording = question if reply is None else _THINKING.sub("", reply.text).strip()
@@ -194,12 +166,8 @@ def _reworded(table: pa.Table, client: ChatClient, counts: Counter[str]) -> pa.T
             counts["refused"] += 1
         else:
             counts["reworded"] += 1
-            row.update(question=wording, template_id=f"llm:{client.model}")
-    for name in names:
-        index = QUESTION_SCHEMA.get_field_index(name)
-        values = pa.array([row[name] for row in rows], pa.string())
-        table = table.set_column(index, QUESTION_SCHEMA.field(name), values)
-    return table
+            row |= {"question": wording, "template_id": f"llm:{client.model}"}
+    return pa.Table.from_pylist(rows, QUESTION_SCHEMA), counts
 
 
 @lru_cache(maxsize=1)
