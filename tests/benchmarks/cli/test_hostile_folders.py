@@ -226,19 +226,6 @@ def test_links_in_a_folder_write_to_no_other_file(runs, tmp_path):
     assert len(read_samples(samples)) == 11
 
 
-def test_samples_that_unpack_to_too_much_are_refused(runs, monkeypatch):
-    from rwbench.score import samples as module
-
-    path = sorted(runs.glob("*/samples.jsonl"))[0]
-    whole = read_samples(path)
-    path.with_name(module.PACKED_FILE).write_bytes(module.compressed(whole))
-    path.unlink()
-    assert read_samples(path) == whole
-    monkeypatch.setattr(module, "MAX_BYTES", 1_000)
-    told = rwbench("report", runs)
-    assert told.exit_code == 2 and "unpacks to more than 1,000 bytes" in told.stderr
-
-
 @component
 class Unwritable(Method):
     """Gives what no file can hold, as a server may."""

@@ -11,8 +11,7 @@ from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.runner import run_spec
-from rwbench.score.results import find_results
-from rwbench.score.samples import read_samples, samples_path
+from rwbench.score.results import find_results, find_samples
 from typer.testing import CliRunner
 
 
@@ -88,8 +87,8 @@ def test_a_single_search_marks_the_gold_rules_of_all_steps(runs, workspace):
 def test_whether_searches_are_steps_is_the_method_s_to_say(runs, workspace):
     """Not their number: an answer may search for its first step only, and a loop may search often for none."""
     run = next(r for r in find_results(runs) if r["spec"]["method"]["name"] == "walker-of-tests")
-    path = samples_path(runs, run["run_id"])
-    sample = next(s for s in read_samples(path) if s["subtask"] == "multi_hop_3")
+    samples = find_samples(runs, run["run_id"])
+    sample = next(s for s in samples if s["subtask"] == "multi_hop_3")
     first = describe(sample | {"retrieved": [[]], "trace": sample["trace"][:1]}, workspace, "mini", "nl", 1)
     assert (
         len(first["steps"][0]["not_found"])

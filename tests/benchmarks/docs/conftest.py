@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rwbench.report.compare import compare_runs
-from rwbench.score.results import find_results
-from rwbench.score.samples import read_samples
+from rwbench.score.results import find_results, run_samples
 from rwbench.score.stats import paired_difference, sample_clusters
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -73,17 +72,21 @@ def lead(folder, run, other, subtask=None):
     return [round(100 * difference[name], 1) for name in ("value", "ci_low", "ci_high")]
 
 
+def samples_of(folder, run):
+    """The samples of a committed run."""
+    return run_samples(BENCHMARKS / "results" / folder / run["run_id"])
+
+
 def ids_of(folder, run):
     """The questions of a run."""
-    path = BENCHMARKS / "results" / folder / run["run_id"] / "samples.jsonl"
-    return {sample["id"] for sample in read_samples(path)}
+    return {sample["id"] for sample in samples_of(folder, run)}
 
 
 def mean_difference(folder, runs, other, strict=False, without=frozenset()):
     """What several trainings are ahead of a run by on their mean, paired by question, some left out."""
-    files = [BENCHMARKS / "results" / folder / each["run_id"] / "samples.jsonl" for each in (*runs, other)]
     *ours, theirs = (
-        {each["id"]: each for each in read_samples(file) if each["id"] not in without} for file in files
+        {each["id"]: each for each in samples_of(folder, run) if each["id"] not in without}
+        for run in (*runs, other)
     )
     assert all(each.keys() == theirs.keys() for each in ours)
 

@@ -9,6 +9,7 @@ from rwbench.recipes import Options
 from rwbench.recipes.grid import runs
 from rwbench.run.data import DataSource, select
 from rwbench.run.pools import build_pools
+from rwbench.score.results import read_results
 
 PAGE = Path(__file__).parents[3] / "benchmarks/docs/bundled-models.md"
 ARENA = PAGE.parents[1] / "results/arena"
@@ -34,7 +35,7 @@ def test_the_limit_without_looking_ahead_is_that_of_the_pools():
     for spec in runs(
         Options(source=source, split="mini"), [100, 1000, 10000], lambda *_: [Solver()], ("fol",)
     ):
-        assert (ARENA / spec.run_id).is_dir()  # the pools are those that the table is about
+        assert read_results(ARENA / spec.run_id)  # the pools are those that the table is about
         questions = {name: select(source.questions(name, "mini"), spec.limit) for name in spec.subtasks}
         shares = []
         for pool in build_pools(spec, questions, rules):

@@ -11,8 +11,7 @@ from rwbench.backends.local import Local
 from rwbench.recipes import recipes
 from rwbench.report.compare import compare_runs
 from rwbench.report.paper import table_beside_paper
-from rwbench.score.results import find_results
-from rwbench.score.samples import read_samples
+from rwbench.score.results import find_results, run_samples
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 TINY = BENCHMARKS / "src/rwbench/zoo/models/tiny"
@@ -414,7 +413,7 @@ def test_a_reworded_first_request_on_smollm2(said, run_of, exact):
     assert {run["n"]["scored"] for both in runs.values() for run in both} == {count}
     scores, requests = {True: [], False: []}, []
     for form, run in zip(forms, runs[None], strict=True):
-        samples = list(read_samples(BENCHMARKS / "results/smollm2_shares" / run["run_id"] / "samples.jsonl"))
+        samples = list(run_samples(BENCHMARKS / "results/smollm2_shares" / run["run_id"]))
         firsts = {
             each["id"]: next(step["text"] for step in each["trace"] if step["text"]) for each in samples
         }
@@ -436,7 +435,7 @@ def test_chains_on_smollm2_that_find_and_that_end_wrong(said, run_of):
             sample
             for form in ("fol", "nl")
             for run in [run_of("smollm2", name, form, **more)]
-            for sample in read_samples(BENCHMARKS / "results/smollm2" / run["run_id"] / "samples.jsonl")
+            for sample in run_samples(BENCHMARKS / "results/smollm2" / run["run_id"])
             if sample["subtask"].startswith("multi_hop")
         ]
         for name, more in (
@@ -557,8 +556,8 @@ def test_other_kernels_wrote_the_same(said):
         return [run["spec"][name] for name in ("method", "representation", "pool_size")]
 
     def outputs(run, results):
-        path = BENCHMARKS / "results" / results / run["run_id"] / "samples.jsonl"
-        return {sample["id"]: sample["output"] for sample in read_samples(path)}
+        samples = run_samples(BENCHMARKS / "results" / results / run["run_id"])
+        return {sample["id"]: sample["output"] for sample in samples}
 
     same = 0
     rows = list(find_results(BENCHMARKS / "results/arena"))

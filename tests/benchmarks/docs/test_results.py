@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 from rwbench.run.data import DataSource
-from rwbench.score.results import find_results
-from rwbench.score.samples import read_samples
+from rwbench.score.results import find_results, run_samples
 from rwbench.score.stats import holm
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -41,7 +40,7 @@ def test_what_the_lead_is_made_of(said, run_of, exact, lead, ids_of):
     for form in forms:
         run = run_of("arena", "stepwise", form, **BOTH_ENDS)
         kinds = {}
-        for sample in read_samples(BENCHMARKS / "results/arena" / run["run_id"] / "samples.jsonl"):
+        for sample in run_samples(BENCHMARKS / "results/arena" / run["run_id"]):
             if sample["id"] in asked[form]:
                 kinds.setdefault(sample["subtask"], []).append(sample["scores"]["exact_match"])
         values.append(round(100 * sum(sum(each) / len(each) for each in kinds.values()) / len(kinds), 1))
@@ -190,7 +189,7 @@ def test_what_react_does_on_the_bundled_model(said, run_of, exact, lead):
 
 def parts_right(folder, run):
     """In how many % of a run's questions of eight rules each of their four answers is right."""
-    samples = read_samples(BENCHMARKS / "results" / folder / run["run_id"] / "samples.jsonl")
+    samples = run_samples(BENCHMARKS / "results" / folder / run["run_id"])
     asked = [each for each in samples if each["subtask"] == "multi_rule_8"]
     return [
         100
@@ -277,7 +276,7 @@ def test_what_react_does_on_smollm2(said, run_of):
     asked, other = (
         [
             sample
-            for sample in read_samples(BENCHMARKS / "results/smollm2" / run["run_id"] / "samples.jsonl")
+            for sample in run_samples(BENCHMARKS / "results/smollm2" / run["run_id"])
             if sample["subtask"].startswith("multi_hop")
         ]
         for run in runs
@@ -300,7 +299,7 @@ def test_what_goes_wrong_in_logic_on_smollm2(said, run_of):
     found = {}
     for name, more in (("dynarule-plus", {}), ("ircot", BOTH_ENDS)):
         run = run_of("smollm2", name, "fol", **more)
-        samples = list(read_samples(BENCHMARKS / "results/smollm2" / run["run_id"] / "samples.jsonl"))
+        samples = list(run_samples(BENCHMARKS / "results/smollm2" / run["run_id"]))
         failed = [sample for sample in samples if sample["scores"]["strict_match"] < 1]
         found[name] = failed, [sample for sample in failed if needed(sample) - brought(sample)]
     (failed, lacking), (others, five) = found.values()
@@ -335,7 +334,7 @@ def test_without_rules_smollm2_asks_for_them(said, run_of):
     )
     for form in ("fol", "nl"):
         run = run_of("smollm2", "prompting", form, rules="none")
-        samples = list(read_samples(BENCHMARKS / "results/smollm2" / run["run_id"] / "samples.jsonl"))
+        samples = list(run_samples(BENCHMARKS / "results/smollm2" / run["run_id"]))
         texts = [sample["output"] for sample in samples]
         assert sum("[Search" in text or "[(Search" in text for text in texts) == asking
         assert (len(samples), sum(not sample["answers"] for sample in samples)) == (count, silent)

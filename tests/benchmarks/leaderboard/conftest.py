@@ -5,7 +5,7 @@ import shutil
 
 import pyarrow as pa
 import pytest
-from rwbench.leaderboard.files import ENTRY, SAMPLES
+from rwbench.leaderboard.files import ENTRY, SAMPLES, packed
 from rwbench.leaderboard.judge import Judge, pool_design
 from rwbench.leaderboard.submissions import read_run, submit
 from rwbench.methods.retrieve import Retrieve
@@ -13,7 +13,6 @@ from rwbench.methods.solver import Solver
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
-from rwbench.score.samples import packed
 from rwbench.spec import RunSpec, canonical_json
 
 DATE = "2026-01-31"

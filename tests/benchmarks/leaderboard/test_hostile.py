@@ -8,10 +8,9 @@ import pytest
 from rwbench.cli.app import app
 from rwbench.leaderboard import files, records
 from rwbench.leaderboard.copies import skeleton
-from rwbench.leaderboard.files import ENTRY, SAMPLES
+from rwbench.leaderboard.files import ENTRY, SAMPLES, packed
 from rwbench.leaderboard.parsing import Refused
 from rwbench.leaderboard.submissions import check_all, fingerprints, validate
-from rwbench.score.samples import packed
 from typer.testing import CliRunner
 
 HTML = "<img src=x onerror=alert(1)>"

@@ -11,6 +11,7 @@ from rwbench.cli.app import app
 from rwbench.methods import Method
 from rwbench.recipes import SCOPES, Options, parse_sizes, recipes
 from rwbench.run.data import DataSource
+from rwbench.score.results import find_results
 from typer.testing import CliRunner
 
 # What the paper shows, counted by hand for one model: rows x sizes x forms, with --sizes and --form as its tables have.
@@ -113,7 +114,7 @@ def test_the_committed_searches_are_those_of_their_recipe():
     """The pages name one command for them, so none may come from rows that the recipe no longer has."""
     asked = recipes.get("ablation/searches")(Options(DataSource("paper"), "validation", 4))
     results = Path(__file__).parents[3] / "benchmarks/results/searches"
-    assert {path.parent.name for path in results.glob("*/results.json")} <= {spec.run_id for spec in asked}
+    assert {run["run_id"] for run in find_results(results)} <= {spec.run_id for spec in asked}
 
 
 def test_among_all_rules_every_search_from_both_ends_has_each_share(model_folder):

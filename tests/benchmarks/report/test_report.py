@@ -6,7 +6,6 @@ import csv
 import hashlib
 import io
 import itertools
-import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -33,6 +32,7 @@ from rwbench.report.tables import csv_text, headline, markdown_table, markdown_t
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
+from rwbench.score.results import find_results
 
 EVIL = '<script>alert("x")</script>&\'"'
 
@@ -318,7 +318,7 @@ def test_markdown_table_has_a_row_per_method(results):
 
 def test_labels_name_the_model_only_where_models_differ():
     folder = Path(__file__).parents[3] / "benchmarks/results/arena"
-    (whole,) = settings([json.loads(path.read_text()) for path in folder.glob("*/results.json")])
+    (whole,) = settings(find_results(folder))
     assert whole.model == "tiny" and whole.title().endswith(", model tiny")
     assert not any("tiny" in view.label for view in whole.methods.values())
     asked = next(run for run in whole.runs if run["spec"]["method"].get("model"))
@@ -331,7 +331,7 @@ def test_labels_name_the_model_only_where_models_differ():
 def test_strict_match_stands_beside_exact_match():
     """In every cell, of the same run."""
     folder = Path(__file__).parents[3] / "benchmarks/results/arena"
-    (setting,) = settings([json.loads(path.read_text()) for path in folder.glob("*/results.json")])
+    (setting,) = settings(find_results(folder))
     rows = markdown_table(setting).splitlines()[4:]
     for run in setting.runs:
         exact, strict = (run["metrics"][name]["macro"]["value"] for name in ("exact_match", "strict_match"))

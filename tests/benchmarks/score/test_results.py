@@ -72,9 +72,8 @@ def test_the_schema_refuses(run, path, value):
 
 
 def test_committed_results_meet_the_schema():
-    paths = [*BENCHMARKS.glob("results/**/results.json"), *BENCHMARKS.glob("leaderboard/**/results.json")]
-    assert len(paths) > 100
-    for path in paths:
+    assert len(find_results(BENCHMARKS / "results")) > 800
+    for path in BENCHMARKS.glob("leaderboard/**/results.json"):
         assert check_results(json.loads(path.read_text())), path
 
 

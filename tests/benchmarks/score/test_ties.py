@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rwbench.methods import Output
 from rwbench.retrievers import rank
 from rwbench.score.scoring import Ties, expected_recall, score
 
@@ -40,13 +39,11 @@ def test_rules_that_were_never_retrieved_tie_with_nothing():
     assert expected_recall([3, 1], Ties([2.0, 1.0], []), {1, 9}, 10) == 0.5
 
 
-def test_a_cut_before_k_is_an_error_and_is_not_scored(workspace):
+def test_a_cut_before_k_is_an_error_and_is_not_scored():
     with pytest.raises(ValueError, match="k=3 reaches behind the 2 rules kept"):
         expected_recall([3, 1], Ties([2.0, 1.0], [7]), {1}, 3)
-    question = workspace.questions("single_rule", "mini")[0]
-    gold = question.gold[0]
-    output = Output(question.id, retrieved=[[gold, -1]], ties=Ties([1.0, 1.0], [-2, -3]))
-    scores = score(output, question, 100)
+    ties = Ties([1.0, 1.0], [8, 9])
+    scores = score(None, ["7"], [[1, 5]], [[1]], 100, ties=ties)
     assert scores["recall@1"] == 1.0  # the lower id came first
     assert scores["expected_recall@1"] == pytest.approx(1 / 4)
     assert "expected_recall@10" not in scores

@@ -15,6 +15,7 @@ from rwbench.retrievers import Retriever
 from rwbench.retrievers.both_ends import BothEnds
 from rwbench.run.data import DataSource, select
 from rwbench.run.pools import Pool
+from rwbench.score.results import find_results
 from rwbench.zoo.adapters.recipe import METHODS, PLUS, AdapterRecipe, read_recipe
 from rwbench.zoo.adapters.train import train_adapter, training_rows
 from rwbench.zoo.base.model import new_base
@@ -434,8 +435,8 @@ def test_committed_results_are_of_what_is_shipped():
 
     added = {"smollm2-rules": ROOT / "benchmarks/base/smollm2"}
     seen, bases = set(), {}
-    for path in sorted((ROOT / "benchmarks/results").glob("*/*/results.json")):
-        spec = json.loads(path.read_text())["spec"]
+    for run in find_results(ROOT / "benchmarks/results"):
+        path, spec = run["run_id"], run["spec"]
         method = spec["method"]
         if not isinstance(method.get("model"), dict):
             continue

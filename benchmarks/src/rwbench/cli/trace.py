@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..score.packed import UNKNOWN_RULE
 from ..spec import RunSpec
 from .shared import JsonFlag, RunsFolder, existing_results, printable, user_errors
 
@@ -73,12 +74,12 @@ def describe(sample: Sample, workspace: Workspace, split: str, form: str, top: i
         ranked = searches[number] if number < len(searches) else []
         each = sample["gold_rules"][number : number + 1] if stepwise else sample["gold_rules"]
         gold = {rule for step in each for rule in step}
-        ids = sorted({*ranked, *gold})
+        ids = sorted({*ranked, *gold} - {UNKNOWN_RULE})
         texts = dict(zip(ids, rules.texts(ids, form), strict=True)) if ids else {}
         found = [
             {"rank": place, "id": rule, "gold": rule in gold, "text": texts[rule]}
             for place, rule in enumerate(ranked, 1)
-            if place <= top or rule in gold
+            if rule != UNKNOWN_RULE and (place <= top or rule in gold)
         ]
         missed = [texts[rule] for rule in sorted(gold - set(ranked))]
         text = (written[number] or "").strip() if number < len(written) else ""
@@ -122,12 +123,11 @@ def _find_run(results: list[Results], folder: Path, method: str, size: int | Non
 
 
 def _find_sample(run: Results, folder: Path, subtask: str, question: str | None) -> Sample:
-    from ..score.samples import read_samples, samples_path
+    from ..score.results import find_samples
 
-    path = samples_path(folder, run["run_id"])
-    if path is None:
+    samples = find_samples(folder, run["run_id"])
+    if samples is None:
         raise FileNotFoundError(f"run {run['run_id']} has no samples beside its results; run it again")
-    samples = read_samples(path)
     for sample in samples:
         if sample["subtask"] == subtask if question is None else sample["id"] == question:
             return sample

@@ -119,6 +119,13 @@ def added_submissions(changed: bytes, head: Path, base: Path | None = None) -> l
     return [place / name for name in names]
 
 
+def packed(lines: bytes) -> bytes:
+    """Return lines as a submission's samples hold them."""
+    import pyarrow as pa
+
+    return bytes(pa.Codec("zstd", compression_level=19).compress(lines, asbytes=True))
+
+
 def _expanded(body: bytes) -> Iterator[bytes]:
     import pyarrow as pa
 

@@ -8,7 +8,7 @@ from typing import Any
 from ruleworld_data.scoring import SCORER_VERSION
 from ruleworld_data.spec import num_rows
 
-from ..methods import Method, Output
+from ..methods import Method
 from ..recipes.grid import SCOPES
 from ..run.data import DataSource, Question
 from ..run.environment import environment
@@ -174,7 +174,6 @@ def _mismatches(
 
 def _sample(record: Record, question: Question, spec: RunSpec, stepwise: bool) -> Sample:
     """Return the sample of a record: gold from our data, scores computed."""
-    output = Output(question.id, retrieved=record.retrieved, answers=record.answers)
     values = record.model_dump()
     sample = {
         **values,
@@ -184,7 +183,14 @@ def _sample(record: Record, question: Question, spec: RunSpec, stepwise: bool) -
         "fold": question.fold,
         "gold_answers": list(question.answers),
         "gold_rules": [list(step) for step in question.gold_steps],
-        "scores": score(output, question, spec.pool_size, stepwise),
+        "scores": score(
+            record.answers,
+            question.answers,
+            record.retrieved,
+            question.gold_steps,
+            spec.pool_size,
+            stepwise,
+        ),
         "trace": [],
         "measures": {},
         "seconds": 0.0,

@@ -14,9 +14,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import PydanticCustomError
 from ruleworld_data.scoring import PARQUET_SUFFIXES, parse_boxed, read_predictions, split_answers
 
-from ..score.samples import OUTCOMES, Sample, packed
+from ..score.samples import OUTCOMES, Sample
 from ..spec import canonical_json
-from .files import LIMITS, MAX_EXPANDED, MAX_LINE, SAMPLES, sample_lines
+from .files import LIMITS, MAX_EXPANDED, MAX_LINE, SAMPLES, packed, sample_lines
 from .parsing import Problem, Refused, model_problems, quote, refuse, refuse_if, strict_json
 
 MAX_SEARCHES, MAX_FOUND = 32, 100

@@ -22,8 +22,9 @@ from ..run.books import BookSource
 from ..run.data import DataSource, Question
 from ..run.workspace import Workspace
 from ..score.errors import ERROR_CLASSES, diagnose
-from ..score.results import Results
-from ..score.samples import SAMPLES_FILE, Sample, read_samples, samples_path
+from ..score.packed import UNKNOWN_RULE
+from ..score.results import Results, find_samples
+from ..score.samples import SAMPLES_FILE, Sample
 from ..spec import BOOKS_DATA
 
 MAX_SAMPLES = 2_000
@@ -93,17 +94,17 @@ def build_browser(
 
     size = 0
     for run, label in runs:
-        path = samples_path(folder, run["run_id"])
-        if path is None:
+        samples = find_samples(folder, run["run_id"])
+        if samples is None:
             browser.notes.append(f"{label}: no {SAMPLES_FILE} beside its results")
             continue
-        samples, spec = read_samples(path), run["spec"]
+        spec = run["spec"]
         dials = Dials.parse(spec.get("dials", ""))
         world = world_of(spec["scale"], spec["world_seed"], spec["data"], spec["split"], dials)
         try:
             errors = world.diagnose(samples) if world else [None] * len(samples)
         except ValueError as error:
-            raise ValueError(f"{path} is not of these questions and rules: {error}") from None
+            raise ValueError(f"run {run['run_id']} is not of these questions and rules: {error}") from None
         counts = Counter(errors)
         if found := {name: counts[name] for name in ERROR_CLASSES if counts[name]}:
             browser.errors[run["run_id"]] = found
@@ -172,6 +173,7 @@ def _asked(sample: Sample, world: _World | None) -> str:
         world.rules.update(
             *sample["gold_rules"], *(ranked[:SHOWN_RULES] for ranked in sample["retrieved"] or [])
         )
+        world.rules.discard(UNKNOWN_RULE)
     if world is None or question is None:
         return sample["id"]
     steps = [

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from ruleworld_data.spec import check_name
 
-from ..score.results import Results, read_results
-from ..score.samples import SAMPLES_FILE, Sample, read_samples
+from ..score.packed import is_packed, packed_results
+from ..score.results import Results, read_results, run_samples
+from ..score.samples import Sample
 from ..score.stats import Difference, holm, paired_difference, sample_clusters
 from ..spec import spec_differences
 from .setting import ANSWERS, MAIN_METRIC
@@ -73,9 +74,11 @@ def find_run(name: str, out: Path) -> Path:
     FileNotFoundError
         If there is no such run, or more than one.
     """
-    if Path(name).is_dir():
+    if Path(name).is_dir() or is_packed(Path(name).parent):
         return Path(name)
-    found = [path for path in sorted(out.glob("*")) if path.is_dir() and path.name.startswith(name)]
+    ids = [run["run_id"] for run in packed_results(out)] if is_packed(out) else []
+    ids += [path.name for path in sorted(out.glob("*")) if path.is_dir()]
+    found = [out / run_id for run_id in ids if run_id.startswith(name)]
     if len(found) == 1:
         return found[0]
     what = "no run" if not found else f"{len(found)} runs"
@@ -93,7 +96,7 @@ def _load(folder: Path) -> tuple[Results, dict[str, Sample]]:
     results = read_results(folder)
     if results is None:
         raise FileNotFoundError(f"{folder} has no results.json; finish the run first: rwbench run")
-    samples = {sample["id"]: sample for sample in read_samples(folder / SAMPLES_FILE)}
+    samples = {sample["id"]: sample for sample in run_samples(folder) or []}
     return results, {name: sample for name, sample in samples.items() if sample["error"] is None}
 
 

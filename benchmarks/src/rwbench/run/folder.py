@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import from_json
 from ruleworld_data.io import write_whole
 
-from ..score.results import Results, read_results
-from ..score.samples import SAMPLES_FILE, read_samples, samples_sha256
+from ..score.results import Results, read_results, run_samples
+from ..score.samples import samples_sha256
 from ..spec import RunSpec, in_words, spec_differences
 from .data import select
 from .workspace import Workspace
@@ -68,13 +68,13 @@ def make_plan(spec: RunSpec, workspace: Workspace, out: Path) -> Plan:
     _check_spec(folder, spec)
     asked = [select(workspace.questions(name, spec.split), spec.limit) for name in spec.subtasks]
     ids = {question.id for questions in asked for question in questions}
-    samples = read_samples(folder / SAMPLES_FILE)
+    samples = run_samples(folder) or []
     done = ids & {sample["id"] for sample in samples if sample["error"] is None}
     results = read_results(folder)
     finished = (
         results is not None
         and len(done) == len(ids) == results["n"]["scored"]
-        and results["samples_sha256"] == samples_sha256(samples)
+        and (not folder.is_dir() or results["samples_sha256"] == samples_sha256(samples))  # not packed
     )
     return Plan(spec, folder, len(ids), len(done), finished)
 

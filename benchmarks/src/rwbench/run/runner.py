@@ -70,6 +70,8 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
         If the disk is full; finished samples are kept.
     """
     folder = out / spec.run_id
+    if not folder.is_dir() and (packed := read_results(folder)) is not None:
+        return packed
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive(folder):
         plan = make_plan(spec, workspace, out)
@@ -199,6 +201,17 @@ def _matching(output: Output | None, question: Question) -> Output:
 
 def _sample(question: Question, output: Output, pool_size: int, stepwise: bool, start: float) -> Sample:
     """Return a question's sample as it is read back from its line."""
+    scores = {}
+    if output.error is None:
+        scores = score(
+            output.answers,
+            question.answers,
+            output.retrieved,
+            question.gold_steps,
+            pool_size,
+            stepwise,
+            output.ties,
+        )
     line = sample_line(
         {
             "id": question.id,
@@ -210,7 +223,7 @@ def _sample(question: Question, output: Output, pool_size: int, stepwise: bool, 
             "gold_answers": list(question.answers),
             "retrieved": output.retrieved,
             "gold_rules": [list(step) for step in question.gold_steps],
-            "scores": score(output, question, pool_size, stepwise) if output.error is None else {},
+            "scores": scores,
             "outcome": "failed" if output.error is not None else output.outcome,
             "trace": [step.to_dict() for step in output.trace],
             "measures": dict(output.measures),

@@ -13,7 +13,9 @@ from ruleworld_data.io import write_whole
 from typing_extensions import TypedDict
 
 from ..spec import RunSpec, in_words
-from .samples import OPEN, STRICT
+from .packed import SAMPLES as PACKED_SAMPLES
+from .packed import is_packed, packed_results, packed_samples
+from .samples import OPEN, SAMPLES_FILE, STRICT, Sample, read_samples
 
 SCHEMA_VERSION = 2
 READABLE_VERSIONS = (1, 2)
@@ -238,7 +240,7 @@ def write_results(folder: Path, results: Results) -> None:
 
 
 def read_results(folder: Path) -> Results | None:
-    """Return a run's results, or None if it has none yet.
+    """Return a run's results, or None if it has none yet; of a packed run, too.
 
     Raises
     ------
@@ -247,7 +249,7 @@ def read_results(folder: Path) -> Results | None:
     """
     path = folder / FILE_NAME
     if not path.is_file():
-        return None
+        return next(iter(_packed(folder.parent, folder.name)), None)
     try:
         results = from_json(path.read_bytes())
         version = results["schema_version"] if isinstance(results, dict) else None
@@ -263,9 +265,35 @@ def read_results(folder: Path) -> Results | None:
 
 
 def find_results(folder: Path) -> list[Results]:
-    """Return the results of all runs below a folder, by folder name."""
-    paths = sorted(folder.glob(f"**/{FILE_NAME}"))
-    return [results for path in paths if (results := read_results(path.parent)) is not None]
+    """Return the results of all runs in and below a folder, packed ones included, by folder name."""
+    found = [] if folder.is_dir() else _packed(folder.parent, folder.name)
+    for path in sorted(folder.glob(f"**/{FILE_NAME}")):
+        if is_packed(path.parent):
+            found += _packed(path.parent)
+        elif (results := read_results(path.parent)) is not None:
+            found.append(results)
+    return found
+
+
+def find_samples(folder: Path, run_id: str) -> list[Sample] | None:
+    """Return the samples of a run in or below a folder (or in that packed run); None if they are not there."""
+    places = [place for place in (folder, *sorted(folder.glob(f"**/{run_id}"))) if place.name == run_id]
+    places += [path.parent / run_id for path in sorted(folder.glob(f"**/{PACKED_SAMPLES}"))]
+    return next((samples for place in places if (samples := run_samples(place)) is not None), None)
+
+
+def run_samples(folder: Path) -> list[Sample] | None:
+    """Return the samples of a run's folder, or of a packed run; None if there are none."""
+    if (folder / SAMPLES_FILE).is_file():
+        return read_samples(folder / SAMPLES_FILE)
+    results = _packed(folder.parent, folder.name)
+    return packed_samples(folder.parent, results[0]) if results else None
+
+
+def _packed(folder: Path, run_id: str | None = None) -> list[Results]:
+    if not is_packed(folder):
+        return []
+    return [check_results(run) for run in packed_results(folder, run_id)]
 
 
 def _of_version_1(old: dict[str, Any]) -> dict[str, Any]:

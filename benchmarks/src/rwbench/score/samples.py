@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Annotated, Any, NotRequired
@@ -29,11 +28,6 @@ OUTCOMES = {
 """Every value of ``outcome`` and what it means. Where several fit, the first in this order after ``ok`` counts."""
 
 SAMPLES_FILE = "samples.jsonl"
-PACKED_FILE = "samples.jsonl.zst"
-"""What `rwbench report --pack` leaves of it; read wherever the file itself is missing."""
-
-MAX_BYTES = 2**30
-"""Of unpacked samples; the largest runs in this repository have a thousandth of it."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 VOLATILE = ("seconds",)
@@ -170,55 +164,24 @@ def sample_line(sample: Mapping[str, Any]) -> bytes:
     return (canonical_json(sample) + "\n").encode(errors="replace")
 
 
-def samples_file(folder: Path) -> Path | None:
-    """Return the samples of a run's folder, as written or compressed; None if there are none."""
-    return next((path for name in (SAMPLES_FILE, PACKED_FILE) if (path := folder / name).is_file()), None)
-
-
-def samples_path(folder: Path, run_id: str) -> Path | None:
-    """Return the samples of a run in or below a folder, None if they are not there."""
-    if not re.fullmatch("[0-9a-f]{12}", run_id):
-        return None
-    places = [place for place in (folder, *folder.glob(f"**/{run_id}")) if place.resolve().name == run_id]
-    return next((path for place in places if (path := samples_file(place)) is not None), None)
-
-
-def compressed(samples: Sequence[Sample]) -> bytes:
-    """Return samples as `PACKED_FILE` holds them."""
-    return packed(b"".join(map(sample_line, samples)))
-
-
-def packed(lines: bytes) -> bytes:
-    """Return lines as a compressed file of samples holds them."""
-    import pyarrow as pa
-
-    return bytes(pa.Codec("zstd", compression_level=19).compress(lines, asbytes=True))
-
-
 def read_samples(path: Path) -> list[Sample]:
-    """Return the whole lines of a samples file, without the torn last line of a killed run.
-
-    Parameters
-    ----------
-    path : Path
-        ``samples.jsonl`` of a run, or its compressed form; where the first is missing, the one beside it is read.
+    """Return the whole lines of a samples file, without the torn last line of a killed run; none if it is not there.
 
     Raises
     ------
     ValueError
         If any line but a torn last one is not a sample: the file was changed by something else.
     """
-    found = path if path.is_file() else samples_file(path.parent)
-    if found is None:
+    if not path.is_file():
         return []
-    *lines, _torn = _whole(found).split(b"\n")
+    *lines, _torn = path.read_bytes().split(b"\n")
     samples = []
     for number, line in enumerate(lines, 1):
         try:
             samples.append(check_sample(from_json(line)))
         except ValueError as error:
             raise ValueError(
-                f"{found} line {number} is not a sample ({in_words(error)}): {line[:60]!r}; delete the line and run "
+                f"{path} line {number} is not a sample ({in_words(error)}): {line[:60]!r}; delete the line and run "
                 "again to redo it"
             ) from None
     return samples
@@ -271,20 +234,3 @@ def samples_sha256(samples: list[Sample]) -> str:
         stable = {k: v for k, v in sample.items() if k not in VOLATILE}
         digest.update(sample_line(stable | {"usage": usage}))
     return digest.hexdigest()
-
-
-def _whole(path: Path) -> bytes:
-    if path.name != PACKED_FILE:
-        return path.read_bytes()
-    import pyarrow as pa
-
-    try:
-        with pa.CompressedInputStream(pa.memory_map(str(path)), "zstd") as stream:
-            body = bytes(stream.read(MAX_BYTES + 1))
-    except (OSError, pa.ArrowException) as error:
-        raise ValueError(
-            f"{path} is not whole zstd data ({error}); pack the runs again: rwbench report RUNS --pack FOLDER"
-        ) from None
-    if len(body) > MAX_BYTES:
-        raise ValueError(f"{path} unpacks to more than {MAX_BYTES:,} bytes; delete it, if it is not yours")
-    return body

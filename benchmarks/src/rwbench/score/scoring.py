@@ -7,13 +7,9 @@ happen to have; the expected recall over all orders of tied rules does not, and 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ruleworld_data.scoring import exact_match, step_recall, strict_match, union_recall
-
-if TYPE_CHECKING:
-    from ..methods import Output
-    from ..run.data import Question
 
 Budget = int | Literal["gold"]
 
@@ -36,34 +32,54 @@ def budgets(pool_size: int) -> dict[str, Budget]:
     return {name: k for name, k in RECALL_BUDGETS.items() if k == "gold" or k < pool_size}
 
 
-def score(output: Output, question: Question, pool_size: int, stepwise: bool = False) -> dict[str, float]:
+def score(
+    answers: Sequence[str] | None,
+    gold_answers: Sequence[str],
+    retrieved: Sequence[Sequence[int]] | None,
+    gold_rules: Sequence[Sequence[int]],
+    pool_size: int,
+    stepwise: bool = False,
+    ties: Ties | None = None,
+) -> dict[str, float]:
     """Score one output.
+
+    Parameters
+    ----------
+    answers, gold_answers : sequence of str
+        One per sub-question; no answers (None) where a method does not answer.
+    retrieved, gold_rules : sequence of sequences of int
+        Rule ids per search, best first (None where a method does not search), and per gold step.
+    pool_size : int
+        Budgets that cover the pool are left out.
+    stepwise : bool
+        Whether searches are steps also where there was one only, as of a method that stopped after its first.
+    ties : Ties, optional
+        Of the only search, for the expected recall.
 
     Returns
     -------
     dict
-        ``recall@1``, ``recall@10``, ``recall@100`` (order-free; those that the pool size makes trivial are
-        left out) if rules were retrieved, ``step_recall@...`` beside them if they were retrieved step by
-        step (missing steps count 0, also where a ``stepwise`` method stopped after the first one),
-        ``exact_match`` and ``strict_match`` if there are answers.
+        ``recall@1``, ``recall@10``, ``recall@100`` (order-free) if rules were retrieved, ``step_recall@...`` beside
+        them if they were retrieved step by step (missing steps count 0), ``exact_match`` and ``strict_match`` if there
+        are answers.
     """
     scores: dict[str, float] = {}
-    steps = output.retrieved
+    gold = list(dict.fromkeys(rule for step in gold_rules for rule in step))
     for name, budget in budgets(pool_size).items():
-        if steps is None:
+        if retrieved is None:
             break
-        if len(steps) > 1 or stepwise:
-            scores[f"recall@{name}"] = union_recall(steps, question.gold_steps, budget)
-            scores[f"step_recall@{name}"] = step_recall(steps, question.gold_steps, budget)
+        if len(retrieved) > 1 or stepwise:
+            scores[f"recall@{name}"] = union_recall(retrieved, gold_rules, budget)
+            scores[f"step_recall@{name}"] = step_recall(retrieved, gold_rules, budget)
             continue
-        ranked = steps[0] if steps else []
-        scores[f"recall@{name}"] = union_recall([ranked], [question.gold], budget)
-        k = len(question.gold) if budget == "gold" else budget
-        if output.ties is not None and (k <= len(ranked) or not output.ties.tail):
-            scores[f"expected_recall@{name}"] = expected_recall(ranked, output.ties, question.gold, k)
-    if output.answers is not None:
-        scores["exact_match"] = exact_match(output.answers, question.answers)
-        scores["strict_match"] = strict_match(output.answers, question.answers)
+        ranked = retrieved[0] if retrieved else []
+        scores[f"recall@{name}"] = union_recall([ranked], [gold], budget)
+        k = len(gold) if budget == "gold" else budget
+        if ties is not None and (k <= len(ranked) or not ties.tail):
+            scores[f"expected_recall@{name}"] = expected_recall(ranked, ties, gold, k)
+    if answers is not None:
+        scores["exact_match"] = exact_match(answers, gold_answers)
+        scores["strict_match"] = strict_match(answers, gold_answers)
     return scores
 
 

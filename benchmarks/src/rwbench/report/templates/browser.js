@@ -62,7 +62,7 @@
       const places = Object.entries(search.gold).map(([id, place]) => `${id} at ${place}`).join(", ");
       box.append(make("h4", "", s.searches.length > 1 ? `Search ${number + 1}` : "Rules found"));
       const list = make("ol", "rules", null);
-      search.top.forEach((id, place) => list.append(ruleItem(id, place + 1, all.has(id))));
+      search.top.forEach((id, place) => id >= 0 && list.append(ruleItem(id, place + 1, all.has(id))));
       box.append(list, make("p", "meta", `${search.more ? `and ${search.more} more; ` : ""}gold rules: ${places || "none found"}`));
     });
     return box;

@@ -1,0 +1,227 @@
+"""Runs as a repository carries them: three files a folder, of what scores and statistics need.
+
+``results.json``
+    Every run's results, one a line, without the estimates of its parts; environments once.
+``scores.parquet``
+    Those estimates: a row per run, metric and part (a sub-task, a group of them, a step, a rule type).
+``samples.parquet``
+    A row per question and run: what was written, and at which rank of each search each gold rule came. Traces, other
+    rules that were found, and times are left out; running the recipe again makes them.
+
+A packed run is addressed like the folder of a run, as ``FOLDER/RUN_ID``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
+from ruleworld_data.io import write_whole
+
+from ..spec import canonical_json, in_words
+from .samples import VOLATILE_USAGE, Sample
+from .scoring import score
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RESULTS, SCORES, SAMPLES = "results.json", "scores.parquet", "samples.parquet"
+UNKNOWN_RULE = -1
+"""Stands in a packed ranking for every rule that is not gold."""
+ZSTD_LEVEL = 19
+SAME = ("id", "subtask", "world_id", "fold", "gold_answers", "gold_rules", "output", "answers", "error")
+"""Fields of a sample that are columns as they are; the first six are the question's."""
+
+
+def is_packed(folder: Path) -> bool:
+    """Whether a folder holds packed runs."""
+    return (folder / SAMPLES).is_file()
+
+
+def write_packed(folder: Path, runs: Sequence[tuple[Mapping[str, Any], Sequence[Sample]]]) -> None:
+    """Write runs, each with its samples, into a folder; the same runs give the same bytes."""
+    runs = sorted(runs, key=lambda run: run[0]["run_id"])
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        _row(sample, results["run_id"], place)
+        for results, samples in runs
+        for place, sample in enumerate(samples)
+    ]
+    # Answers to one question are alike, so side by side they compress best.
+    rows.sort(key=lambda row: (row["id"], row["run_id"]))
+    _write(folder / SAMPLES, rows)
+    _write(folder / SCORES, [row for results, _ in runs for row in _estimates(results)])
+    write_whole(folder / RESULTS, _text([results for results, _ in runs]))
+
+
+def packed_results(folder: Path, run_id: str | None = None) -> list[dict[str, Any]]:
+    """Return the results of all runs that a folder holds, or of one; no other than `results.check_results` takes.
+
+    Raises
+    ------
+    ValueError
+        If a file is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        found = from_json((folder / RESULTS).read_bytes())
+        runs = {run["run_id"]: run for run in found["runs"] if run_id in (None, run["run_id"])}
+        parts = {(name, *key): part for name, run in runs.items() for *key, part in _parts(run)}
+        rows = None if run_id is None else [("run_id", "=", run_id)]
+        for row in pq.read_table(folder / SCORES, filters=rows).to_pylist():
+            run_id, metric, kind, part = (row.pop(name) for name in ("run_id", "metric", "kind", "part"))
+            parts[run_id, metric, kind][part] = row
+        for run in runs.values():
+            run["environment"] = deepcopy(found["environments"][run["environment"]])
+    except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
+        raise ValueError(
+            f"{folder} is no folder of packed runs ({in_words(error)}); pack them again: rwbench report RUNS --pack "
+            f"{folder}"
+        ) from None
+    return list(runs.values())
+
+
+def packed_samples(folder: Path, results: Mapping[str, Any]) -> list[Sample]:
+    """Return the samples of a packed run, scored anew from what is kept."""
+    import pyarrow.compute as pc
+
+    path = folder / SAMPLES
+    table = _table(path, path.stat().st_mtime_ns)
+    rows = table.filter(pc.equal(table["run_id"], results["run_id"])).sort_by("place").to_pylist()
+    return [_sample(row, results["spec"]["pool_size"]) for row in rows]
+
+
+def _row(sample: Sample, run_id: str, place: int) -> dict[str, Any]:
+    scores = sample["scores"]
+    usage = {name: value for name, value in sample.get("usage", {}).items() if name not in VOLATILE_USAGE}
+    gold = _gold(sample)
+    searches = sample["retrieved"]
+    return {
+        **{name: sample[name] for name in SAME},  # type: ignore[literal-required]
+        "run_id": run_id,
+        "place": place,  # clusters are drawn in the order of the samples
+        "ranks": None if searches is None else [_ranks(ranked, gold) for ranked in searches],
+        "stepwise": "step_recall@1" in scores,
+        "expected": {name: value for name, value in scores.items() if name.startswith("expected_")} or None,
+        "outcome": sample.get("outcome", "ok" if sample["error"] is None else "failed"),
+        "usage": usage or None,
+        "measures": canonical_json(sample.get("measures") or {}),
+    }
+
+
+def _sample(row: Mapping[str, Any], pool_size: int) -> Sample:
+    gold = _gold(row)
+    searches = None if row["ranks"] is None else [_ranking(ranks, gold) for ranks in row["ranks"]]
+    usage, expected = (_known(row[name]) for name in ("usage", "expected"))
+    sample: Any = {name: row[name] for name in SAME}
+    scores = (
+        score(
+            row["answers"],
+            row["gold_answers"],
+            searches,
+            row["gold_rules"],
+            pool_size,
+            stepwise=row["stepwise"],
+        )
+        if row["error"] is None
+        else {}
+    )
+    return sample | {
+        "retrieved": searches,
+        "scores": scores | expected,
+        "outcome": row["outcome"],
+        "trace": [],
+        "measures": from_json(row["measures"]),
+        "usage": usage,
+        "seconds": 0.0,
+    }
+
+
+def _gold(row: Mapping[str, Any]) -> list[int]:
+    return list(dict.fromkeys(rule for step in row["gold_rules"] for rule in step))
+
+
+def _ranks(ranked: Sequence[int], gold: Sequence[int]) -> list[int]:
+    """Return the rank of each gold rule in one search, from 1; 0 where it was not found."""
+    return [ranked.index(rule) + 1 if rule in ranked else 0 for rule in gold]
+
+
+def _ranking(ranks: Sequence[int], gold: Sequence[int]) -> list[int]:
+    """Return what `_ranks` was made of, as far as it says."""
+    ranked = [UNKNOWN_RULE] * max(ranks)
+    for rank, rule in zip(ranks, gold, strict=True):
+        if rank:
+            ranked[rank - 1] = rule
+    return ranked
+
+
+def _known(columns: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (columns or {}).items() if value is not None}
+
+
+def _parts(results: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield metric, kind of part, and part -> estimate."""
+    for metric, found in results["metrics"].items():
+        for kind in ("by_subtask", "by_group"):
+            yield metric, kind, found[kind]
+    for kind, by_metric in results["details"].items():
+        for metric, parts in by_metric.items():
+            yield metric, kind, parts
+
+
+def _estimates(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for metric, kind, parts in _parts(results):
+        for part, estimate in parts.items():
+            yield {
+                "run_id": results["run_id"],
+                "metric": metric,
+                "kind": kind,
+                "part": part,
+                **estimate,
+            }
+
+
+def _text(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return results.json: one environment, one run a line."""
+    environments: dict[str, int] = {}
+    lines = []
+    for results in runs:
+        run = deepcopy(dict(results))
+        for *_, parts in _parts(run):
+            parts.clear()
+        run["environment"] = environments.setdefault(canonical_json(run["environment"]), len(environments))
+        lines.append(json.dumps(run, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    blocks = ((name, ",\n".join(found)) for name, found in (("environments", environments), ("runs", lines)))
+    return "{" + ",\n".join(f'"{name}": [\n{block}\n]' for name, block in blocks) + "}\n"
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    body = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_pylist(rows),
+        body,
+        compression="zstd",
+        compression_level=ZSTD_LEVEL,
+        use_dictionary=[name for name in (rows[0] if rows else ()) if name not in ("output", "measures")],
+        data_page_size=2**23,
+        write_page_index=False,
+    )
+    write_whole(path, body.getvalue().to_pybytes())
+
+
+@lru_cache(maxsize=2)
+def _table(path: Path, changed: int) -> pa.Table:
+    """Return the table of a file as it was then: all runs of a folder are read one after another."""
+    import pyarrow.parquet as pq
+
+    return pq.read_table(path)

@@ -1,0 +1,174 @@
+"""Committed runs: every score comes out again from what is kept, and packed runs read like folders of runs."""
+
+import json
+import shutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+from rwbench.cli.app import app
+from rwbench.methods.retrieve import Retrieve
+from rwbench.methods.solver import Solver
+from rwbench.report.packing import pack
+from rwbench.retrievers.bm25 import BM25
+from rwbench.run.data import DataSource
+from rwbench.run.runner import run_spec
+from rwbench.score.packed import UNKNOWN_RULE, is_packed
+from rwbench.score.results import find_results, find_samples, read_results, run_samples
+from rwbench.score.summarise import (
+    measure_means,
+    metric_estimates,
+    outcome_counts,
+    recall_details,
+    usage_totals,
+)
+from rwbench.spec import RunSpec
+from typer.testing import CliRunner
+
+RESULTS = Path(__file__).parents[3] / "benchmarks/results"
+PACKED = sorted(folder.name for folder in RESULTS.iterdir() if is_packed(folder))
+
+
+@cache
+def rules_of(source, split):
+    return source.rules(split)
+
+
+def recomputed(run, samples):
+    """Everything in a run's results that is computed from its samples."""
+    spec, scored = RunSpec.from_dict(run["spec"]), [each for each in samples if each["error"] is None]
+    gold = {rule for each in samples for step in each["gold_rules"] for rule in step}
+    types = rules_of(DataSource.of(spec), "heldout" if spec.split == "heldout" else "train").types(gold)
+    counts = {"scheduled": len(samples), "scored": len(scored), "failed": len(samples) - len(scored)}
+    return run | {
+        "n": counts,
+        "metrics": metric_estimates(scored, spec.split),
+        "details": recall_details(scored, spec.pool_size, types),
+        "outcomes": outcome_counts(samples),
+        "usage": usage_totals(samples),
+        "measures": measure_means(samples),
+    }
+
+
+def check(run, folder):
+    assert recomputed(run, run_samples(folder / run["run_id"])) == run, run["run_id"]
+
+
+def first(runs):
+    """The run of fewest questions, which takes a second."""
+    return min(runs, key=lambda run: (run["n"]["scored"], run["run_id"]))
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_a_committed_run_of_each_folder_comes_out_again(name):
+    run = first(find_results(RESULTS / name))
+    if run["spec"]["scale"] == "full":
+        pytest.skip("the types of its rules take a gigabyte; see the slow test")
+    check(run, RESULTS / name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PACKED)
+def test_every_committed_score_comes_out_again(name):
+    for run in find_results(RESULTS / name):
+        check(run, RESULTS / name)
+
+
+@pytest.fixture(scope="module")
+def both(workspace, tmp_path_factory):
+    """A folder of runs, and the same packed."""
+    from rwbench.recipes import Options
+
+    out, to = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("small") / "packed"
+    for method in (Retrieve(BM25()), Solver()):
+        spec = Options(workspace.source, limit=2).spec(method, "nl", 1000, "batch")
+        run_spec(spec, workspace, out)
+    pack(find_results(out), out, to)
+    return out, to
+
+
+def test_a_packed_run_reads_like_its_folder(both):
+    out, to = both
+    fresh = find_results(out)
+    assert find_results(to) == fresh
+    for run in fresh:
+        place = to / run["run_id"]
+        assert read_results(place) == run and find_results(place) == [run]
+        samples, packed = run_samples(out / run["run_id"]), run_samples(place)
+        assert find_samples(to, run["run_id"]) == find_samples(place, run["run_id"]) == packed
+        for sample, kept in zip(samples, packed, strict=True):
+            gold = {rule for step in sample["gold_rules"] for rule in step}
+            for ranked, ranks in zip(sample["retrieved"], kept["retrieved"], strict=True):
+                hidden = [rule if rule in gold else UNKNOWN_RULE for rule in ranked]
+                assert hidden[: len(ranks)] == ranks and not gold & set(hidden[len(ranks) :])
+            assert kept["scores"] == sample["scores"]
+        assert recomputed(run, packed) == run
+    assert read_results(to / ("0" * 12)) is None and find_samples(to, "0" * 12) is None
+
+
+def test_commands_say_of_a_packed_folder_what_they_say_of_the_runs(both):
+    out, to = both
+    ids = [run["run_id"] for run in find_results(out)]
+    for words in (
+        ["report", "{}", "--markdown"],
+        ["trace", "{}", "--method", "solver", "--form", "nl", "--subtask", "multi_hop_2"],
+        ["compare", *ids, "--out", "{}", "--json"],
+    ):
+        there, here = (CliRunner().invoke(app, [word.format(folder) for word in words]) for folder in both)
+        assert (here.exit_code, here.stdout) == (0, there.stdout), words
+    assert CliRunner().invoke(app, ["report", str(to)]).exit_code == 0
+    page = (to / "report.html").read_text()
+    assert all(f"run-{name}" in page for name in ids) and "no samples.jsonl" not in page
+    (to / "report.html").unlink()
+
+
+def test_a_packed_run_is_finished(both, workspace):
+    _, to = both
+    run = find_results(to)[0]
+    assert run_spec(RunSpec.from_dict(run["spec"]), workspace, to) == run
+    assert not (to / run["run_id"]).exists()
+
+
+def test_the_same_runs_give_the_same_bytes(both, tmp_path):
+    out, to = both
+    pack(find_results(out)[::-1], out, tmp_path / "again")
+    for path in to.iterdir():
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda out, to: (to, out / "again"), "is packed already"),
+        (lambda out, to: (out, out / "deep" / "packed"), "count every run twice; choose a folder outside"),
+        (lambda out, to: cut(out), r"holds other samples than .* scored, 3 here\).*rwbench resume"),
+        (lambda out, to: cut(out, lines=0), "there are no samples beside the"),
+    ],
+)
+def test_what_is_not_packed(both, tmp_path, spoil, told):
+    shutil.copytree(both[0], tmp_path / "runs")
+    folder, to = spoil(tmp_path / "runs", both[1])
+    with pytest.raises(ValueError, match=told):
+        pack(find_results(folder), folder, to)
+    assert not to.exists()
+
+
+def cut(out, lines=3):
+    """Leave so many samples of each run."""
+    for path in out.glob("*/samples.jsonl"):
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
+    return out, out.parent / "packed"
+
+
+def test_other_runs_in_the_folder_are_named(both):
+    out, to = both
+    with pytest.raises(ValueError, match="holds 1 runs that are not among these"):
+        pack(find_results(out)[:1], out, to)
+
+
+@pytest.mark.parametrize("name", ["results.json", "scores.parquet"])
+def test_a_damaged_file_is_named(both, tmp_path, name):
+    shutil.copytree(both[1], tmp_path / "odd")
+    (tmp_path / "odd" / name).write_text(json.dumps({"runs": 1}))
+    with pytest.raises(ValueError, match=r"odd is no folder of packed runs .* pack them again"):
+        find_results(tmp_path / "odd")
