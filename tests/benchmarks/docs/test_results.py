@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-from rwbench.run.data import DataSource
 from rwbench.score.results import find_results, run_samples
 from rwbench.score.stats import holm
 
@@ -264,61 +263,6 @@ def test_which_leads_on_smollm2_hold_together(said, run_of, mean_difference):
     assert held == dict(zip([*said_of, (10_000, "ircot", "nl")], numbers, strict=True))
 
 
-def test_what_react_does_on_smollm2(said, run_of):
-    right, chains, thought, found, wrong, calls = said(
-        r"fewer chains in logic right, (\d+) of (\d+) where IRCoT has (\d+); in (\d+) of the (\d+) others each needed "
-        rf"rule was among the eight best of a search\. It asks the model {NUMBER} times",
-        PAGE,
-    )
-    runs = [
-        run_of("smollm2", name, "fol", **BOTH_ENDS | REWORDED.get(name, {})) for name in ("react", "ircot")
-    ]
-    asked, other = (
-        [
-            sample
-            for sample in run_samples(BENCHMARKS / "results/smollm2" / run["run_id"])
-            if sample["subtask"].startswith("multi_hop")
-        ]
-        for run in runs
-    )
-    failed = [sample for sample in asked if sample["scores"]["strict_match"] < 1]
-    assert (len(asked) - len(failed), len(asked), len(failed)) == (right, chains, wrong)
-    assert sum(sample["scores"]["strict_match"] for sample in other) == thought
-    assert sum(needed(sample) <= brought(sample, 8) for sample in failed) == found
-    assert round(runs[0]["usage"]["calls"]["mean"], 1) == calls
-
-
-def test_what_goes_wrong_in_logic_on_smollm2(said, run_of):
-    wrong, missed, of_ircot, states, unasked, other, early, misread = said(
-        r"Of its (\d+) wrong answers in logic (\d+) lack a rule that was not among the 16 best of any search "
-        r"\(of IRCoT's (\d+), five\): in (\d+) of them it is one about a state or a place, and (\d+) are chains that "
-        r"ended before it was searched for\. In (\d+) more a search had another rule first, (\d+) chains ended a step "
-        r"early, and (\d+) had a needed rule first at each step",
-        PAGE,
-    )
-    found = {}
-    for name, more in (("dynarule-plus", {}), ("ircot", BOTH_ENDS)):
-        run = run_of("smollm2", name, "fol", **more)
-        samples = list(run_samples(BENCHMARKS / "results/smollm2" / run["run_id"]))
-        failed = [sample for sample in samples if sample["scores"]["strict_match"] < 1]
-        found[name] = failed, [sample for sample in failed if needed(sample) - brought(sample)]
-    (failed, lacking), (others, five) = found.values()
-    assert (len(failed), len(lacking), len(others), len(five)) == (wrong, missed, of_ircot, 5)
-    rules = DataSource("paper", 0).rules("mini")
-    items = re.compile(r"=> (Has|Gain|Get|Receive|Lose|Drop)[_(]")
-    missing = [rules.texts(sorted(needed(sample) - brought(sample)), "fol") for sample in lacking]
-    assert sum(not any(map(items.search, texts)) for texts in missing) == states
-    assert sum(map(ended_early, lacking)) == unasked
-    rest = [sample for sample in failed if sample not in lacking]
-    first = [
-        sample
-        for sample in rest
-        if all(ids[0] in step for ids, step in zip(sample["retrieved"], sample["gold_rules"], strict=False))
-    ]
-    stopped = sum(map(ended_early, first))
-    assert (len(rest) - len(first), stopped, len(first) - stopped) == (other, early, misread)
-
-
 def test_where_the_rows_of_smollm2_were_asked(said):
     cells, on_gpu = said(r"Of the table's (\d+) cells a GPU asked (\d+), a CPU the others", PAGE)
     devices = [run["environment"]["gpu"] for run in find_results(BENCHMARKS / "results/smollm2")]
@@ -338,18 +282,3 @@ def test_without_rules_smollm2_asks_for_them(said, run_of):
         texts = [sample["output"] for sample in samples]
         assert sum("[Search" in text or "[(Search" in text for text in texts) == asking
         assert (len(samples), sum(not sample["answers"] for sample in samples)) == (count, silent)
-
-
-def needed(sample):
-    return {rule for step in sample["gold_rules"] for rule in step}
-
-
-def brought(sample, best=16):
-    """The rules among the best of a search of an answer."""
-    if not sample["trace"]:  # of one step
-        return set(sample["retrieved"][0][:best])
-    return {rule for each in sample["trace"] for rule in each["retrieved"][:best]}
-
-
-def ended_early(sample):
-    return len(sample["retrieved"]) < len(sample["gold_rules"])
