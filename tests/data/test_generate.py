@@ -293,7 +293,7 @@ def paper_hashes() -> dict[str, str]:
 
 def dial_hashes() -> dict[str, str]:
     """Hash a tiny world with every dial turned."""
-    dials = Dials(hops=6, parts=5, crowd=8, conjunction=3, thresholds=True)
+    dials = Dials(hops=6, parts=5, crowd=8, conjunction=2, thresholds=True)
     rules = rule_table("train", "tiny", dials=dials)
     return {"rules/train": lines_hash(rules)} | {
         f"{subtask}/test": lines_hash(question_table(subtask, "test", "tiny", dials=dials))

@@ -19,7 +19,7 @@ SETTINGS = [
     {"form": "fol", "pool_size": 20},
     {"form": "fol", "access": "tool", "pool_size": 1_000},
     {"subtasks": ("multi_hop_6", "multi_rule_12"), "pool_size": 400, "rivals": 1},
-    {"dials": "crowd=4,conjunction=3", "subtasks": ("multi_hop_3", "multi_hop_4"), "rivals": 0},
+    {"dials": "crowd=4,conjunction=2", "subtasks": ("multi_hop_3", "multi_hop_4"), "rivals": 0},
     {"dials": "thresholds=true", "subtasks": ("multi_hop_3",), "access": "tags", "seed": 2**63 - 1},
 ]
 

@@ -150,7 +150,7 @@ def test_the_version_may_be_written_in_two_ways(tmp_path: Path) -> None:
     assert long.cache_files == short.cache_files, "the same version written otherwise made a second entry"
 
 
-DIALS = Dials(crowd=6, conjunction=3, thresholds=True)
+DIALS = Dials(crowd=6, conjunction=2, thresholds=True)
 
 
 def test_dials_are_options(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_dials_are_options(tmp_path: Path) -> None:
     assert questions.to_list() == question_table("multi_hop_3", "test", **made).to_pylist()
     rules = load(tmp_path, "rules", **options)["train"]
     assert rules.to_list() == rule_table("train", **made).to_pylist()
-    assert rules.column_names == [*RULE_SCHEMA.names, "state_2", "threshold"]
+    assert rules.column_names == [*RULE_SCHEMA.names, "threshold"]
     assert set(rules["world_id"]) == set(questions["world_id"]) == {f"rw-0-{DIALS.tag}"}
 
 

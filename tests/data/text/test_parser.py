@@ -86,19 +86,6 @@ DIALLED_EXAMPLES = [
         ),
     ),
     (
-        "Bridge(A) & Deeply_hungry(A) & Briefly_ticklish(A) => Gain_Strong_fin(A, 1)",
-        "If A is on the bridge and is deeply hungry and briefly ticklish, A will gain 1 strong fin.",
-        ParsedRule(
-            "place_state2attr",
-            environment="bridge",
-            state="deeply hungry",
-            state_2="briefly ticklish",
-            attribute="strong fin",
-            operator="plus",
-            amount=1,
-        ),
-    ),
-    (
         "More_Strong_horn(A, 12) => Deeply_hungry(A)",
         "If A has more than 12 strong horns, A will be deeply hungry.",
         ParsedRule(
@@ -183,11 +170,9 @@ def rules(draw):
         halves = where, (f"{symbol(state)}(A)", f"A will be {state}")
         parts = {"environment": place.name, "state": state}
     elif rule_type == "place_state2attr":
-        states = draw(st.lists(st.sampled_from(WORDS.states), min_size=1, max_size=2, unique=True))
-        where = f"A is {place.preposition} {place.article} {place.name} and is {' and '.join(states)}"
-        atoms = " & ".join([f"{symbol(place.name)}(A)", *(f"{symbol(name)}(A)" for name in states)])
-        halves = (atoms, where), effect("A")
-        parts = {"environment": place.name, "state": states[0], "state_2": [*states, None][1]} | change
+        where = f"A is {place.preposition} {place.article} {place.name} and is {state}"
+        halves = (f"{symbol(place.name)}(A) & {symbol(state)}(A)", where), effect("A")
+        parts = {"environment": place.name, "state": state} | change
     elif rule_type == "count2state":
         sign, word = draw(st.sampled_from([("minus", "fewer"), ("plus", "more")]))
         premise = f"{word.capitalize()}_{symbol(attribute)}(A, {amount})"
@@ -252,7 +237,7 @@ def test_text_to_parts_undoes_parts_to_text(case):
         "Bridge(A) => Has(Strong_horn, 14)",
         "Deeply_hungry(A) & Bridge(A) => Lose_Strong_fin(A, 2)",
         "Bridge(A) & Deeply_hungry(B) => Lose_Strong_fin(A, 2)",
-        "Bridge(A) & Deeply_hungry(A) & Deeply_hungry(A) => Lose_Strong_fin(A, 2)",
+        "Bridge(A) & Deeply_hungry(A) & Briefly_ticklish(A) => Lose_Strong_fin(A, 2)",
         "Bridge(A) & Tiny_cat(A) => Lose_Strong_fin(A, 2)",
         "Bridge(A) & Desert(A) => Lose_Strong_fin(A, 2)",
         "Bridge(A) & Deeply_hungry(A) => Briefly_ticklish(A)",
@@ -295,7 +280,7 @@ def test_other_fol_is_refused_by_name(text):
         "If A attacks B, B will step into the bridge.",
         "If A is on the bridge and deeply hungry, A will lose 2 strong fins.",
         "If A is deeply hungry and is on the bridge, A will lose 2 strong fins.",
-        "If A is on the bridge and is deeply hungry and deeply hungry, A will lose 2 strong fins.",
+        "If A is on the bridge and is deeply hungry and briefly ticklish, A will lose 2 strong fins.",
         "If A is on the bridge and is a tiny cat, A will lose 2 strong fins.",
         "If A is on the bridge and is deeply hungry and in the desert, A will lose 2 strong fins.",
         "If A has more than 12 strong horn, A will be deeply hungry.",
@@ -380,8 +365,8 @@ def test_a_table_parses_to_the_same_parts_as_its_rows(cases):
 def test_typed_columns_cover_every_type():
     examples = EXAMPLES + DIALLED_EXAMPLES
     base = parse_rule_table(table(examples))
-    assert (base.column("role") >= 0).tolist() == [False, False, False, True, True, *[False] * 6]
-    assert [base.rule(row) for row in range(11)] == [example[2] for example in examples]
+    assert (base.column("role") >= 0).tolist() == [False, False, False, True, True, *[False] * 5]
+    assert [base.rule(row) for row in range(10)] == [example[2] for example in examples]
 
 
 @pytest.mark.parametrize(
@@ -402,7 +387,6 @@ def test_typed_columns_cover_every_type():
         ("type", "state2attr", "rule_columns"),
         ("amount", 15, "rule_columns"),
         ("threshold", 3, "rule_columns"),
-        ("state_2", "deeply hungry", "rule_columns"),
     ],
 )
 def test_a_changed_cell_is_found_and_named(column, value, check):

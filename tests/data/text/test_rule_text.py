@@ -201,9 +201,9 @@ RENDERED = {
         "Deeply_hungry(A) => Lose_Strong_horn(A, 3)",
     ),
     "place_state2attr": (
-        {"environment": 0, "state": 0, "state_2": 1, "operator": 0, "verb": 0, "attribute": 0, "amount": 3},
-        "If A is on the tundra and is deeply hungry and briefly ticklish, A will lose 3 strong horns.",
-        "Tundra(A) & Deeply_hungry(A) & Briefly_ticklish(A) => Lose_Strong_horn(A, 3)",
+        {"environment": 0, "state": 0, "operator": 0, "verb": 0, "attribute": 0, "amount": 3},
+        "If A is on the tundra and is deeply hungry, A will lose 3 strong horns.",
+        "Tundra(A) & Deeply_hungry(A) => Lose_Strong_horn(A, 3)",
     ),
     "count2state": (
         {"trigger_attribute": 1, "trigger_operator": 1, "threshold": 12, "state": 0},
@@ -211,7 +211,7 @@ RENDERED = {
         "More_Spiral_scale(A, 12) => Deeply_hungry(A)",
     ),
 }
-SCHEMA = pa.schema([*RULE_SCHEMA, ("state_2", pa.string()), ("threshold", pa.int8())])
+SCHEMA = pa.schema([*RULE_SCHEMA, ("threshold", pa.int8())])
 
 
 def test_every_type_is_written_as_the_documentation_says():
@@ -231,16 +231,9 @@ def test_every_type_is_written_as_the_documentation_says():
         table = block_table(block, names, "rw-0", schema=SCHEMA)
         assert [table["nl"][0].as_py(), table["fol"][0].as_py()] == texts
         parse_rule_table(table)
-        two = {name: [-1] if name == "state_2" else [value] for name, value in columns.items()}
-        block = RuleBlock(
-            rule_type, np.zeros(1, np.int32), {k: np.array(v, np.int16) for k, v in two.items()}
-        )
-        table = block_table(block, names, "rw-0", schema=SCHEMA)
-        assert table["nl"][0].as_py() == texts[0].replace(" and briefly ticklish", "")
-        assert table["state_2"].null_count == 1
 
 
-@pytest.mark.parametrize("dials", [{}, {"conjunction": 3, "thresholds": True}])
+@pytest.mark.parametrize("dials", [{}, {"conjunction": 2, "thresholds": True}])
 def test_every_row_parses_to_its_columns_in_both_forms(dials):
     table = rule_table("train", "tiny", dials=Dials(**dials))
     base = parse_rule_table(table)

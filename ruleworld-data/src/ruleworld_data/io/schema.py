@@ -24,11 +24,9 @@ RULE_SCHEMA = pa.schema(
 def rule_schema(dials: Dials = PAPER_POINT) -> pa.Schema:
     """Return the schema of the rules of a world with these dials: `RULE_SCHEMA`, and columns for what only they bring.
 
-    ``state_2`` is the third atom of a conjunctive premise (null where it has two), ``threshold`` the number of a
-    premise "more than" or "fewer than".
+    ``threshold`` is the number of a premise "more than" or "fewer than".
     """
-    more = [("state_2", pa.string())] if dials.conjunction > 1 else []
-    more += [("threshold", pa.int8())] if dials.thresholds else []
+    more = [("threshold", pa.int8())] if dials.thresholds else []
     return pa.schema([*RULE_SCHEMA, *(pa.field(*each) for each in more)])
 
 

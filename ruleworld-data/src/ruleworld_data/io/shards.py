@@ -18,7 +18,7 @@ from .files import file_digest, whole_file
 METADATA_KEY = "ruleworld"
 
 _DICTIONARY = (  # columns worth a dictionary; ids, questions and whole rules are all different
-    "type premise_nl conclusion_nl premise_fol conclusion_fol entity action role environment state state_2 "
+    "type premise_nl conclusion_nl premise_fol conclusion_fol entity action role environment state "
     "trigger_attribute trigger_operator threshold attribute operator amount in_paper world_id subtask "
     "answers.list.element answer_types.list.element steps.list.element.rule_ids.list.element steps.list.element.nl "
     "steps.list.element.fol steps.list.element.state gold_rule_ids.list.element facts.list.element "

@@ -151,11 +151,10 @@ class Scene:
         self._feel(hop, f"State(x, ?, Has, {attribute})", "state_of_count")
 
     def _meet(self, hop: Hop) -> None:
-        """Let the place and the states of a rule meet as the premise."""
-        states = [hop[name] for name in ("state", "state_2") if hop[name] >= 0]
-        names = " and ".join(self.names.state[state] for state in states)
-        atoms = [self.place[1], *(f"{self.symbols['state'][state]}(x)" for state in states)]
-        self.premise = (f"{self.place[0]} and is {names}", AND.join(atoms))
+        """Let the place and the state of a rule meet as the premise."""
+        state = hop["state"]
+        atom = f"{self.symbols['state'][state]}(x)"
+        self.premise = (f"{self.place[0]} and is {self.names.state[state]}", f"{self.place[1]}{AND}{atom}")
 
     def _change(self, hop: Hop, *, per_unit: bool) -> None:
         """Change an attribute; a trigger is linear, each unit of the change that fires it has the rule's effect."""

@@ -106,8 +106,7 @@ _BEFORE_CHANGES: tuple[tuple[str, ...], ...] = (
     (),
 )
 """What may come before a chain of attribute changes."""
-_TWO_ATOMS = ("action2env", "action2state", "place_state2attr")
-_THREE_ATOMS = ("action2env", "env2state", "action2state", "place_state2attr")
+_CONJUNCTION = ("action2env", "action2state", "place_state2attr")
 _THRESHOLD = ("entity2attr", "count2state", "state2attr")
 _WEIGHED = Skeleton(("entity2attr", "count2state"))
 """The state itself that a count gives."""
@@ -121,8 +120,7 @@ def multi_hop(hops: int, dials: Dials) -> dict[Skeleton, float]:
     plain = MULTI_HOP.get(hops) or dict.fromkeys(_with_changes(_BEFORE_CHANGES, hops, dials), 1.0)
     families = [plain]
     if dials.conjunction > 1:
-        prefixes = (_TWO_ATOMS, _THREE_ATOMS)[: dials.conjunction - 1]
-        families.append(dict.fromkeys(_with_changes(prefixes, hops, dials), 1.0))
+        families.append(dict.fromkeys(_with_changes((_CONJUNCTION,), hops, dials), 1.0))
     if dials.thresholds:
         changes = _with_changes((_THRESHOLD,), hops, dials)
         families.append(dict.fromkeys([_WEIGHED] if hops == len(_WEIGHED.path) else changes, 1.0))
@@ -190,10 +188,6 @@ def _follow(world: World, path: tuple[str, ...], rows: list[Ints]) -> tuple[Ints
     if following == "count2state":
         has, cut = block["amount"][keep], target["threshold"][found]
         holds = np.where(target["trigger_operator"][found] == PLUS, has > cut, has < cut)
-        return keep[holds], found[holds]
-    if following == "place_state2attr":
-        third = world.blocks["env2state"]["state"][rows[1]][keep] if path[1] == "env2state" else -1
-        holds = target["state_2"][found] == third
         return keep[holds], found[holds]
     return keep, found
 

@@ -24,7 +24,7 @@ class Dials:
         Rules that share the premise of a chain's ``state2attr`` hop, 1 to 64: exactly so many for every state that an
         action or an environment leads to. None: as it falls (the paper).
     conjunction : int
-        Most atoms of a premise, 1 to 3; above 1 there are rules of type ``place_state2attr``.
+        Most atoms of a premise, 1 or 2; with 2 there are rules of type ``place_state2attr``.
     thresholds : bool
         Whether there are rules of type ``count2state``: "If A has more than 12 strong horns, ...".
 
@@ -41,7 +41,7 @@ class Dials:
     thresholds: bool = False
 
     def __post_init__(self) -> None:
-        for name, most in {"hops": 8, "parts": 8, "crowd": 64, "conjunction": 3}.items():
+        for name, most in {"hops": 8, "parts": 8, "crowd": 64, "conjunction": 2}.items():
             value = getattr(self, name)
             if name == "crowd" and value is None:
                 continue

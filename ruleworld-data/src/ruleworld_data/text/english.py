@@ -57,12 +57,9 @@ def parse_conclusion_nl(text: str) -> Fact:
 
 
 def _being(rest: str, text: str, words: _Lexicon) -> Fact:
-    where, both, states = rest.partition(" and is ")
+    where, both, state = rest.partition(" and is ")
     if where in words.place and both:
-        also = tuple(_plain(state, text) for state in states.split(" and "))
-        if len(also) > 2 or len({*also}) != len(also):
-            raise unreadable("clause", text, "one or two different states after the place")
-        return Fact("both", "A", words.place[where], also=also)
+        return Fact("both", "A", words.place[where], state=_plain(state, text))
     if rest in words.place:
         return Fact("in", "A", words.place[rest])
     word, _, name = rest.partition(" ")

@@ -24,7 +24,7 @@ class Fact(NamedTuple):
     ----------
     kind : str
         ``is`` (a kind or a state: FOL writes both alike; English says ``entity`` or ``state``), ``has``, ``change``,
-        ``act`` or ``in`` (a place). In premises also ``both`` (a place and one or two states) and ``count`` (a number
+        ``act`` or ``in`` (a place). In premises also ``both`` (a place and a state) and ``count`` (a number
         of things, more or fewer than so many).
     who : str
         The individual it is about, ``x`` or ``y``, in rules ``A`` or ``B``; for ``act`` the actor.
@@ -36,8 +36,8 @@ class Fact(NamedTuple):
         ``plus`` or ``minus`` of a change; of ``count`` for more and fewer.
     number : int or None
         Units of a change, the count of ``has``, or the threshold of ``count``.
-    also : tuple of str
-        The states of ``both``.
+    state : str or None
+        The state of ``both``.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class Fact(NamedTuple):
     other: str | None = None
     operator: str | None = None
     number: int | None = None
-    also: tuple[str, ...] = ()
+    state: str | None = None
 
 
 class Query(NamedTuple):
@@ -69,15 +69,10 @@ def parse_premise_fol(text: str) -> Fact:
         raise unreadable("FOL clause", text, "a premise such as Desert(A), or an action of A on B")
     if not others:
         return first
-    states = tuple(clause.term for clause in others)
-    if (
-        [(clause.kind, clause.who) for clause in clauses] != [("in", "A"), *[("is", "A")] * len(states)]
-        or len({*states}) != len(states)
-        or len(states) > 2
-        or not _words().kinds.isdisjoint(states)
-    ):
-        raise unreadable("FOL clause", text, "a place and one or two different states of A")
-    return Fact("both", "A", first.term, also=states)
+    shape = [(clause.kind, clause.who) for clause in clauses]
+    if shape != [("in", "A"), ("is", "A")] or others[0].term in _words().kinds:
+        raise unreadable("FOL clause", text, "a place and a state of A")
+    return Fact("both", "A", first.term, state=others[0].term)
 
 
 def parse_conclusion_fol(text: str) -> Fact:

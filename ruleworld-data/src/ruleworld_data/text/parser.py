@@ -60,7 +60,6 @@ class ParsedRule:
     attribute: str | None = None
     operator: str | None = None
     amount: int | None = None
-    state_2: str | None = None
     threshold: int | None = None
 
 
@@ -153,8 +152,8 @@ def join_halves(premise: Fact, conclusion: Fact, text: str) -> ParsedRule:
         "operator": conclusion.operator,
         "amount": conclusion.number,
     }
-    for column, state in zip(("state", "state_2"), premise.also, strict=False):
-        parts[column] = state
+    if premise.state is not None:
+        parts["state"] = premise.state
     if premise.kind == "count":
         parts["threshold"] = premise.number
     if shape.with_role:

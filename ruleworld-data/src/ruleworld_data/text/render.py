@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from ..io.schema import RULE_SCHEMA
 from ..spec import OPERATORS, ROLES
 from ..world import Ints, Names, RuleBlock
-from .fol import AND, COMPARED
+from .fol import COMPARED
 
 _FEW = 2**24
 """Possible keys of a half that are worth a table of their own."""
@@ -32,8 +32,8 @@ _PREMISES = {
     "env2state": (("environment",), ("A is {at_place}", "{Environment}(A)")),
     "state2attr": (("state",), ("A is {state}", "{State}(A)")),
     "place_state2attr": (
-        ("environment", "state", "state_2"),
-        ("A is {at_place} and is {states}", "{Environment}(A) & {States}"),
+        ("environment", "state"),
+        ("A is {at_place} and is {state}", "{Environment}(A) & {State}(A)"),
     ),
     "count2state": (
         ("trigger_attribute", "trigger_operator", "threshold"),
@@ -91,7 +91,6 @@ def block_table(
         "trigger_operator": OPERATORS,
         "attribute": names.attribute,
         "operator": OPERATORS,
-        "state_2": names.state,
     }
     for name, values in lists.items():
         if name in block.columns:
@@ -108,11 +107,10 @@ def _half(
     block: RuleBlock, names: Names, key: tuple[str, ...], templates: tuple[str, str]
 ) -> tuple[pa.Array, pa.Array]:
     """Render one half of every rule, in English and FOL: each distinct key once."""
-    # One more than the value: a premise of two atoms has -1 for the third.
-    radix = [int(block[name].max()) + 2 if len(block) else 1 for name in key]
+    radix = [int(block[name].max()) + 1 if len(block) else 1 for name in key]
     code = np.zeros(len(block), dtype=np.int64)
     for name, size in zip(key, radix, strict=True):
-        code = code * size + block[name] + 1
+        code = code * size + block[name]
     if np.prod(radix, dtype=np.int64) < _FEW:
         used = np.zeros(int(np.prod(radix)), dtype=bool)
         used[code] = True
@@ -120,7 +118,7 @@ def _half(
     else:
         found, inverse = np.unique(code, return_inverse=True)
         indices = inverse.astype(np.int32)
-    distinct = [(part - 1).tolist() for part in np.unravel_index(found, radix)]
+    distinct = [part.tolist() for part in np.unravel_index(found, radix)]
     # The 84,257 conclusions of the whole world come back in each of its shards.
     known, texts = names.halves.setdefault((key, templates), {}), []
     for parts in zip(*distinct, strict=True):
@@ -140,6 +138,8 @@ def _slots(names: Names, parts: dict[str, int]) -> dict[str, str]:
     for kind in ("entity", "action", "environment", "state", "attribute"):
         if kind in parts:
             slots[kind.capitalize()] = names.symbols[kind][parts[kind]]
+    if "state" in parts:
+        slots["state"] = names.state[parts["state"]]
     if "entity" in parts:
         slots["a_kind"] = names.an_entity[parts["entity"]]
     elif "action" in parts:
@@ -147,11 +147,6 @@ def _slots(names: Names, parts: dict[str, int]) -> dict[str, str]:
     elif "environment" in parts:
         place = parts["environment"]
         slots |= {"at_place": names.at_place[place], "enter_place": names.entering[place].base}
-        states = [parts[name] for name in ("state", "state_2") if parts.get(name, -1) >= 0]
-        slots["states"] = " and ".join(names.state[state] for state in states)
-        slots["States"] = AND.join(f"{names.symbols['state'][state]}(A)" for state in states)
-    elif "state" in parts:
-        slots["state"] = names.state[parts["state"]]
     elif "threshold" in parts:
         trigger, operator = parts["trigger_attribute"], parts["trigger_operator"]
         slots |= {"more": COMPARED[operator].lower(), "More": COMPARED[operator]}
@@ -162,7 +157,7 @@ def _slots(names: Names, parts: dict[str, int]) -> dict[str, str]:
         slots |= {"loses": names.lexicon[operator][verb].third, "Loses": names.changes[operator][verb]}
         slots["thing"] = names.things(trigger, 1)
         slots["Trigger"] = names.symbols["attribute"][trigger]
-    else:
+    elif "amount" in parts:
         slots |= {"things": names.things(parts["attribute"], parts["amount"]), "amount": str(parts["amount"])}
         if "verb" in parts:
             operator, verb = parts["operator"], parts["verb"]

@@ -29,7 +29,7 @@ _RULE_COLUMNS = {
     "action2state": ("premise", "mark", "conclusion"),
     "env2state": ("premise", "conclusion"),
     "state2attr": ("premise", "conclusion", "delta"),
-    "place_state2attr": ("premise", "also", "third", "conclusion", "delta"),
+    "place_state2attr": ("premise", "state", "conclusion", "delta"),
     "count2state": ("premise", "sign", "threshold", "conclusion"),
 }
 """Arguments of each rule predicate, after pool and rule id."""
@@ -157,8 +157,7 @@ class _Writer:
             "sign": np.where(part.mark == 0, -1, 1),
             "conclusion": part.conclusion,
             "delta": part.delta,
-            "also": part.also,
-            "third": part.third,
+            "state": part.state,
             "threshold": part.threshold,
         }
         for rule_type, names in _RULE_COLUMNS.items():

@@ -259,10 +259,9 @@ class _Scope:
         for place, path in self.places():
             for code in reaching:
                 for effect in self.rules.fire("place_state2attr", self.code(place, -1), attribute=code):
-                    states = [self.names[state] for state in effect.states]
-                    if held.keys() >= {*states}:
-                        causes = (firing for state in reversed(states) for firing in held[state])
-                        yield self._changed(effect, effect.delta, tuple(dict.fromkeys([*path, *causes])))
+                    state = self.names[effect.state]
+                    if state in held:
+                        yield self._changed(effect, effect.delta, tuple(dict.fromkeys([*path, *held[state]])))
         for state, path in held.items():
             for code in reaching:
                 for effect in self.rules.fire("state2attr", self.code(state, -1), attribute=code):

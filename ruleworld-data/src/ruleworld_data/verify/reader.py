@@ -179,7 +179,7 @@ class _Language:
         )
         first = self._premises.numbers(pc.list_element(parts, 0).dictionary_encode())
         second = self._conclusions.numbers(pc.list_element(parts, 1).dictionary_encode())
-        shape, _, premise, operator, number, also, third = self._premises.parsed(first)
+        shape, _, premise, operator, number, state = self._premises.parsed(first)
         other_shape, who, conclusion, its_operator, amount, *_ = self._conclusions.parsed(second)
         rule_type = _types()[shape, other_shape]
         findings[f"rule_{self.name}"].fail_rows(
@@ -204,8 +204,7 @@ class _Language:
             "conclusion": conclusion,
             "operator": its_operator.astype(np.int8),
             "amount": amount,
-            "also": also,
-            "third": third,
+            "state": state,
             "threshold": np.where(rule_type == TYPE_CODE["count2state"], number, -1),
         }
         return arrays, first << 32 | second
@@ -229,22 +228,21 @@ class _Halves(dict[str, int]):
 
     def __missing__(self, text: str) -> int:
         number = self[text] = len(self)
-        parts = (_UNREADABLE, 0, 0, -1, -1, -1, -1)
+        parts = (_UNREADABLE, 0, 0, -1, -1, -1)
         if text.startswith(self._start) and text.endswith(self._end):
             with suppress(ValueError):
                 clause = self._parse(text[len(self._start) : len(text) - len(self._end)])
                 operator = -1 if clause.operator is None else OPERATORS.index(clause.operator)
                 count = -1 if clause.number is None else clause.number
                 shape = _SHAPE_CODE[clause.kind, clause.who, clause.number == 1]
-                also, third = [*(self._terms[state] for state in clause.also), -1, -1][:2]
+                state = -1 if clause.state is None else self._terms[clause.state]
                 parts = (
                     shape,
                     "AB".index(clause.who),
                     self._terms[clause.term],
                     operator,
                     count,
-                    also,
-                    third,
+                    state,
                 )
         self._parsed.extend(parts)
         return number
@@ -255,8 +253,8 @@ class _Halves(dict[str, int]):
         return np.fromiter(map(self.__getitem__, distinct), np.int64, len(distinct))[half.indices.to_numpy()]
 
     def parsed(self, numbers: Ints) -> Ints:
-        """Return shape, who (0 A, 1 B), term, operator, number and two more states of clauses, one row each."""
-        return np.array(self._parsed, dtype=np.int32).reshape(-1, 7).T[:, numbers]
+        """Return shape, who (0 A, 1 B), term, operator, number and state of clauses, one row each."""
+        return np.array(self._parsed, dtype=np.int32).reshape(-1, 6).T[:, numbers]
 
 
 @lru_cache(maxsize=1)

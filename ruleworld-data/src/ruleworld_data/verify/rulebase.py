@@ -67,8 +67,8 @@ class RuleBase:
         0 minus, 1 plus, -1 if the conclusion is no change.
     amount : int32 array
         Count or units; -1 if the conclusion has none.
-    also, third : int32 array
-        States of a premise of two or three atoms; -1 where it has fewer.
+    state : int32 array
+        The state of a premise of a place and a state; -1 of any other.
     threshold : int32 array
         Number of a threshold, -1 where the premise is none.
     in_paper : bool array
@@ -86,8 +86,7 @@ class RuleBase:
     conclusion: Ints
     operator: Ints
     amount: Ints
-    also: Ints
-    third: Ints
+    state: Ints
     threshold: Ints
     in_paper: Ints
     fol_key: Ints
@@ -143,7 +142,7 @@ class RuleBase:
         if name not in _SOURCES:
             return getattr(self, name)
         none = np.full(len(self), -1, dtype=np.int32)
-        parts = [none, self.premise, self.mark, self.conclusion, self.also, self.third]
+        parts = [none, self.premise, self.mark, self.conclusion, self.state]
         return np.choose(_SOURCES[name][self.type], parts)
 
     def value(self, column: str, code: int) -> Any:
@@ -162,11 +161,11 @@ ARRAYS = tuple(part.name for part in fields(RuleBase))[2:]
 
 
 def _source(column: str, rule_type: str) -> int:
-    """Return what fills a column: nothing, premise, mark, conclusion, or the states of a premise of several atoms."""
+    """Return what fills a column: nothing, premise, mark, conclusion, or the state of a premise of two atoms."""
     shape = RULE_SHAPES[rule_type]
     mark = "role" if shape.with_role else "trigger_operator" if rule_type in SIGNED else ""
-    several = ("state", "state_2") if rule_type == "place_state2attr" else ()
-    parts = ("", shape.premise_column, mark, shape.conclusion_column, *several)
+    both = "state" if rule_type == "place_state2attr" else ""
+    parts = ("", shape.premise_column, mark, shape.conclusion_column, both)
     return parts.index(column) if column in parts else 0
 
 
@@ -180,13 +179,13 @@ _SOURCES = {
 class Effect(NamedTuple):
     """What a rule concludes: a term and, for attributes, the count or the signed change.
 
-    ``states`` must hold besides the premise, and the count of a threshold lie beyond ``threshold``.
+    ``state`` must hold besides the premise, and the count of a threshold lie beyond ``threshold``.
     """
 
     rule_id: int
     term: int
     delta: int
-    states: tuple[int, ...] = ()
+    state: int = -1
     threshold: int = -1
 
 
@@ -204,11 +203,8 @@ class RuleIndex:
         self._delta = base.delta[order].astype(np.int32).data
         # Types whose premise has more to it come last, so only their part of these is kept.
         self._more = bisect_left(self._keys, len(RULE_TYPES) * 2 * self._size**2)
-        parts = (part[order[self._more :]].tolist() for part in (base.also, base.third, base.threshold))
-        self._premises: list[tuple[tuple[int, ...], int]] = [
-            ((also, third)[: (also >= 0) + (third >= 0)], cut)
-            for also, third, cut in zip(*parts, strict=True)
-        ]
+        parts = (part[order[self._more :]].tolist() for part in (base.state, base.threshold))
+        self._premises: list[tuple[int, int]] = list(zip(*parts, strict=True))
         self.weighed = np.unique(base.premise[base.rows_of("count2state")]).tolist()
         """Attributes whose count has a threshold."""
         changes = base.of_type("attrchange2attr")
@@ -246,8 +242,8 @@ class RuleIndex:
             if self._allowed is None or self._ids[row] in self._allowed:
                 effect = Effect(self._ids[row], key % self._size, self._delta[row])
                 if row >= self._more:
-                    states, cut = self._premises[row - self._more]
-                    effect = effect._replace(states=states, threshold=cut)
+                    state, cut = self._premises[row - self._more]
+                    effect = effect._replace(state=state, threshold=cut)
                 found.append(effect)
             row += 1
         return found

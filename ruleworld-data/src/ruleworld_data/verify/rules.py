@@ -80,10 +80,8 @@ def _functional(base: RuleBase, findings: Findings) -> None:
     size = len(base.terms) + 1
     wide = np.isin(base.type, [TYPE_CODE["entity2attr"], TYPE_CODE["state2attr"]])
     key = np.where(wide, base.keys, base.keys // size * size)  # of the other types any conclusion
-    both = base.rows_of(
-        "place_state2attr"
-    )  # of a place and a state one rule per attribute, two atoms or three
-    key[both] = -1 - (np.unique(base.keys[both], return_inverse=True)[1] * size + base.also[both])
+    both = base.rows_of("place_state2attr")  # of a place and a state one rule per attribute
+    key[both] = -1 - (np.unique(base.keys[both], return_inverse=True)[1] * size + base.state[both])
     later, earlier = _repeats(key)
     before = dict(zip(later.tolist(), earlier.tolist(), strict=True))
 
@@ -140,8 +138,8 @@ def _routes(base: RuleBase, findings: Findings) -> None:
             reach = set().union(*(touched[state] for state in states)) if states else {term}
             if rule_type == "action2attr" or states:
                 routes[action, role].append((label, reach))
-    for subject, states, attribute in _conjunctions(base):
-        if states <= felt[subject]:
+    for subject, state, attribute in _conjunctions(base):
+        if state in felt[subject]:
             routes[subject].append(("place and state together", {attribute}))
     for (action, role), ways in routes.items():
         for (other, others), (label, attributes) in combinations(ways, 2):
@@ -178,17 +176,17 @@ def _thresholds(base: RuleBase, touched: dict[int, set[int]], findings: Findings
         others |= drivers
 
 
-def _conjunctions(base: RuleBase) -> Iterator[tuple[tuple[int, int], set[int], int]]:
-    """Yield who is led to the place of each conjunctive rule (action and role), its states, and its attribute."""
+def _conjunctions(base: RuleBase) -> Iterator[tuple[tuple[int, int], int, int]]:
+    """Yield who is led to the place of each conjunctive rule (action and role), its state, and its attribute."""
     both, enters = base.of_type("place_state2attr"), base.of_type("action2env")
     led: dict[int, list[tuple[int, int]]] = defaultdict(list)
     parts = (enters.premise.tolist(), enters.mark.tolist(), enters.conclusion.tolist())
     for action, role, place in zip(*parts, strict=True):
         led[place].append((action, role))
-    columns = (both.premise.tolist(), both.also.tolist(), both.third.tolist(), both.conclusion.tolist())
-    for place, *states, attribute in zip(*columns, strict=True):
+    columns = (both.premise.tolist(), both.state.tolist(), both.conclusion.tolist())
+    for place, state, attribute in zip(*columns, strict=True):
         for subject in led[place]:
-            yield subject, {*states} - {-1}, attribute
+            yield subject, state, attribute
 
 
 def _links(part: RuleBase, premises: Ints | None = None) -> dict[int, set[int]]:
@@ -218,7 +216,7 @@ def _terms(base: RuleBase, findings: Findings) -> None:
     for rule_type in ALL_TYPES:
         part, shape = base.of_type(rule_type), RULE_SHAPES[rule_type]
         columns = [(part.premise, shape.premise_column), (part.conclusion, shape.conclusion_column)]
-        columns += [(part.also, "state"), (part.third, "state")]
+        columns.append((part.state, "state"))
         for codes, kind in columns:
             for term in np.unique(codes[codes >= 0]):
                 kinds[base.terms.names[term]].add(kind.removeprefix("trigger_"))

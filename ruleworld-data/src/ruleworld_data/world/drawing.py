@@ -77,7 +77,7 @@ class _Drawing:
             "state2attr": self._state2attr(allowed, fixed),
         }
         if sizes.place_state2attr:
-            place_of = (environment_of, action_state[target], env_state)
+            place_of = (environment_of, action_state[target])
             columns["place_state2attr"] = self._place_state2attr(*place_of, colours[2])
         if len(owners):
             columns["count2state"] = self._count2state(owners, weighed)
@@ -205,9 +205,7 @@ class _Drawing:
         state, attribute = np.divmod(slots, self.sizes.attributes)
         return {"state": state, "attribute": attribute, **self._effect("state2attr", state, attribute)}
 
-    def _place_state2attr(
-        self, environment_of: Ints, state_of: Ints, env_state: Ints, colour: Ints
-    ) -> dict[str, Ints]:
+    def _place_state2attr(self, environment_of: Ints, state_of: Ints, colour: Ints) -> dict[str, Ints]:
         """Choose conjunctive rules: as many that an action makes fire as decoys that mix the atoms of two actions.
 
         A decoy takes one atom of a rule that can fire, and its attribute.
@@ -225,11 +223,9 @@ class _Drawing:
         attribute = np.tile(attribute, 2)
         order = np.lexsort((attribute, state, place))
         place, state, attribute = place[order], state[order], attribute[order]
-        third = keyed_integers(self._key("atoms"), self.dials.conjunction - 1, place, state, attribute)
         return {
             "environment": place,
             "state": state,
-            "state_2": np.where(third, env_state[place], -1),
             "attribute": attribute,
             **self._effect("place_state2attr", place, state, attribute),
         }
