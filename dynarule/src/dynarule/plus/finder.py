@@ -17,23 +17,23 @@ from .searches import Searches
 
 FLOOR = 0.01
 """Part of the mean variance that every direction of the embeddings is taken to have at least."""
-SOME = 256
+SAMPLE = 256
 """Searches, and rules, by which the spread of first scores is set."""
 
 
-class OwnWords(nn.Module):
-    """Add to a trained matrix a given one for each head, as often as is trained too."""
+class ScaledPrior(nn.Module):
+    """A parametrization: a trained matrix plus a fixed one for each block of columns, times a trained multiple."""
 
-    def __init__(self, words_FC: Tensor, blocks: int) -> None:
+    def __init__(self, prior_FC: Tensor, blocks: int) -> None:
         super().__init__()
         self.multiple = nn.Parameter(torch.full((blocks,), 1 / blocks))
-        self.words_FC: Tensor
-        self.register_buffer("words_FC", words_FC)
+        self.prior_FC: Tensor
+        self.register_buffer("prior_FC", prior_FC)
 
     def forward(self, weight: Tensor) -> Tensor:
-        """Return the sum; columns beyond the blocks stay as they are."""
-        said = torch.cat([each * self.words_FC for each in self.multiple], -1)
-        return weight + nn.functional.pad(said, (0, weight.shape[1] - said.shape[1]))
+        """Return the sum; columns to the right of the blocks have no fixed part."""
+        prior = torch.cat([multiple * self.prior_FC for multiple in self.multiple], -1)
+        return weight + nn.functional.pad(prior, (0, weight.shape[1] - prior.shape[1]))
 
 
 class Finder(nn.Module):
@@ -68,12 +68,12 @@ class Finder(nn.Module):
 
     @torch.no_grad()
     def look_up(self, searches: Searches, temperature: float) -> None:
-        """Search for what the text says in its own words, and let the rest of the maps learn what that leaves.
+        """Start from maps that look for the text's own words; what is trained beside them learns the rest.
 
-        Where rules are encoded by the layers that searches read, a text and a rule that say the same are near to each
-        other before anything is trained. Maps that begin at random have to learn that word by word, and never do of
-        words that no training question has. So what a head reads is asked for as it is, as often as the head learns to;
-        what is asked too, and a conclusion is followed by premises of its words.
+        Where rules are encoded by the layers that searches read, a text and a rule that say the same are close before
+        anything is trained. Maps that begin at random would have to learn that word by word, and never do for words
+        that no training question has. So each head looks for what it reads, times a multiple that is trained, and a
+        conclusion is followed by premises of its words.
         """
         reader, ahead = self.projection.reader, self.ahead
         if reader is None or len(self.scale_C) != len(self.white_keys_PP):
@@ -81,28 +81,21 @@ class Finder(nn.Module):
                 "look_up needs search_heads and rules that are encoded by layers of the model itself "
                 f"(width {len(self.scale_C)}, the bank has {len(self.white_keys_PP)}); set look_up = false"
             )
-        asked = self.white(searches.asked(range(min(SOME, len(searches.items))), self.keys_MP.device))
-        every = len(self.keys_MP) // SOME + 1
+        asked = self.white(searches.asked(range(min(SAMPLE, len(searches.items))), self.keys_MP.device))
+        every = len(self.keys_MP) // SAMPLE + 1
         keys_NP, values_NP = self.keys_MP[::every], self.values_MP[::every]
         nn.init.orthogonal_(self.projection.k.weight)
         self.projection.k.requires_grad_(False)
         keys_FC = self.projection.k.weight @ self.white_keys_PP * self.scale_C
-        self._say(reader, keys_FC, lambda: self.scores(asked, keys_NP), 2 * temperature)
+        _start_from(reader, keys_FC, lambda: self.scores(asked, keys_NP), 2 * temperature)
         if ahead is not None:
             goal, link = ahead.goal, ahead.link
-            self._say(goal, self.white_values_PP * self.scale_C, lambda: goal(asked) @ values_NP.T, 2.0)
+            values_PC = self.white_values_PP * self.scale_C
+            _start_from(goal, values_PC, lambda: goal(asked) @ values_NP.T, 2.0)
             same_PP = self.white_keys_PP @ torch.linalg.inv(self.white_values_PP)
             nn.init.zeros_(link.weight)
             same_EP = nn.functional.pad(same_PP * (-link.bias[-1] / len(same_PP)), (0, 0, 0, 1))
-            register_parametrization(link, "weight", OwnWords(same_EP, 1))
-
-    @staticmethod
-    def _say(reader: SearchReader, words_FC: Tensor, scores: Callable[[], Tensor], spread: float) -> None:
-        """Let a reader ask for what its heads read, so that first scores spread over some temperatures."""
-        nn.init.zeros_(reader.out.weight)
-        own = OwnWords(words_FC, reader.key.shape[0])
-        register_parametrization(reader.out, "weight", own)
-        own.words_FC.mul_(spread / scores().std(-1).mean())
+            register_parametrization(link, "weight", ScaledPrior(same_EP, 1))
 
     @property
     def ahead(self) -> LookAhead | None:
@@ -112,14 +105,14 @@ class Finder(nn.Module):
     def white(self, asked: Asked) -> Asked:
         """Return what searches know, standardised."""
         states_BTC, token_BC = (
-            (each - self.mean_C) / self.scale_C for each in (asked.states_BTC, asked.token_BC)
+            (states - self.mean_C) / self.scale_C for states in (asked.states_BTC, asked.token_BC)
         )
         return Asked(states_BTC, asked.kind_BT, token_BC)
 
     def scores(self, asked: Asked, keys_MP: Tensor) -> Tensor:
         """Return equation 4's scores of standardised searches: (B, M)."""
         reader = self.projection.reader
-        query_BF = self.projection.q(spoken(asked)) if reader is None else reader(asked)
+        query_BF = self.projection.q(paper_states(asked)) if reader is None else reader(asked)
         query_BHD = query_BF.unflatten(-1, (self.heads, -1))
         return score_keys(query_BHD[:, None], self.projection.keys(keys_MP)[None])[:, 0]
 
@@ -127,46 +120,50 @@ class Finder(nn.Module):
     def fold_into(self, projection: RuleProjection) -> None:
         """Write the same maps for raw states and embeddings into a projection; exact."""
         mine = self.projection
-        keys_PP, values_PP = self.white_keys_PP, self.white_values_PP
-        shift_C = self.mean_C / self.scale_C
-        pairs: list[tuple[SearchReader | None, SearchReader | None, Tensor | None]] = []
-        if mine.reader is not None:
-            pairs.append((mine.reader, projection.reader, None))
+        if mine.reader is None:
+            self._fold_linear(mine.q, projection.q)
         else:
-            projection.q.weight.copy_(mine.q.weight / self.scale_C)
-            if projection.q.bias is not None:
-                projection.q.bias.copy_(mine.q.bias - mine.q.weight @ shift_C)
-        if self.ahead is not None and projection.lookahead is not None:
-            pairs.append((self.ahead.goal, projection.lookahead.goal, values_PP))
-        for reader, to, white_PP in pairs:
-            assert reader is not None and to is not None
-            to.query.weight.copy_(reader.query.weight / self.scale_C)
-            to.query.bias.copy_(reader.query.bias - reader.query.weight @ shift_C)
-            to.key.copy_(reader.key / self.scale_C)
-            to.kind.copy_(reader.kind)
-            if reader.place is not None and to.place is not None:
-                assert reader.offset is not None and to.offset is not None
-                to.place.weight.copy_(reader.place.weight / self.scale_C)
-                to.place.bias.copy_(reader.place.bias - reader.place.weight @ shift_C)
-                to.offset.copy_(reader.offset)
-            if reader.tail is not None and to.tail is not None:
-                to.tail.copy_(reader.tail)
-            blocks = reader.out.in_features // len(self.scale_C)
-            weight = reader.out.weight / self.scale_C.repeat(blocks)
-            bias = reader.out.bias - reader.out.weight @ shift_C.repeat(blocks)
-            to.out.weight.copy_(weight if white_PP is None else white_PP @ weight)
-            to.out.bias.copy_(bias if white_PP is None else white_PP @ bias)
-        projection.k.weight.copy_(mine.k.weight @ keys_PP)
+            assert projection.reader is not None
+            self._fold_reader(mine.reader, projection.reader)
+        projection.k.weight.copy_(mine.k.weight @ self.white_keys_PP)
         projection.k.bias.copy_(mine.k.bias)
-        if self.ahead is not None:
-            assert projection.lookahead is not None
-            wide_EE = torch.block_diag(keys_PP, keys_PP.new_ones(1, 1))
-            projection.lookahead.link.weight.copy_(wide_EE @ self.ahead.link.weight @ values_PP)
-            projection.lookahead.link.bias.copy_(wide_EE @ self.ahead.link.bias)
-            projection.lookahead.weight.copy_(self.ahead.weight)
+        if self.ahead is not None and (ahead := projection.lookahead) is not None:
+            self._fold_reader(self.ahead.goal, ahead.goal, self.white_values_PP)
+            wide_EE = torch.block_diag(self.white_keys_PP, self.white_keys_PP.new_ones(1, 1))
+            ahead.link.weight.copy_(wide_EE @ self.ahead.link.weight @ self.white_values_PP)
+            ahead.link.bias.copy_(wide_EE @ self.ahead.link.bias)
+            ahead.weight.copy_(self.ahead.weight)
+
+    def _fold_linear(self, mine: nn.Linear, to: nn.Linear, white_PP: Tensor | None = None) -> None:
+        """Fold the standardisation of each block of C inputs, and maybe the whitening of outputs, into a map."""
+        blocks = mine.in_features // len(self.scale_C)
+        weight = mine.weight / self.scale_C.repeat(blocks)
+        to.weight.copy_(weight if white_PP is None else white_PP @ weight)
+        if to.bias is not None:
+            bias = mine.bias - mine.weight @ (self.mean_C / self.scale_C).repeat(blocks)
+            to.bias.copy_(bias if white_PP is None else white_PP @ bias)
+
+    def _fold_reader(self, mine: SearchReader, to: SearchReader, white_PP: Tensor | None = None) -> None:
+        self._fold_linear(mine.query, to.query)
+        self._fold_linear(mine.out, to.out, white_PP)
+        to.key.copy_(mine.key / self.scale_C)
+        to.kind.copy_(mine.kind)
+        if mine.place is not None and to.place is not None:
+            self._fold_linear(mine.place, to.place)
+        for name in ("offset", "tail"):
+            if getattr(mine, name) is not None:
+                getattr(to, name).copy_(getattr(mine, name))
 
 
-def spoken(asked: Asked) -> Tensor:
+def _start_from(reader: SearchReader, prior_FC: Tensor, scores: Callable[[], Tensor], spread: float) -> None:
+    """Let a reader's output start from a fixed map of what its heads read, scaled to a spread of first scores."""
+    nn.init.zeros_(reader.out.weight)
+    prior = ScaledPrior(prior_FC, reader.key.shape[0])
+    register_parametrization(reader.out, "weight", prior)
+    prior.prior_FC.mul_(spread / scores().std(-1).mean())
+
+
+def paper_states(asked: Asked) -> Tensor:
     """Return the states behind the paper's queries, (B, C): ``<search>``'s own, at the prompt the question's mean."""
     kind_BT = asked.kind_BT
     answering_B = ((kind_BT == EARLIER) | (kind_BT == SINCE)).any(-1)

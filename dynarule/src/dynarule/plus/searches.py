@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..bank.layer_encoder import frozen_layers
-from ..training.data import Encoder, Row
+from ..training.data import Encoder, Row, pad_right
 from ..training.pools import Rows
 from .reader import Asked, token_kinds
 
@@ -107,13 +107,7 @@ def read_searches(
     order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
     for start in range(0, len(order), READ_BATCH):
         part = order[start : start + READ_BATCH]
-        ids_BT = torch.zeros(len(part), max(len(encoded[i].ids) for i in part), dtype=torch.long)
-        mask_BT = torch.zeros_like(ids_BT)
-        for row, i in enumerate(part):
-            ids_BT[row, : len(encoded[i].ids)], mask_BT[row, : len(encoded[i].ids)] = (
-                torch.tensor(encoded[i].ids),
-                1,
-            )
+        ids_BT, mask_BT = pad_right([encoded[i].ids for i in part], 0)
         embedded_BTC = embedding(ids_BT.to(device)).float()
         read = decoder(inputs_embeds=embedded_BTC, attention_mask=mask_BT.to(device), use_cache=False)
         for row, i in enumerate(part):
@@ -122,16 +116,15 @@ def read_searches(
             states[here] = read.last_hidden_state[row, : len(ids)].half().cpu()
             answer_T = torch.arange(len(ids)) >= encoded[i].prompt
             marks[:, here] = torch.stack([~answer_T, (ids == search_id) & answer_T])
-    for number, found in enumerate(encoded):
+    for number, tokens in enumerate(encoded):
         row = rows[number]
-        opening = len(found.gold) == len(row["steps"]) + 1  # the prompt's own search is read by no step then
-        places, gold = [found.prompt - 1, *found.search][opening:], found.gold[opening:]
+        opening = len(tokens.gold) == len(row["steps"]) + 1  # the prompt's own search is read by no step then
+        places, gold = [tokens.prompt - 1, *tokens.search][opening:], tokens.gold[opening:]
         chain = _chained(row)
         for step, (at, rules) in enumerate(zip(places, gold, strict=True)):
             items.append(KnownSearch(number, at, rules, gold[-1] if chain else rules, chain and step > 0))
         links += [(one[0], two[0]) for one, two in itertools.pairwise(gold) if chain]
-    names = [rows[number] for number in range(len(rows))]
-    return Searches(states, marks, starts, items, links, [_family(row) for row in names])
+    return Searches(states, marks, starts, items, links, [_family(rows[i]) for i in range(len(rows))])
 
 
 def _kept(folder: Path, tokens: int, width: int) -> Tensor:
@@ -141,7 +134,7 @@ def _kept(folder: Path, tokens: int, width: int) -> Tensor:
 
 
 def _family(row: Row) -> str:
-    return str(row.get("family", row.get("subtask", ""))).rstrip("0123456789").rstrip("_")
+    return str(row.get("family", row.get("subtask", ""))).rstrip("_0123456789")
 
 
 def _chained(row: Row) -> bool:

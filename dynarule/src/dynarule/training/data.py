@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..config import Reading
 from ..generation import encode_prompt, question_prompts
@@ -181,25 +181,30 @@ class Collator:
         pad = self.encoder.tokenizer.pad_token_id
         if pad is None:
             pad = self.encoder.tokenizer.eos_token_id or 0
-        shape_BT = (len(rows), max(len(row.ids) for row in rows))
+        ids_BT, mask_BT = pad_right([row.ids for row in rows], pad)
+        prompt_B1 = torch.tensor([[row.prompt] for row in rows])
+        question_BT = torch.arange(ids_BT.shape[1]) < prompt_B1
+        answer_BT = mask_BT.bool() & ~question_BT
         batch = {
-            "input_ids": torch.full(shape_BT, pad),
-            "attention_mask": torch.zeros(shape_BT, dtype=torch.long),
-            "labels": torch.full(shape_BT, IGNORE),
-            "question_BT": torch.zeros(shape_BT, dtype=torch.bool),
-            "answer_BT": torch.zeros(shape_BT, dtype=torch.bool),
+            "input_ids": ids_BT,
+            "attention_mask": mask_BT,
+            "labels": ids_BT.masked_fill(~answer_BT, IGNORE),
+            "question_BT": question_BT,
+            "answer_BT": answer_BT,
             "search_BS": torch.full((len(rows), steps - 1), -1),
             "gold_BSG": torch.full((len(rows), steps, most), -1),
             "pool_M": torch.from_numpy(pool),
         }
         for b, row in enumerate(rows):
-            stop = len(row.ids)
-            batch["input_ids"][b, :stop] = torch.tensor(row.ids)
-            batch["attention_mask"][b, :stop] = 1
-            batch["labels"][b, row.prompt : stop] = torch.tensor(row.ids[row.prompt :])
-            batch["question_BT"][b, : row.prompt] = True
-            batch["answer_BT"][b, row.prompt : stop] = True
             batch["search_BS"][b, : len(row.search)] = torch.tensor(row.search, dtype=torch.long)
             for s, step in enumerate(row.gold):
                 batch["gold_BSG"][b, s, : len(step)] = torch.tensor([place[rule] for rule in step])
         return batch
+
+
+def pad_right(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
+    """Return the ids of some rows, padded to the longest, and where they are no padding: (B, T)."""
+    lengths_B1 = torch.tensor([[len(row)] for row in rows])
+    mask_BT = torch.arange(int(lengths_B1.max())) < lengths_B1
+    ids = [torch.tensor(row) for row in rows]
+    return nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=pad), mask_BT.long()

@@ -167,12 +167,10 @@ def families(rows: Rows) -> list[str]:
         raise ValueError(
             f"to mix families, rows need a column family or subtask, got {sorted(columns)}; or pass mix=None"
         )
-    # A dataset's column is read at once, without the other columns of its rows.
-    whole = hasattr(rows, "column_names")
-    values = rows[name] if whole else [row[name] for row in rows]  # type: ignore[index,attr-defined]
-    return [
-        str(value) if name == "family" else str(value).rstrip("0123456789").rstrip("_") for value in values
-    ]
+    # a dataset's column is read at once, without the others of its rows
+    at_once = hasattr(rows, "column_names")
+    values = rows[name] if at_once else [row[name] for row in rows]  # type: ignore[index,attr-defined]
+    return [str(value) if name == "family" else str(value).rstrip("_0123456789") for value in values]
 
 
 def _draw_order(

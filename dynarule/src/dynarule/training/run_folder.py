@@ -24,8 +24,7 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
     settings : mapping
         What makes a run the same one, as JSON values: written to ``recipe.json``, and compared on resuming.
     resume : bool
-        Go on from the newest checkpoint that is whole, and begin if none is; a kill may have come while one was saved,
-        and what it left counts for nothing and is deleted.
+        Go on from the newest whole checkpoint, or begin; what a kill left of one is deleted.
     write : bool
         Whether this process writes; one of several does.
 
@@ -36,24 +35,24 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
     ValueError
         If the checkpoints are of other settings.
     """
-    found = _checkpoints(folder)
-    if found and not resume:
+    checkpoints, whole = _checkpoints(folder), whole_checkpoints(folder)
+    if checkpoints and not resume:
         raise FileExistsError(
-            f"{folder} holds checkpoints of an earlier run, the newest {found[0].name}; resume it (--resume), or "
+            f"{folder} holds checkpoints of an earlier run, the newest {checkpoints[0].name}; resume it (--resume), or "
             "choose a new folder"
         )
-    whole = whole_checkpoints(folder)
-    wanted, path = json.loads(json.dumps(settings)), folder / RECIPE
+    path = folder / RECIPE
+    settings = json.loads(json.dumps(settings))  # as the file has them: lists for tuples
     if whole and path.is_file():
         try:
             started = dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path} is damaged ({error}); delete it to resume without the check") from None
-        refuse_changes(folder, started, wanted)
+        refuse_changes(folder, started, settings)
     elif write and not whole:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(wanted, indent=1) + "\n")
-    for checkpoint in {*found} - {*whole} if write else ():
+        write_whole(path, json.dumps(settings, indent=1) + "\n")
+    for checkpoint in {*checkpoints} - {*whole} if write else ():
         shutil.rmtree(checkpoint)  # the Trainer would count it among those it keeps
     return str(whole[0]) if whole else None
 
@@ -70,20 +69,16 @@ def refuse_changes(folder: Path, started: Mapping[str, Any], settings: Mapping[s
 
 def whole_checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints in a folder that were saved to their end, newest first."""
-    return [path for path in _checkpoints(folder) if _whole(path)]
+    return [checkpoint for checkpoint in _checkpoints(folder) if _is_whole(checkpoint)]
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    found = [path for path in folder.glob("checkpoint-*") if path.is_dir() and _step(path).isdecimal()]
-    return sorted(found, key=lambda path: int(_step(path)), reverse=True)
+    steps = {path: path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")}
+    paths = [path for path, step in steps.items() if path.is_dir() and step.isdecimal()]
+    return sorted(paths, key=lambda path: int(steps[path]), reverse=True)
 
 
-def _step(checkpoint: Path) -> str:
-    return checkpoint.name.removeprefix("checkpoint-")
-
-
-def _whole(checkpoint: Path) -> bool:
-    """Return whether a checkpoint was saved to its end."""
+def _is_whole(checkpoint: Path) -> bool:
     try:
         json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -46,8 +46,7 @@ class RuleTrainer(Trainer):
     pool, gold rules not forced.
     """
 
-    # Losses are means of a batch, and divided by the number of accumulated batches.
-    loss_is_scaled_for_ga = False
+    loss_is_scaled_for_ga = False  # losses are means of a batch: divide by the number of accumulated batches
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -58,11 +57,7 @@ class RuleTrainer(Trainer):
         return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)  # type: ignore[arg-type]
 
     def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
     ) -> Any:
         """Return the loss, and note its parts."""
         out = model(**inputs)
@@ -83,13 +78,7 @@ class RuleTrainer(Trainer):
         super().log(logs, start_time)
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the recipe's optimizer.
-
-        Raises
-        ------
-        ValueError
-            For Muon under DeepSpeed, whose ZeRO shards one flat optimizer.
-        """
+        """Return the recipe's optimizer; ValueError for Muon under DeepSpeed, whose ZeRO shards one flat optimizer."""
         assert isinstance(self.model, RuleModel)
         muon = self.model.recipe.added(Muon)
         if self.optimizer is None and muon:
@@ -104,10 +93,7 @@ class RuleTrainer(Trainer):
 
 
 def training_arguments(recipe: Recipe, folder: str | Path, steps: int, **more: Any) -> TrainingArguments:
-    """Return the Trainer's arguments for a recipe; anything of ``TrainingArguments`` may be given or changed.
-
-    Reports go nowhere unless ``report_to`` says so.
-    """
+    """Return the Trainer's arguments for a recipe; anything of ``TrainingArguments`` may be given or changed."""
     settings: dict[str, Any] = {
         "output_dir": str(folder),
         "max_steps": steps,
@@ -116,8 +102,7 @@ def training_arguments(recipe: Recipe, folder: str | Path, steps: int, **more: A
         "gradient_accumulation_steps": recipe.accumulation,
         "learning_rate": recipe.learning_rate,
         "lr_scheduler_type": recipe.schedule,
-        # Below one the Trainer reads it as a ratio.
-        "warmup_steps": recipe.warmup_ratio,
+        "warmup_steps": recipe.warmup_ratio,  # below one the Trainer reads it as a ratio
         "weight_decay": recipe.weight_decay,
         "max_grad_norm": recipe.max_grad_norm,
         "seed": recipe.seed,
@@ -202,19 +187,20 @@ def train(
     encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
     encoder = replace(encoder, search=recipe.searches)
     if arguments.pop("gradient_checkpointing", False):
-        # The older name goes with transformers 6.
+        # the older name goes with transformers 6
         newer = getattr(model, "activation_checkpointing_enable", None)
         (newer or model.gradient_checkpointing_enable)()  # type: ignore[operator]
     first = next(model.parameters())
-    # A bf16 base: the adapter stays fp32 and is used in bf16. Without use_cpu, processes on a CPU do not find each
-    # other: each would train, and save, alone.
-    arguments = {"bf16": first.dtype == torch.bfloat16, "use_cpu": first.device.type == "cpu"} | arguments
+    dtype = first.dtype
+    # a bf16 base: the adapter stays fp32 and is used in bf16. Without use_cpu, processes on a CPU do not find each
+    # other: each would train, and save, alone
+    arguments = {"bf16": dtype == torch.bfloat16, "use_cpu": first.device.type == "cpu"} | arguments
     processes = training_arguments(recipe, folder, 1, **arguments).world_size
     steps = recipe_steps(recipe, len(rows), processes)
     if held_out is not None:
         arguments = {"eval_strategy": "steps", "eval_steps": -(-steps // MEASUREMENTS)} | arguments
     settings = training_arguments(recipe, folder, steps, **arguments)
-    whole = RuleModel(model, adapter, bank, recipe, trained_rows)
+    module = RuleModel(model, adapter, bank, recipe, trained_rows)
     premises = [premise_of(text) for text in bank.texts] if premises is None else premises
     pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
     per_step = recipe.batch_size * recipe.accumulation * processes
@@ -225,11 +211,11 @@ def train(
     if held_out is not None:
         held = TrainingStream(held_out, len(held_out), None, len(held_out), recipe.seed, by_length)
     fixed = recipe.to_dict() | {"encoder": bank.encoder, "step_text": encoder.step_text}
-    # One process writes; the others of a run must not be refused.
+    # one process writes; the others of a run must not be refused
     with exclusive(folder) if settings.process_index == 0 else nullcontext():
         checkpoint = claim(folder, fixed, resume, write=settings.process_index == 0)
         trainer = RuleTrainer(
-            whole,
+            module,
             settings,
             data_collator=Collator(encoder, pools, recipe.pool_size),
             train_dataset=stream,
@@ -237,23 +223,18 @@ def train(
             callbacks=list(callbacks),
         )
         trainer.remove_callback(PrinterCallback)  # stdout is not the library's
-        with whole.attached(), disk_errors(folder):
+        with module.attached(), disk_errors(folder):
             trainer.train(resume_from_checkpoint=checkpoint)
         model.requires_grad_(False)
         history = [
             entry for entry in trainer.state.log_history if "lm_loss" in entry or "eval_lm_loss" in entry
         ]
+        adapter.config.encoder = bank.encoder
         if trainer.is_world_process_zero():
             write_whole(folder / "log.json", json.dumps(history, indent=1) + "\n")
             if recipe.embedding == "full":
-                plain = {
-                    name.replace("self_attn.base_layer.", "self_attn."): value
-                    for name, value in model.state_dict().items()
-                    if ".dynarule_projection." not in name
-                }
-                model.save_pretrained(folder / "base", state_dict=plain)  # type: ignore[operator]
-                tokenizer.save_pretrained(folder / "base")
-            adapter.config.encoder, adapter.config.curve = bank.encoder, curve
+                _save_base(model, tokenizer, folder / "base")
+            adapter.config.curve = curve
             if recipe.searches:
                 adapter.train_search(row)  # whatever trained it, the row goes with the adapter
             adapter.save(folder, tokenizer if recipe.searches else None)
@@ -265,16 +246,26 @@ def train(
                 "held_out": 0 if held_out is None else len(held_out),
                 "families": {} if recipe.mix is None else Counter(families(rows)),
                 "rules": len(bank),
-                "dtype": str(first.dtype).removeprefix("torch."),
+                "dtype": str(dtype).removeprefix("torch."),
                 "opening": example.prompt in example.search,
             }
             write_whole(folder / "README.md", model_card(adapter.config, recipe, facts, history))
-    adapter.config.encoder = bank.encoder
     for rows_NC in trained_rows:
-        rows_NC.data = rows_NC.data.to(first.dtype)
-    adapter.to(first.dtype)  # as serving reads it; the file keeps fp32
+        rows_NC.data = rows_NC.data.to(dtype)
+    adapter.to(dtype)  # as serving reads it; the file keeps fp32
     with torch.no_grad():
         for parameter in adapter.parameters():
-            # A fused optimizer writes without raising the version by which a bank knows that its 1 / sigma are old.
+            # a fused optimizer writes without raising the version by which a bank knows that its 1 / sigma are old
             parameter.mul_(1)
     return history
+
+
+def _save_base(model: nn.Module, tokenizer: Any, folder: Path) -> None:
+    """Save the base with its trained embedding matrix, without the adapter."""
+    plain = {
+        name.replace("self_attn.base_layer.", "self_attn."): value
+        for name, value in model.state_dict().items()
+        if ".dynarule_projection." not in name
+    }
+    model.save_pretrained(folder, state_dict=plain)  # type: ignore[operator]
+    tokenizer.save_pretrained(folder)
