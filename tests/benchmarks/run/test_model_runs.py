@@ -168,7 +168,9 @@ def few():
 
     def function(options):
         """Three runs."""
-        rows = [Prompting(model=model, rules=rules) for model in options.all_models for rules in ("gold", "none")]
+        rows = [
+            Prompting(model=model, rules=rules) for model in options.all_models for rules in ("gold", "none")
+        ]
         return [options.spec(method, "nl", 100, "question") for method in (*rows, Solver())]
 
     recipes.items()

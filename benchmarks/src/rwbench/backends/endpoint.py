@@ -1,22 +1,19 @@
 """Any OpenAI-compatible endpoint: questions side by side, tokens and cost counted, replies kept on disk.
 
 What decides how patiently it is asked is no field of the run, so it comes from the environment: ``RWBENCH_CONCURRENCY``
-(questions at once), ``RWBENCH_REQUESTS_PER_MINUTE``, ``RWBENCH_TIMEOUT`` (seconds) and ``RWBENCH_TRIES``.
+(questions at once), ``RWBENCH_TIMEOUT`` (seconds) and ``RWBENCH_TRIES``.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from itertools import cycle
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ruleworld_data.io import check_endpoint, trust_endpoint
@@ -29,11 +26,8 @@ if TYPE_CHECKING:
     from ruleworld_data.io import ChatClient
 
 CONCURRENCY = "RWBENCH_CONCURRENCY"
-PER_MINUTE = "RWBENCH_REQUESTS_PER_MINUTE"
 TIMEOUT = "RWBENCH_TIMEOUT"
 TRIES = "RWBENCH_TRIES"
-_MIRRORS = "_RWBENCH_MIRRORS"
-"""Further servers of the same model, by the URL that runs are named after; in the environment, for worker processes."""
 HOPELESS_IN_A_ROW = 5
 """Questions in a row without an answer, for reasons that the next one shares, after which a run stops."""
 FAILED_IN_A_ROW = 10
@@ -101,14 +95,6 @@ class Endpoint(Backend):
         """Prompts at once: enough that a slow one does not hold up the others."""
         return 4 * _concurrency()
 
-    @staticmethod
-    def also(url: str, mirrors: Sequence[str]) -> None:
-        """Ask other servers as well wherever a run names ``url``: they serve the same model, so no run changes."""
-        for mirror in mirrors:
-            trust_endpoint(mirror)
-        known = json.loads(os.environ.get(_MIRRORS, "{}"))
-        os.environ[_MIRRORS] = json.dumps(known | {url: [*mirrors]})
-
     def missing(self) -> str | None:
         """What to install, if anything."""
         return None if importlib.util.find_spec("openai") else 'pip install "rwbench[endpoint]"'
@@ -121,32 +107,22 @@ class Endpoint(Backend):
         """Yield the answers in order; what comes early is kept on disk meanwhile."""
         from ruleworld_data.io import ChatClient
 
-        tries = max(1, int(_number(TRIES, 5)))
-        urls = [self.url, *json.loads(os.environ.get(_MIRRORS, "{}")).get(self.url, [])]
         try:
-            clients = [
-                ChatClient(url, self.model, cache_root() / "replies", _number(TIMEOUT, 120.0), tries)
-                for url in urls
-            ]
+            tries = max(1, int(_number(TRIES, 5)))
+            client = ChatClient(
+                self.url, self.model, cache_root() / "replies", _number(TIMEOUT, 120.0), tries
+            )
         except ValueError as error:  # of the environment: the same for every question
             raise GoneError(str(error)) from None
         hopeless_in_a_row = 0
-        # The client ends first: what waits in the threads then fails at once.
-        with ThreadPoolExecutor(len(urls) * _concurrency()) as threads, ExitStack() as opened:
-            for client in clients:
-                opened.enter_context(client)
-            # In turns, and where one server has no answer the next is asked.
-            futures = [
-                threads.submit(self._complete, clients[turn:] + clients[:turn], prompt, decoding)
-                for prompt, turn in zip(prompts, cycle(range(len(clients))), strict=False)
-            ]
-            for future in futures:
-                completion, hopeless = future.result()
+        # the client ends first: what waits in the threads then fails at once
+        with ThreadPoolExecutor(_concurrency()) as threads, client:
+            for completion, hopeless in threads.map(partial(self._complete, client, decoding), prompts):
                 hopeless_in_a_row = hopeless_in_a_row + 1 if hopeless else 0
                 if hopeless_in_a_row >= min(HOPELESS_IN_A_ROW, len(prompts)):
                     raise GoneError(
-                        f"{' and '.join(urls)} give{'s' * (len(urls) == 1)} no answers ({completion.error}); check the "
-                        "URL, the model's name and the key in RULEWORLD_API_KEY"
+                        f"{self.url} gives no answers ({completion.error}); check the URL, the model's name and the "
+                        "key in RULEWORLD_API_KEY"
                     )
                 self._count_failures(completion)
                 yield completion
@@ -166,54 +142,31 @@ class Endpoint(Backend):
                 f"it answers again; for a slow one set {TIMEOUT} to more seconds, or {CONCURRENCY} to fewer at once"
             )
 
-    def _complete(
-        self, clients: Sequence[ChatClient], prompt: Prompt, decoding: Decoding
-    ) -> tuple[Completion, bool]:
-        """Return the first completion that a server gives, and whether the next question will fare no better."""
+    def _complete(self, client: ChatClient, decoding: Decoding, prompt: Prompt) -> tuple[Completion, bool]:
+        """Return the completion of a prompt, and whether the next question will fare no better."""
         from ruleworld_data.io import NoAnswerError
 
-        said = [{"role": "assistant", "content": prompt.begun}] if prompt.begun else []
+        begun = [{"role": "assistant", "content": prompt.begun}] if prompt.begun else []
         body: dict[str, Any] = {
-            "messages": [{"role": "user", "content": prompt.text}, *said],
+            "messages": [{"role": "user", "content": prompt.text}, *begun],
             "temperature": self.temperature,
             "max_tokens": decoding.max_new_tokens,
         }
         if decoding.stop:
             body["stop"] = list(decoding.stop)
         start = time.perf_counter()
-        reply = next(filter(None, (client.stored(body) for client in clients)), None)
-        failed, hopeless = "", True
-        for client in clients if reply is None else ():
-            try:
-                _wait_turn()
-                reply = client.complete(body)
-                break
-            except NoAnswerError as error:
-                if error.status in (400, 413, 422) and any(mark in str(error).lower() for mark in _TOO_LONG):
-                    return Completion(finish="context"), False
-                failed, hopeless = str(error), hopeless and error.hopeless
-        if reply is None:
-            return Completion(finish="error", error=failed), hopeless
+        try:
+            reply = client.complete(body)
+        except NoAnswerError as error:
+            if error.status in (400, 413, 422) and any(mark in str(error).lower() for mark in _TOO_LONG):
+                return Completion(finish="context"), False
+            return Completion(finish="error", error=str(error)), error.hopeless
         seconds = 0.0 if reply.cached else time.perf_counter() - start
         text, counts = cut(reply.text, decoding.stop), (reply.prompt_tokens, reply.completion_tokens)
         cost = None
         if self.price_in is not None and self.price_out is not None:
             cost = (counts[0] * self.price_in + counts[1] * self.price_out) / 1e6
         return Completion(text, reply.finish, *counts, seconds, reply.cached, cost), False
-
-
-_turn, _next_start = threading.Lock(), [0.0]
-
-
-def _wait_turn() -> None:
-    """Let requests start at most so often, over all threads."""
-    per_minute = _number(PER_MINUTE, 0.0)
-    if per_minute:
-        with _turn:
-            now = time.monotonic()
-            start = max(now, _next_start[0])
-            _next_start[0] = start + 60.0 / per_minute
-        time.sleep(max(0.0, start - now))
 
 
 def _concurrency() -> int:

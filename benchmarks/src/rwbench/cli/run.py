@@ -71,10 +71,7 @@ def run(
         ),
     ] = None,
     endpoint: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="URL", help="Base URL of an OpenAI-compatible server; several share the questions."
-        ),
+        str | None, typer.Option(metavar="URL", help="Base URL of an OpenAI-compatible server.")
     ] = None,
     temperature: Annotated[
         float | None, typer.Option(min=0.0, help="Default: 0, but what the paper sets for a model.")
@@ -134,13 +131,8 @@ def run(
             if data is None
             else DataSource.from_build(data)
         )
-        url, mirrors = (endpoint[0], endpoint[1:]) if endpoint else (None, [])
-        models = [_backend(name, url, temperature, price, batch_size) for name in model or []]
-        if url is not None and mirrors:
-            from ..backends.endpoint import Endpoint
-
-            Endpoint.also(url, mirrors)
-        if url is not None and not models:
+        models = [_backend(name, endpoint, temperature, price, batch_size) for name in model or []]
+        if endpoint is not None and not models:
             raise ValueError("--endpoint needs the name of a model there; add --model NAME")
         forms = (form,) if form else REPRESENTATIONS
         options = Options(source, split, limit, tuple(models), encoder, parse_sizes(sizes), forms)
@@ -359,7 +351,7 @@ def _command(
     options: Options,
     methods: Sequence[str],
     models: Sequence[str],
-    endpoints: Sequence[str] | None,
+    endpoint: str | None,
 ) -> str:
     """Return the command that makes the same numbers on any machine."""
     words = ["rwbench run", recipe]
@@ -372,6 +364,6 @@ def _command(
     words += [f"--form {options.forms[0]}"] if len(options.forms) == 1 else []
     words += [f"--method {name}" for name in methods]
     # of a folder only its name: where it lies on this machine is nobody's business
-    words += [f"--model {shlex.quote(name if endpoints else Path(name).name)}" for name in models]
-    words += [f"--endpoint {shlex.quote(url)}" for url in endpoints or []]
+    words += [f"--model {shlex.quote(name if endpoint else Path(name).name)}" for name in models]
+    words += [f"--endpoint {shlex.quote(endpoint)}"] if endpoint else []
     return " ".join(words)
