@@ -1,6 +1,7 @@
 """The certificate: it passes where it should, and a reward that is spoilt on purpose fails it."""
 
 import json
+import runpy
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from ruleworld_data.environments.policies import POLICIES, QUERIES, Kind, View
 from ruleworld_data.environments.worlds import EnvWorld, place_of
 from typer.testing import CliRunner
 
+gaming = runpy.run_path(str(Path(__file__).parent / "gaming.py"))
 CHAINS = EnvConfig(("multi_hop_3",), reward=RewardWeights(exact=0.8, steps=0.1, format=0.1))
 
 
@@ -28,11 +30,13 @@ def test_a_sound_environment_is_certified():
     assert "All pass." in found.to_text()
 
 
-def test_there_are_forty_policies_and_more():
-    names = [policy.name for policy in POLICIES]
-    assert len(set(names)) == len(names) >= 40
-    assert len([policy for policy in POLICIES if policy.kind is Kind.NOTHING]) >= 30
-    assert len(QUERIES) >= 9
+def test_no_way_to_write_an_output_or_a_query_games_the_reward(monkeypatch):
+    policies, queries = POLICIES + gaming["MORE_POLICIES"], QUERIES | gaming["MORE_QUERIES"]
+    monkeypatch.setattr(module, "POLICIES", policies)
+    monkeypatch.setattr(module, "QUERIES", queries)
+    found = certify(replace(CHAINS, access="tool"), 24)
+    assert found.passes, found.to_text(99)
+    assert len({each.name for each in found.policies}) == len(policies) + len(queries) >= 80
 
 
 def test_frequent_answers_begin_again_where_few_are_known():

@@ -1,6 +1,6 @@
 """Instances and scores a second on one core, beside two datasets of reasoning-gym where that is installed.
 
-``python -m ruleworld_data.environments.speed`` prints a table, with ``--out FILE`` also JSON. Worlds are drawn within
+``python tests/data/environments/speed.py`` prints a table, with ``--out FILE`` also JSON. Worlds are drawn within
 the time; a score is that of a perfect answer, the slowest kind.
 """
 
@@ -15,10 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .config import EnvConfig, RewardWeights
-from .instances import instance
-from .reward import score
-from .search import Episode
+from ruleworld_data.environments import EnvConfig, Episode, RewardWeights, instance, score
 
 INSTANCES, SCORES, SEED = 4_096, 20_000, 20_261_123
 CHAIN = ("multi_hop_3",)
