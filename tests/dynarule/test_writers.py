@@ -10,7 +10,7 @@ import time
 
 import pytest
 import torch
-from dynarule._files import PART, SAVED, assembled, changing, disk_errors, part_of, write_whole
+from dynarule._files import PART, SAVED, assembled, changing, disk_errors, part_of, write_once, write_whole
 from dynarule.bank import changed_bank
 from dynarule.cli.app import app
 from peft import PeftModel
@@ -63,20 +63,9 @@ def test_what_several_commands_changed_at_once_is_all_there(tmp_path, monkeypatc
     for worker in range(4):
         words = []
         for i in range(6):
-            (tmp_path / f"{worker}-{i}.txt").write_text(f"If {worker}, {i}.\n")
-            prefix = f"{worker}-{i}-"
-            words.append(
-                [
-                    "bank",
-                    "add",
-                    bank,
-                    str(tmp_path / f"{worker}-{i}.txt"),
-                    "--encoder",
-                    "minilm",
-                    "--prefix",
-                    prefix,
-                ]
-            )
+            path, prefix = tmp_path / f"{worker}-{i}.txt", f"{worker}-{i}-"
+            path.write_text(f"If {worker}, {i}.\n")
+            words.append(["bank", "add", bank, str(path), "--encoder", "minilm", "--prefix", prefix])
             words.append(["bank", "remove", bank, f"old-{i * 2 + worker % 2}"])  # two workers want each
         work.append(words)
     with FORK.Pool(4) as pool:
@@ -139,8 +128,7 @@ def test_a_kill_leaves_a_whole_bank_and_the_next_writer_clears_up(tmp_path):
         kill_at_random(grow, 0.05, stream)
         assert len(RuleBank.load(bank)) > held - 1
         held = len(RuleBank.load(bank))
-    (bank / f".new{PART}").mkdir(exist_ok=True)  # as a kill leaves it
-    (bank / f".new{PART}" / ".tmpabc").write_bytes(b"x" * 1000)
+    (bank / f".bank.safetensors{PART}").write_bytes(b"x" * 1000)  # as a kill leaves it
     with changed_bank(bank) as live:
         live.remove(["0"])
     assert sorted(path.name for path in bank.iterdir()) == [".lock", "bank.safetensors"]
@@ -188,6 +176,8 @@ def test_a_kill_leaves_weights_and_configuration_of_one_save(tmp_path, tiny_mode
 
     for _ in range(6):
         kill_at_random(save, 0.1, stream)
+        with changing(tmp_path):  # as the next writer does
+            pass
         weights, config = number_of(tmp_path, tiny_model("qwen2"))
         assert weights == config
     save_numbered(adapter, tmp_path, 1)
@@ -210,8 +200,81 @@ def test_a_kill_between_two_renames_is_made_good(renamed, tmp_path, tiny_model, 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(type(tmp_path), "replace", power_cut)
         save_numbered(adapter, tmp_path, 2)
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match=r"was interrupted.*save or train into .* again"):
+        number_of(tmp_path, tiny_model("qwen2"))
+    assert contents(tmp_path) == before  # who reads moves nothing
+    with changing(tmp_path):
+        pass
     assert number_of(tmp_path, tiny_model("qwen2")) == (2, 2)
     assert not (tmp_path / SAVED).exists()
+
+
+def contents(folder):
+    """What is in a folder, links not followed."""
+    files = {
+        path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
+    }
+    return files | {path: os.readlink(path) for path in folder.rglob("*") if path.is_symlink()}
+
+
+def plant_linked_folder(folder, elsewhere):
+    (folder / "out").symlink_to(elsewhere)
+    (folder / SAVED / "out").mkdir(parents=True)
+    (folder / SAVED / "out" / "mine.txt").write_text("theirs")
+
+
+def plant_deep_link(folder, elsewhere):
+    (folder / "a").mkdir()
+    (folder / "a" / "out").symlink_to(elsewhere)
+    (folder / SAVED / "a" / "out").mkdir(parents=True)
+    (folder / SAVED / "a" / "out" / "mine.txt").write_text("theirs")
+
+
+def plant_linked_file(folder, elsewhere):
+    (folder / SAVED).mkdir()
+    (folder / SAVED / "taken.txt").symlink_to(elsewhere / "mine.txt")
+
+
+def plant_linked_recovery(folder, elsewhere):
+    (folder / SAVED).symlink_to(elsewhere)
+
+
+@pytest.mark.parametrize(
+    "plant", [plant_linked_folder, plant_deep_link, plant_linked_file, plant_linked_recovery]
+)
+@pytest.mark.parametrize("kind", ["bank", "adapter"])
+def test_a_strangers_folder_moves_nothing_when_it_is_read_or_written(kind, plant, tmp_path, tiny_model):
+    """It could hold files on their way through a link to files of ours, or ours on their way into it."""
+    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine.txt").write_text("mine")
+    adapter = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH))
+    rules("a").save(folder) if kind == "bank" else save_numbered(adapter, folder, 1)
+    plant(folder, elsewhere)
+    before = contents(tmp_path)
+    done = [CliRunner().invoke(app, ["inspect", str(folder)])]
+    if kind == "bank":
+        done.append(CliRunner().invoke(app, ["bank", "info", str(folder)]))
+        assert all(one.exit_code == 0 for one in done) and RuleBank.load(folder).ids == ["a"]
+    else:
+        assert done[0].exit_code and "was interrupted" in done[0].output.replace("\n", " ")
+    assert contents(tmp_path) == before
+    with pytest.raises(ValueError, match=r"is a link, so the save .* cannot be finished; remove it"):
+        rules("b").save(folder, overwrite=True) if kind == "bank" else save_numbered(adapter, folder, 2)
+    assert contents(tmp_path) == before
+
+
+def make_once(path):
+    made = []
+    write_once(path, lambda part: made.append(1) or part.write_text("whole"))
+    return len(made)
+
+
+def test_a_unit_of_work_is_made_by_one_process(tmp_path):
+    with FORK.Pool(4) as pool:
+        assert sum(pool.map(make_once, [tmp_path / "unit"] * 4)) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["unit"]
 
 
 def write_often(path):
@@ -311,10 +374,6 @@ def test_two_examples_of_one_name_and_what_a_kill_left_of_a_third(tmp_path):
     with FORK.Pool(2) as pool:
         told = sorted(pool.map(example, [tmp_path / "depot"] * 2))
     assert told == [str(tmp_path / "depot"), f"{tmp_path / 'depot'} exists already; choose a new folder"]
-    assert sorted(path.name for path in (tmp_path / "depot").iterdir()) == [
-        "held_out.jsonl",
-        "model",
-        "rules.txt",
-        "train.jsonl",
-    ]
+    names = ["held_out.jsonl", "model", "rules.txt", "train.jsonl"]
+    assert sorted(path.name for path in (tmp_path / "depot").iterdir()) == names
     assert [path.name for path in tmp_path.iterdir()] == ["depot"]

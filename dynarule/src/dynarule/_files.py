@@ -1,42 +1,35 @@
-"""Files that are written whole or not at all, in folders that one process changes at a time; what weights hold.
+"""Files that are written whole or not at all, in folders that one process changes at a time.
 
-What is being written is called ``.NAME.part``, beside NAME, and its writer holds a lock on it. The system lets go of
-the lock when the writer is killed, and the next writer of NAME takes over what was left: no writer changes another's
-part, and of no name there is ever more than one.
+What is being written is called ``.NAME.part``, beside NAME, and its writer holds a lock on it, which the system
+releases when the writer is killed: the next writer of NAME takes over what was left.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 PART = ".part"
-"""How the hidden names of what is not whole yet end."""
 SAVED = ".saved"
-"""Files that belong together and are whole: they count, and are on their way into the folder around them."""
+"""Folder of files that belong together and are complete, on their way into the folder around it."""
 
 
 @contextmanager
 def changing(folder: Path) -> Iterator[None]:
     """Make a folder if it is missing, wait for whoever changes it, and finish what a killed `assembled` began."""
-    with _folder_lock(folder):  # the system lets go of it when a process is killed
+    with _folder_lock(folder):
         _move_saved(folder)
         yield
 
 
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Hold a folder for long: as `changing`, which this process may enter in the block, but do not wait.
-
-    Raises
-    ------
-    ValueError
-        If another process holds it.
-    """
+    """As `changing`, but for long, and a ValueError instead of a wait; `changing` may be entered inside."""
     from filelock import Timeout
 
     lock = _folder_lock(folder)
@@ -58,43 +51,68 @@ def _folder_lock(folder: Path) -> Any:
     return FileLock(folder / ".lock", is_singleton=True)  # the same process may hold it twice
 
 
-def settle(folder: Path) -> None:
-    """Finish what a killed `assembled` began; call it before files that belong together are read."""
-    if (folder / SAVED).is_dir():
-        with changing(folder):
-            pass
+def refuse_unfinished(folder: Path) -> None:
+    """Wait while a writer moves files that belong together; raise ValueError if one was killed while it did.
+
+    Call it before such files are read. Reading itself never finishes a save: the folder may be a stranger's.
+    """
+    while (folder / SAVED).is_dir() and _is_locked(folder):
+        time.sleep(0.01)
+    if os.path.lexists(folder / SAVED):
+        raise ValueError(
+            f"the last save into {folder} was interrupted, and its files are in {folder / SAVED}; save or train into "
+            f"{folder} again, which completes it, or delete {folder / SAVED} to keep the files of before"
+        )
+
+
+def _is_locked(folder: Path) -> bool:
+    import fcntl
+
+    try:
+        handle = os.open(folder / ".lock", os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
 
 
 @contextmanager
 def assembled(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder, whose files then move into a folder, in the block of `changing`: after a kill all or none.
+    """Yield an empty folder whose files then move into ``folder``, all or none; inside `changing`.
 
-    One rename makes them count; whoever comes next moves those that a kill left behind.
+    One rename makes them count; after a kill the next writer moves what is left.
     """
     with part_of(folder / "new", folder=True) as work:
         yield work
-        for path in _files(work):
-            _sync(path)
+        for path in work.rglob("*"):  # a tokenizer with several chat templates has a folder of them
+            if path.is_file():
+                _sync(path)
         work.replace(folder / SAVED)
         _move_saved(folder)
 
 
 def _move_saved(folder: Path) -> None:
-    if (folder / SAVED).is_dir():
-        for path in _files(folder / SAVED):
-            place = folder / path.relative_to(folder / SAVED)
-            place.parent.mkdir(parents=True, exist_ok=True)
+    saved = folder / SAVED
+    if not os.path.lexists(saved):
+        return
+    moves = [(path, folder / path.relative_to(saved)) for path in sorted(saved.rglob("*"))]
+    # whoever plants a link could have files moved out of the folder, or over others
+    if links := [path for path in (saved, *(p for move in moves for p in move)) if path.is_symlink()]:
+        raise ValueError(f"{links[0]} is a link, so the save into {folder} cannot be finished; remove it")
+    for path, place in moves:  # sorted: a folder before what is in it
+        if path.is_dir():
+            place.mkdir(exist_ok=True)
+        else:
             path.replace(place)
-        shutil.rmtree(folder / SAVED)
-
-
-def _files(folder: Path) -> list[Path]:
-    """Return the files in a folder and in those below it: a tokenizer with several chat templates has one for them."""
-    return [path for path in folder.rglob("*") if path.is_file()]
+    shutil.rmtree(saved)
 
 
 def _sync(path: Path) -> None:
-    """Have the system put a file on disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -103,17 +121,20 @@ def _sync(path: Path) -> None:
 def part_of(path: Path, folder: bool = False) -> Iterator[Path]:
     """Hold the empty file or folder that ``path`` is written as; what is left of it after the block is removed."""
     part = path.with_name(f".{path.name}{PART}")
+    kind = os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT
     while True:
         if folder:
             part.mkdir(exist_ok=True)
-        kind = os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT
         try:
             handle = os.open(part, kind | os.O_NOFOLLOW, 0o666)
         except FileNotFoundError:
             if not folder:
                 raise
             continue  # another writer has renamed or removed it since it was made
-        _lock(handle)
+        with suppress(OSError):  # a file system without locks: two writers of one name must not meet there
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
         if _is_at(handle, part):
             break
         os.close(handle)  # the writer that was waited for has renamed or removed it
@@ -130,6 +151,13 @@ def part_of(path: Path, folder: bool = False) -> Iterator[Path]:
         os.close(handle)
 
 
+def _is_at(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
     """Make an OSError of what safetensors and torch raise when a disk is full."""
@@ -141,37 +169,34 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise
 
 
-def _lock(handle: int) -> None:
-    """Wait for a file or folder; on a file system that has no locks, two writers of one name must not meet."""
-    with suppress(OSError):
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX)
-
-
-def _is_at(handle: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), os.lstat(path))
-    except FileNotFoundError:
-        return False
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file under a hidden name, have the system put it on disk, and rename it."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the hidden file that is put on disk and renamed to ``path`` after the block."""
     with part_of(path) as part:
-        part.write_bytes(content.encode() if isinstance(content, str) else content)
+        yield part
         _sync(part)
         part.replace(path)
 
 
-def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every tensor of a safetensors file, without reading it.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file, whole or not at all."""
+    with replacing(path) as part:
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
 
-    Raises
-    ------
-    ValueError
-        If the file is truncated.
-    """
+
+def write_once(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a unit of resumable work unless it is there; a second process waits for the first, and finds it."""
+    if path.is_file():
+        return
+    with part_of(path) as part:
+        if not path.is_file():
+            write(part)
+            _sync(part)
+            part.replace(path)
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every tensor of a safetensors file, from its header; ValueError if it is truncated."""
     from safetensors import SafetensorError, safe_open
 
     try:

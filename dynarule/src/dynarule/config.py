@@ -13,7 +13,7 @@ from peft import PeftConfig, PeftType
 from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME, WEIGHTS_NAME
 from Stemmer import algorithms
 
-from ._files import read_shapes, settle, write_whole
+from ._files import read_shapes, refuse_unfinished, write_whole
 from .base_model import LARGEST, BaseModel
 from .plus.reader import KEY_WIDTH, PLACE_WIDTH
 
@@ -273,7 +273,7 @@ class DynaRuleConfig(PeftConfig):
         """
         folder = Path(pretrained_model_name_or_path) / (subfolder or "")
         path = folder / CONFIG_FILE
-        settle(folder)
+        refuse_unfinished(folder)
         remote = re.fullmatch(r"[\w.-]+/[\w.-]+", str(pretrained_model_name_or_path)) and not folder.exists()
         if not remote and not path.is_file():
             raise FileNotFoundError(

@@ -319,23 +319,6 @@ def test_bad_settings_and_a_missing_faiss_say_what_to_do(monkeypatch):
         FaissIndex(random_bank(10, width=6), "fastscan")
 
 
-def test_a_gpu_is_used_only_where_faiss_has_one():
-    from dynarule.bank.faiss_index import gpus
-
-    class Cpu:
-        def get_num_gpus(self):
-            return 0
-
-    class GpuWheelWithoutGpu(Cpu):
-        StandardGpuResources = object
-
-    class Gpu(GpuWheelWithoutGpu):
-        def get_num_gpus(self):
-            return 2
-
-    assert [gpus(f()) for f in (Cpu, GpuWheelWithoutGpu, Gpu)] == [0, 0, 2]
-
-
 @pytest.mark.parametrize("count", [1, 7, 100])
 @pytest.mark.parametrize("total", [900, 1024, 5_000])
 def test_the_largest_of_many_scores_are_those_of_topk(count, total, monkeypatch):

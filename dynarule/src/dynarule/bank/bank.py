@@ -1,7 +1,7 @@
-"""The rules themselves: texts, embeddings and ids, shared by all layers, changed while serving.
+"""The rules: texts, embeddings and ids, shared by all layers and changed while serving.
 
-A bank is changed between two forwards of a model, also in the middle of a generation: rules a generation has
-already kept stay what they were, and the next selection (the next prompt, the next ``<search>``) sees the change. One
+A bank may change between two forwards of a model, also in the middle of a generation: rules that a generation has
+selected stay what they were, and the next selection (the next prompt, the next ``<search>``) sees the change. One
 thread at a time.
 """
 
@@ -12,21 +12,22 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from ..kernels import largest
-from .embedding_cache import Encode, encode_unique
+from .embedding_cache import Encode, encode_unique, unique_texts
 from .encoders import key_texts
 from .index import ExactIndex, SearchIndex, rule_scores
-from .rows import GrowingRows, check_embeddings, used_rows
-from .scales import InverseScales
-from .shared_rows import SharedRows
+from .rows import GrowingRows, SharedRows, check_embeddings, used_rows
 from .sources import check_rules, listed, make_rules, read_rules
 
 if TYPE_CHECKING:
     from ..projection import RuleProjection
+
+SCALE_TILE = 65_536
 
 
 class RuleBank:
@@ -41,16 +42,18 @@ class RuleBank:
     encoder : str
         Fingerprint of the encoder, so that banks and adapters that do not fit are refused.
     value_rows_M : Tensor of int or None
-        Where in ``values_VP`` the conclusion of each rule is, so that rules may share one; None: one each.
+        The row of ``values_VP`` of each rule, so that rules may share a conclusion; None: one each.
     key_rows_M : Tensor of int or None
-        The same of keys: rules of one premise share one, where the encoder reads premises alone.
-    ours : bool
-        Whether keys and values may be written to, as those that `load` maps may.
+        The row of ``keys_UP``: rules of one premise share a key where the encoder reads premises alone.
+    owned : bool
+        Whether keys and values may be written to, as those that `load` maps.
 
     Attributes
     ----------
     version : int
         Grows with every change.
+    keys, values : SharedRows
+        Different embeddings of rules and of conclusions, and the rows of each rule; some may be of removed rules.
     index : SearchIndex
         How the best rules are found; exact unless set, see `dynarule.bank.use_index`.
     folder, digest : Path or None, str
@@ -71,7 +74,7 @@ class RuleBank:
         encoder: str = "",
         value_rows_M: Tensor | None = None,
         key_rows_M: Tensor | None = None,
-        ours: bool = False,
+        owned: bool = False,
     ) -> None:
         self.encoder = encoder
         self.version = 0
@@ -80,10 +83,12 @@ class RuleBank:
         self.folder: Path | None = None
         self.digest = ""
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
-        self._keys = SharedRows(keys_UP, key_rows_M, ours)
-        self._values = SharedRows(values_VP, value_rows_M, ours)
-        self._stamps = GrowingRows(torch.zeros(len(self.ids), dtype=torch.long), ours=True)
-        self._scales = InverseScales()
+        self.keys = SharedRows(keys_UP, key_rows_M, owned)
+        self.values = SharedRows(values_VP, value_rows_M, owned)
+        self._stamps = GrowingRows(torch.zeros(len(self.ids), dtype=torch.long), owned=True)
+        # 1 / sigma by layer, with the weights and the version of the bank that they are of
+        self._scales: WeakKeyDictionary[RuleProjection, tuple[tuple[int, ...], int, Tensor]]
+        self._scales = WeakKeyDictionary()
         check_rules(self.ids, self.texts)
 
     @classmethod
@@ -116,12 +121,9 @@ class RuleBank:
         """
         made = make_rules(rules, conclusions, ids)
         name = getattr(encode, "fingerprint", "") if encoder is None else encoder
-        told = [*key_texts(made.texts, name), *made.conclusions]
-        places: dict[str, int] = {}
-        key_rows_M, value_rows_M = torch.tensor(
-            [places.setdefault(text, len(places)) for text in told], dtype=torch.int32
-        ).tensor_split(2)
-        rows_NP = encode_unique(encode, list(places))
+        texts, rows = unique_texts([*key_texts(made.texts, name), *made.conclusions])
+        key_rows_M, value_rows_M = rows.tensor_split(2)
+        rows_NP = encode_unique(encode, texts)
         keys_UP, key_rows = used_rows(rows_NP, key_rows_M)
         values_VP, value_rows = used_rows(rows_NP, value_rows_M)
         return cls(keys_UP, values_VP, made.ids, made.texts, name, value_rows, key_rows)
@@ -150,15 +152,29 @@ class RuleBank:
         return cls.from_texts(rules.texts, rules.conclusions, encode, rules.ids, encoder)
 
     def save(self, folder: str | PathLike[str], overwrite: bool = False) -> None:
-        """Write the bank as a folder; see `dynarule.bank.files.save_bank`."""
-        from .files import save_bank
+        """Write the bank as a folder, whole or not at all.
+
+        Raises
+        ------
+        FileExistsError, ValueError
+            If a bank is there already and not to be overwritten; if the folder holds anything else.
+        """
+        from .storage import save_bank
 
         save_bank(self, folder, overwrite)
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> RuleBank:
-        """Read what `save` wrote; see `dynarule.bank.files.load_bank`."""
-        from .files import load_bank
+        """Read what `save` wrote; embeddings stay in the file until they are read, and processes share them.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no bank.
+        ValueError
+            If the file is damaged, of another format, or holds what is no bank.
+        """
+        from .storage import load_bank
 
         return load_bank(folder)
 
@@ -168,45 +184,35 @@ class RuleBank:
     @property
     def keys_MP(self) -> Tensor:
         """Embeddings of whole rules, one per rule: a view that a change of the bank may write to, or a copy."""
-        return self._keys.whole()
+        return self.keys.whole()
 
     @property
     def values_MP(self) -> Tensor:
         """Embeddings of conclusions, one per rule; a copy."""
-        return self._values[torch.arange(len(self), device=self.device)]
+        return self.values[torch.arange(len(self), device=self.device)]
 
     def keys_at(self, rows: Tensor) -> Tensor:
         """Return the embeddings of some rules, (..., P)."""
-        return self._keys[rows.to(self.device)]
+        return self.keys[rows.to(self.device)]
 
     def values_at(self, rows: Tensor) -> Tensor:
         """Return the embeddings of some rules' conclusions, (..., P)."""
-        return self._values[rows.to(self.device)]
-
-    @property
-    def keys(self) -> SharedRows:
-        """Embeddings of rules, the different ones and whose they are; some may be of rules that have gone."""
-        return self._keys
-
-    @property
-    def values(self) -> SharedRows:
-        """The same of conclusions."""
-        return self._values
+        return self.values[rows.to(self.device)]
 
     @property
     def device(self) -> torch.device:
         """Where the embeddings are."""
-        return self._keys.different.device
+        return self.keys.different.device
 
     @property
     def dtype(self) -> torch.dtype:
         """Of the embeddings."""
-        return self._keys.different.dtype
+        return self.keys.different.dtype
 
     @property
     def encoder_dim(self) -> int:
         """P."""
-        return self._keys.different.width
+        return self.keys.different.width
 
     def row(self, id: str) -> int:
         """Return the row of a rule.
@@ -226,7 +232,7 @@ class RuleBank:
         there = torch.empty(0, device=device, dtype=dtype or self.dtype)
         if (there.device, there.dtype) == (self.device, self.dtype):
             return self
-        self._keys, self._values = (each.to(device, dtype) for each in (self._keys, self._values))
+        self.keys, self.values = (each.to(device, dtype) for each in (self.keys, self.values))
         self.version += 1
         self._stamps.write(torch.arange(len(self)), torch.tensor(self.version))
         return self
@@ -256,16 +262,31 @@ class RuleBank:
         tuple of Tensor
             Scores (B, K), the mean over heads of q~ . k~ / sqrt(D), best first, and the rows of the rules.
         """
-        asked, scale_M = projection.encoder_query(query_BHD), self.inverse_scale(projection)
+        query, scale_M = projection.encoder_query(query_BHD), self.inverse_scale(projection)
         count = len(self) if top_k is None else min(top_k, len(self))
         if allowed_BM is None:
-            return self.index.search(self, *asked, scale_M, count)
-        scores_BM = torch.cat([part for _, part in rule_scores(self, *asked, scale_M)], -1)
+            return self.index.search(self, *query, scale_M, count)
+        scores_BM = torch.cat([part for _, part in rule_scores(self, *query, scale_M)], -1)
         return largest(scores_BM.masked_fill(~allowed_BM.to(scores_BM.device), -torch.inf), count)
 
     def inverse_scale(self, projection: RuleProjection) -> Tensor:
         """Return 1 / sigma of every rule in a layer, fp32 (M,); computed again only for changed rules."""
-        return self._scales.of(self, projection)
+        weight, bias = projection.k.weight, projection.k.bias
+        weights = (weight._version, bias._version, weight.data_ptr(), bias.data_ptr())
+        kept_weights, version, scale_M = self._scales.get(projection, ((), -1, torch.empty(0)))
+        if kept_weights != weights or scale_M.device != self.device:
+            tiles = (projection.inverse_scale(part) for _, part in self.keys.different.tiles(SCALE_TILE))
+            scale_U = torch.cat([torch.empty(0, device=self.device), *tiles])
+            scale_M = scale_U[self.keys.at(torch.arange(len(self), device=self.device))]
+        elif version != self.version:
+            old_M, rows = scale_M, self.changed_since(version)
+            scale_M = old_M.new_empty(len(self))
+            same = min(len(self), len(old_M))
+            scale_M[:same] = old_M[:same]
+            if len(rows):
+                scale_M[rows] = projection.inverse_scale(self.keys_at(rows))
+        self._scales[projection] = (weights, self.version, scale_M)
+        return scale_M
 
     def changed_since(self, version: int) -> Tensor:
         """Return the rows that hold another rule, or other embeddings, than at a version."""
@@ -286,8 +307,8 @@ class RuleBank:
         self.ids += other.ids
         self.texts += other.texts
         self._note_change()
-        self._keys.append(other._keys)
-        self._values.append(other._values)
+        self.keys.append(other.keys)
+        self.values.append(other.values)
         self._stamps.append(torch.full((len(other),), self.version))
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -308,7 +329,7 @@ class RuleBank:
             del self._row_of[self.ids[row]]
             self._texts_held.remove(self.texts[row])
         into, of = torch.tensor(gaps, dtype=torch.long), torch.tensor(movers, dtype=torch.long)
-        for moved in (self._keys, self._values):
+        for moved in (self.keys, self.values):
             moved.move(into, of)
             moved.cut(stop)
         for gap, mover in zip(gaps, movers, strict=True):
@@ -339,8 +360,8 @@ class RuleBank:
             self.texts[row] = text
         self._note_change()
         into = torch.tensor(rows)
-        self._keys.write(into, other._keys)
-        self._values.write(into, other._values)
+        self.keys.write(into, other.keys)
+        self.values.write(into, other.values)
         self._stamps.write(into, torch.tensor(self.version))
 
     @cached_property

@@ -24,6 +24,13 @@ Encode = Callable[[Sequence[str]], Tensor]
 _TABLE = "CREATE TABLE IF NOT EXISTS embeddings (text BLOB PRIMARY KEY, embedding BLOB, checksum INTEGER)"
 
 
+def unique_texts(texts: Sequence[str]) -> tuple[list[str], Tensor]:
+    """Return the different texts, in order, and the place of each text among them."""
+    places: dict[str, int] = {}
+    at = torch.tensor([places.setdefault(text, len(places)) for text in texts], dtype=torch.long)
+    return list(places), at
+
+
 def encode_unique(encode: Encode, texts: Sequence[str]) -> Tensor:
     """Encode every different text once; return embeddings (N, P) of all.
 
@@ -32,17 +39,16 @@ def encode_unique(encode: Encode, texts: Sequence[str]) -> Tensor:
     ValueError
         If the encoder returns another number of rows, or numbers that are not finite.
     """
-    places: dict[str, int] = {}
-    at = [places.setdefault(text, len(places)) for text in texts]
-    rows = encode(list(places))
-    if rows.ndim != 2 or len(rows) != len(places):
+    different, at = unique_texts(texts)
+    rows = encode(different)
+    if rows.ndim != 2 or len(rows) != len(different):
         raise ValueError(
-            f"the encoder must return ({len(places)}, width) for {len(places)} texts, got {tuple(rows.shape)}"
+            f"the encoder must return ({len(different)}, width) for {len(different)} texts, got {tuple(rows.shape)}"
         )
     bad = (~torch.isfinite(rows).all(-1)).sum()
     if bad:
         raise ValueError(f"the encoder returned {bad} embeddings that are not finite")
-    return rows[torch.tensor(at, dtype=torch.long, device=rows.device)]
+    return rows[at.to(rows.device)]
 
 
 class EmbeddingCache:

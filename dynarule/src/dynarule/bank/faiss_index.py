@@ -1,10 +1,10 @@
 """Approximate search for banks beyond exact search on a CPU: faiss finds candidates, exact scores rank them.
 
 One index over the plain embeddings serves all layers and survives training. The LayerNorm factor s makes the score
-(e . d + o) s no inner product, so faiss is asked for the largest e . d and what it finds is ranked by exact scores: a
-score in a trace is always exact, and only a missed candidate can differ from exact search. On questions through a
-trained projection s varied by 5 %, and the 200 largest e . d held 98 % of the best 100 of 69,000 rules, the largest 500
-all. That is not a law (a large offset o makes s weigh more), so measure with `dynarule.bank.recall.measure_recall`.
+(e . d + o) s no inner product, so faiss is asked for the largest e . d and its candidates are ranked by exact scores:
+only a missed candidate can differ from exact search. On questions through a trained projection s varied by 5 %, and the
+200 largest e . d held 98 % of the best 100 of 69,000 rules, the largest 500 all. That is not a law (a large offset o
+makes s weigh more), so measure with `dynarule.bank.measure_recall`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from .._files import changing
 from .._lazy import need
 from ..projection import encoder_scores
+from .faiss_file import empty_index, is_current, read_index, write_index
 from .index import ExactIndex, SearchIndex
-from .index_parts import FOLDER, Progress, encode_parts, is_whole, read_parts
+from .storage import INDEX_FOLDER
 
 if TYPE_CHECKING:
     from .bank import RuleBank
 
 EXACT_UP_TO = 100_000
-"""Rules up to which `use_index` stays exact on a CPU. A choice for exactness, not the point where faiss overtakes: at
-100,000 rules of width 384, one thread, exact search took 15 ms per query, faiss with 8 bits and 512 clusters 6 ms with
-Recall@100 0.998, 7 s to build and 408 bytes more per rule (``rwbench efficiency recall``)."""
+"""Rules up to which `use_index` stays exact on a CPU: for exactness, faiss overtakes earlier. At 100,000 rules of width
+384, one thread, exact search took 15 ms per query, faiss with 8 bits and 512 clusters 6 ms with Recall@100 0.998, 7 s
+to build and 408 bytes more per rule (``rwbench efficiency recall``)."""
 BLOCK = 65_536
 LEAST_TRAINING = 1_024  # smaller banks repeat their rules, codes need some
-GPU_LIMIT = 2_048  # faiss answers and probes at most this many on a GPU
 
 
 class FaissIndex:
@@ -53,20 +54,15 @@ class FaissIndex:
         Rules ranked exactly, at least 2 K; None: 1,000, fast scan 10,000.
     pending : int
         Changed rules searched exactly before the index takes them.
-    seed : int
-        Of the rules that clusters are trained on.
     folder : path or None
-        Parts of the index on disk, made here if they are not there, see `dynarule.bank.index_parts`: fast scan, of a
-        bank whose rules have not changed since it was loaded.
-    progress : callable, optional
-        Told how many of how many parts are there.
+        Where the index is read from, or written to if it is not there: fast scan, of a bank as it was loaded.
 
     Raises
     ------
     ImportError
         If faiss is not installed.
     ValueError
-        If a setting is out of range, the bank is empty, or fast scan does not fit its width.
+        If a setting is out of range, the bank is empty, fast scan does not fit its width, or the file is damaged.
     """
 
     def __init__(
@@ -77,9 +73,7 @@ class FaissIndex:
         nprobe: int | None = None,
         candidates: int | None = None,
         pending: int = 4_096,
-        seed: int = 0,
         folder: Path | None = None,
-        progress: Progress | None = None,
     ) -> None:
         if kind not in ("ivf_sq8", "fastscan"):
             raise ValueError(f"kind must be ivf_sq8 or fastscan, got {kind!r}")
@@ -96,13 +90,13 @@ class FaissIndex:
             )
         if folder is not None and (kind != "fastscan" or not bank.digest):
             raise ValueError("an index on disk is of kind fastscan, and of a bank as it was loaded")
-        self.kind, self.pending, self.seed, self._wanted_nlist = kind, pending, seed, nlist
+        self.kind, self.pending, self._wanted_nlist = kind, pending, nlist
         self.nprobe = nprobe or (512 if kind == "ivf_sq8" else 1_024)
         self.candidates = candidates or (1_000 if kind == "ivf_sq8" else 10_000)
         self._faiss = need("faiss", "faiss-cpu")
         self._version = -1
         self._dirty = torch.zeros(0, dtype=torch.long)
-        self._build(bank, folder, progress)
+        self._build(bank, folder)
 
     @property
     def bytes_per_rule(self) -> int:
@@ -112,43 +106,37 @@ class FaissIndex:
     def search(
         self, bank: RuleBank, direction_BP: Tensor, offset_B: Tensor, inverse_scale_M: Tensor, k: int
     ) -> tuple[Tensor, Tensor]:
-        """Return scores and rows of the bank, (B, K) each; exact search answers where too few candidates are found."""
+        """Return scores and rows of the bank, (B, K) each; exact search answers where candidates are too few."""
         dirty = self._follow(bank)
         k = min(k, len(bank))
         wanted = max(self.candidates, 2 * k)
         if wanted >= self._live or not len(direction_BP):
             return ExactIndex().search(bank, direction_BP, offset_B, inverse_scale_M, k)
-        found_BC = self._candidates(bank, direction_BP, wanted)
-        rows_BC = torch.cat([found_BC, dirty.expand(len(found_BC), -1)], -1)
-        found_B = (rows_BC >= 0).sum(-1)
-        if int(found_B.min()) < k:
+        near_BC = self._candidates(bank, direction_BP, wanted)
+        rows_BC = torch.cat([near_BC, dirty.expand(len(near_BC), -1)], -1)
+        if int((rows_BC >= 0).sum(-1).min()) < k:
             return ExactIndex().search(bank, direction_BP, offset_B, inverse_scale_M, k)
         scores_BC = torch.full(rows_BC.shape, -math.inf, device=direction_BP.device)
-        # One query's candidates are a matrix; a batch of them may not fit.
-        for row, rows_C in enumerate(rows_BC):
-            here = rows_C >= 0
-            rows = rows_C[here]
+        for row, rows_C in enumerate(rows_BC):  # the candidates of a batch may not fit
+            valid = rows_C >= 0
+            rows = rows_C[valid]
             one = slice(row, row + 1)
-            scores_BC[one, here] = encoder_scores(
+            scores_BC[one, valid] = encoder_scores(
                 direction_BP[one], offset_B[one], bank.keys_at(rows), inverse_scale_M[rows]
             )
         scores_BK, at_BK = scores_BC.topk(k, dim=-1)
         return scores_BK, rows_BC.gather(-1, at_BK)
 
     def _candidates(self, bank: RuleBank, direction_BP: Tensor, wanted: int) -> Tensor:
-        """Return rows of the bank, (B, C), -1 where faiss found none or a stale entry."""
-        self._index.nprobe = min(self.nprobe, self.nlist, GPU_LIMIT if self._gpu else self.nlist)
-        wanted = min(wanted, GPU_LIMIT) if self._gpu else wanted
+        """Return rows of the bank, (B, C), -1 where faiss has none or a stale entry."""
+        self._index.nprobe = min(self.nprobe, self.nlist)
         _, entries = self._index.search(direction_BP.detach().float().cpu().contiguous().numpy(), wanted)
         entries_BC = torch.from_numpy(entries)
         rows_BC = self._row_of_entry[entries_BC.clamp_min(0)]
         stamps_BC = bank._stamps[rows_BC.clamp_max(len(bank) - 1)]
-        good = (
-            (entries_BC >= 0)
-            & (rows_BC < len(bank))
-            & (stamps_BC <= self._stamp_of_entry[entries_BC.clamp_min(0)])
-        )
-        return torch.where(good, rows_BC, -1).to(bank.device)
+        current = stamps_BC <= self._stamp_of_entry[entries_BC.clamp_min(0)]
+        valid = (entries_BC >= 0) & (rows_BC < len(bank)) & current
+        return torch.where(valid, rows_BC, -1).to(bank.device)
 
     def _follow(self, bank: RuleBank) -> Tensor:
         """Take note of what changed in the bank; return the rows that the index does not hold."""
@@ -166,47 +154,38 @@ class FaissIndex:
         self._live = len(bank) - len(dirty)
         return dirty
 
-    def _build(self, bank: RuleBank, folder: Path | None = None, progress: Progress | None = None) -> None:
+    def _build(self, bank: RuleBank, folder: Path | None = None) -> None:
         count = len(bank)
         self.nlist = clusters(count, self._wanted_nlist)
-        self._gpu = self.kind == "ivf_sq8" and gpus(self._faiss) > 0
         self._row_of_entry = torch.zeros(0, dtype=torch.long)
         self._stamp_of_entry = torch.zeros(0, dtype=torch.long)
         if folder is None:
-            code = "SQ8" if self.kind == "ivf_sq8" else f"PQ{bank.encoder_dim // 4}x4fs"
-            self._index = self._trained(bank, f"IVF{self.nlist},{code}")
-            self._append(bank, torch.arange(count))
+            index = self._filled(bank)
         else:
-            given: Any = {"nlist": self.nlist, "seed": self.seed}
-            book = f"PQ{bank.encoder_dim // 4}x4"
-            index = encode_parts(
-                bank,
-                folder,
-                self._faiss,
-                lambda nlist: self._trained(bank, f"IVF{nlist},{book}"),
-                **given,
-                progress=progress,
-            )
-            self._index = read_parts(bank, folder, self._faiss, index, **given)
-            self._code_size = index.code_size
-            self._enter(torch.arange(count), bank.version)
+            if not is_current(bank, folder, self.nlist):
+                with changing(folder):  # who comes second waits, and reads what the first has made
+                    if not is_current(bank, folder, self.nlist):
+                        write_index(self._faiss, self._filled(bank), bank, folder)
+            index = read_index(self._faiss, bank, folder, self.nlist)
+        self._code_size = index.code_size
+        self._index = self._faiss.IndexIVFPQFastScan(index) if self.kind == "fastscan" else index
+        self._enter(torch.arange(count), bank.version)
         self._built, self._version, self._live = count, bank.version, count
         self._dirty = torch.zeros(0, dtype=torch.long, device=bank.device)
 
-    def _trained(self, bank: RuleBank, kind: str) -> Any:
-        """Return an empty faiss index, trained on some of the rules."""
-        count = len(bank)
-        index = self._faiss.index_factory(bank.encoder_dim, kind, self._faiss.METRIC_INNER_PRODUCT)
+    def _filled(self, bank: RuleBank) -> Any:
+        """Return a faiss index of all rules, trained on some of them."""
+        faiss, count = self._faiss, len(bank)
         if self.kind == "fastscan":
-            index.by_residual = False
-        self._code_size = index.code_size
+            index = empty_index(faiss, bank.encoder_dim, self.nlist)
+        else:
+            index = faiss.index_factory(bank.encoder_dim, f"IVF{self.nlist},SQ8", faiss.METRIC_INNER_PRODUCT)
         index.cp.niter, index.cp.max_points_per_centroid, index.cp.min_points_per_centroid = 8, 64, 1
-        if self._gpu:
-            self._resources = self._faiss.StandardGpuResources()
-            index = self._faiss.index_cpu_to_gpu(self._resources, 0, index)
-        order = torch.randperm(count, generator=torch.Generator().manual_seed(self.seed))
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
         train = order[torch.arange(max(min(64 * self.nlist, count), LEAST_TRAINING)) % count]
         index.train(_rows(bank, train).numpy())
+        for part in torch.arange(count).split(BLOCK):
+            index.add(_rows(bank, part).numpy())
         return index
 
     def _append(self, bank: RuleBank, rows: Tensor) -> None:
@@ -229,15 +208,13 @@ def use_index(bank: RuleBank) -> SearchIndex:
     ``dynarule bank index`` left beside the bank, or with 8 bits. To choose yourself: ``bank.index = FaissIndex(bank)``
     or ``ExactIndex()``.
     """
-    large = len(bank.keys.different) > EXACT_UP_TO and bank.device.type != "cuda" and faiss_installed()
-    bank.index = FaissIndex(bank, **_on_disk(bank)) if large else ExactIndex()
+    if len(bank.keys.different) <= EXACT_UP_TO or bank.device.type == "cuda" or not faiss_installed():
+        bank.index = ExactIndex()
+    elif bank.folder is not None and is_current(bank, bank.folder / INDEX_FOLDER, clusters(len(bank))):
+        bank.index = FaissIndex(bank, "fastscan", folder=bank.folder / INDEX_FOLDER)
+    else:
+        bank.index = FaissIndex(bank)
     return bank.index
-
-
-def _on_disk(bank: RuleBank) -> dict[str, Any]:
-    """Return how to open what is beside a bank, if all of it is there: who only asks rules writes nothing."""
-    folder = None if bank.folder is None else bank.folder / FOLDER
-    return {"kind": "fastscan", "folder": folder} if folder is not None and is_whole(bank, folder) else {}
 
 
 def clusters(rules: int, wanted: int | None = None) -> int:
@@ -248,11 +225,6 @@ def clusters(rules: int, wanted: int | None = None) -> int:
 def faiss_installed() -> bool:
     """Return whether faiss can be imported, without importing it."""
     return find_spec("faiss") is not None
-
-
-def gpus(faiss: Any) -> int:
-    """Return how many GPUs the installed faiss can use: none with faiss-cpu."""
-    return int(faiss.get_num_gpus()) if hasattr(faiss, "StandardGpuResources") else 0
 
 
 def _rows(bank: RuleBank, rows: Tensor) -> Tensor:

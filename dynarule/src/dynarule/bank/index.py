@@ -57,7 +57,7 @@ def rule_scores(
     """Yield the first rule and the scores (B, N) of parts of a bank, each of at least so many rules but the last."""
     tile = max(min(65_536, SCORE_TILE // max(len(direction_BP), 1)), 1024, least)
     if not bank.keys.shared:
-        for start, keys in bank.keys.tiles(tile):
+        for start, keys in bank.keys.different.tiles(tile):
             yield (
                 start,
                 encoder_scores(direction_BP, offset_B, keys, inverse_scale_M[start : start + len(keys)]),

@@ -61,8 +61,8 @@ def build(
     Example: dynarule bank build rules.txt --out bank
     """
     from ..bank.build import build_parts, merge_parts, parse_shard, plan_bank
-    from ..bank.files import check_place
     from ..bank.sources import read_rules
+    from ..bank.storage import check_place
 
     if merge and shard:
         raise ValueError("--shard makes parts and --merge assembles them; give one of them")
@@ -106,7 +106,7 @@ def add(
     Example: dynarule bank add bank more.txt --prefix more-
     """
     from ..bank.bank import RuleBank
-    from ..bank.files import changed_bank
+    from ..bank.storage import changed_bank
 
     like = RuleBank.load(bank).encoder
     _check_file(rules)
@@ -129,7 +129,7 @@ def remove(
 
     Example: dynarule bank remove bank 12 40
     """
-    from ..bank.files import changed_bank
+    from ..bank.storage import changed_bank
 
     with changed_bank(bank) as held:
         held.remove(ids)
@@ -138,7 +138,7 @@ def remove(
 
 @app.command()
 def index(bank: Bank) -> None:
-    """Index a bank beyond a hundred thousand rules, in parts that are kept: run it again to finish what was stopped.
+    """Index a bank beyond a hundred thousand rules.
 
     Whoever loads the bank then finds the index instead of building one. A changed bank needs it again; rules that are
     added while the bank serves are found at once.
@@ -147,13 +147,12 @@ def index(bank: Bank) -> None:
     """
     from ..bank.bank import RuleBank
     from ..bank.faiss_index import EXACT_UP_TO, FaissIndex
-    from ..bank.index_parts import FOLDER
+    from ..bank.storage import INDEX_FOLDER
 
     held, started = RuleBank.load(bank), time.perf_counter()
-    with progress_bar("parts") as show:
-        made = FaissIndex(held, "fastscan", folder=bank / FOLDER, progress=show)
+    made = FaissIndex(held, "fastscan", folder=bank / INDEX_FOLDER)
     note(
-        f"{bank / FOLDER}: {len(held):,} rules in {made.nlist:,} clusters, {made.bytes_per_rule} bytes a rule, "
+        f"{bank / INDEX_FOLDER}: {len(held):,} rules in {made.nlist:,} clusters, {made.bytes_per_rule} bytes a rule, "
         f"{time.perf_counter() - started:,.0f} s"
     )
     if len(held) <= EXACT_UP_TO:

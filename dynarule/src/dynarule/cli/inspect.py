@@ -66,7 +66,7 @@ def inspect(
 
     Example: dynarule inspect adapter
     """
-    from ..bank.files import FILE, is_bank
+    from ..bank.storage import FILE, is_bank
 
     if is_bank(folder):
         _inspect_bank(folder, as_json)
