@@ -72,12 +72,6 @@ def test_an_unsupported_family_is_named(family):
         get_peft_model(model, dynarule_config(WIDTH))
 
 
-def test_a_wrong_encoder_width_is_refused(ready):
-    _, _, adapter = ready
-    with pytest.raises(ValueError, match="width 8, the adapter reads 20"):
-        RuleMemory(adapter, RuleBank(torch.randn(3, 8), torch.randn(3, 8), list("abc"), list("abc")))
-
-
 def test_a_bank_of_another_encoder_is_refused(ready, bank):
     _, _, adapter = ready
     bank.encoder = "bge-m3@1"
@@ -134,30 +128,7 @@ def test_a_cache_of_other_prompts_is_refused(ready, bank):
 
 
 @torch.no_grad()
-def test_an_empty_bank_is_the_base_model(ready):
-    model, tokenizer, _adapter = ready
-    empty = RuleBank(torch.zeros(0, WIDTH), torch.zeros(0, WIDTH), [], [])
-    (answer,) = generate(
-        model, tokenizer, empty, ["w11 w12"], max_new_tokens=5, logits_processor=[forcing(1)]
-    )
-    plain = model.generate(
-        torch.tensor([[11, 12]]),
-        max_new_tokens=5,
-        do_sample=False,
-        logits_processor=[forcing(1)],
-        eos_token_id=96,
-    )
-    assert list(answer.token_ids) == plain[0, 2:].tolist()
-    assert answer.trace == ()
-
-
 @torch.no_grad()
-def test_k_above_m_keeps_all_rules(ready, bank):
-    model, tokenizer, _adapter = ready
-    (answer,) = generate(model, tokenizer, some(bank, 0, 3), ["w11 w12"], max_new_tokens=2)
-    assert sorted(answer.trace[0].ids) == ["r0", "r1", "r2"]
-
-
 @pytest.mark.parametrize(
     ("ids", "texts", "message"),
     [

@@ -386,14 +386,6 @@ def test_training_says_what_is_wrong(cli, files):
     assert (folder / "x" / "README.md").is_file()
 
 
-def test_ruleworld_s_steps_are_read_as_they_are():
-    from dynarule.cli.train import step_key
-
-    row = {"steps": [{"rule_ids": [1], "nl": "a", "fol": "b"}]}
-    assert (step_key(row, False), step_key(row, True)) == ("nl", "fol")
-    assert step_key({"steps": [{"text": "a", "nl": "b"}]}, False) == "text"
-
-
 def test_errors_are_one_line(cli, files):
     folder, *_ = files
     model, adapter, rules = folder / "model", folder / "adapter", folder / "rules.txt"
@@ -434,19 +426,6 @@ def test_errors_are_one_line(cli, files):
     weights.write_bytes(weights.read_bytes()[:200])
     assert "truncated" in asked()
     assert "truncated" in cli("inspect", adapter, code=2)
-
-
-def test_it_runs_as_a_module_for_launchers():
-    done = subprocess.run(
-        [sys.executable, "-m", "dynarule", "train", "--help"], capture_output=True, text=True
-    )
-    assert done.returncode == 0 and "--held-out" in done.stdout, done.stderr
-
-
-def test_the_version_is_the_package_s(cli):
-    from dynarule import __version__
-
-    assert cli("--version") == f"dynarule {__version__}\n"
 
 
 def test_ctrl_c_ends_a_command_in_words(cli, monkeypatch):

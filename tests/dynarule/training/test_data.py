@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from dynarule.training.data import Collator, Encoder, target_text
-from dynarule.training.pools import RulePools, TrainingStream, families
+from dynarule.training.pools import RulePools, TrainingStream
 from dynarule.training.recipe import PAPER_MIX
 
 ROWS = [
@@ -160,15 +160,6 @@ def test_batches_of_a_step_hold_questions_of_like_length():
     batches = lambda found: [[len(found[i][1]["steps"]) for i in range(j, j + 4)] for j in range(0, 96, 4)]  # noqa: E731
     padded = lambda found: sum(4 * max(steps) - sum(steps) for steps in batches(found))  # noqa: E731
     assert padded(ordered) < padded(mixed) / 4
-
-
-def test_rows_may_be_a_dataset():
-    import datasets
-
-    data = datasets.Dataset.from_list(ROWS)
-    assert families(data) == ["multi_hop", "single_rule"]
-    number, row = TrainingStream(data, 4, {"multi_hop": 0.5, "single_rule": 0.5}, block=2)[3]
-    assert number == 3 and row["question"] in {each["question"] for each in ROWS}
 
 
 @pytest.mark.parametrize(

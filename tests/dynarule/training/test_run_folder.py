@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from dynarule._files import write_whole
 from dynarule.training.recipe import paper_recipe
 from dynarule.training.run_folder import claim
 from transformers import TrainerCallback
 
-from dynarule import DynaRuleConfig, RuleAdapter, RuleBank, dynarule_config
+from dynarule import RuleAdapter, RuleBank, dynarule_config
 
 WIDTH, RULES = 8, 12
 SAVING = {"save_strategy": "steps", "save_steps": 1}
@@ -166,16 +165,6 @@ def test_two_processes_do_not_train_in_one_folder(case, tmp_path):
     run(case, tmp_path, recipe_of(), callbacks=[Second()], resume=True)
 
 
-def test_what_a_kill_left_of_a_file_is_taken_over(case, tmp_path):
-    (tmp_path / ".log.json.part").write_text("{")
-    (tmp_path / ".new.part").mkdir()
-    (tmp_path / ".new.part" / "adapter_config.json").write_text("{")
-    run(case, tmp_path, recipe_of(), resume=True)
-    assert [path.name for path in tmp_path.glob(".*")] == [".lock"] and (
-        tmp_path / "adapter_model.safetensors"
-    ).is_file()
-
-
 KILLS = """
 import importlib.util, json, os, random, signal, sys, time
 import torch; torch.set_num_threads(1)
@@ -229,28 +218,6 @@ def test_a_training_killed_at_any_moment_gives_the_same_adapter(tmp_path, moment
         ]  # nor is anything left over
 
 
-def test_the_recipe_is_there_while_the_run_is(case, tmp_path):
-    class Kill(TrainerCallback):
-        def on_step_end(self, args, state, control, **kwargs):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(case, tmp_path, recipe_of(), callbacks=[Kill()])
-    fixed = {"encoder": "test@1", "step_text": "text"}
-    written = json.loads((tmp_path / "recipe.json").read_text())
-    assert written == json.loads(json.dumps(recipe_of().to_dict() | fixed))
-    assert not (tmp_path / "README.md").exists()  # the card of a finished run
-
-
-def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "log.json"
-    write_whole(path, "old")
-    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        write_whole(path, "new")
-    assert path.read_text() == "old"
-
-
 def test_a_trained_matrix_is_saved_with_its_model(case, tmp_path, tiny_model):
     """`embedding="full"` changes the base, and an adapter without that base would be of no use."""
     from peft import PeftModel
@@ -267,23 +234,6 @@ def test_a_trained_matrix_is_saved_with_its_model(case, tmp_path, tiny_model):
     tuned = PeftModel.from_pretrained(base, tmp_path)
     assert torch.equal(tuned.get_input_embeddings().weight[row_id], row)
     assert "`BASE` is the folder `base` beside this file" in (tmp_path / "README.md").read_text()
-
-
-def test_the_curve_behind_the_layer_is_kept(case, tmp_path):
-    curve = {"layers": [0, 1], "mean": [2.0, 1.0], "std": [0.0, 0.0]}
-    run(case, tmp_path, recipe_of(), curve=curve)
-    assert DynaRuleConfig.from_pretrained(tmp_path).curve == curve
-
-
-def test_rules_of_another_encoder_are_refused(case, tmp_path):
-    model, tokenizer, adapter, rows, bank = case
-    run(case, tmp_path / "1", recipe_of())
-    assert adapter.config.encoder == "test@1"
-    bank.encoder = "other@1"
-    with pytest.raises(
-        ValueError, match="built with encoder 'other@1', the adapter was trained with 'test@1'"
-    ):
-        run((model, tokenizer, adapter, rows, bank), tmp_path / "2", recipe_of())
 
 
 def test_training_leaves_stdout_alone_and_tells_stderr(case, tmp_path, capsys):

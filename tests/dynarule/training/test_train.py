@@ -12,7 +12,7 @@ import torch
 from dynarule.search_token import search_id
 from dynarule.training.data import Collator, Encoder
 from dynarule.training.losses import IGNORE, lm_loss, stacked_step_loss
-from dynarule.training.pools import RulePools, TrainingStream
+from dynarule.training.pools import RulePools
 from dynarule.training.recipe import Muon, Recipe, SortedBatches, paper_recipe, recipe_file
 from dynarule.training.rule_model import RuleModel
 
@@ -136,23 +136,6 @@ def test_two_stages_move_the_adapter_and_one_row_and_nothing_else(case, tmp_path
         assert entry["loss"] == pytest.approx(entry["lm_loss"] + entry["retrieval_loss"], rel=1e-3)
     assert second[-1]["loss"] < second[0]["loss"]
     assert json.loads((tmp_path / "2" / "log.json").read_text()) == second
-
-
-def test_tied_embeddings_train_the_row_once(tiny_model, word_tokenizer, tmp_path):
-    case = make_case(tiny_model, word_tokenizer, tie_word_embeddings=True)
-    before = case[0].get_input_embeddings().weight.clone()
-    run(case, tmp_path, quick())
-    after = case[0].get_input_embeddings().weight
-    assert (after != before).any(-1).nonzero().flatten().tolist() == [search_id(case[1])]
-    assert torch.equal(case[0].lm_head.weight, after)
-    deltas = [value for name, value in case[0].named_parameters() if "tokens_delta" in name]
-    assert len(deltas) == 1  # one parameter for both sides
-
-
-def test_the_whole_matrix_is_a_switch(case, tmp_path):
-    before = case[0].get_input_embeddings().weight.clone()
-    run(case, tmp_path, quick(embedding="full"))
-    assert (case[0].get_input_embeddings().weight != before).any(-1).sum() > 10
 
 
 def test_the_loss_is_the_two_losses_of_the_full_logits(case, near):
@@ -296,14 +279,6 @@ def test_muon_in_float32_steps_as_torchs_does_in_bfloat16(shape):
     assert not torch.equal(ours, theirs)
 
 
-def test_newton_schulz_brings_singular_values_near_to_one():
-    from dynarule.training.optimizers import orthogonal
-
-    matrix = torch.randn(30, 12, generator=torch.Generator().manual_seed(0)) * 5
-    singular = torch.linalg.svdvals(orthogonal(matrix, (3.4445, -4.775, 2.0315), 5))
-    assert float(singular.min()) > 0.6 and float(singular.max()) < 1.3
-
-
 @pytest.mark.parametrize("method", ("srki", "kblam"))
 def test_baselines_train_with_their_own_losses_and_no_search(tiny_model, word_tokenizer, tmp_path, method):
     config = {"srki": srki_config, "kblam": kblam_config}[method](WIDTH, confidence_layer=0)
@@ -371,31 +346,6 @@ def test_a_bank_that_served_before_training_serves_the_trained_adapter(case, tmp
     wanted, wanted_scores = served(fresh)
     assert torch.equal(logits, wanted) and scores == wanted_scores
     assert scores != before[1]
-
-
-def test_evaluation_measures_held_out_questions_among_the_whole_pool(case, tmp_path):
-    log = run(case, tmp_path, quick(), held_out=case[3][:10], eval_strategy="steps", eval_steps=2)
-    measured = [entry for entry in log if "eval_recall_at_1" in entry]
-    assert [entry["step"] for entry in measured] == [2, 4]
-    assert all(0 <= entry["eval_recall_at_1"] <= 1 and entry["eval_lm_loss"] > 0 for entry in measured)
-
-
-@pytest.mark.parametrize("by_length", [True, False])
-def test_all_questions_of_a_step_are_sorted_if_the_recipe_says_so(case, tmp_path, monkeypatch, by_length):
-    """Two batches of four a step: in order through both, not within each."""
-    import importlib
-
-    module, made = importlib.import_module("dynarule.training.trainer"), []
-
-    def stream(*given):
-        made.append(TrainingStream(*given))
-        return made[-1]
-
-    monkeypatch.setattr(module, "TrainingStream", stream)
-    run(case, tmp_path, quick(additions=(SortedBatches(),) * by_length, max_steps=2))
-    lengths = [(len(row["steps"]), len(row["question"])) for _, row in (made[0][i] for i in range(16))]
-    assert len(made[0]) == 16
-    assert all((lengths[i : i + 8] == sorted(lengths[i : i + 8])) == by_length for i in (0, 8))
 
 
 def test_muon_under_deepspeed_is_refused(case, tmp_path, monkeypatch):
