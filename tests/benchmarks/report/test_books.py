@@ -9,6 +9,7 @@ from rwbench.methods import Output
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
 from rwbench.report.books import book_table
+from rwbench.report.mistakes import error_counts
 from rwbench.report.page import render_page
 from rwbench.report.setting import settings
 from rwbench.retrievers.bm25 import BM25
@@ -60,14 +61,11 @@ def test_a_book_table_marks_a_run_whose_questions_failed(runs):
     assert text.splitlines()[-1].split(" | ")[1].endswith(")*")
 
 
-def test_the_page_of_books_shows_questions_and_rules_and_no_classes_of_error(runs):
+def test_the_page_of_books_has_no_classes_of_error(runs):
     folder, results = runs
     page = render_page([results], "books", "rwbench run rulebooks", folder=folder)
     assert "90 questions on 3 rule books" in page and "scale paper" not in page
-    from rwbench.report.browser import build_browser
-
-    browser = build_browser([(results, "BM25")], folder)
-    assert browser.errors == {} and browser.notes == [] and {"questions", "rules"} <= set(browser.parts)
+    assert error_counts([results], folder) == ({}, [])
 
 
 def test_a_question_of_a_book_can_be_traced(runs):

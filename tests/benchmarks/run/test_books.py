@@ -8,7 +8,7 @@ from rwbench.methods.prompting import Prompting
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options, recipes
 from rwbench.retrievers.bm25 import BM25
-from rwbench.run.books import BookSource
+from rwbench.run.books import BookSource, source_of
 from rwbench.run.data import DataSource
 from rwbench.run.runner import run_spec
 from rwbench.run.workspace import Workspace
@@ -50,13 +50,13 @@ def test_every_question_has_its_own_book_and_no_other_as_its_pool(spec):
 
 def test_a_run_on_the_books_is_found_again_by_its_spec(spec):
     again = RunSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
-    assert again == spec and DataSource.of(again) == BookSource()
+    assert again == spec and source_of(again) == BookSource()
     assert again.subtasks == BOOKS and again.data.startswith("rulebooks-")
     one = RunSpec.from_dict(spec.to_dict() | {"subtasks": ["clinic"]})
-    assert DataSource.of(one) == BookSource()
+    assert source_of(one) == BookSource()
     others = BookSource(books=VALIDATION_BOOKS)
     other = spec.to_dict() | {"data": others.data, "subtasks": list(VALIDATION_BOOKS)}
-    assert DataSource.of(RunSpec.from_dict(other)) == others and others.data != again.data
+    assert source_of(RunSpec.from_dict(other)) == others and others.data != again.data
     with pytest.raises(ValueError, match="sub-task"):
         RunSpec.from_dict(spec.to_dict() | {"subtasks": ["multi_hop_2"]})
     with pytest.raises(ValueError, match="pools of 39"):

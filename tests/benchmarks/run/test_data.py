@@ -10,10 +10,11 @@ from ruleworld_data.spec import SUBTASKS, Dials, subtasks_of
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
 from rwbench.recipes import Options
-from rwbench.report.browser import build_browser
+from rwbench.report.mistakes import error_counts
 from rwbench.report.paper import table_beside_paper
 from rwbench.report.setting import Setting, settings
 from rwbench.retrievers.bm25 import BM25
+from rwbench.run.books import source_of
 from rwbench.run.data import DataSource, select
 from rwbench.run.folder import find_specs
 from rwbench.run.runner import run_spec
@@ -25,9 +26,9 @@ from rwbench.spec import RunSpec
 def test_a_run_makes_the_data_that_it_names():
     source = DataSource("tiny", 7)
     spec = Options(source, limit=1).spec(Retrieve(BM25()), "nl", 100, "question")
-    assert spec.data == "1.1.0" and DataSource.of(spec) == source
+    assert spec.data == "1.1.0" and source_of(spec) == source
     with pytest.raises(ValueError, match=r"unknown version '2.0'"):
-        DataSource.of(replace(spec, data="2.0.0"))
+        source_of(replace(spec, data="2.0.0"))
 
 
 def test_a_world_made_with_dials_is_run_and_made_again_from_the_spec(tmp_path):
@@ -39,16 +40,15 @@ def test_a_world_made_with_dials_is_run_and_made_again_from_the_spec(tmp_path):
     for spec in specs:
         values = json.loads(json.dumps(spec.to_dict()))
         assert values["dials"] == "hops=6,parts=5,crowd=12,thresholds=true" == str(dials)
-        assert RunSpec.from_dict(values) == spec and DataSource.of(RunSpec.from_dict(values)) == source
+        assert RunSpec.from_dict(values) == spec and source_of(RunSpec.from_dict(values)) == source
         assert spec.subtasks == subtasks_of(dials) and {"multi_hop_6", "multi_rule_10"} < {*spec.subtasks}
-    solved, found = (run_spec(spec, Workspace(DataSource.of(spec)), tmp_path) for spec in specs)
+    solved, found = (run_spec(spec, Workspace(source_of(spec)), tmp_path) for spec in specs)
     assert solved["n"] == {"scheduled": 15, "scored": 15, "failed": 0}
     assert solved["metrics"]["exact_match"]["macro"]["value"] == 1.0
     assert 0 < found["metrics"]["recall@1"]["macro"]["value"] < 1
     jsonschema.validate(json.loads(json.dumps(found)), results_schema())
     assert "dials hops=6,parts=5,crowd=12,thresholds=true" in Setting((found,)).title()
-    page = build_browser([(found, "BM25")], tmp_path)
-    assert page.runs[0]["count"] == 15 and not page.notes
+    assert error_counts([solved], tmp_path) == ({solved["run_id"]: {"correct": 15}}, [])
     with pytest.raises(ValueError, match=r"asks for dials=None, this source has 'hops=6,.*'"):
         Workspace(source).pools(
             Options(DataSource("tiny", version="1.1")).spec(Solver(), "fol", 200, "question")

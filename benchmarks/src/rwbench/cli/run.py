@@ -195,6 +195,7 @@ def resume(
     with user_errors():
         from ruleworld_data.io import trust_endpoint
 
+        from ..run.books import source_of
         from ..run.data import DataSource
         from ..run.folder import find_specs, make_plan
         from ..run.workspace import Workspace
@@ -205,7 +206,7 @@ def resume(
         unfinished: dict[DataSource, list[Plan]] = {}
         found = find_specs(folder)
         for spec, out in found:
-            source = DataSource.of(spec) if data is None else DataSource.from_build(data)
+            source = source_of(spec) if data is None else DataSource.from_build(data)
             if source not in workspaces:
                 workspaces[source] = Workspace(source)
             plan = make_plan(spec, workspaces[source], out)

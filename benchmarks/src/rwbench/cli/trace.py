@@ -35,14 +35,14 @@ def trace(
     Example: rwbench trace runs --subtask multi_hop_3
     """
     with user_errors():
-        from ..run.data import DataSource
+        from ..run.books import source_of
         from ..run.workspace import Workspace
 
         results = existing_results(folder, f"make runs first: rwbench run arena --out {folder}")
         run = _find_run(results, folder, method, size, form)
         sample = _find_sample(run, folder, subtask, question)
         spec = run["spec"]
-        source = DataSource.of(RunSpec.from_dict(spec))
+        source = source_of(RunSpec.from_dict(spec))
         shown = describe(sample, Workspace(source), spec["split"], form, top)
     label = run["method"]["label"]
     if as_json:

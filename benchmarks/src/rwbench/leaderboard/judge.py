@@ -10,6 +10,7 @@ from ruleworld_data.spec import num_rows
 
 from ..methods import Method
 from ..recipes.grid import SCOPES
+from ..run.books import source_of
 from ..run.data import DataSource, Question
 from ..run.environment import environment
 from ..run.pools import Pool
@@ -67,7 +68,7 @@ class Judge:
 
     def workspace(self, spec: RunSpec) -> Workspace:
         """Return the questions, rules and pools of a spec's world."""
-        source = DataSource.of(spec)
+        source = source_of(spec)
         if source not in self._workspaces:
             self._workspaces[source] = Workspace(source)
         return self._workspaces[source]

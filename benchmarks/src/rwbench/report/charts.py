@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,16 +42,22 @@ class Line(NamedTuple):
     points: Sequence[Point]
 
 
+def drawing_style() -> AbstractContextManager[None]:
+    """Return the context in which figures of the report are drawn and saved."""
+    from matplotlib import rc_context
+
+    return rc_context(fname=STYLE)
+
+
 @contextmanager
 def panels(count: int = 1, width: float = 410, height: float = 296) -> Iterator[tuple[Figure, list[Axes]]]:
     """Give a figure with panels side by side, ``width`` x ``height`` units each, in the report's style.
 
     What is drawn and saved, is so inside the context.
     """
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context(fname=STYLE):
+    with drawing_style():
         figure = Figure(figsize=(count * width / UNITS, height / UNITS), dpi=UNITS)
         figure.subplots_adjust(
             left=46 / (count * width), right=1 - 34 / (count * width), bottom=44 / height, top=1 - 28 / height
@@ -81,23 +87,28 @@ def draw_lines(axes: Axes, lines: Sequence[Line], intervals: bool = True, connec
             mark[0].set_markeredgewidth(1.4 if line.style.marker in "x+1" else 0)
 
 
-def label_ends(axes: Axes, lines: Sequence[Line], gap: float = 0.06) -> None:
-    """Write the value of each line at the right edge that it reaches, moved apart so that none covers another."""
+def label_ends(axes: Axes, lines: Sequence[Line], gap: float = 0.06, names: bool = False) -> None:
+    """Write the value, or value and name, of each line at the right edge that it reaches, none over another."""
     last = max((point.x for line in lines for point in line.points), default=0)
-    ends = sorted((p.value, line.style.colour) for line in lines for p in line.points if p.x == last)
+    ends = sorted(
+        (p.value, line.style.colour, line.label.partition(",")[0] if names else "")
+        for line in lines
+        for p in line.points
+        if p.x == last
+    )
     low, high = axes.get_ylim()
     apart = min(gap, 1 / len(ends)) * (high - low) if ends else 0.0
     places: list[float] = []
-    for value, _ in ends:
+    for value, *_ in ends:
         places.append(max(value, places[-1] + apart) if places else value)
     # What was moved above the axes comes down again, and moves those below it.
     most = high
     for at in reversed(range(len(places))):
         places[at] = min(places[at], most)
         most = places[at] - apart
-    for (value, colour), place in zip(ends, places, strict=True):
+    for (value, colour, name), place in zip(ends, places, strict=True):
         axes.annotate(
-            f"{100 * value:.0f}",
+            f"{100 * value:.0f} {name}".strip(),
             (1.02, (place - low) / (high - low)),
             xycoords="axes fraction",
             va="center",
@@ -182,10 +193,9 @@ def inline_svg(figure: Figure, label: str, css: str = "figure") -> Markup:
 @lru_cache(maxsize=64)
 def swatch(style: Style) -> Markup:
     """Return a small line with its marker, for a legend."""
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context(fname=STYLE):
+    with drawing_style():
         figure = Figure(figsize=(32 / UNITS, 16 / UNITS), dpi=UNITS)
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, 2), ylim=(-1, 1))
         axes.axis("off")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..score.results import Estimate, Results
 from ..score.scoring import RECALLS
 from . import grids
-from .charts import Line, Point, draw_lines, inline_svg, label_ends, number_axis, panels, save, share_axis
+from .charts import (
+    UNITS,
+    Line,
+    Point,
+    draw_lines,
+    drawing_style,
+    inline_svg,
+    label_ends,
+    number_axis,
+    panels,
+    save,
+    share_axis,
+)
 from .grids import FORM_TITLES, Grid
 from .setting import ANSWERS, MAIN_METRIC, MethodView, Setting, macro
 from .style import styles
@@ -24,9 +36,8 @@ if TYPE_CHECKING:
 HOPS = {"single_rule": 1, "multi_hop_2": 2, "multi_hop_3": 3, "multi_hop_4": 4}
 WIDE = 0.1
 """Intervals whose half width is larger than this (median) are named under a figure instead of drawn in it."""
-PANEL, AXIS_LABELS, LEGEND_ROW, LEGEND_COLUMNS, LEGEND_WIDTH = 300, 44, 17, 2, 60
-"""Of a figure in a file: heights in units of what is drawn, of the text below, and of a row of the legend; the legend's
-columns, and the characters of each."""
+PHONE, PANEL = 410, 330
+"""Width of a figure in a file, and height of each of its panels: letters keep their size on a phone."""
 LONG = 20
 """A table of more rows opens on demand."""
 MEANINGS = {
@@ -119,19 +130,25 @@ def by_size(setting: Setting, metric: str, meaning: str = "") -> Part:
 
 
 def one_each(setting: Setting) -> Setting:
-    """Return the runs of each method with its best settings, of its first training: few enough to be told apart."""
+    """Return the runs of each competing method with its best search and settings, of its first training."""
     runs = [run for run in setting.runs if not run["spec"]["method"].get("variant")]
     first = Setting(tuple(runs))
+    cells = Counter((first.method_of(run), run["spec"]["representation"]) for run in runs)
+    order = list(first.methods)  # best first
     best: dict[str, str] = {}
-    for method, view in first.methods.items():  # best first
-        best.setdefault(view.key.partition("#")[0], method)
-    return Setting(tuple(run for run in runs if first.method_of(run) in best.values()))
+    for run in sorted(runs, key=lambda run: order.index(first.method_of(run))):
+        method, view = first.method_of(run), first.view(run)
+        is_line = cells[method, run["spec"]["representation"]] > 1 or len(first.sizes) == 1
+        if is_line and not view.is_reference:
+            name = run["spec"]["method"]["name"] if setting.lead == ANSWERS else view.key
+            best.setdefault(name, method)
+    return Setting(tuple(run for run in runs if first.method_of(run) in best.values()) or setting.runs)
 
 
 def write_figure(setting: Setting, path: Path) -> Path:
-    """Draw the lead metric against pool size in one file, FOL and NL side by side; all numbers go beside it as CSV.
+    """Draw the lead metric against pool size in one file, FOL above NL, to be read on a phone.
 
-    What is drawn is `one_each`.
+    What is drawn is `one_each`, each line with its name; all numbers go beside it as CSV.
 
     Parameters
     ----------
@@ -144,39 +161,24 @@ def write_figure(setting: Setting, path: Path) -> Path:
     Path
         The CSV file: a row per run.
     """
+    from matplotlib.figure import Figure
     from ruleworld_data.io import write_whole
 
     lines = size_lines(one_each(setting), setting.lead)
-    shown = {line.label: line.style for drawn in lines.values() for line in drawn}
-    names = [textwrap.fill(name, LEGEND_WIDTH) for name in _told_apart(shown)]
-    deep = -(-len(names) // LEGEND_COLUMNS)
-    columns = [names[start : start + deep] for start in range(0, len(names), deep)]
-    below = AXIS_LABELS + LEGEND_ROW * max(sum(name.count("\n") + 1 for name in each) for each in columns)
-    with panels(len(lines), height=PANEL + below) as (figure, axes_of):
-        figure.subplots_adjust(wspace=0.3, bottom=below / (PANEL + below))
+    with drawing_style():
+        figure = Figure(figsize=(PHONE / UNITS, len(lines) * PANEL / UNITS), dpi=UNITS)
+        figure.subplots_adjust(left=0.12, right=0.58, bottom=0.06, top=0.95, hspace=0.3)
+        axes_of = figure.subplots(len(lines), 1, squeeze=False)[:, 0]
         for axes, (form, drawn) in zip(axes_of, lines.items(), strict=True):
             axes.set(title=f"{_name(setting.lead)}, {form.upper()}", xlabel="rules in the pool", xscale="log")
             share_axis(axes)
-            draw_lines(axes, drawn)
+            draw_lines(axes, drawn, intervals=False)
             number_axis(axes, setting.sizes)
-            label_ends(axes, drawn)
-        marks = [
-            axes_of[0].plot([], [], color=style.colour, ls=style.line, marker=style.marker)[0]
-            for style in shown.values()
-        ]
-        figure.legend(marks, names, loc="lower center", ncols=LEGEND_COLUMNS, fontsize=10)
+            label_ends(axes, drawn, names=True)
         save(figure, path)
     table = score_frame(setting)[["method", "form", "size", "value", "ci_low", "ci_high"]].dropna()
     write_whole(path.with_suffix(".csv"), table.to_csv(index=False, lineterminator="\n").encode())
     return path.with_suffix(".csv")
-
-
-def _told_apart(labels: Iterable[str]) -> list[str]:
-    """Return labels without what all that say more than a name have in common, such as the model."""
-    parts = [label.split(", ") for label in labels]
-    more = [set(each[1:]) for each in parts if each[1:]]
-    shared = set.intersection(*more) if len(more) > 1 else set()
-    return [", ".join([each[0], *(part for part in each[1:] if part not in shared)]) for each in parts]
 
 
 def by_hop(setting: Setting, metric: str, size: int) -> Part:

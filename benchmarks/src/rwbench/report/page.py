@@ -1,4 +1,4 @@
-"""From results to one HTML page that works from disk and loads nothing: numbers, figures, tables, samples."""
+"""From results to one HTML page that works from disk and loads nothing: numbers, figures, tables."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..run.data import DataSource
 from ..score.errors import ERROR_CLASSES
 from ..score.results import Results
 from ..score.samples import OUTCOMES
-from .browser import SHOWN_RULES, Browser, build_browser
 from .charts import swatch
 from .figures import parts
 from .grids import all_runs, beside_paper
+from .mistakes import Counts, error_counts
 from .paper import quotes, tables_beside_paper
 from .setting import Setting, settings
 from .style import styles
@@ -47,9 +47,9 @@ def render_page(
     skipped : sequence of str
         What did not run here, and what to type to have it run.
     folder : Path, optional
-        Folder of run folders, for the sample browser; without it the page has no samples.
+        Folder of the runs, for error classes of their samples; without it the page has none.
     source : DataSource, optional
-        Where questions and rules come from (see `browser.build_browser`).
+        Where questions and rules come from (see `mistakes.error_counts`).
     recipes : sequence of (name, runs)
         Those of the paper's tables are shown with the paper's numbers.
     """
@@ -58,9 +58,9 @@ def render_page(
             "there are no results to report; run a recipe first, for example `rwbench run smoke`"
         )
     grouped = settings(results)
-    browser = Browser() if folder is None else build_browser(_labelled(grouped), folder, source)
+    errors, notes = ({}, []) if folder is None else error_counts(results, folder, source)
     tables = [table for name, runs in recipes for table in tables_beside_paper(runs, name)]
-    script = asset("report.js") + asset("browser.js")
+    script = asset("report.js")
     return (
         template_environment()
         .get_template("report.html.j2")
@@ -68,12 +68,11 @@ def render_page(
             title=title,
             command=command,
             skipped=list(skipped),
-            sections=[_section(setting, browser) for setting in grouped],
+            sections=[_section(setting, errors) for setting in grouped],
             tables=[(table, beside_paper(table)) for table in tables],
             quotes=[(name, text) for name, _ in recipes for text in quotes(name)],
-            browser=browser,
-            shown_rules=SHOWN_RULES,
-            error_classes=ERROR_CLASSES,
+            notes=notes,
+            error_classes=ERROR_CLASSES if any(errors.values()) else {},
             outcome_words=OUTCOMES,
             environment=results[0]["environment"],
             style=asset("report.css"),
@@ -83,7 +82,7 @@ def render_page(
     )
 
 
-def _section(setting: Setting, browser: Browser) -> dict[str, Any]:
+def _section(setting: Setting, errors: Counts) -> dict[str, Any]:
     drawn = styles(view.key for view in setting.methods.values())
     encoded = base64.b64encode(csv_text(setting).encode()).decode()
     outcomes = {name for run in setting.runs for name in run["outcomes"]}
@@ -91,25 +90,13 @@ def _section(setting: Setting, browser: Browser) -> dict[str, Any]:
         "title": setting.title(),
         "headline": headline(setting),
         "legend": [(view.label, swatch(drawn[view.key])) for view in setting.methods.values()],
-        "parts": parts(setting, browser.errors),
+        "parts": parts(setting, errors),
         "runs": all_runs(setting),
         "outcomes": outcomes - {"ok"},
         "csv": f"data:text/csv;base64,{encoded}",
         "failed": sum(run["n"]["failed"] for run in setting.runs),
         "data": setting.spec["data"],
     }
-
-
-def _labelled(grouped: Sequence[Setting]) -> list[tuple[Results, str]]:
-    """Return every run with what the page calls it."""
-    found = []
-    for setting in grouped:
-        for run in setting.runs:
-            spec = run["spec"]
-            where = f"{spec['representation'].upper()}, {spec['pool_size']:,} rules"
-            other = f", {setting.title()}" if len(grouped) > 1 else ""
-            found.append((run, f"{setting.view(run).label}, {where}{other}"))
-    return found
 
 
 def template_environment(room: str = "report") -> jinja2.Environment:

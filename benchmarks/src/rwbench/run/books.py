@@ -14,7 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..spec import BOOKS, BOOKS_DATA, VALIDATION_BOOKS
+from ruleworld_data.spec import data_version
+
+from ..spec import BOOKS, BOOKS_DATA, VALIDATION_BOOKS, RunSpec
 from .data import DataSource, Question, RuleTable
 
 if TYPE_CHECKING:
@@ -113,6 +115,13 @@ class BookSource(DataSource):
             names = {"id": f"{book}-{number:02}", "subtask": book, "world_id": book, "fold": 0}
             rows.append(row | names | {"steps": steps})
         return rows
+
+
+def source_of(spec: RunSpec) -> DataSource:
+    """Return the world, or the books, that a run names; `ValueError` if no such data can be made here."""
+    if spec.on_books:
+        return BookSource.of_data(spec.data)
+    return DataSource(spec.scale, spec.world_seed, version=data_version(spec.data), dials=spec.turned)
 
 
 def book_folder(book: str) -> Path:

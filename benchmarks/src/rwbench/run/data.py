@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from ruleworld_data.spec import PAPER_POINT, Dials, WorldSpec, data_version, subtasks_of
+from ruleworld_data.spec import PAPER_POINT, Dials, WorldSpec, subtasks_of
 
-from ..spec import DATA_VERSION, RunSpec
+from ..spec import DATA_VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,15 +125,6 @@ class DataSource:
 
         spec = world_spec(_manifest(folder))
         return cls(spec.scale, spec.seed, folder, spec.version, spec.dials)
-
-    @classmethod
-    def of(cls, spec: RunSpec) -> DataSource:
-        """Return the world that a run names, to be generated; `ValueError` if no such data can be made here."""
-        if spec.on_books:
-            from .books import BookSource
-
-            return BookSource.of_data(spec.data)
-        return cls(spec.scale, spec.world_seed, version=data_version(spec.data), dials=spec.turned)
 
     @property
     def data(self) -> str:

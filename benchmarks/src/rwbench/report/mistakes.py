@@ -1,0 +1,74 @@
+"""How often answers go wrong in which way: error classes of the samples of runs (`score.errors`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from ..run.books import source_of
+from ..run.data import DataSource
+from ..run.workspace import Workspace
+from ..score.errors import ERROR_CLASSES, diagnose
+from ..score.results import Results, find_samples
+from ..score.samples import Sample
+from ..spec import RunSpec
+
+Counts = dict[str, dict[str, int]]
+
+
+def error_counts(
+    runs: Sequence[Results], folder: Path, source: DataSource | None = None
+) -> tuple[Counts, list[str]]:
+    """Return run id -> error class -> number of samples, and what could not be classified.
+
+    Parameters
+    ----------
+    runs : sequence of Results
+        Those about rule books, whose rules have no logic to compare an answer with, are left out.
+    folder : Path
+        Folder of the runs, or one run's.
+    source : DataSource, optional
+        Where questions and rules come from; by default the world that each run names is generated.
+    """
+
+    @cache
+    def workspace(found: DataSource) -> Workspace:
+        return Workspace(found)
+
+    counts: Counts = {}
+    notes: list[str] = []
+    for run in runs:
+        label, samples = run["method"]["label"], find_samples(folder, run["run_id"])
+        if samples is None:
+            notes.append(f"{label}: no samples beside its results")
+            continue
+        try:
+            spec = RunSpec.from_dict(run["spec"])
+            if spec.on_books:
+                continue
+            data = source or source_of(spec)
+            if data.data != spec.data:
+                raise ValueError(
+                    f"the run used data {spec.data}, here is {data.data}; give its build with --data"
+                )
+            found = Counter(_classes(samples, workspace(data), spec.split))
+        except ValueError as error:
+            notes.append(f"{label}: no error classes ({error})")
+            continue
+        counts[run["run_id"]] = {name: found[name] for name in ERROR_CLASSES if found[name]}
+    return counts, notes
+
+
+def _classes(samples: Sequence[Sample], workspace: Workspace, split: str) -> list[str | None]:
+    subtasks = {sample["subtask"] for sample in samples}
+    asked = {question.id: question for name in subtasks for question in workspace.questions(name, split)}
+    gold = sorted({rule for sample in samples for step in sample["gold_rules"] for rule in step})
+    rules = {row["id"]: row for row in workspace.rules(split).take(gold).to_pylist()}
+    found = [
+        diagnose(sample, asked[sample["id"]].row["steps"], rules)
+        for sample in samples
+        if sample["id"] in asked
+    ]
+    return [one.error if one else None for one in found]
