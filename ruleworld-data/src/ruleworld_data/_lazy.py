@@ -20,7 +20,7 @@ def attach(package: str, **modules: str) -> tuple[Callable[[str], Any], Callable
 
     Examples
     --------
-    >>> __getattr__, __dir__, __all__ = attach(__name__, files="write_whole", progress="Progress clock_text")
+    >>> __getattr__, __dir__, __all__ = attach(__name__, files="write_whole", progress="Progress")
     """
     homes = {name: module for module, names in modules.items() for name in names.split()}
 

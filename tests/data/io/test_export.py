@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.io import build
-from ruleworld_data.io.card import export, majority_baseline
+from ruleworld_data.io.card import export
 from ruleworld_data.spec import CONFIGS, QUESTION_SPLITS, SUBTASKS
 
 
@@ -60,25 +60,6 @@ def test_the_card_tells_every_configuration_split_and_size(folders):
     row = question_table("multi_hop_3", "test", "tiny").slice(0, 1).to_pylist()[0]
     assert row["question"] in text and row["steps"][-1]["nl"] in text
     assert not re.search(r"\{[a-z_]+\}", text.split("---\n", 2)[2].replace("\\boxed{12}", ""))
-
-
-def test_the_baseline_is_the_best_constant_guess(folders):
-    """Counted again, the slow way."""
-    folder, _ = folders
-    from ruleworld_data.io import read_manifest
-
-    manifest = read_manifest(folder)
-    for subtask in ("single_rule", "multi_rule_4"):
-        train = question_table(subtask, "train", "tiny")["answers"].to_pylist()
-        test = question_table(subtask, "test", "tiny")["answers"].to_pylist()
-        guess = []
-        for i in range(4):
-            column = sorted(row[i] for row in train if len(row) > i)
-            guess.append(max(sorted(set(column)), key=column.count) if column else None)
-        right = [[a == g for a, g in zip(row, guess, strict=False)] for row in test]
-        exact = sum(sum(row) / len(row) for row in right) / len(right)
-        strict = sum(all(row) for row in right) / len(right)
-        assert majority_baseline(folder, manifest, subtask) == pytest.approx((exact, strict))
 
 
 def test_the_benchmark_file_names_every_task(folders):

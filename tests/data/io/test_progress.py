@@ -8,70 +8,28 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from ruleworld_data.io import Progress, clock_text, part_of, whole_file, whole_folder, write_whole
+from ruleworld_data.io import Progress, part_of, whole_file, whole_folder, write_whole
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_plain_lines_now_and_then_when_not_on_a_terminal():
-    stream, clock = io.StringIO(), Clock()
-    with Progress("samples", 1000, stream=stream, clock=clock) as progress:
-        for i in range(100):
-            clock.now += 1.0
-            progress.step(failed=i % 50 == 0, text="BM25")
-    assert stream.getvalue().splitlines() == [
-        "30/1,000 samples, 1 failed, 1.0/s, 16 min 10 s left  BM25",
-        "60/1,000 samples, 2 failed, 1.0/s, 15 min 40 s left  BM25",
-        "90/1,000 samples, 2 failed, 1.0/s, 15 min 10 s left  BM25",
-        "100 samples, 2 failed in 1 min 40 s (1.0/s)",
-    ]
-
-
-def test_a_bar_in_a_terminal_and_notes_above_it(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    stream, clock = Terminal(), Clock()
-    with Progress("samples", 10, stream=stream, clock=clock) as progress:
-        for _ in range(9):
-            clock.now += 0.5
-            progress.step()
-        progress.note("[3] encoding")
-        progress.step(text="[red] BM25")
-        progress._bar.refresh()
-    text = stream.getvalue()
-    assert "[3] encoding" in text and "10/10 samples, 2.2/s, 0 s left  [red] BM25" in text
-    assert text.rstrip().endswith("10 samples in 4 s (2.2/s)")
-    assert "\x1b[?25h" in text  # the cursor is back
-
-
-def test_quiet_and_stages():
-    stream, clock = io.StringIO(), Clock()
-    for quiet in (True, False):
-        with Progress("", quiet=quiet, stream=stream, clock=clock) as progress:
-            clock.now += 31
-            progress.stage("leaks", 3, 12)
-    assert stream.getvalue() == "leaks 3/12, 31 s\n"
-
-
-def test_a_failure_ends_the_bar_without_a_summary():
+def test_a_command_counts_what_it_does_and_what_fails():
     stream = io.StringIO()
-    with pytest.raises(KeyError), Progress("samples", 3, stream=stream) as progress:
-        progress.step()
-        raise KeyError
-    assert stream.getvalue() == ""
+    with Progress("samples", 10, stream=stream) as progress:
+        for number in range(10):
+            progress.step(failed=number == 3, text="BM25")
+        progress.note("[3] encoding")
+    text = stream.getvalue()
+    assert "[3] encoding\n" in text and "10/10" in text and "1 failed, BM25" in text
 
 
-def test_durations_read_well():
-    assert [clock_text(s) for s in (0.4, 42, 185, 7830)] == ["0 s", "42 s", "3 min 05 s", "2 h 10 min"]
+def test_quiet_says_nothing_and_stages_say_how_far_they_are():
+    stream = io.StringIO()
+    for quiet in (True, False):
+        assert not stream.getvalue()
+        with Progress("", quiet=quiet, stream=stream) as progress:
+            progress.stage("leaks", 3, 12)
+            progress.note("beside it")
+            progress._bar.refresh()
+    assert "leaks:  25%" in stream.getvalue() and "3/12" in stream.getvalue()
 
 
 def test_files_are_whole_or_as_they_were(tmp_path: Path):

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from .hub import push_folder as push_folder
     from .hub import push_metric as push_metric
     from .progress import Progress as Progress
-    from .progress import clock_text as clock_text
     from .remote import build_anywhere as build_anywhere
     from .schema import QUESTION_SCHEMA as QUESTION_SCHEMA
     from .schema import RULE_SCHEMA as RULE_SCHEMA
@@ -50,7 +49,7 @@ __getattr__, __dir__, __all__ = attach(
     endpoint="check_endpoint trust_endpoint",
     files="file_digest part_of whole_file whole_folder write_whole",
     hub="Pushed check_repo push_dataset push_folder push_metric",
-    progress="Progress clock_text",
+    progress="Progress",
     remote="build_anywhere",
     schema="QUESTION_SCHEMA RULE_SCHEMA rule_schema",
     shards="ShardFile parse_shard plan read_shard",

@@ -150,40 +150,7 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
                 for name, each in shortcuts(folder).items()
             ],
         ),
-        baseline_table=_table(
-            ["sub-task", "exact_match", "strict_match"],
-            [
-                [s, *(f"{share:.3f}" for share in majority_baseline(folder, manifest, s))]
-                for s in stats.answer_types
-            ],
-        ),
     )
-
-
-def majority_baseline(folder: Path, manifest: dict[str, Any], subtask: str) -> tuple[float, float]:
-    """Score of the most frequent answer per position of ``train``, given to every ``test`` question.
-
-    The number of positions is taken as known; `ruleworld_data.verify` has the guess that knows answer types, too.
-
-    Returns
-    -------
-    tuple of float
-        ``exact_match`` and ``strict_match``.
-    """
-
-    def answers(split: str) -> list[list[str]]:
-        shards = [s for s in manifest["shards"] if (s["config"], s["split"]) == (subtask, split)]
-        return [a for s in shards for a in read_shard(folder / s["path"], ["answers"])["answers"].to_pylist()]
-
-    votes: dict[int, Counter[str]] = {}
-    for row in answers("train"):
-        for i, answer in enumerate(row):
-            votes.setdefault(i, Counter())[answer] += 1
-    guess = {i: min(count, key=lambda answer: (-count[answer], answer)) for i, count in votes.items()}
-    rows = answers("test")
-    right = [[answer == guess.get(i) for i, answer in enumerate(row)] for row in rows]
-    n = max(1, len(rows))
-    return sum(sum(row) / len(row) for row in right) / n, sum(all(row) for row in right) / n
 
 
 def _benchmark(stats: BuildStats) -> str:
