@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.spec import SUBTASKS
-from ruleworld_data.world import Stream
 
 brute = runpy.run_path(str(Path(__file__).parents[1] / "brute_force.py"))
 BruteForce, misread, blemish, parse, plain = (
@@ -101,14 +100,6 @@ def test_every_answer_needs_its_gold_rules_and_no_other(source):
         assert BruteForce(gold).answers(facts, query) == {answer}, row["id"]
         for i in range(len(gold)):
             assert BruteForce(gold[:i] + gold[i + 1 :]).answers(facts, query) != {answer}, row["id"]
-
-
-def test_answers_are_what_their_types_say(source):
-    kinds = {"Has": "count", "In": "environment", "State": "state"}
-    for row in source.questions:
-        assert row["answer_types"] == [kinds[parse(query)[0]] for query in row["queries"]]
-        for kind, answer in zip(row["answer_types"], row["answers"], strict=True):
-            assert re.fullmatch(r"0|[1-9]\d*" if kind == "count" else r"[a-z]+(?: [a-z]+)*", answer)
 
 
 def test_steps_are_the_proof(source):
@@ -205,14 +196,6 @@ def test_texts_are_good_english_as_far_as_one_can_count(source):
             assert blemish(step["nl"]) is None, (blemish(step["nl"]), step["nl"])
 
 
-def test_question_texts_and_ids_are_unique(source):
-    assert len({row["id"] for row in source.questions}) == len(source.questions)
-    assert len({row["question"] for row in source.questions}) == len(source.questions)
-    for row in source.questions:
-        number = re.fullmatch(rf"{row['subtask']}-(\w+)-\d{{7}}", row["id"])
-        assert number[1] == ("test" if source.split == "mini" else source.split)
-
-
 def test_parallel_questions_have_two_to_four_parts_of_one_or_two_rules(source):
     for row in source.questions:
         if row["subtask"].startswith("multi_rule"):
@@ -220,14 +203,6 @@ def test_parallel_questions_have_two_to_four_parts_of_one_or_two_rules(source):
             sizes = [len(step["rule_ids"]) for step in row["steps"]]
             assert sum(sizes) == width == row["n_rules"] and 2 <= len(sizes) <= 4 and set(sizes) <= {1, 2}
             assert set(row["skeleton"].split(" & ")) <= SINGLE | DOUBLE
-
-
-def test_no_two_parallel_questions_ask_the_same_set(source):
-    seen = set()
-    for row in source.questions:
-        key = (row["subtask"], tuple(sorted(zip(row["facts"], row["queries"], strict=True))))
-        assert len(row["answers"]) == 1 or key not in seen
-        seen.add(key)
 
 
 def test_every_shape_of_parallel_question_occurs():
@@ -253,16 +228,6 @@ def test_every_skeleton_occurs_as_often_as_ever():
         counts |= {f"{subtask} {name}": found[name] for name in sorted(found)}
     assert {name.split()[1] for name in counts} == SINGLE | HOPS[2] | HOPS[3] | HOPS[4]
     assert counts == SKELETONS
-
-
-def test_answers_stay_right_in_any_pool(source):
-    """Take gold rules and any others: the answer does not change (a sample; the verifier does it for all)."""
-    ids = sorted(source.fol)
-    for n, (_, facts, query, answer, steps) in enumerate(source.scopes()):
-        if n % 50 == 0:
-            others = [ids[i] for i in Stream("any pool", n).integers(len(ids), 300)]
-            pool = {*others, *(rule for step in steps for rule in step["rule_ids"])}
-            assert BruteForce(source.fol[rule] for rule in sorted(pool)).answers(facts, query) == {answer}
 
 
 @pytest.mark.slow

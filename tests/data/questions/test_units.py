@@ -157,15 +157,6 @@ def test_a_chain_is_of_one_split_at_every_scale():
         assert ids[1] and not ids[0] & ids[1]
 
 
-def test_the_two_creatures_are_of_different_kinds(world):
-    for skeleton in SKELETONS:
-        if skeleton.start == "action" and skeleton.initial != "stated":
-            units = UnitSource(world, skeleton, "train").draw(Stream("o"), 2_000)
-            assert (units.subject != units.other).all()
-            kinds = len(world.terms["entity"])
-            assert set(units.other.tolist()) == set(range(kinds))
-
-
 def test_initial_values_come_from_rules_of_the_subjects_kind(world, followers):
     rules, _ = followers
     for skeleton in SKELETONS:
@@ -184,13 +175,6 @@ def test_draws_add_up_to_exactly_what_is_wanted(count, split):
     units = draw_units(world_of(WorldSpec("tiny")), split, SINGLE, count, ("exact", count))
     assert sum(map(len, units)) == count
     assert [u.skeleton for u in units] == list(SINGLE)
-
-
-def test_draws_keep_to_their_shares():
-    world = world_of(WorldSpec())
-    for shares in (SINGLE, DOUBLE, MULTI_HOP[2], MULTI_HOP[3]):
-        for units in draw_units(world, "train", shares, 3_000, ("shares",)):
-            assert len(units) == pytest.approx(3_000 * shares[units.skeleton], abs=8)
 
 
 def test_what_one_skeleton_lacks_others_give(world):

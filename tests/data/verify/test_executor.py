@@ -3,7 +3,6 @@
 import itertools
 import subprocess
 import sys
-from graphlib import CycleError
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruleworld_data.text import parse_facts, parse_query, parse_rule_fol
 from ruleworld_data.verify import RuleIndex, execute, lowest_counts, parse_rule_table, solve
-from ruleworld_data.verify.asp import AspSolver, chain_depth
+from ruleworld_data.verify.asp import AspSolver
 
 RULES = """
 Tiny_cat(A) => Has(Strong_horn, 14)
@@ -156,14 +155,6 @@ def test_lowest_counts_sum_losses_and_ignore_gains(base):
         "mineral scale": -1,
     }
     assert lowest_counts(facts, "In(x, ?)", RuleIndex(base)) == {}
-
-
-def test_chain_depth():
-    assert chain_depth(np.array([], int), np.array([], int)) == 0
-    assert chain_depth(np.array([1, 2, 1]), np.array([2, 3, 3])) == 2
-    for triggers, targets in (([1, 2, 3], [2, 3, 2]), ([5], [5])):
-        with pytest.raises(CycleError):
-            chain_depth(np.array(triggers), np.array(targets))
 
 
 def test_clingo_refuses_numbers_that_wrap(base):

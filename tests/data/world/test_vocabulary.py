@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from ruleworld_data.world import article, load_vocabulary, symbol, term
+from ruleworld_data.world import load_vocabulary
 
 FOLDER = Path(str(resources.files("ruleworld_data.world"))) / "vocab"
 
@@ -151,26 +151,6 @@ def test_counts_and_order(lists):
     assert load_vocabulary() is vocabulary
 
 
-def test_example_terms_of_the_documentation_exist():
-    vocabulary = load_vocabulary()
-    assert "tiny cat" in vocabulary.entities
-    assert {"strong horn", "mineral scale", "floral paw", "forbidden coin"} <= set(vocabulary.attributes)
-    assert {"deeply hungry", "completely numb", "slightly disappointed"} <= set(vocabulary.states)
-    assert {place.name: place.preposition for place in vocabulary.environments}["starship deck"] == "on"
-
-
-def test_terms_are_plain_words_and_unique():
-    vocabulary = load_vocabulary()
-    names = [verb.base for verb in vocabulary.actions] + [place.name for place in vocabulary.environments]
-    terms = [*vocabulary.entities, *vocabulary.attributes, *vocabulary.states, *names]
-    terms += vocabulary.attribute_plurals
-    assert len(set(terms)) == len(terms)
-    for text in terms:
-        assert text.isascii() and text == text.lower() == " ".join(text.split())
-        assert text.replace(" ", "").isalpha()
-    assert len({symbol(text) for text in terms}) == len(terms)
-
-
 def test_no_word_is_used_twice(lists):
     words = list(itertools.chain(*lists.values()))
     # One word, one meaning: also across lists, and across the words of two-word places.
@@ -233,33 +213,6 @@ def test_no_synonyms_inside_a_list(lists):
         for group in groups:
             found = group & set(words)
             assert len(found) <= 1, f"{name} holds the synonyms {sorted(found)}"
-
-
-def test_places_read_well():
-    vocabulary = load_vocabulary()
-    for place in vocabulary.environments:
-        assert place.preposition in {"in", "on", "at"}
-        assert place.article == "the"
-        verb, *rest = place.goal.split()
-        assert verb in vocabulary.goal_verbs and rest in ([], *(word.split() for word in GOING))
-        assert place.preposition == "at" or not rest or rest[-1].startswith(place.preposition)
-
-
-def test_article_follows_the_sound():
-    assert article("elderly fox") == "an"
-    assert article("tiny cat") == "a"
-    vocabulary = load_vocabulary()
-    places = [place.name for place in vocabulary.environments]
-    for text in [*vocabulary.entities, *vocabulary.attributes, *vocabulary.states, *places]:
-        assert not text.startswith(("u", "eu", "ew", "one", "once", "hour", "hono", "hones", "heir", "herb"))
-
-
-def test_symbol_round_trip():
-    assert symbol("tiny cat") == "Tiny_cat"
-    assert term("Deeply_hungry") == "deeply hungry"
-    vocabulary = load_vocabulary()
-    for text in [*vocabulary.entities, *vocabulary.attribute_plurals, *vocabulary.states]:
-        assert term(symbol(text)) == text
 
 
 def test_denied_pairs_become_term_masks():

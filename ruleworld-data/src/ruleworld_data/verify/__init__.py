@@ -5,10 +5,11 @@ share only the parser answer every sub-question again. `solve` and `execute` ans
 """
 
 from .executor import Derivation, Firing, execute, lowest_counts, solve
+from .index import RuleIndex
 from .leaks import LeakReport, leak_report, render_leaks
 from .reader import parse_rule_table
 from .report import CHECKS, Check, Report, render_text
-from .rulebase import RuleBase, RuleIndex
+from .rulebase import RuleBase
 from .run import verify
 
 __all__ = [

@@ -15,9 +15,10 @@ from ..world import Ints, symbol
 from .asp import AspSolver
 from .cones import Cones
 from .executor import Derivation, execute, lowest_counts
+from .index import RuleIndex
 from .mentions import unmentioned
 from .report import Findings
-from .rulebase import RuleBase, RuleIndex
+from .rulebase import RuleBase
 from .scan import GivenStep, SubQuestion
 
 POOL_SIZE = 10_000

@@ -98,23 +98,6 @@ class AspSolver:
         return [tuple(sorted(values)) for values in found]
 
 
-def chain_depth(triggers: Ints, targets: Ints) -> int:
-    """Length of the longest chain of attribute changes.
-
-    Raises
-    ------
-    graphlib.CycleError
-        If they are circular.
-    """
-    causes: dict[int, set[int]] = defaultdict(set)
-    for trigger, target in zip(triggers.tolist(), targets.tolist(), strict=True):
-        causes[target].add(trigger)
-    depth: dict[int, int] = {}
-    for term in TopologicalSorter(causes).static_order():
-        depth[term] = max((depth[cause] + 1 for cause in causes.get(term, ())), default=0)
-    return max(depth.values(), default=0)
-
-
 def _growth(changes: RuleBase) -> int:
     """Return the largest factor by which a chain of attribute changes multiplies."""
     causes: dict[int, dict[int, int]] = defaultdict(dict)

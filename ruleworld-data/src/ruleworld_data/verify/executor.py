@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ..spec import OPERATORS
 from ..text import Fact, Query, parse_facts, parse_query
-from .rulebase import Effect, RuleIndex
+from .index import Effect, RuleIndex
 
 
 class Firing(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from graphlib import CycleError
+from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from ..io.shards import Shard
 from ..spec import ROLES
 from ..text.parser import RULE_SHAPES
 from ..world import Ints, load_vocabulary
-from .asp import chain_depth
 from .mentions import plurals
 from .reader import TableReader
 from .report import Findings
@@ -97,7 +96,7 @@ def _attribute_structure(base: RuleBase, findings: Findings) -> None:
     changes = base.of_type("attrchange2attr")
     names = base.terms.names
     try:
-        chain_depth(changes.premise, changes.conclusion)
+        TopologicalSorter(_links(changes)).prepare()
     except CycleError as error:
         loop = " -> ".join(names[code] for code in error.args[1])
         findings["C3"].fail(f"attribute changes run in a circle: {loop}")
