@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from math import comb
 
 import numpy as np
@@ -83,7 +82,8 @@ class ParallelBlock:
         # Which parts have two rules: the first of a random order of the used places.
         order = stream.words(count * most).reshape(count, most) >> np.uint64(1)
         order[~used] = np.uint64(2**63)
-        double = _ranks(order) < (width - parts)[:, None]
+        ranks = np.argsort(np.argsort(order, axis=1, kind="stable"), axis=1, kind="stable")
+        double = ranks < (width - parts)[:, None]
         units = stream.integers(size, count * most).reshape(count, most) + size * double
         units[~used] = -1
         return parts, units
@@ -94,7 +94,7 @@ class ParallelBlock:
         ids[np.repeat(units < 0, 2, axis=1)] = -1
         ids.sort(axis=1)
         unique_rules = ~((ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] >= 0)).any(axis=1)
-        members = _packed(np.sort(units, axis=1) + 1, 2 * self.size)
+        members = np.sort(units, axis=1).T
         order = np.lexsort(members)
         repeat = np.zeros(len(units), dtype=bool)
         repeat[order[1:]] = (members[:, order[1:]] == members[:, order[:-1]]).all(axis=0)
@@ -153,24 +153,3 @@ class ParallelBlock:
             "fold": pa.array(np.zeros(rows, dtype=np.int8)),
         }
         return pa.table({name: columns[name] for name in QUESTION_SCHEMA.names})
-
-
-def _ranks(values: Ints) -> Ints:
-    """Return each number's place in its row's order, equal ones from left to right; for rows of up to 128."""
-    columns = np.ascontiguousarray(values.T)
-    ranks = np.zeros(columns.shape, dtype=np.int8)
-    for right in range(1, len(columns)):
-        for left in range(right):
-            later = columns[left] <= columns[right]
-            ranks[right] += later
-            ranks[left] += ~later
-    return ranks.T
-
-
-def _packed(rows: Ints, most: int) -> Ints:
-    """Return rows of numbers from 0 to ``most`` as few columns of 64 bits, several numbers in each: (columns, rows)."""
-    bits = max(1, most.bit_length())
-    each = 63 // bits
-    columns = rows.T.astype(np.int64)
-    groups = [columns[start : start + each] for start in range(0, len(columns), each)]
-    return np.stack([reduce(lambda high, low: high << bits | low, group) for group in groups])

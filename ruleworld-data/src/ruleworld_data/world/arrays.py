@@ -30,7 +30,7 @@ from .streams import Ints
 
 MIN_COUNT, MAX_COUNT = 9, 20
 """Initial values: no chain can take more than ``MAX_UNITS * MAX_EFFECT`` away."""
-LEAST_CUT, MOST_CUT = 11, 17
+MIN_CUT, MAX_CUT = 11, 17
 """Where a threshold cuts the initial values: "more than 11" to "more than 17", and "fewer than" one more."""
 MAX_EFFECT = 3
 MAX_UNITS = 3

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..spec import PAPER_POINT, Dials, WorldSizes, check_seed
-from .arrays import LEAST_CUT, MAX_COUNT, MAX_EFFECT, MIN_COUNT, MINUS, MOST_CUT, PLUS, RuleBlock, World
+from .arrays import MAX_COUNT, MAX_CUT, MAX_EFFECT, MIN_COUNT, MIN_CUT, MINUS, PLUS, RuleBlock, World
 from .streams import Ints, Key, Stream, keyed_integers, mix
 from .vocabulary import load_vocabulary
 
@@ -233,7 +233,7 @@ class _Drawing:
     def _count2state(self, owners: Ints, states: Ints) -> dict[str, Ints]:
         """Choose where the count of each owner is cut; the two states of one lie side by side."""
         owner, plus = np.divmod(np.arange(len(states)), 2)
-        cut = LEAST_CUT + self._value("threshold", MOST_CUT - LEAST_CUT + 1, owners[owner])
+        cut = MIN_CUT + self._value("threshold", MAX_CUT - MIN_CUT + 1, owners[owner])
         order = np.lexsort((plus, owners[owner]))
         columns = {
             "trigger_attribute": owners[owner],
