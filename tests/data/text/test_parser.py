@@ -311,7 +311,7 @@ def test_facts_and_queries():
     assert parse_query("In(y, ?)") == Query("in", "y")
     assert parse_query("State(x, ?, Attack)") == Query("state", "x", "attack")
     assert parse_query("State(x, ?, In)") == Query("state", "x", "in")
-    assert parse_query("State(x, ?, Has, Mineral_fur)") == Query("weighed", "x", "mineral fur")
+    assert parse_query("State(x, ?, Has, Mineral_fur)") == Query("state_of_count", "x", "mineral fur")
 
 
 @pytest.mark.parametrize(

@@ -108,15 +108,17 @@ class Scene:
         if rule_type == "entity2attr":
             self._read_count(hop)
         elif rule_type == "action2env":
-            self._enter(hop)
+            self._enter_place(hop)
         elif rule_type == "action2state":
-            self._feel(hop, f"State(x, ?, {self.symbols['action'][hop['action']]})", "state_of_action")
+            self._reach_state(hop, f"State(x, ?, {self.symbols['action'][hop['action']]})", "state_of_action")
         elif rule_type == "env2state":
-            self._feel(hop, "State(x, ?, In)", "state_of_arrival" if self.steps else "state_of_environment")
+            self._reach_state(
+                hop, "State(x, ?, In)", "state_of_arrival" if self.steps else "state_of_environment"
+            )
         elif rule_type == "count2state":
-            self._compare(hop)
+            self._pass_threshold(hop)
         elif rule_type == "place_state2attr":
-            self._meet(hop)
+            self._join_premises(hop)
             self._change(hop, per_unit=False)
         else:
             self._change(hop, per_unit=rule_type == "attrchange2attr")
@@ -129,7 +131,7 @@ class Scene:
         self.premise = (f"the {self.who} has {self.names.things(attribute, count)}", has)
         self._ask_count(attribute, count)
 
-    def _enter(self, hop: Hop) -> None:
+    def _enter_place(self, hop: Hop) -> None:
         place = hop["environment"]
         arrival = f"{self._subject()} {self.names.entering[place].third}"
         event = f"Enter(x, {self.symbols['environment'][place]})"
@@ -137,20 +139,20 @@ class Scene:
         self.place = self.premise
         self.ask, self.query, self.answer = "environment", "In(x, ?)", self.names.environment[place]
 
-    def _feel(self, hop: Hop, query: str, ask: str) -> None:
+    def _reach_state(self, hop: Hop, query: str, ask: str) -> None:
         state = self.names.state[hop["state"]]
         fact = f"{self.symbols['state'][hop['state']]}(x)"
         self._step(hop, f"{self._subject()} is {state}", fact, f"the {self.who} is {state}")
         self.ask, self.query, self.answer = ask, query, state
 
-    def _compare(self, hop: Hop) -> None:
+    def _pass_threshold(self, hop: Hop) -> None:
         """Feel what a count gives that a rule has just told."""
         (nl, fol), word = self.premise, COMPARED[hop["trigger_operator"]].lower()
         self.premise = (f"{nl}, {word} than {hop['threshold']}", fol)
         attribute = self.symbols["attribute"][hop["trigger_attribute"]]
-        self._feel(hop, f"State(x, ?, Has, {attribute})", "state_of_count")
+        self._reach_state(hop, f"State(x, ?, Has, {attribute})", "state_of_count")
 
-    def _meet(self, hop: Hop) -> None:
+    def _join_premises(self, hop: Hop) -> None:
         """Let the place and the state of a rule meet as the premise."""
         state = hop["state"]
         atom = f"{self.symbols['state'][state]}(x)"

@@ -37,7 +37,7 @@ class Skeleton:
         return len(self.path) + (self.initial == "rule")
 
     @property
-    def weighs(self) -> bool:
+    def has_threshold(self) -> bool:
         """Whether the path begins with a count and its threshold."""
         return "count2state" in self.path
 
@@ -108,7 +108,7 @@ _BEFORE_CHANGES: tuple[tuple[str, ...], ...] = (
 """What may come before a chain of attribute changes."""
 _CONJUNCTION = ("action2env", "action2state", "place_state2attr")
 _THRESHOLD = ("entity2attr", "count2state", "state2attr")
-_WEIGHED = Skeleton(("entity2attr", "count2state"))
+_STATE_OF_COUNT = Skeleton(("entity2attr", "count2state"))
 """The state itself that a count gives."""
 
 
@@ -123,7 +123,9 @@ def multi_hop(hops: int, dials: Dials) -> dict[Skeleton, float]:
         families.append(dict.fromkeys(_with_changes((_CONJUNCTION,), hops, dials), 1.0))
     if dials.thresholds:
         changes = _with_changes((_THRESHOLD,), hops, dials)
-        families.append(dict.fromkeys([_WEIGHED] if hops == len(_WEIGHED.path) else changes, 1.0))
+        families.append(
+            dict.fromkeys([_STATE_OF_COUNT] if hops == len(_STATE_OF_COUNT.path) else changes, 1.0)
+        )
     families = [family for family in families if family]
     parts = [1 / 3] * len(families[1:])
     return {

@@ -67,10 +67,10 @@ class UnitSource:
         self._balanced = split in BALANCED
         if self._by_chain:
             self._keep(self._allowed(*self._ids(self._rows)))
-        if len(world.sealed) and skeleton.answer_type == "count" and skeleton.initial != "stated":
+        if len(world.threshold_driven) and skeleton.answer_type == "count" and skeleton.initial != "stated":
             # A creature of a kind has counts of its own, whose thresholds may change what is asked.
             queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]]
-            self._keep(np.isin(queried, world.sealed) == skeleton.weighs)
+            self._keep(np.isin(queried, world.threshold_driven) == skeleton.has_threshold)
         if skeleton.start == "change":
             # Below the first responses every amount is 1: who knows a sign there knows the answer without the rule.
             changes = world.blocks["attrchange2attr"]
@@ -83,7 +83,7 @@ class UnitSource:
             kind = has["entity"][self._rows[0]]
             queried = world.blocks[skeleton.path[last]]["attribute"][self._rows[last]]
             self._keep(keyed_integers(("asked of", world.seed), 2, kind, queried) == world.is_heldout)
-        if skeleton.weighs:  # the chain begins after the count; who has it comes last
+        if skeleton.has_threshold:  # the chain begins after the count; who has it comes last
             self._keep(np.lexsort(self._rows))
         entities = len(world.terms["entity"])
         kind_known = skeleton.initial != "stated"
@@ -100,7 +100,7 @@ class UnitSource:
             entity2attr, attributes = world.blocks["entity2attr"], len(world.terms["attribute"])
             key = entity2attr["attribute"].astype(np.int64)
             queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]].astype(np.int64)
-            if skeleton.weighs:  # whoever has the count has the attribute at the end, too
+            if skeleton.has_threshold:  # whoever has the count has the attribute at the end, too
                 queried += attributes * entity2attr["entity"][self._rows[0]].astype(np.int64)
                 key += attributes * entity2attr["entity"].astype(np.int64)
                 attributes *= entities
@@ -108,7 +108,7 @@ class UnitSource:
             self._first_giver, choices = first[queried], count[queried]
         self._ends = np.cumsum(choices * prod(self._radix))
         self._chain_ends = self._ends
-        if skeleton.weighs and len(self._ends):
+        if skeleton.has_threshold and len(self._ends):
             chain = np.stack(self._rows[1:])
             self._chain_ends = self._ends[np.append((chain[:, 1:] != chain[:, :-1]).any(axis=0), True)]
 
@@ -183,7 +183,7 @@ class UnitSource:
 
     def _ids(self, rows: list[Ints]) -> list[Ints]:
         """Return the ids of the chain's rules."""
-        chain = list(zip(self.skeleton.path, rows, strict=True))[self.skeleton.weighs :]
+        chain = list(zip(self.skeleton.path, rows, strict=True))[self.skeleton.has_threshold :]
         return [self.world.blocks[kind].ids[row] for kind, row in chain]
 
     def _keep(self, rows: Ints) -> None:

@@ -52,8 +52,8 @@ class Fact(NamedTuple):
 class Query(NamedTuple):
     """What a scope asks: ``has`` (final count of attribute ``term``), ``in`` or ``state``.
 
-    For ``state``, ``term`` names the cause: an action, or ``in`` for the environment. ``weighed`` is the state that the
-    count of attribute ``term`` gives.
+    For ``state``, ``term`` names the cause: an action, or ``in`` for the environment. ``state_of_count`` is the state
+    that the count of attribute ``term`` gives.
     """
 
     kind: str
@@ -115,7 +115,7 @@ def parse_query(text: str) -> Query:
     if name == "State" and len(args) == 3 and args[1] == "?" and who:
         return Query("state", who, _plain(args[2], "query", text))
     if name == "State" and len(args) == 4 and args[1:3] == ["?", "Has"] and who:
-        return Query("weighed", who, _plain(args[3], "query", text))
+        return Query("state_of_count", who, _plain(args[3], "query", text))
     expected = (
         "Has(x, Attribute, ?), In(x, ?), State(x, ?, Action), State(x, ?, In) or State(x, ?, Has, Attribute)"
     )

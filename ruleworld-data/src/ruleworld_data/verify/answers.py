@@ -26,7 +26,7 @@ CONE_BATCH = 250
 """Sub-questions that share a cone: the fewer, the smaller it is, the more often rules are read."""
 _FILLERS = 8
 """Sets of rules that fill up pools. Few, because clingo keeps every symbol it ever saw."""
-_ANSWER_TYPE = {"has": "count", "in": "environment", "state": "state", "weighed": "state"}
+_ANSWER_TYPE = {"has": "count", "in": "environment", "state": "state", "state_of_count": "state"}
 
 
 class AnswerChecker:

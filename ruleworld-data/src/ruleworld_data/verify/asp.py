@@ -160,7 +160,7 @@ class _Writer:
         elif query.kind == "in":
             yield f"ask_place({number},{who})."
         else:
-            cause = "count" if query.kind == "weighed" else "action"
+            cause = "count" if query.kind == "state_of_count" else "action"
             cause = "place" if query.term == "in" else f"{cause}({self.terms[query.term]})"
             yield f"ask_state({number},{who},{cause})."
 

@@ -23,7 +23,7 @@ class Cones:
         types = ("entity2attr", "state2attr", "place_state2attr")
         self._entities, self._states, self._both = (self._by_term(name) for name in types)
         self._routes = base.rows_of("action2env", "action2attr", "action2state", "env2state", "count2state")
-        self._weighed = np.unique(base.premise[base.rows_of("count2state")])
+        self._threshold_attributes = np.unique(base.premise[base.rows_of("count2state")])
         self._reachable = np.unique(base.conclusion[base.rows_of("env2state", "action2state", "count2state")])
 
     def rows(self, scopes: Sequence[tuple[str, str]]) -> Ints:
@@ -34,7 +34,7 @@ class Cones:
         asked for, however indirectly; and rules from a place together with states, or from a state that is stated or
         that anything leads to, about any attribute on these ways.
         """
-        base, code, counts = self.base, self.base.terms.get, ("has", "weighed")
+        base, code, counts = self.base, self.base.terms.get, ("has", "state_of_count")
         parsed = [(parse_facts(facts), parse_query(query)) for facts, query in scopes]
         attributes = _codes(code(query.term, -1) for _, query in parsed if query.kind in counts)
         stated = _codes(code(fact.term, -1) for facts, _ in parsed for fact in facts if fact.kind == "is")
@@ -43,9 +43,9 @@ class Cones:
             for facts, query in parsed
             for fact in facts
             if query.kind in counts and fact.kind == "is" and fact.who == query.who
-            for attribute in (code(query.term, -1), *self._weighed.tolist())
+            for attribute in (code(query.term, -1), *self._threshold_attributes.tolist())
         )
-        entities = _of_terms(self._entities, np.union1d(attributes, self._weighed))
+        entities = _of_terms(self._entities, np.union1d(attributes, self._threshold_attributes))
         key = base.premise[entities] + (base.conclusion[entities].astype(np.int64) << 32)
         entities = entities[np.isin(key, wanted)]
         sources, targets = base.premise[self._changes], base.conclusion[self._changes]

@@ -108,7 +108,7 @@ def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -
         caused = scope.states_by_place() if asked.term == "in" else scope.states_by_action(asked.term)
         return _one(caused, query)
     attribute = rules.terms.get(asked.term, -1)
-    if asked.kind == "weighed":
+    if asked.kind == "state_of_count":
         return _one(scope.states_by_count(attribute), query)
     start = _one(scope.counts(attribute, asked.term), query)
     if start.answer is None:
@@ -184,7 +184,7 @@ class _Scope:
     def states_by_place(self) -> list[tuple[str, Path]]:
         """States that the individual's environments cause."""
         return [
-            self._felt(effect, path)
+            self._caused(effect, path)
             for place, path in self.places()
             for effect in self.rules.fire("env2state", self.code(place, -1))
         ]
@@ -192,7 +192,7 @@ class _Scope:
     def states_by_action(self, only: str | None = None) -> list[tuple[str, Path]]:
         """States that actions (or one of them) cause themselves."""
         return [
-            self._felt(effect, ())
+            self._caused(effect, ())
             for action, role in self._roles()
             if only in (None, action)
             for effect in self.rules.fire("action2state", self.code(action, -1), role)
@@ -201,8 +201,8 @@ class _Scope:
     def states_by_count(self, only: int | None = None) -> list[tuple[str, Path]]:
         """States that initial counts (or that of one attribute) cause by being above or below a threshold."""
         return [
-            self._felt(effect, path)
-            for attribute in self.rules.weighed
+            self._caused(effect, path)
+            for attribute in self.rules.threshold_attributes
             if only in (None, attribute)
             for count, path in self.counts(attribute, self.names[attribute])
             for plus in (0, 1)
@@ -210,7 +210,7 @@ class _Scope:
             if (count > effect.threshold if plus else count < effect.threshold)
         ]
 
-    def _felt(self, effect: Effect, path: Path) -> tuple[str, Path]:
+    def _caused(self, effect: Effect, path: Path) -> tuple[str, Path]:
         name = self.names[effect.term]
         return name, (*path, Firing(effect.rule_id, Fact("is", self.who, name)))
 

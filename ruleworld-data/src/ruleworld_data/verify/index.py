@@ -43,7 +43,7 @@ class RuleIndex:
         self._more = bisect_left(self._keys, len(RULE_TYPES) * 2 * self._size**2)
         parts = (part[order[self._more :]].tolist() for part in (base.state, base.threshold))
         self._premises: list[tuple[int, int]] = list(zip(*parts, strict=True))
-        self.weighed = np.unique(base.premise[base.rows_of("count2state")]).tolist()
+        self.threshold_attributes = np.unique(base.premise[base.rows_of("count2state")]).tolist()
         """Attributes whose count has a threshold."""
         changes = base.of_type("attrchange2attr")
         self._triggers: dict[int, set[int]] = {}

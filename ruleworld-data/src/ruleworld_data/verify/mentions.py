@@ -58,7 +58,7 @@ def _needed(facts: str, query: str) -> tuple[list[Thing], list[str]]:
     """Return the things that a text must mention, and the numbers that it may."""
     scope, asked = parse_facts(facts), parse_query(query)
     things = [thing for fact in scope for thing in _fact_things(fact)]
-    if asked.kind in ("has", "weighed"):
+    if asked.kind in ("has", "state_of_count"):
         things.append((f" {plurals().get(asked.term, asked.term)} ", f" {asked.term} "))
     elif asked.kind == "state" and asked.term != "in":
         things.append(_verb_forms(asked.term))

@@ -103,8 +103,8 @@ def _attribute_structure(base: RuleBase, findings: Findings) -> None:
     drivers = np.unique(base.conclusion[base.rows_of("state2attr", "action2attr", "place_state2attr")])
     both = np.intersect1d(drivers, changes.conclusion)
     findings["C4"].fail(*(f"{names[code]!r} is a driver and a response" for code in both))
-    weighed = base.premise[base.rows_of("count2state")]
-    moved = np.intersect1d(weighed, np.union1d(drivers, changes.conclusion))
+    counted = base.premise[base.rows_of("count2state")]
+    moved = np.intersect1d(counted, np.union1d(drivers, changes.conclusion))
     findings["C4"].fail(*(f"{names[code]!r} has a threshold and is changed" for code in moved))
     edges = np.unique(np.stack([changes.conclusion, changes.premise], axis=1), axis=0)
     responses, driver_counts = np.unique(edges[:, 0], return_counts=True)
@@ -123,7 +123,7 @@ def _routes(base: RuleBase, findings: Findings) -> None:
     led_to = base.conclusion[base.rows_of("env2state", "action2state", "count2state")]
     touched = _links(base.of_type("state2attr"), led_to)
     routes: dict[tuple[int, int], list[tuple[str, set[int]]]] = defaultdict(list)
-    felt: dict[tuple[int, int], set[int]] = defaultdict(set)
+    states_of: dict[tuple[int, int], set[int]] = defaultdict(set)
     for rule_type, label in (
         ("action2env", "its environment's state"),
         ("action2state", "its own state"),
@@ -133,12 +133,12 @@ def _routes(base: RuleBase, findings: Findings) -> None:
         columns = (part.premise.tolist(), part.mark.tolist(), part.conclusion.tolist())
         for action, role, term in zip(*columns, strict=True):
             states = {"action2env": state_of[term], "action2state": {term}}.get(rule_type, set())
-            felt[action, role] |= states
+            states_of[action, role] |= states
             reach = set().union(*(touched[state] for state in states)) if states else {term}
             if rule_type == "action2attr" or states:
                 routes[action, role].append((label, reach))
     for subject, state, attribute in _conjunctions(base):
-        if state in felt[subject]:
+        if state in states_of[subject]:
             routes[subject].append(("place and state together", {attribute}))
     for (action, role), ways in routes.items():
         for (other, others), (label, attributes) in combinations(ways, 2):

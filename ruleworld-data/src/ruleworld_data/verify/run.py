@@ -88,19 +88,16 @@ def verify(
     if "clingo" in solvers:
         import_clingo()
     folder, tell, findings = Path(build_dir), progress or (lambda stage, done, total: None), Findings()
-    manifest, counts = read_manifest(folder), dict[str, int]()
+    manifest = read_manifest(folder)
     shards = check_shards(folder, manifest, findings, tell)
-    reader = TableReader()
-    rules = [shard for shard in shards if shard.config == "rules"]
-    worlds = _rules(reader, folder, rules, findings, tell)
-    counts["rules"] = sum(map(len, worlds.values()))
+    worlds = _rules(folder, [shard for shard in shards if shard.config == "rules"], findings, tell)
+    counts = {"rules": sum(map(len, worlds.values()))}
     if missing := set(RULE_SPLITS) - worlds.keys():
         reason = f"the rules of {' and '.join(sorted(missing))} could not be read"
         findings.skip(reason, "heldout", *_QUESTION_CHECKS, *([] if worlds else _RULE_CHECKS))
     else:
-        scan = _questions(
-            folder, [shard for shard in shards if shard.config != "rules"], worlds, findings, tell
-        )
+        questions = [shard for shard in shards if shard.config != "rules"]
+        scan = _questions(folder, questions, worlds, findings, tell)
         counts |= {"questions": scan.rows, "sub_questions": scan.parts}
         counts["distinct_sub_questions"] = len(scan.asked)
         if findings["C3"].failures:
@@ -116,10 +113,10 @@ def verify(
 
 
 def _rules(
-    reader: TableReader, folder: Path, shards: list[Shard], findings: Findings, progress: StageProgress
+    folder: Path, shards: list[Shard], findings: Findings, progress: StageProgress
 ) -> dict[str, RuleBase]:
     """Read and check the rules of both worlds, as far as their files can be read."""
-    worlds = {}
+    reader, worlds = TableReader(), {}
     for done, split in enumerate(RULE_SPLITS, start=1):
         if own := [shard for shard in shards if shard.split == split]:
             worlds[split] = read_rules(reader, folder, own, findings)

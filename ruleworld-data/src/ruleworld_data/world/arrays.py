@@ -79,7 +79,7 @@ class World:
         For each open rule type the rows of the world's subset; without the types that are in it as a whole.
     dials : Dials
         Where the world departs from the paper's.
-    sealed : array
+    threshold_driven : array
         Attributes that thresholds can change, in the whole world also where this is a part of it: of a creature of a
         kind they are asked along such a path only.
     """
@@ -90,7 +90,7 @@ class World:
     blocks: dict[str, RuleBlock]
     subset_rows: dict[str, Ints] = field(default_factory=dict, repr=False)
     dials: Dials = PAPER_POINT
-    sealed: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
+    threshold_driven: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.blocks.values())

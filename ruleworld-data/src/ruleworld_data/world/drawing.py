@@ -58,10 +58,10 @@ class _Drawing:
         actor, target = slice(0, None, 2), slice(1, None, 2)
         reached = np.concatenate([env_state[environment_of], action_state[target], action_state[actor]])
         barred = np.concatenate([changed[target], changed[target], changed[actor]])
-        weighed = self._threshold_states(reached)
-        allowed = self._allowed((env_state, action_state), weighed, colours)
+        threshold_states = self._threshold_states(reached)
+        allowed = self._allowed((env_state, action_state), threshold_states, colours)
         allowed[reached, barred] = False
-        fixed = np.concatenate([reached if sizes.crowd else reached[:0], weighed])
+        fixed = np.concatenate([reached if sizes.crowd else reached[:0], threshold_states])
         columns = {
             "entity2attr": self._entity2attr(owners),
             "attrchange2attr": self._changes(levels),
@@ -80,7 +80,7 @@ class _Drawing:
             place_of = (environment_of, action_state[target])
             columns["place_state2attr"] = self._place_state2attr(*place_of, colours[2])
         if len(owners):
-            columns["count2state"] = self._count2state(owners, weighed)
+            columns["count2state"] = self._count2state(owners, threshold_states)
         blocks, first = {}, 0
         for rule_type, typed in columns.items():
             part = {name: np.asarray(values).astype(np.int16) for name, values in typed.items()}
@@ -89,8 +89,16 @@ class _Drawing:
             first += count
         parts = (f"rw-{self.seed}", self.dials.tag, "heldout" if self.heldout else "")
         world_id = "-".join(part for part in parts if part)
-        sealed = _below(colours[-1] if len(owners) else owners, levels)
-        return World(world_id, self.seed, terms, blocks, self.subset_rows, dials=self.dials, sealed=sealed)
+        threshold_driven = _below(colours[-1] if len(owners) else owners, levels)
+        return World(
+            world_id,
+            self.seed,
+            terms,
+            blocks,
+            self.subset_rows,
+            dials=self.dials,
+            threshold_driven=threshold_driven,
+        )
 
     def _key(self, *name: Key) -> tuple[Key, ...]:
         tag = (self.dials.tag,) if self.dials.tag else ()
@@ -138,7 +146,9 @@ class _Drawing:
         free = np.setdiff1d(np.arange(self.sizes.states), reached)
         return free[self._stream("threshold states").permutation(len(free))[: self.sizes.count2state]]
 
-    def _allowed(self, led_to: tuple[Ints, Ints], weighed: Ints, colours: list[Ints]) -> NDArray[np.bool_]:
+    def _allowed(
+        self, led_to: tuple[Ints, Ints], threshold_states: Ints, colours: list[Ints]
+    ) -> NDArray[np.bool_]:
         """Return which attributes each state may change (shape states x attributes).
 
         States of places and of actions have a colour each, and so has every threshold attribute's pair of states
@@ -146,7 +156,7 @@ class _Drawing:
         """
         allowed = np.zeros((self.sizes.states, self.sizes.attributes), dtype=bool)
         allowed[:, np.concatenate(colours[:2])] = True
-        pairs = weighed.reshape(-1, 2)
+        pairs = threshold_states.reshape(-1, 2)
         kinds = list(zip(led_to, colours[:2], strict=True))
         kinds += zip(pairs, np.array_split(colours[-1], max(1, len(pairs))), strict=False)
         for states, drivers in kinds:
