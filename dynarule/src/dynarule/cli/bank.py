@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -111,8 +111,8 @@ def add(
     like = RuleBank.load(bank).encoder
     _check_file(rules)
     base, tokenizer = (None, None) if model is None else load_model(model, None, None)
-    columns = {"text": text, "conclusion": conclusion, "id": id}
-    parts = {"like": like, "model": base, "tokenizer": tokenizer, "cache": cache}
+    columns: dict[str, Any] = {"text": text, "conclusion": conclusion, "id": id}
+    parts: dict[str, Any] = {"like": like, "model": base, "tokenizer": tokenizer, "cache": cache}
     more = load_rules(rules, encoder, fol, **parts, **columns)
     more.ids = [prefix + name for name in more.ids]
     with changed_bank(bank) as held:

@@ -66,7 +66,7 @@ class RuleChat:
         prompts = question_prompts(self.tokenizer, [line], self.config.reading)
         streamer = TextIteratorStreamer(self.tokenizer, skip_prompt=True)
         hidden = [special for special in self.tokenizer.all_special_tokens if special != self.token]
-        settings = {"max_new_tokens": self.max_new_tokens, "streamer": streamer}
+        settings: dict[str, Any] = {"max_new_tokens": self.max_new_tokens, "streamer": streamer}
         with ThreadPoolExecutor(1) as thread:
             done = thread.submit(generate, self.model, self.tokenizer, memory, prompts, **settings)
             done.add_done_callback(lambda _: streamer.end())  # where it failed, too

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 Method = Literal["dynarule", "srki", "kblam"]
 Embedding = Literal["none", "row", "full"]
@@ -159,7 +159,8 @@ def _read_addition(name: str, settings: Mapping[str, Any]) -> Addition:
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise ValueError(f"the addition {name} has no setting {unknown[0]!r}; it has {known}")
-    return ADDITIONS[name](**settings)
+    kind: Any = ADDITIONS[name]
+    return cast(Addition, kind(**settings))
 
 
 def paper_recipe(method: Method = "dynarule", stage: int = 2, **changes: Any) -> Recipe:
