@@ -113,7 +113,7 @@ def test_what_a_search_looked_for_is_told(cli, tmp_path, tiny_model, tiny_tokeni
     adapter.save(tmp_path / "adapter")
     (tmp_path / "rules.txt").write_text("\n".join(RULES) + "\n")
     bank = RuleBank.from_texts(RULES, None, FakeEncoder(), [str(i) for i in range(1, 13)])
-    prompts = question_prompts(tokenizer, ["w11 w12"], "tokens")
+    prompts = question_prompts(tokenizer, ["w11 w12"], "\n")
     (expected,) = generate(model, tokenizer, bank, prompts, max_new_tokens=5)
     asked = [*served(tmp_path), "--max-new-tokens", 5, "-q", "w11 w12"]
     told = cli("generate", *asked, "--trace")

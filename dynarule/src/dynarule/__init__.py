@@ -15,9 +15,9 @@ __getattr__, __dir__, __all__ = lazy_names(
     adapter="RuleAdapter load_adapter",
     bank="RuleBank open_encoder encoder_of",
     memory="RuleMemory attach measure_confidence",
-    plus="RuleStates TokenMemory",
+    plus="PlusConfig PlusMemory RuleStates TokenMemory",
     search_token="SEARCH_TOKEN prepare_search search_id",
     decoding="growing_cache",
-    generation="Generation generate question_prompts",
+    generation="Generation generate question_prompts rule_memory",
     tokenizer="load_tokenizer",
 )

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from peft import PeftModel, get_peft_model, set_peft_model_state_dict
-from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
+from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING, PEFT_TYPE_TO_PREFIX_MAPPING, PEFT_TYPE_TO_TUNER_MAPPING
 from peft.tuners.tuners_utils import BaseTuner, BaseTunerLayer
-from peft.utils import load_peft_weights, register_peft_method
+from peft.utils import load_peft_weights
 from peft.utils.other import set_additional_trainable_modules
 from torch import nn
 
@@ -47,19 +47,7 @@ class DynaRuleLayer(nn.Module, BaseTunerLayer):
     def update_layer(self, adapter_name: str, config: DynaRuleConfig) -> None:
         """Add an adapter's projections."""
         block = self.get_base_layer()
-        layer = cast(Any, block).layer_idx
-        searches = layer == config.confidence_layer
-        projection: nn.Module = nn.Module()  # of a layer that reads what another found
-        if config.projects(layer):
-            projection = RuleProjection(
-                block,
-                config.encoder_dim,
-                config.key_norm,
-                search_heads=config.search_heads if searches else 0,
-                search_offsets=config.search_offsets,
-                search_tail=config.search_tail,
-                lookahead=config.lookahead > 0,
-            )
+        projection = config.make_projection(block)
         self.dynarule_projection[adapter_name] = projection
         projection.requires_grad_(adapter_name in self.active_adapters and not config.inference_mode)
 
@@ -150,8 +138,10 @@ class DynaRuleModel(BaseTuner):
         """Stay in the base model's dtype, which attention reads without a cast."""
 
 
-if NAME not in {str(name.value) for name in PEFT_TYPE_TO_CONFIG_MAPPING}:
-    register_peft_method(name=NAME.lower(), config_cls=DynaRuleConfig, model_cls=DynaRuleModel)
+# In PEFT's public tables, see `dynarule.config`; registering twice is the same as once.
+cast(Any, PEFT_TYPE_TO_CONFIG_MAPPING)[NAME] = DynaRuleConfig
+cast(Any, PEFT_TYPE_TO_TUNER_MAPPING)[NAME] = DynaRuleModel
+cast(Any, PEFT_TYPE_TO_PREFIX_MAPPING)[NAME] = DynaRuleModel.prefix
 
 
 class RuleAdapter(nn.Module):

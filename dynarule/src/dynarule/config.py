@@ -5,37 +5,55 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 
-from peft import PeftConfig, PeftType
+import torch
+from huggingface_hub import hf_hub_download
+from peft import PeftConfig
 from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME, WEIGHTS_NAME
-from Stemmer import algorithms
+from torch import nn
 
 from ._files import read_shapes, refuse_unfinished, write_whole
 from .base_model import LARGEST, BaseModel
-from .plus.reader import KEY_WIDTH, PLACE_WIDTH
+from .projection import RuleProjection
+
+if TYPE_CHECKING:
+    from .memory.serving import RuleMemory
 
 __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
 
-UpdateScope = Literal["confidence", "confidence_and_after", "all", "none"]
-Reading = Literal["vector", "tokens"]
+UpdateScope = Literal["confidence", "all", "none"]
 NAME = "DYNARULE"
 CONFIG_FILE, WEIGHTS_FILE = CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
 """The two files of an adapter folder, under PEFT's names."""
 PICKLED = WEIGHTS_NAME
 """What PEFT reads where the second is missing."""
+HUB_OPTIONS = "revision", "cache_dir", "token", "local_files_only", "force_download"
 LARGEST_CONFIG = 1 << 20
 """Bytes; the curve of a confidence layer is the longest thing in it."""
 
-if NAME not in PeftType.__members__:  # an enum that PEFT has no public way to extend, hence peft>=0.21,<0.22
-    member = str.__new__(PeftType, NAME)
-    member._name_ = member._value_ = NAME
-    PeftType._member_map_[NAME] = member
-    PeftType._member_names_.append(NAME)
-    PeftType._value2member_map_[NAME] = member
-    type.__setattr__(PeftType, NAME, member)  # Python 3.12 looks names up on the class
+OTHERS_DEFAULTS: dict[str, Any] = {
+    "key_norm": True, "reading": "vector", "together": False, "score_weight": 0.0, "score_limit": None,
+    "word_weight": 0.0, "word_stemmer": "", "search_heads": 0, "search_offsets": 0, "search_tail": 0,
+    "lookahead": 0, "lookahead_width": 16,
+}  # fmt: skip
+"""What files of dynarule 0.2 say in any adapter, and what means nothing at these values."""
+
+
+class _PeftType(str):
+    """The method's name, with the ``value`` that members of PEFT's enum have.
+
+    PEFT 0.21, the latest, registers members of the enum alone (``register_peft_method``), and to an enum nothing can be
+    added. Its tables take any text.
+    """
+
+    @property
+    def value(self) -> str:
+        """The name."""
+        return str(self)
 
 
 @dataclass
@@ -44,13 +62,12 @@ class DynaRuleConfig(PeftConfig):
 
     See `dynarule_config`, `srki_config` and `kblam_config`. ``trainable_token_indices`` is the row of ``<search>``, see
     `dynarule.search_token.token_rows`. PEFT 0.21 saves several adapters of one model only if all of them train rows,
-    or none does.
+    or none does. A subclass with settings of its own says in `make_projection` and `memory_class` what they change.
     """
 
     encoder_dim: int = field(default=0, metadata={"help": "P, width of the sentence embeddings"})
     every: int = field(default=1, metadata={"help": "rules join every n-th layer, from first_layer"})
     first_layer: int = field(default=0, metadata={"help": "0-based layer from which rules join"})
-    key_norm: bool = field(default=True, metadata={"help": "LayerNorm without parameters on projected keys"})
     top_k: int | None = field(default=100, metadata={"help": "K, rules kept per layer; None keeps all"})
     confidence_layer: int | None = field(
         default=None, metadata={"help": "0-based layer that <search> re-reads; measured, never guessed"}
@@ -61,42 +78,9 @@ class DynaRuleConfig(PeftConfig):
     shared_after: bool = field(
         default=False, metadata={"help": "later layers read the rules that the confidence layer keeps"}
     )
-    reading: Reading = field(
-        default="vector",
-        metadata={"help": "what is read of a kept rule: one value, or its tokens' own states"},
-    )
-    score_weight: float = field(
-        default=0.0, metadata={"help": "of a kept rule's score, in the attention to its tokens; 0: none"}
-    )
-    score_limit: float | None = field(
-        default=None, metadata={"help": "most that a score takes from that attention; None: any amount"}
-    )
-    together: bool = field(
-        default=False, metadata={"help": "rules found together are read as one text, as in a prompt"}
-    )
-    word_weight: float = field(
-        default=0.0, metadata={"help": "of words that text and rules share, in what a search finds; 0: none"}
-    )
-    word_stemmer: str = field(
-        default="",
-        metadata={"help": "of Snowball (english, say): goes by words' stems, not letters; '': as written"},
-    )
     length_shift: float | None = field(
         default=None, metadata={"help": "C: adds log C - log(rules attended) to rule scores (KBLaM)"}
     )
-    search_heads: int = field(
-        default=0, metadata={"help": "heads that read the text for a search; 0: its token alone (paper)"}
-    )
-    search_offsets: int = field(
-        default=0, metadata={"help": "tokens told apart around the last step's place in the question"}
-    )
-    search_tail: int = field(
-        default=0, metadata={"help": "tokens at the end of question and last step that a search tells apart"}
-    )
-    lookahead: int = field(
-        default=0, metadata={"help": "backward levels from what is asked (not the paper's); 0: none"}
-    )
-    lookahead_width: int = field(default=16, metadata={"help": "rules that a backward level goes on from"})
     encoder: str = field(
         default="", metadata={"help": "fingerprint of the rules' encoder; '' fits every bank of the width"}
     )
@@ -125,7 +109,7 @@ class DynaRuleConfig(PeftConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.peft_type = PeftType(NAME)
+        self.peft_type = _PeftType(NAME)  # type: ignore[assignment]
         self.task_type = self.task_type or "CAUSAL_LM"
         if isinstance(self.target_modules, list):
             self.target_modules = set(self.target_modules)
@@ -139,22 +123,7 @@ class DynaRuleConfig(PeftConfig):
                 raise ValueError(f"{name} must be a positive integer, got {value!r:.60}")
         if self.encoder_dim > LARGEST:
             raise ValueError(f"encoder_dim must be {LARGEST:,} at most, got {self.encoder_dim}")
-        for name, least in (
-            ("first_layer", 0),
-            ("search_heads", 0),
-            ("search_offsets", 0),
-            ("search_tail", 0),
-            ("lookahead", 0),
-            ("lookahead_width", 1),
-        ):
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise ValueError(f"{name} must be {least} or more, got {value!r:.60}")
-        for name in ("lookahead", "search_offsets", "search_tail", "word_weight"):
-            if getattr(self, name) and not self.search_heads:
-                raise ValueError(f"{name} needs heads that read the text; set search_heads, such as 4")
-        if self.search_heads and self.confidence_layer is None:
-            raise ValueError("search_heads read at the confidence layer; set confidence_layer")
+        self._check_counts(first_layer=0)
         if self.confidence_layer is not None and type(self.confidence_layer) is not int:
             raise ValueError(f"confidence_layer must be a whole number, got {self.confidence_layer!r:.60}")
         first, every = self.first_layer, self.every
@@ -167,30 +136,24 @@ class DynaRuleConfig(PeftConfig):
             )
         if self.shared_after and self.top_k is None:
             raise ValueError("shared_after needs top_k: without it every layer reads all rules")
-        known: dict[str, tuple[str, ...]] = {
-            "update_scope": get_args(UpdateScope),
-            "reading": get_args(Reading),
-            "word_stemmer": ("", *algorithms()),
-        }
-        for name, names in known.items():
-            if getattr(self, name) not in names:
-                raise ValueError(f"{name} must be one of {names}, got {getattr(self, name)!r:.60}")
-        if self.together and self.reading != "tokens":
-            raise ValueError(
-                f"together is of rules that are read as tokens, got reading={self.reading!r:.60}"
-            )
-        for name in ("score_weight", "word_weight"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)!r}")
-            if getattr(self, name) and self.reading != "tokens":
-                raise ValueError(f'{name} is for rules that are read as tokens; set reading to "tokens"')
-        if self.score_limit is not None and not 0 < self.score_limit < math.inf:
-            raise ValueError(f"score_limit must be positive or None, got {self.score_limit!r}")
+        self._check_choice("update_scope", get_args(UpdateScope))
         if self.length_shift is not None and not 0 < self.length_shift < math.inf:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
         self._check_names()
         if self.layer_convention != "0-based":
             raise ValueError(f"layer_convention must be '0-based', got {self.layer_convention!r}")
+
+    def _check_counts(self, **smallest: int) -> None:
+        for name, least in smallest.items():
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise ValueError(f"{name} must be {least} or more, got {value!r:.60}")
+            if value > LARGEST:
+                raise ValueError(f"{name} must be {LARGEST:,} at most, got {value}")
+
+    def _check_choice(self, name: str, choices: Sequence[str]) -> None:
+        if getattr(self, name) not in choices:
+            raise ValueError(f"{name} must be one of {tuple(choices)}, got {getattr(self, name)!r:.60}")
 
     def _check_names(self) -> None:
         """Refuse what PEFT would read as a regular expression, and lists of any length: folders come from strangers."""
@@ -232,9 +195,20 @@ class DynaRuleConfig(PeftConfig):
         """Return whether a layer reads the rules that the confidence layer keeps."""
         return self.shared_after and self.confidence_layer is not None and layer > self.confidence_layer
 
-    def projects(self, layer: int) -> bool:
-        """Return whether a layer that holds rules projects them itself; rules' tokens need the search alone."""
-        return self.reading == "vector" or self.confidence_layer in (None, layer)
+    def make_projection(self, block: nn.Module) -> nn.Module:
+        """Return what stands beside an attention block that holds rules."""
+        return RuleProjection(block, self.encoder_dim)
+
+    def memory_class(self) -> type[RuleMemory]:
+        """Return what reads rules with such an adapter."""
+        from .memory.serving import RuleMemory
+
+        return RuleMemory
+
+    @property
+    def question_opening(self) -> str:
+        """What stands before a question that has no chat template."""
+        return ""
 
     def updated_layers(self, num_layers: int) -> list[int]:
         """Return the layers whose rules a ``<search>`` token replaces."""
@@ -243,9 +217,7 @@ class DynaRuleConfig(PeftConfig):
             return held
         if self.update_scope == "none" or self.confidence_layer is None:
             return []
-        if self.update_scope == "confidence":
-            return [layer for layer in held if layer == self.confidence_layer or self.shares(layer)]
-        return [layer for layer in held if layer >= self.confidence_layer]
+        return [layer for layer in held if layer == self.confidence_layer or self.shares(layer)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -274,13 +246,15 @@ class DynaRuleConfig(PeftConfig):
         folder = Path(pretrained_model_name_or_path) / (subfolder or "")
         path = folder / CONFIG_FILE
         refuse_unfinished(folder)
-        remote = re.fullmatch(r"[\w.-]+/[\w.-]+", str(pretrained_model_name_or_path)) and not folder.exists()
-        if not remote and not path.is_file():
+        if not folder.exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", str(pretrained_model_name_or_path)):
+            # a repository of the Hub
+            options = {name: kwargs[name] for name in HUB_OPTIONS if name in kwargs}
+            name = str(pretrained_model_name_or_path)
+            path = Path(hf_hub_download(name, CONFIG_FILE, subfolder=subfolder, **options))
+        elif not path.is_file():
             raise FileNotFoundError(
                 f"no {CONFIG_FILE} in {folder}: not an adapter folder; save one with model.save_pretrained(folder)"
             )
-        if remote:  # a repository of the Hub
-            return super().from_pretrained(str(pretrained_model_name_or_path), subfolder, **kwargs)
         if path.stat().st_size > LARGEST_CONFIG:
             raise ValueError(f"{path} has {path.stat().st_size:,} bytes: no adapter's; copy it again")
         weights = folder / WEIGHTS_FILE
@@ -290,10 +264,16 @@ class DynaRuleConfig(PeftConfig):
             values = json.loads(path.read_text(encoding="utf-8"))
             if values.get("peft_type") != NAME:
                 raise ValueError(f"peft_type must be {NAME!r}, got {values.get('peft_type')!r:.60}")
-            unknown = sorted(set(values) - {f.name for f in fields(cls)})
+            values = {
+                name: value
+                for name, value in values.items()
+                if name not in OTHERS_DEFAULTS or value != OTHERS_DEFAULTS[name]
+            }
+            kind = config_class(values)
+            unknown = sorted(set(values) - {f.name for f in fields(kind)})
             if unknown:
                 raise ValueError(f"it has unknown keys {unknown[:5]}; update dynarule")
-            config = cls(**values)
+            config = kind(**values)
             base = None if config.base is None else BaseModel(**config.base)
         except (UnicodeDecodeError, json.JSONDecodeError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} is damaged ({error!r:.300}); copy or save the adapter again") from None
@@ -303,26 +283,24 @@ class DynaRuleConfig(PeftConfig):
             if base is None:
                 raise ValueError(f"{path} does not say which base model it is for; save the adapter again")
             config._check_weights(weights, base)
-        return config
+        return cast(Self, config)
 
     def _check_weights(self, path: Path, base: BaseModel) -> None:
         """Compare names and shapes in a file with those that follow from this configuration."""
         expected: dict[str, tuple[int, ...]] = {}
         unused: dict[str, tuple[int, ...]] = {}  # projections that older files hold and nothing reads
-        width = base.query_size
+        # Of those that a layer may have, the confidence layer's is of one kind, all others' of another.
+        kinds = {
+            searches: _shapes(self, base, self.confidence_layer if searches else -1)
+            for searches in (True, False)
+        }
+        whole = _shapes(DynaRuleConfig(encoder_dim=self.encoder_dim), base, -1)
         for layer in self.layers(base.num_layers):
             place = f"layers.{layer}.self_attn.dynarule_projection"
-            shapes: dict[str, tuple[int, ...]] = {f"{place}.q.weight": (width, base.hidden_size)}
-            if base.query_bias:
-                shapes[f"{place}.q.bias"] = (width,)
-            for part in ("k", "v"):
-                shapes |= {
-                    f"{place}.{part}.weight": (width, self.encoder_dim),
-                    f"{place}.{part}.bias": (width,),
-                }
-            (expected if self.projects(layer) else unused).update(shapes)
-            if layer == self.confidence_layer:
-                expected |= self._search_shapes(place, width, base.hidden_size)
+            expected |= {
+                f"{place}.{name}": shape for name, shape in kinds[layer == self.confidence_layer].items()
+            }
+            unused |= {f"{place}.{name}": shape for name, shape in whole.items()}
         rows = self.trainable_token_indices
         for module in rows if isinstance(rows, dict) else ["embed_tokens"] if rows else []:
             expected[f"{module}.token_adapter.trainable_tokens_delta"] = (1, base.hidden_size)
@@ -331,7 +309,7 @@ class DynaRuleConfig(PeftConfig):
             name.removeprefix("base_model.model.").removeprefix("model."): shape
             for name, shape in read_shapes(path).items()
         }
-        expected |= {name: shape for name, shape in unused.items() if name in found}
+        expected = {name: shape for name, shape in unused.items() if name in found} | expected
         ours = {*expected, *(found if self.modules_to_save is None else ())}
         wrong = sorted(name for name in ours if expected.get(name) != found.get(name))
         if wrong:
@@ -341,42 +319,33 @@ class DynaRuleConfig(PeftConfig):
                 "together: copy the adapter again"
             )
 
-    def _search_shapes(self, place: str, width: int, hidden: int) -> dict[str, tuple[int, ...]]:
-        """Return names and shapes of what the confidence layer's search has beyond the paper's."""
-        narrow, heads, offsets = self.encoder_dim, self.search_heads, self.search_offsets
-        shapes: dict[str, tuple[int, ...]] = {}
-        readers = ({"reader": width} if heads else {}) | (
-            {"lookahead.goal": narrow} if self.lookahead else {}
-        )
-        for name, out in readers.items():
-            shapes |= {
-                f"{place}.{name}.query.weight": (heads * KEY_WIDTH, hidden),
-                f"{place}.{name}.query.bias": (heads * KEY_WIDTH,),
-                f"{place}.{name}.key": (heads, KEY_WIDTH, hidden),
-                f"{place}.{name}.kind": (heads, 4),
-                f"{place}.{name}.out.weight": (out, (heads + 1) * hidden),
-                f"{place}.{name}.out.bias": (out,),
-            }
-            if offsets:
-                shapes |= {
-                    f"{place}.{name}.place.weight": (PLACE_WIDTH, hidden),
-                    f"{place}.{name}.place.bias": (PLACE_WIDTH,),
-                    f"{place}.{name}.offset": (2, heads, 2 * offsets + 1),
-                }
-            if self.search_tail:
-                shapes[f"{place}.{name}.tail"] = (2, heads, self.search_tail + 1)
-        if self.lookahead:
-            shapes |= {
-                f"{place}.lookahead.link.weight": (narrow + 1, narrow),
-                f"{place}.lookahead.link.bias": (narrow + 1,),
-                f"{place}.lookahead.weight": (),
-            }
-        return shapes
+
+def config_class(settings: Mapping[str, Any]) -> type[DynaRuleConfig]:
+    """Return the class that has all these settings: this module's, or where they name others, DynaRule+'s."""
+    if settings.keys() <= {f.name for f in fields(DynaRuleConfig)}:
+        return DynaRuleConfig
+    from .plus.config import PlusConfig
+
+    return PlusConfig
+
+
+def _shapes(config: DynaRuleConfig, base: BaseModel, layer: int | None) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of what a layer of a base model has beside its attention; no memory is taken."""
+    with torch.device("meta"):
+        block: Any = nn.Module()
+        block.q_proj = nn.Linear(base.hidden_size, base.query_size, bias=base.query_bias)
+        block.head_dim, block.layer_idx = base.head_dim, layer
+        return {
+            name: tuple(value.shape) for name, value in config.make_projection(block).state_dict().items()
+        }
 
 
 def dynarule_config(encoder_dim: int, confidence_layer: int | None = None, **changes: Any) -> DynaRuleConfig:
-    """Return the paper's setting: every layer, K = 100, ``<search>`` re-reads the confidence layer."""
-    return DynaRuleConfig(encoder_dim=encoder_dim, confidence_layer=confidence_layer, **changes)
+    """Return the paper's setting: every layer, K = 100, ``<search>`` re-reads the confidence layer.
+
+    With settings of `dynarule.plus.PlusConfig` among the changes, one of those.
+    """
+    return config_class(changes)(encoder_dim=encoder_dim, confidence_layer=confidence_layer, **changes)
 
 
 def srki_config(encoder_dim: int, confidence_layer: int | None = None, **changes: Any) -> DynaRuleConfig:

@@ -12,12 +12,9 @@ from torch import Tensor, nn
 from .adapter import RuleAdapter
 from .bank.bank import RuleBank
 from .bank.sources import HALF_PAIR, listed
-from .config import Reading
 from .decoding import check_decoding, growing_cache
 from .memory.hooks import attach
 from .memory.serving import Retrieval, RuleMemory
-from .plus.rule_states import RuleStates
-from .plus.token_memory import TokenMemory
 from .search_token import search_id
 
 __all__ = ["Generation", "Prompt", "encode_prompt", "generate", "question_prompts", "rule_memory"]
@@ -196,12 +193,10 @@ def rule_memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
     config, row = adapter.config, None
     if config.updated_layers(adapter.num_layers):
         row = search_id(tokenizer, config.search_token, config.search_id)
-    if config.reading == "tokens":
-        return TokenMemory(adapter, bank, RuleStates(model, tokenizer), row)
-    return RuleMemory(adapter, bank, row)
+    return config.memory_class().open(adapter, bank, tokenizer, row)
 
 
-def question_prompts(tokenizer: Any, questions: Sequence[str], reading: Reading = "vector") -> list[Prompt]:
+def question_prompts(tokenizer: Any, questions: Sequence[str], opening: str = "") -> list[Prompt]:
     """Return questions as they are asked, in training too.
 
     Chat messages where the tokenizer has a template, else a line of its own for each.
@@ -212,8 +207,8 @@ def question_prompts(tokenizer: Any, questions: Sequence[str], reading: Reading 
         Says whether there is a chat template.
     questions : sequence of str
         None of them empty.
-    reading : {"vector", "tokens"}
-        Of the adapter. With tokens, rules stand before the question one a line, so a blank line comes first.
+    opening : str
+        What stands before a line of its own: an adapter's ``config.question_opening``.
     """
     questions = listed("questions", questions)
     blank = next((i for i, question in enumerate(questions) if not question.strip()), None)
@@ -226,7 +221,6 @@ def question_prompts(tokenizer: Any, questions: Sequence[str], reading: Reading 
         )
     if getattr(tokenizer, "chat_template", None):
         return [[{"role": "user", "content": question}] for question in questions]
-    opening = "\n" if reading == "tokens" else ""
     return [f"{opening}{question}\n" for question in questions]
 
 

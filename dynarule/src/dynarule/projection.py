@@ -18,9 +18,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .plus.lookahead import LookAhead
-from .plus.reader import SearchReader
-
 __all__ = ["RuleProjection", "score_keys"]
 
 LAYER_NORM_EPS = 1e-5
@@ -36,38 +33,17 @@ class RuleProjection(nn.Module):
         The attention block of the base model, with ``q_proj``, ``head_dim`` and maybe ``q_norm``.
     encoder_dim : int
         P.
-    key_norm : bool
-        LayerNorm without parameters over the full width of a key (SR-KI).
-    search_heads : int
-        Beyond the paper, for the confidence layer: heads with which a search reads the text before it; 0 for none.
-    search_offsets, search_tail : int
-        What places in question and last step those heads tell apart, see `SearchReader`.
-    lookahead : bool
-        Whether it plans backward too (`dynarule.plus.lookahead`).
     """
 
-    def __init__(
-        self,
-        attention: nn.Module,
-        encoder_dim: int,
-        key_norm: bool,
-        search_heads: int = 0,
-        search_offsets: int = 0,
-        search_tail: int = 0,
-        lookahead: bool = False,
-    ) -> None:
+    def __init__(self, attention: nn.Module, encoder_dim: int) -> None:
         super().__init__()
         q_proj = attention.q_proj
         assert isinstance(q_proj, nn.Linear)
         width = q_proj.out_features
         self.head_dim = int(attention.head_dim)  # type: ignore[arg-type]
-        self.key_norm = key_norm
         self.q = nn.Linear(q_proj.in_features, width, bias=q_proj.bias is not None)
         self.k = nn.Linear(encoder_dim, width)
         self.v = nn.Linear(encoder_dim, width)
-        hidden, places = q_proj.in_features, (search_heads, search_offsets, search_tail)
-        self.reader = SearchReader(hidden, width, *places) if search_heads else None
-        self.lookahead = LookAhead(hidden, encoder_dim, *places) if search_heads and lookahead else None
         self.reset(q_proj)
         self.to(q_proj.weight.device, q_proj.weight.dtype)
 
@@ -89,12 +65,10 @@ class RuleProjection(nn.Module):
         return query_BTHD.transpose(1, 2)
 
     def keys(self, embeddings: Tensor) -> Tensor:
-        """Project rule embeddings (..., P) to keys (..., F), F = H D."""
+        """Project rule embeddings (..., P) to keys (..., F), F = H D, normed over their full width (SR-KI)."""
         key = self.k(embeddings)
-        if self.key_norm:
-            wide = torch.promote_types(key.dtype, torch.float32)
-            key = nn.functional.layer_norm(key.to(wide), key.shape[-1:], eps=LAYER_NORM_EPS).to(key.dtype)
-        return key
+        wide = torch.promote_types(key.dtype, torch.float32)
+        return nn.functional.layer_norm(key.to(wide), key.shape[-1:], eps=LAYER_NORM_EPS).to(key.dtype)
 
     def values(self, embeddings: Tensor) -> Tensor:
         """Project conclusion embeddings (..., P) to values (..., F)."""
@@ -106,12 +80,10 @@ class RuleProjection(nn.Module):
 
     @torch.no_grad()
     def inverse_scale(self, embeddings_MP: Tensor, block: int = 65_536) -> Tensor:
-        """Return 1 / sigma of every rule's key before normalisation, fp32 (M,); ones without LayerNorm.
+        """Return 1 / sigma of every rule's key before normalisation, fp32 (M,).
 
         The variance is a quadratic form in the embedding, so it costs P x P per rule, not P x F.
         """
-        if not self.key_norm:
-            return torch.ones(len(embeddings_MP), device=embeddings_MP.device)
         weight = self.k.weight.float()
         bias = self.k.bias.float()
         weight = weight - weight.mean(0)
@@ -140,8 +112,7 @@ class RuleProjection(nn.Module):
             Directions d, fp32 (B, P), and offsets o, fp32 (B,).
         """
         flat_BF = query_BHD.flatten(-2).float()
-        if self.key_norm:
-            flat_BF = flat_BF - flat_BF.mean(-1, keepdim=True)
+        flat_BF = flat_BF - flat_BF.mean(-1, keepdim=True)
         flat_BF = flat_BF / (query_BHD.shape[-2] * math.sqrt(self.head_dim))
         return flat_BF @ self.k.weight.float(), flat_BF @ self.k.bias.float()
 

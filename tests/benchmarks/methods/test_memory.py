@@ -194,7 +194,7 @@ def test_an_adapter_that_reads_tokens_answers_with_them(folder, workspace, optio
         (question,) = pool.questions
         texts, ends = (pool.rules.texts(pool.ids, name) for name in ("nl", "conclusion_nl"))
         bank = RuleBank.from_texts(texts, ends, Hashed(), [str(i) for i in pool.ids])
-        prompt = question_prompts(tokenizer, [question.text], "tokens")
+        prompt = question_prompts(tokenizer, [question.text], "\n")
         (wanted,) = generate(model, tokenizer, bank, prompt, max_new_tokens=12)
         sample = next(s for s in samples if s["id"] == question.id)
         assert sample["output"] == wanted.text
@@ -323,12 +323,12 @@ def test_rules_that_are_kept_are_one_at_least(folder, kept):
     ],
 )
 def test_a_setting_that_is_given_replaces_the_adapter_s_and_is_told(folder, given):
-    from dynarule import DynaRuleConfig
+    from dynarule import PlusConfig
 
     plain, method = make(DynaRulePlus, folder), make(DynaRulePlus, folder, **given)
     assert plain.changes == {}
     assert method.changes == {{"kept": "top_k"}.get(name, name): value for name, value in given.items()}
-    assert set(method.changes) <= {each.name for each in dataclasses.fields(DynaRuleConfig)}
+    assert set(method.changes) <= {each.name for each in dataclasses.fields(PlusConfig)}
     assert method.label != plain.label
 
 

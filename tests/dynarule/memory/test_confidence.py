@@ -47,8 +47,7 @@ def entropy_by_loops(model, adapter, bank, ids):
         projection, block = adapter[layer], model.model.layers[layer].self_attn
         dim, values = block.head_dim, []
         key_MF = projection.k(bank.keys_MP)
-        if adapter.config.key_norm:
-            key_MF = torch.nn.functional.layer_norm(key_MF, key_MF.shape[-1:])
+        key_MF = torch.nn.functional.layer_norm(key_MF, key_MF.shape[-1:])
         for token in hidden_TC:
             query_F = projection.q(token)
             for head in range(len(query_F) // dim):
@@ -107,7 +106,7 @@ def test_equal_layers_give_the_first():
 @pytest.mark.parametrize("block", [1, 7, 30, 1000])
 @torch.no_grad()
 def test_blocks_do_not_matter_and_large_scores_do_not_overflow(block, bank, tiny_model, near):
-    projection = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH, key_norm=False))[0]
+    projection = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH))[0]
     query = torch.randn(2, 4, 3, 12, generator=torch.Generator().manual_seed(3)) * 200
     keys = projection.keys(bank.keys_MP).unflatten(-1, (4, 12))
     scores = torch.einsum("bhtd,mhd->bhtm", query.double(), keys.double()) / math.sqrt(12)

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 from dynarule.plus.lookahead import LookAhead, Tables, planned
-from dynarule.plus.reader import EARLIER, QUESTION, SINCE, TOKEN, Asked, SearchContext, SearchReader
+from dynarule.plus.reader import EARLIER, QUESTION, SINCE, TOKEN, SearchContext, SearchInput, SearchReader
 from peft import PeftModel
 
-from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, load_adapter
+from dynarule import PlusMemory, RuleAdapter, RuleBank, attach, dynarule_config, load_adapter
 
 SEARCH, WIDTH, LAYER = 7, 20, 2
 PROMPT = [5, 9, 11, 13]
@@ -72,7 +72,7 @@ def test_rules_of_one_premise_or_one_conclusion_are_worked_on_once(bank, tiny_mo
     monkeypatch.setattr(LookAhead, "link_logits", link_logits)
     traces = []
     for each, most in ((shared, 6), (apart, 30)):
-        with torch.no_grad(), attach(model, RuleMemory(adapter, each, SEARCH)) as memory:
+        with torch.no_grad(), attach(model, PlusMemory(adapter, each, SEARCH)) as memory:
             model(torch.tensor([TEXT]))
         traces.append(memory.trace)
         assert max(seen) == most
@@ -97,7 +97,7 @@ def test_a_search_reads_from_where_the_last_step_is_in_the_question(near):
     states[words + 1] = states[2]  # the last step says the question's third word, after its mark
     first = [QUESTION] * words + [TOKEN, -1, -1]
     later = [QUESTION] * words + [EARLIER, SINCE, TOKEN]
-    asked = Asked(states.expand(2, -1, -1), torch.tensor([first, later]), states[[words, words + 2]])
+    asked = SearchInput(states.expand(2, -1, -1), torch.tensor([first, later]), states[[words, words + 2]])
     plain = SearchReader(hidden, hidden, 1)
     plain.load_state_dict({name: reader.state_dict()[name] for name in plain.state_dict()})
     # Alike at all offsets, a place says nothing.
@@ -118,7 +118,7 @@ def test_a_search_reads_from_the_end_of_question_and_step(near):
     hidden = 12
     kinds = torch.tensor([[QUESTION] * 4 + [EARLIER, SINCE, SINCE, SINCE, TOKEN, -1]])
     states = torch.randn(1, 10, hidden)
-    asked = Asked(states, kinds, states[:, 8])
+    asked = SearchInput(states, kinds, states[:, 8])
     reader, plain = SearchReader(hidden, hidden, 1, tail=2), SearchReader(hidden, hidden, 1)
     plain.load_state_dict({name: reader.state_dict()[name] for name in plain.state_dict()})
     assert near(reader(asked), plain(asked), units=500)
@@ -188,7 +188,7 @@ def test_token_by_token_finds_what_the_whole_text_does(tiny_model, bank, near, f
     ids = torch.tensor([TEXT, [0, 0, *PROMPT[:2], 22, SEARCH, 23, 24, 25, SEARCH, 33, 34, 42]])
     mask = (ids > 0).long()
     lengths = torch.tensor([len(PROMPT), 4])
-    with torch.no_grad(), attach(model, RuleMemory(adapter, bank, SEARCH)) as memory:
+    with torch.no_grad(), attach(model, PlusMemory(adapter, bank, SEARCH)) as memory:
         memory.question_mask_BT = (torch.arange(ids.shape[1]) < lengths[:, None]) & mask.bool()
         whole = model(ids, attention_mask=mask, use_cache=False).logits
         expected = memory.trace
@@ -218,7 +218,7 @@ def test_a_new_rule_is_planned_with_and_a_removed_one_is_not(tiny_model, bank):
     ids = torch.tensor([PROMPT])
 
     def backward():
-        with torch.no_grad(), attach(model, RuleMemory(adapter, bank, SEARCH)) as memory:
+        with torch.no_grad(), attach(model, PlusMemory(adapter, bank, SEARCH)) as memory:
             model(ids)
             return memory.trace[0].backward
 
@@ -235,7 +235,7 @@ def test_an_adapter_that_looks_ahead_is_saved_with_its_maps(tiny_model, bank, tm
     ids = torch.tensor([TEXT])
     results = []
     for each in (adapter.model, load_adapter(tiny_model("llama"), tmp_path)):
-        with torch.no_grad(), attach(each, RuleMemory(each, bank, SEARCH)) as memory:
+        with torch.no_grad(), attach(each, PlusMemory(each, bank, SEARCH)) as memory:
             logits = each(ids).logits
         results.append((logits, [one.ids for one in memory.trace]))
     torch.testing.assert_close(results[0][0], results[1][0])

@@ -8,13 +8,13 @@ import pytest
 import torch
 from dynarule.plus import RetrievalRecipe, train_retrieval
 from dynarule.plus.finder import Finder
-from dynarule.plus.reader import Asked
+from dynarule.plus.reader import SearchInput
 from dynarule.plus.retrieval_loop import RetrievalLoop
 from dynarule.plus.searches import KnownSearch, Searches
 from dynarule.training import Encoder
 from dynarule.training.pools import keyed
 
-from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, load_adapter, prepare_search
+from dynarule import PlusMemory, RuleAdapter, RuleBank, attach, dynarule_config, load_adapter, prepare_search
 
 WIDTH, LAYER, STATES, FAN = 80, 0, 80, 3
 
@@ -101,7 +101,7 @@ def served(world, tiny_model, tokenizer, folder):
     for row in held_out:
         question = tokenizer(row["question"])["input_ids"]
         ids = torch.tensor([[*question, *tokenizer(target(row))["input_ids"]]])
-        with torch.no_grad(), attach(model, RuleMemory(model, bank, search)) as memory:
+        with torch.no_grad(), attach(model, PlusMemory(model, bank, search)) as memory:
             memory.question_mask_BT = torch.arange(ids.shape[1])[None] < len(question)
             model(ids)
         found = [each.ids[0] for each in memory.trace if each.step]
@@ -143,7 +143,7 @@ def test_what_is_folded_asks_the_same_of_raw_states(tiny_model):
     finder.projection.reader.tail.normal_(std=3)
     finder.fold_into(adapter[0])
     kinds = torch.tensor([[0, 0, 0, 0, 0, 1, 2, 2, 3]])
-    asked = Asked(states[None, :9], kinds, states[8][None])
+    asked = SearchInput(states[None, :9], kinds, states[8][None])
     torch.testing.assert_close(
         adapter[0].reader(asked), finder.projection.reader(finder.white(asked)), rtol=1e-3, atol=1e-3
     )
@@ -311,7 +311,7 @@ def test_what_cannot_be_trained_is_refused_in_a_line(world, tiny_model, tiny_tok
     with pytest.raises(ValueError, match="needs an adapter with a confidence_layer"):
         trained(world, tiny_model, tiny_tokenizer, tmp_path, SHORT, **PAPERS, confidence_layer=None)
     model, tokenizer = tiny_model("qwen3", hidden_size=96), tiny_tokenizer(search=True)
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=LAYER, first_layer=LAYER))
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=LAYER, first_layer=LAYER, **PAPERS))
     with pytest.raises(ValueError, match="norms its queries"):
         train_retrieval(model, tokenizer, adapter, world[1], world[0], SHORT, tmp_path)
     with pytest.raises(ValueError, match=r"look_up needs search_heads .*width 96, the bank has 80"):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from dynarule.plus.memory import SearchResult
 from tokenizers.processors import TemplateProcessing
 
 from dynarule import RuleAdapter, RuleBank, RuleStates, TokenMemory, attach, dynarule_config, generate
@@ -15,8 +16,9 @@ def ready(family, tiny_model, tiny_tokenizer, layer=LAYER, **changes):
     config = dynarule_config(WIDTH, confidence_layer=layer, top_k=K, reading="tokens", **changes)
     adapter = RuleAdapter(model, config)
     generator = torch.Generator().manual_seed(8)
-    query = adapter[layer].q.weight
-    query.add_(torch.randn(query.shape, generator=generator) * 0.25)
+    if hasattr(adapter[layer], "q"):
+        query = adapter[layer].q.weight
+        query.add_(torch.randn(query.shape, generator=generator) * 0.25)
     return model, adapter, tiny_tokenizer()
 
 
@@ -149,7 +151,7 @@ def test_rules_that_are_found_together_may_be_read_as_in_a_prompt(
     ((text, shifts),) = memory._one_text([("w11 w12", 0.0), ("w13 w14 w15", -2.0)])
     assert text == "w11 w12\nw13 w14 w15" and shifts.tolist() == [0.0, 0.0, -2.0, -2.0, -2.0]
     assert memory._one_text([]) == []
-    with pytest.raises(ValueError, match="together is of rules that are read as tokens"):
+    with pytest.raises(ValueError, match="together is for rules that are read as tokens"):
         dynarule_config(WIDTH, LAYER, together=True)
 
 
@@ -163,8 +165,8 @@ def test_a_rule_that_only_a_plan_brings_stays_readable(limit, shifts, rules, tin
         "llama", tiny_model, tiny_tokenizer, score_weight=3.0, score_limit=limit
     )
     memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
-    memory._scores, memory._read = {0: {0: 5.0, 1: 4.0, 2: 3.0}}, {0: [0, 1, 3]}
-    assert memory._fitting(0) == list(zip([rules.texts[at] for at in (0, 1, 3)], shifts, strict=True))
+    memory._results = {0: SearchResult({0: 5.0, 1: 4.0, 2: 3.0}, [0, 1, 3])}
+    assert memory._of_row(0) == list(zip([rules.texts[at] for at in (0, 1, 3)], shifts, strict=True))
 
 
 @torch.no_grad()

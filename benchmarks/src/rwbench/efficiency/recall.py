@@ -133,7 +133,7 @@ def _train(settings: RecallSettings, texts_QP: Tensor, gold_Q: Tensor, rules_MP:
     torch.manual_seed(settings.seed)
     block = torch.nn.Module()
     block.q_proj, block.head_dim = torch.nn.Linear(width, 512, bias=False), 64  # type: ignore[assignment]
-    projection = RuleProjection(block, width, key_norm=True)
+    projection = RuleProjection(block, width)
     optimizer = torch.optim.AdamW(projection.parameters(), lr=1e-3)
     stream = keyed(settings.seed, 1)
     for _ in range(settings.train_steps):

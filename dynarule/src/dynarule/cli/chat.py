@@ -63,7 +63,7 @@ class RuleChat:
         from ..generation import generate, question_prompts, rule_memory
 
         memory = rule_memory(self.model, self.tokenizer, self.bank)
-        prompts = question_prompts(self.tokenizer, [line], self.config.reading)
+        prompts = question_prompts(self.tokenizer, [line], self.config.question_opening)
         streamer = TextIteratorStreamer(self.tokenizer, skip_prompt=True)
         hidden = [special for special in self.tokenizer.all_special_tokens if special != self.token]
         settings: dict[str, Any] = {"max_new_tokens": self.max_new_tokens, "streamer": streamer}
@@ -102,7 +102,7 @@ class RuleChat:
     def _answer(self, question: str) -> str:
         from ..generation import generate, question_prompts
 
-        prompts = question_prompts(self.tokenizer, [question], self.config.reading)
+        prompts = question_prompts(self.tokenizer, [question], self.config.question_opening)
         settings: dict[str, Any] = {"max_new_tokens": self.max_new_tokens, "keep_search": True}
         (answer,) = generate(self.model, self.tokenizer, self.bank, prompts, **settings)
         return self._shown(answer.text, answer.trace)
@@ -114,7 +114,9 @@ class RuleChat:
             if search is not None:
                 rules = list(zip(search.ids, search.texts, strict=True))[: self.top]
                 read = "; ".join(one_line(f"[{name}] {rule}") for name, rule in rules)
-                lines.append(f"  step {number}: {read}{''.join(f' -> [{one_line(n)}]' for n in search.way)}")
+                lines.append(
+                    f"  step {number}: {read}{''.join(f' -> [{one_line(n)}]' for n in getattr(search, 'way', ()))}"
+                )
         return "\n".join([*lines, text.replace(self.token, "").strip()])
 
     def _add(self, text: str) -> str:

@@ -73,7 +73,7 @@ def generate(
         base,
         tokenizer,
         bank,
-        question_prompts(tokenizer, texts, base.active_peft_config.reading),
+        question_prompts(tokenizer, texts, base.active_peft_config.question_opening),
         max_new_tokens=max_new_tokens,
         max_searches=max_searches,
         batch_size=batch_size,
@@ -102,12 +102,14 @@ def generate(
 def _json_search(search: Retrieval, top: int) -> dict[str, Any]:
     values: dict[str, Any] = {"step": search.step, "layer": search.layer, "ids": search.ids[:top]}
     values |= {"rules": search.texts[:top], "scores": search.scores[:top]}
-    return values | ({"way": search.way, "backward": search.backward} if search.backward else {})
+    if getattr(search, "backward", None):  # DynaRule+ looked ahead
+        values |= {"way": search.way, "backward": search.backward}  # type: ignore[attr-defined]
+    return values
 
 
 def _say_search(search: Retrieval, bank: RuleBank, top: int) -> None:
     say(f"  step {search.step}, layer {search.layer}")
     for name, rule, score in list(zip(search.ids, search.texts, search.scores, strict=True))[:top]:
         say(f"    {score:7.3f}  [{one_line(name)}] {one_line(rule)}")
-    for name in search.way:
+    for name in getattr(search, "way", ()):
         say(f"       then  [{one_line(name)}] {one_line(bank.texts[bank.row(name)])}")

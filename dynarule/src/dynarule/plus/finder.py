@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
-from ..projection import RuleProjection, score_keys
+from ..projection import score_keys
 from .lookahead import LookAhead
-from .reader import EARLIER, SINCE, Asked, SearchReader
+from .projection import PlusProjection
+from .reader import EARLIER, SINCE, SearchInput, SearchReader
 from .searches import Searches
 
 FLOOR = 0.01
@@ -40,7 +41,7 @@ class Finder(nn.Module):
     """What is trained of a projection, in coordinates in which states and embeddings vary alike in all directions."""
 
     def __init__(
-        self, projection: RuleProjection, keys_MP: Tensor, values_MP: Tensor, searches: Searches
+        self, projection: PlusProjection, keys_MP: Tensor, values_MP: Tensor, searches: Searches
     ) -> None:
         super().__init__()
         some_NC = searches.states[:: max(1, len(searches.states) // 100_000)].float().to(keys_MP.device)
@@ -50,9 +51,11 @@ class Finder(nn.Module):
         )
         self.keys_MP, self.values_MP = keys_MP @ self.white_keys_PP, values_MP @ self.white_values_PP
         self.projection = copy.deepcopy(projection).float()
-        del self.projection.v  # of reading
+        if hasattr(self.projection, "v"):
+            del self.projection.v  # of reading
         if self.projection.reader is not None:
-            del self.projection.q  # so is this, where a reader asks
+            if hasattr(self.projection, "q"):
+                del self.projection.q  # so is this, where a reader asks
         else:
             nn.init.normal_(self.projection.q.weight, std=1 / math.sqrt(len(self.mean_C)))
             if self.projection.q.bias is None:  # a shift of states could not be folded into it
@@ -102,14 +105,14 @@ class Finder(nn.Module):
         """The look-ahead, if there is one."""
         return self.projection.lookahead
 
-    def white(self, asked: Asked) -> Asked:
+    def white(self, asked: SearchInput) -> SearchInput:
         """Return what searches know, standardised."""
         states_BTC, token_BC = (
             (states - self.mean_C) / self.scale_C for states in (asked.states_BTC, asked.token_BC)
         )
-        return Asked(states_BTC, asked.kind_BT, token_BC)
+        return SearchInput(states_BTC, asked.kind_BT, token_BC)
 
-    def scores(self, asked: Asked, keys_MP: Tensor) -> Tensor:
+    def scores(self, asked: SearchInput, keys_MP: Tensor) -> Tensor:
         """Return equation 4's scores of standardised searches: (B, M)."""
         reader = self.projection.reader
         query_BF = self.projection.q(paper_states(asked)) if reader is None else reader(asked)
@@ -117,7 +120,7 @@ class Finder(nn.Module):
         return score_keys(query_BHD[:, None], self.projection.keys(keys_MP)[None])[:, 0]
 
     @torch.no_grad()
-    def fold_into(self, projection: RuleProjection) -> None:
+    def fold_into(self, projection: PlusProjection) -> None:
         """Write the same maps for raw states and embeddings into a projection; exact."""
         mine = self.projection
         if mine.reader is None:
@@ -163,7 +166,7 @@ def _start_from(reader: SearchReader, prior_FC: Tensor, scores: Callable[[], Ten
     prior.prior_FC.mul_(spread / scores().std(-1).mean())
 
 
-def paper_states(asked: Asked) -> Tensor:
+def paper_states(asked: SearchInput) -> Tensor:
     """Return the states behind the paper's queries, (B, C): ``<search>``'s own, at the prompt the question's mean."""
     kind_BT = asked.kind_BT
     answering_B = ((kind_BT == EARLIER) | (kind_BT == SINCE)).any(-1)

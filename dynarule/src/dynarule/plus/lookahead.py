@@ -32,10 +32,10 @@ from .words import Words
 
 __all__ = ["LookAhead", "Tables", "planned"]
 
-NEAR = 0.3
+TIE = 0.3
 """Scores (six of the temperatures of training) nearer than this do not say which of two rules comes first."""
 
-ANSWERS = 6.0
+ANSWER_MARGIN = 6.0
 """Scores of what is asked, logarithms of likelihoods, that a rule may lack to the best one and answer it as well."""
 
 
@@ -228,14 +228,14 @@ class LookAhead(nn.Module):
             on = [
                 rule
                 for rule, depth, score in zip(rules, depths, scores, strict=True)
-                if depth and score >= scores[0] - NEAR
+                if depth and score >= scores[0] - TIE
             ]
             starts = [*starts, *on[:1]]
         ways = [self.way(row, rule, levels, tables, width) for rule in starts]
         ends = [rule for rule, depth in zip(rules, depths, strict=True) if depth == 0]
         if whole:
             scores_W, rows_W = (each[0] for each in largest(levels[0][row][None], min(width, len(tables))))
-            ends = rows_W[scores_W >= scores_W[0] - ANSWERS].tolist()
+            ends = rows_W[scores_W >= scores_W[0] - ANSWER_MARGIN].tolist()
         return list(dict.fromkeys([*starts, *ends, *(rule for way in ways for rule in way)])), ways[0]
 
 

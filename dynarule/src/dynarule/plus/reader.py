@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["QUESTION", "SINCE", "TOKEN", "Asked", "SearchContext", "SearchReader", "token_kinds"]
+__all__ = ["QUESTION", "SINCE", "TOKEN", "SearchContext", "SearchInput", "SearchReader", "token_kinds"]
 
 QUESTION, EARLIER, SINCE, TOKEN = range(4)
 """Kinds of tokens that a search sees: the question's, those of earlier steps, of the last step, and its own."""
@@ -17,7 +17,7 @@ PLACE_WIDTH = 128
 PLACE_SCALE = 0.25
 
 
-class Asked(NamedTuple):
+class SearchInput(NamedTuple):
     """The text before a search, as the confidence layer reads it.
 
     Attributes
@@ -77,7 +77,7 @@ class SearchReader(nn.Module):
             nn.init.normal_(linear.weight, std=0.02)
             nn.init.zeros_(linear.bias)
 
-    def forward(self, asked: Asked) -> Tensor:
+    def forward(self, asked: SearchInput) -> Tensor:
         """Return what each search asks, fp32 (B, out).
 
         Keys of the text are never computed: the one query moves into the space of states.
@@ -132,7 +132,7 @@ class SearchContext:
 
     def read(
         self, hidden_BTC: Tensor, search_BT: Tensor, real_BT: Tensor, question_BT: Tensor | None
-    ) -> list[Asked]:
+    ) -> list[SearchInput]:
         """Take note of a forward's states; return what is known at the prompt and at each of its searches, by number.
 
         Parameters
@@ -146,7 +146,7 @@ class SearchContext:
 
         Returns
         -------
-        list of Asked
+        list of SearchInput
             Number n is about the n-th ``<search>`` of each row in this forward; of rows that have fewer, nothing is
             meant. The first is about the prompt, and means nothing where the forward reads none.
         """
@@ -172,12 +172,12 @@ class SearchContext:
             here_BT = search_BT & (segment_BT == (first_B + number)[:, None]) if number else question_BT
             at_B = torch.where(here_BT, place_T, 0).amax(-1)
             kind_BT = token_kinds(question_BT, search_BT, real_BT, at_B)
-            found.append(Asked(states_BTC, kind_BT, states_BTC[rows, at_B]))
+            found.append(SearchInput(states_BTC, kind_BT, states_BTC[rows, at_B]))
         return found
 
 
 def token_kinds(question_BT: Tensor, search_BT: Tensor, real_BT: Tensor, at_B: Tensor) -> Tensor:
-    """Return what a search at the places ``at_B`` sees of each token (B, T), see `Asked`."""
+    """Return what a search at the places ``at_B`` sees of each token (B, T), see `SearchInput`."""
     at_B1 = at_B[:, None]
     segment_BT = search_BT.cumsum(-1)
     since_BT = (segment_BT == segment_BT.gather(1, at_B1) - 1) & ~search_BT

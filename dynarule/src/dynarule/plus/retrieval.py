@@ -29,6 +29,7 @@ from ..training.data import Encoder
 from ..training.pools import Rows
 from ..training.recipe import check_numbers
 from ..training.run_folder import refuse_changes
+from .config import PlusConfig
 from .finder import Finder
 from .retrieval_loop import LOG, Log, RetrievalLoop, saved_log
 from .searches import read_searches
@@ -138,6 +139,10 @@ def train_retrieval(
     """
     folder, config = Path(folder), adapter.config
     check_bank(adapter, bank)
+    if not isinstance(config, PlusConfig):
+        raise ValueError(
+            "finding alone is trained with DynaRule+'s settings; make the adapter with PlusConfig"
+        )
     layer = config.confidence_layer
     if layer is None:
         raise ValueError("training of finding alone needs an adapter with a confidence_layer")
@@ -153,7 +158,7 @@ def train_retrieval(
     token = config.search_token or SEARCH_TOKEN
     search = search_id(tokenizer, token)
     encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
-    encoder = replace(encoder, search=True, reading=config.reading, search_token=token)
+    encoder = replace(encoder, search=True, question_opening=config.question_opening, search_token=token)
     premises = [premise_of(text) for text in bank.texts] if premises is None else premises
     with exclusive(folder):
         done = _begin(folder, recipe, resume)

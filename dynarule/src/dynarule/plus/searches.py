@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..bank.layer_encoder import frozen_layers
 from ..training.data import Encoder, Row, pad_right
 from ..training.pools import Rows
-from .reader import Asked, token_kinds
+from .reader import SearchInput, token_kinds
 
 READ_BATCH = 64
 
@@ -56,7 +56,7 @@ class Searches(NamedTuple):
     links: list[tuple[int, int]]
     families: list[str]
 
-    def asked(self, numbers: Sequence[int], device: torch.device) -> Asked:
+    def asked(self, numbers: Sequence[int], device: torch.device) -> SearchInput:
         """Return what some searches know."""
         chosen = [self.items[number] for number in numbers]
         longest = max(item.at for item in chosen) + 1
@@ -71,7 +71,7 @@ class Searches(NamedTuple):
         question_BT, search_BT, real_BT = marks_BST.unbind(1)
         kind_BT = token_kinds(question_BT, search_BT, real_BT, at_B)
         token_BC = states_BTC[torch.arange(len(chosen)), at_B]
-        return Asked(states_BTC.to(device), kind_BT.to(device), token_BC.to(device))
+        return SearchInput(states_BTC.to(device), kind_BT.to(device), token_BC.to(device))
 
 
 @torch.no_grad()

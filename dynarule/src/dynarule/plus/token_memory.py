@@ -32,7 +32,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -42,12 +42,12 @@ from ..attention import RuleTokens
 from ..bank.bank import RuleBank
 from ..base_model import first_layers
 from ..memory.selection import mean_query
-from ..memory.serving import RuleMemory
-from .reader import EARLIER, QUESTION, SINCE, TOKEN, Asked, SearchContext
+from .memory import PlusMemory, SearchResult
+from .reader import EARLIER, QUESTION, SINCE, TOKEN, SearchContext, SearchInput
 from .rule_states import RuleStates
 from .words import SearchText
 
-Fitting = tuple[str, float | Tensor]
+WeightedText = tuple[str, float | Tensor]
 """A rule's text, and how much less its tokens, or each of them, are attended to than the best one's (0 or less)."""
 
 Finder = Callable[[int, SearchText], Mapping[str, float]]
@@ -82,8 +82,8 @@ class _Joined:
         return None if bool(self.real_BR.all()) else self.real_BR[:, None]
 
 
-class TokenMemory(RuleMemory):
-    """A `RuleMemory` whose rules are read token by token in every layer; only the confidence layer's adapter is used.
+class TokenMemory(PlusMemory):
+    """A `PlusMemory` whose rules are read token by token in every layer; only the confidence layer's adapter is used.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class TokenMemory(RuleMemory):
                 "token memory finds rules with the projections of confidence_layer, which is None; measure it "
                 "(dynarule.measure_confidence), or set it in DynaRuleConfig"
             )
-        self.states, self.layer, self.search = states, layer, search
+        self.states, self.layer, self.finder = states, layer, search
         decoder = self.adapter.model.get_decoder()
         self._below = first_layers(decoder, layer)
         self._decoder = decoder
@@ -127,10 +127,25 @@ class TokenMemory(RuleMemory):
         self._alone = False
         self._unread: list[tuple[Tensor, Tensor]] = []  # ids and positions of tokens since the last search
         self._ids: list[Tensor] = []  # of all before
-        self._prompt: list[list[Fitting]] = []
-        self._latest: list[list[Fitting]] = []
+        self._prompt: list[list[WeightedText]] = []
+        self._latest: list[list[WeightedText]] = []
         self._ahead: _Joined | None = None  # what a token sees from now on
         self._now: tuple[_Joined | None, Tensor | None] = None, None
+
+    @classmethod
+    def open(
+        cls,
+        adapter: RuleAdapter | nn.Module,
+        bank: RuleBank,
+        tokenizer: Any,
+        search_token_id: int | None = None,
+        *,
+        states: RuleStates | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Return a memory, where no ``states`` are given with its own."""
+        model = adapter.model if isinstance(adapter, RuleAdapter) else adapter
+        return cls(adapter, bank, states or RuleStates(model, tokenizer), search_token_id, **settings)
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Take note of a forward's tokens, and find the rules that each of them reads."""
@@ -165,41 +180,43 @@ class TokenMemory(RuleMemory):
     @torch.no_grad()
     def _look(self, real_BS: Tensor, tokens: int) -> tuple[_Joined | None, Tensor | None]:
         """Find rules for the prompt and every ``<search>`` of this forward; return what its tokens see."""
-        search_BT, question_BT = self._search_BT, self._question_BT
-        assert search_BT is not None
-        query_BHTD = self._queries(real_BS)[:, :, -tokens:]
-        if question_BT is not None:
-            found = self._texts(mean_query(query_BHTD, question_BT), None)
-            self._prompt = [[] for _ in found]
+        query_BHTD = self._queries(real_BS)
+        if query_BHTD is not None:
+            query_BHTD = query_BHTD[:, :, -tokens:]
+        if self._question_BT is not None:
+            asks_BHD = None if query_BHTD is None else mean_query(query_BHTD, self._question_BT)
+            rules = self._weighted_texts(asks_BHD, None, 0)
+            self._prompt = [[] for _ in rules]
             if self.config.lookahead:  # a search sees its way to the end, and needs nothing of the prompt's
-                self._latest = found
+                self._latest = rules
             else:
-                self._prompt = found
-        segment_BT = search_BT.cumsum(-1)
+                self._prompt = rules
         sets, owners = [self._prompt, self._latest], [-1, 0]
-        rows = torch.arange(len(search_BT), device=search_BT.device)
-        for number in range(1, self._searches + 1) if self.layer in self._updated else ():
-            here = search_BT & (segment_BT == number)
-            has_B = here.any(-1)
-            query_BHD = query_BHTD[rows, :, here.int().argmax(-1)]
-            found = self._texts(query_BHD, has_B, number)
-            sets.append(found)
+        rows = torch.arange(len(self._search_BT), device=self._search_BT.device)
+        for number, has_B, at_B in self._each_search() if self.layer in self._updated else ():
+            asks_BHD = None if query_BHTD is None else query_BHTD[rows, :, at_B]
+            sets.append(self._weighted_texts(asks_BHD, has_B, number))
             owners.append(number)
             self._latest = [
-                new if has else old for new, old, has in zip(found, self._latest, has_B.tolist(), strict=True)
+                new if has else old
+                for new, old, has in zip(sets[-1], self._latest, has_B.tolist(), strict=True)
             ]
         with self._without_rules():
             self._ahead = self._join([self._prompt, self._latest])
             now = self._ahead if tokens == 1 else self._join(sets)
         if now is None or tokens == 1:
             return now, None if now is None else now.visible_BTR
+        segment_BT = self._search_BT.cumsum(-1)
         owner_R = torch.repeat_interleave(torch.tensor(owners), torch.tensor(now.sizes)).to(segment_BT.device)
         own_BTR = (owner_R < 0) | (segment_BT[:, :, None] == owner_R)
         return now, own_BTR & now.real_BR[:, None]
 
-    def _queries(self, real_BS: Tensor) -> Tensor:
-        """Return rule queries of all tokens since the last search, from the text alone: (B, H, T, D)."""
-        ids_BT, positions_BT = (torch.cat(each, 1) for each in zip(*self._unread, strict=True))
+    def _queries(self, real_BS: Tensor) -> Tensor | None:
+        """Read the text alone up to the confidence layer; return its rule queries since the last search (B, H, T, D).
+
+        None where a `SearchReader`, or a search of one's own, asks in their place.
+        """
+        ids_BT, positions_BT = (torch.cat(parts, 1) for parts in zip(*self._unread, strict=True))
         self._unread = []
         self._ids.append(ids_BT)
         self._below.config._attn_implementation = self._decoder.config._attn_implementation
@@ -211,32 +228,34 @@ class TokenMemory(RuleMemory):
                 past_key_values=self._cache,
                 use_cache=True,
             ).last_hidden_state
-        if self.config.search_heads or self.search is not None:
-            assert self._search_BT is not None
+        projection, finds = self.adapter[self.layer], self.finder is None
+        if self.config.search_heads or not finds:
             length = hidden_BTC.shape[1]
             search_BT = nn.functional.pad(self._search_BT, (length - self._search_BT.shape[1], 0))
             real_BT = real_BS[:, -length:].bool()
-            self._asked = self._context.read(hidden_BTC, search_BT, real_BT, self._question_BT)
-            ahead = self.config.lookahead and self.search_token_id is not None and self.search is None
+            self._inputs = self._context.read(hidden_BTC, search_BT, real_BT, self._question_BT)
+            ahead = self.config.lookahead and self.search_token_id is not None and finds
             if self._question_BT is not None and ahead:
-                self._asked[0] = self._behind_question(hidden_BTC, real_BS, positions_BT)
+                self._inputs[0] = self._behind_question(hidden_BTC, real_BS, positions_BT)
+        if not finds or getattr(projection, "reader", None) is not None:
+            return None
         block = self._decoder.layers[self.layer].self_attn
-        return self.adapter[self.layer].query(hidden_BTC, getattr(block, "q_norm", None))
+        return projection.query(hidden_BTC, getattr(block, "q_norm", None))
 
-    def _said(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
+    def search_texts(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
         """Return what each search goes by in words."""
-        tokens, found = torch.cat(self._ids, 1)[list(rows)].tolist(), []
+        tokens, texts = torch.cat(self._ids, 1)[list(rows)].tolist(), []
         for ids, kinds in zip(tokens, kind_NT.tolist(), strict=True):
             of_kind: dict[int, list[int]] = {kind: [] for kind in range(TOKEN + 1)}
-            for each, kind in zip(ids, kinds, strict=False):
-                if kind >= 0 and each != self.search_token_id:
-                    of_kind[kind].append(each)
+            for token, kind in zip(ids, kinds, strict=False):
+                if kind >= 0 and token != self.search_token_id:
+                    of_kind[kind].append(token)
             # A prompt's own token is the question's last one.
             parts = of_kind[QUESTION] + of_kind[TOKEN], of_kind[SINCE], of_kind[EARLIER] + of_kind[SINCE]
-            found.append(SearchText(*(self.states.tokenizer.decode(each).strip() for each in parts)))
-        return found
+            texts.append(SearchText(*(self.states.tokenizer.decode(part).strip() for part in parts)))
+        return texts
 
-    def _behind_question(self, hidden_BTC: Tensor, real_BS: Tensor, positions_BT: Tensor) -> Asked:
+    def _behind_question(self, hidden_BTC: Tensor, real_BS: Tensor, positions_BT: Tensor) -> SearchInput:
         """Return what a ``<search>`` right behind the question would ask; the cache stays as it is."""
         from transformers import DynamicCache
 
@@ -250,8 +269,8 @@ class TokenMemory(RuleMemory):
         for last in last_B.unique().tolist():
             rows = (last_B == last).nonzero()[:, 0]
             cache = DynamicCache()
-            for number, each in enumerate(layers):
-                cache.update(each.keys[rows, :, : last + 1], each.values[rows, :, : last + 1], number)
+            for number, layer in enumerate(layers):
+                cache.update(layer.keys[rows, :, : last + 1], layer.values[rows, :, : last + 1], number)
             with self._without_rules():
                 token_B1C[rows] = self._below(
                     input_ids=rows.new_full((len(rows), 1), self.search_token_id),
@@ -266,43 +285,44 @@ class TokenMemory(RuleMemory):
             torch.cat([hidden_BTC, token_B1C], 1), token_BT, until_BT, nn.functional.pad(question_BT, (0, 1))
         )[1]
 
-    def _texts(self, query_BHD: Tensor, wanted_B: Tensor | None, number: int = 0) -> list[list[Fitting]]:
-        """Return the rules that each wanted row reads; none for the others."""
+    def _weighted_texts(
+        self, query_BHD: Tensor | None, has_B: Tensor | None, number: int
+    ) -> list[list[WeightedText]]:
+        """Return the rules that each row that searches reads; none for the others."""
         if not len(self.bank):
-            return [[] for _ in query_BHD]
-        step_B = self._first_step_B + number if number else None
-        if self.search is None:
-            self._find(self.layer, query_BHD, wanted_B, number, step_B)
+            return [[] for _ in self._steps_B]
+        if self.finder is None:
+            self._find(self.layer, query_BHD, has_B, number)
         else:
-            rows = range(len(query_BHD)) if wanted_B is None else wanted_B.nonzero()[:, 0].tolist()
-            self._keep(self.search, rows, number, step_B)
-        return [self._fitting(row) for row in range(len(query_BHD))]
+            self._find_with(self.finder, self._rows_of(has_B), number)
+        return [self._of_row(row) for row in range(len(self._steps_B))]
 
-    def _keep(self, search: Finder, rows: Sequence[int], number: int, step_B: Tensor | None) -> None:
+    def _find_with(self, finder: Finder, rows: list[int], number: int) -> None:
         """Keep what another search finds for some rows, best first, and trace it."""
-        said = self._said(rows, self._asked[number].kind_BT[list(rows)])
+        texts = self.search_texts(rows, self._inputs[number].kind_BT[rows])
         allowed_BM = self.allowed_by_layer.get(self.layer, self.allowed_BM)
-        self._scores = {}
-        for row, text in zip(rows, said, strict=True):
-            found = sorted(search(row, text).items(), key=lambda each: -each[1])
-            scores = {self.bank.row(id): score for id, score in found}
+        self._results = {}
+        for row, text in zip(rows, texts, strict=True):
+            best = sorted(finder(row, text).items(), key=lambda item: -item[1])
+            scores = {self.bank.row(id): score for id, score in best}
             if allowed_BM is not None:
                 scores = {at: score for at, score in scores.items() if allowed_BM[row, at]}
-            self._scores[row] = scores
-        self._read = {row: list(scores) for row, scores in self._scores.items()}
-        self._ways = {row: [] for row in rows}
-        scores_of = [list(scores.values()) for scores in self._scores.values()]
-        self._record(self.layer, list(self._read.values()), scores_of, step_B, [])
+            self._results[row] = SearchResult(scores, list(scores))
+        rules = [result.read for result in self._results.values()]
+        scores_of = [list(result.scores.values()) for result in self._results.values()]
+        self._trace(self.layer, rows, number, rules, scores_of)
 
-    def _fitting(self, row: int) -> list[Fitting]:
-        scores, texts, weight = self._scores.get(row, {}), self.bank.texts, self.config.score_weight
-        best, limit = max(scores.values(), default=0.0), self.config.score_limit
-        least = -math.inf if limit is None else -limit
-        unscored = best if limit is None else min(scores.values(), default=0.0)
-        shifts = {at: weight * (scores.get(at, unscored) - best) for at in self._read.get(row, [])}
-        return [(texts[at], max(shift, least)) for at, shift in shifts.items()]
+    def _of_row(self, row: int) -> list[WeightedText]:
+        result, texts, weight = self._results.get(row), self.bank.texts, self.config.score_weight
+        if result is None:
+            return []
+        best, limit = max(result.scores.values(), default=0.0), self.config.score_limit
+        lowest = -math.inf if limit is None else -limit
+        unscored = best if limit is None else min(result.scores.values(), default=0.0)
+        shifts = {at: weight * (result.scores.get(at, unscored) - best) for at in result.read}
+        return [(texts[at], max(shift, lowest)) for at, shift in shifts.items()]
 
-    def _join(self, sets: Sequence[Sequence[Sequence[Fitting]]]) -> _Joined | None:
+    def _join(self, sets: Sequence[Sequence[Sequence[WeightedText]]]) -> _Joined | None:
         """Put each set's tokens side by side, padded over the rows; None if there are none."""
         if self.config.together:
             sets = [[self._one_text(row) for row in rows] for rows in sets]
@@ -312,7 +332,7 @@ class TokenMemory(RuleMemory):
         known = dict(zip(states, self.states(list(states)), strict=True))
         like = next(iter(known.values()))[0]
         lengths = [[sum(known[text][0].shape[2] for text, _ in row) for row in rows] for rows in sets]
-        sizes = [max(each) for each in lengths]
+        sizes = [max(of_rows) for of_rows in lengths]
         batch, (layers, groups, _, head_dim) = len(sets[0]), like.shape
         pair = [like.new_zeros(layers, batch, groups, sum(sizes), head_dim) for _ in range(2)]
         real_BR = torch.zeros(batch, sum(sizes), dtype=torch.bool, device=like.device)
@@ -332,7 +352,7 @@ class TokenMemory(RuleMemory):
         key, value = (side.repeat_interleave(self._heads // groups, 2) for side in pair)
         return _Joined(key, value, real_BR, sizes, shift_BR)
 
-    def _one_text(self, row: Sequence[Fitting]) -> list[Fitting]:
+    def _one_text(self, row: Sequence[WeightedText]) -> list[WeightedText]:
         """Return a set's rules as one text, the best one first, and what is added to the scores of its tokens."""
         if not row:
             return []

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..config import Reading
 from ..generation import encode_prompt, question_prompts
 from ..search_token import SEARCH_TOKEN, search_id
 from .losses import IGNORE
@@ -68,7 +67,7 @@ class Encoder:
     search : bool
         Write ``<search>`` between steps; `train` sets it. False (stage 1, SR-KI, KBLaM): no such token, all gold rules
         are of one step.
-    reading : {"vector", "tokens"}
+    question_opening : str
         Of the adapter, see `dynarule.question_prompts`; `train_retrieval` sets it.
     search_token : str
         What stands for ``<search>``, such as a mark that the base writes before each step anyway; likewise.
@@ -79,7 +78,7 @@ class Encoder:
     target: Callable[[Row], str] | None = None
     step_text: str = "text"
     search: bool = True
-    reading: Reading = "vector"
+    question_opening: str = ""
     search_token: str = SEARCH_TOKEN
 
     def __call__(self, row: Row) -> Encoded:
@@ -92,7 +91,7 @@ class Encoder:
         """
         self._check_columns(row)
         prompt = encode_prompt(
-            self.tokenizer, question_prompts(self.tokenizer, [row["question"]], self.reading)[0]
+            self.tokenizer, question_prompts(self.tokenizer, [row["question"]], self.question_opening)[0]
         )
         token = self.search_token if self.search else ""
         write = self.target or (lambda row: target_text(row, self.step_text, token))

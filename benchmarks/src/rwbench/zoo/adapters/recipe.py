@@ -11,7 +11,7 @@ from dynarule.training import Recipe, paper_recipe
 from pydantic.dataclasses import dataclass
 from ruleworld_data.spec import SCALES, SUBTASKS, VERSIONS, check_name, check_seed
 
-from dynarule import DynaRuleConfig
+from dynarule import DynaRuleConfig, PlusConfig
 
 from ...spec import DATA_VERSION, REPRESENTATIONS
 from ..recipe_file import STRICT, read_recipe_file
@@ -69,7 +69,8 @@ class AdapterRecipe:
         for name in self.fol:
             check_name("setting of fol", name, sorted({each.name for each in fields(self)} - SAME_IN_LOGIC))
         for name in self.memory:
-            check_name("setting of memory", name, sorted(set(DynaRuleConfig.__annotations__) - MADE))
+            known = {*DynaRuleConfig.__annotations__, *PlusConfig.__annotations__} - MADE
+            check_name("setting of memory", name, sorted(known))
         numbers = [stage.get("stage") for stage in self.stages]
         if self.plain < 0 or (self.plain and numbers != [FINDING]):
             raise ValueError(

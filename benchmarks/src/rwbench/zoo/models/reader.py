@@ -92,17 +92,17 @@ class RuleReader:
 
     def memory(self, bank: RuleBank, config: DynaRuleConfig, **settings: Any) -> RuleMemory:
         """Return a memory of a bank's rules that reads as the configuration says."""
-        settings |= {"search_token_id": self.search_id, "config": config}
-        if config.reading == "tokens":
-            return TokenMemory(self.model, bank, self.states, **settings)
-        return RuleMemory(self.model, bank, **settings)
+        kind = config.memory_class()
+        if issubclass(kind, TokenMemory):
+            settings["states"] = self.states
+        return kind.open(self.model, bank, self.tokenizer, self.search_id, config=config, **settings)
 
     def question_tokens(self, question: str) -> list[int]:
         """Return the tokens of a question as it is asked."""
         return encode_prompt(self.tokenizer, self._prompts([question])[0])
 
     def _prompts(self, questions: Sequence[str]) -> list[Prompt]:
-        return question_prompts(self.tokenizer, questions, self.config.reading)
+        return question_prompts(self.tokenizer, questions, self.config.question_opening)
 
     def answer(
         self, memory: RuleMemory, questions: Sequence[str], max_new_tokens: int, request: str = ""

@@ -1,0 +1,96 @@
+"""The settings of DynaRule+: how a search reads the text and looks ahead, and how what it finds is read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from Stemmer import algorithms
+from torch import nn
+
+from ..config import DynaRuleConfig
+from .projection import PlusProjection
+
+if TYPE_CHECKING:
+    from ..memory.serving import RuleMemory
+
+Reading = Literal["vector", "tokens"]
+
+
+@dataclass
+class PlusConfig(DynaRuleConfig):
+    """A `DynaRuleConfig` with what goes beyond the paper; at its defaults it is the paper's."""
+
+    reading: Reading = field(
+        default="vector",
+        metadata={"help": "what is read of a kept rule: one value, or its tokens' own states"},
+    )
+    score_weight: float = field(
+        default=0.0, metadata={"help": "of a kept rule's score, in the attention to its tokens; 0: none"}
+    )
+    score_limit: float | None = field(
+        default=None, metadata={"help": "most that a score takes from that attention; None: any amount"}
+    )
+    together: bool = field(
+        default=False, metadata={"help": "rules found together are read as one text, as in a prompt"}
+    )
+    word_weight: float = field(
+        default=0.0, metadata={"help": "of words that text and rules share, in what a search finds; 0: none"}
+    )
+    word_stemmer: str = field(
+        default="",
+        metadata={"help": "of Snowball (english, say): goes by words' stems, not letters; '': as written"},
+    )
+    search_heads: int = field(
+        default=0, metadata={"help": "heads that read the text for a search; 0: its token alone (paper)"}
+    )
+    search_offsets: int = field(
+        default=0, metadata={"help": "tokens told apart around the last step's place in the question"}
+    )
+    search_tail: int = field(
+        default=0, metadata={"help": "tokens at the end of question and last step that a search tells apart"}
+    )
+    lookahead: int = field(default=0, metadata={"help": "backward levels from what is asked; 0: none"})
+    lookahead_width: int = field(default=16, metadata={"help": "rules that a backward level goes on from"})
+
+    def validate(self) -> None:
+        """Raise ValueError that names the first setting that cannot be."""
+        super().validate()
+        self._check_counts(search_heads=0, search_offsets=0, search_tail=0, lookahead=0, lookahead_width=1)
+        self._check_choice("reading", get_args(Reading))
+        self._check_choice("word_stemmer", ("", *algorithms()))
+        for name in ("lookahead", "search_offsets", "search_tail", "word_weight"):
+            if getattr(self, name) and not self.search_heads:
+                raise ValueError(f"{name} needs heads that read the text; set search_heads, such as 4")
+        if self.search_heads and self.confidence_layer is None:
+            raise ValueError("search_heads read at the confidence layer; set confidence_layer")
+        for name in ("score_weight", "word_weight"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)!r}")
+        for name in ("together", "score_weight", "word_weight"):
+            if getattr(self, name) and self.reading != "tokens":
+                raise ValueError(f'{name} is for rules that are read as tokens; set reading to "tokens"')
+        if self.score_limit is not None and not 0 < self.score_limit < math.inf:
+            raise ValueError(f"score_limit must be positive or None, got {self.score_limit!r}")
+
+    def make_projection(self, block: nn.Module) -> nn.Module:
+        """Return what stands beside an attention block: of rules' tokens, only the confidence layer's is needed."""
+        layer = cast(Any, block).layer_idx
+        if layer == self.confidence_layer:
+            return PlusProjection(block, self)
+        if self.reading == "tokens" and self.confidence_layer is not None:
+            return nn.Module()
+        return super().make_projection(block)
+
+    def memory_class(self) -> type[RuleMemory]:
+        """Return what reads rules with such an adapter."""
+        from .memory import PlusMemory
+        from .token_memory import TokenMemory
+
+        return TokenMemory if self.reading == "tokens" else PlusMemory
+
+    @property
+    def question_opening(self) -> str:
+        """Where rules' tokens are read, a line end: they stand before the question, one rule a line."""
+        return "\n" if self.reading == "tokens" else ""

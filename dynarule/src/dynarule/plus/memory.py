@@ -1,0 +1,194 @@
+"""A rule memory whose searches read the text before them, go by words too, and look ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..attention import AttendedRules, RuleTokens
+from ..bank.index import rule_scores
+from ..kernels import largest
+from ..memory.serving import Retrieval, RuleMemory, real_tokens
+from .config import PlusConfig
+from .lookahead import Tables, planned
+from .projection import PlusProjection
+from .reader import SearchContext, SearchInput
+from .words import SearchText, Words, words_of
+
+MIN_LEVEL_WEIGHT = 1e-3
+"""Weight of backward levels up to which words count nothing in them."""
+TRACED_RULES = 4
+"""Rules of a backward level in a trace."""
+
+
+@dataclass(frozen=True)
+class PlusRetrieval(Retrieval):
+    """One search, for the trace.
+
+    Attributes
+    ----------
+    backward : list of list of str
+        With a look-ahead, the best rules of each backward level, from what is asked: ids, best first.
+    way : list of str
+        And how the first of the kept rules would lead there: ids of the rules after it.
+    read : list of str
+        Ids of the rules that token memory reads: with a look-ahead a plan, else the K.
+    """
+
+    backward: list[list[str]] = field(default_factory=list, repr=False)
+    way: list[str] = field(default_factory=list, repr=False)
+    read: list[str] = field(default_factory=list, repr=False)
+
+
+class SearchResult(NamedTuple):
+    """What the last search of a row found, as rows of the bank: scores of the K, and as in `PlusRetrieval`."""
+
+    scores: dict[int, float]
+    read: list[int]
+    way: Sequence[int] = ()
+    backward: Sequence[list[int]] = ()
+
+
+class PlusMemory(RuleMemory):
+    """A `RuleMemory` whose confidence layer finds rules as `PlusConfig` says; parameters are the same."""
+
+    config: PlusConfig
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        if not isinstance(self.config, PlusConfig):  # at its defaults, the same settings
+            self.config = PlusConfig(**vars(self.config))
+        self._context = SearchContext()
+        self._inputs: list[SearchInput] = []  # of the prompt (0) and of each <search> of this forward
+        self._results: dict[int, SearchResult] = {}
+        self._tables_made: tuple[int, Tables] | None = None
+
+    def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
+        """Take note of a forward's tokens, before its layers run."""
+        super().begin(input_ids, attention_mask, past_length)
+        self._real_BT = real_tokens(self._search_BT, attention_mask)
+
+    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | RuleTokens | None:
+        """Return what a layer's attention reads besides the text, and note what a search will know."""
+        if self.config.search_heads and layer == self.config.confidence_layer and layer in self._projections:
+            self._inputs = self._context.read(hidden_BTC, self._search_BT, self._real_BT, self._question_BT)
+        return super().attended(layer, hidden_BTC, block)
+
+    def search(
+        self, layer: int, query_NHD: Tensor | None, rows: list[int], number: int, allowed_NM: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return scores and bank rows of the best K rules, and note what is worth reading of them."""
+        projection, levels = self.adapter[layer], []  # type: Any, list[Tensor]
+        if layer != self.config.confidence_layer or getattr(projection, "reader", None) is None:
+            scores_NK, rules_NK = super().search(layer, query_NHD, rows, number, allowed_NM)
+        else:
+            known = SearchInput(*(part[rows] for part in self._inputs[number]))
+            texts = self.search_texts(rows, known.kind_BT) if self.config.word_weight else []
+            levels = self._levels(projection, known, texts, allowed_NM)
+            query_NHD = projection.reader(known).unflatten(-1, (-1, projection.head_dim))
+            if levels or texts:
+                scores_NK, rules_NK = self._search_all(projection, query_NHD, levels, texts, allowed_NM)
+            else:
+                scores_NK, rules_NK = super().search(layer, query_NHD, rows, number, allowed_NM)
+        best = [largest(level_NM, min(TRACED_RULES, level_NM.shape[1]))[1].tolist() for level_NM in levels]
+        self._results = {}
+        for at, (row, rules, scores) in enumerate(
+            zip(rows, rules_NK.tolist(), scores_NK.tolist(), strict=True)
+        ):
+            read, way = rules, []  # type: list[int], list[int]
+            if levels:
+                tables, width = self._tables(), self.config.lookahead_width
+                read, way = projection.lookahead.plan(
+                    at, rules, scores, levels, tables, width, whole=not number
+                )
+            backward = [level[at] for level in best]
+            self._results[row] = SearchResult(dict(zip(rules, scores, strict=True)), read, way, backward)
+        return scores_NK, rules_NK
+
+    def search_texts(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
+        """Return what each search goes by in words; token memory alone knows the text."""
+        return []
+
+    def retrieval(
+        self, row: int, step: int, layer: int, rules: list[int], scores: list[float]
+    ) -> PlusRetrieval:
+        """Return one search for the trace."""
+        ids, result = self.bank.ids, self._results[row]
+        backward = [[ids[i] for i in level] for level in result.backward]
+        way, read = ([ids[i] for i in part] for part in (result.way, result.read))
+        return PlusRetrieval(
+            *vars(super().retrieval(row, step, layer, rules, scores)).values(), backward, way, read
+        )
+
+    def _levels(
+        self,
+        projection: PlusProjection,
+        known: SearchInput,
+        texts: Sequence[SearchText],
+        allowed_NM: Tensor | None,
+    ) -> list[Tensor]:
+        """Return the backward levels of some searches, (N, M) each; none if the adapter does not look ahead."""
+        if projection.lookahead is None or not self.config.lookahead:
+            return []
+        tables = self._tables()
+        goal_NV = projection.lookahead.goal(known) @ tables.values_VP.T
+        if tables.words is not None:
+            shared_NV = torch.stack([tables.words.conclusions(text.question) for text in texts])
+            goal_NV = goal_NV + tables.word_weight * shared_NV.to(goal_NV)
+        levels = projection.lookahead.levels(
+            goal_NV, tables, self.config.lookahead, self.config.lookahead_width, allowed_NM
+        )
+        return [_among(allowed_NM, level_NM) for level_NM in levels]
+
+    def _search_all(
+        self,
+        projection: PlusProjection,
+        query_NHD: Tensor,
+        levels: list[Tensor],
+        texts: Sequence[SearchText],
+        allowed_NM: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the best K rules by their own scores, words and backward levels; scores all, whatever the index."""
+        scale_M = self.bank.inverse_scale(projection)
+        parts = rule_scores(self.bank, *projection.encoder_query(query_NHD), scale_M)
+        scores_NM = torch.cat([part for _, part in parts], -1)
+        if texts:
+            begun_NM = torch.stack([self._words().begun(text) for text in texts])
+            scores_NM = scores_NM + self.config.word_weight * begun_NM.to(scores_NM)
+        if levels:
+            assert projection.lookahead is not None
+            scores_NM = planned(scores_NM, levels, projection.lookahead.weight.float())
+        count, top_k = len(self.bank), self.config.top_k
+        return largest(_among(allowed_NM, scores_NM), count if top_k is None else min(top_k, count))
+
+    def _tables(self) -> Tables:
+        """Return what the backward levels go over; made once for each state of the bank."""
+        bank, layer = self.bank, self.config.confidence_layer
+        if self._tables_made is None or self._tables_made[0] != bank.version:
+            every = torch.arange(len(bank), device=bank.device)
+            sides = [(side.different.whole().float(), side.at(every)) for side in (bank.keys, bank.values)]
+            (keys_UP, key_rows_M), (values_VP, value_rows_M) = (
+                (rows, at if side.shared else None)
+                for side, (rows, at) in zip((bank.keys, bank.values), sides, strict=True)
+            )
+            ahead = None if layer is None else getattr(self.adapter[layer], "lookahead", None)
+            weight, of_levels = self.config.word_weight, 0.0 if ahead is None else float(ahead.weight)
+            words = (self._words(), weight / of_levels) if weight and of_levels > MIN_LEVEL_WEIGHT else ()
+            self._tables_made = bank.version, Tables(keys_UP, values_VP, key_rows_M, value_rows_M, *words)
+        return self._tables_made[1]
+
+    def _words(self) -> Words:
+        return words_of(self.bank, self.config.word_stemmer)
+
+
+def _among(allowed_NM: Tensor | None, scores_NM: Tensor) -> Tensor:
+    """Return scores in which rules that may not be found have -inf."""
+    return (
+        scores_NM
+        if allowed_NM is None
+        else scores_NM.masked_fill(~allowed_NM.to(scores_NM.device), -torch.inf)
+    )
