@@ -95,21 +95,6 @@ def test_lines_are_those_of_reading_everything_again(talks, monkeypatch, forget,
     assert all(read[first][1] < 60 for first in firsts[1:])
 
 
-def test_a_text_that_was_changed_is_read_anew_from_there(talks, forget, read):
-    """In any order, one who was not asked before beside them: whose beginning is known, is known by its tokens."""
-    backend, (first, second, third) = Local.of("tiny"), [prompt for prompt, _ in talks]
-    begun = [next(iter(backend.generate([prompt], LINE))).marked for prompt in (first, second)]
-    forget()
-    list(backend.generate([first, second], LINE))
-    later = [replace(second, begun=begun[1] + "\n"), third, replace(first, begun=begun[0][:-9] + "?\n")]
-    read.clear()
-    together = [done.marked for done in backend.generate(later, LINE)]
-    tokenizer = load("tiny")[1]
-    assert read[0] == (3, len(tokenizer(third.text)["input_ids"]))
-    forget()
-    assert together == [next(iter(backend.generate([prompt], LINE))).marked for prompt in later]
-
-
 @pytest.fixture(scope="module")
 def byte_level():
     """A tokenizer of GPT-2's kind, as SmolLM2 has one, that has met blank lines."""
@@ -138,37 +123,6 @@ def test_a_text_that_goes_on_has_the_tokens_that_it_has_before_a_word(byte_level
     alone = byte_level("ends.\n\n")["input_ids"]
     assert alone != encoded(byte_level, "ends.\n\n", True)
     assert encoded(byte_level, "ends. ", True) == byte_level("ends. ")["input_ids"]
-
-
-@pytest.mark.parametrize("others", [(), (Decoding(3),)])
-def test_a_line_goes_on_whoever_is_asked_between(talks, monkeypatch, read, others):
-    """A reader who answers for one that has ended is no line; as many texts are held as conversations have gone on."""
-    backend, prompts = Local.of("tiny"), [prompt for prompt, _ in talks]
-    begun = [done.marked for done in backend.generate(prompts, LINE)]
-    for each in others:
-        list(backend.generate(prompts[:1], each))
-    assert len(local._kept_states("tiny")._latest) == 3
-    read.clear()
-    later = [replace(prompt, begun=f"{text}\n") for prompt, text in zip(prompts[1:], begun[1:], strict=True)]
-    held, keep = [], kept.KeptStates.keep
-    monkeypatch.setattr(
-        kept.KeptStates, "keep", lambda self, *row: held.append(len(self._latest)) or keep(self, *row)
-    )
-    list(backend.generate(later, LINE))
-    assert held == [1, 1]  # what two go on from is let go, not held twice
-    assert read[0][0] == 2
-    assert read[0][1] < 5
-    assert len(local._kept_states("tiny")._latest) == 2
-
-
-def test_a_new_batch_starts_from_nothing(talks, read):
-    """Though its prompts begin as those of the batch before: what a resumed run computes is what the first one did."""
-    backend, prompts = Local.of("tiny"), [prompt for prompt, _ in talks]
-    list(backend.generate(prompts, LINE))
-    whole = read[0]
-    read.clear()
-    list(backend.generate([replace(each, begun="") for each in prompts], replace(LINE, max_new_tokens=59)))
-    assert read[0] == whole
 
 
 def test_no_more_is_held_than_one_forward_has(talks, monkeypatch, forget):

@@ -80,20 +80,6 @@ def test_a_model_asks_for_rules_where_somebody_answers(workspace):
         assert done.marked.startswith("<step>[Step 1]")
 
 
-def test_an_answer_that_has_begun_goes_on_as_it_likes(workspace, monkeypatch, forget):
-    """In the batch of one that begins, though what it goes on with is called a request."""
-    backend, question = Local.of("tiny", batch_size=2), workspace.questions("multi_hop_2", "mini")[0].text
-    new = backend.template.render("answer_without_rules", "nl", question)
-    prompts = [new, replace(new, begun="<step>[Step 1] Nobody knows.\n")]
-    free = [done.marked for done in backend.generate(prompts, Decoding(40, requests=True))]
-    assert free[0].startswith("[Search]") and free[1].startswith("<step>")
-    for request, same in (("[Search]", [False, True]), ("<step>", [True, True])):
-        forget()
-        monkeypatch.setattr(Local, "template", replace(backend.template, request=request))
-        written = [done.marked for done in backend.generate(prompts, Decoding(40))]
-        assert [text == wanted for text, wanted in zip(written, free, strict=True)] == same
-
-
 def test_answers_are_those_of_plain_greedy_decoding(backend, prompts, model_folder):
     assert len({prompt.prefix for prompt in prompts}) == 1
     assert len(prompts[0].prefix) > 0.8 * len(prompts[0].text)
@@ -167,16 +153,6 @@ def test_a_checkpoint_s_own_settings_change_no_greedy_answer(workspace, monkeypa
     assert [done.text for done in backend.generate(prompts, Decoding(100))] == wanted
 
 
-def test_a_stop_that_the_answer_does_not_show_ends_it_in_every_piece(workspace, monkeypatch, forget):
-    """A special token: transformers sees it, the decoded answer does not have it."""
-    backend, prompts = Local.of("tiny"), of_each_length(workspace)
-    wanted = [done.text for done in backend.generate(prompts, Decoding(100, ("<step>[Step 2]",)))]
-    forget()
-    monkeypatch.setattr(local, "PIECE", 5)
-    found = [done.text for done in backend.generate(prompts, Decoding(100, ("<step>[Step 2]",)))]
-    assert found == wanted and not any("[Step 3]" in each for each in found)
-
-
 @pytest.mark.parametrize("name, value", [("min_new_tokens", 12), ("forced_eos_token_id", 0)])
 def test_settings_that_count_new_tokens_count_from_the_prompt(
     backend, prompts, model_folder, monkeypatch, forget, name, value
@@ -186,15 +162,6 @@ def test_settings_that_count_new_tokens_count_from_the_prompt(
     forget()
     monkeypatch.setattr(local, "PIECE", 5)
     assert [done.text for done in backend.generate(prompts, Decoding(20))] == whole
-
-
-def test_a_model_with_other_caches_is_asked_as_it_is(prompts, backend, monkeypatch, forget):
-    """Where no cache of ours serves, transformers chooses, and no row leaves before the last has ended."""
-    wanted = [done.text for done in backend.generate(prompts, Decoding(8))]
-    forget()
-    monkeypatch.setattr("dynarule.growing_cache", lambda model: None, raising=False)
-    monkeypatch.setattr(local, "PIECE", 3)
-    assert [done.text for done in backend.generate(prompts, Decoding(8))] == wanted
 
 
 def test_long_prompts_go_in_parts(backend, prompts, monkeypatch, forget):

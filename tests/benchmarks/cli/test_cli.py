@@ -48,12 +48,6 @@ def rwbench(*words):
     return runner.invoke(app, [str(word) for word in words])
 
 
-def test_the_version_is_printed():
-    from rwbench import __version__
-
-    assert rwbench("--version").stdout == f"rwbench {__version__}\n"
-
-
 def test_run_prints_a_table_and_writes_a_page(quick, tmp_path):
     result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
     assert result.exit_code == 0, result.output
@@ -256,11 +250,3 @@ def test_a_full_disk_after_the_last_sample_says_so(quick, tmp_path, monkeypatch,
         monkeypatch.setattr(f"{module}.write_whole", full)
         result = rwbench("report", tmp_path)
         assert result.exit_code == 1 and "error: the disk is full" in result.stderr
-
-
-def test_a_folder_that_may_not_be_written_is_named(quick, tmp_path):
-    """A file where the page's folder should be; the run folders lie elsewhere."""
-    rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path / "runs")
-    (tmp_path / "file").touch()
-    result = rwbench("report", tmp_path / "runs", "--pack", tmp_path / "file" / "packed")
-    assert result.exit_code == 1 and "error: [Errno" in result.stderr and "file" in result.stderr

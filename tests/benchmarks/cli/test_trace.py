@@ -74,16 +74,6 @@ def test_the_text_marks_gold_rules_and_ends_with_the_answer(runs, workspace):
     assert lines[-1] == f"answer: 999 (wrong, gold {', '.join(question.answers)})"
 
 
-def test_a_single_search_marks_the_gold_rules_of_all_steps(runs, workspace):
-    told = json.loads(rwbench(runs, "--method", "retrieve", "--subtask", "multi_rule_2", "--json").stdout)
-    question = workspace.questions("multi_rule_2", "mini")[0]
-    (step,) = told["steps"]
-    assert {rule["id"] for rule in step["found"] if rule["gold"]} | set() <= set(question.gold)
-    assert len([rule for rule in step["found"] if rule["gold"]]) + len(step["not_found"]) == len(
-        question.gold
-    )
-
-
 def test_whether_searches_are_steps_is_the_method_s_to_say(runs, workspace):
     """Not their number: an answer may search for its first step only, and a loop may search often for none."""
     run = next(r for r in find_results(runs) if r["spec"]["method"]["name"] == "walker-of-tests")

@@ -171,15 +171,6 @@ def test_stepwise_searches_with_the_beginning_of_each_step_and_writes_the_step_a
     assert merged.retrieved[1] == [0, 3, 1]
 
 
-def test_stepwise_without_a_step_searches_once_and_within_its_rounds(overlap, pool):
-    say, _ = talk("[Answer] \\boxed{7}", "[Answer] \\boxed{7}")
-    out = run(Stepwise(model=script("no steps", say), retriever=overlap), pool)
-    assert (out.answers, len(out.retrieved)) == (["7"], 1)
-    say, asked = talk(*["[Step 1] It is on the bridge, so it goes on."] * 5)
-    out = run(Stepwise(model=script("for ever", say), retriever=overlap, rounds=2), pool)
-    assert (len(asked), out.outcome, len(out.retrieved)) == (5, "refused_format", 2)
-
-
 @pytest.mark.parametrize("kind", [IRCoT, ReAct])
 def test_prompts_may_hold_fewer_rules_than_are_kept(overlap, pool, kind):
     """Two rules a search and in the result, one of them in every prompt; without it, the run id of older versions."""
@@ -226,14 +217,6 @@ def test_ircot_tells_a_search_that_looks_ahead_what_is_asked(overlap, pool, monk
         trace = run(IRCoT(model=script(f"ahead{plans}", say), retriever=overlap, rounds=2), pool).trace
         later = f"{QUESTION}\nIt enters the bridge." if plans else "It enters the bridge."
         assert [step.query for step in trace if step.query] == [QUESTION, later]
-
-
-def test_a_search_that_finds_nothing_leaves_the_prompt_without_rules(overlap, pool):
-    nothing = Hits(*(np.empty(0, dtype=kind) for kind in (np.int32, np.float64, np.int32)))
-    say, _ = talk("\\boxed{7}")
-    assert not len(
-        RAG(model=script("empty", say), retriever=overlap, score_share=0.5).above_share(nothing).ids
-    )
 
 
 def test_sentences_and_conclusions_are_told_apart():
@@ -383,17 +366,6 @@ def test_react_keeps_what_the_agent_wrote(overlap, pool, action, answers):
     out = run(ReAct(model=script("finish", say), retriever=overlap, final="agent"), pool)
     assert (out.text, out.answers, out.outcome) == (action, answers, "ok")
     assert read_output(out.text) == answers
-
-
-def test_react_without_a_finish_has_no_answer_of_its_own(overlap, pool):
-    say, _ = talk(*[f" Again.\nAction {turn}: search[fox]" for turn in (1, 2, 3, 4)])
-    out = run(ReAct(model=script("never", say), retriever=overlap, final="agent"), pool)
-    assert (out.outcome, out.answers, out.usage["rounds"], out.usage["finished"]) == (
-        "budget_exhausted",
-        [],
-        4,
-        0,
-    )
 
 
 def test_a_context_that_fills_up_is_an_outcome(overlap, pool):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from dynarule.bank import conclusion_of, premise_of
 from rwbench.retrievers import both_ends
-from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.both_ends import BothEnds, content
 
 RULES = (
@@ -51,18 +50,6 @@ def test_at_a_step_the_rule_that_leads_on_is_before_others_of_its_premise(known,
     rivals = [i for i, text in enumerate(RULES) if premise_of(text) == premise_of(RULES[rule]) and i != rule]
     assert all(places.index(rule) < places.index(rival) for rival in rivals)
     assert rule in places[:3]
-
-
-def test_other_questions_lead_elsewhere():
-    """The same state, asked for something else."""
-    known = "The tiny cat is deeply jealous"
-    assert 3 in found(ASKED.replace("feathers", "toes"), known, k=2)
-    assert found(ASKED.replace("feathers", "bells"), known) == [2]
-
-
-def test_the_state_alone_does_not_tell():
-    (hits,) = BM25().index(IDS, RULES).search(["deeply jealous"], 4)
-    assert len({score for rule, score in zip(hits.ids, hits.scores, strict=True) if rule in (1, 2, 3)}) == 1
 
 
 def by_loops(rules, asked, count, width):
@@ -127,10 +114,6 @@ def test_both_languages_and_words_in_other_forms():
     assert row[0] > row[2] and row[1] > row[2] > 0
     assert content("If A has 3 of the B, it will be so.") == ["has", "so", "has so"]
     assert (scorer(["the of and"])[0] == -np.inf).all()
-
-
-def test_no_rules_are_searched_for_nothing():
-    assert BothEnds().index(IDS[:0], ()).search([ASKED], 3)[0].ids.tolist() == []
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ..retrievers.both_ends import BothEnds
 from ..run.books import BOOK_SPLIT, BookSource
 from ..spec import VALIDATION_BOOKS, RunSpec
 from . import Options, recipe
-from .rows import IN_PROMPT, SCORE_SHARE
+from .arena import IN_PROMPT, SCORE_SHARE
 
 LONGEST = 128
 """Tokens of an answer at most: SmolLM2 reads the longest of the books' own answers in steps as 101."""

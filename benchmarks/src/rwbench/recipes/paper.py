@@ -17,8 +17,8 @@ from ..methods.react import ReAct
 from ..methods.retrieve import Retrieve
 from ..spec import RunSpec
 from . import Options, recipe
+from .arena import IN_PROMPT, retrievers, rule_memory
 from .grid import ALL_SIZES, grid, runs
-from .rows import IN_PROMPT, retrievers, rule_memory
 
 PROMPTING_UP_TO = 2_000
 """Rules in a prompt at most ("Baselines": memory limits a 7B model to 2,000)."""

@@ -14,7 +14,7 @@ from ..retrievers.bm25 import BM25
 from ..retrievers.dense import Dense
 from ..spec import RunSpec
 from . import Options, recipe
-from .rows import IN_PROMPT, all_memory, from_both_ends
+from .arena import IN_PROMPT, all_memory, from_both_ends
 
 SIZES = (100_000, 1_000_000)
 """Below the whole world, whose size is the last; each pool holds the rules of the smaller ones, and twice as many."""
