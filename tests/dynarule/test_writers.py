@@ -253,12 +253,11 @@ def test_a_strangers_folder_moves_nothing_when_it_is_read_or_written(kind, plant
     rules("a").save(folder) if kind == "bank" else save_numbered(adapter, folder, 1)
     plant(folder, elsewhere)
     before = contents(tmp_path)
-    done = [CliRunner().invoke(app, ["inspect", str(folder)])]
+    done = CliRunner().invoke(app, ["inspect", str(folder)])
     if kind == "bank":
-        done.append(CliRunner().invoke(app, ["bank", "info", str(folder)]))
-        assert all(one.exit_code == 0 for one in done) and RuleBank.load(folder).ids == ["a"]
+        assert done.exit_code == 0 and RuleBank.load(folder).ids == ["a"]
     else:
-        assert done[0].exit_code and "was interrupted" in done[0].output.replace("\n", " ")
+        assert done.exit_code and "was interrupted" in done.output.replace("\n", " ")
     assert contents(tmp_path) == before
     with pytest.raises(ValueError, match=r"is a link, so the save .* cannot be finished; remove it"):
         rules("b").save(folder, overwrite=True) if kind == "bank" else save_numbered(adapter, folder, 2)

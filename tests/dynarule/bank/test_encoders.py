@@ -3,12 +3,8 @@
 import multiprocessing
 import os
 import shutil
-import signal
 import sqlite3
-import subprocess
 import sys
-import textwrap
-import time
 import warnings
 from contextlib import closing
 
@@ -97,13 +93,6 @@ def test_a_file_of_another_encoder_is_not_believed(tmp_path):
     shutil.copy(mine.path, theirs.path)
     theirs(["a"])
     assert other.seen == ["b", "a"]
-
-
-def test_two_writers_share_a_cache(tmp_path):
-    one, two = EmbeddingCache(Counting(), tmp_path), EmbeddingCache(second := Counting(), tmp_path)
-    one(["a"])
-    two(["a", "b"])
-    assert second.seen == ["b"]
 
 
 def test_two_processes_share_the_work(tmp_path):
@@ -218,46 +207,10 @@ def test_a_cache_that_cannot_be_written_is_an_os_error(tmp_path):
         cache(["b"])
 
 
-def test_one_text_is_no_list(tmp_path):
-    with pytest.raises(ValueError, match="must be a list of texts, got the one text 'abc'"):
-        EmbeddingCache(Counting(), tmp_path)("abc")
-
-
 def test_embeddings_that_are_not_finite_are_never_remembered(tmp_path):
     with pytest.raises(ValueError, match="not finite"):
         EmbeddingCache(lambda texts: torch.full((len(texts), 2), float("nan")), tmp_path, "bad")(["a"])
     assert not list(tmp_path.rglob("*.sqlite")) and not list(tmp_path.rglob("*.part"))
-
-
-def test_a_killed_build_keeps_what_was_written(tmp_path):
-    script = textwrap.dedent(
-        """
-        import sys, time, torch
-        from dynarule.bank.embedding_cache import EmbeddingCache
-        def encode(texts):
-            time.sleep(0.01)
-            return torch.tensor([[float(t), 1.0] for t in texts])
-        print("go", flush=True)
-        EmbeddingCache(encode, sys.argv[1], "slow", batch=10)([str(i) for i in range(100_000)])
-        """
-    )
-    child = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE)
-    assert child.stdout is not None and child.stdout.readline() == b"go\n"
-    asked = []
-
-    def encode(texts):
-        asked.extend(texts)
-        return torch.tensor([[float(t), 1.0] for t in texts])
-
-    cache = EmbeddingCache(encode, tmp_path, "slow")
-    deadline = time.monotonic() + 60
-    while (not cache.path.is_file() or rows_of(cache) < 30) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    rows = cache([str(i) for i in range(60)])  # the killed process holds no lock
-    assert rows[:, 0].tolist() == list(range(60))
-    assert len(asked) <= 30
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,9 @@ def test_a_fingerprint_finds_its_encoder(tiny_model, tiny_tokenizer):
     assert again.fingerprint == bank.encoder and torch.equal(again(TEXTS), bank.keys_MP)
     with torch.no_grad():
         model.model.layers[0].self_attn.k_proj.weight += 1
-    said = r"the rules' encoder is 'layers:2@.*of this model, loaded in {}, are 'layers:2@.* in the dtype of then"
+    said = (
+        r"the rules' encoder is 'layers:2@.*of this model, loaded in {}, are 'layers:2@.* in the same dtype"
+    )
     with pytest.raises(ValueError, match=said.format("float32")):
         encoder_of(bank.encoder, model, tokenizer)
     with pytest.raises(ValueError, match=said.format("bfloat16")):

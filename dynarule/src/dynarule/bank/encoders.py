@@ -52,11 +52,11 @@ def verbalise(text: str) -> str:
     if not _APPLIED.search(text):
         return text
     rule = re.search(r"(?<!<)(?:=>|->)|⇒|→", text) is not None
-    for pattern, spoken in _SYMBOLS:
-        text = re.sub(pattern, spoken, text)
+    for pattern, words in _SYMBOLS:
+        text = re.sub(pattern, words, text)
     # A word of several letters is part of a name; a single capital is a variable.
-    words = [word.lower() if len(word) > 1 else word for word in text.split()]
-    return " ".join(["if", *words] if rule else words).replace(" =>", ", then")
+    parts = [word.lower() if len(word) > 1 else word for word in text.split()]
+    return " ".join(["if", *parts] if rule else parts).replace(" =>", ", then")
 
 
 class SentenceEncoder:
@@ -198,20 +198,10 @@ def key_texts(rules: Sequence[str], encoder: str) -> list[str]:
 
 
 class PremiseEncoder:
-    """An encoder that reads of a rule its premise alone (beyond the paper, whose keys are whole rules).
+    """An encoder that reads the premise of a rule alone (beyond the paper, whose keys are whole rules).
 
-    The conclusion is a bank's other matrix, so with a look-ahead, which asks for it by itself, the key need not hold it
-    too: a search for a state then knows nothing of what the rules of that state lead to, and cannot learn by heart
-    which of them the training questions took. A text that is no rule, such as a conclusion, is read whole.
-
-    Parameters
-    ----------
-    encoder : SentenceEncoder or LayerEncoder
-        Reads the texts.
-
-    Examples
-    --------
-    >>> bank = RuleBank.from_file("rules.txt", open_encoder("layers:2+premise", False, model, tok))  # doctest: +SKIP
+    A search for a state then cannot learn by heart which rules of that state the training questions took. A text that
+    is no rule, such as a conclusion, is read whole.
     """
 
     def __init__(self, encoder: SentenceEncoder | LayerEncoder) -> None:
@@ -282,6 +272,6 @@ def encoder_of(fingerprint: str, model: nn.Module | None = None, tokenizer: Any 
     if isinstance(part, LayerEncoder):
         here = f"the first layers of this model, loaded in {part.dtype}, are"
     raise ValueError(
-        f"the rules' encoder is {fingerprint!r}; {here} {encoder.fingerprint!r}: load the model or install the version "
-        "of then, in the dtype of then (weights that were rounded are others), or train and embed again"
+        f"the rules' encoder is {fingerprint!r}; {here} {encoder.fingerprint!r}: load the model, and install the "
+        "version, that the rules were embedded with, in the same dtype, or train and embed again"
     )

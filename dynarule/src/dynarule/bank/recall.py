@@ -1,4 +1,4 @@
-"""How much of exact search an index finds, on the queries a model really asks."""
+"""Recall of an index against exact search, on queries that a model made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class QueryBatch(NamedTuple):
-    """What one search was asked: arguments of `SearchIndex.search`, for replay."""
+    """Arguments of `SearchIndex.search`, for replay."""
 
     direction_BP: Tensor
     offset_B: Tensor
@@ -49,7 +49,7 @@ class RecallReport:
 
 def measure_recall(
     bank: RuleBank,
-    asked: Sequence[QueryBatch],
+    queries: Sequence[QueryBatch],
     index: SearchIndex,
     ks: Sequence[int] = (1, 10, 100),
     clock: Callable[[], float] = time.perf_counter,
@@ -64,16 +64,16 @@ def measure_recall(
     ValueError
         If there are no queries, a K does not fit, or the bank has changed in size.
     """
-    if not asked:
+    if not queries:
         raise ValueError(
-            "no queries to measure on; wrap bank.index in one that notes what it is asked while the model generates"
+            "no queries to measure on; wrap bank.index in one that records them while the model generates"
         )
     if not ks or min(ks) < 1 or max(ks) > len(bank):
         raise ValueError(f"every k must be 1 to {len(bank)}, the rules of the bank; got {list(ks)}")
     most = max(ks)
     hits: dict[int, list[Tensor]] = {k: [] for k in ks}
     seconds = [0.0, 0.0]
-    for batch in asked:
+    for batch in queries:
         if len(batch.inverse_scale_M) != len(bank):
             raise ValueError(
                 f"the queries were recorded with {len(batch.inverse_scale_M)} rules, the bank holds {len(bank)} now"
@@ -88,7 +88,7 @@ def measure_recall(
             same = (rows_BK[:, :k, None] == true_rows[:, None, :k]).any(-1)
             tied = scores_BK[:, :k] >= true_BK[:, k - 1 : k]
             hits[k].append((same | tied).float().mean(-1).cpu())
-    count = sum(len(batch.direction_BP) for batch in asked)
+    count = sum(len(batch.direction_BP) for batch in queries)
     recall = {k: float(torch.cat(hits[k]).mean()) for k in ks}
-    exact_ms, index_ms = (1e3 * each / count for each in seconds)
+    exact_ms, index_ms = (1e3 * spent / count for spent in seconds)
     return RecallReport(count, recall, float(torch.cat(hits[most]).min()), exact_ms, index_ms)
