@@ -120,27 +120,6 @@ def test_the_folds_of_mini_give_the_paper_s_interval(workspace, tmp_path):
     assert folds["t_half"] == pytest.approx(2.776 * np.std(wanted, ddof=1) / 5**0.5, abs=2e-5)
 
 
-def test_results_of_version_1_stay_readable(run):
-    """What the first release wrote: no groups, details, outcomes, usage or measures."""
-    from rwbench.report.page import render_page
-
-    results, folder = json.loads(json.dumps(run[0])), run[1]
-    results["schema_version"] = 1
-    for name in ("details", "outcomes", "usage", "measures"):
-        del results[name]
-    del results["timing"]["stages"]
-    results["metrics"] = {k: m for k, m in results["metrics"].items() if not k.startswith("expected")}
-    for metric in results["metrics"].values():
-        del metric["by_group"], metric["folds"]["displayed"]
-    del results["spec"]["limit_by"]
-    results["timing"]["seconds"] = None
-    (folder / FILE_NAME).write_text(json.dumps(results))
-    read = read_results(folder)
-    assert read["metrics"]["recall@10"].pop("by_group") == {} and read["outcomes"] == read["usage"] == {}
-    assert read["metrics"]["recall@10"] == results["metrics"]["recall@10"]
-    assert results["run_id"] in render_page([read_results(folder)], "t", "c")
-
-
 def test_groups_are_the_means_of_their_sub_tasks(run):
     metric = run[0]["metrics"]["recall@10"]
     wanted = np.mean([metric["by_subtask"][f"multi_rule_{n}"]["value"] for n in (5, 6, 7, 8)])
@@ -153,7 +132,7 @@ def test_files_of_another_schema_or_none_are_named(run):
     _, folder = run
     assert [r["run_id"] for r in find_results(folder.parent)] == [folder.name]
     (folder / FILE_NAME).write_text('{"schema_version": 99}')
-    with pytest.raises(ValueError, match="schema version 99, this rwbench reads 1 and 2"):
+    with pytest.raises(ValueError, match="schema version 99, this rwbench reads 2"):
         read_results(folder)
     (folder / FILE_NAME).write_text("not json")
     with pytest.raises(ValueError, match=r"not a results file \(.*\); delete it"):

@@ -18,8 +18,6 @@ from .packed import is_packed, packed_results, packed_samples
 from .samples import OPEN, SAMPLES_FILE, STRICT, Sample, read_samples
 
 SCHEMA_VERSION = 2
-READABLE_VERSIONS = (1, 2)
-"""Version 2 added groups, details, outcomes, usage and measures; of version 1 they are read as empty."""
 FILE_NAME = "results.json"
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -253,9 +251,9 @@ def read_results(folder: Path) -> Results | None:
     try:
         results = from_json(path.read_bytes())
         version = results["schema_version"] if isinstance(results, dict) else None
-        if version in READABLE_VERSIONS:
-            return check_results(_of_version_1(results) if version == 1 else results)
-        why = f"schema version {version!r}, this rwbench reads {' and '.join(map(str, READABLE_VERSIONS))}"
+        if version == SCHEMA_VERSION:
+            return check_results(results)
+        why = f"schema version {version!r}, this rwbench reads {SCHEMA_VERSION}"
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         why = in_words(error)
     raise ValueError(
@@ -294,11 +292,3 @@ def _packed(folder: Path, run_id: str | None = None) -> list[Results]:
     if not is_packed(folder):
         return []
     return [check_results(run) for run in packed_results(folder, run_id)]
-
-
-def _of_version_1(old: dict[str, Any]) -> dict[str, Any]:
-    """Return old results with what version 2 added, empty; a run that was taken up again had no sum of its time."""
-    added: dict[str, Any] = {"details": {"by_step": {}}, "outcomes": {}, "usage": {}, "measures": {}}
-    metrics = {name: {"by_group": {}, **metric} for name, metric in old["metrics"].items()}
-    timing = old["timing"] | {"seconds": old["timing"]["seconds"] or 0.0}
-    return {**added, **old, "schema_version": SCHEMA_VERSION, "metrics": metrics, "timing": timing}
