@@ -13,7 +13,7 @@ from ruleworld_data.prompts import Prompt, answer_template, read_template
 from rwbench.backends import Decoding, cut, local, rows
 from rwbench.backends.local import Local, load
 from rwbench.methods.conversation import UsageCounter
-from rwbench.zoo.models import base_folder
+from rwbench.models import base_folder
 
 
 @pytest.fixture

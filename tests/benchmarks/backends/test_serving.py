@@ -14,9 +14,9 @@ from rwbench.backends import Decoding, GoneError
 from rwbench.backends.endpoint import Endpoint
 from rwbench.backends.local import Local
 from rwbench.methods.prompting import Prompting
+from rwbench.models import base_folder, shipped
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
-from rwbench.zoo.models import base_folder, shipped
 
 pytestmark = [
     pytest.mark.slow,

@@ -5,7 +5,7 @@ import re
 import pytest
 from rwbench.cli.app import app
 from rwbench.cli.book import write_book
-from rwbench.zoo.models import adapter_folder, base_folder, fingerprint
+from rwbench.models import adapter_folder, base_folder, fingerprint
 from typer.testing import CliRunner
 
 QUESTION = "After a feral cow haunted a rustic raccoon, how many rubbery hips does the rustic raccoon have?"

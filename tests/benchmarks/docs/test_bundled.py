@@ -14,7 +14,8 @@ from rwbench.report.paper import table_beside_paper
 from rwbench.score.results import find_results, run_samples
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
-TINY = BENCHMARKS / "src/rwbench/zoo/models/tiny"
+TINY = BENCHMARKS / "src/rwbench/models/tiny"
+SEEDS = BENCHMARKS / "results/seeds"
 TEXT = (BENCHMARKS / "docs/bundled-models.md").read_text(encoding="utf-8")
 RUNNING = (BENCHMARKS / "docs/running.md").read_text(encoding="utf-8")
 
@@ -97,8 +98,8 @@ def test_what_the_papers_searches_find(said):
     count, most = said(
         r"Recall@1 on ([\d.]+) validation questions, among up to 10,000 rules, stays below ([\d.]+)"
     )
-    found = [recalls(TINY / f"dynarule-{name}/log.json") for name in ("fol", "nl", "seed-1-nl")]
-    found.append(recalls(BENCHMARKS / "results/seeds/dynarule-seed-1-fol/log.json"))
+    found = [recalls(TINY / f"dynarule-{form}/log.json") for form in ("fol", "nl")]
+    found += [recalls(SEEDS / f"dynarule-seed-1-{form}/log.json") for form in ("fol", "nl")]
     assert count == 55 and max(map(max, found)) < most
     english, logic = said(r"ends at ([\d.]+) \(English\) and ([\d.]+) \(logic\)")
     for form, expected in (("nl", english), ("fol", logic)):
@@ -110,7 +111,10 @@ def test_what_the_papers_searches_find(said):
     paths += [TINY / f"dynarule-{form}/log.json" for form in ("nl", "fol")]
     assert [round(recalls(path)[-1], 2) for path in paths] == [*sharp, english, logic]
     (most,) = said(r"half as many steps, and its Recall@1 on validation questions stays below ([\d.]+)")
-    logs = {form: read(f"dynarule-plus-paper-query-{form}/retrieval.json") for form in ("fol", "nl")}
+    logs = {
+        form: json.loads((SEEDS / f"dynarule-plus-paper-query-{form}/retrieval.json").read_text())
+        for form in ("fol", "nl")
+    }
     assert max(entry["recall"] for each in logs.values() for entry in each["log"]) < most
     whole = read("dynarule-plus-nl/retrieval.json")["recipe"]["max_steps"]
     assert all(2 * each["recipe"]["max_steps"] == whole for each in logs.values())

@@ -13,9 +13,9 @@ from rwbench.backends.local import Local
 from rwbench.methods import Method
 from rwbench.methods.memory import SRKI, DynaRule, KBLaM
 from rwbench.methods.plus import DynaRulePlus
+from rwbench.models import reader
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
-from rwbench.zoo.models import reader
 
 WIDTH = 24
 METHODS = (KBLaM, SRKI, DynaRule)

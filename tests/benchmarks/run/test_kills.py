@@ -8,8 +8,8 @@ import sys
 import time
 
 import pytest
+from rwbench.models import shipped
 from rwbench.score.samples import read_samples
-from rwbench.zoo.models import shipped
 
 # Of table 2's runs those of four methods on 1,000 rules in English, so that two passes take a few minutes.
 PART = """

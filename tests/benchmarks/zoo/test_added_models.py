@@ -5,8 +5,8 @@ import sys
 
 import pytest
 from rwbench.cli.app import app
-from rwbench.zoo.models import added_models, base_folder, resolve
-from rwbench.zoo.models.added import KNOWN, Carried, add_model
+from rwbench.models import added_models, base_folder, resolve
+from rwbench.models.added import KNOWN, Carried, add_model
 from typer.testing import CliRunner
 
 

@@ -466,8 +466,8 @@ class TestTraining:
 
     def test_a_base_is_shipped(self, vocabulary, tmp_path, monkeypatch):
         """What is shipped loads with transformers' own classes, and says what it is."""
+        from rwbench.models import base_folder, model_template
         from rwbench.zoo.base.ship import write_base, write_card
-        from rwbench.zoo.models import base_folder, model_template
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         few = functools.partial(gates.run_gates, lengths=(2, 4), distractors=(0, 3))

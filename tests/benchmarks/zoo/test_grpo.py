@@ -10,8 +10,8 @@ import pytest
 from ruleworld_data.environments import EnvConfig, score
 from ruleworld_data.prompts import parse_template
 from ruleworld_data.text import parse_rule_fol
+from rwbench.models import base_folder
 from rwbench.zoo import grpo
-from rwbench.zoo.models import base_folder
 
 ROOT = Path(__file__).parents[3]
 BASE = base_folder("tiny")

@@ -9,6 +9,8 @@ import pytest
 import torch
 from peft import PeftModel
 from ruleworld_data.questions import training_text
+from rwbench.models import fingerprint, model_template
+from rwbench.models.added import add_model
 from rwbench.zoo.base import data
 from rwbench.zoo.base.curriculum import LADDERS
 from rwbench.zoo.base.data import DocumentStream
@@ -18,8 +20,6 @@ from rwbench.zoo.base.plain import HELD_OUT, domains, plain_world
 from rwbench.zoo.base.recipe import BaseRecipe, Lora, Mixture, Phase, Shape
 from rwbench.zoo.base.ship import write_lora
 from rwbench.zoo.base.tokenizer import STEP, build_tokenizer
-from rwbench.zoo.models import fingerprint, model_template
-from rwbench.zoo.models.added import add_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 

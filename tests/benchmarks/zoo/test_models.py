@@ -7,9 +7,9 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from rwbench.zoo import models
-from rwbench.zoo.models import fingerprint, replaced_folder
-from rwbench.zoo.models.reader import RuleReader
+from rwbench import models
+from rwbench.models import fingerprint, replaced_folder
+from rwbench.models.reader import RuleReader
 from safetensors.torch import save_file
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from ruleworld_data.environments import EnvConfig, Episode, instance
 from ruleworld_data.prompts import parse_template
+from rwbench.models import base_folder
 from rwbench.zoo import grpo
 from rwbench.zoo.golden_episodes import golden_episodes
-from rwbench.zoo.models import base_folder
 from rwbench.zoo.rollouts import Lookups
 from transformers import AutoTokenizer
 

@@ -13,7 +13,7 @@ from ruleworld_data.scoring import score_output
 inspect_ai = pytest.importorskip(
     "inspect_ai", reason='inspect_ai is missing: pip install "ruleworld-data[inspect]"'
 )
-BASE = Path(__file__).parents[3] / "benchmarks/src/rwbench/zoo/models/tiny/base"
+BASE = Path(__file__).parents[3] / "benchmarks/src/rwbench/models/tiny/base"
 METRICS = ("exact_match", "strict_match", "missing_box")
 
 

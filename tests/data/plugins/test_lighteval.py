@@ -11,7 +11,7 @@ from ruleworld_data.plugins import METRICS, plugin_path
 from ruleworld_data.scoring import score_output
 
 pytest.importorskip("lighteval", reason='lighteval is missing: pip install "ruleworld-data[lighteval]"')
-BASE = Path(__file__).parents[3] / "benchmarks/src/rwbench/zoo/models/tiny/base"
+BASE = Path(__file__).parents[3] / "benchmarks/src/rwbench/models/tiny/base"
 ASKED = 10
 
 

@@ -22,7 +22,7 @@ save_constant_model = runpy.run_path(str(Path(__file__).parents[1] / "constant_m
     "save_constant_model"
 ]
 OPTIONS = {"scale": "tiny", "split": "mini", "pool_size": 10}
-BASE = Path(__file__).parents[3] / "benchmarks/src/rwbench/zoo/models/tiny/base"
+BASE = Path(__file__).parents[3] / "benchmarks/src/rwbench/models/tiny/base"
 METRICS = ("exact_match", "strict_match", "missing_box")
 
 

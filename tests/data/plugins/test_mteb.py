@@ -12,7 +12,7 @@ from ruleworld_data.scoring import union_recall
 from ruleworld_data.spec import SUBTASKS
 
 mteb = pytest.importorskip("mteb", reason='mteb is missing: pip install "ruleworld-data[mteb]"')
-BASE = Path(__file__).parents[3] / "benchmarks/src/rwbench/zoo/models/tiny/base"
+BASE = Path(__file__).parents[3] / "benchmarks/src/rwbench/models/tiny/base"
 OPTIONS = {"scale": "tiny", "split": "mini", "pool_size": 300}
 
 

@@ -152,9 +152,9 @@ def test_retrieval_rises_from_chance_on_the_example(tmp_path):
 def ruleworld_case(**memory):
     """The base in the box, which never saw rule memory (`rwbench` is here for it only), and a small RuleWorld."""
     from rwbench.backends.local import load_fresh
+    from rwbench.models import base_folder
     from rwbench.zoo.adapters.train import inherit_step
     from rwbench.zoo.base.tokenizer import STEP
-    from rwbench.zoo.models import base_folder
 
     from dynarule import RuleAdapter, RuleBank, dynarule_config, open_encoder
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from ruleworld_data.prompts import Prompt, Template
 
-from ..zoo.models import base_folder, fingerprint, model_template
+from ..models import base_folder, fingerprint, model_template
 from . import Backend, Completion, Decoding, Finish, component, cut
 from .kept import KeptStates
 from .rows import NoRequest, Row, encoded, parts_of
@@ -49,7 +49,7 @@ class Local(Backend):
     Parameters
     ----------
     model : str
-        A shipped model's name or a folder; see `rwbench.zoo.models`.
+        A shipped model's name or a folder; see `rwbench.models`.
     weights, prompt : str
         Fingerprint of the folder and id of its prompt template, from `of`: other files are another run.
     batch_size : int

@@ -51,10 +51,10 @@ def list_names(as_json: JsonFlag = False) -> None:
     """
     from ..backends import Backend
     from ..methods import Method
+    from ..models import added_models, shipped
     from ..recipes import recipes
     from ..retrievers import Retriever
     from ..run.folder import natural_order
-    from ..zoo.models import added_models, shipped
 
     groups: dict[str, dict[str, str]] = {
         "recipes": {name: recipes.get(name).help for name in sorted(recipes.items(), key=natural_order)}

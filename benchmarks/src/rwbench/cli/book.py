@@ -47,7 +47,7 @@ def write_book(folder: Path, model: str = "tiny") -> None:
     """
     from ruleworld_data.io import whole_folder
 
-    from ..zoo.models import SHIPPED, adapter_folder, base_folder
+    from ..models import SHIPPED, adapter_folder, base_folder
 
     if folder.exists():
         raise ValueError(f"{folder} exists already; choose a new folder")

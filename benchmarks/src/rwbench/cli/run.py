@@ -230,9 +230,9 @@ def resume(
 
 def _check_places(plan: Plan, typed: Mapping[str, Sequence[str]]) -> None:
     """Refuse what only the run's folder names, by the option that chooses it: servers, which get the key, and files."""
+    from ..models import shipped
     from ..retrievers.dense import ENCODERS
     from ..spec import parts_of
-    from ..zoo.models import shipped
 
     parts = list(parts_of(plan.spec.method))
     named = {
@@ -256,7 +256,7 @@ def _check_places(plan: Plan, typed: Mapping[str, Sequence[str]]) -> None:
 def _backend(
     name: str, endpoint: str | None, temperature: float | None, price: str | None, batch_size: int
 ) -> Backend:
-    from ..zoo.models import usual_temperature
+    from ..models import usual_temperature
 
     if temperature is None:
         temperature = usual_temperature(name)

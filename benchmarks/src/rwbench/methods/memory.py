@@ -20,9 +20,9 @@ from ruleworld_data.world import mix
 
 from ..backends import Completion
 from ..backends.local import Local
+from ..models import adapter_folder, fingerprint
 from ..run.data import Ids, Question
 from ..run.pools import Pool
-from ..zoo.models import adapter_folder, fingerprint
 from . import Batch, Method, Output, Preview, StepTrace, component
 from .conversation import UsageCounter, read_answer
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dynarule import Generation
 
-    from ..zoo.models.reader import RuleReader
+    from ..models.reader import RuleReader
 
 RULES = {"pool": "", "without_gold": ", gold rules removed", "gold": ", gold rules only"}
 """What a memory holds -> how a label says so."""
@@ -148,7 +148,7 @@ class Memory(Method):
 
     def reader(self, representation: str) -> RuleReader:
         """Return the model with its adapter; a ValueError if it is not the one that the spec names."""
-        from ..zoo.models.reader import load_reader
+        from ..models.reader import load_reader
 
         name = self.adapter_key
         folder = adapter_folder(self.model.model, name, representation)

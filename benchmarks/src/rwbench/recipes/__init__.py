@@ -15,10 +15,10 @@ from ruleworld_data.spec import check_name, num_rows
 from ..backends import Backend
 from ..backends.local import Local
 from ..methods import Method
+from ..models import shipped
 from ..registry import Registry
 from ..run.data import DataSource
 from ..spec import REPRESENTATIONS, RunSpec
-from ..zoo.models import shipped
 
 DEFAULT_MODEL = "tiny"
 

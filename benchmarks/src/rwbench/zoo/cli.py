@@ -41,7 +41,7 @@ def add(
     Example: rwbench models add smollm2
     """
     with user_errors():
-        from .models.added import add_model
+        from ..models.added import add_model
 
         folder = add_model(source, name)
     typer.echo(f"wrote {folder}")

@@ -21,9 +21,9 @@ from ruleworld_data.environments import EnvConfig, instance, read_config
 from ruleworld_data.io import write_whole
 from ruleworld_data.prompts import Template
 
+from ..models import base_folder, fingerprint, model_template
 from ..run.environment import environment
 from .grpo_trainers import METHODS, Amount, trainer_of
-from .models import base_folder, fingerprint, model_template
 
 TRAIN_SEED, TEST_SEED = 1, 2
 APART = 64

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save
 
 from dynarule import DynaRuleConfig, RuleAdapter
 
-from ..models import replaced_folder
+from ...models import replaced_folder
 from .recipe import PLUS, AdapterRecipe
 
 STARTED = "started.json"

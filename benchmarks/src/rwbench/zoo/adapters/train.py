@@ -40,11 +40,11 @@ from dynarule import (
 
 from ...backends.local import load_fresh
 from ...cache import cache_root
+from ...models import base_folder, step_mark
 from ...run.data import DataSource, select
 from ...run.folder import exclusive
 from ..base.documents import Representation
 from ..base.plain import plain_questions
-from ..models import base_folder, step_mark
 from .folder import FINISHED, claim_folder, publish, read_finished
 from .recipe import METHODS, PLUS, AdapterRecipe
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..models import base_folder
-from ..models.added import taught_base
+from ...models import base_folder
+from ...models.added import taught_base
 from .checkpoint import Tensors
 from .documents import Writer
 from .recipe import Lora

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from ruleworld_data.io import write_whole
 
-from ..models import GATES_FILE, base_folder, fingerprint, replaced_folder
+from ...models import GATES_FILE, base_folder, fingerprint, replaced_folder
 from .documents import Writer
 from .gates import GateResult, gate_table, run_gates
 from .recipe import BaseRecipe

@@ -1,0 +1,151 @@
+"""The `dynarule` package as the benchmark uses it: a base with an adapter, and banks with one pool per question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+from dynarule.bank import EmbeddingCache, key_texts
+from dynarule.generation import Prompt, encode_prompt
+
+from dynarule import (
+    DynaRuleConfig,
+    Generation,
+    RuleBank,
+    RuleMemory,
+    RuleStates,
+    TokenMemory,
+    encoder_of,
+    generate,
+    load_adapter,
+    prepare_search,
+    question_prompts,
+    search_id,
+)
+
+from ..backends.local import load_fresh
+from ..backends.rows import NoRequest
+from ..cache import cache_root
+from ..run.data import Ids, RuleTable
+from . import adapter_folder, base_folder
+
+
+@dataclass(frozen=True)
+class RuleReader:
+    """A base model, its tokenizer, an adapter and the encoder of its rules.
+
+    Attributes
+    ----------
+    model : PeftModel
+        The base with its adapter.
+    config : DynaRuleConfig
+        The adapter's own.
+    search_id : int or None
+        Id of ``<search>``, if the adapter names one: trained, or a token that the base writes by itself.
+    encode : EmbeddingCache
+        Texts to embeddings, kept on disk.
+    banks : dict
+        The bank in use.
+    """
+
+    model: Any
+    tokenizer: Any
+    config: DynaRuleConfig
+    search_id: int | None
+    encode: EmbeddingCache
+    banks: dict[tuple[int, bytes, str], RuleBank] = field(default_factory=dict, repr=False)
+
+    @property
+    def search_text(self) -> str | None:
+        """Text of ``<search>``."""
+        return None if self.search_id is None else self.tokenizer.convert_ids_to_tokens(self.search_id)
+
+    def bank(self, rules: RuleTable, ids: Ids, representation: str) -> RuleBank:
+        """Return the bank of some rules: the whole rule is the key, its conclusion the value.
+
+        The last one is kept: the batches of a shared pool read the same bank.
+        """
+        name = (id(rules), ids.tobytes(), representation)
+        if name not in self.banks:
+            self.banks.clear()
+            self.banks[name] = self._bank(rules, ids, representation)
+        return self.banks[name]
+
+    def _bank(self, rules: RuleTable, ids: Ids, representation: str) -> RuleBank:
+        return RuleBank.from_texts(
+            rules.texts(ids, representation),
+            rules.texts(ids, f"conclusion_{representation}"),
+            self.encode,
+            [str(rule) for rule in ids],
+        ).to(self.model.device)
+
+    def encode_all(self, texts: Sequence[str]) -> None:
+        """Embed what banks of these rules, or conclusions, will ask for; each different text once."""
+        self.encode(list(dict.fromkeys(key_texts(texts, self.encode.fingerprint))))
+
+    @cached_property
+    def states(self) -> RuleStates:
+        """States of the rules that token memory read last."""
+        return RuleStates(self.model, self.tokenizer)
+
+    def memory(self, bank: RuleBank, config: DynaRuleConfig, **settings: Any) -> RuleMemory:
+        """Return a memory of a bank's rules that reads as the configuration says."""
+        kind = config.memory_class()
+        if issubclass(kind, TokenMemory):
+            settings["states"] = self.states
+        return kind.open(self.model, bank, self.tokenizer, self.search_id, config=config, **settings)
+
+    def question_tokens(self, question: str) -> list[int]:
+        """Return the tokens of a question as it is asked."""
+        return encode_prompt(self.tokenizer, self._prompts([question])[0])
+
+    def _prompts(self, questions: Sequence[str]) -> list[Prompt]:
+        return question_prompts(self.tokenizer, questions, self.config.question_opening)
+
+    def answer(
+        self, memory: RuleMemory, questions: Sequence[str], max_new_tokens: int, request: str = ""
+    ) -> list[Generation]:
+        """Answer questions in one batch; ``<search>`` stays in the texts, and none opens with a request's first token.
+
+        An empty request forbids nothing.
+        """
+        prompts = self._prompts(questions)
+        return generate(
+            self.model,
+            self.tokenizer,
+            memory,
+            prompts,
+            max_new_tokens=max_new_tokens,
+            batch_size=len(prompts),
+            keep_search=True,
+            stop_loops=False,  # what a model writes is scored to its end
+            logits_processor=[NoRequest(request, self.tokenizer)] if request else [],
+        )
+
+
+@lru_cache(maxsize=1)
+def load_reader(name: str, method: str, representation: str) -> RuleReader:
+    """Load a model with its adapter of a method.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If the adapter is missing, does not fit the base, or its encoder is not at hand.
+    """
+    folder = adapter_folder(name, method, representation)
+    if folder is None:
+        raise FileNotFoundError(f"model {name!r} has no adapter of {method}; train one with: dynarule train")
+    # A model of its own: the adapter becomes a part of it.
+    own = (folder / "tokenizer_config.json").is_file()
+    model, tokenizer = load_fresh(base_folder(name), folder if own else None)
+    config = DynaRuleConfig.from_pretrained(folder)
+    search = config.search_id
+    if search is not None:
+        prepare_search(model, tokenizer, config.search_token)
+    elif config.search_token is not None:
+        search = search_id(tokenizer, config.search_token)
+    model = load_adapter(model, folder, config=config).eval()
+    encode = EmbeddingCache(encoder_of(config.encoder, model, tokenizer), cache_root() / "rules")
+    return RuleReader(model, tokenizer, config, search, encode)
