@@ -195,7 +195,7 @@ class ChatClient:
         counts = [getattr(completion.usage, name, 0) for name in ("prompt_tokens", "completion_tokens")]
         tokens = [count if type(count) is int and 0 <= count < 1 << 53 else 0 for count in counts]
         finishes: dict[Any, Any] = {"length": "length", "content_filter": "filter"}
-        return Reply(self._clean(text or ""), finishes.get(str(reason), "stop"), *tokens)
+        return Reply(self._clean(text or ""), finishes.get(str(reason), "stop"), tokens[0], tokens[1])
 
     def _clean(self, text: str) -> str:
         """Take out the key, which some servers echo, and what UTF-8 cannot hold."""
