@@ -109,7 +109,7 @@ class DynaRuleConfig(PeftConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.peft_type = _PeftType(NAME)  # type: ignore[assignment]
+        self.peft_type = _PeftType(NAME)
         self.task_type = self.task_type or "CAUSAL_LM"
         if isinstance(self.target_modules, list):
             self.target_modules = set(self.target_modules)

@@ -86,8 +86,10 @@ class Search:
 
     def read(self, **usage: int) -> Conversation:
         """Answer afresh from the merged rules, as RAG does; what was thought before is not shown."""
-        ids, costs = self.merged(), self.costs(**usage)
-        return (yield from self.method.read(self.pool, self.question, ids, self.trace, **costs))
+        costs = self.costs(**usage)
+        return (
+            yield from self.method.read(self.pool, self.question, self.merged(), self.trace, None, **costs)
+        )
 
 
 @lru_cache(maxsize=4)

@@ -120,9 +120,8 @@ class PlusMemory(RuleMemory):
         ids, result = self.bank.ids, self._results[row]
         backward = [[ids[i] for i in level] for level in result.backward]
         way, read = ([ids[i] for i in part] for part in (result.way, result.read))
-        return PlusRetrieval(
-            *vars(super().retrieval(row, step, layer, rules, scores)).values(), backward, way, read
-        )
+        paper = super().retrieval(row, step, layer, rules, scores)
+        return PlusRetrieval(**vars(paper), backward=backward, way=way, read=read)
 
     def _levels(
         self,

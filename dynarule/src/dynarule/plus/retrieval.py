@@ -31,6 +31,7 @@ from ..training.recipe import check_numbers
 from ..training.run_folder import refuse_changes
 from .config import PlusConfig
 from .finder import Finder
+from .projection import PlusProjection
 from .retrieval_loop import LOG, Log, RetrievalLoop, saved_log
 from .searches import read_searches
 
@@ -166,12 +167,14 @@ def train_retrieval(
         known = read_searches(model, layer, rows, encoder, search, folder)
         held = read_searches(model, layer, held_out, encoder, search, folder) if held_out else None
         bank.to(next(model.parameters()).device)
-        finder = Finder(adapter[layer], bank.keys_MP.float(), bank.values_MP.float(), known)
+        projection = adapter[layer]
+        assert isinstance(projection, PlusProjection)  # checked: the configuration has search heads
+        finder = Finder(projection, bank.keys_MP.float(), bank.values_MP.float(), known)
         if recipe.look_up:
             finder.look_up(known, recipe.temperature)
         loop = RetrievalLoop(finder, known, held, premises, recipe, config.lookahead, config.lookahead_width)
         log = loop.train(folder, done, report)
-        finder.fold_into(adapter[layer])
+        finder.fold_into(projection)
         config.encoder = bank.encoder
         adapter.save(folder, tokenizer if config.search_id is not None else None)
         write_whole(

@@ -57,7 +57,11 @@ class RuleTrainer(Trainer):
         return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)  # type: ignore[arg-type]
 
     def compute_loss(
-        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
     ) -> Any:
         """Return the loss, and note its parts."""
         out = model(**inputs)
