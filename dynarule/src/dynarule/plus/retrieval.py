@@ -168,7 +168,7 @@ def train_retrieval(
         held = read_searches(model, layer, held_out, encoder, search, folder) if held_out else None
         bank.to(next(model.parameters()).device)
         projection = adapter[layer]
-        assert isinstance(projection, PlusProjection)  # checked: the configuration has search heads
+        assert isinstance(projection, PlusProjection)  # what PlusConfig makes of its confidence layer
         finder = Finder(projection, bank.keys_MP.float(), bank.values_MP.float(), known)
         if recipe.look_up:
             finder.look_up(known, recipe.temperature)
