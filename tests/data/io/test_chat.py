@@ -164,3 +164,15 @@ def test_a_key_goes_only_to_the_server_it_was_given_for(serve, monkeypatch):
     monkeypatch.setenv("RULEWORLD_API_URL", typed.replace("http:", "https:"))
     ask(typed)
     assert b"authorization" not in asked[-1].lower()
+
+
+def test_a_planted_pickle_is_not_read(tmp_path):
+    """Loading one would run its code; replies are texts."""
+    import diskcache
+
+    client = ChatClient("http://127.0.0.1:9/v1", "m", replies=tmp_path / "replies")
+    body = {"messages": []}
+    with diskcache.Cache(str(tmp_path / "replies")) as planted:
+        planted.set(client._name(body), print)
+    with client, pytest.raises(ValueError, match="holds what is no reply"):
+        client.stored(body)

@@ -28,6 +28,17 @@ _HOPELESS = (*range(300, 400), 401, 403, 404, 405)
 """Redirects, no access, nothing there: the same for every question."""
 
 
+class _PlainDisk(diskcache.Disk):
+    """Replies are texts; what diskcache would unpickle did not come from here."""
+
+    def fetch(self, mode: int, *value: Any) -> Any:
+        if mode == diskcache.core.MODE_PICKLE:
+            raise ValueError(
+                f"{self._directory} holds what is no reply; delete the folder, if it is not yours"
+            )
+        return super().fetch(mode, *value)
+
+
 class NoAnswerError(Exception):
     """A question got no answer.
 
@@ -104,7 +115,7 @@ class ChatClient:
         )
         self._cache: Any = None
         if replies is not None:
-            self._cache = diskcache.Cache(str(replies), eviction_policy="none", cull_limit=0)
+            self._cache = diskcache.Cache(str(replies), disk=_PlainDisk, eviction_policy="none", cull_limit=0)
         self._stopped = False
 
     def __enter__(self) -> ChatClient:
