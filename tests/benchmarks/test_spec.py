@@ -10,6 +10,7 @@ from rwbench.methods.retrieve import Retrieve
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.dense import Dense
 from rwbench.retrievers.fuse import RRF
+from rwbench.score.results import find_results
 from rwbench.spec import RunSpec, in_words, spec_differences
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -134,8 +135,13 @@ def test_differences_name_the_dotted_field():
 
 def test_committed_runs_keep_their_ids():
     """Every run and submission in the repository is found again by its spec."""
-    paths = [*BENCHMARKS.glob("results/**/results.json"), *BENCHMARKS.glob("leaderboard/**/results.json")]
-    assert len(paths) > 150
-    for path in paths:
-        results = json.loads(path.read_text())
-        assert RunSpec.from_dict(results["spec"]).run_id == results["run_id"], path
+    runs = [run for folder in BENCHMARKS.glob("results/*") for run in find_results(folder)]
+    assert len(runs) > 800
+    for run in runs:
+        assert RunSpec.from_dict(run["spec"]).run_id == run["run_id"]
+    entries = list(BENCHMARKS.glob("leaderboard/submissions/*/submission.json"))
+    ids = {run["run_id"] for run in runs}
+    assert (
+        entries
+        and {RunSpec.from_dict(json.loads(path.read_text())["spec"]).run_id for path in entries} <= ids
+    )

@@ -342,7 +342,7 @@ def test_layers_after_the_confidence_layer_can_read_what_it_keeps(bank, tiny_mod
     assert near(stepwise[mask.bool()], at_once[mask.bool()])
 
 
-@pytest.mark.parametrize("scope", ["confidence", "confidence_and_after", "all"])
+@pytest.mark.parametrize("scope", ["confidence", "all"])
 @torch.no_grad()
 def test_a_search_changes_only_what_comes_after_it(scope, bank, tiny_model, near):
     model = tiny_model("qwen2")

@@ -185,7 +185,6 @@ def test_results_of_other_types_or_ranges_are_refused_in_one_line(runs, path, va
         ("retrieved", [[10**20]]),
         ("retrieved", [[-1]]),
         ("gold_rules", [[2**31]]),
-        ("subtask", ESC),
         ("usage", {"prompt_tokens": 10**400}),
     ],
 )

@@ -33,7 +33,7 @@ def test_the_limit_without_looking_ahead_is_that_of_the_pools():
         premise[rule], kind[rule] = words, name
     found = {}
     for spec in runs(
-        Options(source=source, split="mini"), [100, 1000, 10000], lambda *_: [Solver()], ("fol",)
+        Options(source=source, split="mini", forms=("fol",)), [100, 1000, 10000], lambda *_: [Solver()]
     ):
         assert read_results(ARENA / spec.run_id)  # the pools are those that the table is about
         questions = {name: select(source.questions(name, "mini"), spec.limit) for name in spec.subtasks}

@@ -539,24 +539,3 @@ def test_what_is_ahead_on_rule_books(said):
     assert both in [value[label] for label in value if label.startswith("RAG both ends")]
     (wordless,) = said(r"Without the words DynaRule\+ has ([\d.]+)\.", page)
     assert value["DynaRule+, smollm2-rules, no words"] == wordless
-
-
-def test_other_kernels_wrote_the_same(said):
-    """The rows of the arena answered again, ten questions a sub-task; pools do not depend on how many are asked."""
-    (answers,) = said(r"all (\d+) answers of three rows", RUNNING)
-
-    def asked(run):
-        return [run["spec"][name] for name in ("method", "representation", "pool_size")]
-
-    def outputs(run, results):
-        samples = run_samples(BENCHMARKS / "results" / results / run["run_id"])
-        return {sample["id"]: sample["output"] for sample in samples}
-
-    same = 0
-    rows = list(find_results(BENCHMARKS / "results/arena"))
-    for run in find_results(BENCHMARKS / "results/kernels"):
-        (first,) = (row for row in rows if asked(row) == asked(run))
-        again = outputs(run, "kernels")
-        assert again.items() <= outputs(first, "arena").items()
-        same += len(again)
-    assert same == answers

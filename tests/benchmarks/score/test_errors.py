@@ -10,24 +10,24 @@ from rwbench.score.errors import ERROR_CLASSES, diagnose
 RULES = {
     1: {"type": "action2env", "operator": None, "environment": "starship deck"},
     2: {"type": "env2state", "operator": None, "state": "completely starving"},
-    3: {"type": "state2attr", "operator": "plus", "attribute": "venomous fin", "amount": 2},
+    3: {"type": "state2attr", "operator": "plus", "attribute": "fragrant tail", "amount": 2},
     4: {
         "type": "attrchange2attr",
         "operator": "plus",
-        "attribute": "violet ember",
+        "attribute": "glossy whisker",
         "amount": 3,
-        "premise_fol": "Gain_Venomous_fin(A, 1)",
+        "premise_fol": "Gain_Fragrant_tail(A, 1)",
     },
-    5: {"type": "entity2attr", "operator": None, "attribute": "violet ember", "amount": 8},
+    5: {"type": "entity2attr", "operator": None, "attribute": "glossy whisker", "amount": 8},
 }
 STEPS = [
     {"rule_ids": [1], "fol": "Bind(y, x) => In(x, Starship_deck)"},
     {"rule_ids": [2], "fol": "In(x, Starship_deck) => Completely_starving(x)"},
-    {"rule_ids": [3], "fol": "Completely_starving(x) => Get_Venomous_fin(x, 2)"},
+    {"rule_ids": [3], "fol": "Completely_starving(x) => Get_Fragrant_tail(x, 2)"},
     {
         "rule_ids": [4, 5],
-        "fol": "Get_Venomous_fin(x, 2) => Gain_Violet_ember(x, 6); Tiny_fox(x) => Has(x, Violet_ember, 8); "
-        "Has(x, Violet_ember, 8 + 6 = 14)",
+        "fol": "Get_Fragrant_tail(x, 2) => Gain_Glossy_whisker(x, 6); Tiny_fox(x) => Has(x, Glossy_whisker, 8); "
+        "Has(x, Glossy_whisker, 8 + 6 = 14)",
     },
 ]
 NL_START = "The fox enters the starship deck. It is completely starving. "
@@ -43,52 +43,53 @@ def sample(output, answers, retrieved=None, gold=("14",), **fields):
     ("output", "answer", "error", "rule"),
     [
         # Rule omission: only the initial attribute, the chain never walked; the chain left after the first steps.
-        ("A tiny fox has 8 violet embers.", "8", "rule_omission", 1),
-        ("Tiny_fox(x) => Has(x, Violet_ember, 8)", "8", "rule_omission", 1),
-        (NL_START + "It has 8 violet embers.", "8", "rule_omission", 3),
-        (FOL_START + "Has(x, Violet_ember, 8)", "8", "rule_omission", 3),
+        ("A tiny fox has 8 glossy whiskers.", "8", "rule_omission", 1),
+        ("Tiny_fox(x) => Has(x, Glossy_whisker, 8)", "8", "rule_omission", 1),
+        (NL_START + "It has 8 glossy whiskers.", "8", "rule_omission", 3),
+        (FOL_START + "Has(x, Glossy_whisker, 8)", "8", "rule_omission", 3),
         (
-            NL_START + "It gets 2 venomous fins, so it gains 2 x 3 = 6 violet embers.",
+            NL_START + "It gets 2 fragrant tails, so it gains 2 x 3 = 6 glossy whiskers.",
             "6",
             "rule_omission",
             5,
         ),
         # Incorrect use: three fins for two, the effect of one unit for that of two, a slip in the last sum.
-        (NL_START + "It gets 3 venomous fins.", "17", "incorrect_use", 3),
+        (NL_START + "It gets 3 fragrant tails.", "17", "incorrect_use", 3),
         (
-            NL_START + "It gets 2 venomous fins, so it gains 3 violet embers. 8 + 3 = 11.",
+            NL_START + "It gets 2 fragrant tails, so it gains 3 glossy whiskers. 8 + 3 = 11.",
             "11",
             "incorrect_use",
             4,
         ),
         (
-            FOL_START + "Get_Venomous_fin(x, 2) => Gain_Violet_ember(x, 3); Has(x, Violet_ember, 8 + 3 = 11)",
+            FOL_START
+            + "Get_Fragrant_tail(x, 2) => Gain_Glossy_whisker(x, 3); Has(x, Glossy_whisker, 8 + 3 = 11)",
             "11",
             "incorrect_use",
             4,
         ),
         (
-            NL_START + "It gets 2 venomous fins and gains 6 violet embers: 8 + 6 = 15.",
+            NL_START + "It gets 2 fragrant tails and gains 6 glossy whiskers: 8 + 6 = 15.",
             "15",
             "incorrect_use",
             None,
         ),
         # Operator misalignment: "get" is not seen to trigger "gain"; the other sign.
         (
-            NL_START + "It gets 2 venomous fins. No rule is about getting them. It has 8 violet embers.",
+            NL_START + "It gets 2 fragrant tails. No rule is about getting them. It has 8 glossy whiskers.",
             "8",
             "operator_misalignment",
             4,
         ),
-        (FOL_START + "Get_Venomous_fin(x, 2). Has(x, Violet_ember, 8)", "8", "operator_misalignment", 4),
+        (FOL_START + "Get_Fragrant_tail(x, 2). Has(x, Glossy_whisker, 8)", "8", "operator_misalignment", 4),
         (
-            NL_START + "It gets 2 venomous fins, so it loses 6 violet embers: 2.",
+            NL_START + "It gets 2 fragrant tails, so it loses 6 glossy whiskers: 2.",
             "2",
             "operator_misalignment",
             4,
         ),
         (
-            FOL_START + "Get_Venomous_fin(x, 2) => Lose_Violet_ember(x, 6)",
+            FOL_START + "Get_Fragrant_tail(x, 2) => Lose_Glossy_whisker(x, 6)",
             "2",
             "operator_misalignment",
             4,
@@ -107,14 +108,14 @@ def test_hand_written_answers(output, answer, error, rule):
 
 
 def test_with_one_verb_an_early_stop_is_an_omission():
-    rules = RULES | {4: RULES[4] | {"premise_fol": "Get_Venomous_fin(A, 1)"}}
-    text = NL_START + "It gets 2 venomous fins. It has 8 violet embers. \\boxed{8}"
+    rules = RULES | {4: RULES[4] | {"premise_fol": "Get_Fragrant_tail(A, 1)"}}
+    text = NL_START + "It gets 2 fragrant tails. It has 8 glossy whiskers. \\boxed{8}"
     assert diagnose(sample(text, ["8"]), STEPS, rules).error == "rule_omission"
     assert diagnose(sample("\\boxed{8}", ["8"]), STEPS, rules).error == "rule_omission"
 
 
 def test_a_rule_that_was_not_retrieved_is_a_retrieval_miss():
-    text = NL_START + "It has 8 violet embers. \\boxed{8}"
+    text = NL_START + "It has 8 glossy whiskers. \\boxed{8}"
     assert diagnose(sample(text, ["8"], [[1, 2, 5], [4]]), STEPS, RULES) == ("retrieval_miss", 0, 3)
     # The first rule that was passed over counts: rule 3 was there, that rule 4 was not comes later.
     assert diagnose(sample(text, ["8"], [[1, 2, 3, 5]]), STEPS, RULES) == ("rule_omission", 0, 3)
@@ -144,10 +145,8 @@ def test_failed_questions_and_methods_that_only_retrieve_have_no_class():
 
 
 def test_only_the_wrong_part_of_a_parallel_question_is_looked_at():
-    steps = [STEPS[3], {"rule_ids": [5], "fol": "Tiny_fox(x) => Has(x, Violet_ember, 8)"}]
-    text = (
-        "[Step 1] It gets 2 venomous fins, so it gains 6 violet embers: 8 + 6 = 14.\n[Step 2] It has nothing."
-    )
+    steps = [STEPS[3], {"rule_ids": [5], "fol": "Tiny_fox(x) => Has(x, Glossy_whisker, 8)"}]
+    text = "[Step 1] It gets 2 fragrant tails, so it gains 6 glossy whiskers: 8 + 6 = 14.\n[Step 2] It has nothing."
     found = diagnose(sample(text + " \\boxed{14, 0}", ["14", "0"], gold=("14", "8")), steps, RULES)
     assert found == ("rule_omission", 1, 5)
 
