@@ -103,7 +103,7 @@ ATTACKS = {
         lambda entry: entry.rename("2026-01-31_better"),
         SAMPLES,
         None,
-        "all records are those of another submission, got 2026-01-31_bm25",
+        "100% of the records, rankings included, are those of other submissions",
     ),
     "a copy, half of it spoilt": (
         lambda entry: (swap_ranks(entry), entry.rename("2026-01-31_better")),
@@ -285,6 +285,22 @@ def test_a_best_of_two_others_is_refused(entry, submissions, judge):
     entry.rename("2026-01-31_best")
     with pytest.raises(Refused, match="100% of the records, rankings included"):
         validate(entry.folder, judge, fingerprints(submissions))
+
+
+def test_answers_of_another_without_its_rankings_are_refused(entry, judge):
+    """Of another pool or form, too: the fingerprint of answers holds no rules."""
+
+    def say(record):
+        record |= {"answers": [record["id"][-2:]], "output": f"so \\boxed{{{record['id'][-2:]}}}"}
+
+    entry.change_all(say)
+    theirs = validate(entry.folder, judge).fingerprint
+    entry.change_all(lambda record: record.update(retrieved=None))
+    entry.word("name", "Mine")
+    with pytest.raises(Refused, match="all answers are those of another submission, got 2026-01-31_theirs"):
+        validate(entry.folder, judge, {"2026-01-31_theirs": theirs})
+    entry.change(1, answers=["0"], output=r"\boxed{0}")
+    assert validate(entry.folder, judge, {"2026-01-31_theirs": theirs}).entry.name == "Mine"
 
 
 @pytest.mark.parametrize(("one", "other"), [("BM25", "вм25"), ("a.b", "A B"), ("rn", "m"), ("v1.5", "v1.5")])

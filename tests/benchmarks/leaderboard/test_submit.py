@@ -124,7 +124,7 @@ def test_what_cannot_be_submitted_is_named_and_leaves_nothing(runs, hand_in, ent
 
 @pytest.mark.parametrize(
     ("slugs", "said"),
-    [(("one", "two"), "are those of another submission"), (("one", "one"), "choose another --slug")],
+    [(("one", "two"), "are those of other submissions"), (("one", "one"), "choose another --slug")],
 )
 def test_of_two_submissions_at_once_each_is_compared_with_the_other(slugs, said, runs, hand_in, tmp_path):
     def write(slug):

@@ -46,28 +46,37 @@ class Fingerprint(NamedTuple):
     cell : tuple
         `cell_of` its spec.
     name, submitter : str
-    records : frozenset of int
-        A hash per question of its output, answers and rules.
+    size : int
+        Number of questions.
+    answers : frozenset of int
+        A hash per question of its output and answers; none of a method that only finds rules.
     rankings : frozenset of int
-        Those of them that hold a ranking of at least `LONG` rules.
+        A hash per question of all that it holds, of those with a ranking of at least `LONG` rules.
     """
 
     cell: tuple[Any, ...]
     name: str
     submitter: str
-    records: frozenset[int]
+    size: int
+    answers: frozenset[int]
     rankings: frozenset[int]
 
     @classmethod
     def of(cls, entry: Entry, records: Iterable[Record]) -> Fingerprint:
         """Return the fingerprint of a submission."""
-        hashes, rankings = set(), set()
-        for record in records:
-            digest = hashlib.blake2b(canonical_json(content_of(record)).encode(), digest_size=8).digest()
-            hashes.add(int.from_bytes(digest, "big"))
-            if any(len(search) >= LONG for search in record.retrieved or ()):
-                rankings.add(int.from_bytes(digest, "big"))
-        return cls(cell_of(entry.spec), entry.name, entry.submitter, frozenset(hashes), frozenset(rankings))
+        records = list(records)
+        answers = {
+            _digest(content_of(record, "output", "answers"))
+            for record in records
+            if record.answers is not None
+        }
+        rankings = {
+            _digest(content_of(record))
+            for record in records
+            if any(len(search) >= LONG for search in record.retrieved or ())
+        }
+        sets = frozenset(answers), frozenset(rankings)
+        return cls(cell_of(entry.spec), entry.name, entry.submitter, len(records), *sets)
 
 
 def cell_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -96,27 +105,26 @@ def impostors(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iterator[P
 
 
 def duplicates(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iterator[Problem]:
-    """Yield a problem if all records are those of another submission, or most rankings are those of others.
+    """Yield a problem if all answers are those of another submission, or most rankings are those of others.
 
     Others of every form and pool size count, since their pools are nested, and all of them together, since a best-of
-    is made from several.
+    is made from several. Answers alone must all be another's: two honest methods of one model share up to 93 %.
     """
     fix = "a result is on the board once; submit a run of your own"
     for name, other in sorted(others.items()):
-        if own.records and own.records <= other.records:
-            yield Problem(SAMPLES, "all records are those of another submission", fix, value=name)
+        if own.answers and own.answers <= other.answers:
+            yield Problem(SAMPLES, "all answers are those of another submission", fix, value=name)
             return
     known = frozenset().union(*(other.rankings for other in others.values()))
-    copied = len(own.rankings & known) / max(len(own.records), 1)
+    copied = len(own.rankings & known) / max(own.size, 1)
     if copied >= COPIED:
         what = f"{copied:.0%} of the records, rankings included, are those of other submissions"
         yield Problem(SAMPLES, what, fix)
 
 
-def content_of(record: Record | None) -> dict[str, Any] | None:
-    """Return what of a record decides its scores."""
-    fields = {"id", "output", "answers", "retrieved"}
-    return None if record is None else record.model_dump(include=fields)
+def content_of(record: Record, *fields: str) -> dict[str, Any]:
+    """Return what of a record decides its scores, or the part of it that is named."""
+    return record.model_dump(include={"id", *(fields or ("output", "answers", "retrieved"))})
 
 
 def content_sha256(records: Iterable[Record]) -> str:
@@ -125,3 +133,8 @@ def content_sha256(records: Iterable[Record]) -> str:
     for record in sorted(records, key=lambda record: record.id):
         digest.update(canonical_json(content_of(record)).encode() + b"\n")
     return digest.hexdigest()
+
+
+def _digest(content: Mapping[str, Any]) -> int:
+    body = canonical_json(content).encode()
+    return int.from_bytes(hashlib.blake2b(body, digest_size=8).digest(), "big")
