@@ -336,6 +336,14 @@ def test_validation_builds_no_method(entry, judge, monkeypatch):
     assert validate(entry.folder, judge).folder == entry.folder.name
 
 
+def test_a_file_that_becomes_a_link_after_the_look_is_not_followed(entry, judge, monkeypatch):
+    real, plain = files._lstat, entry.path(SAMPLES).lstat()
+    monkeypatch.setattr(files, "_lstat", lambda path: plain if path.name == ENTRY else real(path))
+    link(ENTRY)(entry)
+    refused = check_all([entry.folder], judge)[entry.folder.name]
+    assert isinstance(refused, Refused) and "cannot be checked (OSError" in str(refused)
+
+
 GOOD = ":000000 100644 0000000 a1b2c3d A\0benchmarks/leaderboard/submissions/2026-01-31_a/submission.json\0"
 
 
