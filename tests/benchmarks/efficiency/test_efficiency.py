@@ -365,7 +365,7 @@ def test_the_page_on_scale_says_what_was_measured():
     """Its table of searches is that of the committed file, and so is the slope."""
     table = json.loads((RESULTS / "cpu-search/search.json").read_text())
     page = (RESULTS.parents[1] / "docs/scale.md").read_text(encoding="utf-8")
-    assert search_markdown(table) in page
+    assert " ".join(search_markdown(table).split()) in " ".join(page.split())  # however lines are broken
     assert table["cells"][-1]["rules"] == 4_936_113 and 0.8 < table["slope"] < 1.2
 
 
