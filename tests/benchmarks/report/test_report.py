@@ -126,6 +126,24 @@ def test_the_page_says_what_the_results_say(results):
     assert "Random rules (floor)" in sentence
 
 
+@pytest.mark.parametrize("folder", ["arena", "held_out_550"])
+def test_the_headline_names_the_plain_method_and_no_ablation_or_second_training(folder):
+    """`make demo` once said of DynaRule+ what it has without its look-ahead."""
+    runs = find_results(Path(__file__).parents[3] / "benchmarks/results" / folder)
+    (setting,) = settings(runs)
+    row = re.search(
+        r"(?:^|\. )DynaRule\+([^.]*?) (?:gets|answers) ([\d.]+) % \(FOL\)", " ".join(headline(setting))
+    )
+    plain = [
+        run
+        for run in runs
+        if run["method"]["label"] == "DynaRule+, tiny"
+        and (run["spec"]["representation"], run["spec"]["pool_size"]) == ("fol", 10_000)
+    ]
+    assert row is not None and "," not in row[1].replace(", tiny", "")
+    assert float(row[2]) == round(100 * plain[0]["metrics"]["exact_match"]["macro"]["value"], 1)
+
+
 def test_failures_and_missing_encoders_are_shown(results):
     broken = copy.deepcopy(results)
     broken[0]["n"] = {"scheduled": 22, "scored": 19, "failed": 3}
