@@ -1,1 +1,1 @@
-"""Latency and memory of serving M rules, cost of a training step with them, and recall of approximate indexes."""
+"""Time and memory of serving M rules: a first token, a further one, a search; ours beside other ways to hold rules."""

@@ -1,7 +1,11 @@
-"""Models by shape, tokens and embeddings, all random: time and memory depend on shapes alone."""
+"""Random models, tokens and embeddings, since cost depends on shapes alone; the clock and the peak of memory."""
 
 from __future__ import annotations
 
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 
 BLOCK = 65_536
 """Rows of embeddings that are drawn from one key."""
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,6 @@ class ModelShape:
 SHAPES = {
     "qwen2-0.5b": ModelShape(896, 24, 14, 2, 4_864, 151_936, tied=True),
     "qwen2.5-7b": ModelShape(3_584, 28, 28, 4, 18_944, 152_064, tied=False),
-    "small": ModelShape(512, 8, 8, 4, 1_408, 4_096, tied=False),
     "tiny": ModelShape(32, 2, 4, 2, 64, 101, tied=True, context=512),
 }
 
@@ -118,5 +122,53 @@ def random_rows(folder: Path, rules: int, width: int, dtype: str, key: int) -> T
                 block = keyed(key, number).standard_normal((BLOCK, width), dtype=np.float32)[: rules - start]
                 rows[start : start + len(block)] = block / np.linalg.norm(block, axis=1, keepdims=True)
             rows.flush()
-    # Mapped copy-on-write: torch wants memory that it may write to, and nobody does.
+    # Mapped copy-on-write: torch asks for memory that it may write to, though nothing does.
     return torch.from_numpy(np.load(path, mmap_mode="c"))
+
+
+def timed(work: Callable[[], object], device: str) -> tuple[float, float]:
+    """Run something once; return wall and CPU seconds, with what the GPU still had to do."""
+    _wait(device)
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    _wait(device)
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def reset_peak(device: str) -> None:
+    """Forget the peak of memory so far (on Linux and on a GPU; elsewhere the peak is the process's)."""
+    if device == "cuda":
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+    elif CLEAR.exists():
+        CLEAR.write_text("5")
+
+
+def peak_mb(device: str) -> float:
+    """Return the peak since `reset_peak` in MB: resident pages, mapped files among them; on a GPU, allocated."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.max_memory_allocated() / 1e6
+    if STATUS.exists():
+        line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024 / 1e6
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """Return median, quartiles and number of values."""
+    import numpy as np
+
+    low, middle, high = np.percentile(np.asarray(values, dtype=np.float64), [25, 50, 75])
+    quartiles = {"median": middle, "q25": low, "q75": high}
+    return {name: round(float(value), 4) for name, value in quartiles.items()} | {"n": len(values)}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 EXACT_UP_TO = 100_000
 """Rules up to which `use_index` stays exact on a CPU: for exactness, faiss overtakes earlier. At 100,000 rules of width
 384, one thread, exact search took 15 ms per query, faiss with 8 bits and 512 clusters 6 ms with Recall@100 0.998, 7 s
-to build and 408 bytes more per rule (``rwbench efficiency recall``)."""
+to build and 408 bytes more per rule; `measure_recall` says what it finds for other queries."""
 BLOCK = 65_536
 LEAST_TRAINING = 1_024  # smaller banks repeat their rules, codes need some
 
