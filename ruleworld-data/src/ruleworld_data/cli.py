@@ -147,7 +147,7 @@ def build(
     Example: ruleworld build --scale paper --out data
     """
     from .io import Progress, ShardFile, build_command, parse_shard
-    from .io import build_anywhere as run
+    from .io import build as run
 
     if bool(shard) + merge + bool(ray) > 1:
         raise ValueError(
@@ -162,7 +162,18 @@ def build(
             def report(made: ShardFile, done: int, total: int) -> None:
                 progress.update(done, total, f"{'kept' if made.resumed else 'wrote'} {made.shard.path}")
 
-            made = run(out, spec, _all_cores(jobs), report, part=part, merge=merge, ray=ray)
+            made = run(
+                out,
+                scale,
+                seed,
+                _all_cores(jobs),
+                report,
+                version=spec.version,
+                dials=spec.dials,
+                part=part,
+                merge=merge,
+                ray=ray,
+            )
     except KeyboardInterrupt:
         again = build_command(out, spec)
         typer.echo(f"\nruleworld: stopped; finished shards are kept. Go on with: {again}", err=True)

@@ -1,24 +1,30 @@
-"""Builds: the same bytes whatever happens on the way."""
+"""Builds: the same bytes for any workers, machines, kills and places; what is missing or foreign is named."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
+from threading import Barrier
 
+import fsspec
 import pyarrow.parquet as pq
 import pytest
-import ruleworld_data
+from ruleworld_data.cli import app
 from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.io import (
     build,
     build_stats,
+    builds,
     export,
+    parse_shard,
     plan,
     read_build,
     read_manifest,
@@ -26,14 +32,10 @@ from ruleworld_data.io import (
     world_spec,
 )
 from ruleworld_data.spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, VERSION, Dials, WorldSpec
+from typer.testing import CliRunner
 
-SCRIPT = """
-import sys
-from ruleworld_data.io import build
-if __name__ == "__main__":
-    build(sys.argv[1], "tiny", jobs=int(sys.argv[2]), progress=lambda shard, done, total: print(done, flush=True))
-"""
-
+HEAD = {"format": 1, "generator_version": f"{VERSION}.0", "scale": "tiny", "seed": 0}
+SHARD = "multi_hop_3/train-00000-of-00001.parquet"
 pytestmark = pytest.mark.usefixtures("tables_at_hand")
 
 
@@ -41,110 +43,88 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """Return a finished tiny build; tests must not write to it."""
-    folder = tmp_path_factory.mktemp("built") / "new" / "folder"
-    build(folder, "tiny")
-    return folder
+def at_url(url: str) -> dict[str, bytes]:
+    system, root = fsspec.core.url_to_fs(url)
+    return {path[len(root) + 1 :]: system.cat_file(path) for path in sorted(system.find(root))}
+
+
+def command(*words: object) -> str:
+    done = CliRunner().invoke(app, ["build", "--scale", "tiny", "--quiet", "--jobs", "1", *map(str, words)])
+    assert "Traceback" not in done.output
+    return f"{done.exit_code} {done.output}"
 
 
 @pytest.fixture
 def copy(built, tmp_path):
-    for name, data in contents(built).items():
-        (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "copy" / name).write_bytes(data)
-    return tmp_path / "copy"
+    return shutil.copytree(built, tmp_path / "copy")
 
 
-def start(tmp_path, folder, jobs, shards):
-    """Start a build in a process of its own and wait until some shards are done."""
-    script = tmp_path / "run_build.py"
-    script.write_text(SCRIPT)
-    path = os.pathsep.join([str(Path(ruleworld_data.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    process = subprocess.Popen(
-        [sys.executable, str(script), str(folder), str(jobs)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": path},
-        start_new_session=True,
-    )
-    for _ in range(shards):
-        assert process.stdout.readline()
+def start(folder: Path, shards: int, *words: str) -> subprocess.Popen:
+    """Start a build in a process of its own and wait until some shards are there."""
+    command = [sys.executable, "-m", "ruleworld_data.cli", "build", "--scale", "tiny", "--out", str(folder)]
+    process = subprocess.Popen([*command, *words], stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while len([*folder.glob("*/*.parquet")]) < shards or not folder.exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.001)
     return process
 
 
-def test_the_manifest_tells_every_file(built):
-    manifest = json.loads((built / "build.json").read_text())
-    assert {k: manifest[k] for k in ("format", "generator_version", "scale", "seed")} == {
-        "format": 1,
-        "generator_version": ruleworld_data.GENERATOR_VERSION,
-        "scale": "tiny",
-        "seed": 0,
-    }
+def test_the_manifest_and_the_files_hold_the_tables(built):
+    manifest = read_manifest(built)
+    assert {name: manifest[name] for name in HEAD} == HEAD
     shards = manifest["shards"]
     tables = [("rules", s) for s in RULE_SPLITS] + [(c, s) for s in QUESTION_SPLITS for c in SUBTASKS]
-    assert sorted((s["config"], s["split"]) for s in shards) == sorted(tables)
+    assert [(s["config"], s["split"]) for s in shards] == tables
     assert {s["path"] for s in shards} == set(contents(built)) - {"build.json"}
     for shard in shards:
         assert shard["path"] == f"{shard['config']}/{shard['split']}-00000-of-00001.parquet"
         data = (built / shard["path"]).read_bytes()
         assert shard["sha256"] == sha256(data).hexdigest() and shard["bytes"] == len(data)
-        assert shard["rows"] == pq.read_metadata(built / shard["path"]).num_rows
-    assert read_manifest(built) == manifest
-
-
-def test_files_hold_the_tables(built):
-    for shard in read_manifest(built)["shards"]:
         table = pq.read_table(built / shard["path"], partitioning=None)
-        if shard["config"] == "rules":
-            expected = rule_table(shard["split"], "tiny")
-        else:
-            expected = question_table(shard["config"], shard["split"], "tiny")
-        assert table.column_names == expected.column_names
+        make = (rule_table,) if shard["config"] == "rules" else (question_table, shard["config"])
+        expected = make[0](*make[1:], shard["split"], "tiny")
+        assert shard["rows"] == len(table) and table.column_names == expected.column_names
         assert table.to_pylist() == expected.to_pylist()
 
 
-def test_a_second_run_writes_the_same_bytes(built, tmp_path, tables_at_hand):
+def test_two_workers_that_begin_anew_write_the_same_bytes(built, tmp_path, tables_at_hand):
     for made in tables_at_hand:
         made.cache_clear()
-    build(tmp_path / "again", "tiny")
+    build(tmp_path / "again", "tiny", jobs=2)
     assert contents(tmp_path / "again") == contents(built)
 
 
-def test_two_workers_write_the_same_bytes(built, tmp_path):
-    process = start(tmp_path, tmp_path / "out", jobs=2, shards=0)
-    assert process.communicate(timeout=120)[0].split() == [str(i) for i in range(1, 58)]
-    assert process.returncode == 0 and contents(tmp_path / "out") == contents(built)
-
-
-@pytest.mark.parametrize(("jobs", "shards"), [(1, 0), (1, 1), (1, 20), (2, 3)])
+@pytest.mark.parametrize(("jobs", "shards"), [(1, 0), (1, 20), (2, 3)])
 def test_a_killed_build_resumes_to_the_same_bytes(built, tmp_path, jobs, shards):
-    process = start(tmp_path, tmp_path / "out", jobs, shards)
-    if not shards:
-        deadline = time.monotonic() + 60
-        while not list((tmp_path / "out").glob("*/*")) and time.monotonic() < deadline:
-            time.sleep(0.001)
+    process = start(tmp_path / "out", shards, "--jobs", str(jobs))
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    assert not (tmp_path / "out" / "build.json").exists()
-    command = rf"ruleworld build --out \S+ --scale tiny --seed 0 --data-version {VERSION}$"
-    with pytest.raises(FileNotFoundError, match=f"unfinished build; finish it with: {command}"):
-        read_manifest(tmp_path / "out")
-    seen = []
-    build(tmp_path / "out", "tiny", progress=lambda shard, *_: seen.append(shard.resumed))
-    assert sum(seen) >= shards
+    there = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/*.parquet")}
+    if shards:
+        again = rf"finish it with: ruleworld build --out \S+ --scale tiny --seed 0 --data-version {VERSION}$"
+        with pytest.raises(FileNotFoundError, match=again):
+            read_manifest(tmp_path / "out")
+    build(tmp_path / "out", "tiny")
+    assert len(there) >= shards and {path: path.stat().st_mtime_ns for path in there} == there
     assert contents(tmp_path / "out") == contents(built)
 
 
 def test_workers_end_with_the_build(tmp_path):
-    process = start(tmp_path, tmp_path / "out", jobs=2, shards=3)
+    process = start(tmp_path / "out", 3, "--jobs", "2")
     workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(workers) >= 2
     process.kill()
     process.wait()
+
+    def alive(pid: str) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        except OSError:
+            return False
+
     try:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while any(alive(pid) for pid in workers) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not any(alive(pid) for pid in workers)
@@ -152,121 +132,87 @@ def test_workers_end_with_the_build(tmp_path):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def alive(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def test_a_build_that_dies_while_writing_a_shard_leaves_no_half_shard(built, tmp_path, monkeypatch):
-    rename, done = Path.replace, []
-
-    def die(path, target):
-        done.append(path)
-        if len(done) == 6:  # the file that says what is being built, four shards, and half of the fifth
-            path.write_bytes(path.read_bytes()[:100])
-            raise KeyboardInterrupt
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "replace", die)
-    with pytest.raises(KeyboardInterrupt):
-        build(tmp_path / "out", "tiny")
-    monkeypatch.undo()
-    assert len(list((tmp_path / "out").glob("*/*.parquet"))) == 4
-    build(tmp_path / "out", "tiny")
-    assert contents(tmp_path / "out") == contents(built)
-
-
-def damage_truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-200])
-
-
-def damage_empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def damage_foreign(path: Path) -> None:
-    path.write_bytes((path.parent / "test-00000-of-00001.parquet").read_bytes())
-
-
-def damage_middle(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[300] ^= 255
-    path.write_bytes(bytes(data))
-
-
 @pytest.mark.parametrize(
     "damage",
     [
         Path.unlink,
-        damage_truncate,
-        damage_empty,
-        damage_foreign,
-        damage_middle,
+        lambda path: path.write_bytes(path.read_bytes()[:-200]),
+        lambda path: shutil.copy(path.parent / "test-00000-of-00001.parquet", path),
+        lambda path: path.write_bytes(path.read_bytes()[:300] + b"\xff\x01" + path.read_bytes()[302:]),
     ],
-    ids=lambda damage: damage.__name__,
+    ids=["missing", "cut off", "another's", "a changed byte"],
 )
-def test_a_damaged_shard_is_written_again(built, copy, damage):
-    damage(copy / "multi_hop_3" / "train-00000-of-00001.parquet")
+def test_a_damaged_shard_is_written_again_and_no_other(built, copy, damage):
+    damage(copy / SHARD)
     assert contents(copy) != contents(built)
-    build(copy, "tiny")
-    assert contents(copy) == contents(built)
-
-
-def test_a_finished_build_is_left_as_it_is(copy):
-    times = {name: (copy / name).stat().st_mtime_ns for name in contents(copy) if name != "build.json"}
+    times = {path: path.stat().st_mtime_ns for path in copy.glob("*/*.parquet") if path != copy / SHARD}
     seen = []
-    build(copy, "tiny", progress=lambda shard, done, total: seen.append((shard.resumed, done, total)))
-    assert seen == [(True, i, 57) for i in range(1, 58)]
-    assert times == {name: (copy / name).stat().st_mtime_ns for name in times}
-
-
-def test_what_a_kill_left_of_a_shard_is_taken_over(built, copy):
-    (copy / "rules" / "train-00000-of-00001.parquet").unlink()
-    (copy / "rules" / ".train-00000-of-00001.parquet.part").write_bytes(b"half" * 1_000_000)
-    build(copy, "tiny")
+    build(copy, "tiny", progress=lambda file, done, total: seen.append((file.resumed, done, total)))
+    assert seen == [(i < 57, i, 57) for i in range(1, 58)]
+    assert times == {path: path.stat().st_mtime_ns for path in times}
     assert contents(copy) == contents(built)
 
 
-@pytest.mark.parametrize("name", ["..build-started.json.part", ".build.json.part"])
-def test_what_a_kill_left_of_the_manifest_is_taken_over(built, tmp_path, name):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / name).write_text("{")
+@pytest.mark.parametrize("name", ["..build-started.json.part", ".build.json.part", "rules/.train.part"])
+def test_what_a_kill_left_is_taken_over(built, tmp_path, name):
+    if "/" in name:
+        shutil.copytree(built, tmp_path / "out")
+        (tmp_path / "out/rules/train-00000-of-00001.parquet").unlink()
+        name = "rules/.train-00000-of-00001.parquet.part"
+    (tmp_path / "out" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "out" / name).write_bytes(b"half" * 1_000_000)
     build(tmp_path / "out", "tiny")
     assert contents(tmp_path / "out") == contents(built)
 
 
-def spoil_version(folder: Path) -> None:
-    manifest = json.loads((folder / "build.json").read_text())
-    (folder / "build.json").write_text(json.dumps(manifest | {"generator_version": "0.0.1"}))
-
-
 @pytest.mark.parametrize(
-    ("prepare", "arguments", "message"),
+    ("manifest", "arguments", "message"),
     [
-        (
-            lambda f: (f / "build.json").unlink(),
-            {},
-            "is not empty and holds no build; choose a new or empty folder",
-        ),
-        (lambda f: None, {"seed": 1}, r"holds another build: seed 0 \(wanted 1\)"),
-        (lambda f: None, {"scale": "paper"}, r"holds another build: scale 'tiny' \(wanted 'paper'\)"),
-        (spoil_version, {}, "holds another build: generator_version '0.0.1'"),
-        (lambda f: (f / "build.json").write_text("{"), {}, r"build.json is damaged"),
-        (lambda f: (f / "build.json").write_text("[]"), {}, r"build.json is damaged"),
-        (lambda f: None, {"jobs": 0}, "jobs must be a positive integer, got 0"),
-        (lambda f: None, {"jobs": True}, "jobs must be a positive integer, got True"),
-        (lambda f: None, {"scale": "tinny"}, "unknown scale 'tinny'; did you mean 'tiny'"),
-        (lambda f: None, {"seed": -1}, "seed must be an integer"),
+        (None, {}, "is not empty and holds no build; choose a new or empty folder"),
+        (HEAD, {"seed": 1}, r"holds another build: seed 0 \(wanted 1\)"),
+        (HEAD, {"scale": "paper"}, r"holds another build: scale 'tiny' \(wanted 'paper'\)"),
+        (HEAD | {"generator_version": "0.0.1"}, {}, "holds another build: generator_version '0.0.1'"),
+        (HEAD | {"dials": {"hops": 6}}, {}, r"dials \{'hops': 6\} \(wanted None\)"),
+        (HEAD, {}, "build.json is damaged"),
+        ([], {}, "build.json is damaged"),
+        (HEAD, {"jobs": True}, "jobs must be a positive integer, got True"),
+        (HEAD, {"scale": "tinny"}, "unknown scale 'tinny'; did you mean 'tiny'"),
+        (HEAD, {"seed": -1}, "seed must be an integer"),
     ],
 )
-def test_folders_that_hold_something_else_are_left_alone(copy, prepare, arguments, message):
-    prepare(copy)
+def test_folders_that_hold_something_else_are_left_alone(copy, manifest, arguments, message):
+    (copy / "build.json").unlink()
+    if manifest is not None:
+        (copy / "build.json").write_text(json.dumps(manifest))
     before = contents(copy)
     with pytest.raises(ValueError, match=message):
         build(copy, **({"scale": "tiny"} | arguments))
     assert contents(copy) == before
+    with pytest.raises(ValueError, match="is a file; name a new or empty folder"):
+        build(copy / SHARD, "tiny")
+
+
+def test_of_two_builds_that_begin_at_once_one_is_refused(tmp_path, monkeypatch):
+    barrier, empty = Barrier(2), builds._Place.names
+
+    def names(place):
+        held = empty(place)
+        if not held:
+            barrier.wait(60)
+        return held
+
+    monkeypatch.setattr(builds._Place, "names", names)
+
+    def begin(seed: int) -> str:
+        try:
+            return str(build(tmp_path, "tiny", seed, part=(57, 57))["seed"])
+        except ValueError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(2) as threads:
+        lost, won = sorted(threads.map(begin, (3, 4)), key=len, reverse=True)
+    assert f"holds another build: seed {won} (wanted {7 - int(won)})" in lost
+    assert json.loads((tmp_path / ".build-started.json").read_text())["seed"] == int(won)
 
 
 def test_a_build_with_dials_says_so_and_can_be_exported(tmp_path):
@@ -284,66 +230,94 @@ def test_a_build_with_dials_says_so_and_can_be_exported(tmp_path):
     assert "config_name: multi_hop_5" in card and "| count2state |" in card and "--dials hops=5" in card
 
 
-def test_an_unfinished_build_names_its_version_and_dials(tmp_path):
-    head = {"format": 1, "generator_version": "1.1.0", "scale": "tiny", "seed": 4}
-    (tmp_path / ".build-started.json").write_text(
-        json.dumps(head | {"dials": {"hops": 6, "thresholds": True}})
-    )
-    with pytest.raises(
-        FileNotFoundError, match=r"--seed 4 --data-version 1.1 --dials hops=6,thresholds=true$"
-    ):
-        read_manifest(tmp_path)
-    with pytest.raises(ValueError, match=r"dials \{'hops': 6, 'thresholds': True\} \(wanted None\)"):
-        build(tmp_path, "tiny", seed=4, version="1.1")
-
-
-def test_an_unfinished_build_of_another_seed_is_refused(tmp_path):
-    (tmp_path / ".build-started.json").write_text(
-        json.dumps(
-            {"format": 1, "generator_version": ruleworld_data.GENERATOR_VERSION, "scale": "tiny", "seed": 4}
-        )
-    )
-    with pytest.raises(ValueError, match=r"seed 4 \(wanted 0\)"):
-        build(tmp_path, "tiny")
-
-
-def test_a_file_is_no_folder(tmp_path):
-    (tmp_path / "out").write_text("")
-    with pytest.raises(ValueError, match="is a file; name a new or empty folder"):
-        build(tmp_path / "out", "tiny")
-
-
 @pytest.mark.parametrize(
-    ("text", "error", "message"),
+    ("name", "text", "error", "message"),
     [
-        (None, FileNotFoundError, "holds no build.json, so it is no build; make one with: ruleworld build"),
-        ("{", ValueError, "is damaged"),
-        ("[]", ValueError, "is damaged"),
-        ('{"format": 2, "shards": []}', ValueError, "is damaged"),
-        ('{"format": 1}', ValueError, "is damaged"),
+        ("build.json", "{", ValueError, "is damaged"),
+        ("build.json", '{"format": 2, "shards": []}', ValueError, "is damaged"),
+        ("none", "", FileNotFoundError, "holds no build.json, so it is no build; make one with: ruleworld build"),
+        (
+            ".build-started.json",
+            json.dumps(HEAD | {"seed": 4, "dials": {"hops": 6, "thresholds": True}}),
+            FileNotFoundError,
+            r"--seed 4 --data-version 1.1 --dials hops=6,thresholds=true$",
+        ),
     ],
-)
-def test_manifests_that_cannot_be_read(tmp_path, text, error, message):
-    if text is not None:
-        (tmp_path / "build.json").write_text(text)
+)  # fmt: skip
+def test_manifests_that_cannot_be_read(tmp_path, name, text, error, message):
+    (tmp_path / name).write_text(text)
     with pytest.raises(error, match=message):
         read_manifest(tmp_path)
 
 
-@pytest.mark.parametrize("scale", ["tiny", "paper", "full"])
-def test_plans_cover_every_row_once(scale):
-    shards = plan(scale)
+@pytest.mark.parametrize(
+    ("scale", "rules", "questions"), [("paper", 100_235, 111_200), ("full", 4_936_113, 3_377_737)]
+)
+def test_plans_cover_every_row_once(scale, rules, questions):
+    shards, totals = plan(scale), {}
     assert len({shard.path for shard in shards}) == len(shards)
-    totals = {}
     for shard in shards:
         assert shard.start == totals.get((shard.config, shard.split), 0) < shard.stop
         totals[shard.config, shard.split] = shard.stop
-    assert totals["rules", "train"] == {"tiny": 1_984, "paper": 100_235, "full": 4_936_113}[scale]
-    assert (
-        sum(rows for (config, split), rows in totals.items() if config != "rules" and split == "train")
-        == {
-            "tiny": 1_100,
-            "paper": 111_200,
-            "full": 3_377_737,
-        }[scale]
-    )
+    assert totals.pop(("rules", "train")) == rules
+    assert sum(rows for (_, split), rows in totals.items() if split == "train") == questions
+
+
+@pytest.mark.parametrize("shards", [["3/3", "1/3", "2/3"], ["5/70", "1/4", "2/2", "3/4"]])
+def test_any_shards_in_any_order_make_the_same_bytes(built, tmp_path, shards):
+    for shard in shards:
+        before = contents(tmp_path)
+        said = command("--out", tmp_path, "--merge")
+        assert said.startswith("2 ruleworld: ") and "of 57 shards are missing" in said
+        assert "--shard i/n" in said and contents(tmp_path) == before
+        assert command("--out", tmp_path, "--shard", shard).startswith("0 ")
+    assert command("--out", tmp_path, "--merge").startswith("0 ")
+    assert contents(tmp_path) == contents(built)
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "-1/2", "1/2/3", "²/3"])
+def test_shards_that_are_none_are_refused(text):
+    with pytest.raises(ValueError, match="--shard must be i/n"):
+        parse_shard(text)
+
+
+@pytest.mark.parametrize("place", ["memory", "local"])
+def test_a_url_holds_what_a_folder_would(built, tmp_path, place):
+    url = f"memory://{tmp_path.name}" if place == "memory" else (tmp_path / "out").as_uri()
+    assert command("--out", url, "--shard", "2/2").startswith("0 ")
+    assert "29 of 57 shards are missing" in command("--out", url, "--merge")
+    assert "seed 0 (wanted 1)" in command("--out", url, "--shard", "1/2", "--seed", "1")
+    system, root = fsspec.core.url_to_fs(url)
+    held = f"{root}/rules/heldout-00000-of-00001.parquet"
+    assert command("--out", url, "--shard", "1/2").startswith("0 ")
+    system.pipe_file(held, b"half")  # a part that broke off is no shard
+    assert "such as rules/heldout-00000-of-00001.parquet" in command("--out", url, "--merge")
+    made = build(url, "tiny", jobs=2)
+    assert made == json.loads((built / "build.json").read_text()) and at_url(url) == contents(built)
+    system.pipe_file(held, system.cat_file(held)[:300] + b"\xff\x01" + system.cat_file(held)[302:])
+    assert build(url, "tiny") == made and at_url(url) == contents(built)
+
+
+def test_a_file_appears_at_a_url_whole_or_not_at_all(tmp_path, monkeypatch):
+    commit = "fsspec.implementations.memory.MemoryFile.commit"
+
+    def full(file):
+        if file.path.endswith(".parquet"):
+            raise OSError(28, "No space left on device")
+        file.fs.store[file.path] = file
+
+    monkeypatch.setattr(commit, full)
+    with pytest.raises(OSError, match="No space left"):
+        build(f"memory://{tmp_path.name}", "tiny", part=(1, 57))
+    assert set(at_url(f"memory://{tmp_path.name}")) == {".build-started.json"}
+    assert "nothing can be written to http://127.0.0.1:1/x" in command("--out", "http://127.0.0.1:1/x")
+
+
+def test_ray_is_imported_if_it_is_asked_for_and_named_if_it_is_missing(tmp_path, monkeypatch):
+    code = "import sys; from ruleworld_data.io import build\n"
+    code += "build(sys.argv[1], 'tiny', part=(57, 57)); print('ray' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'ruleworld-data[ray]'" in command("--out", tmp_path, "--ray", "auto")
+    assert "give one of them" in command("--out", tmp_path, "--ray", "auto", "--merge")

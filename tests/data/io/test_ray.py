@@ -24,7 +24,7 @@ ENVIRONMENT = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wa
 
 
 class Cluster:
-    """A head and a second node, processes of their own, a CPU each."""
+    """A head and a second node, processes of their own, a CPU each, killed as a machine goes: all at once."""
 
     def __init__(self, folder: Path) -> None:
         with socket.socket() as free:
@@ -62,18 +62,14 @@ class Cluster:
             if f"nodes {count}" in said:
                 return True
             time.sleep(1)
-        self._kill(node)
+        self.kill(node)
         return False
-
-    def kill_second(self) -> None:
-        """Kill all of a node at once, as when its machine goes."""
-        self._kill(self.nodes[1])
 
     def stop(self) -> None:
         for node in reversed(self.nodes):
-            self._kill(node)
+            self.kill(node)
 
-    def _kill(self, node: subprocess.Popen) -> None:
+    def kill(self, node: subprocess.Popen) -> None:
         if node.poll() is None:
             os.killpg(node.pid, signal.SIGKILL)
             node.wait()
@@ -128,7 +124,7 @@ def test_a_driver_that_dies_is_taken_up_by_the_next(cluster, tmp_path):
 
 def test_a_node_that_is_killed_in_the_middle_changes_no_byte(cluster, tmp_path):
     driver, there = begin_and_wait(tmp_path, cluster.address)
-    cluster.kill_second()
+    cluster.kill(cluster.nodes[1])
     assert len(there) < 57
     finish(driver, tmp_path)
 

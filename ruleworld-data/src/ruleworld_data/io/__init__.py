@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from .._lazy import attach
 
 if TYPE_CHECKING:
+    from .builds import ShardFile as ShardFile
     from .builds import build as build
     from .builds import build_command as build_command
     from .builds import read_build as read_build
@@ -28,11 +29,9 @@ if TYPE_CHECKING:
     from .hub import push_folder as push_folder
     from .hub import push_metric as push_metric
     from .progress import Progress as Progress
-    from .remote import build_anywhere as build_anywhere
     from .schema import QUESTION_SCHEMA as QUESTION_SCHEMA
     from .schema import RULE_SCHEMA as RULE_SCHEMA
     from .schema import rule_schema as rule_schema
-    from .shards import ShardFile as ShardFile
     from .shards import parse_shard as parse_shard
     from .shards import plan as plan
     from .shards import read_shard as read_shard
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
-    builds="build build_command read_build read_manifest world_spec",
+    builds="ShardFile build build_command read_build read_manifest world_spec",
     card="export",
     cluster="run_on_ray",
     chat="ChatClient NoAnswerError Reply",
@@ -50,9 +49,8 @@ __getattr__, __dir__, __all__ = attach(
     files="file_digest part_of whole_file whole_folder write_whole",
     hub="Pushed check_repo push_dataset push_folder push_metric",
     progress="Progress",
-    remote="build_anywhere",
     schema="QUESTION_SCHEMA RULE_SCHEMA rule_schema",
-    shards="ShardFile parse_shard plan read_shard",
+    shards="parse_shard plan read_shard",
     stats="BuildStats build_stats",
     workers="start_worker",
 )

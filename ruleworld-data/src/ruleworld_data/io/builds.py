@@ -1,28 +1,28 @@
-"""A build: the benchmark in a folder of shards; resumable, and the same bytes for any number of workers.
+"""A build: the benchmark in a folder of shards; resumable, and the same bytes for any number of workers and machines.
 
-The folder holds one sub-folder per configuration and, once complete, ``build.json``. A build that was killed goes on
-where it stopped.
-
-Machines that share the folder build it together, and so do those that share any folder which fsspec opens
-(`ruleworld_data.io.remote`). The contract is also that of ``dynarule bank build`` and ``rwbench run``: the work is a
-list of units in an order that depends on the input alone; each is written whole or not at all and says what it is of.
-``--shard i/n`` makes every n-th unit from the i-th on and leaves those that are there, so that any n, any order and any
-number of tries make the same files. ``--merge`` makes none, says what is missing, and finishes the whole.
+The folder, of this machine or at a URL of fsspec, holds one sub-folder per configuration and, once complete,
+``build.json``. The work is a list of shards in an order that depends on the input alone; each is written whole or not
+at all and says what it is of. So a build that was killed goes on where it stopped, and machines that share the folder
+build it together: ``part`` makes every n-th shard from the i-th on and leaves those that are there, ``merge`` makes
+none, says what is missing, and finishes the whole.
 """
 
 from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
+from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..spec import PAPER_POINT, VERSION, Dials, WorldSpec, check_count, data_version
-from .files import PART, file_digest, write_whole
-from .shards import Shard, ShardFile, make_shard, plan
+from .cluster import run_on_ray
+from .files import PART, file_digest, whole_file
+from .shards import Shard, plan
 from .workers import start_worker
 
 FORMAT = 1
@@ -31,6 +31,20 @@ STARTED = ".build-started.json"
 _AGAIN = (
     "run ruleworld build on the folder again (it makes only what is damaged), or ruleworld verify to see more"
 )
+
+
+class ShardFile(NamedTuple):
+    """A shard that is there: SHA-256 and size in bytes; ``resumed`` if it was there before."""
+
+    shard: Shard
+    digest: str
+    size: int
+    resumed: bool
+
+    def entry(self) -> dict[str, Any]:
+        """Return what the manifest says of it."""
+        named = {name: getattr(self.shard, name) for name in ("path", "config", "split", "rows")}
+        return named | {"bytes": self.size, "sha256": self.digest}
 
 
 def build(
@@ -44,13 +58,14 @@ def build(
     dials: Dials = PAPER_POINT,
     part: tuple[int, int] | None = None,
     merge: bool = False,
+    ray: str = "",
 ) -> dict[str, Any]:
     """Build a benchmark, or finish one that was interrupted.
 
     Parameters
     ----------
-    out : path
-        An empty, new or unfinished folder.
+    out : path or str
+        An empty, new or unfinished folder, or a URL of fsspec. Nodes of a cluster share it.
     scale, seed, version, dials
         What to build.
     jobs : int
@@ -62,6 +77,9 @@ def build(
         ``(i, n)``: make every n-th shard from the i-th on only, and no manifest.
     merge : bool
         Make no shard; all must be there.
+    ray : str
+        Address of a Ray cluster, whose tasks make the shards, a few each; a node that is lost costs the shards that it
+        was making.
 
     Returns
     -------
@@ -70,81 +88,151 @@ def build(
 
     Raises
     ------
+    ImportError
+        For a cluster without Ray, or a URL without its file system.
     ValueError
         For a bad argument, a folder that holds something else, or shards that are missing where nothing is made.
     """
-    shards = plan(scale, seed, version, dials)
+    spec = WorldSpec(scale, seed=seed, version=version, dials=dials)
     check_count("jobs", jobs, 1)
-    out = Path(out)
-    head = manifest_head(WorldSpec(scale, seed=seed, version=version, dials=dials))
-    if merge:
-        check_all_there(shards, lambda shard: shard.is_whole(out), out)
-    _claim(out, head)
+    shards = plan(scale, seed, version, dials)
+    if ray:
+        _build_on_ray(ray, out, spec, shards, progress)
+        merge = True
+    place, head = _Place(out), _head(spec)
+    manifest = _check_is_ours(place, head)
     if part is not None:
         shards = shards[part[0] - 1 :: part[1]]
-    entries: dict[str, dict[str, Any]] = {}
-    for done, made in enumerate(_make_all(shards, out, jobs), 1):
-        entries[made.shard.path] = manifest_entry(made)
+    files: dict[str, ShardFile] = {}
+
+    def add(shard: Shard, body: bytes, resumed: bool) -> None:
+        files[shard.path] = ShardFile(shard, sha256(body).hexdigest(), len(body), resumed)
         if progress:
-            progress(made, done, len(shards))
-    manifest = head | {"shards": [entries[shard.path] for shard in shards]}
-    if part is not None:
-        return manifest
-    write_whole(out / MANIFEST, json.dumps(manifest, indent=1) + "\n")
-    (out / STARTED).unlink(missing_ok=True)
+            progress(files[shard.path], len(files), len(shards))
+
+    # A finished build tells the digests, so that a shard that was damaged is made again.
+    known = {e.get("path"): e.get("sha256") for e in manifest.get("shards", ()) if isinstance(e, dict)}
+    for shard in shards:
+        body = place.read(shard.path)
+        if body and shard.is_file(body) and known.get(shard.path) in (None, sha256(body).hexdigest()):
+            add(shard, body, resumed=True)
+    missing = [shard for shard in shards if shard.path not in files]
+    if merge and missing:
+        names = ", ".join(shard.path for shard in missing[:3])
+        raise ValueError(
+            f"{len(missing)} of {len(shards)} shards are missing in {out}, such as {names}; make them with the same "
+            "command and --shard i/n, or with neither --shard nor --merge"
+        )
+    if not manifest:
+        with suppress(FileExistsError):
+            place.write(STARTED, _dump(head), new=True)
+        _check_is_ours(place, head)  # another build may have begun at the same time
+    for shard, body in _make_all(missing, jobs):
+        place.write(shard.path, body)
+        add(shard, body, resumed=False)
+    manifest = head | {"shards": [files[shard.path].entry() for shard in shards]}
+    if part is None:
+        place.write(MANIFEST, _dump(manifest))
+        place.remove(STARTED)
     return manifest
 
 
-def manifest_head(spec: WorldSpec) -> dict[str, Any]:
+class _Place:
+    """A folder of this machine or a URL of fsspec; a file appears in it whole or not at all."""
+
+    def __init__(self, out: str | Path) -> None:
+        from fsspec.core import url_to_fs
+        from fsspec.implementations.local import LocalFileSystem
+
+        self.out, self.system, self.root = out, LocalFileSystem(), str(Path(out).absolute())
+        if "://" in str(out):
+            self.system, self.root = url_to_fs(str(out))
+        self.is_local = isinstance(self.system, LocalFileSystem)
+
+    def path(self, name: str) -> str:
+        return f"{self.root.rstrip('/')}/{name}"
+
+    def names(self) -> list[str]:
+        """Return what is in the folder, but for what killed writers left."""
+        if not self.system.exists(self.root):
+            return []
+        names = [path.rstrip("/").rpartition("/")[2] for path in self.system.ls(self.root, detail=False)]
+        return [name for name in names if not (name.startswith(".") and name.endswith(PART))]
+
+    def read(self, name: str) -> bytes | None:
+        return self.system.cat_file(self.path(name)) if self.system.isfile(self.path(name)) else None
+
+    def write(self, name: str, body: bytes, *, new: bool = False) -> None:
+        path = self.path(name)
+        try:
+            self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            if self.is_local:
+                with whole_file(Path(path)) as part:  # writers of one path take turns in here
+                    if new and Path(path).exists():
+                        raise FileExistsError(path)
+                    part.write_bytes(body)
+            else:  # fsspec has no "create unless there": a caller that minds looks again
+                with self.system.transaction, self.system.open(path, "wb") as file:
+                    file.write(body)
+        except NotImplementedError:  # of a web server, an archive
+            raise ValueError(
+                f"nothing can be written to {self.out}; give a folder, or a URL such as s3://bucket/data"
+            ) from None
+
+    def remove(self, name: str) -> None:
+        if self.system.exists(self.path(name)):
+            self.system.rm(self.path(name))
+
+
+def _head(spec: WorldSpec) -> dict[str, Any]:
     """Return what a manifest says of the whole build."""
-    head: dict[str, Any] = {
+    head = {
         "format": FORMAT,
         "generator_version": spec.generator,
         "scale": spec.scale,
         "seed": spec.seed,
     }
-    if turned := spec.dials.to_dict():
-        head["dials"] = turned
-    return head
+    turned = spec.dials.to_dict()
+    return head | {"dials": turned} if turned else head
 
 
-def manifest_entry(made: ShardFile) -> dict[str, Any]:
-    """Return what a manifest says of a shard."""
-    shard = made.shard
-    return {
-        "path": shard.path,
-        "config": shard.config,
-        "split": shard.split,
-        "rows": shard.rows,
-        "bytes": made.size,
-        "sha256": made.digest,
-    }
+def _check_is_ours(place: _Place, head: dict[str, Any]) -> dict[str, Any]:
+    """Return the manifest of a finished build, and nothing of an unfinished one, a new or an empty folder."""
+    if place.system.isfile(place.root):
+        raise ValueError(f"--out {place.out} is a file; name a new or empty folder")
+    # Listed first: another machine may begin the same build meanwhile, and what it writes first says so.
+    names = place.names()
+    for name in (MANIFEST, STARTED):
+        if (body := place.read(name)) is not None:
+            held = _parse(body, place.path(name))
+            keys = [*head, *({"dials"} - head.keys())]
+            differs = [
+                f"{k} {held.get(k)!r} (wanted {head.get(k)!r})" for k in keys if held.get(k) != head.get(k)
+            ]
+            if differs:
+                raise ValueError(
+                    f"{place.out} holds another build: {', '.join(differs)}; choose another folder"
+                )
+            if name == MANIFEST:
+                return _check_manifest(held, place.path(name))
+            return {}
+    if names:
+        raise ValueError(f"{place.out} is not empty and holds no build; choose a new or empty folder")
+    return {}
 
 
-def check_all_there(shards: list[Shard], is_there: Callable[[Shard], bool], out: object) -> None:
-    """Raise ValueError with the shards that are missing, if any are."""
-    missing = [shard.path for shard in shards if not is_there(shard)]
-    if missing:
-        raise ValueError(
-            f"{len(missing)} of {len(shards)} shards are missing in {out}, such as {', '.join(missing[:3])}; make them "
-            "with the same command and --shard i/n, or with neither --shard nor --merge"
-        )
-
-
-def _make_all(shards: list[Shard], out: Path, jobs: int) -> Iterator[ShardFile]:
-    # The digests of a finished build, so that a shard that was damaged is made again.
-    listed = read_manifest(out)["shards"] if (out / MANIFEST).is_file() else []
-    known = {entry.get("path"): entry.get("sha256") for entry in listed if isinstance(entry, dict)}
-    if jobs == 1:
-        yield from (make_shard(shard, out, known.get(shard.path)) for shard in shards)
+def _make_all(shards: Sequence[Shard], jobs: int) -> Iterator[tuple[Shard, bytes]]:
+    if jobs == 1 or len(shards) < 2:
+        yield from ((shard, shard.make()) for shard in shards)
         return
     # Spawned, so that no worker inherits locks of Arrow's threads.
     with ProcessPoolExecutor(
         min(jobs, len(shards)), mp_context=get_context("spawn"), initializer=_start_maker
     ) as executor:
-        futures = [executor.submit(make_shard, shard, out, known.get(shard.path)) for shard in shards]
+        shard_of = {executor.submit(shard.make): shard for shard in shards}
         try:
-            yield from (future.result() for future in as_completed(futures))
+            for future in as_completed([*shard_of]):
+                yield shard_of.pop(future), future.result()
         except BaseException:
             executor.shutdown(wait=False, cancel_futures=True)
             raise
@@ -156,28 +244,25 @@ def _start_maker() -> None:
     gc.disable()
 
 
-def _claim(out: Path, head: dict[str, Any]) -> None:
-    """Make sure that the folder is ours to write: new, empty, or a build of the same thing."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file; name a new or empty folder")
-    # Looked at first: another machine may begin the same build meanwhile, and what it writes first says so.
-    held = set(out.iterdir()) - set(out.glob(f".*{PART}")) if out.is_dir() else set()
-    there = next((out / name for name in (MANIFEST, STARTED) if (out / name).is_file()), None)
-    if there is not None:
-        check_same_build(_read(there), head, out)
-    if there is None and held:
-        raise ValueError(f"{out} is not empty and holds no build; choose a new or empty folder")
-    out.mkdir(parents=True, exist_ok=True)
-    if not (out / MANIFEST).is_file():
-        write_whole(out / STARTED, json.dumps(head, indent=1) + "\n")
+def _build_on_ray(
+    address: str,
+    out: str | Path,
+    spec: WorldSpec,
+    shards: list[Shard],
+    progress: Callable[[ShardFile, int, int], None] | None,
+) -> None:
+    place = out if "://" in str(out) else Path(out).absolute()  # tasks run in folders of their own
+    scale, seed, world = spec.scale, spec.seed, {"version": spec.version, "dials": spec.dials}
 
+    def work(number: int, total: int) -> None:
+        build(place, scale, seed, part=(number, total), **world)  # type: ignore[arg-type]
 
-def check_same_build(found: dict[str, Any], head: dict[str, Any], out: object) -> None:
-    """Raise ValueError if a folder holds another build, with what differs of both."""
-    names = [*head, *({"dials"} - head.keys())]
-    differs = [f"{k} {found.get(k)!r} (wanted {head.get(k)!r})" for k in names if found.get(k) != head.get(k)]
-    if differs:
-        raise ValueError(f"{out} holds another build: {', '.join(differs)}; choose another folder")
+    def report(done: int, total: int) -> None:
+        count = len(shards) * done // total
+        if progress:
+            progress(ShardFile(shards[max(0, count - 1)], "", 0, False), count, len(shards))
+
+    run_on_ray(address, work, len(shards), report)
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
@@ -192,24 +277,31 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     """
     folder = Path(folder)
     path, started = folder / MANIFEST, folder / STARTED
-    if not path.is_file():
-        if started.is_file():
-            spec = world_spec(_read(started), started)
-            raise FileNotFoundError(
-                f"{folder} is an unfinished build; finish it with: {build_command(folder, spec)}"
-            )
+    if path.is_file():
+        return _check_manifest(_parse(path.read_bytes(), path), path)
+    if started.is_file():
+        spec = world_spec(_parse(started.read_bytes(), started), started)
         raise FileNotFoundError(
-            f"{folder} holds no {MANIFEST}, so it is no build; make one with: ruleworld build --out {folder}"
+            f"{folder} is an unfinished build; finish it with: {build_command(folder, spec)}"
         )
-    manifest = _read(path)
+    raise FileNotFoundError(
+        f"{folder} holds no {MANIFEST}, so it is no build; make one with: ruleworld build --out {folder}"
+    )
+
+
+def _check_manifest(manifest: dict[str, Any], path: object) -> dict[str, Any]:
     if manifest.get("format") != FORMAT or not isinstance(manifest.get("shards"), list):
         raise ValueError(f"{path} is damaged; build the folder again")
     return manifest
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _dump(values: dict[str, Any]) -> bytes:
+    return (json.dumps(values, indent=1) + "\n").encode()
+
+
+def _parse(body: bytes, path: object) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(body)
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):

@@ -1,11 +1,10 @@
-"""Shards: the parquet files of a build, each written whole or not at all, and known by what its metadata says."""
+"""Shards: the parquet files of a build, each known by what its metadata says."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +12,6 @@ import pyarrow.parquet as pq
 from ..generate import num_rows, question_table, rule_table
 from ..questions.parallel import BLOCK_ROWS
 from ..spec import PAPER_POINT, QUESTION_SPLITS, RULE_SPLITS, VERSION, Dials, WorldSpec, subtasks_of
-from .files import file_digest, whole_file
 
 METADATA_KEY = "ruleworld"
 
@@ -24,8 +22,8 @@ _DICTIONARY = (  # columns worth a dictionary; ids, questions and whole rules ar
     "steps.list.element.fol steps.list.element.state gold_rule_ids.list.element facts.list.element "
     "queries.list.element skeleton template_id n_rules n_hops fold"
 ).split()
+# Rules are sorted by premise, so each text shares a prefix with the one before.
 _RULE_ENCODING = {"id": "DELTA_BINARY_PACKED", "nl": "DELTA_BYTE_ARRAY", "fol": "DELTA_BYTE_ARRAY"}
-"""Rules are sorted by premise, so each text shares a prefix with the one before."""
 
 
 @dataclass(frozen=True)
@@ -50,31 +48,47 @@ class Shard:
     @property
     def fingerprint(self) -> str:
         """What the file's metadata must say for the file to count as this shard."""
-        said = asdict(self) | {"dials": self.dials.to_dict()}
-        if not said["dials"]:
-            del said["dials"]
-        return json.dumps({"generator": f"{said.pop('version')}.0", **said}, sort_keys=True)
+        values = asdict(self) | {"dials": self.dials.to_dict()}
+        if not values["dials"]:
+            del values["dials"]
+        return json.dumps({"generator": f"{values.pop('version')}.0", **values}, sort_keys=True)
 
-    def table(self) -> pa.Table:
-        """Generate the rows, repeated strings dictionary-encoded."""
+    def make(self) -> bytes:
+        """Generate the rows and return the file."""
         place = (self.split, self.scale, self.seed, self.start, self.stop)
-        made: dict[str, Any] = {"version": self.version, "dials": self.dials, "encoded": True}
         if self.config == "rules":
-            return rule_table(*place, **made)
-        return question_table(self.config, *place, **made)
+            table = rule_table(*place, version=self.version, dials=self.dials, encoded=True)
+        else:
+            table = question_table(self.config, *place, version=self.version, dials=self.dials, encoded=True)
+        sink = pa.BufferOutputStream()
+        with pq.ParquetWriter(
+            sink,
+            table.schema,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=[name for name in _DICTIONARY if name.split(".")[0] in table.column_names],
+            column_encoding=_RULE_ENCODING if self.config == "rules" else {"id": "DELTA_BYTE_ARRAY"},
+            dictionary_pagesize_limit=1 << 29,
+            data_page_size=8 << 20,  # long pages: clauses recur, and zstd sees one page at a time
+            write_statistics=False,
+            store_schema=False,
+        ) as writer:
+            writer.write_table(table, row_group_size=BLOCK_ROWS)
+            writer.add_key_value_metadata({METADATA_KEY: self.fingerprint})
+        return sink.getvalue().to_pybytes()
 
-    def is_whole(self, folder: Path) -> bool:
-        """Say whether the file is there and says that it is this shard; its pages are not looked at."""
+    def is_file(self, body: bytes) -> bool:
+        """Say whether a file's metadata say that it is this shard; its pages are not looked at."""
         try:
-            found = pq.read_metadata(folder / self.path)
+            metadata = pq.read_metadata(pa.BufferReader(body))
         except (pa.ArrowException, OSError):
             return False
-        written = (found.metadata or {}).get(METADATA_KEY.encode(), b"").decode(errors="replace")
-        return written == self.fingerprint and found.num_rows == self.rows
+        written = (metadata.metadata or {}).get(METADATA_KEY.encode(), b"").decode(errors="replace")
+        return written == self.fingerprint and metadata.num_rows == self.rows
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Read which part of some work is asked for, ``i/n``: every n-th unit from the i-th on; nothing is all, ``1/1``.
+    """Read which part of some work is meant, ``i/n``: every n-th unit from the i-th on; nothing is all, ``1/1``.
 
     Examples
     --------
@@ -85,16 +99,6 @@ def parse_shard(text: str) -> tuple[int, int]:
     if number.isdecimal() and total.isdecimal() and 1 <= int(number) <= int(total):
         return int(number), int(total)
     raise ValueError(f"--shard must be i/n with 1 <= i <= n, such as 2/16, got {text!r}")
-
-
-@dataclass(frozen=True)
-class ShardFile:
-    """A shard on disk: SHA-256 and size in bytes; ``resumed`` if it was there already."""
-
-    shard: Shard
-    digest: str
-    size: int
-    resumed: bool
 
 
 def plan(scale: str, seed: int = 0, version: str = VERSION, dials: Dials = PAPER_POINT) -> list[Shard]:
@@ -111,39 +115,6 @@ def plan(scale: str, seed: int = 0, version: str = VERSION, dials: Dials = PAPER
             start, stop = rows * i // count, rows * (i + 1) // count
             shards.append(Shard(config, split, scale, seed, start, stop, path, version, dials))
     return shards
-
-
-def make_shard(shard: Shard, folder: Path, known: str | None = None) -> ShardFile:
-    """Write one shard, unless it is there already and, where its digest is known, undamaged."""
-    path = folder / shard.path
-    if shard.is_whole(folder):
-        digest = file_digest(path)
-        if known in (None, digest):
-            return ShardFile(shard, digest, path.stat().st_size, resumed=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write(shard, path)
-    return ShardFile(shard, file_digest(path), path.stat().st_size, resumed=False)
-
-
-def _write(shard: Shard, path: Path) -> None:
-    table = shard.table()
-    with (
-        whole_file(path) as part,
-        pq.ParquetWriter(
-            part,
-            table.schema,
-            compression="zstd",
-            compression_level=3,
-            use_dictionary=[name for name in _DICTIONARY if name.split(".")[0] in table.column_names],
-            column_encoding=_RULE_ENCODING if shard.config == "rules" else {"id": "DELTA_BYTE_ARRAY"},
-            dictionary_pagesize_limit=1 << 29,
-            data_page_size=8 << 20,  # long pages: clauses recur, and zstd sees one page at a time
-            write_statistics=False,
-            store_schema=False,
-        ) as writer,
-    ):
-        writer.write_table(table, row_group_size=BLOCK_ROWS)
-        writer.add_key_value_metadata({METADATA_KEY: shard.fingerprint})
 
 
 def read_shard(path: Path, columns: list[str] | None = None) -> pa.Table:
