@@ -134,13 +134,12 @@ class Hub:
 
     @staticmethod
     def mode(path: str) -> dict:
-        large = path.endswith((".parquet", ".safetensors"))
+        large = path.endswith(".parquet")
         return {"path": path, "uploadMode": "lfs" if large else "regular", "shouldIgnore": False}
 
     def create(self, asked: dict) -> tuple[int, object]:
-        kind, owner = asked.get("type", "model"), asked.get("organization", "me")
-        name = f"{kind}s/{owner}/{asked['name']}"
-        url = f"{self.url}/{'' if kind == 'model' else kind + 's/'}{owner}/{asked['name']}"
+        name = f"{asked['type']}s/{asked.get('organization', 'me')}/{asked['name']}"
+        url = f"{self.url}/{name}"
         if name in self.repositories:
             return 409, {"error": "You already created this repository", "url": url}
         self.repositories[name] = Repository(asked, {".gitattributes": b""})
@@ -148,12 +147,8 @@ class Hub:
 
     def batch(self, asked: dict) -> object:
         objects = [
-            {
-                "oid": each["oid"],
-                "size": each["size"],
-                "actions": {"upload": {"href": f"{self.url}/upload/{each['oid']}"}},
-            }
-            for each in asked["objects"]
+            blob | {"actions": {"upload": {"href": f"{self.url}/upload/{blob['oid']}"}}}
+            for blob in asked["objects"]
         ]
         return {"transfer": "basic", "objects": objects}
 
@@ -168,5 +163,5 @@ class Hub:
                 repository.files[value["path"]] = self.stored[value["oid"]]
             elif line["key"] == "deletedFile":
                 del repository.files[value["path"]]
-        page = f"{self.url}/{'' if kind == 'models' else kind + '/'}{name}"
+        page = f"{self.url}/{kind}/{name}"
         return 200, {"success": True, "commitOid": "0" * 40, "commitUrl": f"{page}/commit/{'0' * 40}"}

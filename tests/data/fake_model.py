@@ -9,7 +9,6 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
 
-DRIP = b"byte by byte"
 Play = Callable[[list[str], int], "str | int | bytes | None"]
 
 
@@ -60,10 +59,7 @@ class FakeModel:
                     if status == 302:
                         self.send_header("Location", "/elsewhere")
                     self.end_headers()
-                    for piece in [b" "] * 50 if data is DRIP else [data]:
-                        self.wfile.write(piece)
-                        if data is DRIP:
-                            time.sleep(0.1)
+                    self.wfile.write(data)
                 except OSError:
                     pass  # the client has gone
 

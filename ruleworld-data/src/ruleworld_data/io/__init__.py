@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from .files import whole_folder as whole_folder
     from .files import write_whole as write_whole
     from .hub import Pushed as Pushed
-    from .hub import check_repo as check_repo
     from .hub import push_dataset as push_dataset
-    from .hub import push_folder as push_folder
     from .hub import push_metric as push_metric
     from .progress import Progress as Progress
     from .schema import QUESTION_SCHEMA as QUESTION_SCHEMA
@@ -47,7 +45,7 @@ __getattr__, __dir__, __all__ = attach(
     chat="ChatClient NoAnswerError Reply",
     endpoint="check_endpoint trust_endpoint",
     files="file_digest part_of whole_file whole_folder write_whole",
-    hub="Pushed check_repo push_dataset push_folder push_metric",
+    hub="Pushed push_dataset push_metric",
     progress="Progress",
     schema="QUESTION_SCHEMA RULE_SCHEMA rule_schema",
     shards="parse_shard plan read_shard",

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -75,16 +75,12 @@ class RuleWorldConfig(datasets.BuilderConfig):
         """Check the options, and name the cache entry after those that differ from their defaults."""
         spec = self.spec
         check_name("form", self.form, FORMS)
-        ours = {
-            "scale": self.scale,
-            "seed": self.seed,
-            "form": self.form,
-            "data": spec.version,
-        } | spec.dials.to_dict()
-        plain = {"scale": "paper", "seed": 0, "form": "both", "data": VERSION}
-        plain |= PAPER_POINT.reaching(self.name).to_dict()
+        values = {"scale": self.scale, "seed": self.seed, "form": self.form, "data": spec.version}
+        defaults = {"scale": "paper", "seed": 0, "form": "both", "data": VERSION}
+        values |= spec.dials.to_dict()
+        defaults |= PAPER_POINT.reaching(self.name).to_dict()
         options = {k: v for k, v in config_kwargs.items() if v is not None and k not in _OPTIONS}
-        options |= {name: value for name, value in ours.items() if value != plain.get(name)}
+        options |= {name: value for name, value in values.items() if value != defaults.get(name)}
         return super().create_config_id(options, custom_features=custom_features)
 
     @property
@@ -96,26 +92,27 @@ class RuleWorldConfig(datasets.BuilderConfig):
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the rows in the chosen form."""
         full = rule_schema(self.spec.dials) if self.name == "rules" else QUESTION_SCHEMA
-        return pa.schema([self._kept(field) for field in full if self._keeps(field.name)])
+        return pa.schema(self._columns(full))
 
     def in_form(self, table: pa.Table) -> pa.Table:
         """Return rows of the generator in the chosen form."""
         schema = self.schema()
         return table.select(schema.names).cast(schema)
 
-    def _keeps(self, column: str) -> bool:
-        return column.rpartition("_")[2] != {"nl": "fol", "fol": "nl"}.get(self.form)
-
-    def _kept(self, column: pa.Field) -> pa.Field:
-        if not (pa.types.is_list(column.type) and pa.types.is_struct(column.type.value_type)):
-            return column
-        parts = [self._kept(field) for field in column.type.value_type if self._keeps(field.name)]
-        return column.with_type(pa.list_(pa.struct(parts)))
+    def _columns(self, fields: Iterable[pa.Field]) -> list[pa.Field]:
+        """Leave out the texts of the other form, in lists of structs too."""
+        other = {"nl": "fol", "fol": "nl"}.get(self.form)
+        columns = []
+        for column in fields:
+            if column.name.rpartition("_")[2] == other:
+                continue
+            if pa.types.is_list(column.type) and pa.types.is_struct(column.type.value_type):
+                column = column.with_type(pa.list_(pa.struct(self._columns(column.type.value_type))))
+            columns.append(column)
+        return columns
 
 
 _OPTIONS = ("version", "scale", "seed", "form", *(item.name for item in fields(Dials)))
-
-
 _NAMES = (*CONFIGS, *(name for name in ALL_SUBTASKS if name not in CONFIGS))
 
 

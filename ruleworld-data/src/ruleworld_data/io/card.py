@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -17,6 +18,7 @@ from ..show import rows_with_rules
 from ..spec import QUESTION_SPLITS, RULE_SPLITS
 from .builds import build_command, read_build, world_spec
 from .files import whole_folder
+from .schema import QUESTION_SCHEMA, rule_schema
 from .shards import read_shard
 from .stats import BuildStats, build_stats
 
@@ -58,12 +60,10 @@ def export(folder: str | Path, out: str | Path) -> list[str]:
 
 
 def _front_matter(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
-    from datasets import Dataset, DatasetInfo, SplitDict, SplitInfo
+    from datasets import DatasetInfo, Features, SplitDict, SplitInfo
     from datasets.info import DatasetInfosDict
     from datasets.utils.metadata import MetadataConfigs
     from huggingface_hub import DatasetCardData
-
-    from .schema import QUESTION_SCHEMA, rule_schema
 
     rows = sum(sum(splits.values()) for splits in stats.rows.values())
     sizes = {10**3: "n<1K", 10**4: "1K<n<10K", 10**5: "10K<n<100K", 10**6: "100K<n<1M", 10**7: "1M<n<10M"}
@@ -77,22 +77,21 @@ def _front_matter(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> 
         annotations_creators=["machine-generated"],
         source_datasets=["original"],
     )
+    spec = world_spec(manifest)
     infos, files = {}, {}
     for config in stats.rows:
         splits = RULE_SPLITS if config == "rules" else QUESTION_SPLITS
-        packed, arrow = 0, Counter[str]()
-        for shard in manifest["shards"]:
-            if shard["config"] == config:
-                packed += shard["bytes"]
-                arrow[shard["split"]] += read_shard(folder / shard["path"]).nbytes
-        schema = rule_schema(world_spec(manifest).dials) if config == "rules" else QUESTION_SCHEMA
+        shards = [shard for shard in manifest["shards"] if shard["config"] == config]
+        arrow = Counter[str]()
+        for shard in shards:
+            arrow[shard["split"]] += read_shard(folder / shard["path"]).nbytes
+        schema = rule_schema(spec.dials) if config == "rules" else QUESTION_SCHEMA
+        sizes_of = {s: SplitInfo(s, arrow[s], stats.rows[config][s]) for s in splits}
         infos[config] = DatasetInfo(
-            features=Dataset(schema.empty_table()).features,
-            splits=SplitDict(
-                {s: SplitInfo(s, num_bytes=arrow[s], num_examples=stats.rows[config][s]) for s in splits}
-            ),
-            download_size=packed,
-            dataset_size=sum(arrow.values()),
+            features=Features.from_arrow_schema(schema),
+            splits=SplitDict(sizes_of),
+            download_size=sum(shard["bytes"] for shard in shards),
+            dataset_size=arrow.total(),
         )
         files[config] = {"data_files": [{"split": s, "path": f"{config}/{s}-*"} for s in splits]}
     DatasetInfosDict(infos).to_dataset_card_data(card)
@@ -104,52 +103,45 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
     """Return the body of the card."""
     spec = replace(world_spec(manifest), split="test")
     row = rows_with_rules("multi_hop_3", spec, 0, 1)[0]
+    subtasks = list(stats.answer_types)
+    rules = [[kind, *(stats.rules[s][kind] for s in RULE_SPLITS)] for kind in stats.rules["train"]]
+    questions = [[subtask, *(stats.rows[subtask][s] for s in QUESTION_SPLITS)] for subtask in subtasks]
+    chains = [
+        [subtask, split, *numbers.values()]
+        for subtask, splits in stats.diversity.items()
+        for split, numbers in splits.items()
+    ]
+    skeletons = [
+        [f"`{name}`", *(stats.skeletons[subtask][s].get(name, 0) for s in QUESTION_SPLITS)]
+        for subtask in subtasks
+        if subtask.startswith("multi_hop")
+        for name in stats.skeletons[subtask]["train"]
+    ]
+    guesses = [
+        [name, f"{scores['all']:.3f}", f"{max(scores.values()):.3f}"]
+        for name, scores in shortcuts(folder).items()
+    ]
     template = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
     return template.format(
         scale=stats.scale,
         seed=stats.seed,
         command=build_command("data", spec),
         version=stats.generator_version,
-        n_subtasks=len(stats.answer_types),
+        dials=f", dials {spec.dials}" if spec.dials.tag else "",
+        n_subtasks=len(subtasks),
         n_parts=spec.dials.parts,
         n_rules=f"{sum(stats.rules['train'].values()):,}",
-        n_train=f"{sum(stats.rows[s]['train'] for s in stats.answer_types):,}",
+        n_train=f"{sum(stats.rows[subtask]['train'] for subtask in subtasks):,}",
         example_question=row["question"],
         example_rules="\n".join(f"- `{rule['fol']}` {rule['nl']}" for rule in row["rules"]),
-        example_proof="```text\n" + training_text(row) + "\n```",
-        rule_table=_table(
-            ["type", *RULE_SPLITS],
-            [[t, *(f"{stats.rules[s][t]:,}" for s in RULE_SPLITS)] for t in stats.rules["train"]],
-        ),
-        question_table=_table(
-            ["sub-task", *QUESTION_SPLITS],
-            [[s, *(f"{stats.rows[s][split]:,}" for split in QUESTION_SPLITS)] for s in stats.answer_types],
-        ),
-        dials=f", dials {spec.dials}" if spec.dials.tag else "",
+        example_proof=f"```text\n{training_text(row)}\n```",
+        rule_table=_table(["type", *RULE_SPLITS], rules),
+        question_table=_table(["sub-task", *QUESTION_SPLITS], questions),
         diversity_table=_table(
-            ["sub-task", "split", "chains", "most frequent", "first rules", "answers"],
-            [
-                [subtask, split, *(f"{number:,}" for number in found.values())]
-                for subtask, splits in stats.diversity.items()
-                for split, found in splits.items()
-            ],
+            ["sub-task", "split", "chains", "most frequent", "first rules", "answers"], chains
         ),
-        skeleton_table=_table(
-            ["skeleton", *QUESTION_SPLITS],
-            [
-                [f"`{name}`", *(f"{stats.skeletons[s][split].get(name, 0):,}" for split in QUESTION_SPLITS)]
-                for s in stats.answer_types
-                if s.startswith("multi_hop")
-                for name in stats.skeletons[s]["train"]
-            ],
-        ),
-        shortcut_table=_table(
-            ["shortcut", "mean over sub-tasks", "highest sub-task"],
-            [
-                [name, f"{each['all']:.3f}", f"{max(each.values()):.3f}"]
-                for name, each in shortcuts(folder).items()
-            ],
-        ),
+        skeleton_table=_table(["skeleton", *QUESTION_SPLITS], skeletons),
+        shortcut_table=_table(["shortcut", "mean over sub-tasks", "highest sub-task"], guesses),
     )
 
 
@@ -163,6 +155,7 @@ def _benchmark(stats: BuildStats) -> str:
     return yaml.safe_dump({"name": "RuleWorld", "description": description, "tasks": tasks}, sort_keys=False)
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+def _table(head: list[str], rows: Sequence[Sequence[str | int]]) -> str:
+    cells = [[f"{cell:,}" if isinstance(cell, int) else cell for cell in row] for row in rows]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -16,7 +16,7 @@ def run_on_ray(
     address: str,
     work: Callable[[int, int], object],
     units: int,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None],
     cpus: int = 1,
 ) -> None:
     """Run ``work(i, n)`` for every shard i of n; what a lost node was at, another does again.
@@ -29,8 +29,8 @@ def run_on_ray(
         Does a shard, and skips what is there; the packages must be installed on every node.
     units : int
         How many units there are: there are no more shards than that.
-    progress : callable, optional
-        Told how many of how many shards are done.
+    progress : callable
+        Called with the shards that are done and all shards.
     cpus : int
         CPUs of a task.
 
@@ -47,13 +47,13 @@ def run_on_ray(
         import ray
     except ImportError:
         raise ImportError("--ray needs Ray; type: pip install 'ruleworld-data[ray]'") from None
-    if not _answers(address, ray.util.get_node_ip_address()):
-        raise ConnectionError(f"no Ray cluster at {address}; start one with: ray start --head")
     try:
+        _check_listens(address, ray.util.get_node_ip_address())
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
         raise ConnectionError(
-            f"no Ray cluster at {address} ({str(error).splitlines()[0]}); start one with: ray start --head"
+            f"no Ray cluster at {address} ({reason}); start one with: ray start --head"
         ) from None
     try:
         # A task that raises is not tried again: the same input raises again. One whose node dies is, but one that
@@ -63,31 +63,28 @@ def run_on_ray(
         waiting = [task.remote(number, total) for number in range(1, total + 1)]
         while waiting:
             done, waiting = ray.wait(waiting)
-            for one in done:
-                try:
-                    ray.get(one)
-                except ray.exceptions.RayTaskError as error:
-                    raise (error.cause if isinstance(error.cause, Exception) else error) from None
-                except ray.exceptions.RayError as error:
-                    raise ConnectionError(
-                        f"a task was lost {RETRIES + 1} times ({str(error).strip().splitlines()[0]}); what is finished "
-                        "is kept: type the same command again"
-                    ) from None
-            if progress:
-                progress(total - len(waiting), total)
+            ray.get(done)
+            progress(total - len(waiting), total)
+    except ray.exceptions.RayTaskError as error:
+        raise (error.cause if isinstance(error.cause, Exception) else error) from None
+    except ray.exceptions.RayError as error:
+        raise ConnectionError(
+            f"a task was lost {RETRIES + 1} times ({str(error).strip().splitlines()[0]}); what is finished is kept: "
+            "type the same command again"
+        ) from None
     finally:
         ray.shutdown()
 
 
-def _answers(address: str, here: str) -> bool:
-    """Say whether anyone listens at a host and port: Ray itself asks for minutes, and may end the process then."""
+def _check_listens(address: str, here: str) -> None:
+    """Raise OSError if nobody listens at a host and port: Ray asks for minutes, and may end the process then."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdecimal()):
-        return True  # "auto", which Ray looks up
-    for place in dict.fromkeys((host.strip("[]"), *[here] * (host in ("localhost", "127.0.0.1")))):
-        try:
-            socket.create_connection((place, int(port)), timeout=10).close()
-            return True
-        except (OSError, OverflowError):
-            continue
-    return False
+        return  # "auto", which Ray looks up
+    host = host.strip("[]")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError:
+        if host not in ("localhost", "127.0.0.1"):
+            raise
+        socket.create_connection((here, int(port)), timeout=10).close()  # the head may listen there alone

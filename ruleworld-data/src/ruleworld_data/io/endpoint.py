@@ -21,17 +21,16 @@ def check_endpoint(url: str, model: str) -> None:
         If they cannot be right; the text says what to type.
     """
     try:
-        parts = urlsplit(url)
-        port_ok = parts.port != 0
+        parts, port = urlsplit(url), urlsplit(url).port
     except ValueError:
-        parts, port_ok = urlsplit(""), False
+        parts, port = urlsplit(""), 0
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValueError(
             "the endpoint must be a bare base URL without user, query or fragment; put a key into the environment "
             f"variable {KEY_VARIABLE}"
         )
     plain = url.isascii() and url.isprintable() and " " not in url
-    if parts.scheme not in ("http", "https") or not (parts.hostname and port_ok and plain):
+    if parts.scheme not in ("http", "https") or not (parts.hostname and port != 0 and plain):
         raise ValueError(
             f"endpoint {url!r} is no web address; type the base URL of an OpenAI-compatible server, "
             "e.g. --endpoint http://localhost:8000/v1"

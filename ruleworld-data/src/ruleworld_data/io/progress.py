@@ -41,6 +41,7 @@ class Progress:
             leave=bool(unit),
             dynamic_ncols=True,
         )
+        self.close = self._bar.close
 
     def __enter__(self) -> Progress:
         return self
@@ -72,7 +73,3 @@ class Progress:
         """Print a line of its own, above the bar."""
         if not self._bar.disable:
             tqdm.write(text, file=self._stream)
-
-    def close(self) -> None:
-        """End the bar."""
-        self._bar.close()

@@ -2,9 +2,9 @@
 
 Both libraries resolve a name to files or to a Hub repository and offer no registration. So their look-up
 functions are wrapped: one of our names gives our module, anything else goes to the original. ``data_files``,
-``data_dir``, ``revision`` or, for `datasets`, a folder of that name in the working directory mean something else than
-the generator, and win. A metric is code: a script of that name in a folder that happens to be the working directory is
-run only if it is asked for by its path, ``./ruleworld_em``.
+``data_dir``, ``revision`` or, for `datasets`, data in a folder of that name in the working directory mean something
+else than the generator, and win. A metric is code: a script of that name in a folder that happens to be the working
+directory is run only if it is asked for by its path, ``./ruleworld_em``.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-NAMES = {"ruleworld": "ruleworld_data.io.builder"}
-METRICS = {
-    "ruleworld_em": Path(__file__).parents[1] / "scoring" / "metric" / "ruleworld_em" / "ruleworld_em.py"
-}
+DATASET = "ruleworld"
+BUILDER = "ruleworld_data.io.builder"
+METRIC = "ruleworld_em"
+METRIC_SCRIPT = Path(__file__).parents[1] / "scoring" / "metric" / METRIC / f"{METRIC}.py"
 _MARK = "_ruleworld"
-# Modules that hold a second reference to the function they imported from the patched module.
-_COPIES = {
-    "datasets.load": ("datasets.inspect", "datasets.commands.test"),
-    "evaluate.loading": ("evaluate.inspect", "evaluate.evaluation_suite"),
+# Module -> its look-up function, and modules that hold a second reference to it.
+_LOOKUPS = {
+    "datasets.load": ("dataset_module_factory", ("datasets.inspect", "datasets.commands.test")),
+    "evaluate.loading": ("evaluation_module_factory", ("evaluate.inspect", "evaluate.evaluation_suite")),
 }
 
 
@@ -39,18 +39,16 @@ def activate() -> None:
         import _ruleworld_hook as hook
     except (
         ImportError
-    ):  # only the package folder was copied: names then work once this runs after the libraries
-        switched_off = False
+    ):  # only the package folder was copied: the names then work in libraries imported before
+        pass
     else:
-        switched_off = hook.switched_off()
+        if hook.switched_off():
+            return
         hook.install()
-    if not switched_off:
-        for name in _COPIES:
-            module = sys.modules.get(name)
-            # Half-imported modules have no look-up function yet; the hook patches them when they are
-            # complete.
-            if module is not None and hasattr(module, _LOOKUPS[name][0]):
-                patch(module)
+    for name, (attribute, _) in _LOOKUPS.items():
+        # A half-imported module has no look-up function yet; the hook patches it when it is complete.
+        if hasattr(sys.modules.get(name), attribute):
+            patch(sys.modules[name])
 
 
 def patch(module: ModuleType) -> None:
@@ -61,47 +59,44 @@ def patch(module: ModuleType) -> None:
     RuntimeError
         If the module has no such function, as in a release of the library that is not supported.
     """
-    attribute, wrap = _LOOKUPS[module.__name__]
+    attribute, copies = _LOOKUPS[module.__name__]
     original = getattr(module, attribute, None)
     if original is None:
         raise RuntimeError(f"{module.__name__} has no function {attribute}; this release is not supported")
     if getattr(original, _MARK, False):
         return
-    wrapped = wrap(module, original)
+    wrap = _wrap_datasets if module.__name__ == "datasets.load" else _wrap_evaluate
+    wrapped = functools.wraps(original)(wrap(module, original))
     setattr(wrapped, _MARK, True)
-    setattr(module, attribute, wrapped)
-    for name in _COPIES[module.__name__]:
-        copy = sys.modules.get(name)
-        if copy is not None and getattr(copy, attribute, None) is original:
-            setattr(copy, attribute, wrapped)
+    for holder in (module, *map(sys.modules.get, copies)):
+        if getattr(holder, attribute, None) is original:
+            setattr(holder, attribute, wrapped)
 
 
 def _wrap_datasets(load: ModuleType, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
     def dataset_module_factory(path: str, *args: Any, **kwargs: Any) -> Any:
         elsewhere = args or any(kwargs.get(name) for name in ("data_files", "data_dir", "revision"))
-        if isinstance(path, str) and path in NAMES and not elsewhere and not Path(path).is_dir():
-            return load.DatasetModule(NAMES[path], module_hash(), {"dataset_name": path})
-        return original(path, *args, **kwargs)
+        if path != DATASET or elsewhere:
+            return original(path, *args, **kwargs)
+        if not Path(path).is_dir():
+            return load.DatasetModule(BUILDER, module_hash(), {"dataset_name": path})
+        try:
+            return original(path, *args, **kwargs)
+        except (ValueError, OSError) as error:
+            raise ValueError(
+                f"{Path(path).absolute()} is a folder of the working directory, so it is read in place of the "
+                f"generator, and it holds no dataset ({error}); work in another directory, or rename the folder"
+            ) from None
 
     return dataset_module_factory
 
 
 def _wrap_evaluate(loading: ModuleType, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
     def evaluation_module_factory(path: str, *args: Any, **kwargs: Any) -> Any:
-        ours = isinstance(path, str) and path in METRICS and not kwargs.get("revision")
-        if ours:
-            path = str(METRICS[path])
-        return original(path, *args, **kwargs)
+        ours = path == METRIC and not kwargs.get("revision")
+        return original(str(METRIC_SCRIPT) if ours else path, *args, **kwargs)
 
     return evaluation_module_factory
-
-
-_LOOKUPS: dict[str, tuple[str, Callable[[ModuleType, Callable[..., Any]], Callable[..., Any]]]] = {
-    "datasets.load": ("dataset_module_factory", _wrap_datasets),
-    "evaluate.loading": ("evaluation_module_factory", _wrap_evaluate),
-}
 
 
 @functools.cache

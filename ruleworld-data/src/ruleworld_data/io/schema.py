@@ -26,8 +26,7 @@ def rule_schema(dials: Dials = PAPER_POINT) -> pa.Schema:
 
     ``threshold`` is the number of a premise "more than" or "fewer than".
     """
-    more = [("threshold", pa.int8())] if dials.thresholds else []
-    return pa.schema([*RULE_SCHEMA, *(pa.field(*each) for each in more)])
+    return RULE_SCHEMA.append(pa.field("threshold", pa.int8())) if dials.thresholds else RULE_SCHEMA
 
 
 STEP_TYPE = pa.struct(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,56 +67,54 @@ def build_stats(folder: str | Path) -> BuildStats:
     manifest = read_build(folder)
     subtasks = subtasks_of(world_spec(manifest).dials)
     rows: dict[str, Counter[str]] = {config: Counter() for config in (*subtasks, "rules")}
-    rules: dict[str, Counter[str]] = {}
-    skeletons: dict[str, dict[str, Counter[str]]] = {}
-    diversity: dict[str, dict[str, dict[str, int]]] = {}
+    rules: dict[str, Counter[str]] = defaultdict(Counter)
+    skeletons: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    diversity: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
     types: dict[str, Counter[str]] = {subtask: Counter() for subtask in subtasks}
     characters: Counter[str] = Counter()
     for shard in manifest["shards"]:
         config, split = shard["config"], shard["split"]
         rows[config][split] += shard["rows"]
         if config == "rules":
-            table = read_shard(folder / shard["path"], ["type"])
-            rules.setdefault(split, Counter()).update(_counts(table.column("type")))
+            rules[split] += _counts(read_shard(folder / shard["path"], ["type"])["type"])
             continue
         columns = ["question", "answer_types", "skeleton", "answers", "gold_rule_ids", "n_hops"]
         table = read_shard(folder / shard["path"], columns)
-        types[config].update(_counts(pc.list_flatten(table.column("answer_types"))))
-        characters[config] += pc.sum(pc.utf8_length(table.column("question"))).as_py() or 0
+        types[config] += _counts(pc.list_flatten(table["answer_types"]))
+        characters[config] += pc.sum(pc.utf8_length(table["question"])).as_py() or 0
         if not config.startswith("multi_rule"):
-            per_split = skeletons.setdefault(config, {}).setdefault(split, Counter())
-            per_split.update(_counts(table.column("skeleton")))
-            diversity.setdefault(config, {})[split] = _diversity(table)
-    known = (*RULE_TYPES, *EXTRA_TYPES)
+            skeletons[config][split] += _counts(table["skeleton"])
+            diversity[config][split] = _diversity(table)
+    # The paper's types are listed where there are none of them, too.
+    known = {
+        split: dict.fromkeys(RULE_TYPES, 0) | dict.fromkeys(EXTRA_TYPES, 0) | n for split, n in rules.items()
+    }
     return BuildStats(
-        manifest["generator_version"],
-        manifest["scale"],
-        manifest["seed"],
-        manifest.get("dials", {}),
-        {config: dict(count) for config, count in rows.items()},
-        {
-            split: {t: n for t in known if (n := count[t]) or t in RULE_TYPES}
-            for split, count in rules.items()
-        },
-        {c: {s: dict(sorted(n.items())) for s, n in splits.items()} for c, splits in skeletons.items()},
-        diversity,
-        {config: dict(sorted(count.items())) for config, count in types.items()},
-        {config: round(characters[config] / max(1, sum(rows[config].values())), 1) for config in subtasks},
-        sum(shard["bytes"] for shard in manifest["shards"]),
+        generator_version=manifest["generator_version"],
+        scale=manifest["scale"],
+        seed=manifest["seed"],
+        dials=manifest.get("dials", {}),
+        rows={config: dict(count) for config, count in rows.items()},
+        rules={s: {t: n for t, n in kinds.items() if n or t in RULE_TYPES} for s, kinds in known.items()},
+        skeletons={c: {s: dict(sorted(n.items())) for s, n in of.items()} for c, of in skeletons.items()},
+        diversity=dict(diversity),
+        answer_types={config: dict(sorted(count.items())) for config, count in types.items()},
+        mean_characters={c: round(characters[c] / max(1, rows[c].total()), 1) for c in subtasks},
+        bytes=sum(shard["bytes"] for shard in manifest["shards"]),
     )
 
 
-def _counts(column: pa.ChunkedArray) -> dict[str, int]:
-    return {row["values"]: row["counts"] for row in pc.value_counts(column).to_pylist()}
+def _counts(column: pa.ChunkedArray) -> Counter[str]:
+    return Counter({row["values"]: row["counts"] for row in pc.value_counts(column).to_pylist()})
 
 
 def _diversity(table: pa.Table) -> dict[str, int]:
-    columns = (table.column(name).to_pylist() for name in ("gold_rule_ids", "n_hops", "skeleton"))
+    columns = (table[name].to_pylist() for name in ("gold_rule_ids", "n_hops", "skeleton"))
     # Where the state is asked that a count gives, the rule of the count is the first.
     chains = Counter(
         tuple(rules[skeleton.startswith("entity2attr>") : n])
         for rules, n, skeleton in zip(*columns, strict=True)
     )
-    answers = pc.count_distinct(pc.list_flatten(table.column("answers"))).as_py()
+    answers = pc.count_distinct(pc.list_flatten(table["answers"])).as_py()
     starts = len({chain[0] for chain in chains})
     return {"chains": len(chains), "top": max(chains.values()), "starts": starts, "answers": answers}
