@@ -138,20 +138,18 @@ def encoder_scores(
     return scores_BM
 
 
-def score_keys(query_BSHD: Tensor, key_BKF: Tensor, full_dot: bool = False) -> Tensor:
+def score_keys(query_BSHD: Tensor, key_BKF: Tensor) -> Tensor:
     """Score projected keys (equation 4), the mean over heads of q~ . k~ / sqrt(D): (B, S, K), in at least fp32.
 
     Parameters
     ----------
     query_BSHD : Tensor
-        Rule queries, such as `dynarule.memory.selection.step_queries`.
+        Rule queries.
     key_BKF : Tensor
         Projected keys, F = H D.
-    full_dot : bool
-        Divide the dot product over the full width by its square root, instead of the mean over heads by that of a head.
     """
     heads, head_dim = query_BSHD.shape[-2:]
-    scale = math.sqrt(heads * head_dim) if full_dot else heads * math.sqrt(head_dim)
+    scale = heads * math.sqrt(head_dim)
     dtype = torch.promote_types(query_BSHD.dtype, torch.float32)
     with torch.autocast(query_BSHD.device.type, enabled=False):
         return query_BSHD.flatten(2).to(dtype) @ key_BKF.to(dtype).transpose(1, 2) / scale

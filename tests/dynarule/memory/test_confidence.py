@@ -23,14 +23,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
 
 
 def layer_inputs(model, adapter, bank, ids):
-    """What each layer's attention block reads, with rules attached: {layer: (T, C)}, and the blocks."""
+    """What each layer's attention block reads, with rules attached: {layer: (T, C)}."""
     seen, handles = {}, []
     for layer, decoder_layer in enumerate(model.model.layers):
-        handles.append(
-            decoder_layer.self_attn.q_proj.register_forward_pre_hook(
-                lambda _m, args, layer=layer: seen.__setitem__(layer, args[0][0])
-            )
-        )
+        note = lambda _m, args, layer=layer: seen.__setitem__(layer, args[0][0])  # noqa: E731
+        handles.append(decoder_layer.self_attn.q_proj.register_forward_pre_hook(note))
     with attach(model, RuleMemory(adapter, bank)):
         model(torch.tensor([ids]))
     for handle in handles:
@@ -63,6 +60,12 @@ def entropy_by_loops(model, adapter, bank, ids):
     return curve
 
 
+def mean_of_loops(model, adapter, banks, prompts, tokenizer):
+    rows = zip(banks, prompts, strict=True)
+    table = [entropy_by_loops(model, adapter, bank, tokenizer(p)["input_ids"]) for bank, p in rows]
+    return list(zip(*table, strict=True))
+
+
 @pytest.mark.parametrize("config", ["all", "third", "pruned"])
 @torch.no_grad()
 def test_the_curve_is_that_of_loops(family, config, bank, tiny_model, tiny_tokenizer, near):
@@ -74,8 +77,7 @@ def test_the_curve_is_that_of_loops(family, config, bank, tiny_model, tiny_token
     }[config]
     adapter = RuleAdapter(model, settings)
     curve = measure_confidence(model, tokenizer, bank, PROMPTS, batch_size=3)
-    table = [entropy_by_loops(model, adapter, bank, tokenizer(p)["input_ids"]) for p in PROMPTS]
-    columns = list(zip(*table, strict=True))
+    columns = mean_of_loops(model, adapter, [bank] * 4, PROMPTS, tokenizer)
     assert curve.layers == ((0, 3) if config == "third" else (0, 1, 2, 3))
     assert near(curve.mean, [statistics.mean(c) for c in columns])
     assert near(curve.std, [statistics.stdev(c) for c in columns], scale=max(curve.mean))
@@ -86,24 +88,18 @@ def test_the_curve_is_that_of_loops(family, config, bank, tiny_model, tiny_token
 
 
 @torch.no_grad()
-def test_the_sharpest_layer_is_chosen(bank, tiny_model, tiny_tokenizer):
+def test_the_sharpest_layer_is_chosen_the_first_of_equals(bank, tiny_model, tiny_tokenizer):
     model = tiny_model("qwen2")
     adapter = RuleAdapter(model, dynarule_config(WIDTH))
     adapter[1].q.weight *= 20
     adapter[1].q.bias *= 20
-    curve = measure_confidence(model, tiny_tokenizer(), bank, PROMPTS)
-    assert curve.confidence_layer == 1
-    told = curve.to_dict()
-    assert told["confidence_layer"] == 1
-    assert told["layer_convention"] == "0-based"
-    assert told["uniform"] == pytest.approx(math.log(30))
-
-
-def test_equal_layers_give_the_first():
+    values = measure_confidence(model, tiny_tokenizer(), bank, PROMPTS).to_dict()
+    assert (values["confidence_layer"], values["layer_convention"]) == (1, "0-based")
+    assert values["uniform"] == pytest.approx(math.log(30))
     assert ConfidenceCurve((0, 3, 6), (2.0, 1.0, 1.0), (0.0,) * 3, 1, 9).confidence_layer == 3
 
 
-@pytest.mark.parametrize("block", [1, 7, 30, 1000])
+@pytest.mark.parametrize("block", [1, 7, 30])
 @torch.no_grad()
 def test_blocks_do_not_matter_and_large_scores_do_not_overflow(block, bank, tiny_model, near):
     projection = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH))[0]
@@ -112,22 +108,18 @@ def test_blocks_do_not_matter_and_large_scores_do_not_overflow(block, bank, tiny
     scores = torch.einsum("bhtd,mhd->bhtm", query.double(), keys.double()) / math.sqrt(12)
     assert scores.max() > 100  # exp would overflow in fp32
     expected = torch.distributions.Categorical(logits=scores).entropy()
-    found = rule_entropy(projection, query, bank.keys_MP, block)
-    assert near(found, expected, units=8, scale=scores.abs().max())
+    entropy = rule_entropy(projection, query, bank.keys_MP, block)
+    assert near(entropy, expected, units=8, scale=scores.abs().max())
 
 
 @torch.no_grad()
 def test_each_question_may_have_a_bank_of_its_own(bank, tiny_model, tiny_tokenizer, near):
     model, tokenizer = tiny_model("qwen2"), tiny_tokenizer()
     adapter = RuleAdapter(model, dynarule_config(WIDTH))
-    small = RuleBank(bank.keys_MP[:6], bank.values_MP[:6], bank.ids[:6], bank.texts[:6])
-    own = measure_confidence(model, tokenizer, [bank, small], PROMPTS[:2])
-    table = [
-        entropy_by_loops(model, adapter, b, tokenizer(p)["input_ids"])
-        for b, p in zip((bank, small), PROMPTS, strict=False)
-    ]
-    assert near(own.mean, [statistics.mean(c) for c in zip(*table, strict=True)])
-    assert own.rules == 18
+    banks = [bank, RuleBank(bank.keys_MP[:6], bank.values_MP[:6], bank.ids[:6], bank.texts[:6])]
+    curve = measure_confidence(model, tokenizer, banks, PROMPTS[:2])
+    columns = mean_of_loops(model, adapter, banks, PROMPTS[:2], tokenizer)
+    assert near(curve.mean, [statistics.mean(c) for c in columns]) and curve.rules == 18
 
 
 def test_what_cannot_be_measured_is_refused(bank, tiny_model, tiny_tokenizer):
@@ -142,12 +134,8 @@ def test_what_cannot_be_measured_is_refused(bank, tiny_model, tiny_tokenizer):
         with pytest.raises(ValueError, match=message):
             measure_confidence(model, tokenizer, *wrong)
     adapter[3].q.weight.data[0, 0] = math.nan
-    with pytest.raises(ValueError, match="layer 3 has rule scores that are not finite"):
+    with (
+        pytest.warns(UserWarning, match="4 questions: the entropy curve is noisy below 200"),
+        pytest.raises(ValueError, match="layer 3 has rule scores that are not finite"),
+    ):
         measure_confidence(model, tokenizer, bank, PROMPTS)
-
-
-def test_few_questions_are_warned_about(bank, tiny_model, tiny_tokenizer):
-    model = tiny_model("qwen2")
-    RuleAdapter(model, dynarule_config(WIDTH))
-    with pytest.warns(UserWarning, match="4 questions: the entropy curve is noisy below 200"):
-        measure_confidence(model, tiny_tokenizer(), bank, PROMPTS)

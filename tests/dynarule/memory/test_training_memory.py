@@ -44,7 +44,7 @@ def case(bank, tiny_model, family):
     return model, adapter, batch(bank)
 
 
-def both(model, ids, mask, *memories):
+def forward(model, ids, mask, *memories):
     """The logits of one batch under each of several memories."""
     logits = []
     for memory in memories:
@@ -53,14 +53,19 @@ def both(model, ids, mask, *memories):
     return logits
 
 
+def loaded(adapter, rules, measure=False, **settings):
+    memory = TrainingMemory(adapter, **settings)
+    memory.measure = measure
+    memory.load(rules)
+    return memory
+
+
 @pytest.mark.parametrize("make", (dynarule_config, kblam_config))
 def test_all_rules_attended_is_the_serving_memory_s_forward(bank, tiny_model, make, family, near):
     model = tiny_model(family)
     adapter = RuleAdapter(model, make(WIDTH, confidence_layer=0, top_k=None, length_shift=20.0))
     ids, mask, _, rules = batch(bank)
-    memory = TrainingMemory(adapter)
-    memory.load(rules)
-    ours, theirs = both(model, ids, mask, memory, RuleMemory(adapter, bank))
+    ours, theirs = forward(model, ids, mask, loaded(adapter, rules), RuleMemory(adapter, bank))
     with torch.no_grad():
         base = model(ids, attention_mask=mask).logits
     real = mask.bool()
@@ -68,108 +73,64 @@ def test_all_rules_attended_is_the_serving_memory_s_forward(bank, tiny_model, ma
     assert not near(ours[real], base[real], units=10_000)
 
 
-def test_measuring_scores_every_step_as_serving_does(bank, case, near):
+def test_measuring_selects_and_scores_every_step_as_serving_does(bank, case, near):
     """Whatever training forces or reads ahead: `measure` must not see the answer before it is written."""
     model, adapter, (ids, mask, _, rules) = case
-    memory = TrainingMemory(adapter)
-    memory.measure = True
-    memory.load(rules)
-    serving = RuleMemory(adapter, bank, SEARCH)
+    memory, serving = loaded(adapter, rules, measure=True), RuleMemory(adapter, bank, SEARCH)
     serving.question_mask_BT = rules.question_BT
-    with torch.no_grad():
-        with attach(model, memory):
-            model(ids, attention_mask=mask)
-        with attach(model, serving):
-            model(ids, attention_mask=mask)
-    scores = memory.scores.scores_BSK
+    forward(model, ids, mask, memory, serving)
     assert len(serving.trace) == 3 + 2
     for found in serving.trace:
-        best = scores[found.row, found.step].topk(9)
+        best = memory.scores.scores_BSK[found.row, found.step].topk(9)
         assert [f"r{i}" for i in best.indices.tolist()] == found.ids
         assert near(best.values, found.scores)
-
-
-def test_the_prompt_s_set_is_what_serving_selects_at_prefill(bank, case, near):
-    model, adapter, (ids, mask, _, rules) = case
-    memory = TrainingMemory(adapter, pool_queries="prompt", force_gold=False)
-    memory.load(rules)
-    serving = RuleMemory(adapter, bank)
-    with torch.no_grad():
-        with attach(model, memory):
-            model(ids, attention_mask=mask)
-        with attach(model, serving):
-            model(ids[:, :PROMPT])
-    for row in range(2):
-        found = next(r for r in serving.trace if r.row == row and r.layer == 2)
-        assert [f"r{i}" for i in memory.kept[2][row].tolist()] == found.ids
-        scores = memory.scores.scores_BSK[row, 0]
-        assert near(scores, found.scores)
+        if not found.step:
+            assert [f"r{i}" for i in memory.kept[2][found.row].tolist()] == found.ids
 
 
 def test_scores_at_search_are_those_the_serving_memory_ranks_by(bank, case, near):
     model, adapter, (ids, mask, _, rules) = case
     adapter.config.confidence_layer = 0  # layer 0 sees no rule before it scores
-    memory = TrainingMemory(adapter)
-    memory.load(rules)
-    serving = RuleMemory(adapter, bank, SEARCH)
+    memory, serving = loaded(adapter, rules), RuleMemory(adapter, bank, SEARCH)
     serving.question_mask_BT = rules.question_BT
-    with torch.no_grad():
-        with attach(model, memory):
-            model(ids, attention_mask=mask)
-        with attach(model, serving):
-            model(ids, attention_mask=mask)
-    side, pairs = memory.scores, []
+    forward(model, ids, mask, memory, serving)
+    pairs = []
     for found in serving.trace:
-        kept = dict(
-            zip(memory.kept[0][found.row].tolist(), side.scores_BSK[found.row, found.step], strict=True)
-        )
+        scores = memory.scores.scores_BSK[found.row, found.step]
+        kept = dict(zip(memory.kept[0][found.row].tolist(), scores, strict=True))
         for name, score in zip(found.ids, found.scores, strict=True):
             if int(name[1:]) in kept:
                 pairs.append((float(kept[int(name[1:])]), score))
     assert len(pairs) > 10 and near(*zip(*pairs, strict=True))
 
 
-def test_pads_choose_nothing_and_full_dots_are_means_of_heads_times_the_root_of_their_number(case, near):
+def test_pads_choose_nothing(case, near):
     model, adapter, (ids, mask, _, rules) = case
-    found = []
-    for fill, full_dot in ((0, False), (55, False), (0, True)):
+    memories = [loaded(adapter, rules) for _ in range(2)]
+    for fill, memory in zip((0, 55), memories, strict=True):
         ids[1, 12:] = fill
-        memory = TrainingMemory(adapter, full_dot=full_dot)
-        memory.load(rules)
-        with attach(model, memory), torch.no_grad():
-            model(ids, attention_mask=mask)
-        found.append((memory.scores, memory.kept))
-    (scores, kept), (padded, also), (full, _) = found
-    assert all(torch.equal(kept[layer], also[layer]) for layer in kept)
-    assert near(padded.sequence_BK, scores.sequence_BK)
-    assert near(full.scores_BSK, scores.scores_BSK * 4**0.5) and near(
-        full.sequence_BK, scores.sequence_BK * 4**0.5
-    )
+        forward(model, ids, mask, memory)
+    one, other = memories
+    assert all(torch.equal(one.kept[layer], other.kept[layer]) for layer in one.kept)
+    assert near(one.scores.sequence_BK, other.scores.sequence_BK)
 
 
 def test_gold_is_forced_at_the_confidence_layer_only(case):
     model, adapter, (ids, mask, _, rules) = case
-    memory = TrainingMemory(adapter)
-    memory.load(rules)
-    with attach(model, memory):
-        model(ids, attention_mask=mask)
-    for row, gold in enumerate(({0, 3, 4, 5}, {1, 2, 6})):
-        assert gold <= set(memory.kept[2][row].tolist())
-    free = TrainingMemory(adapter, force_gold=False)
-    free.load(rules)
-    with attach(model, free):
-        model(ids, attention_mask=mask)
+    whole, prompt = loaded(adapter, rules), loaded(adapter, rules, prompt_queries=True)
+    measured = loaded(adapter, rules, measure=True)
+    forward(model, ids, mask, whole, prompt, measured)
+    for row, gold in enumerate(rules.gold_BSG.tolist()):
+        for memory in (whole, prompt):
+            kept = memory.kept[2][row].tolist()
+            for step, wanted in enumerate(gold):
+                marked = [kept[at] for at in memory.scores.positives_BSK[row, step].nonzero().flatten()]
+                assert sorted(marked) == sorted(rule for rule in wanted if rule >= 0)
     for layer in (0, 1):
-        assert torch.equal(memory.kept[layer], free.kept[layer])
-    assert not torch.equal(memory.kept[2], free.kept[2])
-    measured, prompt = TrainingMemory(adapter), TrainingMemory(adapter, "prompt", force_gold=False)
-    measured.measure = True
-    for each in (measured, prompt):
-        each.load(rules)
-        with attach(model, each), torch.no_grad():
-            model(ids, attention_mask=mask)
-    assert all(torch.equal(measured.kept[layer], prompt.kept[layer]) for layer in range(4))
-    assert not {0, 3, 4, 5} <= set(memory.kept[0][0].tolist())  # so forcing there would show
+        assert torch.equal(prompt.kept[layer], measured.kept[layer])
+        assert not torch.equal(prompt.kept[layer], whole.kept[layer])
+    assert not torch.equal(prompt.kept[2], measured.kept[2])
+    assert not {0, 3, 4, 5} <= set(whole.kept[0][0].tolist())  # so forcing there would show
 
 
 @pytest.mark.parametrize("merge_from", (1, 32))
@@ -180,8 +141,7 @@ def test_gradients_reach_the_adapter_alone_and_equal_finite_differences(
     model = tiny_model("qwen2", torch.float64)
     adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=9))
     ids, mask, labels, rules = batch(bank.to("cpu", torch.float64))
-    memory = TrainingMemory(adapter)
-    memory.load(rules)
+    memory = loaded(adapter, rules)
     with attach(model, memory):
         loss_of(model, memory, ids, mask, labels).backward()
         assert all(p.grad is None for name, p in model.named_parameters() if "dynarule_" not in name)
@@ -207,8 +167,7 @@ def test_gradients_reach_the_adapter_alone_and_equal_finite_differences(
 def test_gradient_checkpointing_changes_nothing(case, monkeypatch, near):
     monkeypatch.setattr("dynarule.kernels.MERGE_MIN_TOKENS", 1)
     model, adapter, (ids, mask, labels, rules) = case
-    memory = TrainingMemory(adapter)
-    memory.load(rules)
+    memory = loaded(adapter, rules)
     found = []
     for checkpointing in (False, True):
         adapter.zero_grad()
@@ -248,8 +207,7 @@ def test_bf16_is_close_to_fp32(bank, tiny_model, masters, near):
         if masters == "bfloat16":
             adapter.to(dtype)
         ids, mask, labels, rules = batch(bank)
-        memory = TrainingMemory(adapter)
-        memory.load(rules)
+        memory = loaded(adapter, rules)
         with (
             attach(model, memory),
             torch.autocast("cpu", torch.bfloat16, enabled=masters == "float32" and dtype != torch.float32),
@@ -276,5 +234,3 @@ def test_no_batch_is_the_base_model_and_misuse_says_so(bank, case):
         memory.load(replace(rules, keys_MP=bank.keys_MP[:, :7], values_MP=bank.values_MP[:, :7]))
     with pytest.raises(ValueError, match="2 steps, got gold rules of 3"):
         memory.load(replace(rules, search_BS=rules.search_BS[:, :1]))
-    with pytest.raises(ValueError, match=r"pool_queries must be one of .* got 'answer'"):
-        TrainingMemory(adapter, pool_queries="answer")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from dynarule.plus import RetrievalRecipe, train_retrieval
-from dynarule.plus.finder import Finder
+from dynarule.plus.finder import FLOOR, Finder, whitening
 from dynarule.plus.reader import SearchInput
 from dynarule.plus.retrieval_loop import RetrievalLoop
 from dynarule.plus.searches import KnownSearch, Searches
@@ -338,3 +338,18 @@ def test_finding_is_trained_on_one_device(tiny_model, monkeypatch):
     finder.look_up(known, 0.05)
     assert finder.scores(finder.white(known.asked([0], keys.device)), keys).device == keys.device
     finder.fold_into(adapter[0])
+
+
+def test_whitened_embeddings_vary_alike_in_all_directions_but_those_of_noise(near):
+    generator = torch.Generator().manual_seed(0)
+    spread = torch.tensor([10.0, 3.0, 1.0, 1e-4])
+    turn = torch.linalg.qr(torch.randn(4, 4, generator=generator)).Q
+    embeddings = torch.randn(5000, 4, generator=generator) * spread @ turn
+    white = whitening(embeddings, block=1000)
+    assert near(white, white.T)
+    moment, wide = (embeddings.T @ embeddings / len(embeddings)).double(), white.double()
+    floored = moment + FLOOR * moment.trace() / 4 * torch.eye(4)
+    condition = torch.linalg.cond(floored)
+    assert near((wide @ floored @ wide * 4).float(), torch.eye(4), scale=condition)
+    after = (embeddings.double() @ wide @ turn.T.double()).square().mean(0)
+    assert after[:3].min() > 0.19 and after[3] < 1e-6  # the direction of noise is not blown up

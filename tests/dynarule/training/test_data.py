@@ -88,11 +88,9 @@ def test_a_chat_template_is_the_prompt(word_tokenizer):
     tokenizer = word_tokenizer([target_text(row) + row["question"] for row in ROWS])
     turns = "{% for m in messages %}fox {{ m['content'] }}{% endfor %}"
     tokenizer.chat_template = turns + "{% if add_generation_prompt %} owl{% endif %}"
-    found = batch(tokenizer)
-    assert (
-        tokenizer.decode(found["input_ids"][1][found["question_BT"][1]])
-        == "fox How many fins has an owl ? owl"
-    )
+    prompt = batch(tokenizer)
+    ids = prompt["input_ids"][1][prompt["question_BT"][1]]
+    assert tokenizer.decode(ids) == "fox How many fins has an owl ? owl"
 
 
 def test_pools_hold_gold_once_hard_negatives_and_random_others_shuffled():
@@ -121,7 +119,8 @@ def stream(draws, seed=0, rows=None, mix=PAPER_MIX):
     return TrainingStream(made, draws, mix, block=10, seed=seed)
 
 
-def test_every_batch_has_three_four_and_three_of_ten():
+def test_every_batch_has_three_four_and_three_of_ten_in_an_order_of_the_seed():
+    """A longer run starts like a shorter one; of a family all questions come before any comes again."""
     draws = [stream(200)[n] for n in range(200)]
     assert [n for n, _ in draws] == list(range(200))
     orders = set()
@@ -131,14 +130,10 @@ def test_every_batch_has_three_four_and_three_of_ten():
         orders.add(tuple(kinds))
     assert len(orders) > 10
     single = [row["row"] for _, row in draws if row["subtask"] == "single_rule"]
-    for start in range(0, 49, 7):  # all seven before any comes again, in another order each time
+    for start in range(0, 49, 7):
         assert sorted(single[start : start + 7]) == list(range(7))
     assert single[:7] != single[7:14]
-
-
-def test_order_is_a_function_of_the_seed_and_a_longer_run_starts_like_a_shorter_one():
     order = stream(200).order
-    assert np.array_equal(order, stream(200).order)
     assert np.array_equal(order[:137], stream(137).order)
     assert not np.array_equal(order, stream(200, seed=1).order)
     assert sorted(stream(23, mix=None).order.tolist()) == list(range(23))
@@ -153,13 +148,14 @@ def test_batches_of_a_step_hold_questions_of_like_length():
         {"subtask": "single_rule", "question": "w" * int(random.integers(5, 50)), "steps": [{}] * int(n)}
         for n in random.integers(1, 9, 64)
     ]
-    make = lambda by_length: TrainingStream(rows, 96, {"single_rule": 1.0}, 32, 3, by_length)  # noqa: E731
-    mixed, ordered = make(False), make(True)
+    mixed, ordered = (TrainingStream(rows, 96, {"single_rule": 1.0}, 32, 3, way) for way in (False, True))
     for start in range(0, 96, 32):
         assert sorted(mixed.order[start : start + 32]) == sorted(ordered.order[start : start + 32])
-    batches = lambda found: [[len(found[i][1]["steps"]) for i in range(j, j + 4)] for j in range(0, 96, 4)]  # noqa: E731
-    padded = lambda found: sum(4 * max(steps) - sum(steps) for steps in batches(found))  # noqa: E731
-    assert padded(ordered) < padded(mixed) / 4
+    steps = [
+        np.array([len(rows[i]["steps"]) for i in each.order]).reshape(-1, 4) for each in (mixed, ordered)
+    ]
+    padding = [int((4 * batches.max(1) - batches.sum(1)).sum()) for batches in steps]
+    assert padding[1] < padding[0] / 4
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,13 @@
 """Equations 4 and 5, SR-KI's and KBLaM's losses against loops over the formulas, values and gradients in float64."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
-from dynarule.memory.selection import step_queries
+from dynarule.memory.training import step_queries
 from dynarule.projection import score_keys
-from dynarule.training.losses import (
-    IGNORE,
-    lm_loss,
-    stacked_step_loss,
-    step_recall,
-)
+from dynarule.training.losses import IGNORE, lm_loss, stacked_step_loss, step_recall
 
 BATCH, HEADS, TOKENS, DIM, KEPT = 4, 3, 9, 5, 7
 STEPS = [  # gold places among the kept rules, by instance and step: overlapping steps, one step, all positive, none
@@ -24,13 +20,6 @@ SEARCH = torch.tensor([[4, 7], [-1, -1], [6, -1], [-1, -1]])
 QUESTION = torch.tensor([[0, 1, 1, 1, 0, 0, 0, 0, 0]] * BATCH).bool()
 
 
-def inputs():
-    generator = torch.Generator().manual_seed(0)
-    query = torch.randn(BATCH, HEADS, TOKENS, DIM, generator=generator, dtype=torch.float64)
-    key = torch.randn(BATCH, KEPT, HEADS * DIM, generator=generator, dtype=torch.float64)
-    return query.requires_grad_(), key.requires_grad_()
-
-
 def positives():
     gold = torch.zeros(BATCH, 3, KEPT, dtype=torch.bool)
     for b, steps in enumerate(STEPS):
@@ -39,7 +28,7 @@ def positives():
     return gold
 
 
-def loop_scores(query, key, b, t, full_dot):
+def loop_scores(query, key, b, t):
     """Equation 4 with plain sums."""
     places = QUESTION[b].nonzero().flatten().tolist() if t == 0 else [int(SEARCH[b, t - 1])]
     scores = []
@@ -48,18 +37,17 @@ def loop_scores(query, key, b, t, full_dot):
         for p in places:
             for h in range(HEADS):
                 total = total + sum(query[b, h, p, d] * key[b, m, h * DIM + d] for d in range(DIM))
-        divisor = math.sqrt(HEADS * DIM) if full_dot else HEADS * math.sqrt(DIM)
-        scores.append(total / len(places) / divisor)
+        scores.append(total / len(places) / HEADS / math.sqrt(DIM))
     return scores
 
 
-def loop_stacked(query, key, temperature, full_dot=False):
+def loop_stacked(scores_of, temperature):
     """Equation 5, second term: every sum written out."""
     losses = []
     for b, steps in enumerate(STEPS):
         total, count = 0.0, 0
         for t, places in enumerate(steps):
-            a = loop_scores(query, key, b, t, full_dot)
+            a = scores_of(b, t)
             for i in places:
                 others = [j for j in range(KEPT) if j not in places or j == i]
                 denominator = sum(torch.exp(a[j] / temperature) for j in others)
@@ -73,37 +61,23 @@ def loop_stacked(query, key, temperature, full_dot=False):
 def assert_agree(near, fast, slow, tensors):
     """Values and gradients agree, and the gradients are not zero."""
     assert near(fast, slow)
-    for one, other in zip(
-        torch.autograd.grad(fast, tensors), torch.autograd.grad(slow, tensors), strict=True
-    ):
+    gradients = (torch.autograd.grad(loss, tensors) for loss in (fast, slow))
+    for one, other in zip(*gradients, strict=True):
         assert near(one, other) and other.abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("full_dot", (False, True))
 @pytest.mark.parametrize("temperature", (0.05, 1.0))
-def test_the_stacked_step_loss_is_equation_5(full_dot, temperature, near):
-    query, key = inputs()
-    scores = score_keys(step_queries(query, QUESTION, SEARCH), key, full_dot)
+def test_the_stacked_step_loss_is_equation_5(temperature, near):
+    generator = torch.Generator().manual_seed(0)
+    shapes = (BATCH, HEADS, TOKENS, DIM), (BATCH, KEPT, HEADS * DIM)
+    query, key = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in shapes
+    )
+    scores = score_keys(step_queries(query, QUESTION, SEARCH), key)
     fast = stacked_step_loss(scores, positives(), temperature)
-    assert_agree(near, fast, loop_stacked(query, key, temperature, full_dot), (query, key))
+    slow = loop_stacked(partial(loop_scores, query, key), temperature)
+    assert_agree(near, fast, slow, (query, key))
     assert not torch.allclose(fast, stacked_step_loss(scores, positives(), temperature * 1.1))
-
-
-def test_full_dot_is_the_mean_of_heads_times_the_root_of_their_number(near):
-    query, key = inputs()
-    queries = step_queries(query, QUESTION, SEARCH)
-    assert near(score_keys(queries, key, True), math.sqrt(HEADS) * score_keys(queries, key))
-
-
-def test_one_step_one_positive_is_cross_entropy_and_other_steps_gold_is_a_negative(near):
-    scores = torch.tensor([[[0.1, 0.2, 0.3], [0.4, 0.0, 0.1]]], dtype=torch.float64)
-    gold = torch.zeros(1, 2, 3, dtype=torch.bool)
-    gold[0, 0, 1] = True
-    wanted = torch.nn.functional.cross_entropy(scores[0, :1] / 0.05, torch.tensor([1]))
-    assert near(stacked_step_loss(scores, gold), wanted)
-    gold[0, 1, 0] = True
-    second = torch.nn.functional.cross_entropy(scores[0, 1:] / 0.05, torch.tensor([0]))
-    assert near(stacked_step_loss(scores, gold), (wanted + second) / 2)
 
 
 def test_no_gold_anywhere_is_zero_with_a_gradient():
@@ -119,18 +93,14 @@ def test_srki_takes_the_gold_of_all_steps_at_once(near):
     losses = []
     for b, steps in enumerate(STEPS):
         gold = {i for places in steps for i in places}
-        each = []
-        for i in gold:
-            logits = torch.stack([scores[b, i], *(scores[b, j] for j in range(KEPT) if j not in gold)]) / 0.05
-            each.append(torch.nn.functional.cross_entropy(logits[None], torch.tensor([0])))
-        if each:
-            losses.append(sum(each) / len(each))
-    assert_agree(
-        near,
-        stacked_step_loss(scores[:, None], positives().any(1)[:, None]),
-        sum(losses) / len(losses),
-        (scores,),
-    )
+        rest = [scores[b, j] for j in range(KEPT) if j not in gold]
+        rows = [torch.stack([scores[b, i], *rest])[None] / 0.05 for i in gold]
+        if rows:
+            losses.append(
+                sum(torch.nn.functional.cross_entropy(row, torch.tensor([0])) for row in rows) / len(rows)
+            )
+    fast = stacked_step_loss(scores[:, None], positives().any(1)[:, None])
+    assert_agree(near, fast, sum(losses) / len(losses), (scores,))
 
 
 @pytest.mark.parametrize("per_instance", (False, True))
@@ -138,12 +108,8 @@ def test_language_model_loss_counts_tokens_or_instances(per_instance, near):
     generator = torch.Generator().manual_seed(4)
     logits = torch.randn(3, 6, 11, generator=generator, dtype=torch.float64, requires_grad=True)
     labels = torch.tensor([[-100, -100, 3, 4, 5, 6], [-100, 2, -100, -100, -100, -100], [-100] * 6])
-    rows = []
-    for b in range(3):
-        probabilities = logits[b].softmax(-1)
-        rows.append(
-            [-torch.log(probabilities[n - 1, labels[b, n]]) for n in range(1, 6) if labels[b, n] >= 0]
-        )
+    logs = logits.log_softmax(-1)
+    rows = [[-logs[b, n - 1, labels[b, n]] for n in range(1, 6) if labels[b, n] >= 0] for b in range(3)]
     slow = (sum(rows[0]) / 4 + rows[1][0]) / 2 if per_instance else sum(sum(row) for row in rows) / 5
     predicting = logits[:, :-1][labels[:, 1:] != IGNORE]
     assert_agree(near, lm_loss(predicting, labels, per_instance), slow, (logits,))

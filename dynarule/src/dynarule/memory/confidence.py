@@ -36,9 +36,9 @@ class ConfidenceCurve:
     layers : tuple of int
         The layers that hold rules, 0-based.
     mean, std : tuple of float
-        Over questions; the spread is the sample standard deviation, 0 for one question.
+        Over questions; of one question, std is 0.
     questions, rules : int
-        Sample size, and M (the mean of the banks' sizes where questions had banks of their own).
+        Sample size, and M (the mean over banks).
     """
 
     layers: tuple[int, ...]
@@ -146,28 +146,12 @@ class _MeasuringMemory(RuleMemory):
 def rule_entropy(
     projection: RuleProjection, query_BHTD: Tensor, keys_MP: Tensor, block: int = 4096
 ) -> Tensor:
-    """Return the entropy of the softmax over all rules, for every head and token, exactly.
-
-    Keys are projected and scored block by block, with a running maximum, so memory does not grow with M.
-
-    Parameters
-    ----------
-    projection : RuleProjection
-        The layer.
-    query_BHTD : Tensor
-        Its rule queries.
-    keys_MP : Tensor
-        Embeddings of the rules.
-
-    Returns
-    -------
-    Tensor, (B, H, T)
-        In nats, fp32.
-    """
+    """Return the entropy of the softmax over all rules, in nats, fp32 (B, H, T): block by block, exactly."""
     query = query_BHTD.float() / math.sqrt(query_BHTD.shape[-1])
     like = projection.k.weight
     top = torch.full(query.shape[:-1], -math.inf, device=query.device)
-    total, weighted = torch.zeros_like(top), torch.zeros_like(top)  # sum of e^(s-top), of (s-top) e^(s-top)
+    # Sums of e^(s - top) and of (s - top) e^(s - top): log(sum of e^s) minus the mean of s would cancel.
+    total, weighted = torch.zeros_like(top), torch.zeros_like(top)
     for rows in keys_MP.split(block):
         key_HRD = projection.heads(projection.keys(rows.to(like.device, like.dtype))).float()
         score = torch.einsum("bhtd,hrd->bhtr", query, key_HRD)

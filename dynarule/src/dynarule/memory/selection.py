@@ -1,4 +1,4 @@
-"""What serving and training share: whose query selects, which set a token sees, and what attention then reads."""
+"""What serving and training share: the query that selects, and what attention reads of what is kept."""
 
 from __future__ import annotations
 
@@ -21,35 +21,6 @@ def mean_query(query_BHTD: Tensor, tokens_BT: Tensor) -> Tensor:
     """
     weight = tokens_BT.to(torch.promote_types(query_BHTD.dtype, torch.float32))[:, None, :, None]
     return (query_BHTD.to(weight.dtype) * weight).sum(2) / weight.sum(2).clamp_min(1)
-
-
-def step_queries(query_BHTD: Tensor, question_BT: Tensor, search_BS: Tensor) -> Tensor:
-    """Return each step's query: the question's mean for the first, its ``<search>`` token's for a later one.
-
-    Parameters
-    ----------
-    query_BHTD : Tensor
-        Rule queries of all tokens at the confidence layer.
-    question_BT : Tensor
-        True for question tokens.
-    search_BS : Tensor
-        Positions of the ``<search>`` tokens before steps 2, 3, ...; -1 where a row has fewer.
-
-    Returns
-    -------
-    Tensor, (B, 1 + S, H, D)
-        Rows of missing steps hold another token's query; their steps have no positives, so nothing reads them.
-    """
-    first_BHD = mean_query(query_BHTD, question_BT)
-    rows = torch.arange(len(search_BS), device=search_BS.device)[:, None]
-    later_BSHD = query_BHTD.transpose(1, 2)[rows, search_BS.clamp_min(0)].to(first_BHD.dtype)
-    return torch.cat([first_BHD[:, None], later_BSHD], 1)
-
-
-def sees_own_set(step_BT: Tensor, sizes: list[int]) -> Tensor:
-    """Return which rules each token sees where every step has a set of its own: (B, T, sum of sizes) bool."""
-    owner_R = torch.repeat_interleave(torch.tensor(sizes, device=step_BT.device))
-    return step_BT[:, :, None] == owner_R
 
 
 class LayerMemory:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..config import DynaRuleConfig
-from .selection import LayerMemory, check_bank, mean_query, project, sees_own_set
+from .selection import LayerMemory, check_bank, mean_query, project
 
 KeysValues = tuple[Tensor, Tensor]
 """Keys and values of the rules that a layer keeps, (B, H, K, D); B is 1 where all rows keep all rules."""
@@ -119,29 +119,25 @@ class RuleMemory(LayerMemory):
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Take note of a forward's tokens, before its layers run."""
         super().begin(input_ids, attention_mask, past_length)
-        first = past_length == 0
-        if not first and len(input_ids) != len(self._steps_B):
+        if past_length and len(input_ids) != len(self._steps_B):
             raise ValueError(
                 f"the cache goes on with {len(input_ids)} rows, and the memory has read the prompts of "
                 f"{len(self._steps_B)}; read the same rows' prompts inside the block of `attach`, without a cache"
             )
-        search = (
-            torch.zeros_like(input_ids, dtype=torch.bool)
-            if self.search_token_id is None
-            else input_ids == self.search_token_id
-        )
+        search_BT = torch.zeros_like(input_ids, dtype=torch.bool)
+        if self.search_token_id is not None:
+            search_BT = input_ids == self.search_token_id
         self._question_BT = None
-        if first:
-            self._question_BT = self._question(search, attention_mask)
-            search = search & ~self._question_BT  # a <search> inside the question is text
-            self.trace = []
-            self._kept = {}
+        if not past_length:
+            self._question_BT = self._question(search_BT, attention_mask)
+            search_BT = search_BT & ~self._question_BT  # a <search> inside the question is text
+            self.trace, self._kept = [], {}
             self._steps_B = torch.zeros(len(input_ids), dtype=torch.long, device=input_ids.device)
-        self._search_BT = search
-        self._searches = int(search.sum(-1).max()) if search.numel() else 0
+        self._search_BT = search_BT
+        self._searches = int(search_BT.sum(-1).max()) if search_BT.numel() else 0
         if self._searches:
             self._first_step_B = self._steps_B
-            self._steps_B = self._steps_B + search.sum(-1)
+            self._steps_B = self._steps_B + search_BT.sum(-1)
 
     def _question(self, like_BT: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Return the tokens whose mean query selects at prefill: (B, T) bool, at least one in each row."""
@@ -189,7 +185,8 @@ class RuleMemory(LayerMemory):
             torch.cat([part.expand(len(search_BT), -1, -1, -1) for part in side], 2)
             for side in zip(*sets, strict=True)
         )
-        return (key, value), sees_own_set(search_BT.cumsum(-1), [key.shape[2] for key, _ in sets])
+        sizes = torch.tensor([key.shape[2] for key, _ in sets], device=search_BT.device)
+        return (key, value), search_BT.cumsum(-1)[:, :, None] == torch.repeat_interleave(sizes)
 
     def _select(
         self, layer: int, query_BHD: Tensor, has_B: Tensor | None = None, number: int = 0
@@ -231,7 +228,7 @@ class RuleMemory(LayerMemory):
     def search(
         self, layer: int, query_NHD: Tensor | None, rows: list[int], number: int, allowed_NM: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return scores and bank rows of the best K rules, (N, K) each, best first: what a subclass finds otherwise.
+        """Return scores and bank rows of the best K rules, (N, K) each, best first; a subclass may find others.
 
         Parameters
         ----------
@@ -257,9 +254,9 @@ class RuleMemory(LayerMemory):
         rules: Sequence[list[int]],
         scores: Sequence[list[float]],
     ) -> None:
-        for row, kept, of_kept in zip(rows, rules, scores, strict=True):
+        for row, kept, scores_of_kept in zip(rows, rules, scores, strict=True):
             step = int(self._first_step_B[row]) + number if number else 0
-            self.trace.append(self.retrieval(row, step, layer, kept, of_kept))
+            self.trace.append(self.retrieval(row, step, layer, kept, scores_of_kept))
 
     def retrieval(self, row: int, step: int, layer: int, rules: list[int], scores: list[float]) -> Retrieval:
         """Return one selection for the trace, of bank rows, best first."""

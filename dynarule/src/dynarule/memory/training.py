@@ -1,69 +1,42 @@
 """A rule memory for training: one pool of rules for the whole batch, gradients through what is kept.
 
 It goes through the same hooks as `RuleMemory` (see `dynarule.attach`), but reads a teacher-forced sequence at once:
-every token attends to one set of K rules per layer and row, and the confidence layer's scores of every step come out
-for the loss. Without ``top_k`` all M rules are attended in every layer (stage 1, KBLaM).
+every token attends to one set of K rules per layer and row (equation 3), and the confidence layer's scores of every
+step come out for the loss. Without ``top_k`` all M rules are attended in every layer (stage 1, KBLaM).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from ..adapter import RuleAdapter
 from ..projection import RuleProjection, score_keys
-from .candidates import keep_top, pool_scores, positives
-from .selection import LayerMemory, mean_query, project, step_queries
-
-PoolQueries = Literal["full", "prompt"]
-"""Whose mean query builds the candidate set: the whole sequence's (the paper), or the prompt's, as inference does."""
+from .selection import LayerMemory, mean_query, project
 
 
 @dataclass(frozen=True)
 class RuleBatch:
-    """What a batch needs besides its tokens.
+    """What a batch needs besides its tokens."""
 
-    Attributes
-    ----------
-    keys_MP, values_MP : Tensor
-        Embeddings of the pool's rules and conclusions.
-    question_BT, answer_BT : Tensor
-        True for question tokens, and from the answer on.
-    search_BS : Tensor
-        Positions of the ``<search>`` tokens before steps 2, 3, ...; -1 where a row has fewer.
-    gold_BSG : Tensor
-        Pool rows of the gold rules of every step (one more than ``<search>`` tokens), -1 for padding.
-    """
-
-    keys_MP: Tensor
-    values_MP: Tensor
-    question_BT: Tensor
-    answer_BT: Tensor
-    search_BS: Tensor
-    gold_BSG: Tensor
+    keys_MP: Tensor  # embeddings of the pool's rules
+    values_MP: Tensor  # and of their conclusions
+    question_BT: Tensor  # True for question tokens
+    answer_BT: Tensor  # True from the answer on
+    search_BS: Tensor  # positions of the <search> before steps 2, 3, ...; -1 where a row has fewer
+    gold_BSG: Tensor  # pool rows of every step's gold rules (one step more than <search>), -1 for padding
 
 
 @dataclass(frozen=True)
 class StepScores:
-    """Side output of the confidence layer, for the loss.
+    """Side output of the confidence layer, for the loss."""
 
-    Attributes
-    ----------
-    scores_BSK : Tensor
-        Scores of the kept rules for every step, with gradient.
-    positives_BSK : Tensor
-        Which of them are gold at that step.
-    sequence_BK, gold_BK : Tensor
-        Scores with the mean query of the whole sequence, and which kept rules are gold at any step (SR-KI).
-    """
-
-    scores_BSK: Tensor
-    positives_BSK: Tensor
-    sequence_BK: Tensor
-    gold_BK: Tensor
+    scores_BSK: Tensor  # of the kept rules for every step, with gradient
+    positives_BSK: Tensor  # which of them are gold at that step
+    sequence_BK: Tensor  # scores with the mean query of the whole sequence (SR-KI)
+    gold_BK: Tensor  # which kept rules are gold at any step
 
 
 class TrainingMemory(LayerMemory):
@@ -73,12 +46,8 @@ class TrainingMemory(LayerMemory):
     ----------
     adapter : RuleAdapter, or a model with an adapter
         The projections to train.
-    pool_queries : {"full", "prompt"}
-        Whose query builds a layer's candidate set (equation 3), see `PoolQueries`.
-    full_dot : bool
-        See `dynarule.projection.score_keys`.
-    force_gold : bool
-        Keep gold rules at the confidence layer whatever their scores.
+    prompt_queries : bool
+        A layer's candidates are those of the prompt's mean query, as in serving, not of the whole sequence's (paper).
     all_rules : bool
         Attend to all M rules whatever the adapter's ``top_k`` is (stage 1).
 
@@ -86,24 +55,18 @@ class TrainingMemory(LayerMemory):
     ----------
     scores : StepScores or None
         Of the confidence layer, if there is one.
+    kept : dict of int to Tensor
+        Pool rows that each layer kept, (B, K).
     measure : bool
         Measure retrieval as serving has it: score all M rules, force none, and let the prompt choose what the layers
         keep, never the answer's words. Without gradients through the scores.
     """
 
     def __init__(
-        self,
-        adapter: RuleAdapter | nn.Module,
-        pool_queries: PoolQueries = "full",
-        full_dot: bool = False,
-        force_gold: bool = True,
-        all_rules: bool = False,
+        self, adapter: RuleAdapter | nn.Module, prompt_queries: bool = False, all_rules: bool = False
     ) -> None:
-        if pool_queries not in get_args(PoolQueries):
-            raise ValueError(f"pool_queries must be one of {get_args(PoolQueries)}, got {pool_queries!r}")
         super().__init__(adapter)
-        self.pool_queries, self.full_dot = pool_queries, full_dot
-        self.force_gold, self.all_rules, self.measure = force_gold, all_rules, False
+        self.prompt_queries, self.all_rules, self.measure = prompt_queries, all_rules, False
         self.scores: StepScores | None = None
         self.kept: dict[int, Tensor] = {}
         self._loaded: RuleBatch | None = None
@@ -152,26 +115,23 @@ class TrainingMemory(LayerMemory):
             )
         real_BT = torch.ones_like(question_BT) if attention_mask is None else attention_mask.bool()
         # The answer names the rules, and serving has not written it yet.
-        whole = self.pool_queries == "full" and not self.measure
-        self._choosing_BT = real_BT if whole else real_BT & ~self.batch.answer_BT
+        prompt_only = self.prompt_queries or self.measure
+        self._choosing_BT = real_BT & ~self.batch.answer_BT if prompt_only else real_BT
 
     def holds(self, layer: int) -> bool:
         """Return whether a layer reads rules of the loaded batch."""
         return self._loaded is not None and len(self.batch.keys_MP) > 0
 
     def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, int]:
-        """Return what a layer keeps of the pool, and leave its scores behind.
-
-        Under gradient checkpointing all of this runs again in the backward pass; selections and scores stay those of
-        the first time.
-        """
-        projection, config = self.adapter[layer], self.config
+        """Return what a layer keeps of the pool, and leave its scores behind."""
+        projection = self.adapter[layer]
+        # Gradient checkpointing runs this again in the backward pass: selections and scores stay the first ones.
         if layer not in self.kept:
             self.kept[layer] = self._select(layer, projection, query_BHTD)
         rows_BK = self.kept[layer]
-        key_BKF, value_BKF = self._project(projection, rows_BK, whole=self._keeps_all())
-        if layer == config.confidence_layer:
-            scores = self._score(layer, projection, query_BHTD, key_BKF)
+        key_BKF, value_BKF = self._project(projection, rows_BK)
+        if layer == self.config.confidence_layer:
+            scores = self._score(projection, query_BHTD, key_BKF, rows_BK)
             self.scores = self.scores or scores
         return projection.heads(key_BKF), projection.heads(value_BKF), None, rows_BK.shape[1]
 
@@ -179,23 +139,26 @@ class TrainingMemory(LayerMemory):
         top_k = self.config.top_k
         return self.all_rules or top_k is None or top_k >= len(self.batch.keys_MP)
 
+    def _all_rows(self, like_B: Tensor) -> Tensor:
+        return torch.arange(len(self.batch.keys_MP), device=like_B.device).expand(len(like_B), -1)
+
     def _select(self, layer: int, projection: RuleProjection, query_BHTD: Tensor) -> Tensor:
         """Return the pool rows that each batch row keeps, (B, K)."""
-        batch, config, rows = self.batch, self.config, len(query_BHTD)
+        batch, config = self.batch, self.config
         if config.shares(layer):
             assert config.confidence_layer is not None
             return self.kept[config.confidence_layer]
         if self._keeps_all():
-            return torch.arange(len(batch.keys_MP), device=query_BHTD.device).expand(rows, -1)
-        query_BHTD = query_BHTD.detach()
-        forced = self.force_gold and not self.measure and layer == config.confidence_layer
-        scores_BM = pool_scores(projection, mean_query(query_BHTD, self._choosing_BT), batch.keys_MP)
+            return self._all_rows(query_BHTD)
+        forced = layer == config.confidence_layer and not self.measure
+        query_BHD = mean_query(query_BHTD.detach(), self._choosing_BT)
+        scores_BM = pool_scores(projection, query_BHD, batch.keys_MP)
         return keep_top(scores_BM, config.top_k, batch.gold_BSG if forced else None)
 
-    def _project(self, projection: RuleProjection, rows_BK: Tensor, whole: bool) -> tuple[Tensor, Tensor]:
-        """Project each rule that any row keeps once: (B, K, F) keys and values; ``whole``: all, in pool order."""
+    def _project(self, projection: RuleProjection, rows_BK: Tensor) -> tuple[Tensor, Tensor]:
+        """Project each rule that any row keeps once: (B, K, F) keys and values."""
         keys_MP, values_MP = self.batch.keys_MP, self.batch.values_MP
-        if whole:
+        if self._keeps_all():
             key_MF, value_MF = project(projection, keys_MP, values_MP)
             return key_MF.expand(len(rows_BK), -1, -1), value_MF.expand(len(rows_BK), -1, -1)
         union_U, place_BK = rows_BK.unique(return_inverse=True)
@@ -204,15 +167,84 @@ class TrainingMemory(LayerMemory):
         return embed(place_BK, key_UF), embed(place_BK, value_UF)
 
     def _score(
-        self, layer: int, projection: RuleProjection, query_BHTD: Tensor, key_BKF: Tensor
+        self, projection: RuleProjection, query_BHTD: Tensor, key_BKF: Tensor, rows_BK: Tensor
     ) -> StepScores:
-        batch, rows_BK = self.batch, self.kept[layer]
+        batch = self.batch
         if self.measure:
-            rows_BK = torch.arange(len(batch.keys_MP), device=rows_BK.device).expand(len(rows_BK), -1)
+            rows_BK = self._all_rows(rows_BK)
             with torch.no_grad():
-                key_BKF = self._project(projection, rows_BK, whole=True)[0]
+                key_MF, _ = project(projection, batch.keys_MP, batch.values_MP)
+            key_BKF = key_MF.expand(len(rows_BK), -1, -1)
         queries_BSHD = step_queries(query_BHTD, batch.question_BT, batch.search_BS)
         sequence_B1HD = mean_query(query_BHTD, self._choosing_BT)[:, None]
-        scores = score_keys(torch.cat([queries_BSHD, sequence_B1HD], 1), key_BKF, self.full_dot)
-        gold = positives(rows_BK, batch.gold_BSG)
+        scores = score_keys(torch.cat([queries_BSHD, sequence_B1HD], 1), key_BKF)
+        # (B, S, K): padding, -1, is no row
+        gold = (rows_BK[:, None, :, None] == batch.gold_BSG[:, :, None, :]).any(-1)
         return StepScores(scores[:, :-1], gold, scores[:, -1], gold.any(1))
+
+
+def step_queries(query_BHTD: Tensor, question_BT: Tensor, search_BS: Tensor) -> Tensor:
+    """Return each step's query, (B, 1 + S, H, D): the question's mean, then each ``<search>`` token's.
+
+    Rows of missing steps (-1 in ``search_BS``) hold another token's query; such steps have no positives.
+    """
+    first_BHD = mean_query(query_BHTD, question_BT)
+    rows = torch.arange(len(search_BS), device=search_BS.device)[:, None]
+    later_BSHD = query_BHTD.transpose(1, 2)[rows, search_BS.clamp_min(0)].to(first_BHD.dtype)
+    return torch.cat([first_BHD[:, None], later_BSHD], 1)
+
+
+@torch.no_grad()
+def pool_scores(projection: RuleProjection, query_BHD: Tensor, keys_MP: Tensor) -> Tensor:
+    """Score a pool's M rules for each row."""
+    count, width = keys_MP.shape
+    # Both ways are exact: a rule costs P x P in encoder space, P x F projected.
+    if count > width:
+        return projection.score(query_BHD, keys_MP, projection.inverse_scale(keys_MP))
+    key_MF = projection.keys(keys_MP.to(projection.k.weight.dtype))
+    return score_keys(query_BHD[:, None], key_MF[None])[:, 0]
+
+
+@torch.no_grad()
+def keep_top(scores_BM: Tensor, top_k: int | None, gold_BSG: Tensor | None = None) -> Tensor:
+    """Return the K pool rows each batch row keeps, best first: (B, K).
+
+    With gold rules (KeepDim) they are kept whatever their scores, and as many of the lowest-scored others are dropped.
+    A rule that is gold in several steps takes one place.
+
+    Parameters
+    ----------
+    scores_BM : Tensor
+        Relevance of the pool's rules.
+    top_k : int or None
+        K; None, or more than M, keeps all.
+    gold_BSG : Tensor or None
+        Pool rows of each step's gold rules, -1 where a row has fewer steps or a step fewer rules.
+
+    Raises
+    ------
+    ValueError
+        If a row has more gold rules than K, or a gold index is outside the pool.
+    """
+    count = scores_BM.shape[-1]
+    kept = count if top_k is None else min(top_k, count)
+    if gold_BSG is None or not gold_BSG.numel():
+        return scores_BM.topk(kept, dim=-1).indices
+    if int(gold_BSG.max()) >= count or int(gold_BSG.min()) < -1:
+        raise ValueError(
+            f"gold rules must be rows of the pool, 0 to {count - 1} (-1 for padding), "
+            f"got {int(gold_BSG.min())} to {int(gold_BSG.max())}"
+        )
+    flat = gold_BSG.flatten(1)
+    # One more column takes the padding.
+    gold_BM = torch.zeros(len(flat), count + 1, dtype=torch.bool, device=flat.device)
+    gold_BM = gold_BM.scatter_(1, flat.where(flat >= 0, count), True)[:, :count]
+    most = int(gold_BM.sum(-1).max())
+    if most > kept:
+        raise ValueError(
+            f"a question has {most} gold rules but only {kept} rules are kept per layer; raise top_k to {most} or more"
+        )
+    ranked_BM = torch.where(gold_BM, float("inf"), scores_BM.float())
+    rows_BK = ranked_BM.topk(kept, dim=-1).indices
+    order_BK = scores_BM.gather(-1, rows_BK).argsort(dim=-1, descending=True, stable=True)
+    return rows_BK.gather(-1, order_BK)

@@ -29,24 +29,12 @@ def target_text(row: Row, step_text: str = "text", search_token: str = SEARCH_TO
 
 @dataclass(frozen=True)
 class Encoded:
-    """One row as tokens.
+    """One row as tokens."""
 
-    Attributes
-    ----------
-    ids : list of int
-        Prompt, answer and end of sequence.
-    prompt : int
-        Length of the prompt: the question as it is asked when serving.
-    search : list of int
-        Positions of ``<search>`` in the answer.
-    gold : list of list of int
-        Rows of the rule table, by retrieval: at the prompt, then at each ``<search>``.
-    """
-
-    ids: list[int]
-    prompt: int
-    search: list[int]
-    gold: list[list[int]]
+    ids: list[int]  # prompt, answer and end of sequence
+    prompt: int  # length of the prompt: the question as it is asked when serving
+    search: list[int]  # positions of <search> in the answer
+    gold: list[list[int]]  # rows of the rule table, by retrieval: at the prompt, then at each <search>
 
 
 @dataclass(frozen=True)
@@ -60,8 +48,8 @@ class Encoder:
     rule_rows : mapping of str to int
         Row of the rule table for each rule id.
     target : callable or None
-        row -> answer text with ``<search>`` between steps; None: `target_text`. One more may open the answer: it looks
-        for the first step, and the mean of the prompt for the rules of any.
+        row -> answer text with ``<search>`` between steps; None: `target_text`. One more ``<search>`` may open the
+        answer: it looks for the first step, and the mean of the prompt for the rules of any.
     step_text : str
         Key of a step's text.
     search : bool
@@ -90,12 +78,12 @@ class Encoder:
             If columns are missing, a rule id is unknown, ``<search>`` is not between steps, or a text has no tokens.
         """
         self._check_columns(row)
-        prompt = encode_prompt(
-            self.tokenizer, question_prompts(self.tokenizer, [row["question"]], self.question_opening)[0]
-        )
-        token = self.search_token if self.search else ""
-        write = self.target or (lambda row: target_text(row, self.step_text, token))
-        answer = write(row)
+        (prompt,) = question_prompts(self.tokenizer, [row["question"]], self.question_opening)
+        prompt_ids = encode_prompt(self.tokenizer, prompt)
+        if self.target is not None:
+            answer = self.target(row)
+        else:
+            answer = target_text(row, self.step_text, self.search_token if self.search else "")
         ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
         if not ids:
             raise ValueError(
@@ -104,7 +92,8 @@ class Encoder:
             )
         search, gold = self._retrievals(row, ids, answer)
         end = [] if self.tokenizer.eos_token_id is None else [self.tokenizer.eos_token_id]
-        return Encoded([*prompt, *ids, *end], len(prompt), [len(prompt) + place for place in search], gold)
+        length = len(prompt_ids)
+        return Encoded([*prompt_ids, *ids, *end], length, [length + place for place in search], gold)
 
     def _check_columns(self, row: Row) -> None:
         missing = [name for name in ("question", "steps", "answers") if name not in row]
@@ -122,10 +111,9 @@ class Encoder:
 
     def _retrievals(self, row: Row, ids: list[int], answer: str) -> tuple[list[int], list[list[int]]]:
         """Return the places of ``<search>`` in the answer, and the gold rules at the prompt and at each of them."""
+        unique = [dict.fromkeys(map(str, step["rule_ids"])) for step in row["steps"]]
         try:
-            gold = [
-                [self.rule_rows[str(i)] for i in dict.fromkeys(step["rule_ids"])] for step in row["steps"]
-            ]
+            gold = [[self.rule_rows[rule] for rule in rules] for rules in unique]
         except KeyError as error:
             raise ValueError(
                 f"rule {error.args[0]!r} is not in the rule table of {len(self.rule_rows)} rules; "
@@ -135,7 +123,7 @@ class Encoder:
         if not self.search:
             return [], [together]
         token = search_id(self.tokenizer, self.search_token)
-        search = [place for place, each in enumerate(ids) if each == token]
+        search = [place for place, id in enumerate(ids) if id == token]
         if ids[0] == token and len(search) == len(gold):
             # The opening <search> looks for the first step, the prompt for anything.
             return search, [together, *gold]
@@ -150,21 +138,11 @@ class Encoder:
 
 @dataclass(frozen=True)
 class Collator:
-    """Turns draws of a `TrainingStream` into a batch.
+    """Turns draws of a `TrainingStream` into a batch."""
 
-    Attributes
-    ----------
-    encoder : Encoder
-        Rows to tokens.
-    pools : RulePools
-        Rules to choose from.
-    pool_size : int or (int, int)
-        M, or its smallest and largest value, drawn per batch.
-    """
-
-    encoder: Encoder
-    pools: RulePools
-    pool_size: int | tuple[int, int]
+    encoder: Encoder  # rows to tokens
+    pools: RulePools  # rules to choose from
+    pool_size: int | tuple[int, int]  # M, or its range, drawn per batch
 
     def __call__(self, draws: Sequence[tuple[int, Row]]) -> dict[str, Tensor]:
         """Return input_ids, attention_mask, labels, question_BT, answer_BT, search_BS, gold_BSG, pool_M.
@@ -176,7 +154,7 @@ class Collator:
         pool = self.pools.draw(gold, self.pool_size, draws[0][0])
         place = {int(rule): i for i, rule in enumerate(pool)}
         steps = max(len(row.gold) for row in rows)
-        most = max(len(step) for row in rows for step in row.gold)
+        widest = max(len(step) for row in rows for step in row.gold)
         pad = self.encoder.tokenizer.pad_token_id
         if pad is None:
             pad = self.encoder.tokenizer.eos_token_id or 0
@@ -191,7 +169,7 @@ class Collator:
             "question_BT": question_BT,
             "answer_BT": answer_BT,
             "search_BS": torch.full((len(rows), steps - 1), -1),
-            "gold_BSG": torch.full((len(rows), steps, most), -1),
+            "gold_BSG": torch.full((len(rows), steps, widest), -1),
             "pool_M": torch.from_numpy(pool),
         }
         for b, row in enumerate(rows):

@@ -1,8 +1,7 @@
 r"""Equations 4 and 5: scores of each step, the stacked step-level attention loss, the language model's loss.
 
-Scores are :math:`a = mean_h(\tilde q_h \cdot \tilde k_h) / \sqrt{D}` with D the head dimension, as in SR-KI. Reading
-the paper's dot product over the full width instead (``full_dot``) multiplies them by :math:`\sqrt H`: the same
-ranking, a sharper temperature.
+Scores are :math:`a = mean_h(\tilde q_h \cdot \tilde k_h) / \sqrt{D}` with D the head dimension, as in SR-KI. Read over
+the full width instead, the paper's dot product is :math:`\sqrt H` times that: a sharper temperature.
 """
 
 from __future__ import annotations

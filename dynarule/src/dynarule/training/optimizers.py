@@ -13,14 +13,15 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from .recipe import Muon
-
 if TYPE_CHECKING:
     from .rule_model import RuleModel
 
 
 class Float32Muon(torch.optim.Muon):
-    """`torch.optim.Muon` with the rates of AdamW ("match_rms_adamw"), whose arithmetic is that of the gradients."""
+    """`torch.optim.Muon` with the rates of AdamW ("match_rms_adamw"), in the gradients' arithmetic.
+
+    PyTorch's own (2.13) makes every update in bfloat16, which few CPUs have.
+    """
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
@@ -30,43 +31,30 @@ class Float32Muon(torch.optim.Muon):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
+            rate, keep = float(group["lr"]), group["momentum"]
             for weight in group["params"]:
-                if weight.grad is not None:
-                    self._step(weight, weight.grad, group)
+                if (gradient := weight.grad) is None:
+                    continue
+                state = self.state[weight]
+                if "momentum_buffer" not in state:
+                    state["momentum_buffer"] = torch.zeros_like(gradient)
+                momentum = state["momentum_buffer"].lerp_(gradient, 1 - keep)
+                update = gradient.lerp(momentum, keep) if group["nesterov"] else momentum
+                update = _orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
+                weight.mul_(1 - rate * group["weight_decay"])
+                weight.add_(update, alpha=-rate * 0.2 * math.sqrt(max(weight.shape)))
         return loss
 
-    def _step(self, weight: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[weight]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(gradient)
-        momentum = state["momentum_buffer"]
-        momentum.lerp_(gradient, 1 - group["momentum"])
-        update = gradient.lerp(momentum, group["momentum"]) if group["nesterov"] else momentum
-        update = orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
-        rate = float(group["lr"])
-        weight.mul_(1 - rate * group["weight_decay"])
-        weight.add_(update, alpha=-rate * 0.2 * math.sqrt(max(weight.shape)))
 
-
-def orthogonal(
-    matrix: Tensor, coefficients: tuple[float, float, float], steps: int, least: float = 1e-7
+def _orthogonal(
+    matrix: Tensor, coefficients: tuple[float, float, float], steps: int, smallest_norm: float
 ) -> Tensor:
-    """Return about the nearest orthogonal matrix by Newton-Schulz steps: singular values come near to one.
-
-    Parameters
-    ----------
-    matrix : Tensor (A, B)
-        Any but zero; below a norm of ``least`` it stays small.
-    coefficients : tuple of float
-        a, b, c of X <- a X + (b G + c G²) X with G = X X^T.
-    steps : int
-        How often.
-    """
+    """Return about the nearest orthogonal matrix by Newton-Schulz steps: singular values come near to one."""
     a, b, c = coefficients
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
-    x = x / x.norm().clamp_min(least)
-    for _ in range(steps):
+    x = x / x.norm().clamp_min(smallest_norm)
+    for _ in range(steps):  # X <- a X + (b G + c G²) X with G = X X^T
         gram = x @ x.T
         x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.T if tall else x
@@ -93,10 +81,7 @@ class CombinedOptimizer(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the parts' states by their number."""
-        return {
-            "state": {str(i): part.state_dict() for i, part in enumerate(self.parts)},
-            "param_groups": [],
-        }
+        return {"state": {str(i): part.state_dict() for i, part in enumerate(self.parts)}, "param_groups": []}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict` returned."""
@@ -105,23 +90,21 @@ class CombinedOptimizer(Optimizer):
         self._share_groups()
 
 
-def muon_optimizer(module: RuleModel, settings: Muon) -> Optimizer:
-    """Return Muon for a module's trained matrices and AdamW for its vectors, at the rates of recipe and addition."""
+def muon_optimizer(module: RuleModel, value_rate: float) -> Optimizer:
+    """Return Muon for a module's trained matrices, AdamW for its vectors; value projections step faster."""
     recipe = module.recipe
     rate = recipe.learning_rate
-    trained = [(name, each) for name, each in module.named_parameters() if each.requires_grad]
-    # The row of <search> is a matrix of one row, which has no directions to step alike.
-    matrices = {name: each for name, each in trained if each.ndim == 2 and len(each) > 1}
-    vectors = [each for name, each in trained if name not in matrices]
-    values = [each for name, each in matrices.items() if name.endswith(".v.weight")]
-    others = [each for name, each in matrices.items() if not name.endswith(".v.weight")]
-    groups = [{"params": others, "lr": rate}, {"params": values, "lr": rate * settings.value_rate}]
-    muon = Float32Muon(
-        [group for group in groups if group["params"]],
-        lr=rate,
-        weight_decay=recipe.weight_decay,
-    )
+    values, matrices, vectors = [], [], []
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        # The row of <search> is a matrix of one row, which has no directions to step alike.
+        if parameter.ndim != 2 or len(parameter) == 1:
+            vectors.append(parameter)
+        else:
+            (values if name.endswith(".v.weight") else matrices).append(parameter)
+    groups = [{"params": matrices, "lr": rate}, {"params": values, "lr": rate * value_rate}]
+    muon = Float32Muon([g for g in groups if g["params"]], lr=rate, weight_decay=recipe.weight_decay)
     if not vectors:
         return muon
-    adamw = torch.optim.AdamW(vectors, lr=rate * settings.vector_rate, weight_decay=0.0)
-    return CombinedOptimizer([muon, adamw])
+    return CombinedOptimizer([muon, torch.optim.AdamW(vectors, lr=rate, weight_decay=0.0)])

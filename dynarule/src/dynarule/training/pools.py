@@ -1,7 +1,6 @@
 """What a training batch draws: questions by family, and a pool of rules around the gold ones.
 
-Everything random is a function of a seed and a place in the run, so a resumed run sees the batches that it would have
-seen.
+Everything random is a function of a seed and a place in the run, so a resumed run draws the same batches.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class RulePools:
             If the batch has more gold rules than the pool has places.
         """
         random = keyed(self.seed, 1, key)
-        chosen = list(dict.fromkeys(int(rule) for rule in gold))
+        chosen = list(dict.fromkeys(map(int, gold)))
         if isinstance(size, int):
             wanted = size
         else:  # a drawn size gives way to the gold rules
@@ -162,14 +161,14 @@ class TrainingStream(Dataset):
 def families(rows: Rows) -> list[str]:
     """Return each row's family: column ``family``, or ``subtask`` without its number (multi_hop_3: multi_hop)."""
     columns = list(getattr(rows, "column_names", None) or (rows[0] if len(rows) else {}))
-    name = next((each for each in ("family", "subtask") if each in columns), None)
+    name = next((column for column in ("family", "subtask") if column in columns), None)
     if name is None:
         raise ValueError(
             f"to mix families, rows need a column family or subtask, got {sorted(columns)}; or pass mix=None"
         )
-    # a dataset's column is read at once, without the others of its rows
-    at_once = hasattr(rows, "column_names")
-    values = rows[name] if at_once else [row[name] for row in rows]  # type: ignore[index,attr-defined]
+    # A dataset's column is read at once, without the others of its rows.
+    whole = hasattr(rows, "column_names")
+    values = rows[name] if whole else [row[name] for row in rows]  # type: ignore[index,attr-defined]
     return [str(value) if name == "family" else str(value).rstrip("_0123456789") for value in values]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, get_args
 
 Method = Literal["dynarule", "srki", "kblam"]
 Embedding = Literal["none", "row", "full"]
@@ -14,41 +14,24 @@ PoolQueries = Literal["full", "prompt"]
 
 PAPER_MIX = {"single_rule": 0.3, "multi_rule": 0.4, "multi_hop": 0.3}
 """Share of each family in every batch."""
+ADDITIONS: dict[str, dict[str, float]] = {"muon": {"value_rate": 1.0}, "sorted_batches": {}}
+"""What the paper does not do, with the defaults of its settings.
 
-
-@dataclass(frozen=True)
-class Muon:
-    """Muon for matrices, AdamW for vectors: on a small base, rules are found in fewer steps than with AdamW."""
-
-    value_rate: float = field(default=1.0, metadata={"help": "of value projections, times the learning rate"})
-    vector_rate: float = field(default=1.0, metadata={"help": "of biases and rows, times the learning rate"})
-
-    def __post_init__(self) -> None:
-        check_numbers(self)
-
-
-@dataclass(frozen=True)
-class SortedBatches:
-    """Batches of an optimizer step hold questions of like length, which saves padding."""
-
-
-Addition = Muon | SortedBatches
-ADDITIONS: dict[str, type[Muon] | type[SortedBatches]] = {"muon": Muon, "sorted_batches": SortedBatches}
-"""What the paper does not do, by its name in files and on the command line."""
-REMOVED = (("muon", "whiten", False),)
-"""Settings that are gone, at the value that meant nothing: recipes of older adapters hold them."""
-A = TypeVar("A", Muon, SortedBatches)
+``muon``: Muon for matrices, AdamW for vectors; ``value_rate`` is of value projections, times the learning rate. On a
+small base, rules are found in fewer steps than with AdamW. ``sorted_batches``: batches of an optimizer step hold
+questions of like length, which saves padding.
+"""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one stage is trained: the paper's settings, and `additions` that are not.
+    """How one stage is trained: the paper's settings, and `ADDITIONS` that are not.
 
     The defaults are the paper's second stage of DynaRule; see `paper_recipe` for the others.
 
     Examples
     --------
-    >>> Recipe(max_steps=600, additions=(Muon(value_rate=6.0), SortedBatches()))  # doctest: +SKIP
+    >>> Recipe(max_steps=600, additions={"muon": {"value_rate": 6.0}})  # doctest: +SKIP
     """
 
     method: Method = field(default="dynarule", metadata={"help": "whose retrieval loss and target text"})
@@ -59,9 +42,6 @@ class Recipe:
     hard_share: float = field(default=0.1, metadata={"help": "share of the pool with a gold rule's premise"})
     pool_queries: PoolQueries = field(
         default="full", metadata={"help": "tokens whose mean query chooses candidates (equation 3)"}
-    )
-    full_dot: bool = field(
-        default=False, metadata={"help": "dot product over the full width, not mean of heads (equation 4)"}
     )
     temperature: float = field(default=0.05, metadata={"help": "of the retrieval loss (equation 5)"})
     retrieval_weight: float = field(default=1.0, metadata={"help": "weight of the retrieval loss"})
@@ -83,7 +63,9 @@ class Recipe:
         default_factory=lambda: dict(PAPER_MIX), metadata={"help": "share of each family in a batch"}
     )
     seed: int = field(default=0, metadata={"help": "of order, pools and initial weights"})
-    additions: tuple[Addition, ...] = field(default=(), metadata={"help": "what goes beyond the paper"})
+    additions: Mapping[str, Mapping[str, float]] = field(
+        default_factory=dict, metadata={"help": "what goes beyond the paper"}
+    )
 
     def __post_init__(self) -> None:
         for name, choices in (
@@ -101,7 +83,7 @@ class Recipe:
         if len(sizes) != 2 or not all(isinstance(n, int) for n in sizes) or not 1 <= sizes[0] <= sizes[1]:
             raise ValueError(f"pool_size must be a positive number or a range (low, high), got {size!r}")
         object.__setattr__(self, "pool_size", size if isinstance(size, int) else sizes)
-        object.__setattr__(self, "additions", _read_additions(self.additions))
+        object.__setattr__(self, "additions", _with_defaults(self.additions))
 
     @property
     def retrieves(self) -> bool:
@@ -113,54 +95,42 @@ class Recipe:
         """Whether the target text has ``<search>`` between steps."""
         return self.stage == 2 and self.method == "dynarule"
 
-    def added(self, kind: type[A]) -> A | None:
-        """Return the addition of a kind, None where there is none."""
-        return next((addition for addition in self.additions if isinstance(addition, kind)), None)
-
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; ``Recipe(**values)`` reads them."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        values["mix"] = None if self.mix is None else dict(self.mix)
-        names = {kind: name for name, kind in ADDITIONS.items()}
-        return values | {"additions": {names[type(added)]: asdict(added) for added in self.additions}}
+        return values | {"mix": None if self.mix is None else dict(self.mix)}
 
 
 def check_numbers(recipe: Any, may_be_zero: Collection[str] = ()) -> None:
     """Raise ValueError if a numeric field of a recipe is not a finite number of its type, positive or 0 or more."""
     for f in fields(recipe):
         value, kind = getattr(recipe, f.name), str(f.type).removesuffix(" | None")
-        if kind not in ("int", "float") or (value is None and f.type != kind):
-            continue
-        least = 0 if f.name in may_be_zero else math.ulp(0)
-        is_number = type(value) is int or (type(value) is float and kind == "float")
-        if not (
-            is_number and math.isfinite(value) and value >= least
-        ):  # a NaN would be trained with to the end
-            wanted = "0 or more" if f.name in may_be_zero else "positive"
-            whole = " and whole" if kind == "int" and type(value) is float else ""
-            raise ValueError(f"{f.name} must be {wanted}{whole}, got {value!r}")
+        if kind in ("int", "float") and not (value is None and f.type != kind):
+            _check_number(f.name, value, kind, f.name in may_be_zero)
 
 
-def _read_additions(given: Sequence[Addition] | Mapping[str, Mapping[str, Any]]) -> tuple[Addition, ...]:
-    """Return additions in the order of `ADDITIONS`, from objects or from the tables of a file."""
-    if isinstance(given, Mapping):
-        given = [_read_addition(name, settings) for name, settings in given.items()]
-    kinds = [type(addition) for addition in given]
-    if len(set(kinds)) != len(kinds):
-        raise ValueError(f"every addition can be there once, got {[kind.__name__ for kind in kinds]}")
-    return tuple(sorted(given, key=lambda addition: list(ADDITIONS.values()).index(type(addition))))
+def _check_number(name: str, value: Any, kind: str = "float", may_be_zero: bool = False) -> None:
+    smallest = 0 if may_be_zero else math.ulp(0)
+    is_number = type(value) is int or (type(value) is float and kind == "float")
+    # a NaN would be trained with to the end
+    if not (is_number and math.isfinite(value) and value >= smallest):
+        wanted = "0 or more" if may_be_zero else "positive"
+        whole = " and whole" if kind == "int" and type(value) is float else ""
+        raise ValueError(f"{name} must be {wanted}{whole}, got {value!r}")
 
 
-def _read_addition(name: str, settings: Mapping[str, Any]) -> Addition:
-    if name not in ADDITIONS:
-        raise ValueError(f"unknown addition {name!r}; there are {list(ADDITIONS)}")
-    known = [f.name for f in fields(ADDITIONS[name])]
-    settings = {key: value for key, value in settings.items() if (name, key, value) not in REMOVED}
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise ValueError(f"the addition {name} has no setting {unknown[0]!r}; it has {known}")
-    kind: Any = ADDITIONS[name]
-    return cast(Addition, kind(**settings))
+def _with_defaults(additions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return additions with all their settings."""
+    for name, settings in additions.items():
+        if name not in ADDITIONS:
+            raise ValueError(f"unknown addition {name!r}; there are {list(ADDITIONS)}")
+        for setting, value in settings.items():
+            if setting not in ADDITIONS[name]:
+                raise ValueError(
+                    f"the addition {name} has no setting {setting!r}; it has {list(ADDITIONS[name])}"
+                )
+            _check_number(setting, value)
+    return {name: ADDITIONS[name] | dict(additions[name]) for name in ADDITIONS if name in additions}
 
 
 def paper_recipe(method: Method = "dynarule", stage: int = 2, **changes: Any) -> Recipe:
@@ -183,17 +153,11 @@ def recipe_steps(recipe: Recipe, questions: int, processes: int = 1) -> int:
     return recipe.max_steps or math.ceil(questions * recipe.epochs / per_step)
 
 
-def recipe_file(name: str = "") -> Path:
-    """Return a configuration file that comes with the package.
-
-    Parameters
-    ----------
-    name : {"deepspeed_zero2_offload.json", "accelerate_zero2_offload.yaml"}
-        DeepSpeed ZeRO-2 with optimizer offload as in the paper; the same through accelerate.
-    """
-    folder = Path(__file__).parent / "recipes"
-    if not (folder / name).is_file():
+def recipe_file(name: str) -> Path:
+    """Return ``deepspeed_zero2_offload.json`` (the paper's), or ``accelerate_zero2_offload.yaml``, the same."""
+    path = Path(__file__).parent / "recipes" / name
+    if not path.is_file():
         raise FileNotFoundError(
-            f"no recipe file {name!r}; there are {sorted(p.name for p in folder.iterdir())}"
+            f"no recipe file {name!r}; there are {sorted(p.name for p in path.parent.iterdir())}"
         )
-    return folder / name
+    return path

@@ -18,20 +18,9 @@ from .recipe import Recipe
 
 
 class RuleModel(nn.Module):
-    """What the trainer trains. Parameters of the base are frozen, and left out of checkpoints.
+    """What the trainer trains: adapter and rows of ``<search>``, in fp32, which small learning rates need.
 
-    Parameters
-    ----------
-    base : PreTrainedModel
-        The language model.
-    adapter : RuleAdapter
-        Its adapter; turned to fp32, which small learning rates need.
-    bank : RuleBank
-        The rule table; rows of it come with every batch.
-    recipe : Recipe
-        Method, stage and losses.
-    search_rows : sequence of nn.Parameter
-        Rows of ``<search>`` to train, of `RuleAdapter.train_search`.
+    Parameters of the base are frozen, and left out of checkpoints.
     """
 
     def __init__(
@@ -50,9 +39,8 @@ class RuleModel(nn.Module):
                 "stage 1 (`dynarule confidence`) and set confidence_layer"
             )
         base.requires_grad_(False)
-        self.adapter = adapter.float().requires_grad_(
-            True
-        )  # before the base, which holds it: names begin with adapter
+        # Before the base, which holds it: names begin with adapter.
+        self.adapter = adapter.float().requires_grad_(True)
         self.search = nn.ParameterList(search_rows)
         for row in self.search:
             row.data = row.data.float()
@@ -61,12 +49,7 @@ class RuleModel(nn.Module):
         if recipe.embedding == "full":
             for matrix in (base.get_input_embeddings(), base.get_output_embeddings()):  # type: ignore[operator]
                 matrix.weight.requires_grad_(True)
-        self.memory = TrainingMemory(
-            adapter,
-            pool_queries=recipe.pool_queries,
-            full_dot=recipe.full_dot,
-            all_rules=recipe.stage == 1,
-        )
+        self.memory = TrainingMemory(adapter, recipe.pool_queries == "prompt", all_rules=recipe.stage == 1)
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -85,10 +68,10 @@ class RuleModel(nn.Module):
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:
         """Load what `state_dict` returned."""
-        expected, found = set(self.state_dict()), set(state_dict)
-        if strict and expected != found:
+        expected, given = set(self.state_dict()), set(state_dict)
+        if strict and expected != given:
             raise ValueError(
-                f"the checkpoint lacks {sorted(expected - found)} and has unknown {sorted(found - expected)}"
+                f"the checkpoint lacks {sorted(expected - given)} and has unknown {sorted(given - expected)}"
             )
         result = super().load_state_dict(state_dict, strict=False, assign=assign)
         result.missing_keys.clear()  # the frozen base
@@ -109,30 +92,21 @@ class RuleModel(nn.Module):
         device = input_ids.device
         self.memory.measure = not self.training
         rows = pool_M.to(self.bank.device)
-        self.memory.load(
-            RuleBatch(
-                self.bank.keys_at(rows).to(device),
-                self.bank.values_at(rows).to(device),
-                question_BT,
-                answer_BT,
-                search_BS,
-                gold_BSG,
-            )
-        )
+        keys_MP, values_MP = self.bank.keys_at(rows).to(device), self.bank.values_at(rows).to(device)
+        self.memory.load(RuleBatch(keys_MP, values_MP, question_BT, answer_BT, search_BS, gold_BSG))
         decoder, head = self.base.get_decoder(), self.base.get_output_embeddings()  # type: ignore[operator]
         hidden_BTC = decoder(input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
         # Logits of the answer's tokens alone: with 150,000 words they are most of a batch's memory.
         logits_NV = head(hidden_BTC[:, :-1][labels[:, 1:] != IGNORE])
         lm = lm_loss(logits_NV, labels, self.recipe.method == "kblam")
         out = {"lm": lm} | {name: lm.new_zeros(()) for name in ("retrieval", "hits", "steps")}
-        temperature = self.recipe.temperature
-        if (found := self.memory.scores) is not None:
-            scores_BSK, gold_BSK = found.scores_BSK, found.positives_BSK
+        if (scores := self.memory.scores) is not None:
+            scores_BSK, gold_BSK = scores.scores_BSK, scores.positives_BSK
             hits, steps = step_recall(scores_BSK, gold_BSK)
             out["hits"], out["steps"] = hits.to(lm), steps.to(lm)
             if self.recipe.method == "srki":
-                scores_BSK, gold_BSK = found.sequence_BK[:, None], found.gold_BK[:, None]
+                scores_BSK, gold_BSK = scores.sequence_BK[:, None], scores.gold_BK[:, None]
             if self.recipe.retrieves:
-                out["retrieval"] = stacked_step_loss(scores_BSK, gold_BSK, temperature)
+                out["retrieval"] = stacked_step_loss(scores_BSK, gold_BSK, self.recipe.temperature)
         out["loss"] = lm + self.recipe.retrieval_weight * out["retrieval"]
         return out

@@ -1,4 +1,4 @@
-"""The folder of a training run: whose it is, and where to go on."""
+"""The folder of a training run: which run it belongs to, and from where that goes on."""
 
 from __future__ import annotations
 
@@ -17,23 +17,9 @@ STATE = "trainer_state.json"  # the Trainer writes it last
 def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool = True) -> str | None:
     """Take a folder, held by `dynarule._files.exclusive`, for a run; return the checkpoint to go on from, or None.
 
-    Parameters
-    ----------
-    folder : Path
-        Made if it is not there.
-    settings : mapping
-        What makes a run the same one, as JSON values: written to ``recipe.json``, and compared on resuming.
-    resume : bool
-        Go on from the newest whole checkpoint, or begin; what a kill left of one is deleted.
-    write : bool
-        Whether this process writes; one of several does.
-
-    Raises
-    ------
-    FileExistsError
-        If a new run would share the folder with checkpoints of another, which a later resume could take for its own.
-    ValueError
-        If the checkpoints are of other settings.
+    ``settings`` make a run the same one: written to ``recipe.json``, and compared on resuming (ValueError). A new run
+    never shares a folder with older checkpoints, which a later resume could take for its own (FileExistsError). Of
+    several processes one may ``write``.
     """
     checkpoints, whole = _checkpoints(folder), whole_checkpoints(folder)
     if checkpoints and not resume:
@@ -52,8 +38,9 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
     elif write and not whole:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(settings, indent=1) + "\n")
-    for checkpoint in {*checkpoints} - {*whole} if write else ():
-        shutil.rmtree(checkpoint)  # the Trainer would count it among those it keeps
+    if write:
+        for checkpoint in {*checkpoints} - {*whole}:
+            shutil.rmtree(checkpoint)  # the Trainer would count it among those it keeps
     return str(whole[0]) if whole else None
 
 

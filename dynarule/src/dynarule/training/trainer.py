@@ -30,7 +30,7 @@ from ..search_token import search_id
 from .data import Collator, Encoder
 from .optimizers import muon_optimizer
 from .pools import Rows, RulePools, TrainingStream, families
-from .recipe import Muon, Recipe, SortedBatches, recipe_steps
+from .recipe import Recipe, recipe_steps
 from .rule_model import RuleModel
 from .run_folder import claim
 
@@ -41,9 +41,8 @@ MEASUREMENTS = 10  # of held-out questions in a run
 class RuleTrainer(Trainer):
     """A Trainer that keeps the stream's order and logs each part of the loss.
 
-    Logs have ``lm_loss``, ``retrieval_loss`` and ``recall_at_1`` beside the Trainer's own: in training among the
-    batch's kept rules, as many of them as a step has gold; in evaluation (``eval_...``) among all rules of each batch's
-    pool, gold rules not forced.
+    Beside the Trainer's own, logs have ``lm_loss``, ``retrieval_loss`` and ``recall_at_1``: in training among a batch's
+    kept rules, in evaluation (``eval_...``) among all rules of its pool, gold rules not forced.
     """
 
     loss_is_scaled_for_ga = False  # losses are means of a batch: divide by the number of accumulated batches
@@ -84,11 +83,11 @@ class RuleTrainer(Trainer):
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
         """Return the recipe's optimizer; ValueError for Muon under DeepSpeed, whose ZeRO shards one flat optimizer."""
         assert isinstance(self.model, RuleModel)
-        muon = self.model.recipe.added(Muon)
-        if self.optimizer is None and muon:
+        muon = self.model.recipe.additions.get("muon")
+        if self.optimizer is None and muon is not None:
             if self.is_deepspeed_enabled:
                 raise ValueError("Muon does not run under DeepSpeed; leave the addition muon out")
-            self.optimizer = muon_optimizer(self.model, muon)
+            self.optimizer = muon_optimizer(self.model, muon["value_rate"])
         return super().create_optimizer(*args, **kwargs)
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
@@ -191,13 +190,13 @@ def train(
     encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
     encoder = replace(encoder, search=recipe.searches)
     if arguments.pop("gradient_checkpointing", False):
-        # the older name goes with transformers 6
+        # The older name goes with transformers 6.
         newer = getattr(model, "activation_checkpointing_enable", None)
         (newer or model.gradient_checkpointing_enable)()  # type: ignore[operator]
     first = next(model.parameters())
     dtype = first.dtype
-    # a bf16 base: the adapter stays fp32 and is used in bf16. Without use_cpu, processes on a CPU do not find each
-    # other: each would train, and save, alone
+    # Beside a bf16 base the adapter stays fp32 and is used in bf16. Without use_cpu, processes on a CPU do not find
+    # each other: each would train, and save, alone.
     arguments = {"bf16": dtype == torch.bfloat16, "use_cpu": first.device.type == "cpu"} | arguments
     processes = training_arguments(recipe, folder, 1, **arguments).world_size
     steps = recipe_steps(recipe, len(rows), processes)
@@ -208,14 +207,14 @@ def train(
     premises = [premise_of(text) for text in bank.texts] if premises is None else premises
     pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
     per_step = recipe.batch_size * recipe.accumulation * processes
-    by_length = recipe.added(SortedBatches) is not None
+    by_length = "sorted_batches" in recipe.additions
     block = per_step if by_length else recipe.batch_size
     stream = TrainingStream(rows, steps * per_step, recipe.mix, block, recipe.seed, by_length)
     held = None
     if held_out is not None:
         held = TrainingStream(held_out, len(held_out), None, len(held_out), recipe.seed, by_length)
     fixed = recipe.to_dict() | {"encoder": bank.encoder, "step_text": encoder.step_text}
-    # one process writes; the others of a run must not be refused
+    # One process writes; the others of a run must not be refused.
     with exclusive(folder) if settings.process_index == 0 else nullcontext():
         checkpoint = claim(folder, fixed, resume, write=settings.process_index == 0)
         trainer = RuleTrainer(
@@ -230,9 +229,7 @@ def train(
         with module.attached(), disk_errors(folder):
             trainer.train(resume_from_checkpoint=checkpoint)
         model.requires_grad_(False)
-        history = [
-            entry for entry in trainer.state.log_history if "lm_loss" in entry or "eval_lm_loss" in entry
-        ]
+        history = [entry for entry in trainer.state.log_history if {"lm_loss", "eval_lm_loss"} & entry.keys()]
         adapter.config.encoder = bank.encoder
         if trainer.is_world_process_zero():
             write_whole(folder / "log.json", json.dumps(history, indent=1) + "\n")
@@ -242,7 +239,7 @@ def train(
             if recipe.searches:
                 adapter.train_search(row)  # whatever trained it, the row goes with the adapter
             adapter.save(folder, tokenizer if recipe.searches else None)
-            example = encoder(rows[0])
+            first_row = encoder(rows[0])
             facts = {
                 "steps": steps,
                 "processes": processes,
@@ -251,7 +248,7 @@ def train(
                 "families": {} if recipe.mix is None else Counter(families(rows)),
                 "rules": len(bank),
                 "dtype": str(dtype).removeprefix("torch."),
-                "opening": example.prompt in example.search,
+                "opening": first_row.prompt in first_row.search,
             }
             write_whole(folder / "README.md", model_card(adapter.config, recipe, facts, history))
     for rows_NC in trained_rows:
@@ -259,8 +256,9 @@ def train(
     adapter.to(dtype)  # as serving reads it; the file keeps fp32
     with torch.no_grad():
         for parameter in adapter.parameters():
-            # a fused optimizer writes without raising the version by which a bank knows that its 1 / sigma are old
-            parameter.mul_(1)
+            parameter.mul_(
+                1
+            )  # a fused optimizer does not raise the version by which a bank drops its 1 / sigma
     return history
 
 
