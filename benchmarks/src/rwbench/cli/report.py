@@ -23,9 +23,6 @@ def report(
     as_json: JsonFlag = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown only.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print the table in LaTeX (booktabs) only.")] = False,
-    times: Annotated[
-        bool, typer.Option("--times", help="Print in Markdown what the time went to only.")
-    ] = False,
     figure: Annotated[
         Path | None,
         typer.Option(
@@ -51,7 +48,7 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Print the table of all runs below a folder and write DIR/report.html, with a browser of all samples.
+    """Print the table of all runs below a folder and write DIR/report.html.
 
     Example: rwbench report runs
     """
@@ -72,8 +69,8 @@ def report(
             with disk_errors():
                 numbers = write_figure(settings(results)[0], figure)
             typer.echo(f"{figure}, its numbers in {numbers}")
-        elif markdown or latex or times:
-            typer.echo("\n\n".join(_tables(results, held_out, markdown, latex, times)))
+        elif markdown or latex:
+            typer.echo("\n\n".join(_tables(results, held_out, markdown, latex)))
         else:
             from ..run.data import DataSource
 
@@ -107,12 +104,9 @@ def _pack(results: list[Results], folder: Path, to: Path, recipe: str | None, as
         typer.echo(f"{len(results)} runs in {to}, {size:,} bytes; look at it: rwbench report {to}")
 
 
-def _tables(
-    results: list[Results], held_out: Path | None, markdown: bool, latex: bool, times: bool
-) -> list[str]:
-    from ..report.books import book_table
+def _tables(results: list[Results], held_out: Path | None, markdown: bool, latex: bool) -> list[str]:
     from ..report.setting import settings
-    from ..report.tables import latex_table, markdown_table, markdown_times
+    from ..report.tables import latex_table, markdown_table
 
     found = settings(results)
     others = [] if held_out is None else settings(existing_results(held_out, HELD_OUT_HINT))
@@ -125,16 +119,10 @@ def _tables(
         )
     tables = []
     if markdown:
-        tables += [
-            book_table(setting) if setting.on_books else markdown_table(setting, other)
-            for setting, other in zip(found, beside, strict=True)
-        ]
-    return tables + [
-        form(setting)
-        for form, asked in ((latex_table, latex), (markdown_times, times))
-        if asked
-        for setting in found
-    ]
+        tables += [markdown_table(setting, other) for setting, other in zip(found, beside, strict=True)]
+    if latex:
+        tables += [latex_table(setting) for setting in found]
+    return tables
 
 
 def show_results(results: list[Results], page: Path, as_json: bool, skipped: list[str]) -> None:
@@ -145,9 +133,13 @@ def show_results(results: list[Results], page: Path, as_json: bool, skipped: lis
     else:
         from rich.console import Console
 
-        from ..report.tables import print_report
+        from ..report.setting import settings
+        from ..report.tables import headline, terminal_table
 
-        print_report(results, Console())
+        console = Console()
+        for setting in settings(results):
+            console.print(terminal_table(setting))
+            console.print(" ".join(headline(setting)), style="bold", highlight=False, markup=False)
         typer.echo(f"page: {page}")
     if failed:
         typer.echo(

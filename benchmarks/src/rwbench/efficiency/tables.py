@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..markdown import markdown_table
-from ..report.charts import Line, Point, draw_lines, number_axis, panels, save
+from ..report.charts import Line, Point, draw_lines, drawing_style, legend, number_axis, save, stacked
 from ..report.style import styles
 from .settings import METHODS, PLUS
 
@@ -76,10 +76,13 @@ def draw(table: dict[str, Any], path: Path) -> None:
     if not cells:
         raise ValueError("no cell with rules was measured, so there is nothing to draw")
     drawn = styles(METHODS)
-    titles = {"ttft_ratio": "time to first token", "decode_ratio": "time per further token"}
-    with panels(2) as (figure, both):
-        figure.subplots_adjust(wspace=0.25)
-        for axes, (name, title) in zip(both, titles.items(), strict=True):
+    titles = {
+        "ttft_ratio": "First token, times the base model's",
+        "decode_ratio": "Further token, times the base model's",
+    }
+    with drawing_style():
+        figure, axes_of = stacked([*titles.values()])
+        for axes, name in zip(axes_of, titles, strict=True):
             lines = []
             for method, label in METHODS.items():
                 points = [
@@ -88,7 +91,7 @@ def draw(table: dict[str, Any], path: Path) -> None:
                     if cell["method"] == method and (ratio := cell[name])
                 ]
                 lines += [Line(label, drawn[method], points)] if points else []
-            axes.set(xscale="log", yscale="log", xlabel="rules", title=title)
+            axes.set(xscale="log", yscale="log", xlabel="rules")
             draw_lines(axes, lines)
             axes.axhline(1, color="grey", linewidth=0.8)
             number_axis(axes, sorted({cell["rules"] for cell in cells}))
@@ -96,6 +99,5 @@ def draw(table: dict[str, Any], path: Path) -> None:
             ticks = [tick for tick in TICKS if low <= tick <= high]
             axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
             axes.set_yticks([], minor=True)
-        both[0].set_ylabel("times the base model")
-        both[1].legend(fontsize=9)
+            legend(axes)
         save(figure, path)

@@ -58,7 +58,7 @@ def compare_runs(folders: Sequence[Path], metrics: Sequence[str] = ()) -> Compar
     chosen = chosen or [ANSWERS if ANSWERS in shared else MAIN_METRIC if MAIN_METRIC in shared else shared[0]]
     (first, first_samples), others = loaded[0], loaded[1:]
     comparisons = [_against(first, first_samples, run, samples, chosen) for run, samples in others]
-    tested = [entry for found in comparisons for entry in found["metrics"].values()]
+    tested = [entry for comparison in comparisons for entry in comparison["metrics"].values()]
     for entry, p_value in zip(
         tested, holm([entry["difference"]["p_value"] for entry in tested]), strict=True
     ):
@@ -78,10 +78,10 @@ def find_run(name: str, out: Path) -> Path:
         return Path(name)
     ids = [run["run_id"] for run in packed_results(out)] if is_packed(out) else []
     ids += [path.name for path in sorted(out.glob("*")) if path.is_dir()]
-    found = [out / run_id for run_id in ids if run_id.startswith(name)]
-    if len(found) == 1:
-        return found[0]
-    what = "no run" if not found else f"{len(found)} runs"
+    matches = [out / run_id for run_id in ids if run_id.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    what = f"{len(matches)} runs" if matches else "no run"
     raise FileNotFoundError(
         f"{what} named {name!r} in {out}; give a run folder, or the start of one id (rwbench report {out})"
     )
@@ -115,7 +115,7 @@ def _against(
                 f"runs {first['run_id']} and {second['run_id']} cannot be paired: {name} is {ours!r} in one and "
                 f"{theirs!r} in the other; compare runs on the same questions"
             )
-    found = {}
+    compared = {}
     for metric in metrics:
         pairs = [
             (sample, other)
@@ -139,21 +139,22 @@ def _against(
             )
             for name, rows in groups.items()
         }
-        found[metric] = {
+        compared[metric] = {
             "first": round(means[0], 6),
             "second": round(means[1], 6),
-            "difference": _plain(paired_difference(scores[0], scores[1], subtasks.tolist(), clusters)),
-            "by_subtask": {name: _plain(part, "p_value") for name, part in by_subtask.items()},
+            "difference": _rounded(paired_difference(scores[0], scores[1], subtasks.tolist(), clusters)),
+            # Described, not tested, so without their p values.
+            "by_subtask": {
+                name: {key: value for key, value in _rounded(part).items() if key != "p_value"}
+                for name, part in by_subtask.items()
+            },
         }
-    return {**_head(second), "spec_differences": differences, "metrics": found}
+    return {**_head(second), "spec_differences": differences, "metrics": compared}
 
 
-def _plain(found: Difference, *left_out: str) -> dict[str, Any]:
-    return {
-        name: round(value, 6) if isinstance(value, float) else value
-        for name, value in found._asdict().items()
-        if name not in left_out
-    }
+def _rounded(difference: Difference) -> dict[str, Any]:
+    values = difference._asdict()
+    return {name: round(value, 6) if isinstance(value, float) else value for name, value in values.items()}
 
 
 def _head(run: Results) -> dict[str, Any]:

@@ -26,17 +26,13 @@ def error_counts(
     Parameters
     ----------
     runs : sequence of Results
-        Those about rule books, whose rules have no logic to compare an answer with, are left out.
+        Those on rule books are left out: their rules have no logic to compare an answer with.
     folder : Path
         Folder of the runs, or one run's.
     source : DataSource, optional
         Where questions and rules come from; by default the world that each run names is generated.
     """
-
-    @cache
-    def workspace(found: DataSource) -> Workspace:
-        return Workspace(found)
-
+    workspace = cache(Workspace)
     counts: Counts = {}
     notes: list[str] = []
     for run in runs:
@@ -53,22 +49,19 @@ def error_counts(
                 raise ValueError(
                     f"the run used data {spec.data}, here is {data.data}; give its build with --data"
                 )
-            found = Counter(_classes(samples, workspace(data), spec.split))
+            classes = Counter(_classes(samples, workspace(data), spec.split))
         except ValueError as error:
             notes.append(f"{label}: no error classes ({error})")
             continue
-        counts[run["run_id"]] = {name: found[name] for name in ERROR_CLASSES if found[name]}
+        counts[run["run_id"]] = {name: classes[name] for name in ERROR_CLASSES if classes[name]}
     return counts, notes
 
 
 def _classes(samples: Sequence[Sample], workspace: Workspace, split: str) -> list[str | None]:
     subtasks = {sample["subtask"] for sample in samples}
-    asked = {question.id: question for name in subtasks for question in workspace.questions(name, split)}
+    questions = {question.id: question for name in subtasks for question in workspace.questions(name, split)}
     gold = sorted({rule for sample in samples for step in sample["gold_rules"] for rule in step})
     rules = {row["id"]: row for row in workspace.rules(split).take(gold).to_pylist()}
-    found = [
-        diagnose(sample, asked[sample["id"]].row["steps"], rules)
-        for sample in samples
-        if sample["id"] in asked
-    ]
-    return [one.error if one else None for one in found]
+    known = [sample for sample in samples if sample["id"] in questions]
+    diagnoses = [diagnose(sample, questions[sample["id"]].row["steps"], rules) for sample in known]
+    return [diagnosis.error if diagnosis else None for diagnosis in diagnoses]

@@ -1,10 +1,8 @@
-"""From results to one HTML page that works from disk and loads nothing: numbers, figures, tables."""
+"""From results to one HTML page that works from disk and loads nothing: sentences, figures and tables."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,18 +11,22 @@ from ..run.data import DataSource
 from ..score.errors import ERROR_CLASSES
 from ..score.results import Results
 from ..score.samples import OUTCOMES
-from .charts import swatch
-from .figures import parts
-from .grids import all_runs, beside_paper
-from .mistakes import Counts, error_counts
-from .paper import quotes, tables_beside_paper
-from .setting import Setting, settings
-from .style import styles
-from .tables import csv_text, headline
+from ..score.scoring import ANSWER_METRICS, RECALLS
+from .charts import data_uri, drawing_style
+from .figures import by_size, entropy, over_time
+from .mistakes import error_counts
+from .paper import PaperTable, quotes, tables_beside_paper
+from .setting import MAIN_METRIC, Setting, macro, settings
+from .tables import estimates, headline, interval, percent
 
 if TYPE_CHECKING:
     import jinja2
+    import pandas as pd
     from markupsafe import Markup
+
+MISSING = "–"
+METRICS = (*ANSWER_METRICS, *RECALLS, f"expected_{RECALLS[0]}", f"step_{RECALLS[0]}")
+Cells = Mapping[str, str]
 
 
 def render_page(
@@ -57,46 +59,136 @@ def render_page(
         raise ValueError(
             "there are no results to report; run a recipe first, for example `rwbench run smoke`"
         )
-    grouped = settings(results)
     errors, notes = ({}, []) if folder is None else error_counts(results, folder, source)
     tables = [table for name, runs in recipes for table in tables_beside_paper(runs, name)]
-    script = asset("report.js")
-    return (
-        template_environment()
-        .get_template("report.html.j2")
-        .render(
-            title=title,
-            command=command,
-            skipped=list(skipped),
-            sections=[_section(setting, errors) for setting in grouped],
-            tables=[(table, beside_paper(table)) for table in tables],
-            quotes=[(name, text) for name, _ in recipes for text in quotes(name)],
-            notes=notes,
-            error_classes=ERROR_CLASSES if any(errors.values()) else {},
-            outcome_words=OUTCOMES,
-            environment=results[0]["environment"],
-            style=asset("report.css"),
-            script=script,
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        )
+    page = template_environment().get_template("report.html.j2")
+    return page.render(
+        title=title,
+        command=command,
+        skipped=list(skipped),
+        sections=[_section(setting, errors) for setting in settings(results)],
+        tables=[(table, _html(beside_paper(table))) for table in tables],
+        quotes=[(name, text) for name, _ in recipes for text in quotes(name)],
+        notes=notes,
+        words={**(ERROR_CLASSES if any(errors.values()) else {}), **OUTCOMES},
+        environment=results[0]["environment"],
+        style=asset("report.css"),
     )
 
 
-def _section(setting: Setting, errors: Counts) -> dict[str, Any]:
-    drawn = styles(view.key for view in setting.methods.values())
-    encoded = base64.b64encode(csv_text(setting).encode()).decode()
-    outcomes = {name for run in setting.runs for name in run["outcomes"]}
+def _section(setting: Setting, errors: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    with drawing_style():
+        draws = [by_size] * (len(setting.sizes) > 1) + [over_time, entropy]
+        drawn = [draw(setting) for draw in draws]
+        figures = [data_uri(figure) for figure in drawn if figure is not None]
+    size = setting.sizes[-1]
+    lead = setting.lead.replace("_", " ").capitalize()
+    tables = {
+        "All runs, in % with 95 % intervals": run_table(setting, _scores),
+        f"{lead} by sub-task in %, {size:,} rules": run_table(setting, lambda run: _by_subtask(setting, run)),
+        "Recall@1 in % by step of the proof and by rule type": run_table(setting, _by_step),
+        "Gold rules by step: attention at each retrieval": run_table(setting, _attention),
+        "How answers go wrong: questions": run_table(setting, lambda run: _mistakes(run, errors)),
+        "Cost: mean per question": run_table(setting, _cost),
+    }
     return {
         "title": setting.title(),
-        "headline": headline(setting),
-        "legend": [(view.label, swatch(drawn[view.key])) for view in setting.methods.values()],
-        "parts": parts(setting, errors),
-        "runs": all_runs(setting),
-        "outcomes": outcomes - {"ok"},
-        "csv": f"data:text/csv;base64,{encoded}",
+        "headline": " ".join(headline(setting)),
+        "figures": figures,
+        "tables": [(title, _html(frame)) for title, frame in tables.items() if not frame.empty],
         "failed": sum(run["n"]["failed"] for run in setting.runs),
         "data": setting.spec["data"],
     }
+
+
+def run_table(setting: Setting, cells: Callable[[Results], Cells]) -> pd.DataFrame:
+    """Return a row per run for which ``cells`` gives any (heading -> text); the largest pools and the best first."""
+    import pandas as pd
+
+    order = list(setting.methods)
+
+    def place(run: Results) -> tuple[int, str, int]:
+        spec = run["spec"]
+        return -spec["pool_size"], spec["representation"], order.index(setting.method_of(run))
+
+    rows = []
+    for run in sorted(setting.runs, key=place):
+        if row := cells(run):
+            form, pool = run["spec"]["representation"].upper(), f"{run['spec']['pool_size']:,}"
+            rows.append({"method": setting.view(run).label, "rules": form, "pool": pool, **row})
+    return pd.DataFrame(rows).fillna(MISSING)
+
+
+def _scores(run: Results) -> Cells:
+    failed = f" ({run['n']['failed']} failed)" if run["n"]["failed"] else ""
+    head = {"run": run["run_id"], "n": f"{run['n']['scored']:,}{failed}"}
+    return head | {name.replace("_", " "): interval(e) for name in METRICS if (e := macro(run, name))}
+
+
+def _by_subtask(setting: Setting, run: Results) -> Cells:
+    values = estimates(run, setting.lead)
+    names = [name for name in setting.spec["subtasks"] if name in values]
+    if run["spec"]["pool_size"] != setting.sizes[-1]:
+        return {}
+    return {name.replace("_", " "): percent(values[name]["value"]) for name in names}
+
+
+def _by_step(run: Results) -> Cells:
+    details = run["details"]
+    steps = {f"step {name}": e for name, e in details["by_step"].get(MAIN_METRIC, {}).items()}
+    types = details.get("by_rule_type", {}).get(MAIN_METRIC, {})
+    return {name: percent(e["value"]) for name, e in {**steps, **types}.items()}
+
+
+def _attention(run: Results) -> Cells:
+    """Return the mean weight of each step's gold rules at each retrieval, by number of steps; all rules weigh 1."""
+    maps = run["measures"].get("rule_attention", {})
+    return {
+        f"{steps} steps, retrieval {retrieval}": " ".join(f"{weight:.2f}" for weight in row)
+        for steps, measured in maps.items()
+        for retrieval, (row, n) in enumerate(zip(measured["weights"], measured["n"], strict=True), 1)
+        if n
+    }
+
+
+def _mistakes(run: Results, errors: Mapping[str, Mapping[str, int]]) -> Cells:
+    outcomes = {name: n for name, n in run["outcomes"].items() if name != "ok"}
+    counts = {**errors.get(run["run_id"], {}), **outcomes}
+    return {name.replace("_", " "): f"{n:,}" for name, n in counts.items()}
+
+
+def _cost(run: Results) -> Cells:
+    seconds, scored = run["timing"]["seconds"], run["n"]["scored"]
+    row = {name.replace("_", " "): f"{usage['mean']:,.4g}" for name, usage in run["usage"].items()}
+    return row | ({"seconds": f"{seconds / scored:,.3g}"} if seconds and scored else {})
+
+
+def beside_paper(table: PaperTable) -> pd.DataFrame:
+    """Return one of the paper's tables: ours, and the paper's number behind it."""
+    import pandas as pd
+
+    def shown(value: float | None) -> str:
+        return MISSING if value is None else percent(value) if table.unit == "%" else f"{value:.1f}"
+
+    rows = [
+        [
+            f"{row.pool_size:,}",
+            row.method,
+            row.ours,
+            *(f"{shown(c.ours)} [{shown(c.paper)}]" for c in row.cells),
+        ]
+        for row in table.rows
+    ]
+    return pd.DataFrame(rows, columns=["pool", "in the paper", "ours", *table.columns])
+
+
+def _html(frame: pd.DataFrame) -> Markup:
+    """Return a frame as an HTML table; every text of it is escaped."""
+    import pandas as pd
+    from markupsafe import Markup
+
+    with pd.option_context("display.max_colwidth", None):
+        return Markup(frame.to_html(index=False, border=0, escape=True))
 
 
 def template_environment(room: str = "report") -> jinja2.Environment:

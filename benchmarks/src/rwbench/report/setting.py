@@ -19,8 +19,8 @@ MAIN_METRIC = "recall@1"
 ANSWERS = "exact_match"
 OF_A_RUN = ("method", "representation", "pool_size", "pool_scope", "pool_within")
 """Fields of a spec in which the runs of one setting may differ."""
-ASKED = ("split", "limit", "limit_by")
-"""Fields that say which questions of a sub-task are asked."""
+QUESTIONS = ("split", "limit", "limit_by")
+"""Fields that say which questions of a sub-task a run has."""
 
 
 class MethodView(NamedTuple):
@@ -113,7 +113,7 @@ class Setting:
         runs = [self.find(method, form, self.sizes[-1]) for form in self.representations]
         means = []
         for name in dict.fromkeys((self.lead, MAIN_METRIC, ANSWERS)):
-            values = [found["value"] for run in runs if run and (found := macro(run, name))]
+            values = [estimate["value"] for run in runs if run and (estimate := macro(run, name))]
             means.append(-sum(values) / len(values) if values else 0.0)
         return tuple(means)
 
@@ -158,23 +158,24 @@ class Setting:
         ValueError
             If several do.
         """
-        found = [
-            each for each in others if self._asks_like(each) and each.methods.keys() & self.methods.keys()
+        fitting = [
+            other
+            for other in others
+            if self._matches_held_out(other) and other.methods.keys() & self.methods.keys()
         ]
-        if len(found) > 1:
-            raise ValueError(
-                f"several settings of held-out rules fit: {' and '.join(each.title() for each in found)}"
-            )
-        return found[0] if found else None
+        if len(fitting) > 1:
+            titles = " and ".join(other.title() for other in fitting)
+            raise ValueError(f"several settings of held-out rules fit: {titles}")
+        return fitting[0] if fitting else None
 
-    def _asks_like(self, other: Setting) -> bool:
-        """Say whether another asks as much of the same kinds about held-out rules."""
-        ours, theirs = (
-            {key: value for key, value in each.spec.items() if key not in (*OF_A_RUN, *ASKED)}
-            for each in (self, other)
-        )
+    def _matches_held_out(self, other: Setting) -> bool:
+        """Say whether another has as many questions of the same kinds, on held-out rules."""
         if self.spec["split"] == "heldout" or other.spec["split"] != "heldout":
             return False
+        ours, theirs = (
+            {key: value for key, value in setting.spec.items() if key not in (*OF_A_RUN, *QUESTIONS)}
+            for setting in (self, other)
+        )
         return ours == theirs and self.num_questions == other.num_questions
 
     def title(self) -> str:
@@ -185,8 +186,7 @@ class Setting:
         model = f", model {self.model}" if self.model else ""
         if self.on_books:
             books = ", ".join(name.replace("_", " ") for name in spec["subtasks"])
-            asked = f"{self.num_questions:,} questions{limited} on {len(spec['subtasks'])} rule books"
-            return f"{asked} ({books}){model}"
+            return f"{self.num_questions:,} questions{limited} on {len(spec['subtasks'])} rule books ({books}){model}"
         dials = f", dials {spec['dials']}" if spec.get("dials") else ""
         return (
             f"{self.num_questions:,} questions ({len(spec['subtasks'])} sub-tasks, split {spec['split']}"
@@ -199,22 +199,22 @@ def settings(results: Sequence[Results]) -> list[Setting]:
     groups: dict[str, list[Setting]] = {}
     for run in results:
         shared = canonical_json({k: v for k, v in run["spec"].items() if k not in OF_A_RUN})
-        found = groups.setdefault(shared, [])
-        place = next((place for place, setting in enumerate(found) if setting.admits(run)), None)
+        group = groups.setdefault(shared, [])
+        place = next((place for place, setting in enumerate(group) if setting.admits(run)), None)
         if place is None:
-            found.append(Setting((run,)))
+            group.append(Setting((run,)))
         else:
-            found[place] = Setting((*found[place].runs, run))
+            group[place] = Setting((*group[place].runs, run))
     return sorted(
-        (setting for found in groups.values() for setting in found),
+        (setting for group in groups.values() for setting in group),
         key=lambda setting: (-len(setting.runs), setting.spec["split"] == "heldout"),
     )
 
 
 def macro(run: Results, metric: str) -> Estimate | None:
     """Return the macro estimate of a metric, or None if the run does not have it."""
-    found = run["metrics"].get(metric)
-    return found["macro"] if found else None
+    estimates = run["metrics"].get(metric)
+    return estimates["macro"] if estimates else None
 
 
 def cell(run: Results) -> tuple[str, str, int]:

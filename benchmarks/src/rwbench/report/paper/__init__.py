@@ -10,7 +10,7 @@ from importlib.resources import files
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from ...score.results import Metric, Results
+from ...score.results import Results
 from ...score.stats import fold_interval
 
 
@@ -55,36 +55,27 @@ def numbers() -> dict[str, Any]:
 def tables_beside_paper(results: Sequence[Results], recipe: str) -> list[PaperTable]:
     """Return the paper's tables that a recipe makes, for the runs on each set of questions, the largest first.
 
-    With more pool sizes ``paper/table2`` makes tables 8, 9 and 11, too. A recipe may have been run on few questions and
-    on many, and a table of both would compare what cannot be.
+    With more pool sizes ``paper/table2`` makes tables 8, 9 and 11, too. Runs on few questions and on many are tables of
+    their own, since they cannot be compared.
     """
     groups: dict[tuple[Any, ...], list[Results]] = {}
     for run in results:
-        asked = tuple(run["spec"].get(name) for name in ("split", "scale", "limit", "limit_by"))
-        groups.setdefault(asked, []).append(run)
+        questions = tuple(run["spec"].get(name) for name in ("split", "scale", "limit", "limit_by"))
+        groups.setdefault(questions, []).append(run)
     names = [
         f"paper/{name}"
         for name, table in numbers()["tables"].items()
         if recipe == f"paper/{table.get('recipe', name)}"
     ]
-    beside = (table_beside_paper(runs, name) for runs in groups.values() for name in names)
-    return sorted(filter(None, beside), key=lambda table: -table.questions)
+    tables = (table_beside_paper(runs, name) for runs in groups.values() for name in names)
+    return sorted(filter(None, tables), key=lambda table: -table.questions)
 
 
 def table_beside_paper(results: Sequence[Results], recipe: str) -> PaperTable | None:
-    """Return one table of the paper with our numbers beside it.
+    """Return one table of the paper, such as ``"paper/table2"``, with our numbers beside it.
 
-    Parameters
-    ----------
-    results : sequence of dict
-        Runs of the recipe, on the same questions.
-    recipe : str
-        The table, such as ``"paper/table2"``.
-
-    Returns
-    -------
-    PaperTable, or None
-        None if the paper has no table of that name, or none of its rows has a number of ours.
+    ``results`` are runs on the same questions. None if the paper has no table of that name, or none of its rows has a
+    number of ours.
     """
     folder, _, name = recipe.rpartition("/")
     table = numbers()["tables"].get(name)
@@ -93,19 +84,18 @@ def table_beside_paper(results: Sequence[Results], recipe: str) -> PaperTable | 
     spread = table.get("kind") == "spread"
     rows = []
     for row in table["rows"]:
+        form = {"representation": row["representation"]} if "representation" in row else {}
         for label, runs in _runs(results, row["method"], row["pool_size"]).items():
             if spread:
                 ours = _spread(runs, table["metric"])
             else:
-                form = {"representation": row["representation"]} if "representation" in row else {}
                 ours = [_ours(runs, table["metric"], {**column, **form}) for column in table["columns"]]
             if table["has_average"]:
-                known = [value for value in ours if value is not None]
-                ours.append(fmean(known) if len(known) == len(ours) else None)
+                ours.append(None if None in ours else fmean(value for value in ours if value is not None))
             if any(value is not None for value in ours):
-                form_words = f" ({row['representation'].upper()})" if "representation" in row else ""
-                cells = [PaperCell(theirs, value) for theirs, value in zip(row["values"], ours, strict=True)]
-                rows.append(PaperRow(row["pool_size"], row["method"] + form_words, label, cells))
+                method = f"{row['method']} ({form['representation'].upper()})" if form else row["method"]
+                cells = [PaperCell(*pair) for pair in zip(row["values"], ours, strict=True)]
+                rows.append(PaperRow(row["pool_size"], method, label, cells))
     if not rows:
         return None
     columns = [_title(column) for column in table["columns"]] + ["average"] * table["has_average"]
@@ -117,9 +107,11 @@ def quotes(recipe: str) -> list[str]:
     """Return what the paper's text says of a figure that has no table, for a recipe of its name."""
     folder, _, name = recipe.rpartition("/")
     return [
-        f"{found['says']}: " + "; ".join(f"{who} {what}" for who, what in found["values"].items()) + "."
-        for found in numbers()["figures"]
-        if folder == "paper" and name in found["recipes"]
+        f"{quote['says']}: "
+        + "; ".join(f"{method} {value}" for method, value in quote["values"].items())
+        + "."
+        for quote in numbers()["figures"]
+        if folder == "paper" and name in quote["recipes"]
     ]
 
 
@@ -129,48 +121,48 @@ def _runs(results: Sequence[Results], method: str, size: int) -> dict[str, list[
     Rows named after a model are prompting rows: they are ours where the label names the same model.
     """
     keys = numbers()["methods"].get(method)
-    found: dict[str, list[Results]] = {}
+    runs: dict[str, list[Results]] = {}
     for run in results:
         key, label = run["method"]["key"], run["method"]["label"]
         same = key in keys if keys is not None else key == "prompting" and method in label
         if same and run["spec"]["pool_size"] == size:
-            found.setdefault(label, []).append(run)
-    return found
+            runs.setdefault(label, []).append(run)
+    return runs
 
 
 def _ours(runs: Sequence[Results], metric: str, column: Mapping[str, str]) -> float | None:
     name = column["column"] if metric == "recall" else metric
-    for run in runs:
-        if run["spec"]["representation"] == column.get("representation"):
-            # Step by step, as the paper scores methods that search more than once.
-            found = run["metrics"].get(f"step_{name}") or run["metrics"].get(name)
-            if found is None:
-                return None
-            if metric == "recall":
-                return found["macro"]["value"]
-            estimates = found["by_subtask"] | found["by_group"]
-            return estimates[column["column"]]["value"] if column["column"] in estimates else None
-    return None
+    run = next((run for run in runs if run["spec"]["representation"] == column.get("representation")), None)
+    if run is None:
+        return None
+    # Step by step, as the paper scores methods that search more than once.
+    values = run["metrics"].get(f"step_{name}") or run["metrics"].get(name)
+    if values is None:
+        return None
+    if metric == "recall":
+        return values["macro"]["value"]
+    estimate = (values["by_subtask"] | values["by_group"]).get(column["column"])
+    return estimate["value"] if estimate else None
 
 
 def _spread(runs: Sequence[Results], metric: str) -> list[float | None]:
     """Return the paper's standard deviation and t half width over folds, FOL and NL together, in points."""
     by_form = {run["spec"]["representation"]: run["metrics"] for run in runs}
-    lists = []
+    folds = []
     for form in ("fol", "nl"):
-        metrics: dict[str, Metric] = by_form.get(form, {})
+        metrics = by_form.get(form, {})
         if metric == "recall":
             names = [name for name in metrics if name.startswith("recall@")]
-            folds = [(metrics.get(f"step_{name}") or metrics[name]).get("folds") for name in names]
-            values = [fold["values"] for fold in folds if fold]
+            measured = [(metrics.get(f"step_{name}") or metrics[name]).get("folds") for name in names]
+            values = [fold["values"] for fold in measured if fold]
         else:
-            found = metrics[metric].get("folds") if metric in metrics else None
-            displayed = found.get("displayed") if found else None
+            answers = metrics[metric].get("folds") if metric in metrics else None
+            displayed = answers.get("displayed") if answers else None
             values = [displayed] if displayed else []
         if not values:
             return [None, None]
-        lists += values
-    overall = [fmean(column) for column in zip(*lists, strict=True)]
+        folds += values
+    overall = [fmean(column) for column in zip(*folds, strict=True)]
     return [100 * value for value in fold_interval(overall)]
 
 

@@ -1,0 +1,139 @@
+"""The page: numbers, escaping, nothing from outside; settings kept apart, methods told apart."""
+
+import copy
+import re
+from html.parser import HTMLParser
+
+import pytest
+from rwbench.report.page import render_page, run_table
+from rwbench.report.setting import settings
+from rwbench.report.style import STYLES, styles
+from rwbench.report.tables import interval
+
+EVIL = '<script>alert("x")</script>&\'"'
+
+
+class Page(HTMLParser):
+    """Collects tags, what they load, and text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.loads, self.words = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.loads += [
+            value for name, value in attrs if name in ("src", "href", "action", "srcset", "xlink:href")
+        ]
+        assert not [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_the_page_loads_nothing_and_runs_nothing(searches):
+    text = render_page(searches, "RuleWorld: smoke", "rwbench run smoke")
+    page = Page(text)
+    assert page.loads and all(load.startswith("data:image/svg+xml;base64,") for load in page.loads)
+    assert not re.search(r"https?://|url\(|@import", text)
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert "default-src 'none'" in policy and "script-src" not in policy
+    assert {"script", "link", "iframe", "object", "button"}.isdisjoint(page.tags)
+
+
+def test_every_string_is_escaped(answering):
+    for run in answering:
+        run["method"]["label"] = run["run_id"] = EVIL
+        run["spec"]["data"] = run["spec"]["split"] = run["spec"]["scale"] = EVIL
+        run["spec"]["subtasks"] = [EVIL]
+        run["environment"]["python"] = run["environment"]["platform"] = EVIL
+        run["environment"]["git"] = {"commit": EVIL, "dirty": True}
+        for metric in run["metrics"].values():
+            metric["by_subtask"] = {EVIL: metric["macro"]}
+    text = render_page(answering, EVIL, EVIL, skipped=[EVIL])
+    page = Page(text)
+    assert EVIL not in text and "<script" not in text and "script" not in page.tags
+    assert sum(EVIL in words for words in page.words) >= 10
+
+
+def test_the_page_says_what_the_results_say(searches, answering):
+    text = render_page(searches, "t", "c", skipped=["Dense (needs: pip install)"])
+    assert "Not run here: Dense (needs: pip install)" in text and "questions failed" not in text
+    for run in searches:
+        assert run["run_id"] in text and interval(run["metrics"]["recall@1"]["macro"]) in text
+    assert "rule type" in text and "Attention" not in text and "xact match by sub-task" not in text
+    text = render_page(answering, "t", "c")
+    assert "Exact match by sub-task in %, 1,000 rules" in text and ">900<" in text
+    assert "2 steps, retrieval 1" in text and "0.80 0.10" in text
+    assert "2 steps, retrieval 2" not in text  # no question made it
+
+
+def test_a_table_of_runs_has_the_largest_pools_first_and_a_dash_for_what_is_missing(searches):
+    (setting,) = settings(searches)
+    frame = run_table(setting, lambda run: {run["spec"]["representation"]: run["run_id"]})
+    assert list(frame["pool"]) == ["1,000"] * 6 + ["100"] * 6
+    assert list(frame["method"][:3]) == ["BM25", "BM25 (naive tokens)", "Random rules (floor)"]
+    assert (frame["nl"] == "–").sum() == (frame["fol"] == "–").sum() == 6
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_page_of_one_run_or_of_runs_that_failed_is_sensible(searches, count):
+    runs = searches[:count]
+    assert "BM25" in render_page(runs, "t", "c")
+    for run in runs:
+        run["metrics"], run["n"] = {}, {"scheduled": 22, "scored": 0, "failed": 22}
+        run["details"], run["outcomes"] = {"by_step": {}}, {"failed": 22}
+    page = render_page(runs, "t", "c")
+    assert f"{22 * count} questions failed" in page and "(22 failed)" in page and "<img" not in page
+
+
+def test_no_results_is_an_error_with_a_command():
+    with pytest.raises(ValueError, match="rwbench run smoke"):
+        render_page([], "t", "c")
+
+
+def test_settings_are_never_mixed(searches):
+    other = copy.deepcopy(searches)
+    for run in other:
+        run["spec"]["split"] = "test"
+    both = settings(searches + other)
+    assert [len(setting.runs) for setting in both] == [12, 12]
+    assert {run["spec"]["split"] for run in both[0].runs} == {"mini"}
+    # The same cell with pools made in another way is no point of the same curve.
+    nested = copy.deepcopy(searches[:1])
+    nested[0]["spec"]["pool_within"] = 1500
+    nested[0]["spec"]["method"]["retriever"]["k1"] = 0.9  # a cell of its own, so only the pools differ
+    assert [len(setting.runs) for setting in settings(searches + nested)] == [12, 1]
+
+
+def test_variants_of_one_method_are_told_apart(searches):
+    variant = copy.deepcopy(searches[:4])
+    for run in variant:
+        run["spec"]["method"]["retriever"]["k1"] = 0.9
+    (setting,) = settings(searches + variant)
+    views = list(setting.methods.values())
+    assert len({view.label for view in views}) == len({view.key for view in views}) == 4
+    drawn = styles(view.key for view in views)
+    assert len({drawn[view.key] for view in views}) == 4 and drawn["bm25-aware"] == STYLES["bm25-aware"]
+
+
+def test_runs_of_fol_and_nl_with_an_adapter_each_are_one_method(answering):
+    runs = answering[:4]
+    for run in runs:
+        run["spec"]["method"] = {"name": "dynarule", "adapter": run["spec"]["representation"]}
+    (setting,) = settings(runs)
+    assert [view.label for view in setting.methods.values()] == ["DynaRule, tiny"]
+    (method,) = setting.methods
+    assert setting.find(method, "fol", 100) is runs[0] and setting.find(method, "nl", 1000) is runs[3]
+
+
+def test_labels_name_the_model_only_where_models_differ(committed):
+    (whole,) = settings(committed("arena"))
+    assert whole.model == "tiny" and whole.title().endswith(", model tiny")
+    assert not any("tiny" in view.label for view in whole.methods.values())
+    with_model = next(run for run in whole.runs if run["spec"]["method"].get("model"))
+    with_model["spec"]["method"]["model"]["model"] = "another"
+    (mixed,) = settings(whole.runs)
+    assert mixed.model is None and "model" not in mixed.title()
+    assert any(view.label.endswith(", tiny") for view in mixed.methods.values())
