@@ -30,7 +30,7 @@ PEERS = ("propositional_logic", "syllogism")
 
 
 def measure() -> dict[str, Any]:
-    """Return CPU figures of this process, by case: instances and scores (and searches) a second."""
+    """Return figures of this process by case, a second of its time each."""
     instance(EnvConfig(), 0)  # tables of the vocabulary
     rows = {name: _ours(config) for name, config in CASES.items()}
     try:
@@ -50,16 +50,16 @@ def measure() -> dict[str, Any]:
 
 def _ours(config: EnvConfig) -> dict[str, float]:
     made = [instance(config, 0)]
-    found = {"instances": _rate(lambda i: made.append(instance(config, i)), INSTANCES)}
+    rates = {"instances": _rate(lambda i: made.append(instance(config, i)), INSTANCES)}
     some = made[1:65]
-    found["scores"] = _rate(lambda i: score(some[i % 64].answer, some[i % 64].metadata), SCORES)
+    rates["scores"] = _rate(lambda i: score(some[i % 64].answer, some[i % 64].metadata), SCORES)
     weighed = config.to_dict() | {"reward": vars(RewardWeights(steps=0.2, format=0.1))}
     full = [(one.answer, one.metadata | {"config": weighed}) for one in some]
-    found["scores with steps"] = _rate(lambda i: score(*full[i % 64]), SCORES)
+    rates["scores with steps"] = _rate(lambda i: score(*full[i % 64]), SCORES)
     if config.access != "prompt":
         episodes = [Episode(one.metadata) for one in some]
-        found["searches"] = _rate(lambda i: episodes[i % 64].find(some[i % 64].metadata["question"]), 1_000)
-    return found
+        rates["searches"] = _rate(lambda i: episodes[i % 64].find(some[i % 64].metadata["question"]), 1_000)
+    return rates
 
 
 def _theirs(name: str) -> dict[str, float]:
@@ -67,9 +67,9 @@ def _theirs(name: str) -> dict[str, float]:
 
     data = reasoning_gym.create_dataset(name, seed=SEED, size=INSTANCES)
     made: list[Any] = []
-    found = {"instances": _rate(lambda i: made.append(data[i]), INSTANCES)}
-    found["scores"] = _rate(lambda i: data.score_answer(made[i % 64]["answer"], made[i % 64]), SCORES)
-    return found
+    instances = _rate(lambda i: made.append(data[i]), INSTANCES)
+    scores = _rate(lambda i: data.score_answer(made[i % 64]["answer"], made[i % 64]), SCORES)
+    return {"instances": instances, "scores": scores}
 
 
 def _rate(do: Callable[[int], object], count: int) -> float:

@@ -73,7 +73,7 @@ def test_a_dial_that_no_world_satisfies_is_passed_over():
     curriculum = AdaptiveCurriculum(
         EnvConfig(("multi_hop_3",)), {"crowd": (None, 60), "pool_size": (30, 40)}, window=1
     )
-    assert curriculum.update([1.0]) and curriculum.state.levels == (0, 1)
+    assert curriculum.update([1.0]) and curriculum.state.levels == [0, 1]
     assert not curriculum.update([1.0])
 
 
@@ -97,7 +97,8 @@ def test_what_is_no_state_is_refused():
         {},
         {"state": 3},
         state | {"ladders": {"hops": [1]}},
-        state | {"state": {"levels": [9, 0, 0]}},
+        state | {"state": state["state"] | {"levels": [9, 0, 0]}},
+        state | {"state": state["state"] | {"levels": [-1, 0, 0]}},
     ):
         with pytest.raises(ValueError):
             AdaptiveCurriculum.from_dict(wrong)

@@ -108,12 +108,10 @@ def test_rivals_conclude_about_the_same():
     "values, said",
     [
         ({"pool_size": 1_985}, "pool_size must be from 8, .* to 1984, .* got 1985"),
-        ({"pool_size": 7}, "pool_size must be from 8, .* got 7"),
         ({"subtasks": ["multi_hop_3"], "pool_size": 3}, "pool_size must be from 4, .* got 3"),
         ({"subtasks": ["multi_hop_9"]}, "unknown sub-task 'multi_hop_9'"),
         ({"subtasks": []}, "subtasks must name"),
         ({"dials": "crowd=16"}, "crowd must be from 4 to 14 .* got 16; use a larger scale"),
-        ({"dials": "hops=9"}, "hops must be an integer from 1 to 8, got 9"),
         ({"scale": "full"}, "unknown scale 'full'"),
         ({"acess": "tool"}, "unknown option of the environment 'acess'; did you mean 'access'"),
         ({"rivals": 2}, "rivals must be a number from 0 to 1, got 2"),
@@ -129,7 +127,7 @@ def test_a_configuration_that_no_world_satisfies_names_the_dial(values, said):
         EnvConfig.from_dict(values)
 
 
-@pytest.mark.parametrize("index", [-1, True, 1.0, "1", None])
+@pytest.mark.parametrize("index", [-1, True, 1.0, None])
 def test_an_index_is_a_whole_number(index):
     with pytest.raises(ValueError, match="index must be"):
         instance(EnvConfig(), index)

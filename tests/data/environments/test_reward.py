@@ -1,11 +1,12 @@
 """The reward: parts by hand, any text, other versions."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ruleworld_data.environments import EnvConfig, RewardWeights, instance, score
+from ruleworld_data.environments import EnvConfig, Episode, RewardWeights, instance, score
 
 RECORD = instance(EnvConfig(("multi_hop_3",)), 0).metadata | {
     "answers": ["17", "dungeon"],
@@ -32,7 +33,6 @@ def scored(answer, searches=0, **weights):
         (r"\boxed{17, bridge}", 0.5, 0, 1),
         (r"\boxed{dungeon, 17}", 0, 0, 1),
         (r"\boxed{17}", 0, 0, 0),
-        (r"\boxed{17, dungeon, dungeon}", 0, 0, 0),
         (r"\boxed{17, dungeon} or \boxed{17, dungeon}", 1, 1, 0),
         (r"\boxed{17, dungeon} I am sure of it", 1, 1, 0),
         (r"\boxed{17, }", 0, 0, 0),
@@ -121,28 +121,65 @@ def test_near_answers_are_scored(answer):
     assert 0 <= scored(answer, steps=1, format=1).reward <= 1
 
 
-def test_bytes_and_json_are_what_they_say():
-    made = instance(EnvConfig(("multi_hop_3",)), 5)
-    assert score(made.answer.encode(), json.dumps(made.metadata)).reward == 1
+@pytest.mark.parametrize(
+    "metadata",
+    ["", "null", "[]", "{", {}, {"schema": "ruleworld-environment/0"}, "[" * 100_000]
+    + [
+        {name: value for name, value in RECORD.items() if name != left}
+        for left in ("answers", "config", "index")
+    ]
+    + [RECORD | {"config": config} for config in ({}, {"reward": {}}, {"reward": {"exact": 1}}, 3)],
+    ids=lambda metadata: repr(metadata)[:20],
+)
+def test_a_record_of_another_version_or_a_part_of_one_is_refused(metadata):
+    for use in (lambda: score("", metadata), lambda: Episode(metadata)):
+        with pytest.raises(ValueError, match="metadata"):
+            use()
+
+
+def in_box(change):
+    def changed(answer):
+        head, box, inside = answer.rpartition(r"\boxed{")
+        return head + box + change(inside[:-1]) + "}"
+
+    return changed
 
 
 @pytest.mark.parametrize(
-    "metadata", ["", "null", "[]", "{", "{}", {}, {"schema": "ruleworld-environment/0"}, "[" * 100_000]
+    "change",
+    [
+        in_box(str.upper),
+        in_box(lambda text: f"  {text.replace(', ', ' ,   ')} "),
+        in_box(lambda text: text.replace(", ", ",")),
+        in_box(lambda text: rf"\text{{{text}}}"),
+        in_box(lambda text: f"${text}$"),
+        in_box(lambda text: text.replace(", ", "|").replace(" ", "_").replace("|", ", ")),
+        in_box(lambda text: f"**{text}**"),
+        lambda text: f"Let me think about 12 and the bridge.\n{text}",
+        lambda text: f"{text}.\n\n",
+        lambda text: text.replace("\n", "\r\n"),
+        str.encode,
+    ],
 )
-def test_a_record_of_another_version_is_refused(metadata):
-    with pytest.raises(ValueError, match="metadata"):
-        score("", metadata)
+def test_changes_that_keep_the_meaning_keep_the_score(change):
+    weights = RewardWeights(exact=0.4, strict=0.2, steps=0.2, format=0.2)
+    config = EnvConfig(("multi_hop_3", "multi_rule_4"), access="tool", reward=weights)
+    for index in range(8):
+        made = instance(config, index)
+        answers = made.metadata["answers"]
+        for answer in (
+            made.answer,
+            rf"\boxed{{{', '.join(answers)}}}",
+            rf"\boxed{{no{', 1' * (len(answers) - 1)}}}",
+        ):
+            assert score(change(answer), made.metadata) == score(answer, made.metadata)
+        record = json.dumps(dict(reversed(made.metadata.items())))
+        assert score(made.answer, record) == score(made.answer, made.metadata)
 
 
 def test_huge_answers_take_linear_time():
-    import time
-
-    for text in (
-        "\\boxed{" * 150_000,
-        "[Step 1] dungeon\n" * 60_000,
-        "{" * 1_000_000,
-        "\\boxed{1}" * 100_000,
-    ):
-        start = time.process_time()
+    pieces = ("\\boxed{" * 150_000, "[Step 1] dungeon\n" * 60_000, "{" * 1_000_000, "\\boxed{1}" * 100_000)
+    for text in pieces:
+        start = time.process_time()  # of this process alone, so other work on the machine does not count
         scored(text, steps=1, format=1)
-        assert time.process_time() - start < 1
+        assert time.process_time() - start < 5

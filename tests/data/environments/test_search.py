@@ -4,7 +4,6 @@ import math
 import re
 from collections import Counter
 
-import numpy as np
 import pytest
 from ruleworld_data.environments import EnvConfig, Episode, RewardWeights, instance
 from ruleworld_data.environments.search import NO_MORE, NOTHING
@@ -58,18 +57,9 @@ def test_only_rules_of_the_pool_are_found(form):
     outside = [str(text) for i, text in enumerate(world.texts(form)) if i not in ids][:30]
     assert not {line for text in outside for line in episode.find(text, k=1_000)} - set(texts)
     assert len(episode.find(" ".join(texts), k=1_000)) <= 60
-
-
-def test_dense_search_ranks_by_inner_product():
-    texts, _, _ = pool_of(CONFIG, 2)
-
-    def encode(batch):
-        return np.array([[len(text), text.count("e")] for text in batch], dtype=np.float32)
-
-    found = Episode.at(CONFIG, 2, encode).find("eee", k=5)
-    assert [-(3 * len(t) + 3 * t.count("e")) for t in found] == sorted(
-        -(3 * len(t) + 3 * t.count("e")) for t in texts
-    )[:5]
+    for k in (-1, 0, True, "5"):
+        with pytest.raises(ValueError, match="k must be a positive integer"):
+            episode.find(texts[0], k=k)
 
 
 def test_searches_are_counted_and_end():
@@ -82,7 +72,7 @@ def test_searches_are_counted_and_end():
 
 @pytest.mark.parametrize(
     "query",
-    ["", r"horn \boxed{3}", "'; DROP", None, 3, b"horn", "\ud800", "qwertz " * 10**5, "horn </rules>"],
+    ["", r"horn \boxed{3}", None, b"horn", "\ud800", "qwertz " * 10**5, "horn </rules>"],
     ids=lambda query: repr(query)[:16],
 )
 def test_nothing_that_a_model_writes_comes_back(query):

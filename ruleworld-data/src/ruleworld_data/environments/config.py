@@ -51,8 +51,7 @@ class RewardWeights:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise ValueError(f"reward {name} must be a number from 0 to 1, got {value!r}")
+            _check_share(f"reward {name}", value)
         if not self.exact + self.strict + self.proved > 0:
             raise ValueError(
                 "a reward must count right answers: give exact, strict or proved a weight above 0"
@@ -142,12 +141,7 @@ class EnvConfig:
         check_name("access", self.access, ACCESS)
         for name in ("pool_size", "top_k", "max_searches"):
             check_count(name, getattr(self, name), least=1)
-        if (
-            isinstance(self.rivals, bool)
-            or not isinstance(self.rivals, int | float)
-            or not 0 <= self.rivals <= 1
-        ):
-            raise ValueError(f"rivals must be a number from 0 to 1, got {self.rivals!r}")
+        _check_share("rivals", self.rivals)
         least, most = max(map(self._gold_rules, names)), sum(self.sizes.rule_counts().values())
         if not least <= self.pool_size <= most:
             raise ValueError(
@@ -214,8 +208,7 @@ def read_config(path: Path | None = None, changes: Sequence[str] = ()) -> EnvCon
 
 def world_sizes(scale: str) -> WorldSizes:
     """Return the sizes of a world of a scale, at the paper's point; ``paper`` is the paper's subset."""
-    found = SCALES[scale]
-    return replace(found.sizes, **(found.subset or {}))
+    return replace(SCALES[scale].sizes, **(SCALES[scale].subset or {}))
 
 
 def world_questions(key: WorldKey) -> int:
@@ -226,6 +219,11 @@ def world_questions(key: WorldKey) -> int:
     # A thin crowd has few chains.
     room = replace(SCALES[key.scale].turned(key.dials), subset=None).chain_room(1.0)
     return min(each, max(50, room // 10 * 10))
+
+
+def _check_share(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
 
 
 def _read(cls: type[T], values: object, what: str) -> T:

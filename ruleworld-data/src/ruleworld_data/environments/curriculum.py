@@ -7,14 +7,14 @@ if nothing had stopped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..spec import Dials, check_count, check_name
 from .config import EnvConfig
 from .instances import Instance, instance
 
-__all__ = ["LADDERS", "AdaptiveCurriculum", "CurriculumState"]
+__all__ = ["LADDERS", "AdaptiveCurriculum"]
 
 LADDERS: dict[str, tuple[Any, ...]] = {
     "hops": (1, 2, 3, 4, 5, 6),
@@ -26,30 +26,14 @@ LADDERS: dict[str, tuple[Any, ...]] = {
 """Dials that a curriculum turns, from easy to hard; ``parts`` adds parallel questions of so many parts."""
 
 
-@dataclass(frozen=True)
-class CurriculumState:
-    """Where a curriculum stands; JSON, but for the tuples.
-
-    Attributes
-    ----------
-    levels : tuple of int
-        Step on each dial's ladder.
-    turn : int
-        Which dial is turned next.
-    history : tuple of int
-        Dials in the order in which they were turned up.
-    served : int
-        Instances given so far: the next one's index.
-    tried, solved : int
-        Rewards since the last turn, and their sum in millionths.
-    """
-
-    levels: tuple[int, ...]
-    turn: int = 0
-    history: tuple[int, ...] = ()
-    served: int = 0
-    tried: int = 0
-    solved: int = 0
+@dataclass
+class _State:
+    levels: list[int]  # step on each dial's ladder
+    turn: int = 0  # which dial is turned next
+    history: list[int] = field(default_factory=list)  # dials in the order in which they were turned up
+    served: int = 0  # the next instance's index
+    tried: int = 0  # rewards since the last turn
+    solved: int = 0  # their sum in millionths
 
 
 class AdaptiveCurriculum:
@@ -65,13 +49,11 @@ class AdaptiveCurriculum:
         Mean rewards that are kept: below the first a dial is turned back, above the second one is turned up.
     window : int
         Rewards between two decisions.
-    state : CurriculumState, optional
-        Where to go on.
 
     Raises
     ------
     ValueError
-        For an unknown dial, an empty ladder, a bad band, or a state of other ladders.
+        For an unknown dial, an empty ladder or a bad band.
     """
 
     def __init__(
@@ -80,7 +62,6 @@ class AdaptiveCurriculum:
         ladders: Mapping[str, Sequence[Any]] = LADDERS,
         band: tuple[float, float] = (0.4, 0.7),
         window: int = 64,
-        state: CurriculumState | None = None,
     ) -> None:
         self.base = base or EnvConfig()
         self.ladders = {check_name("dial", name, LADDERS): tuple(values) for name, values in ladders.items()}
@@ -90,12 +71,7 @@ class AdaptiveCurriculum:
         if not 0 <= low < high <= 1:
             raise ValueError(f"band must be two rewards with 0 <= low < high <= 1, got {band!r}")
         self.band, self.window = (low, high), check_count("window", window, least=1)
-        self.state = state or CurriculumState((0,) * len(self.ladders))
-        steps = [len(values) for values in self.ladders.values()]
-        if len(self.state.levels) != len(steps) or any(
-            not 0 <= level < size for level, size in zip(self.state.levels, steps, strict=True)
-        ):
-            raise ValueError(f"the state is of other ladders: levels {self.state.levels}, ladders of {steps}")
+        self.state = _State([0] * len(self.ladders))
 
     @property
     def config(self) -> EnvConfig:
@@ -103,26 +79,25 @@ class AdaptiveCurriculum:
         return self._config(self.state.levels)
 
     def _config(self, levels: Sequence[int]) -> EnvConfig:
-        now = {
+        options = {
             name: values[level] for (name, values), level in zip(self.ladders.items(), levels, strict=True)
         }
-        hops, parts, crowd = (now.pop(name, None) for name in ("hops", "parts", "crowd"))
+        hops, parts, crowd = (options.pop(name, None) for name in ("hops", "parts", "crowd"))
         subtasks: tuple[str, ...] = ()
         if hops is not None:
             subtasks += ("single_rule" if hops == 1 else f"multi_hop_{hops}",)
         if parts is not None and parts > 1:
             subtasks += (f"multi_rule_{2 * parts}",)
         if crowd is not None:
-            now["dials"] = str(replace(Dials.parse(self.base.dials), crowd=crowd))
+            options["dials"] = str(replace(Dials.parse(self.base.dials), crowd=crowd))
         if subtasks:
-            now["subtasks"] = subtasks
-        return replace(self.base, **now)
+            options["subtasks"] = subtasks
+        return replace(self.base, **options)
 
     def next(self) -> Instance:
         """Return the next instance, of the configuration now; no index is given twice."""
-        made = instance(self.config, self.state.served)
-        self.state = replace(self.state, served=self.state.served + 1)
-        return made
+        self.state.served += 1
+        return instance(self.config, self.state.served - 1)
 
     def update(self, rewards: Sequence[float]) -> bool:
         """Take rewards in; at the end of a window a dial may turn.
@@ -136,30 +111,28 @@ class AdaptiveCurriculum:
             if not 0 <= reward <= 1:
                 raise ValueError(f"rewards must be from 0 to 1, got {reward!r}")
         state = self.state
-        tried = state.tried + len(rewards)
-        solved = state.solved + sum(round(reward * 1_000_000) for reward in rewards)
-        if tried < self.window:
-            self.state = replace(state, tried=tried, solved=solved)
+        state.tried += len(rewards)
+        state.solved += sum(round(reward * 1_000_000) for reward in rewards)
+        if state.tried < self.window:
             return False
-        mean, self.state = solved / tried / 1_000_000, replace(state, tried=0, solved=0)
+        mean, state.tried, state.solved = state.solved / state.tried / 1_000_000, 0, 0
         if mean > self.band[1]:
             return self._harder()
         return self._easier() if mean < self.band[0] else False
 
     def _harder(self) -> bool:
         """Turn the next dial up that can be, in turns; one that no world satisfies is passed over."""
-        state, size = self.state, len(self.ladders)
-        for dial in ((state.turn + i) % size for i in range(size)):
+        state, ladders = self.state, list(self.ladders.values())
+        for dial in ((state.turn + i) % len(ladders) for i in range(len(ladders))):
             levels = [level + (place == dial) for place, level in enumerate(state.levels)]
-            if levels[dial] == len(list(self.ladders.values())[dial]):
+            if levels[dial] == len(ladders[dial]):
                 continue
             try:
                 self._config(levels)
             except ValueError:
                 continue
-            self.state = replace(
-                state, levels=tuple(levels), turn=(dial + 1) % size, history=(*state.history, dial)
-            )
+            state.levels, state.turn = levels, (dial + 1) % len(ladders)
+            state.history.append(dial)
             return True
         return False
 
@@ -168,29 +141,32 @@ class AdaptiveCurriculum:
         state = self.state
         if not state.history:
             return False
-        *history, dial = state.history
-        levels = tuple(level - (place == dial) for place, level in enumerate(state.levels))
-        self.state = replace(state, levels=levels, history=tuple(history), turn=(dial + 1) % len(levels))
+        dial = state.history.pop()
+        state.levels[dial] -= 1
+        state.turn = (dial + 1) % len(state.levels)
         return True
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that `from_dict` needs to go on, as JSON holds it."""
-        state = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(self.state).items()}
         return {
             "base": self.base.to_dict(),
             "ladders": {name: list(values) for name, values in self.ladders.items()},
             "band": list(self.band),
             "window": self.window,
-            "state": state,
+            "state": asdict(self.state),
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AdaptiveCurriculum:
         """Go on from what `to_dict` returned; `ValueError` for anything else."""
         try:
-            state = dict(values["state"])
-            state |= {name: tuple(state[name]) for name in ("levels", "history")}
             base, band = EnvConfig.from_dict(values["base"]), tuple(values["band"])
-            return cls(base, values["ladders"], band, values["window"], CurriculumState(**state))
+            curriculum = cls(base, values["ladders"], band, values["window"])
+            state = values["state"]
+            curriculum.state = _State(**state | {k: list(state[k]) for k in ("levels", "history")})
+            steps = zip(curriculum.state.levels, curriculum.ladders.values(), strict=True)
+            if not all(0 <= level < len(ladder) for level, ladder in steps):
+                raise ValueError(f"the state is of other ladders: levels {state['levels']}")
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the state of a curriculum ({error}); give what to_dict returned") from None
+        return curriculum

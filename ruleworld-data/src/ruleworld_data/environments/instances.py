@@ -30,7 +30,7 @@ class Instance(NamedTuple):
     answer : str
         A perfect answer: one line per step of the proof, and the boxed answers.
     metadata : dict
-        Plain JSON; all that `score` and `RuleSearch` need, so that both work in another process.
+        Plain JSON; all that `score` and `Episode` need, so that both work in another process.
     """
 
     prompt: str

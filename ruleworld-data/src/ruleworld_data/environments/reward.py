@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from typing import Any, NamedTuple
 
 from ..scoring import Score, score_output
 from ..world import load_vocabulary
+from .config import RewardWeights
 from .instances import SCHEMA
 
 __all__ = ["Reward", "read_metadata", "score"]
@@ -22,6 +24,8 @@ _WORD = re.compile(r"[a-z]+|\d+")
 _BOX_AT_THE_END = re.compile(r"\}[\s.$*]*\Z")
 _LONGEST_STEP, _LONGEST_ANSWER = 500, 64
 _VARIABLES = {"a", "b", "x", "y"}
+_FIELDS = {"config", "index", "answers", "conclusions", "gold_rule_ids"}
+_WEIGHTS = {item.name for item in fields(RewardWeights)}
 
 
 class Reward(NamedTuple):
@@ -62,19 +66,13 @@ def score(answer: object, metadata: Mapping[str, Any] | str, searches: int = 0) 
     ------
     ValueError
         If the metadata was not made by this version of the environment.
-
-    Examples
-    --------
-    >>> made = instance(EnvConfig(), 0)                          # doctest: +SKIP
-    >>> score(made.answer, made.metadata).reward                 # doctest: +SKIP
-    1.0
     """
     record = read_metadata(metadata)
     if isinstance(answer, bytes | bytearray):
         answer = answer.decode("utf-8", "replace")
     text = answer if isinstance(answer, str) else ""
-    weights, gold = record["config"]["reward"], record["answers"]
-    right = score_output(text, gold)
+    weights = record["config"]["reward"]
+    right = score_output(text, record["answers"])
     steps = _steps(text, record["conclusions"]) if weights["steps"] or weights["proved"] else 0.0
     parts = {
         "exact": right.exact_match,
@@ -84,8 +82,7 @@ def score(answer: object, metadata: Mapping[str, Any] | str, searches: int = 0) 
         "format": float(_in_form(text, right)),
     }
     total = sum(weights[name] for name in parts)
-    free = len(record["gold_rule_ids"])
-    cost = weights["search_cost"] * max(0, searches - free)
+    cost = weights["search_cost"] * max(0, searches - len(record["gold_rule_ids"]))
     earned = sum(weights[name] * part for name, part in parts.items()) / total
     return Reward(min(1.0, max(0.0, earned - cost)), **parts, cost=cost)
 
@@ -104,23 +101,26 @@ def read_metadata(metadata: Mapping[str, Any] | str) -> Mapping[str, Any]:
             record = json.loads(metadata)
         except (ValueError, RecursionError):
             raise ValueError(f"metadata must be the JSON of an instance's, got {metadata!r:.80}") from None
-    if not isinstance(record, Mapping) or record.get("schema") != SCHEMA:
-        found = record.get("schema") if isinstance(record, Mapping) else record
-        raise ValueError(
-            f"metadata was written by {found!r:.80}, this version reads {SCHEMA!r}; make the instances anew with "
-            "ruleworld_data.environments.instance"
-        )
-    return record
+    schema = record.get("schema") if isinstance(record, Mapping) else record
+    if not isinstance(record, Mapping) or schema != SCHEMA:
+        problem = f"was written by {schema!r:.80}, this version reads {SCHEMA!r}"
+    else:
+        config = record.get("config")
+        weights = config.get("reward") if isinstance(config, Mapping) else None
+        if record.keys() >= _FIELDS and isinstance(weights, Mapping) and weights.keys() >= _WEIGHTS:
+            return record
+        problem = f"is not whole, it holds {sorted(record)!r:.200}"
+    raise ValueError(f"metadata {problem}; make the instances anew with ruleworld_data.environments.instance")
 
 
-def _in_form(text: str, found: Score) -> bool:
+def _in_form(text: str, score: Score) -> bool:
     """One box, at the end, with a short answer for each that is asked for."""
     return (
-        not found.missing_box
-        and not found.length_mismatch
+        not score.missing_box
+        and not score.length_mismatch
         and text.count(r"\boxed") == 1
         and _BOX_AT_THE_END.search(text, max(0, len(text) - 16)) is not None
-        and all(0 < len(part) <= _LONGEST_ANSWER for part in found.parsed)
+        and all(0 < len(part) <= _LONGEST_ANSWER for part in score.parsed)
     )
 
 
@@ -129,7 +129,7 @@ def _steps(text: str, conclusions: Sequence[Sequence[str]]) -> float:
     lines: dict[int, str] = {}
     for match in _STEP.finditer(text):
         lines.setdefault(int(match[1]), match[2])
-    right = [_concludes(lines.get(i, ""), each) for i, each in enumerate(conclusions, 1)]
+    right = [_concludes(lines.get(i, ""), conclusion) for i, conclusion in enumerate(conclusions, 1)]
     return sum(right) / len(right)
 
 
@@ -151,8 +151,8 @@ def _concludes(line: str, conclusion: Sequence[str]) -> bool:
     if not numbers or numbers[-1] != number:
         return False
     plurals, signs = _lexicon()
-    spoken, name = f" {' '.join(words)} ", " ".join(term)
-    if f" {name} " not in spoken and f" {plurals[name]} " not in spoken:
+    text, name = f" {' '.join(words)} ", " ".join(term)
+    if f" {name} " not in text and f" {plurals[name]} " not in text:
         return False
     return kind == "has" or [signs[word] for word in words if word in signs][-1:] == [operator]
 

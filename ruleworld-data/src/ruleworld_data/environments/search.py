@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..spec import check_count
+from ..world import Ints
 from .config import EnvConfig
 from .instances import instance
 from .reward import Reward, read_metadata, score
 from .worlds import EnvWorld, place_of
 
-__all__ = ["Encode", "Episode", "import_bm25s"]
-
-Encode = Callable[[Sequence[str]], NDArray[np.float32]]
-"""Texts to unit vectors, one row each, for dense search: ``SentenceTransformer(...).encode`` is one."""
+__all__ = ["Episode", "import_bm25s"]
 
 NOTHING = "No rule shares a word with that."
 NO_MORE = "No searches are left. Give the answer now."
@@ -35,12 +33,12 @@ _WORD = re.compile(r"[^\W\d_]+|\d+")
 class Episode:
     """One instance while a model works on it: counts its searches and scores its answer.
 
+    Rules are found by BM25, whose word statistics are those of the whole world.
+
     Parameters
     ----------
     metadata : mapping or str
         Of the instance; JSON will do.
-    encode : callable, optional
-        Search by these vectors' inner products. Without it by BM25, whose word statistics are those of the whole world.
 
     Raises
     ------
@@ -48,37 +46,44 @@ class Episode:
         If the metadata is of another version.
     """
 
-    def __init__(self, metadata: Mapping[str, Any] | str, encode: Encode | None = None) -> None:
+    def __init__(self, metadata: Mapping[str, Any] | str) -> None:
         self.metadata = read_metadata(metadata)
         self.config = EnvConfig.from_dict(self.metadata["config"])
-        self.encode, self.searches = encode, 0
-        self._pool: NDArray[Any] | None = None
+        self.searches = 0
 
     @classmethod
-    def at(cls, config: EnvConfig, index: int, encode: Encode | None = None) -> Episode:
+    def at(cls, config: EnvConfig, index: int) -> Episode:
         """Return the episode of one instance of an environment."""
-        return cls(instance(config, index).metadata, encode)
+        return cls(instance(config, index).metadata)
+
+    @cached_property
+    def _pool(self) -> tuple[EnvWorld, Ints]:
+        world, _, row = place_of(self.config, self.metadata["index"])
+        return world, np.sort(world.pool(row, self.config))
 
     def find(self, query: object, k: int | None = None) -> list[str]:
         """Search once: the best ``k`` rules of the pool (``top_k`` of the configuration), best first.
 
         A query of any kind is answered: one without a known word finds nothing, as does one too many.
         """
+        k = self.config.top_k if k is None else check_count("k", k, least=1)
         self.searches += 1
         if self.searches > self.config.max_searches:
             return []
-        world, _, row = place_of(self.config, self.metadata["index"])
-        if self._pool is None:
-            self._pool = np.sort(world.pool(row, self.config))
+        world, pool = self._pool
+        engine = _bm25(world, self.config.form)
         text = query[:LONGEST_QUERY] if isinstance(query, str) else ""
-        scores = _scores(world, self.config.form, text, self.encode)[self._pool]
-        best = np.lexsort((self._pool, -scores))[: self.config.top_k if k is None else k]
-        return world.texts(self.config.form)[self._pool[best[scores[best] > 0]]].tolist()
+        terms = engine.get_tokens_ids(_terms()(text))
+        if not terms:
+            return []
+        scores = np.round(engine.get_scores_from_ids(terms), 9)[pool]
+        best = np.lexsort((pool, -scores))[:k]
+        return world.texts(self.config.form)[pool[best[scores[best] > 0]]].tolist()
 
     def search(self, query: object) -> str:
         """Search once and return what the model reads: rules, one a line, or why there are none."""
-        found = self.find(query)
-        return "\n".join(found) or (NO_MORE if self.searches > self.config.max_searches else NOTHING)
+        rules = self.find(query)
+        return "\n".join(rules) or (NO_MORE if self.searches > self.config.max_searches else NOTHING)
 
     def step(self, text: str) -> tuple[str, Reward | None]:
         """Take a turn of a model that searches by ``<search>words</search>`` at the end of what it writes.
@@ -90,26 +95,14 @@ class Episode:
         reward : Reward or None
             None until the model writes something that does not end in a search, which is its answer.
         """
-        asked = _TAGS.search(text, max(0, len(text) - 2 * LONGEST_QUERY))
-        if asked is None or self.searches > self.config.max_searches:
+        match = _TAGS.search(text, max(0, len(text) - 2 * LONGEST_QUERY))
+        if match is None or self.searches > self.config.max_searches:
             return "", self.score(text)
-        return f"<rules>\n{self.search(asked[1])}\n</rules>", None
+        return f"<rules>\n{self.search(match[1])}\n</rules>", None
 
     def score(self, answer: object) -> Reward:
         """Score an answer after the searches made so far."""
         return score(answer, self.metadata, self.searches)
-
-
-def _scores(world: EnvWorld, form: str, query: str, encode: Encode | None) -> NDArray[np.floating]:
-    """Score every rule of the world, shape (rules,); 0 is not found."""
-    if encode is not None:
-        return np.asarray(_vectors(world, form, encode) @ np.asarray(encode([query]))[0])
-    split = _terms()
-    engine = _bm25(world, form)
-    terms = engine.get_tokens_ids(split(query))
-    if not terms:
-        return np.zeros(len(world.rules))
-    return np.round(engine.get_scores_from_ids(terms), 9)
 
 
 def import_bm25s() -> Any:
@@ -131,11 +124,6 @@ def _bm25(world: EnvWorld, form: str) -> Any:
     engine = import_bm25s().BM25(method="lucene", backend="numpy")
     engine.index([*map(_terms(), world.texts(form))], show_progress=False)
     return engine
-
-
-@lru_cache(maxsize=16)
-def _vectors(world: EnvWorld, form: str, encode: Encode) -> NDArray[np.float32]:
-    return np.asarray(encode(world.texts(form).tolist()))
 
 
 @lru_cache(maxsize=1)

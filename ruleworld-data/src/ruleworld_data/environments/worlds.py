@@ -67,12 +67,12 @@ class EnvWorld:
         wanted, count = gold, int(config.rivals * (config.pool_size - len(gold)))
         if count:
             group, members = self._rivals
-            parts = row["steps"] if len(row["answers"]) > 1 else row["steps"][-1:]
-            asked = dict.fromkeys(group[[step["rule_ids"][0] for step in parts]].tolist())
+            last = row["steps"] if len(row["answers"]) > 1 else row["steps"][-1:]
+            target = dict.fromkeys(group[[step["rule_ids"][0] for step in last]].tolist())
             stream = Stream("rivals", self.world_id, row["id"], config.pool_size)
-            for groups in (asked, {*group[gold].tolist()} - {*asked}):
-                near = np.setdiff1d(np.concatenate([gold[:0], *(members[i] for i in groups)]), gold)
-                wanted = np.concatenate([wanted, near[stream.permutation(len(near))]])
+            for groups in (target, {*group[gold].tolist()} - {*target}):
+                rivals = np.setdiff1d(np.concatenate([gold[:0], *(members[i] for i in groups)]), gold)
+                wanted = np.concatenate([wanted, rivals[stream.permutation(len(rivals))]])
             wanted = wanted[: len(gold) + count]
         return shared_pool(self._ids, wanted.tolist(), config.pool_size, "env", self.world_id, row["id"])
 
@@ -82,8 +82,8 @@ class EnvWorld:
         table = self.rules
         changes = table.column("operator").is_valid().to_numpy()
         kind = np.where(changes, "change", table.column("type").to_numpy(zero_copy_only=False).astype(str))
-        about = table.column("attribute").fill_null("").to_numpy(zero_copy_only=False).astype(str)
-        _, group = np.unique(np.char.add(np.char.add(kind, " "), about), return_inverse=True)
+        attribute = table.column("attribute").fill_null("").to_numpy(zero_copy_only=False).astype(str)
+        _, group = np.unique(np.char.add(np.char.add(kind, " "), attribute), return_inverse=True)
         order = np.argsort(group, kind="stable")
         return group, np.split(order, np.cumsum(np.bincount(group))[:-1])
 
@@ -97,8 +97,8 @@ def world_of(key: WorldKey, number: int) -> EnvWorld:
 def place_of(config: EnvConfig, index: int) -> tuple[EnvWorld, str, dict[str, Any]]:
     """Return the world, the sub-task and the question of an instance."""
     key = config.world_key
-    each, turns = world_questions(key), len(key.subtasks)
-    number, place = divmod(index, each * turns)
+    turns = len(key.subtasks)
+    number, place = divmod(index, world_questions(key) * turns)
     row, turn = divmod(place, turns)
     world = world_of(key, number)
     return world, key.subtasks[turn], world.rows[key.subtasks[turn]][row]
