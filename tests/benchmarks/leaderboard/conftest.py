@@ -3,9 +3,8 @@
 import json
 import shutil
 
-import pyarrow as pa
 import pytest
-from rwbench.leaderboard.files import ENTRY, SAMPLES, packed
+from rwbench.leaderboard.files import ENTRY, SAMPLES, packed, sample_lines
 from rwbench.leaderboard.judge import Judge, pool_design
 from rwbench.leaderboard.submissions import read_run, submit
 from rwbench.methods.retrieve import Retrieve
@@ -16,7 +15,6 @@ from rwbench.run.runner import run_spec
 from rwbench.spec import RunSpec, canonical_json
 
 DATE = "2026-01-31"
-SUBTASKS = ("multi_hop_2",)
 WORDS = {
     "name": "BM25",
     "submitter": "The testers",
@@ -44,13 +42,9 @@ class Folder:
     def word(self, name, value):
         self.path(ENTRY).write_text(json.dumps(self.words | {name: value}))
 
-    def spec(self, **changes):
-        self.word("spec", self.words["spec"] | changes)
-
     @property
     def lines(self):
-        stream = pa.CompressedInputStream(pa.BufferReader(self.path(SAMPLES).read_bytes()), "zstd")
-        return stream.read().decode().splitlines()
+        return [line.decode() for _, line in sample_lines(self.path(SAMPLES).read_bytes())]
 
     @lines.setter
     def lines(self, lines):
@@ -89,7 +83,7 @@ def small_spec(workspace):
             representation=representation,
             data=workspace.source.data,
             scale="tiny",
-            subtasks=SUBTASKS,
+            subtasks=("multi_hop_2",),
             **pool_design(size, "tiny"),
         )
 

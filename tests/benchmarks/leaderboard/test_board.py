@@ -1,10 +1,12 @@
-"""The board as data and page: ranks, tables, badges; nothing, one thing and gaps to show."""
+"""The board as data and page: ranks, tables, badges, nothing and gaps; in a real browser where there is one."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+from html import unescape
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from rwbench.leaderboard.page import render_board, write_board
 from rwbench.score.samples import read_samples
 from rwbench.score.stats import paired_difference, sample_clusters
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium")
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`&amp;{{7*7}}"
 
 
@@ -25,38 +29,21 @@ def board(submissions):
 def made_up_row(number, **changes):
     """A row as `row_of` makes it, with numbers of its own."""
     value = (number * 37 % 101) / 101
-    ends = {"ci_low": max(0, value - 0.05), "ci_high": min(1, value + 0.05)}
-    estimate = {"value": value, **ends, "n": 550, "method": "bootstrap"}
-    metrics = dict.fromkeys(("exact_match", "strict_match", "recall@1", "recall@10"), estimate)
-    return {
+    estimate = {"value": value, "ci_low": max(0, value - 0.05), "ci_high": min(1, value + 0.05), "n": 550}
+    row = dict.fromkeys(("tokens", "calls", "hardware", "sealed"))
+    row |= {
         "submission": f"2026-01-31_m{number}",
         "track": "answers",
         "name": f"Method {number}",
-        "submitter": "Team",
-        "date": "2026-01-31",
-        "kind": "contender",
-        "trained": "yes" if number % 2 else "no",
-        "open_weights": "none",
-        "model": "none",
-        "description": "Does things.",
         "links": {},
-        "scale": "paper",
-        "split": "mini",
-        "subtasks": ["single_rule"],
-        "representation": "nl" if number % 3 else "fol",
-        "pool_size": (100, 1_000, 10_000)[number % 3],
-        "n": 550,
-        "metrics": {**metrics, "recall@100": None},
-        "cost_usd": None if number % 4 else number / 10,
-        "tokens": None,
-        "calls": None,
-        "hardware": None,
-        "rank": number + 1,
-        "sealed": None,
-        "badges": ["claimed"],
-        "run_id": "0" * 12,
-        "samples_sha256": "0" * 64,
-    } | changes
+    }
+    row |= {"submitter": "Team", "date": "2026-01-31", "kind": "contender", "model": "none", "n": 550}
+    row |= {"open_weights": "none", "description": "Does things.", "scale": "paper", "split": "mini"}
+    row |= {"trained": "yes" if number % 2 else "no", "representation": "nl" if number % 3 else "fol"}
+    row |= {"subtasks": ["single_rule"], "pool_size": (100, 1_000, 10_000)[number % 3], "rank": number + 1}
+    row |= {"cost_usd": None if number % 4 else number / 10, "badges": ["claimed"], "run_id": "0" * 12}
+    metrics = dict.fromkeys(("exact_match", "strict_match", "recall@1", "recall@10"), estimate)
+    return row | {"metrics": {**metrics, "recall@100": None}} | changes
 
 
 def board_of(rows):
@@ -140,21 +127,19 @@ def test_marks_of_reproduction_are_for_the_very_samples(submissions, board, tmp_
         build_board(root)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"round": "a", "scores": [null]}', '{"scores": 1e999}'])
-def test_scores_of_a_round_that_are_none_are_named(text, submissions, tmp_path):
-    path = tmp_path / "rounds/2026-1/scores.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-    with pytest.raises(ValueError, match=r"scores\.json is no round's scores .* rwbench round score"):
-        build_board(submissions, tmp_path / "rounds")
-
-
-def test_a_refused_submission_stops_the_board_and_is_named(submissions, tmp_path):
+def test_what_cannot_be_on_a_board_is_named(submissions, tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        build_board(tmp_path / "nowhere")
+    scores = tmp_path / "rounds/2026-1/scores.json"
+    scores.parent.mkdir(parents=True)
+    for text in ("", "[]", "{}", '{"round": "a", "scores": [null]}', '{"scores": 1e999}'):
+        scores.write_text(text)
+        with pytest.raises(ValueError, match=r"scores\.json is no round's scores .* rwbench round score"):
+            build_board(submissions, tmp_path / "rounds")
     root = shutil.copytree(submissions, tmp_path / "submissions")
     (root / "2026-01-31_bm25" / "submission.json").write_text('{"name": "x"}')
-    with pytest.raises(ValueError, match="2026-01-31_bm25 is refused") as refused:
+    with pytest.raises(ValueError, match=r"2026-01-31_bm25 is refused:\n.*submitter is missing"):
         build_board(root)
-    assert "submitter is missing" in str(refused.value)
 
 
 def test_the_same_board_twice_is_the_same_bytes(submissions, board, tmp_path):
@@ -169,8 +154,6 @@ def test_a_board_of_nothing_and_of_gaps(tmp_path):
     (tmp_path / "submissions").mkdir()
     page = render_board(build_board(tmp_path / "submissions"))
     assert page.count("No submission yet") == 2 and "<table" not in page
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
-        build_board(tmp_path / "nowhere")
     bare = made_up_row(1, metrics=dict.fromkeys(board_of([])["metrics"]), rank=None)
     page = render_board(board_of([bare]))
     assert page.count("<tr class=") == 1 and page.count("No submission yet") == 1
@@ -207,3 +190,115 @@ def test_a_disk_or_place_that_takes_nothing_is_one_line(tmp_path):
     with open("/dev/full", "w") as full:
         done = run(stdout=full)
     assert (done.returncode, done.stderr) == (1, "error: the disk is full\n")
+
+
+PROBE = """<script>
+const out = {errors: []};
+addEventListener("error", (e) => out.errors.push(e.message));
+const section = document.getElementById("answers"), table = section.querySelector("table");
+const head = (text) => [...table.querySelectorAll("th button")].find((b) => b.textContent.startsWith(text));
+const column = (text) => head(text).parentNode.cellIndex;
+const rows = () => [...table.tBodies[0].rows].filter((r) => !r.hidden);
+const shown = (cell) => cell.dataset.sort ?? cell.textContent.trim();
+const values = (text) => rows().map((r) => shown(r.cells[column(text)]));
+const put = (field, value, event) => { field.value = value; field.dispatchEvent(new Event(event)); };
+const pick = (name, value) => put(section.querySelector(`select[data-column=${name}]`), value, "change");
+const names = () => rows().map((r) => r.querySelector("summary").textContent);
+const count = () => section.querySelector(".count").textContent;
+%s
+const done = document.createElement("p"); done.id = "probe"; done.textContent = JSON.stringify(out);
+document.body.append(done);
+</script></body>"""
+
+
+def browse(rows, script, tmp_path, address="", window="1400,900"):
+    """What a script of the page's own browser puts into ``out``; nothing may be logged to its console."""
+    page = tmp_path / "index.html"
+    page.write_text(render_board(board_of(rows)).replace("</body>", PROBE % script))
+    words = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
+    done = subprocess.run(
+        [*words, f"--window-size={window}", page.as_uri() + address],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"HOME": str(tmp_path)},
+        timeout=120,
+    )
+    out = json.loads(unescape(re.search(r'<p id="probe">(.*?)</p>', done.stdout, flags=re.S)[1]))
+    assert out.pop("errors") == [] and "CONSOLE" not in done.stderr
+    return out
+
+
+@in_a_browser
+def test_sorting_and_filtering(tmp_path):
+    out = browse(
+        [made_up_row(number) for number in range(12)],
+        """
+        head("Exact match").click(); out.down = values("Exact match").map(Number);
+        out.way = head("Exact match").parentNode.ariaSort;
+        head("Exact match").click(); out.up = values("Exact match").map(Number);
+        head("Cost").click(); out.cost = values("Cost");
+        head("Cost").click(); out.cheap = values("Cost");
+        head("Method").click(); out.names = names(); out.hash = location.hash;
+        pick("representation", "FOL"); out.fol = count(); out.forms = values("Rules");
+        pick("pool", "1,000"); out.none = count();
+        pick("pool", ""); pick("representation", "");
+        const search = section.querySelector("input"); put(search, "METHOD 11", "input"); out.searched = names();
+        put(search, "nobody", "input"); out.nobody = count();
+        """,
+        tmp_path,
+    )
+    assert out["down"] == sorted(out["down"], reverse=True) == out["up"][::-1] and out["way"] == "descending"
+    # missing figures stay at the end both ways
+    assert out["cost"] == ["0.8", "0.4", "0.0", *[""] * 9] and out["cheap"] == [
+        "0.0",
+        "0.4",
+        "0.8",
+        *[""] * 9,
+    ]
+    assert out["names"] == sorted(out["names"]) and "answers.sort=1_up" in out["hash"]
+    assert out["fol"] == "4 of 12" and set(out["forms"]) == {"FOL"} and out["none"] == "0 of 12"
+    assert out["searched"] == ["Method 11"] and out["nobody"] == "0 of 12"
+
+
+@in_a_browser
+def test_a_view_is_in_the_address_and_nonsense_in_it_does_nothing(tmp_path):
+    rows, script = [made_up_row(number) for number in range(12)], "out.count = count(); out.names = names();"
+    out = browse(rows, script, tmp_path, "#answers.representation=FOL&answers.sort=0_down")
+    assert out == {"count": "4 of 12", "names": ["Method 9", "Method 6", "Method 3", "Method 0"]}
+    nonsense = "#answers.representation=<b>&answers.sort=99_up&x[constructor]=1"
+    assert browse(rows, script, tmp_path, nonsense)["count"] == "12 of 12"
+
+
+@in_a_browser
+def test_a_hostile_name_is_text(tmp_path):
+    fields = dict.fromkeys(("name", "submitter", "description", "model", "hardware"), EVIL)
+    row = made_up_row(0, **fields, subtasks=[EVIL], links={"code": "https://a.example/"})
+    script = "out.seen = [names()[0], document.images.length, document.scripts.length];"
+    assert browse([row, made_up_row(1)], script, tmp_path) == {"seen": [EVIL, 0, 2]}
+
+
+@in_a_browser
+def test_keyboard_and_phone(tmp_path):
+    out = browse(
+        [made_up_row(number) for number in range(3)],
+        """
+        const stops = [...section.querySelectorAll("button, select, input, summary, a")];
+        out.reached = stops.filter((e) => e.tabIndex >= 0).length === stops.length;
+        out.named = [...section.querySelectorAll("select, input")].every((e) => e.labels.length === 1);
+        out.wide = document.documentElement.scrollWidth; out.window = innerWidth;
+        const order = section.querySelector("select[data-order]");
+        out.order = getComputedStyle(order.parentNode).display;
+        out.head = getComputedStyle(table.tHead).display;
+        put(order, "5_up", "change"); out.up = values("Exact match").map(Number);
+        """,
+        tmp_path,
+        window="500,900",
+    )
+    assert out["reached"] and out["named"] and out["wide"] <= out["window"] <= 720
+    assert out["order"] != "none" and out["head"] == "none" and out["up"] == sorted(out["up"])
+
+
+@in_a_browser
+def test_a_page_of_nothing_raises_nothing(tmp_path):
+    page = render_board(board_of([]))
+    assert browse([], "", tmp_path) == {} and page.count("<table") == 0

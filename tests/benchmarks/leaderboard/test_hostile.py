@@ -9,7 +9,7 @@ from rwbench.cli.app import app
 from rwbench.leaderboard import files, records
 from rwbench.leaderboard.copies import skeleton
 from rwbench.leaderboard.files import ENTRY, SAMPLES, packed
-from rwbench.leaderboard.parsing import Refused
+from rwbench.leaderboard.problems import MAX_PROBLEMS, Refused
 from rwbench.leaderboard.submissions import check_all, fingerprints, validate
 from typer.testing import CliRunner
 
@@ -22,7 +22,7 @@ def word(name, value):
 
 
 def spec(**changes):
-    return lambda entry: entry.spec(**changes)
+    return lambda entry: entry.word("spec", entry.words["spec"] | changes)
 
 
 def line(number, **fields):
@@ -44,11 +44,19 @@ def raw(file, change):
     return lambda entry: entry.path(file).write_bytes(change(entry.path(file).read_bytes()))
 
 
+def samples(body):
+    return raw(SAMPLES, lambda _: packed(body))
+
+
+def rename(name):
+    return lambda entry: entry.rename(name)
+
+
 def link(file, to=None):
     def attack(entry):
-        secret = to or entry.folder.parent / "secret"
-        entry.path(file).rename(entry.folder.parent / "secret")
-        entry.path(file).symlink_to(secret)
+        secret = entry.folder.parent / "secret"
+        entry.path(file).rename(secret)
+        entry.path(file).symlink_to(to or secret)
 
     return attack
 
@@ -63,12 +71,14 @@ def submission_that_is_a_link(entry):
     entry.folder.symlink_to(real)
 
 
-def swap_ranks(entry):
+def copy_with_ranks_swapped_in_a_third(entry):
     def swap(record):
-        record["retrieved"][0][8:10] = record["retrieved"][0][8:10][::-1]
+        if record["id"] in spoilt:
+            record["retrieved"][0][8:10] = record["retrieved"][0][8:10][::-1]
 
     spoilt = {json.loads(text)["id"] for text in entry.lines[:20]}
-    entry.change_all(lambda record: swap(record) if record["id"] in spoilt else None)
+    entry.change_all(swap)
+    entry.rename("2026-01-31_better")
 
 
 def deep(depth):
@@ -78,166 +88,120 @@ def deep(depth):
     return value
 
 
-# What is spoilt, the file and line that are named (None: no line), and what is said.
-ATTACKS = {
+IN_SAMPLES = {
     # questions and gold
-    "gold beside the answers": (line(3, gold_answers=["8"]), SAMPLES, 3, "gold_answers is an unknown field"),
-    "a question of another task": (line(2, id="multi_hop_3-mini-0000001"), SAMPLES, 2, "not the id of"),
-    "a question of the train split": (line(2, id="multi_hop_2-train-0000001"), SAMPLES, 2, "not the id of"),
-    "html in an id": (line(1, id=HTML), SAMPLES, 1, "not the id of a question asked"),
-    "a hard question left out": (lines(lambda all: all[:-1]), SAMPLES, None, "questions are missing"),
-    "a second try": (lines(lambda all: [*all, all[0]]), SAMPLES, 51, "an id occurs twice"),
-    "no samples": (lines(lambda all: []), SAMPLES, None, "questions are missing"),
-    "out of the average": (line(4, retrieved=None), SAMPLES, 4, "retrieved is null on some questions only"),
-    "a failed question": (line(5, outcome="failed"), SAMPLES, 5, "outcome must be 'ok'"),
-    "a rule from elsewhere": (line(2, retrieved=[[10**9]]), SAMPLES, 2, "not in the question's pool"),
-    "a rule twice": (line(2, retrieved=[[5, 5]]), SAMPLES, 2, "retrieved.0 must name each rule once"),
-    "more than K rules": (spec(top_k=10), SAMPLES, 1, "more than spec.top_k = 10"),
+    "gold beside the answers": (line(3, gold_answers=["8"]), ", line 3: gold_answers is an unknown field"),
+    "a question of the train split": (line(2, id="multi_hop_2-train-0000001"), ", line 2: is not the id of"),
+    "html in an id": (line(1, id=HTML), ", line 1: is not the id of a question asked"),
+    "a hard question left out": (lines(lambda all: all[:-1]), ": 1 of 50 questions are missing"),
+    "a second try": (lines(lambda all: [*all, all[0]]), ", line 51: an id occurs twice"),
+    "no samples": (lines(lambda all: []), ": 50 of 50 questions are missing"),
+    "out of the average": (line(4, retrieved=None), ", line 4: retrieved is null on some questions only"),
+    "a failed question": (line(5, outcome="failed"), ", line 5: outcome must be 'ok'"),
+    "a rule from elsewhere": (line(2, retrieved=[[10**9]]), ", line 2: a rule is not in the question's pool"),
+    "a rule twice": (line(2, retrieved=[[5, 5]]), ", line 2: retrieved.0 must name each rule once"),
+    "more than K rules": (spec(top_k=10), ", line 1: a search returns more than spec.top_k = 10"),
     "answers that no output has": (
         line(1, answers=["8"], output=r"so \boxed{9}"),
-        SAMPLES,
-        1,
-        "answers are not what the scorer reads in output",
+        ", line 1: content answers are not what the scorer reads in output",
     ),
-    "a copy": (
-        lambda entry: entry.rename("2026-01-31_better"),
-        SAMPLES,
-        None,
-        "100% of the records, rankings included, are those of other submissions",
-    ),
-    "a copy, half of it spoilt": (
-        lambda entry: (swap_ranks(entry), entry.rename("2026-01-31_better")),
-        SAMPLES,
-        None,
-        "of the records, rankings included, are those of other submissions",
-    ),
-    # the run's spec
-    "gold as a contender": (
-        spec(method={"name": "prompting", "rules": "gold"}),
-        ENTRY,
-        None,
-        "spec.method looks at gold data, got 'gold'",
-    ),
-    "a seed that is no number": (spec(pool_seed=0.0), ENTRY, None, "spec is not a run's"),
-    "a sealed world": (spec(world_seed=7), ENTRY, None, "spec.world_seed is not on the board"),
-    "another split": (spec(split="train"), ENTRY, None, "spec.split is not on the board"),
-    "a few questions": (spec(limit=3, limit_by="fold"), ENTRY, None, "spec.limit is not on the board"),
-    "a pool of its own": (spec(pool_size=7), ENTRY, None, "the board has pools of"),
-    "an easier pool": (spec(pool_scope="batch"), ENTRY, None, "spec.pool_scope is not on the board"),
-    "sub-tasks twice": (spec(subtasks=["multi_hop_2"] * 2), ENTRY, None, "spec"),
-    "other data": (spec(data="0.0"), ENTRY, None, "spec.data is not on the board"),
-    "html in the spec": (spec(method={"name": "x", "note": HTML}), ENTRY, None, "spec must be plain text"),
-    "a novel in the spec": (spec(method={"name": "x", "n": "a" * 20_000}), ENTRY, None, "at most 16 KiB"),
-    "a spec that is a list": (word("spec", []), ENTRY, None, "spec must be a valid dictionary"),
+    "a copy": (rename("2026-01-31_better"), ": 100% of the records, rankings included, are those of other"),
+    "a copy, a third of it spoilt": (copy_with_ranks_swapped_in_a_third, ": 60% of the records, rankings"),
     # numbers
-    "NaN": (in_line(1, '"usage":{', '"usage":{"calls":NaN,'), SAMPLES, 1, "NaN and infinity are no JSON"),
-    "an overflow": (in_line(1, '"usage":{', '"usage":{"calls":1e999,'), SAMPLES, 1, "out of range"),
+    "NaN": (in_line(1, '"usage":{', '"usage":{"calls":NaN,'), ", line 1: is not strict JSON (NaN is no JSON)"),
+    "an overflow": (in_line(1, '"usage":{}', '"usage":{"cost_usd":1e999}'), ", line 1: usage.cost_usd must be less"),
     "ten thousand digits": (
         in_line(1, '"usage":{', '"usage":{"calls":' + "9" * 10_000 + ","),
-        SAMPLES,
-        1,
-        "more than 15 digits",
+        ", line 1: is not strict JSON (Exceeds the limit",
     ),
-    "a negative count": (line(7, usage={"calls": -1}), SAMPLES, 7, "calls must be greater than or equal"),
-    "half a token": (line(2, usage={"prompt_tokens": 1.5}), SAMPLES, 2, "must be a valid integer"),
-    "a cost of its own": (line(1, usage={HTML: 1}), SAMPLES, 1, "unknown field"),
-    "true and false as rules": (line(7, retrieved=[[True, False]]), SAMPLES, 7, "must be a valid integer"),
-    "a cost that is a word": (word("cost_usd", "free"), ENTRY, None, "cost_usd must be a valid number"),
+    "a negative count": (line(7, usage={"calls": -1}), ", line 7: usage.calls must be greater than or equal"),
+    "a cost of its own": (line(1, usage={HTML: 1}), f", line 1: 'usage.{HTML}' is an unknown field"),
+    "true and false as rules": (line(7, retrieved=[[True, False]]), ", line 7: retrieved.0.0 must be a valid"),
+    # formats
+    "half a character": (in_line(3, '"output":null', '"output":"\\ud800"'), ", line 3: output must be a valid"),
+    "a key twice": (in_line(1, '"id":', '"id":"x","id":'), ", line 1: is not strict JSON (a key occurs twice)"),
+    "a zip bomb": (lines(lambda all: [text + " " * 900_000 for text in all]), ", line 5: expands to more than 4"),
+    "a bomb of one line": (samples(b"a" * 3 * files.MIB), ", line 1: a line has more than 1 MiB"),
+    "millions of lines": (lines(lambda all: all * 2), ", line 61: has more than 60 lines"),
+    "lines that are no samples": (samples(b"[]\n" * 1_300_000), ", line 1: content must be a valid dictionary"),
+    "a hundred thousand rules": (line(2, retrieved=[[*range(100_000)]]), ", line 2: retrieved.0 must have at most"),
+    "gzip": (raw(SAMPLES, lambda _: b"\x1f\x8b\x08"), ": is not whole zstd data"),
+    "cut off": (raw(SAMPLES, lambda body: body[:-20]), ": is not whole zstd data"),
+    "no end": (samples(b"{"), ", line 1: has no line break, so the file is cut off"),
+    "an empty line": (lines(lambda all: [all[0], "", *all[1:]]), ", line 2: is not strict JSON (Expecting value"),
+    "a novel as output": (line(2, output="a" * 300_000), ", line 2: output must have at most 200000 characters"),
+    "a pipe": (pipe, ": is not a regular file"),
+}  # fmt: skip
+IN_ENTRY = {
+    # the run's spec
+    "gold as a contender": (spec(method={"name": "prompting", "rules": "gold"}), "spec.method looks at gold data"),
+    "a seed that is no number": (spec(pool_seed=0.0), "spec is not a run's"),
+    "a sealed world": (spec(world_seed=7), "spec.world_seed is not on the board"),
+    "another split": (spec(split="train"), "spec.split is not on the board"),
+    "a few questions": (spec(limit=3, limit_by="fold"), "spec.limit is not on the board"),
+    "a pool of its own": (spec(pool_size=7), "spec is not a run's (the board has pools of"),
+    "an easier pool": (spec(pool_scope="batch"), "spec.pool_scope is not on the board"),
+    "long lists": (spec(top_k=101), "spec.top_k is not on the board"),
+    "sub-tasks twice": (spec(subtasks=["multi_hop_2"] * 2), "spec.subtasks is not on the board"),
+    "other data": (spec(data="0.0"), "spec.data is not on the board"),
+    "html in the spec": (spec(method={"name": "x", "note": HTML}), "spec must be plain text"),
+    "a terminal's codes in the spec": (spec(method={"name": "\x1b[2J"}), "spec must be plain text"),
+    "a novel in the spec": (spec(method={"name": "x", "n": "a" * 20_000}), "spec must have at most 16 KiB"),
+    "a spec that is a list": (word("spec", []), "spec must be a valid dictionary"),
     # words
-    "a script as a link": (word("code", "javascript:alert(1)"), ENTRY, None, "code must be an https link"),
-    "html in a link": (
-        word("paper", 'https://a.example/"><script>'),
-        ENTRY,
-        None,
-        "paper must be an https link",
-    ),
-    "a tower of accents": (word("name", "B" + "\u0334\u0337\u0338\u0336" * 5), ENTRY, None, "two accents"),
-    "a ligature of a sentence": (word("name", "\ufdfa" * 10), ENTRY, None, "60 characters spelt out"),
-    "an endless name": (word("name", "a" * 5_000), ENTRY, None, "1 to 60 characters"),
-    "a name of dots": (word("name", "..."), ENTRY, None, "must have a letter or a digit"),
-    "a date to come": (word("date", "2999-01-01"), ENTRY, None, "must not lie in the future"),
-    "a date of old": (word("date", "0001-01-01"), ENTRY, None, "must not lie in the future or before"),
-    "a date that is none": (word("date", "2026-02-30"), ENTRY, None, "must be a day as YYYY-MM-DD"),
-    "another date": (word("date", "2026-01-30"), ENTRY, None, "date is not the folder's"),
-    "a kind of its own": (word("kind", "winner"), ENTRY, None, "kind must be"),
-    "a rank": (word("rank", "1"), ENTRY, None, "rank is an unknown field"),
-    "another's name": (
-        word("name", "BM25, Naive Tokens"),
-        ENTRY,
-        None,
-        f"name reads like 'BM25, naive tokens' of {NAIVE}",
-    ),
-    "another's name in Cyrillic": (
-        word("name", "ВМ25, nаivе tоkеns"),
-        ENTRY,
-        None,
-        "name reads like 'BM25, naive tokens'",
-    ),
-    "a submitter like another": (word("submitter", "The teѕters"), ENTRY, None, "submitter reads like"),
-    # files and formats
-    "Latin-1": (raw(ENTRY, lambda body: body.replace(b"BM25", b"M\xfcller")), ENTRY, 2, "is not UTF-8"),
-    "UTF-16": (raw(ENTRY, lambda body: body.decode().encode("utf-16")), ENTRY, 1, "is not UTF-8"),
-    "a byte order mark": (raw(ENTRY, lambda body: b"\xef\xbb\xbf" + body), ENTRY, None, "byte order mark"),
-    "half a character": (in_line(3, '"output":null', '"output":"\\ud800"'), SAMPLES, 3, "half a surrogate"),
-    "a key twice": (in_line(1, '"id":', '"id":"x","id":'), SAMPLES, 1, "a key occurs twice"),
-    "a hundred thousand lists": (raw(ENTRY, lambda _: b"[" * 30_000), ENTRY, None, "is nested too deep"),
-    "a deep method": (spec(method={"name": "x", "y": deep(900)}), ENTRY, None, ""),
-    "Python": (raw(ENTRY, lambda _: b"__import__('os')"), ENTRY, 1, "is not JSON"),
-    "a list": (raw(ENTRY, lambda _: b"[]"), ENTRY, None, "content must be a valid dictionary"),
-    "a zip bomb": (lines(lambda all: [text + " " * 900_000 for text in all]), SAMPLES, None, "expands to"),
-    "a bomb of one line": (
-        raw(SAMPLES, lambda _: packed(b"a" * 3 * files.MIB)),
-        SAMPLES,
-        1,
-        "more than 1 MiB",
-    ),
-    "millions of lines": (lines(lambda all: all * 2), SAMPLES, 61, "has more than 60 lines"),
-    "lines that are no samples": (
-        raw(SAMPLES, lambda _: packed(b"[]\n" * 1_500_000)),
-        SAMPLES,
-        1,
-        "content must be a valid dictionary",
-    ),
-    "a hundred thousand rules": (
-        line(2, retrieved=[[*range(100_000)]]),
-        SAMPLES,
-        2,
-        "retrieved.0 must have at most 100 items",
-    ),
-    "gzip": (raw(SAMPLES, lambda _: b"\x1f\x8b\x08"), SAMPLES, None, "is not whole zstd data"),
-    "cut off": (raw(SAMPLES, lambda body: body[:-20]), SAMPLES, None, "is not whole zstd data"),
-    "no end": (raw(SAMPLES, lambda _: packed(b"{")), SAMPLES, 1, "the last line has no line break"),
-    "an empty line": (lines(lambda all: [all[0], "", *all[1:]]), SAMPLES, 2, "is not JSON"),
-    "a novel as output": (line(2, output="a" * 300_000), SAMPLES, 2, "at most 200000 characters"),
-    "a large file": (raw(ENTRY, lambda body: body + b" " * files.MIB), ENTRY, None, "is larger than"),
-    "a link": (link(ENTRY), ENTRY, None, "is not a regular file"),
-    "a link to nowhere": (link(ENTRY, "/nowhere"), ENTRY, None, "is not a regular file"),
-    "a pipe": (pipe, SAMPLES, None, "is not a regular file"),
-    "a folder as a link": (submission_that_is_a_link, "'2026-01-31_bm25'", None, "is not a folder"),
-    "a script beside the data": (
-        lambda entry: entry.path("run.py").write_text("import os\n"),
-        "'run.py'",
-        None,
-        "is not a file of a submission",
-    ),
-    "a file left out": (lambda entry: entry.path(ENTRY).unlink(), ENTRY, None, "is missing"),
-    "an option as a name": (lambda entry: entry.rename("--help"), "folder", None, "its name must be a date"),
-    "html as a folder": (lambda entry: entry.rename("2026-01-31_<b>"), "folder", None, "its name must be"),
-}
+    "a cost that is a word": (word("cost_usd", "free"), "cost_usd must be a valid number"),
+    "a script as a link": (word("code", "javascript:alert(1)"), "code must match pattern"),
+    "html in a link": (word("paper", 'https://a.example/"><script>'), "paper must match pattern"),
+    "a line break after a link": (word("paper", "https://a.example/\n"), "paper must match pattern"),
+    "a tower of accents": (word("name", "B" + "\u0334\u0337\u0338\u0336" * 5), "name must be one line without"),
+    "letters in pieces": (word("name", "a\u0308"), "name must have composed characters"),
+    "a ligature of a sentence": (word("name", "\ufdfa" * 10), "name must have 1 to 60 characters spelt out"),
+    "an endless name": (word("name", "a" * 5_000), "name must have 1 to 60 characters"),
+    "a name of dots": (word("name", "..."), "name must have a letter or a digit"),
+    "a date to come": (word("date", "2999-01-01"), "date must not lie in the future"),
+    "a date of old": (word("date", "0001-01-01"), "date must not lie in the future or before"),
+    "a date that is none": (word("date", "2026-02-30"), "date day is out of range for month"),
+    "a week as a date": (word("date", "2026-W05-6"), "date must match pattern"),
+    "another date": (word("date", "2026-01-30"), "date is not the folder's"),
+    "a rank": (word("rank", "1"), "rank is an unknown field"),
+    "another's name": (word("name", "BM25, Naive Tokens"), f"name reads like 'BM25, naive tokens' of {NAIVE}"),
+    "another's name in Cyrillic": (word("name", "ВМ25, nаivе tоkеns"), "name reads like 'BM25, naive tokens'"),
+    "a submitter like another": (word("submitter", "The teѕters"), "submitter reads like"),
+    # formats
+    "Latin-1": (raw(ENTRY, lambda body: body.replace(b"BM25", b"M\xfcller")), "is not strict JSON ('utf-8' codec"),
+    "a byte order mark": (raw(ENTRY, lambda body: b"\xef\xbb\xbf" + body), "is not strict JSON (Unexpected UTF-8 BOM"),
+    "a hundred thousand lists": (raw(ENTRY, lambda _: b"[" * 30_000), "is not strict JSON (maximum recursion"),
+    "Python": (raw(ENTRY, lambda _: b"__import__('os')"), "is not strict JSON (Expecting value: line 1"),
+    "a list": (raw(ENTRY, lambda _: b"[]"), "content must be a valid dictionary"),
+    "a large file": (raw(ENTRY, lambda body: body + b" " * files.MIB), "is larger than"),
+    "a link": (link(ENTRY), "is not a regular file"),
+    "a link to nowhere": (link(ENTRY, "/nowhere"), "is not a regular file"),
+    "a file left out": (lambda entry: entry.path(ENTRY).unlink(), "is missing"),
+}  # fmt: skip
 for field in ("name", "submitter", "description", "model", "hardware"):
-    ATTACKS[f"html in {field}"] = (word(field, HTML), ENTRY, None, f"{field} must be plain text")
-for (
-    unseen
-) in "\u3164 A\u115f \u2800A A\ufe0fB A\u034fB A\u200bB A\u2066B A\u200fB A\xadB \x1b[2J \u202e52MB".split(
-    " "
+    IN_ENTRY[f"html in {field}"] = (word(field, HTML), f"{field} must be plain text")
+for unseen in "\u3164,A\u115f,\u2800A,A\ufe0fB,A\u034fB,A\u200bB,A\u2066B,A\xadB,\x1b[2J,\u202e52MB".split(
+    ","
 ):
-    ATTACKS[f"unseen {unseen!a}"] = (word("submitter", unseen), ENTRY, None, "control or invisible")
+    IN_ENTRY[f"unseen {unseen!a}"] = (word("submitter", unseen), "submitter must be one line without control")
+OF_THE_FOLDER = {
+    "a folder as a link": (submission_that_is_a_link, "2026-01-31_bm25: is not a folder"),
+    "a script beside the data": (lambda entry: entry.path("run.py").write_text("import os\n"), "'run.py': is not a"),
+    "an option as a name": (rename("--help"), "folder: its name must be a date"),
+    "html as a folder": (rename("2026-01-31_<b>"), "folder: its name must be"),
+    "a deep method": (spec(method={"name": "x", "y": deep(900)}), ""),
+}  # fmt: skip
+ATTACKS = (
+    {name: (attack, f"{SAMPLES}{reason}") for name, (attack, reason) in IN_SAMPLES.items()}
+    | {name: (attack, f"{ENTRY}: {reason}") for name, (attack, reason) in IN_ENTRY.items()}
+    | OF_THE_FOLDER
+)
 
 
 def state(folder):
     """Every path below a folder with what would change if it were written to."""
     entries = {path: path.lstat() for path in sorted(folder.rglob("*"))}
-    return {str(path): (about.st_mode, about.st_size, about.st_mtime_ns) for path, about in entries.items()}
+    return {str(path): (info.st_mode, info.st_size, info.st_mtime_ns) for path, info in entries.items()}
 
 
 def test_the_good_one_is_accepted(entry, judge, submissions):
@@ -248,7 +212,7 @@ def test_the_good_one_is_accepted(entry, judge, submissions):
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_it_is_refused_and_nothing_is_written(name, entry, judge, submissions, tmp_path, monkeypatch):
-    attack, file, number, reason = ATTACKS[name]
+    attack, reason = ATTACKS[name]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(files, "MAX_EXPANDED", 4 * files.MIB)
     monkeypatch.setattr(records, "MAX_RECORDS", 60)
@@ -256,16 +220,14 @@ def test_it_is_refused_and_nothing_is_written(name, entry, judge, submissions, t
     before = state(tmp_path)
     refused = check_all([entry.folder], judge, fingerprints(submissions))[entry.folder.name]
     assert isinstance(refused, Refused)
-    said = [problem for problem in refused.problems if reason in str(problem)]
-    assert said, str(refused)
-    if reason:
-        assert said[0].file == file and number in (None, said[0].line), str(refused)
-    assert all(problem.fix and str(problem).isascii() for problem in refused.problems)
-    assert max(len(str(problem)) for problem in refused.problems) < 1_200
+    problems = str(refused).splitlines()
+    assert any(problem.startswith(reason) for problem in problems), str(refused)
+    assert all("; " in problem and problem.isascii() and len(problem) < 1_200 for problem in problems)
+    assert len(problems) <= MAX_PROBLEMS
     assert state(tmp_path) == before
 
 
-def test_what_expands_is_refused_before_it_is_there(entry):
+def test_what_expands_is_refused_before_it_is_there():
     """At the real limit: 58 KB took 37 seconds of CPU and 2.5 GB once."""
     body = packed((b" " * 999_999 + b"\n") * 70)
     assert len(body) < 58_000
@@ -303,10 +265,9 @@ def test_answers_of_another_without_its_rankings_are_refused(entry, judge):
     assert validate(entry.folder, judge, {"2026-01-31_theirs": theirs}).entry.name == "Mine"
 
 
-@pytest.mark.parametrize(("one", "other"), [("BM25", "вм25"), ("a.b", "A B"), ("rn", "m"), ("v1.5", "v1.5")])
-def test_names_that_look_alike_share_a_skeleton(one, other):
-    assert skeleton(one) == skeleton(other)
-    assert skeleton("v1.5") != skeleton("v15")
+def test_names_that_look_alike_share_a_skeleton():
+    assert skeleton("BM25") == skeleton("вм25") and skeleton("a.b") == skeleton("A B")
+    assert skeleton("rn") == skeleton("m") and skeleton("v1.5") != skeleton("v15")
 
 
 @pytest.mark.parametrize("error", [ValueError("a\x1b"), RecursionError(), OSError(5, "disk"), KeyError("a")])
@@ -336,30 +297,12 @@ def test_validation_builds_no_method(entry, judge, monkeypatch):
     assert validate(entry.folder, judge).folder == entry.folder.name
 
 
-def test_a_file_that_becomes_a_link_after_the_look_is_not_followed(entry, judge, monkeypatch):
-    real, plain = files._lstat, entry.path(SAMPLES).lstat()
-    monkeypatch.setattr(files, "_lstat", lambda path: plain if path.name == ENTRY else real(path))
-    link(ENTRY)(entry)
-    refused = check_all([entry.folder], judge)[entry.folder.name]
-    assert isinstance(refused, Refused) and "cannot be checked (OSError" in str(refused)
-
-
-GOOD = ":000000 100644 0000000 a1b2c3d A\0benchmarks/leaderboard/submissions/2026-01-31_a/submission.json\0"
-
-
-@pytest.mark.parametrize("torn", [GOOD[:-1], GOOD[:20], GOOD[33:], ":\0a\0", "\0", " \0", GOOD + "x"])
-def test_a_damaged_list_of_files_is_refused(torn, tmp_path):
-    assert files.added_submissions(GOOD.encode(), tmp_path) == [tmp_path / files.SUBMISSIONS / "2026-01-31_a"]
-    with pytest.raises(Refused, match="its list of files is damaged"):
-        files.added_submissions(torn.encode(), tmp_path)
-
-
 def test_the_command_says_so_and_fails(entry, tmp_path):
     entry.word("name", "\x1b[2J<b>")
     run = CliRunner().invoke(app, ["validate", str(entry.folder)])
     assert run.exit_code == 1 and "refused" in run.stdout and "\x1b" not in run.stdout
     run = CliRunner().invoke(app, ["validate", str(entry.folder), "--json"])
     (report,) = json.loads(run.stdout)["submissions"]
-    assert report["accepted"] is False and report["problems"][0]["file"] == ENTRY
+    assert report["accepted"] is False and report["problems"][0].startswith(ENTRY)
     run = CliRunner().invoke(app, ["validate", str(tmp_path / "2026-01-31_nothing")])
     assert run.exit_code == 2 and "rwbench submit" in run.stderr

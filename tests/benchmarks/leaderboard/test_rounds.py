@@ -131,8 +131,7 @@ def test_the_interval_of_a_drop_is_newcombe_s():
     for right, n in ((56, 70), (48, 80)):
         low, high = wilson(right, n)
         estimates.append({"value": right / n, "ci_low": low, "ci_high": high})
-    found = drop(*estimates)
-    assert found == pytest.approx({"value": 0.2, "ci_low": 0.0524, "ci_high": 0.3339}, abs=5e-5)
+    assert drop(*estimates) == pytest.approx({"value": 0.2, "ci_low": 0.0524, "ci_high": 0.3339}, abs=5e-5)
 
 
 def test_the_drop_is_a_column_of_the_board(played):
@@ -147,23 +146,17 @@ def test_the_drop_is_a_column_of_the_board(played):
     assert f"{100 * rows[BM25]['sealed']['drop']['value']:+.1f}" in page
 
 
-def test_another_secret_after_the_fact_is_found_out(folder):
+def test_another_secret_or_kit_after_the_fact_is_found_out(folder):
     path = folder / "round.json"
-    said = json.loads(path.read_text())
-    for change in ({"seed": 1}, {"salt": "00"}, {"seed": said["revealed"]["seed"] + 1}):
-        path.write_text(json.dumps(said | {"revealed": said["revealed"] | change}))
+    public = json.loads(path.read_text())
+    reveal, sealed = public["revealed"], public["sealed"]
+    changes = [{"revealed": reveal | {name: value}} for name, value in (("seed", 1), ("salt", "00"))]
+    for change in [*changes, {"pool_size": 500}]:
+        path.write_text(json.dumps(public | change))
         with pytest.raises(ValueError, match="this is not its secret"):
             verify_round(folder)
-    path.write_text(json.dumps(said | {"pool_size": 500}))
-    with pytest.raises(ValueError, match="this is not its secret"):
-        verify_round(folder)
-
-
-def test_a_kit_of_another_world_is_found_out(folder):
-    path = folder / "round.json"
-    said = json.loads(path.read_text())
     for name in ("questions.jsonl", "pools", "rules"):
-        path.write_text(json.dumps(said | {"sealed": said["sealed"] | {name: "0" * 64}}))
+        path.write_text(json.dumps(public | {"sealed": sealed | {name: "0" * 64}}))
         with pytest.raises(ValueError, match="entrants answered another world"):
             verify_round(folder)
 
@@ -181,23 +174,14 @@ def test_entries_that_come_late_or_change_do_not_count(folder):
     assert not (folder / "scores.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ('{"id": "multi_hop_2-mini-9999999", "retrieved": [[1]]}', "is not the id of a question asked"),
-        ('{"id": "x", "retrieved": [[1]], "scores": {}}', "expected an object with id"),
-        ('{"id": "x", "retrieved": [[1, 1]]}', "retrieved.0 must name each rule once"),
-    ],
-)
-def test_entries_are_checked_as_submissions_are(folder, line, reason):
+def test_entries_are_checked_as_submissions_are(folder):
     entry = folder / "entries" / f"{BM25}.jsonl"
-    entry.write_text(entry.read_text() + line + "\n")
-    said = json.loads((folder / "round.json").read_text())
-    said["revealed"]["entries"][BM25] = hashlib.sha256(entry.read_bytes()).hexdigest()
-    (folder / "round.json").write_text(json.dumps(said))
-    with pytest.raises(ValueError, match="line 51") as told:
+    entry.write_text(entry.read_text() + '{"id": "x", "retrieved": [[1, 1]]}\n')
+    public = json.loads((folder / "round.json").read_text())
+    public["revealed"]["entries"][BM25] = hashlib.sha256(entry.read_bytes()).hexdigest()
+    (folder / "round.json").write_text(json.dumps(public))
+    with pytest.raises(ValueError, match=r"line 51: retrieved\.0 must name each rule once"):
         score_round(folder, folder.parent.parent / "submissions")
-    assert reason in str(told.value)
 
 
 def test_steps_have_an_order_and_are_taken_once(folder, played, tmp_path):
@@ -243,9 +227,9 @@ def test_of_two_that_take_a_step_at_once_one_is_refused(tmp_path, monkeypatch):
                 return str(error)
 
         with ThreadPoolExecutor(2) as pool:
-            told = list(pool.map(take, range(2)))
-        assert sum(isinstance(text, str) for text in told) == 1
-        return next(text for text in told if isinstance(text, str))
+            outcomes = list(pool.map(take, range(2)))
+        (refusal,) = (outcome for outcome in outcomes if isinstance(outcome, str))
+        return refusal
 
     monkeypatch.setattr(rounds, "_now", slow)
     assert "was sealed on" in both(seal_round)

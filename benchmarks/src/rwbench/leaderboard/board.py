@@ -8,6 +8,7 @@ never averaged. Floors and ceilings frame a cell and have no rank.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,19 @@ import numpy as np
 from ..report.setting import macro
 from ..score.samples import Sample
 from ..score.scoring import ANSWER_METRICS, RECALLS
-from ..score.stats import DRAWS, Floats, codes, group_means, interval, row_means, sample_clusters
+from ..score.stats import DRAWS, codes, group_means, interval, row_means, sample_clusters
 from .copies import CELL, cell_of
 from .files import submission_folders
 from .judge import SPLITS, Judge
-from .parsing import Refused
-from .submissions import REPRODUCED, Submission, check_all, read_marks
+from .problems import Refused
+from .submissions import Submission, check_all
 
 SCHEMA_VERSION = 2
 METRICS = (*ANSWER_METRICS, *RECALLS)
 TRACKS = {"answers": "exact_match", "retrieval": "recall@1"}
 """Table -> the metric that it is ranked by."""
+REPRODUCED = "reproduced.json"
+"""Beside the submissions: a submission that maintainers ran again -> samples_sha256 and date."""
 
 Row = dict[str, Any]
 
@@ -39,15 +42,19 @@ def build_board(root: Path, rounds: Path | None = None) -> dict[str, Any]:
     """
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {root}; give the folder that holds submissions")
-    accepted = []
-    for name, checked in check_all(submission_folders(root), Judge()).items():
-        if isinstance(checked, Refused):
-            raise ValueError(f"{name} is refused:\n{checked}")
-        accepted.append(checked)
-    rows = [row_of(submission) for submission in accepted]
+    rows: list[Row] = []
+    cells: dict[tuple[Any, ...], list[tuple[Row, list[Sample]]]] = defaultdict(list)
+    for name, submission in check_all(submission_folders(root), Judge()).items():
+        if isinstance(submission, Refused):
+            raise ValueError(f"{name} is refused:\n{submission}")
+        rows.append(row := row_of(submission))
+        if row["kind"] == "contender":
+            cells[row["track"], *cell_of(row)].append((row, submission.samples))
+    for (track, *_), members in cells.items():
+        for (row, _), rank in zip(members, ranks([s for _, s in members], TRACKS[track]), strict=True):
+            row["rank"] = rank
     reproduced = _reproduced(root, rows)
     sealed = _sealed(rounds)
-    _rank(rows, accepted)
     for row in rows:
         name = row["submission"]
         row["sealed"] = sealed.get(name)
@@ -64,11 +71,11 @@ def row_of(submission: Submission) -> Row:
     means = {name: value["mean"] for name, value in usage.items()}
     logged = usage["cost_usd"]["total"] if "cost_usd" in usage else None
     tokens = [means[name] for name in ("prompt_tokens", "completion_tokens") if name in means]
-    copied = ("name", "submitter", "date", "kind", "trained", "open_weights", "model", "description")
+    words = ("name", "submitter", "date", "kind", "trained", "open_weights", "model", "description")
     return {
         "submission": submission.folder,
         "track": track_of(submission),
-        **{name: getattr(entry, name) for name in copied},
+        **{name: getattr(entry, name) for name in words},
         "links": {name: link for name in ("code", "paper") if (link := getattr(entry, name))},
         **{name: spec[name] for name in CELL},
         "data": spec["data"],
@@ -105,7 +112,7 @@ def ranks(members: Sequence[Sequence[Sample]], metric: str) -> list[int]:
     Better is whose paired 95 % interval of the difference lies above zero. All answer the same questions and every
     bootstrap draw is the same for all, so the difference of two rows' draws is the paired bootstrap.
     """
-    draws: list[Floats] = []
+    draws = []
     for samples in members:
         by_id = sorted(samples, key=lambda sample: sample["id"])
         values = np.array([sample["scores"][metric] for sample in by_id], dtype=np.float64)
@@ -118,26 +125,17 @@ def ranks(members: Sequence[Sequence[Sample]], metric: str) -> list[int]:
     return [1 + int(sum(row)) for row in better]
 
 
-def _rank(rows: Sequence[Row], submissions: Sequence[Submission]) -> None:
-    """Set the rank of every contender within its table and cell."""
-    cells: dict[tuple[Any, ...], list[int]] = {}
-    for number, row in enumerate(rows):
-        if row["kind"] == "contender":
-            cells.setdefault((row["track"], *cell_of(row)), []).append(number)
-    for (track, *_), members in cells.items():
-        samples = [submissions[number].samples for number in members]
-        for number, rank in zip(members, ranks(samples, TRACKS[track]), strict=True):
-            rows[number]["rank"] = rank
-
-
 def _reproduced(root: Path, rows: Sequence[Row]) -> set[str]:
     """Return the submissions that maintainers ran again; the mark is for the very samples that they compared."""
-    marks = read_marks(root)
+    path = root.parent / REPRODUCED
+    marks = json.loads(path.read_bytes()) if path.is_file() else {}
+    if not isinstance(marks, dict) or any(set(mark) != {"samples_sha256", "date"} for mark in marks.values()):
+        raise ValueError(f"{path} must map a submission to samples_sha256 and date")
     have = {row["submission"]: row["samples_sha256"] for row in rows}
     for name, mark in marks.items():
         if have.get(name) != mark["samples_sha256"]:
             raise ValueError(
-                f"{root.parent / REPRODUCED} marks {name} with samples {mark['samples_sha256'][:12]}, the board has "
+                f"{path} marks {name} with samples {mark['samples_sha256'][:12]}, the board has "
                 f"{str(have.get(name))[:12]}; run it again, compare, and mark what is there now"
             )
     return set(marks)

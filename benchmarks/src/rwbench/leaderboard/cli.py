@@ -27,10 +27,6 @@ PoolSize = Annotated[int, typer.Option(help="Rules per pool.")]
 Subtasks = Annotated[
     list[str] | None, typer.Option("--subtask", help="Sub-task; may be given several times. Default: all.")
 ]
-Submissions = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of submissions.")]
-Rounds = Annotated[
-    Path | None, typer.Option(help="Folder of rounds; default: rounds/ beside the submissions.")
-]
 Link = Annotated[str | None, typer.Option(help="https link.")]
 Folder = Annotated[Path, typer.Argument(metavar="ROUND", help="The round's folder.")]
 SecretFile = Annotated[
@@ -52,10 +48,10 @@ def kit(
     Example: rwbench kit kit --pool-size 1000
     """
     with user_errors():
-        from .judge import Judge
-        from .kit import kit_spec, write_kit
+        from .judge import Judge, board_spec
+        from .kit import METHOD, write_kit
 
-        write_kit(folder, Judge(), kit_spec(pool_size, scale, split, subtask or ()))
+        write_kit(folder, Judge(), board_spec(METHOD, "nl", pool_size, scale, split, subtask or ()))
     typer.echo(f"{folder}: questions.jsonl, pools.jsonl, rules.parquet")
     setting = ["--scale", scale, "--split", split, "--pool-size", str(pool_size)]
     setting += [word for name in subtask or () for word in ("--subtask", name)]
@@ -134,18 +130,10 @@ def submit(
 
 @app.command()
 def validate(
-    folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="DIR...", help="Submissions to check.")
-    ] = None,
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Submissions to check.")],
     board: Annotated[
         Path | None, typer.Option(help="Submissions on the board already, to tell copies.")
     ] = None,
-    changed: Annotated[
-        Path | None,
-        typer.Option(help="Instead of DIR: file of `git diff --raw --no-renames -z` of a pull request."),
-    ] = None,
-    head: Annotated[Path, typer.Option(help="With --changed: checkout of the pull request.")] = Path(),
-    base: Annotated[Path | None, typer.Option(help="With --changed: checkout of the main branch.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Check submissions: everything is recomputed from their samples. Nothing is run, nothing is written.
@@ -153,30 +141,18 @@ def validate(
     Example: rwbench validate benchmarks/leaderboard/submissions/2026-01-31_my-method
     """
     with user_errors():
-        from .files import SUBMISSIONS as PLACE
-        from .files import added_submissions
         from .judge import Judge
-        from .parsing import Refused
+        from .problems import Refused
         from .submissions import check_all, fingerprints
 
-        chosen = list(folders or [])
-        try:
-            if changed is not None:
-                board = base / PLACE if base is not None and board is None else board
-                chosen += added_submissions(changed.read_bytes(), head, base)
-            if not chosen:
-                raise ValueError("nothing to check; name a folder: rwbench validate DIR")
-            checked = check_all(chosen, Judge(), fingerprints(board) if board is not None else None)
-            problems_of = {name: getattr(result, "problems", ()) for name, result in checked.items()}
-        except Refused as error:
-            problems_of = {"pull request": error.problems}
+        checked = check_all(folders, Judge(), fingerprints(board) if board is not None else None)
+    problems_of = {
+        name: str(result).splitlines() if isinstance(result, Refused) else []
+        for name, result in checked.items()
+    }
     if as_json:
         listed = [
-            {
-                "submission": name,
-                "accepted": not problems,
-                "problems": [vars(problem) | {"text": str(problem)} for problem in problems],
-            }
+            {"submission": name, "accepted": not problems, "problems": problems}
             for name, problems in problems_of.items()
         ]
         typer.echo(json.dumps({"submissions": listed}))
@@ -191,9 +167,11 @@ def validate(
 
 @app.command()
 def board(
-    submissions: Submissions = SUBMISSIONS,
+    submissions: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of submissions.")] = SUBMISSIONS,
     out: Annotated[Path | None, typer.Option(help="Folder to write; default: site/ beside DIR.")] = None,
-    rounds: Rounds = None,
+    rounds: Annotated[
+        Path | None, typer.Option(help="Folder of rounds; default: rounds/ beside the submissions.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Check all submissions and write the board: index.html and board.json.
@@ -256,8 +234,7 @@ def reveal(folder: Folder, secret: SecretFile = None) -> None:
     with user_errors():
         from .rounds import reveal_round
 
-        done = reveal_round(folder, _secret(folder, secret)).revealed
-    assert done is not None
+        done = reveal_round(folder, _secret(folder, secret))
     typer.echo(f"seed {done.seed}, {len(done.entries)} entries; next: rwbench round score {folder}")
 
 

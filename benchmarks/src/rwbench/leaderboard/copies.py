@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ..spec import canonical_json
 from .entry import Entry
 from .files import ENTRY, SAMPLES
-from .parsing import Problem, quote
+from .problems import quote
 from .records import Record
 
 CELL = ("scale", "split", "subtasks", "representation", "pool_size")
@@ -45,38 +45,38 @@ class Fingerprint(NamedTuple):
     ----------
     cell : tuple
         `cell_of` its spec.
-    name, submitter : str
+    name, submitter, kind : str
     size : int
         Number of questions.
-    answers : frozenset of int
+    answers : frozenset of str
         A hash per question of its output and answers; none of a method that only finds rules.
-    rankings : frozenset of int
+    rankings : frozenset of str
         A hash per question of all that it holds, of those with a ranking of at least `LONG` rules.
     """
 
     cell: tuple[Any, ...]
     name: str
     submitter: str
+    kind: str
     size: int
-    answers: frozenset[int]
-    rankings: frozenset[int]
+    answers: frozenset[str]
+    rankings: frozenset[str]
 
-    @classmethod
-    def of(cls, entry: Entry, records: Iterable[Record]) -> Fingerprint:
-        """Return the fingerprint of a submission."""
-        records = list(records)
-        answers = {
-            _digest(content_of(record, "output", "answers"))
-            for record in records
-            if record.answers is not None
-        }
-        rankings = {
-            _digest(content_of(record))
-            for record in records
-            if any(len(search) >= LONG for search in record.retrieved or ())
-        }
-        sets = frozenset(answers), frozenset(rankings)
-        return cls(cell_of(entry.spec), entry.name, entry.submitter, len(records), *sets)
+
+def fingerprint(entry: Entry, records: Iterable[Record]) -> Fingerprint:
+    """Return the fingerprint of a submission."""
+    records = list(records)
+    answering = [record for record in records if record.answers is not None]
+    ranking = [record for record in records if any(len(ids) >= LONG for ids in record.retrieved or ())]
+    return Fingerprint(
+        cell_of(entry.spec),
+        entry.name,
+        entry.submitter,
+        entry.kind,
+        len(records),
+        frozenset(content_sha256([record], {"id", "output", "answers"}) for record in answering),
+        frozenset(content_sha256([record]) for record in ranking),
+    )
 
 
 def cell_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -91,50 +91,47 @@ def skeleton(text: str) -> str:
     return plain.replace("rn", "m").replace("vv", "w")
 
 
-def impostors(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iterator[Problem]:
-    """Yield a problem if a name is taken on the same setting, or only looks like one that is on the board."""
-    for folder, other in sorted(others.items()):
+def copied(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iterator[str]:
+    """Yield a problem if results or a name are those of other submissions, given by folder name."""
+    others = dict(sorted(others.items()))
+    if own.kind == "contender":  # a floor without rules is the same in every form and pool
+        yield from _copied_results(own, others)
+    for folder, other in others.items():
         for field in ("name", "submitter"):
-            mine, known = getattr(own, field), getattr(other, field)
+            mine, theirs = getattr(own, field), getattr(other, field)
             taken = field == "name" and own.cell == other.cell
-            if skeleton(mine) == skeleton(known) and (taken or mine != known):
-                what = f"{field} reads like {quote(known)} of {folder}"
+            if skeleton(mine) == skeleton(theirs) and (taken or mine != theirs):
+                what = f"{field} reads like {quote(theirs)} of {folder}, got {quote(mine)}"
                 fix = "choose a name that differs" if taken else "choose another, or write it the same"
-                yield Problem(ENTRY, what, fix, value=quote(mine))
+                yield f"{ENTRY}: {what}; {fix}"
                 return
 
 
-def duplicates(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iterator[Problem]:
+def _copied_results(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iterator[str]:
     """Yield a problem if all answers are those of another submission, or most rankings are those of others.
 
     Others of every form and pool size count, since their pools are nested, and all of them together, since a best-of
     is made from several. Answers alone must all be another's: two honest methods of one model share up to 93 %.
     """
     fix = "a result is on the board once; submit a run of your own"
-    for name, other in sorted(others.items()):
+    for name, other in others.items():
         if own.answers and own.answers <= other.answers:
-            yield Problem(SAMPLES, "all answers are those of another submission", fix, value=name)
+            yield f"{SAMPLES}: all answers are those of another submission, got {name}; {fix}"
             return
     known = frozenset().union(*(other.rankings for other in others.values()))
-    copied = len(own.rankings & known) / max(own.size, 1)
-    if copied >= COPIED:
-        what = f"{copied:.0%} of the records, rankings included, are those of other submissions"
-        yield Problem(SAMPLES, what, fix)
+    share = len(own.rankings & known) / max(own.size, 1)
+    if share >= COPIED:
+        what = f"{share:.0%} of the records, rankings included, are those of other submissions"
+        yield f"{SAMPLES}: {what}; {fix}"
 
 
-def content_of(record: Record, *fields: str) -> dict[str, Any]:
-    """Return what of a record decides its scores, or the part of it that is named."""
-    return record.model_dump(include={"id", *(fields or ("output", "answers", "retrieved"))})
+SCORED = frozenset({"id", "output", "answers", "retrieved"})
+"""Fields of a record that decide its scores."""
 
 
-def content_sha256(records: Iterable[Record]) -> str:
+def content_sha256(records: Iterable[Record], fields: Iterable[str] = SCORED) -> str:
     """Return a hash of what is scored, by question: it names predictions that were made elsewhere."""
     digest = hashlib.sha256()
     for record in sorted(records, key=lambda record: record.id):
-        digest.update(canonical_json(content_of(record)).encode() + b"\n")
+        digest.update(canonical_json(record.model_dump(include=set(fields))).encode() + b"\n")
     return digest.hexdigest()
-
-
-def _digest(content: Mapping[str, Any]) -> int:
-    body = canonical_json(content).encode()
-    return int.from_bytes(hashlib.blake2b(body, digest_size=8).digest(), "big")

@@ -2,77 +2,88 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
+import unicodedata
 from datetime import date, timedelta
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ..spec import canonical_json
 from .files import ENTRY, KIB
-from .parsing import INVISIBLE, model_problems, plain_text, quote, refuse_if, strict_json
+from .problems import strict_json, validated
 
-URL = re.compile(r"https://[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9._~%+@:,;=/-]*)?(#[A-Za-z0-9._-]*)?")
+URL = r"^https://[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9._~%+@:,;=/-]*)?(#[A-Za-z0-9._-]*)?$"
 FIRST_DAY = date(2026, 1, 1)
 MAX_SPEC = 16 * KIB
+BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and symbols that print as nothing, though `str.isprintable` lets them pass."""
+
+
+def _shows(text: str) -> bool:
+    """Whether all of a text is seen: nothing invisible, no control characters, no marks to stack on a letter."""
+    return text.isprintable() and not any(
+        letter in BLANK or unicodedata.category(letter) in ("Mn", "Me") for letter in text
+    )
+
+
+def _plain(text: str, longest: int) -> str:
+    start = text[: longest + 1]
+    for right, must in (
+        (0 < len(text) <= longest, f"have 1 to {longest} characters"),
+        (text == text.strip(), "have no blanks at its ends"),
+        # a mark that goes with its letter is part of it in NFC
+        (unicodedata.is_normalized("NFC", start), "have composed characters (NFC)"),
+        (_shows(start), "be one line without control or invisible characters and loose accents"),
+        (not re.search("[<>]", start), "be plain text without < and >"),
+        # one compatibility character can spell a whole sentence
+        (len(unicodedata.normalize("NFKC", start)) <= longest, f"have 1 to {longest} characters spelt out"),
+    ):
+        if not right:
+            raise ValueError(f"must {must}")
+    return text
 
 
 def _name(text: str) -> str:
     if not any(map(str.isalnum, text)):
-        raise PydanticCustomError("name", "must have a letter or a digit")
-    return plain_text(text, 60)
+        raise ValueError("must have a letter or a digit")
+    return _plain(text, 60)
 
 
 def _day(text: str) -> str:
-    try:
-        day = date.fromisoformat(text) if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text) else None
-    except ValueError:
-        day = None
-    if day is None:
-        raise PydanticCustomError("date", "must be a day as YYYY-MM-DD")
-    # A day's grace: it is already tomorrow somewhere.
-    if not FIRST_DAY <= day <= date.today() + timedelta(days=1):
-        raise PydanticCustomError("date", f"must not lie in the future or before {FIRST_DAY}")
-    return text
-
-
-def _link(text: str) -> str:
-    if len(text) > 200 or not URL.fullmatch(text):
-        raise PydanticCustomError("link", "must be an https link without user, port or query")
+    # a day's grace: it is already tomorrow somewhere
+    if not FIRST_DAY <= date.fromisoformat(text) <= date.today() + timedelta(days=1):
+        raise ValueError(f"must not lie in the future or before {FIRST_DAY}")
     return text
 
 
 def _spec(value: dict[str, Any]) -> dict[str, Any]:
     """Refuse a spec that is more than plain text to a terminal or a browser; `Judge.check_spec` reads it."""
     text = canonical_json(value)
-    # What is left of backslashes escapes a control character.
-    plain = text.replace(r"\\", " ").replace(r"\"", " ")
     if len(text) > MAX_SPEC:
-        raise PydanticCustomError("spec", f"must have at most {MAX_SPEC // KIB} KiB")
-    if re.search(r"[<>\\]", plain) or INVISIBLE.search(plain) or not plain.isprintable():
-        raise PydanticCustomError("spec", "must be plain text without <, >, control and invisible characters")
+        raise ValueError(f"must have at most {MAX_SPEC // KIB} KiB")
+    # A backslash that stands for neither itself nor a quotation mark escapes a control character.
+    if re.search(r"[<>\\]", re.sub(r'\\[\\"]', "", text)) or not _shows(text):
+        raise ValueError("must be plain text without <, >, control and invisible characters")
     return value
 
 
 Name = Annotated[str, AfterValidator(_name)]
-Text80 = Annotated[str, AfterValidator(partial(plain_text, longest=80))]
-Text400 = Annotated[str, AfterValidator(partial(plain_text, longest=400))]
-Day = Annotated[str, AfterValidator(_day)]
-Link = Annotated[str, AfterValidator(_link)]
+Text80 = Annotated[str, AfterValidator(partial(_plain, longest=80))]
+Text400 = Annotated[str, AfterValidator(partial(_plain, longest=400))]
+Day = Annotated[str, Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_day)]
+Link = Annotated[str, Field(pattern=URL, max_length=200)]
 
 
 class Entry(BaseModel):
-    """What a submission says about itself. `Entry.of` and `Entry.read` refuse wrong values by name."""
+    """What a submission says about itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Name = Field(description="the method, up to 60 characters")
     submitter: Name = Field(description="person or team, up to 60 characters")
-    date: Day = Field(description="YYYY-MM-DD")
+    date: Day = Field(description="a day as YYYY-MM-DD")
     model: Text80 = Field(description="language model and revision, or none; up to 80 characters")
     open_weights: Literal["yes", "no", "none"] = Field(description="yes, no, or none (no weights at all)")
     trained: Literal["yes", "no"] = Field(
@@ -82,8 +93,8 @@ class Entry(BaseModel):
     kind: Literal["contender", "floor", "ceiling"] = Field(
         "contender", description="contender, floor, or ceiling (it looks at gold data)"
     )
-    code: Link | None = Field(None, description="https link")
-    paper: Link | None = Field(None, description="https link")
+    code: Link | None = Field(None, description="an https link without user, port or query")
+    paper: Link | None = Field(None, description="an https link without user, port or query")
     hardware: Text80 | None = Field(None, description="what it ran on, up to 80 characters")
     cost_usd: Annotated[float, Field(ge=0, le=1e7)] | None = Field(
         None, description="US dollars for the whole run, a number from 0 to 10,000,000"
@@ -92,35 +103,7 @@ class Entry(BaseModel):
         description="the run's spec.json: method and setting"
     )
 
-    @classmethod
-    def of(cls, values: Any) -> Entry:
-        """Return a checked entry; `Refused` names every wrong field."""
-        try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            refuse_if(model_problems(error, ENTRY, cls))
-            raise
 
-    @classmethod
-    def read(cls, body: bytes) -> Entry:
-        """Return the entry of a file's bytes; `Refused` names field or line."""
-        return cls.of(strict_json(body, ENTRY))
-
-    def to_json(self) -> bytes:
-        """Return the file's bytes, without fields that are None."""
-        return json_bytes(self.model_dump(exclude_none=True))
-
-
-def looks_at_gold(method: Mapping[str, Any]) -> str | None:
-    """Return what of a method's spec reads gold data, quoted; None if nothing does."""
-    rules = method.get("rules")
-    if rules in ("gold", "without_gold"):
-        return quote(rules)
-    if method.get("correct_layer") is not None:
-        return quote("correct_layer")
-    return quote("solver") if method.get("name") == "solver" else None
-
-
-def json_bytes(value: Any) -> bytes:
-    """Return indented JSON with a line break at its end."""
-    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+def read_entry(body: bytes) -> Entry:
+    """Return the entry of a file's bytes; `Refused` names field or line."""
+    return validated(Entry, strict_json(body, ENTRY), ENTRY)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ruleworld_data.scoring import SCORER_VERSION
 from ruleworld_data.spec import num_rows
 
 from ..methods import Method
@@ -19,9 +19,9 @@ from ..run.workspace import Workspace
 from ..score.results import Results
 from ..score.samples import Sample, check_sample
 from ..score.scoring import score
-from ..spec import RunSpec
+from ..spec import RunSpec, spec_differences
 from .files import ENTRY, HOW_TO_WRITE, SAMPLES
-from .parsing import Problem, quote, refuse, refuse_if
+from .problems import Refused, quote
 from .records import Record
 
 SPLITS = ("heldout", "mini", "test")
@@ -30,6 +30,9 @@ HELD_OUT_LIMIT = 50
 """Held-out questions of a sub-task that suffice: 550 in all, as many as `mini` has."""
 MAX_TOP_K = 100
 PUBLIC_SEED = 0
+
+Asked = Mapping[str, tuple[Question, Pool]]
+"""Question and pool by the question's id."""
 
 
 def pool_design(size: int, scale: str) -> dict[str, Any]:
@@ -59,6 +62,15 @@ def board_spec(
     return RunSpec(method=method, representation=representation, **world, **fields)
 
 
+def looks_at_gold(method: Mapping[str, Any]) -> str | None:
+    """Return what of a method's spec reads gold data; None if nothing does."""
+    if method.get("rules") in ("gold", "without_gold"):
+        return str(method["rules"])
+    if method.get("correct_layer") is not None:
+        return "correct_layer"
+    return "solver" if method.get("name") == "solver" else None
+
+
 class Judge:
     """Re-scores submissions on the worlds of ``seeds``, the public one or revealed ones; each is generated once."""
 
@@ -77,36 +89,27 @@ class Judge:
         """Return a submission's spec; `Refused` if the board has no such setting."""
         try:
             spec = RunSpec.from_dict(values)
-            design = pool_design(spec.pool_size, spec.scale)
+            setting = (spec.pool_size, spec.scale, spec.split, spec.subtasks, spec.world_seed)
+            ours = board_spec(spec.method, spec.representation, *setting)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            what = f"spec is not a run's ({quote(str(error))[1:-1]})"
-            refuse(ENTRY, what, HOW_TO_WRITE, value=quote(values))
-        allowed: dict[str, tuple[Any, ...]] = {
-            "split": SPLITS,
-            "world_seed": self.seeds,
-            "dials": (None,),
-            "data": (DataSource(spec.scale, spec.world_seed).data,),
-            "scorer_version": (SCORER_VERSION,),
-            "pool_seed": (0,),
-            "limit": (None, HELD_OUT_LIMIT) if spec.split == "heldout" else (None,),
-            "top_k": tuple(range(1, MAX_TOP_K + 1)),
-            **{name: (value,) for name, value in design.items()},
-        }
-        fixes = {"limit": "run it without --limit", "top_k": f"at most {MAX_TOP_K} rules"}
-        problems = [
-            Problem(
-                ENTRY,
-                f"spec.{name} is not on the board",
-                fixes.get(name) or f"run it with {' or '.join(map(str, values))}",
-                value=quote(getattr(spec, name)),
-            )
-            for name, values in allowed.items()
-            if getattr(spec, name) not in values
-        ]
+            what = f"spec is not a run's ({quote(str(error))[1:-1]}), got {quote(values)}"
+            raise Refused(f"{ENTRY}: {what}; {HOW_TO_WRITE}") from None
+        limit = HELD_OUT_LIMIT if (spec.split, spec.limit) == ("heldout", HELD_OUT_LIMIT) else None
+        ours = replace(ours, limit=limit, top_k=min(spec.top_k, MAX_TOP_K))
+        wrong = spec_differences(spec.to_dict(), ours.to_dict())
+        if spec.split not in SPLITS:
+            wrong["split"] = [spec.split, " or ".join(SPLITS)]
+        if spec.world_seed not in self.seeds:
+            wrong["world_seed"] = [spec.world_seed, " or ".join(map(str, self.seeds))]
         if len(set(spec.subtasks)) != len(spec.subtasks):
-            twice = quote(spec.subtasks)
-            problems.append(Problem(ENTRY, "spec.subtasks names one twice", "each once", value=twice))
-        refuse_if(problems)
+            wrong["subtasks"] = [spec.subtasks, "each sub-task once"]
+        if wrong:
+            raise Refused(
+                *(
+                    f"{ENTRY}: spec.{name} is not on the board, got {quote(theirs)}; run it with {allowed}"
+                    for name, (theirs, allowed) in wrong.items()
+                )
+            )
         return spec
 
     def samples(self, spec: RunSpec, records: Mapping[int, Record], file: str = SAMPLES) -> list[Sample]:
@@ -117,7 +120,8 @@ class Judge:
         """
         pools = self.workspace(spec).pools(spec)
         asked = {question.id: (question, pool) for pool in pools for question in pool.questions}
-        refuse_if(_mismatches(records, asked, spec, file))
+        _check_questions(records, asked, spec, file)
+        _check_rankings(records, asked, spec, file)
         known = Method.registry.items().get(str(spec.method["name"]))
         several = any(len(record.retrieved or ()) > 1 for record in records.values())
         stepwise = several if known is None else known.stepwise
@@ -136,65 +140,65 @@ class Judge:
         )
 
 
-def _mismatches(
-    records: Mapping[int, Record], asked: Mapping[str, tuple[Question, Pool]], spec: RunSpec, file: str
-) -> Iterator[Problem]:
-    """Yield where records are not those of the questions and pools of a spec."""
-    members = {id(pool): frozenset(pool.ids.tolist()) for _, pool in asked.values()}
-    seen: dict[str, int] = {}
+def _check_questions(records: Mapping[int, Record], asked: Asked, spec: RunSpec, file: str) -> None:
+    """Refuse records that are not one for each question, or leave a field out on some."""
+    lines: dict[str, int] = {}
     for line, record in records.items():
-        first = seen.setdefault(record.id, line)
-        if first != line:
-            yield Problem(file, "an id occurs twice", f"keep line {first}", line, quote(record.id))
-        elif record.id not in asked:
-            fix = f"ids are those of split {spec.split}, scale {spec.scale}, the spec's sub-tasks"
-            yield Problem(file, "is not the id of a question asked", fix, line, quote(record.id))
-        else:
-            pool = members[id(asked[record.id][1])]
-            for search in record.retrieved or ():
-                if len(search) > spec.top_k:
-                    what = f"a search returns more than spec.top_k = {spec.top_k} rules"
-                    yield Problem(file, what, "shorten it", line, quote(len(search)))
-                elif not pool.issuperset(search):
-                    rule = next(rule for rule in search if rule not in pool)
-                    fix = "rank the rules of the pool only"
-                    yield Problem(file, "a rule is not in the question's pool", fix, line, quote(rule))
-    missing = [name for name in asked if name not in seen]
-    if missing:
-        what = f"{len(missing):,} of {len(asked):,} questions are missing"
-        fix = "every question has a line; one without an answer has an empty list of answers"
-        yield Problem(file, what, fix, value=quote(missing[0]))
-    for field in ("answers", "retrieved"):
-        without = [line for line, record in records.items() if getattr(record, field) is None]
-        if 0 < len(without) < len(records):
-            fix = "give an empty list where there is none, or null on all"
-            yield Problem(file, f"{field} is null on some questions only", fix, without[0])
-    if records and all(record.answers is None and record.retrieved is None for record in records.values()):
-        yield Problem(file, "there are neither answers nor rules found", "give at least one of them")
+        place = f"{file}, line {line}"
+        if record.id not in asked:
+            what = f"is not the id of a question asked, got {quote(record.id)}"
+            raise Refused(
+                f"{place}: {what}; ids are those of split {spec.split}, scale {spec.scale}, its sub-tasks"
+            )
+        if (first := lines.setdefault(record.id, line)) != line:
+            raise Refused(f"{place}: an id occurs twice, got {quote(record.id)}; keep line {first}")
+    if missing := [name for name in asked if name not in lines]:
+        what = f"{len(missing):,} of {len(asked):,} questions are missing, got none of {quote(missing[0])}"
+        raise Refused(f"{file}: {what}; give each a line, one without an answer an empty list of answers")
+    without = {
+        field: [line for line, record in records.items() if getattr(record, field) is None]
+        for field in ("answers", "retrieved")
+    }
+    for field, empty in without.items():
+        if 0 < len(empty) < len(records):
+            what = f"{field} is null on some questions only"
+            raise Refused(f"{file}, line {empty[0]}: {what}; give an empty list there, or null on all")
+    if all(without.values()):
+        raise Refused(f"{file}: there are neither answers nor rules found; give at least one of them")
+
+
+def _check_rankings(records: Mapping[int, Record], asked: Asked, spec: RunSpec, file: str) -> None:
+    """Refuse a search that is longer than the spec says, or ranks a rule that the question's pool lacks."""
+    members = {id(pool): frozenset(pool.ids.tolist()) for _, pool in asked.values()}
+    for line, record in records.items():
+        place, pool = f"{file}, line {line}", members[id(asked[record.id][1])]
+        for search in record.retrieved or ():
+            if len(search) > spec.top_k:
+                what = f"a search returns more than spec.top_k = {spec.top_k} rules, got {len(search)}"
+                raise Refused(f"{place}: {what}; shorten it")
+            if others := [rule for rule in search if rule not in pool]:
+                what = f"a rule is not in the question's pool, got {quote(others[0])}"
+                raise Refused(f"{place}: {what}; rank the rules of the pool only")
 
 
 def _sample(record: Record, question: Question, spec: RunSpec, stepwise: bool) -> Sample:
     """Return the sample of a record: gold from our data, scores computed."""
-    values = record.model_dump()
-    sample = {
-        **values,
-        "usage": record.usage.model_dump(exclude_none=True),
-        "subtask": question.subtask,
-        "world_id": question.world_id,
-        "fold": question.fold,
-        "gold_answers": list(question.answers),
-        "gold_rules": [list(step) for step in question.gold_steps],
-        "scores": score(
-            record.answers,
-            question.answers,
-            record.retrieved,
-            question.gold_steps,
-            spec.pool_size,
-            stepwise,
-        ),
-        "trace": [],
-        "measures": {},
-        "seconds": 0.0,
-        "error": None,
-    }
-    return check_sample(sample)
+    scores = score(
+        record.answers, question.answers, record.retrieved, question.gold_steps, spec.pool_size, stepwise
+    )
+    return check_sample(
+        record.model_dump()
+        | {
+            "usage": record.usage.model_dump(exclude_none=True),
+            "subtask": question.subtask,
+            "world_id": question.world_id,
+            "fold": question.fold,
+            "gold_answers": list(question.answers),
+            "gold_rules": [list(step) for step in question.gold_steps],
+            "scores": scores,
+            "trace": [],
+            "measures": {},
+            "seconds": 0.0,
+            "error": None,
+        }
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,11 @@ from ruleworld_data.io import write_whole
 
 from ..run.pools import pools_sha256
 from ..spec import RunSpec, canonical_json
-from .judge import PUBLIC_SEED, Judge, board_spec
+from .judge import Judge
 
 QUESTIONS, POOLS, RULES = "questions.jsonl", "pools.jsonl", "rules.parquet"
-
-
-def kit_spec(
-    pool_size: int, scale: str, split: str, subtasks: Sequence[str] = (), seed: int = PUBLIC_SEED
-) -> RunSpec:
-    """Return the spec that names the questions and pools of a kit."""
-    return board_spec({"name": "kit"}, "nl", pool_size, scale, split, subtasks, seed)
+METHOD = {"name": "kit"}
+"""Stands in a spec whose questions and pools alone matter."""
 
 
 def write_kit(folder: Path, judge: Judge, spec: RunSpec) -> dict[str, str]:

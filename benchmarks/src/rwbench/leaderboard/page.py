@@ -17,13 +17,6 @@ from .board import TRACKS, Row, order
 from .copies import cell_of
 from .files import SAMPLES
 
-TITLES = {
-    "answers": ("Answering", "Ranked by exact match: the share of sub-questions answered correctly."),
-    "retrieval": (
-        "Finding rules",
-        "Methods that only rank rules and answer nothing; ranked by Recall@1. Not comparable with the table above.",
-    ),
-}
 FILTERS = (
     ("representation", "Rules"),
     ("pool", "Pool"),
@@ -33,12 +26,6 @@ FILTERS = (
     ("weights", "Open weights"),
     ("badge", "Badge"),
 )
-BADGES = {
-    "claimed": "all scores are recomputed here from the outputs and rankings handed in; that a model wrote them, and "
-    "which one, is the submitter's word",
-    "reproduced by us": "maintainers ran it again and got the same samples",
-    "sealed round": "it also answered questions of a world that nobody could have seen before",
-}
 BAR = 96
 """Width of the drawn interval in pixels."""
 
@@ -61,7 +48,6 @@ def render_board(board: dict[str, Any], samples_base: str = "../submissions") ->
     environment.filters["percent"] = percent
     return environment.get_template("board.html.j2").render(
         tables=[_table(track, board["rows"], board["metrics"]) for track in TRACKS],
-        badges=BADGES,
         samples_base=samples_base,
         samples_file=SAMPLES,
         style=asset("board.css", "leaderboard"),
@@ -82,11 +68,8 @@ def _table(track: str, rows: Sequence[Row], metrics: Sequence[str]) -> dict[str,
         name: list(dict.fromkeys(value for row in own for value in row["filters"][name].split("|")))
         for name, _ in FILTERS
     }
-    title, words = TITLES[track]
     return {
         "track": track,
-        "title": title,
-        "words": words,
         "rows": own,
         "main": metric,
         "metrics": [name for name in wanted if name != metric and any(row["metrics"][name] for row in own)],

@@ -6,45 +6,40 @@ Questions, gold and scores are joined when it is read (`rwbench.leaderboard.judg
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
-from ruleworld_data.scoring import PARQUET_SUFFIXES, parse_boxed, read_predictions, split_answers
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from ruleworld_data.scoring import parse_boxed, split_answers
 
 from ..score.samples import OUTCOMES, Sample
 from ..spec import canonical_json
 from .files import LIMITS, MAX_EXPANDED, MAX_LINE, SAMPLES, packed, sample_lines
-from .parsing import Problem, Refused, model_problems, quote, refuse, refuse_if, strict_json
+from .problems import Refused, quote, strict_json, validated
 
-MAX_SEARCHES, MAX_FOUND = 32, 100
+MAX_SEARCHES, MAX_RANKED = 32, 100
 MAX_RECORDS = 20_000
 MAX_OUTPUT = 200_000
 MAX_PARTS, MAX_PART = 64, 200
 """Answers kept of an output, and characters of each: gold is far shorter, so what is cut was wrong and stays so."""
 MAX_AMOUNT = 10**9
 FINISH = re.compile(r"finish\[(.*)\]", re.DOTALL | re.IGNORECASE)
-USAGE = ("calls", "prompt_tokens", "completion_tokens", "retrievals", "cost_usd")
-"""What the board says of a method's cost; all else that a run logs is left out."""
-PREDICTED: dict[str, Any] = {"output": None, "answers": None, "retrieved": None, "usage": {}}
-"""What a line of predictions may leave out."""
 
 
 def _distinct(rules: list[int]) -> list[int]:
     if len(set(rules)) != len(rules):
-        raise PydanticCustomError("twice", "must name each rule once")
+        raise ValueError("must name each rule once")
     return rules
 
 
 Answer = Annotated[str, Field(max_length=MAX_PART)]
-Search = Annotated[list[int], Field(max_length=MAX_FOUND), AfterValidator(_distinct)]
+Search = Annotated[list[int], Field(max_length=MAX_RANKED), AfterValidator(_distinct)]
 Count = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
 
 
 class Cost(BaseModel):
-    """What a question cost; unknown amounts are None."""
+    """What a question cost; unknown amounts are None. All else that a run logs is left out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -73,17 +68,14 @@ class Record(BaseModel):
     outcome: Literal[tuple(name for name in OUTCOMES if name != "failed")] = Field(  # type: ignore[valid-type]
         description="how it ended; a submission has no failed question"
     )
-    usage: Cost = Field(description=f"any of {', '.join(USAGE)}, for example {{'calls': 1}}")
+    usage: Cost = Field(description=f"any of {', '.join(Cost.model_fields)}, for example {{'calls': 1}}")
 
     @model_validator(mode="after")
     def _answers_are_in_the_output(self) -> Self:
-        # A method reads a box, or its own finish[...]: which of the two, the text alone does not say.
-        if self.answers is None or self.output is None:
-            return self
-        readings = _readings(self.output)
-        if self.answers not in readings:
-            message = "answers are not what the scorer reads in output: {read}"
-            raise PydanticCustomError("answers", message, {"read": quote(readings[0])})
+        if self.answers is not None and self.output is not None:
+            readings = _readings(self.output)
+            if self.answers not in readings:
+                raise ValueError(f"answers are not what the scorer reads in output: {quote(readings[0])}")
         return self
 
     @classmethod
@@ -102,14 +94,13 @@ class Record(BaseModel):
             retrieved=retrieved[:MAX_SEARCHES] if searches and retrieved is not None else None,
             outcome=sample.get("outcome") or "ok",
             # More than so many is no count, but what a server said.
-            usage=Cost(**{name: min(usage[name], MAX_AMOUNT) for name in USAGE if name in usage}),
+            usage=Cost(**{name: min(usage[name], MAX_AMOUNT) for name in Cost.model_fields if name in usage}),
         )
 
     def line(self) -> str:
         """Return the record as a line of a samples file."""
-        values = self.model_dump()
-        values["usage"] = self.usage.model_dump(exclude_none=True)
-        return canonical_json(values) + "\n"
+        usage = self.usage.model_dump(exclude_none=True)
+        return canonical_json(self.model_dump() | {"usage": usage}) + "\n"
 
 
 def pack_records(records: Iterable[Record]) -> bytes:
@@ -123,28 +114,35 @@ def pack_records(records: Iterable[Record]) -> bytes:
         lines = "".join(record.line() for record in records).encode()
         if len(lines) <= MAX_EXPANDED and len(body := packed(lines)) <= LIMITS[SAMPLES]:
             return body
-    raise Refused(Problem(SAMPLES, "is too large, even without outputs", "lower the run's top_k"))
+    raise Refused(f"{SAMPLES}: is too large, even without outputs; lower the run's top_k")
 
 
 def read_records(body: bytes) -> dict[int, Record]:
-    """Return the records of samples.jsonl.zst by line number; `Refused` names lines."""
+    """Return the records of samples.jsonl.zst by line number; `Refused` names the first line that is none."""
+    records = {}
+    for number, line in sample_lines(body):
+        place = f"{SAMPLES}, line {number}"
+        if number > MAX_RECORDS:
+            raise Refused(f"{place}: has more than {MAX_RECORDS:,} lines; one per question")
+        records[number] = validated(Record, strict_json(line, place), place)
+    return records
 
-    def rows() -> Iterator[tuple[int, Any]]:
-        for number, line in sample_lines(body):
-            if number > MAX_RECORDS:
-                refuse(SAMPLES, f"has more than {MAX_RECORDS:,} lines", "one per question", number)
-            yield number, strict_json(line, SAMPLES, number)
 
-    return _checked(rows(), SAMPLES)
-
-
-def read_prediction_file(path: Path) -> dict[int, Record]:
-    """Return the records of a predictions file by line (parquet: row); answers not given are read from outputs."""
+def read_predictions(path: Path) -> dict[int, Record]:
+    """Return the records of a predictions file (JSON Lines) by line; answers not given are read from outputs."""
     if not path.is_file():
         raise FileNotFoundError(
             f'no predictions file at {path}; one {{"id": "...", "output": "..."}} per line of a .jsonl file'
         )
-    return _checked(_completed(_prediction_rows(path), str(path)), str(path))
+    records = {}
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            place = f"{path}, line {number}"
+            if len(line) > MAX_LINE:
+                raise Refused(f"{place}: more than {MAX_LINE:,} bytes; shorten the output")
+            if line.strip():
+                records[number] = validated(Record, _with_defaults(strict_json(line, place)), place)
+    return records
 
 
 def read_output(text: str) -> list[str]:
@@ -155,33 +153,19 @@ def read_output(text: str) -> list[str]:
     return _readings(text)[0]
 
 
-def _prediction_rows(path: Path) -> Iterator[tuple[int, Any]]:
-    if path.suffix.lower() in PARQUET_SUFFIXES:
-        for number, (name, text) in enumerate(read_predictions(path).items(), 1):
-            yield number, {"id": name, "output": text}
-        return
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if len(line) > MAX_LINE:
-                refuse(str(path), f"more than {MAX_LINE:,} bytes", "shorten the output", number)
-            if line.strip():
-                yield number, strict_json(line, str(path), number)
-
-
-def _completed(rows: Iterable[tuple[int, Any]], file: str) -> Iterator[tuple[int, Any]]:
-    """Yield rows of predictions with what a record has beside them."""
-    for number, row in rows:
-        if not isinstance(row, dict) or "id" not in row or not row.keys() <= {"id", *PREDICTED}:
-            what = f"expected an object with id and any of {', '.join(PREDICTED)}"
-            refuse(file, what, "leave other keys out", number, quote(row))
-        row = PREDICTED | row
-        if row["answers"] is None and isinstance(row["output"], str):
-            row["answers"] = read_output(row["output"])
-        no_answer = row["output"] is not None and not row["answers"]
-        yield number, row | {"outcome": "refused_format" if no_answer else "ok"}
+def _with_defaults(row: Any) -> Any:
+    """Return a row of predictions with what a record has beside it; what is no object is refused later."""
+    if not isinstance(row, dict):
+        return row
+    row = {"output": None, "answers": None, "retrieved": None, "usage": {}} | row
+    if row["answers"] is None and isinstance(row["output"], str):
+        row["answers"] = read_output(row["output"])
+    no_answer = row["output"] is not None and not row["answers"]
+    return row | {"outcome": "refused_format" if no_answer else "ok"}
 
 
 def _readings(text: str) -> list[list[str]]:
+    # A method reads a box, or its own finish[...]: which of the two, the text alone does not say.
     box, done = parse_boxed(text), FINISH.fullmatch(text)
     read = [_capped(split_answers(part)) for part in (box, done and done[1]) if part is not None]
     return read if box is not None else [*read, []]
@@ -189,17 +173,3 @@ def _readings(text: str) -> list[list[str]]:
 
 def _capped(answers: list[str]) -> list[str]:
     return [answer[:MAX_PART] for answer in answers[:MAX_PARTS]]
-
-
-def _checked(rows: Iterable[tuple[int, Any]], file: str) -> dict[int, Record]:
-    records: dict[int, Record] = {}
-
-    def problems() -> Iterator[Problem]:
-        for number, row in rows:
-            try:
-                records[number] = Record.model_validate(row)
-            except ValidationError as error:
-                yield from model_problems(error, file, Record, number)
-
-    refuse_if(problems())
-    return records

@@ -14,9 +14,11 @@ import os
 import re
 import secrets
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from ruleworld_data.io import file_digest, whole_file, write_whole
@@ -25,10 +27,11 @@ from ..report.setting import macro
 from ..score.results import Estimate
 from ..spec import RunSpec, canonical_json
 from .board import TRACKS, track_of
-from .entry import json_bytes
-from .judge import PUBLIC_SEED, SPLITS, Judge, pool_design
-from .kit import kit_spec, write_kit
-from .records import read_prediction_file
+from .files import json_bytes
+from .judge import PUBLIC_SEED, SPLITS, Judge, board_spec, pool_design
+from .kit import METHOD, write_kit
+from .problems import Model
+from .records import read_predictions
 from .submissions import validate
 
 ROUND, KIT, ENTRIES, SCORES = "round.json", "kit", "entries", "scores.json"
@@ -36,7 +39,7 @@ NAME = re.compile(r"[a-z0-9]+([.-][a-z0-9]+)*")
 
 
 class _File(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Secret(_File):
@@ -57,44 +60,31 @@ class Reveal(_File):
 
 
 class Round(_File):
-    """round.json: all of it public.
-
-    Attributes
-    ----------
-    name, scale, split, pool_size, data
-        The setting; ``data`` is the generator's version.
-    commitment : str
-        sha256 over the canonical JSON of the setting, seed and salt.
-    opened : str
-    sealed : dict or None
-        Time, and sha256 of the questions, pools and rules.
-    revealed : Reveal or None
-    """
+    """round.json: all of it public."""
 
     name: str
     scale: str
     split: str
     pool_size: int
-    data: str
-    commitment: str
+    data: str  # the generator's version
+    commitment: str  # sha256 over the canonical JSON of what stands above, seed and salt
     opened: str
-    sealed: dict[str, str] | None = None
+    sealed: dict[str, str] | None = None  # time, and sha256 of questions, pools and rules
     revealed: Reveal | None = None
     schema_version: int = 1
 
     def check(self, secret: Secret | Reveal) -> None:
         """Raise ValueError unless seed and salt are the ones that were committed to."""
         setting = self.model_dump(include={"name", "scale", "split", "pool_size", "data"})
-        digest = commitment(setting, secret.seed, secret.salt)
-        if digest != self.commitment:
+        if (digest := commitment(setting, secret.seed, secret.salt)) != self.commitment:
             raise ValueError(
                 f"seed and salt have the hash {digest[:16]}..., round {self.name} was opened with "
                 f"{self.commitment[:16]}...: this is not its secret, or {ROUND} was changed"
             )
 
-    def kit_hashes(self, seed: int, folder: Path) -> dict[str, str]:
+    def write_kit(self, seed: int, folder: Path) -> dict[str, str]:
         """Write the kit of the round's world and return its hashes."""
-        spec = kit_spec(self.pool_size, self.scale, self.split, seed=seed)
+        spec = board_spec(METHOD, "nl", self.pool_size, self.scale, self.split, seed=seed)
         if spec.data != self.data:
             raise ValueError(
                 f"round {self.name} is of generator version {self.data}, this is {spec.data}; install that version"
@@ -119,58 +109,45 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
         if path.exists():
             raise ValueError(f"{path} is there already; choose another name")
     secret = Secret(name=folder.name, seed=secrets.randbits(63) or 1, salt=secrets.token_hex(32))
-    data = kit_spec(pool_size, scale, split, seed=secret.seed).data
+    data = board_spec(METHOD, "nl", pool_size, scale, split, seed=secret.seed).data
     setting = {"name": folder.name, "scale": scale, "split": split, "pool_size": pool_size, "data": data}
     public = commitment(setting, secret.seed, secret.salt)
     made = Round.model_validate({**setting, "commitment": public, "opened": _now()})
-    try:
-        # The secret first: a hash without its secret would be a round that nobody can open.
-        with os.fdopen(os.open(secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(json_bytes(secret.model_dump()))
-            file.flush()
-            os.fsync(file.fileno())
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / ROUND, json_bytes(made.model_dump()))
-        return made
-    except OSError:  # a full disk: nothing was published, so the name stays free
-        secret_file.unlink(missing_ok=True)
-        raise
+    # The secret first: a hash without its secret would be a round that nobody can open.
+    with os.fdopen(os.open(secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(json_bytes(secret.model_dump()))
+        file.flush()
+        os.fsync(file.fileno())
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / ROUND, json_bytes(made.model_dump()))
+    return made
 
 
 def seal_round(folder: Path, secret_file: Path) -> Round:
     """Write the round's kit (see `rwbench.leaderboard.kit`) and publish its hashes."""
-    secret = read_secret(secret_file)
-    read_round(folder)
-    with whole_file(folder / ROUND) as part:  # two commands at once take turns
-        this = read_round(folder)
+    with _step(folder, secret_file) as (this, secret):
         if this.sealed is not None:
             raise ValueError(
                 f"round {this.name} was sealed on {this.sealed['time']}; its kit is in {folder / KIT}"
             )
         this.check(secret)
-        hashes = this.kit_hashes(secret.seed, folder / KIT)
+        hashes = this.write_kit(secret.seed, folder / KIT)
         (folder / ENTRIES).mkdir(exist_ok=True)
-        this = this.model_copy(update={"sealed": {"time": _now(), **hashes}})
-        part.write_bytes(json_bytes(this.model_dump()))
+        this.sealed = {"time": _now(), **hashes}
     return this
 
 
-def reveal_round(folder: Path, secret_file: Path) -> Round:
+def reveal_round(folder: Path, secret_file: Path) -> Reveal:
     """Publish seed and salt, and the hashes of the entries: what comes later does not count."""
-    secret = read_secret(secret_file)
-    read_round(folder)
-    with whole_file(folder / ROUND) as part:
-        this = read_round(folder)
+    with _step(folder, secret_file) as (this, secret):
         if this.sealed is None:
             raise ValueError(f"round {this.name} is not sealed; first: rwbench round seal {folder}")
         if this.revealed is not None:
             raise ValueError(f"round {this.name} was revealed on {this.revealed.time}")
         this.check(secret)
         entries = {path.stem: file_digest(path) for path in entry_files(folder)}
-        reveal = Reveal(time=_now(), seed=secret.seed, salt=secret.salt, entries=entries)
-        this = this.model_copy(update={"revealed": reveal})
-        part.write_bytes(json_bytes(this.model_dump()))
-    return this
+        this.revealed = Reveal(time=_now(), seed=secret.seed, salt=secret.salt, entries=entries)
+    return this.revealed
 
 
 def verify_round(folder: Path) -> tuple[Round, Reveal]:
@@ -185,7 +162,7 @@ def verify_round(folder: Path) -> tuple[Round, Reveal]:
         raise ValueError(f"round {this.name} is not revealed; first: rwbench round reveal {folder}")
     this.check(revealed)
     with tempfile.TemporaryDirectory() as place:
-        hashes = this.kit_hashes(revealed.seed, Path(place))
+        hashes = this.write_kit(revealed.seed, Path(place))
     for name, value in hashes.items():
         if sealed.get(name) != value:
             raise ValueError(
@@ -201,14 +178,13 @@ def verify_round(folder: Path) -> tuple[Round, Reveal]:
 
 
 def score_round(folder: Path, submissions: Path) -> dict[str, Any]:
-    """Score every entry of a revealed round and write scores.json.
+    """Score every entry of a revealed round against the submission that it is named after, and write scores.json.
 
-    An entry is named like the submission, in ``submissions``, that it is compared with; method, representation and pool
-    size are that submission's.
-
-    It holds ``round``, ``seed`` and ``scores``: per entry ``public`` (the submission), ``metric``, the estimates
-    ``public_score`` and ``sealed_score``, and ``drop`` (public minus sealed, with its 95 % interval). A ValueError
-    names file and line of an entry that cannot be scored.
+    Returns
+    -------
+    dict
+        ``round``, ``seed`` and ``scores``: per entry ``public`` (the submission), ``metric``, the estimates
+        ``public_score`` and ``sealed_score``, and ``drop`` (public minus sealed, with its 95 % interval).
     """
     this, revealed = verify_round(folder)
     judge = Judge((PUBLIC_SEED, revealed.seed))
@@ -242,20 +218,23 @@ def read_round(folder: Path) -> Round:
     return _read(Round, folder / ROUND, f"open a round first: rwbench round new {folder}")
 
 
-def read_secret(path: Path) -> Secret:
-    """Read a secret file."""
-    return _read(Secret, path, "give the file that `rwbench round new` wrote with --secret")
+@contextmanager
+def _step(folder: Path, secret_file: Path) -> Iterator[tuple[Round, Secret]]:
+    """Give a round and its secret, and write the round down as the block leaves it; two steps at once take turns."""
+    secret = _read(Secret, secret_file, "give the file that `rwbench round new` wrote with --secret")
+    read_round(folder)  # before a temporary file is made beside it
+    with whole_file(folder / ROUND) as part:
+        this = read_round(folder)
+        yield this, secret
+        part.write_bytes(json_bytes(this.model_dump()))
 
 
-Kind = TypeVar("Kind", bound=_File)
-
-
-def _read(kind: type[Kind], path: Path, hint: str) -> Kind:
-    name = kind.__name__.lower()
+def _read(model: type[Model], path: Path, hint: str) -> Model:
+    name = model.__name__.lower()
     if not path.is_file():
         raise FileNotFoundError(f"no {name} at {path}; {hint}")
     try:
-        return kind.model_validate_json(path.read_bytes())
+        return model.model_validate_json(path.read_bytes())
     except ValueError:
         # Without the cause: its text would show a secret.
         raise ValueError(f"{path} is not a {name} as `rwbench round` writes it; restore the file") from None
@@ -274,7 +253,7 @@ def _score(this: Round, seed: int, path: Path, submissions: Path, judge: Judge) 
     sealed = pool_design(this.pool_size, this.scale) | {"world_seed": seed}
     spec = RunSpec.from_dict(public.spec.to_dict() | sealed)
     try:
-        samples = judge.samples(spec, read_prediction_file(path), path.name)
+        samples = judge.samples(spec, read_predictions(path), path.name)
     except ValueError as error:
         raise ValueError(f"{path} cannot be scored:\n{error}") from None
     metric = TRACKS[track_of(public)]

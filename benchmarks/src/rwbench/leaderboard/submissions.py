@@ -16,14 +16,12 @@ from ..run.folder import SPEC_FILE, exclusive, find_specs
 from ..score.results import Results, read_results, write_results
 from ..score.samples import SAMPLES_FILE, Sample, read_samples
 from ..spec import RunSpec, canonical_json
-from .copies import Fingerprint, content_sha256, duplicates, impostors
-from .entry import Entry, json_bytes, looks_at_gold
-from .files import ENTRY, FOLDER_NAME, HOW_TO_WRITE, SAMPLES, read_folder, submission_folders
-from .judge import Judge, board_spec
-from .parsing import UNREADABLE, Problem, Refused, quote, refuse, refuse_if
-from .records import Record, pack_records, read_prediction_file, read_records
-
-REPRODUCED = "reproduced.json"
+from .copies import Fingerprint, content_sha256, copied, fingerprint
+from .entry import Entry, read_entry
+from .files import ENTRY, FOLDER_NAME, HOW_TO_WRITE, SAMPLES, json_bytes, read_folder, submission_folders
+from .judge import Judge, board_spec, looks_at_gold
+from .problems import Refused, quote, validated
+from .records import Record, pack_records, read_predictions, read_records
 
 
 class Submission(NamedTuple):
@@ -40,25 +38,21 @@ class Submission(NamedTuple):
 def validate(folder: Path, judge: Judge, others: Mapping[str, Fingerprint] | None = None) -> Submission:
     """Check a submission against our data, and ``others``: the fingerprints on the board, by folder name.
 
-    `Refused` with every problem of the first stage that finds one: files, words, spec, samples, copies.
+    `Refused` with the problems of the first stage that finds one: files, words, spec, samples, copies.
     """
     files = read_folder(folder)
-    entry = Entry.read(files[ENTRY])
+    entry = read_entry(files[ENTRY])
     if not folder.name.startswith(entry.date):
-        refuse(ENTRY, "date is not the folder's", f"folder: {folder.name[:10]}", value=entry.date)
+        raise Refused(f"{ENTRY}: date is not the folder's, got {entry.date}; folder: {folder.name[:10]}")
     spec = judge.check_spec(entry.spec)
     if entry.kind != "ceiling" and (gold := looks_at_gold(spec.method)):
-        refuse(ENTRY, "spec.method looks at gold data", "set kind to ceiling", value=gold)
+        raise Refused(f"{ENTRY}: spec.method looks at gold data, got {gold!r}; set kind to ceiling")
     records = read_records(files[SAMPLES])
     samples = judge.samples(spec, records)
-    fingerprint = Fingerprint.of(entry, records.values())
-    others = {name: other for name, other in (others or {}).items() if name != folder.name}
-    # a floor without rules is the same in every form and pool
-    copied = duplicates(fingerprint, others) if entry.kind == "contender" else ()
-    refuse_if([*copied, *impostors(fingerprint, others)])
-    return Submission(
-        folder.name, entry, spec, judge.results(spec, samples, entry.name), samples, fingerprint
-    )
+    own = fingerprint(entry, records.values())
+    if problems := [*copied(own, {name: o for name, o in (others or {}).items() if name != folder.name})]:
+        raise Refused(*problems)
+    return Submission(folder.name, entry, spec, judge.results(spec, samples, entry.name), samples, own)
 
 
 def check_all(
@@ -68,17 +62,18 @@ def check_all(
     known = dict(known or {})
     checked: dict[str, Submission | Refused] = {}
     for path in folders:
+        if not os.path.lexists(path):
+            raise FileNotFoundError(f"no {path}; `rwbench submit RUN --to DIR` writes a submission")
         try:
             submission = checked[path.name] = validate(path, judge, known)
             known[path.name] = submission.fingerprint
         except Refused as error:
             checked[path.name] = error
-        # a check that breaks refuses this folder, and never ends the checks of others
-        except UNREADABLE as error:
-            if isinstance(error, FileNotFoundError) and not os.path.lexists(path):
-                raise  # not a submission's fault: there is none
+        except (
+            Exception
+        ) as error:  # a check that breaks refuses this folder, and never ends the checks of others
             what = f"cannot be checked ({type(error).__name__}: {quote(str(error))[1:-1]})"
-            checked[path.name] = Refused(Problem(quote(path.name), what, HOW_TO_WRITE))
+            checked[path.name] = Refused(f"{quote(path.name)}: {what}; {HOW_TO_WRITE}")
     return checked
 
 
@@ -88,8 +83,8 @@ def fingerprints(board: Path) -> dict[str, Fingerprint]:
     for path in submission_folders(board):
         try:
             files = read_folder(path)
-            known[path.name] = Fingerprint.of(Entry.read(files[ENTRY]), read_records(files[SAMPLES]).values())
-        except UNREADABLE:
+            known[path.name] = fingerprint(read_entry(files[ENTRY]), read_records(files[SAMPLES]).values())
+        except Exception:  # refused where the board is checked
             continue
     return known
 
@@ -97,27 +92,12 @@ def fingerprints(board: Path) -> dict[str, Fingerprint]:
 def import_predictions(
     path: Path, label: str, representation: str, pool_size: int, out: Path, judge: Judge, **setting: Any
 ) -> Path:
-    """Score predictions made elsewhere, write them as a run folder and return it.
+    """Score predictions made elsewhere (`read_predictions`), write them as a run folder below ``out`` and return it.
 
-    Parameters
-    ----------
-    path : Path
-        JSON Lines with ``id`` and any of ``output``, ``answers``, ``retrieved``, ``usage``; or parquet with ``id`` and
-        ``output``.
-    label : str
-        Name of the method in reports.
-    representation, pool_size, **setting
-        What the method was given, as in `rwbench.leaderboard.judge.board_spec`.
-    out : Path
-        Folder of run folders.
-    judge : Judge
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If the file or a row of it cannot be used; the message names the line.
+    ``label`` is the method's name in reports; representation, pool size and the rest of the setting are as in
+    `board_spec`. A ValueError names the line of a row that cannot be used.
     """
-    records = read_prediction_file(path)
+    records = read_predictions(path)
     method = {"name": "imported", "label": label, "content": content_sha256(records.values())}
     spec = board_spec(method, representation, pool_size, **setting)
     judge.check_spec(spec.to_dict())
@@ -126,8 +106,7 @@ def import_predictions(
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive(folder):
         write_whole(folder / SPEC_FILE, json_bytes(spec.to_dict()))
-        lines = "".join(canonical_json(sample) + "\n" for sample in samples)
-        write_whole(folder / SAMPLES_FILE, lines.encode())
+        write_whole(folder / SAMPLES_FILE, "".join(canonical_json(sample) + "\n" for sample in samples))
         write_results(folder, judge.results(spec, samples, label))
     return folder
 
@@ -142,17 +121,14 @@ def submit(
     *,
     searches: bool = True,
 ) -> Path:
-    """Write the submission of a run and return its folder, after the checks that a pull request gets.
+    """Write the submission of a run (`read_run`) and return its folder, after the checks that a pull request gets.
 
     Parameters
     ----------
-    spec, samples
-        The run, see `read_run`.
     words : mapping
         Fields of `Entry` but the spec.
     root : Path
         Folder of submissions; made if missing.
-    judge : Judge
     slug : str, optional
         End of the folder's name; by default made of the method's name and the setting.
     searches : bool
@@ -169,7 +145,7 @@ def submit(
             f"{len(failed)} questions of the run failed (first: {failed[0]}); a submission has an answer to every "
             "question: rwbench resume RUN"
         )
-    entry = Entry.of({**words, "spec": json.loads(canonical_json(spec.to_dict()))})
+    entry = validated(Entry, {**words, "spec": json.loads(canonical_json(spec.to_dict()))}, ENTRY)
     setting = f"{spec.representation} {spec.pool_size} {spec.scale} {spec.split}"
     slug = slug or slug_of(f"{entry.name} {setting}")
     name = f"{entry.date}_{slug}"
@@ -183,7 +159,7 @@ def submit(
             raise ValueError(f"{root / name} is there already; choose another --slug, or remove that folder")
         part = place / name
         part.mkdir()
-        write_whole(part / ENTRY, entry.to_json())
+        write_whole(part / ENTRY, json_bytes(entry.model_dump(exclude_none=True)))
         write_whole(part / SAMPLES, body)
         validate(part, judge, fingerprints(root))
         part.rename(root / name)
@@ -207,15 +183,6 @@ def read_run(paths: Sequence[Path]) -> tuple[RunSpec, list[Sample]]:
             f"{runs[0]} is no finished run; give one run folder, or finish it: rwbench resume {runs[0]}"
         )
     return specs[0][0], read_samples(runs[0] / SAMPLES_FILE)
-
-
-def read_marks(root: Path) -> dict[str, dict[str, str]]:
-    """Return the marks of reproduction beside a folder of submissions: name -> samples_sha256 and date."""
-    path = root.parent / REPRODUCED
-    marks = json.loads(path.read_bytes()) if path.is_file() else {}
-    if not isinstance(marks, dict) or any(set(mark) != {"samples_sha256", "date"} for mark in marks.values()):
-        raise ValueError(f"{path} must map a submission to samples_sha256 and date")
-    return marks
 
 
 def slug_of(text: str) -> str:
