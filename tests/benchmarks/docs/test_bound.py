@@ -5,8 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from rwbench.methods.solver import Solver
-from rwbench.recipes import Options
-from rwbench.recipes.grid import runs
+from rwbench.recipes import Options, runs
 from rwbench.run.data import DataSource, select
 from rwbench.run.pools import build_pools
 from rwbench.score.results import read_results

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from rwbench.cli.app import app
 from rwbench.methods import Method
-from rwbench.recipes import recipe, recipes
-from rwbench.recipes.grid import grid
+from rwbench.recipes import grid, recipe, recipes
 from rwbench.retrievers import Retriever
 from rwbench.score.samples import read_samples
 from typer.testing import CliRunner

@@ -9,7 +9,7 @@ from typing import Any
 from ruleworld_data.spec import num_rows
 
 from ..methods import Method
-from ..recipes.grid import SCOPES
+from ..recipes import SCOPES
 from ..run.books import source_of
 from ..run.data import DataSource, Question
 from ..run.environment import environment

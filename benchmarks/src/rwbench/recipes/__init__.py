@@ -1,13 +1,13 @@
 """Recipes: functions that return lists of runs. Every table of a paper is one name.
 
-A recipe is a Python function from `Options` to `RunSpec`s, registered by name with ``@recipe``, or a row of a table
-crossed with pool sizes and forms (`rwbench.recipes.grid`). A new file in this folder is all that a new recipe needs;
-derive one by calling another and changing fields with `dataclasses.replace`.
+A recipe is a Python function from `Options` to `RunSpec`s, registered by name with ``@recipe``, or the rows of a table
+(methods) crossed with pool sizes and forms, registered with ``@grid``. A new file in this folder is all that a new
+recipe needs; derive one by calling another and changing fields with `dataclasses.replace`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ruleworld_data.spec import check_name, num_rows
@@ -24,11 +24,13 @@ DEFAULT_MODEL = "tiny"
 
 SCOPES = {100: "question", 500: "question", 1_000: "fold", 2_000: "fold", 5_000: "batch", 10_000: "batch"}
 """Pool size -> who shares a pool; a small one holds the gold rules of one question only."""
+MAIN_SIZES = (100, 1_000, 10_000)
+ALL_SIZES = tuple(SCOPES)
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may change about any recipe.
+    """What a user may change about any recipe; a ValueError if no recipe has such a size or form.
 
     Attributes
     ----------
@@ -46,11 +48,6 @@ class Options:
         Pool sizes in the place of the recipe's; empty: the recipe's.
     forms : tuple of str
         Representations of the rules.
-
-    Raises
-    ------
-    ValueError
-        If no recipe has such a size or form.
     """
 
     source: DataSource
@@ -62,21 +59,14 @@ class Options:
     forms: tuple[str, ...] = REPRESENTATIONS
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "models", tuple(self.models))
         for size in self.sizes:
-            check_name("pool size", str(size), tuple(map(str, SCOPES)))
+            check_name("pool size", str(size), tuple(map(str, ALL_SIZES)))
         for form in self.forms:
             check_name("form", form, REPRESENTATIONS)
 
     @property
     def all_models(self) -> tuple[Backend, ...]:
-        """The models of a recipe that needs one: those given, else the shipped ``tiny``.
-
-        Raises
-        ------
-        ValueError
-            If none is given and none is shipped.
-        """
+        """The models of a recipe that needs one: those given, else the shipped ``tiny``; a ValueError without both."""
         if self.models:
             return self.models
         if DEFAULT_MODEL not in shipped():
@@ -119,11 +109,9 @@ class Options:
 
 def parse_sizes(text: str) -> tuple[int, ...]:
     """Read pool sizes as a user types them: "100,1000", "all" or nothing, which leaves them to the recipe."""
-    if text == "all":
-        return tuple(SCOPES)
-    return tuple(
-        int(check_name("pool size", part, tuple(map(str, SCOPES)))) for part in text.split(",") if part
-    )
+    known = tuple(map(str, ALL_SIZES))
+    parts = known if text == "all" else filter(None, text.split(","))
+    return tuple(int(check_name("pool size", part, known)) for part in parts)
 
 
 @dataclass(frozen=True)
@@ -154,8 +142,51 @@ def recipe(
     """Register the decorated function as the recipe ``name``; ``source`` as in `RunRecipe`."""
 
     def register(function: Callable[[Options], list[RunSpec]]) -> RunRecipe:
-        made = RunRecipe(name, function, source)
-        recipes.add(name, made)
+        recipes.add(name, made := RunRecipe(name, function, source))
         return made
 
     return register
+
+
+Rows = Callable[[Options, str, int], Sequence[Method]]
+"""(options, representation, pool size) -> the methods to compare there."""
+
+
+def grid(name: str, sizes: Sequence[int] = MAIN_SIZES) -> Callable[[Rows], RunRecipe]:
+    """Register the recipe of a table whose rows the decorated function gives; ``--sizes`` replaces ``sizes``."""
+
+    def register(rows: Rows) -> RunRecipe:
+        def function(options: Options) -> list[RunSpec]:
+            return runs(options, sizes, rows)
+
+        # The docstring is the recipe's help; where it was written tells two recipes of one name.
+        function.__doc__, function.__module__ = rows.__doc__, rows.__module__
+        function.__qualname__ = f"{rows.__qualname__} {tuple(sizes)}"
+        return recipe(name)(function)
+
+    return register
+
+
+def runs(options: Options, sizes: Iterable[int], rows: Rows) -> list[RunSpec]:
+    """Return a run for every size (the options' before ``sizes``), representation and method.
+
+    Pools are nested: the smaller ones take their distractors from the largest. Sizes above the world's number of rules
+    become one run with all rules. Runs of one model follow each other, so it is loaded once; the largest pool comes
+    first, so an encoder reads everything in one go.
+    """
+    everything = options.num_rules
+    largest = min(max(SCOPES), everything)
+    scopes = {min(size, everything): SCOPES[size] for size in sorted(options.sizes or sizes)}
+    specs = [
+        options.spec(method, form, size, scope, within=largest if size < largest else None)
+        for size, scope in sorted(scopes.items(), reverse=True)
+        for form in options.forms
+        for method in rows(options, form, size)
+    ]
+    unique = {spec.run_id: spec for spec in specs}  # a row may have the same method at two sizes
+    models = list(dict.fromkeys(map(_model_of, unique.values())))
+    return sorted(unique.values(), key=lambda spec: models.index(_model_of(spec)))
+
+
+def _model_of(spec: RunSpec) -> str:
+    return f"{spec.method.get('model')} {spec.method.get('adapter', '')}"

@@ -13,9 +13,8 @@ from ..methods.react import ReAct
 from ..methods.stepwise import Stepwise
 from ..retrievers.both_ends import BothEnds
 from ..retrievers.graph import Graph
-from . import Options
+from . import Options, grid
 from .arena import IN_TURN, SEARCHES, from_both_ends, retrievers, reworded, rule_memory, searching
-from .grid import grid
 
 Changes = list[dict[str, Any]]
 VARIANTS = ("", "seed-1", "seed-2", "minilm", "every-third", "paper-query")

@@ -23,8 +23,7 @@ from ..retrievers.dense import Dense
 from ..retrievers.fuse import RRF
 from ..retrievers.graph import Graph
 from ..retrievers.random import Random
-from . import Options
-from .grid import grid
+from . import Options, grid
 
 IN_PROMPT = 16
 """Rules of a list in which the shipped base still finds nine of ten."""
@@ -86,16 +85,6 @@ def smoke(options: Options, form: str, size: int) -> list[Method]:
     bm25, dense = BM25(), Dense()
     ranked = (RRF((bm25, dense)), dense, bm25, BM25(tokenizer="naive"), Random())
     return [Solver(), *map(Retrieve, ranked)]  # ceiling first, floor last
-
-
-@grid("floors")
-def floors(options: Options, form: str, size: int) -> list[Method]:
-    """Floors and ceilings of table 2: no rules, random rules, gold rules only, and the symbolic solver."""
-    rows: list[Method] = [Solver()]
-    for model in options.all_models:
-        rows += [Prompting(model=model, rules="gold"), RAG(model=model, retriever=Random())]
-        rows += [Prompting(model=model, rules="none")]
-    return rows
 
 
 def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:

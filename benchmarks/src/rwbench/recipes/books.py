@@ -33,9 +33,9 @@ def rulebooks(options: Options) -> list[RunSpec]:
 def validation_rulebooks(options: Options) -> list[RunSpec]:
     """The same on two more books (a swimming pool, a theatre), by which settings may be chosen; RAG in six ways."""
     tried = [
-        RAG(model=model, retriever=each, in_prompt=count, score_share=share, max_new_tokens=LONGEST)
+        RAG(model=model, retriever=search, in_prompt=count, score_share=share, max_new_tokens=LONGEST)
         for model in options.all_models
-        for each in (BM25(), BothEnds())
+        for search in (BM25(), BothEnds())
         for count, share in ((4, 0.0), (8, 0.0), (16, 0.0), (16, 0.3), (16, 0.5), (16, 0.7))
     ]
     return _on(BookSource(books=VALIDATION_BOOKS), options, [*_methods(options), *tried])
@@ -59,6 +59,6 @@ def _methods(options: Options) -> list[Method]:
         rows += [kind(retriever=both, score_share=SCORE_SHARE, **common) for kind in (RAG, Stepwise)]
     left_out: list[dict[str, Any]] = [{}, {"lookahead": 0}, {"word_weight": 0}]
     for local in options.local_models:
-        rows += [DynaRulePlus.of(local, "nl", max_new_tokens=LONGEST, **each) for each in left_out]
+        rows += [DynaRulePlus.of(local, "nl", max_new_tokens=LONGEST, **change) for change in left_out]
         rows += [Planned.of(local, "nl", max_new_tokens=LONGEST)]
     return rows

@@ -16,9 +16,8 @@ from ..methods.rag import RAG
 from ..methods.react import ReAct
 from ..methods.retrieve import Retrieve
 from ..spec import RunSpec
-from . import Options, recipe
+from . import ALL_SIZES, Options, grid, recipe, runs
 from .arena import IN_PROMPT, retrievers, rule_memory
-from .grid import ALL_SIZES, grid, runs
 
 PROMPTING_UP_TO = 2_000
 """Rules in a prompt at most ("Baselines": memory limits a 7B model to 2,000)."""
@@ -53,21 +52,15 @@ def table4(options: Options, form: str, size: int) -> list[Method]:
     return [*map(Retrieve, retrievers(options)), *rule_memory(options, form, size)]
 
 
-@recipe("paper/figure3")
-def figure3(options: Options) -> list[RunSpec]:
+@grid("paper/figure3", (100,))
+def figure3(options: Options, form: str, size: int) -> list[Method]:
     """Confidence layer by entropy (also figure 8), and answers with the gold rules in one layer only, on 100 rules."""
-
-    def entropy(options: Options, form: str, size: int) -> list[Method]:
-        return [Confidence.of(model, form) for model in options.local_models]
-
-    def by_layer(options: Options, form: str, size: int) -> list[Method]:
-        return [
-            DynaRule.of(model, form, correct_layer=layer)
-            for model in options.local_models
-            for layer in DynaRule.choosing_layers(model, form)
-        ]
-
-    return runs(options, (100,), entropy) + runs(options, (100,), by_layer)
+    rows: list[Method] = []
+    for model in options.local_models:
+        layers = DynaRule.choosing_layers(model, form)
+        rows += [Confidence.of(model, form)]
+        rows += [DynaRule.of(model, form, correct_layer=layer) for layer in layers]
+    return rows
 
 
 figure4 = grid("paper/figure4", ALL_SIZES)(dynarule)
