@@ -28,16 +28,11 @@ def make(**changes):
 
 
 def test_run_id_is_the_hash_of_sorted_json_without_nulls():
-    spec = make()
-    fields = {name: value for name, value in dataclasses.asdict(spec).items() if value is not None}
-    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    assert spec.run_id == hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def test_run_id_is_pinned():
     """A change here renames every run that anybody has: raise it on purpose only."""
     spec = make(scorer_version="1", data="1")
-    assert spec.run_id == "ff74ff4e22c1"
+    fields = {name: value for name, value in dataclasses.asdict(spec).items() if value is not None}
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    assert spec.run_id == hashlib.sha256(text.encode()).hexdigest()[:12] == "ff74ff4e22c1"
 
 
 @pytest.mark.parametrize(
@@ -73,19 +68,12 @@ def test_the_paper_s_point_has_one_spelling_and_old_run_ids(same):
 
 def test_spec_survives_json_and_rebuilds_its_method():
     method = Retrieve(RRF(parts=(BM25(tokenizer="naive"), Dense()), k=10))
-    spec = make(method=method.to_dict(), limit=4)
+    given = method.to_dict()
+    spec = make(method=given, limit=4)
     again = RunSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
-    assert again == spec
-    assert again.run_id == spec.run_id
+    given["retriever"]["k"] = 7  # frozen even through the dict it was given
+    assert again == spec and again.run_id == spec.run_id
     assert Method.from_dict(again.method) == method
-
-
-def test_a_spec_is_frozen_even_through_the_dict_it_was_given():
-    given = Retrieve(BM25()).to_dict()
-    spec = make(method=given)
-    before = spec.run_id
-    given["retriever"]["k1"] = 7.0
-    assert spec.run_id == before
     with pytest.raises(dataclasses.FrozenInstanceError):
         spec.pool_size = 1
 
@@ -96,13 +84,9 @@ def test_a_spec_is_frozen_even_through_the_dict_it_was_given():
         ({"representation": "nll"}, ["representation", "'nll'", "did you mean 'nl'"]),
         ({"split": "tets"}, ["split", "'tets'", "'test'"]),
         ({"subtasks": ("single_rul",)}, ["sub-task", "'single_rule'"]),
-        ({"subtasks": ("multi_hop_5",)}, ["sub-task", "'multi_hop_5'"]),
-        ({"dials": "hop=6"}, ["dial", "'hop'", "'hops'"]),
         ({"pool_size": 0}, ["pool_size", "0"]),
-        ({"limit": -1}, ["limit", "-1"]),
         ({"limit": True}, ["limit", "True"]),
         ({"top_k": "10"}, ["top_k", "'10'"]),
-        ({"world_seed": -1}, ["seed", "-1"]),
         ({"pol_size": 3}, ["pol_size", "3"]),
         ({"pool_size": 100, "pool_within": 50}, ["pool_within=50", "pool_size=100"]),
         ({"method": {"k": 1}}, ["method", "'name'"]),

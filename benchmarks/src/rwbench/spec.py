@@ -5,23 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    JsonValue,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import ConfigDict, Field, JsonValue, ValidationError, field_validator
 from pydantic.dataclasses import dataclass
 from ruleworld_data.scoring import SCORER_VERSION
 from ruleworld_data.spec import (
     PAPER_POINT,
-    QUESTION_SPLITS,
-    SCALES,
     SUBTASKS,
     Dials,
     WorldSpec,
@@ -46,12 +36,6 @@ BOOKS_DATA = "rulebooks-"
 """What `RunSpec.data` begins with in such runs; a hash of the books' texts follows."""
 
 Number = Annotated[int, Field(gt=0, lt=2**31)]
-_ALLOWED = {
-    "representation": REPRESENTATIONS,
-    "pool_scope": POOL_SCOPES,
-    "scale": SCALES,
-    "split": QUESTION_SPLITS,
-}
 
 
 def canonical_json(value: Any) -> str:
@@ -71,19 +55,6 @@ def in_words(error: Exception) -> str:
     return f"{field}: {first['msg']}{seen}"
 
 
-def parts_of(method: Any) -> Iterator[dict[str, Any]]:
-    """Yield the dicts that a method's dict is made of, however deep: models, retrievers and the method itself."""
-    if isinstance(method, dict):
-        yield method
-        method = [*method.values()]
-    for part in method if isinstance(method, list) else ():
-        yield from parts_of(part)
-
-
-def _one_of(name: str) -> Any:
-    return Field(json_schema_extra={"enum": list(_ALLOWED[name])})
-
-
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid"))
 class RunSpec:
     """One run: a method on one representation, one pool setting and one set of questions.
@@ -97,37 +68,23 @@ class RunSpec:
         If a field has a value that is not allowed (`in_words` names the field, the value and what is allowed).
     """
 
-    method: Annotated[
-        dict[str, JsonValue], Field(description="name and hyper-parameters, from Method.to_dict()")
-    ]
-    representation: Annotated[str, Field(description="how rules are written"), _one_of("representation")]
-    pool_size: Annotated[Number, Field(description="rules per pool, gold rules included")]
-    pool_scope: Annotated[
-        str, Field(description="who shares a pool, see `rwbench.run.pools`"), _one_of("pool_scope")
-    ]
-    data: Annotated[
-        str, Field(description="generator version, or the build's, that made the questions and rules")
-    ]
-    pool_within: Annotated[
-        Number | None,
-        Field(description="draw distractors from the batch's pool of this size; None: all"),
-    ] = None
-    pool_seed: Annotated[int, Field(description="names the random draw of distractors")] = 0
-    scale: Annotated[str, Field(description="size of the world"), _one_of("scale")] = "paper"
-    world_seed: Annotated[int, Field(description="names the world")] = 0
-    dials: Annotated[
-        str | None, Field(description="where the world departs from the paper's, e.g. hops=6,crowd=16")
-    ] = None
-    split: Annotated[str, Field(description="question split"), _one_of("split")] = FOLDED_SPLIT
-    subtasks: Annotated[tuple[str, ...], Field(description="sub-tasks asked", strict=False, min_length=1)] = (
-        SUBTASKS
-    )
-    top_k: Annotated[Number, Field(description="rules kept per retrieval step")] = 100
-    limit: Annotated[Number | None, Field(description="questions per sub-task; None: all")] = None
-    limit_by: Annotated[
-        str | None, Field(description="fold: limited questions come from all folds in turn")
-    ] = dataclasses.field(default=None, init=False)
-    scorer_version: Annotated[str, Field(description="version of the scoring code")] = SCORER_VERSION
+    method: dict[str, JsonValue]  # name and hyper-parameters, from Method.to_dict()
+    representation: str  # how rules are written, one of `REPRESENTATIONS`
+    pool_size: Number  # rules per pool, gold rules included
+    pool_scope: str  # who shares a pool, one of `POOL_SCOPES`; see `rwbench.run.pools`
+    data: str  # generator version, or the build's, that made the questions and rules
+    pool_within: Number | None = None  # draw distractors from the batch's pool of this size; None: all rules
+    pool_seed: int = 0  # names the random draw of distractors
+    scale: str = "paper"  # size of the world
+    world_seed: int = 0  # names the world
+    dials: str | None = None  # where the world departs from the paper's, e.g. hops=6,crowd=16
+    split: str = FOLDED_SPLIT  # of the questions
+    subtasks: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = SUBTASKS
+    top_k: Number = 100  # rules kept per retrieval step
+    limit: Number | None = None  # questions per sub-task; None: all
+    # Never chosen: "fold" where limited questions come from all folds in turn. It is part of every such run's id.
+    limit_by: str | None = dataclasses.field(default=None, init=False)
+    scorer_version: str = SCORER_VERSION
 
     @field_validator("method", mode="before")
     @classmethod
@@ -137,18 +94,14 @@ class RunSpec:
             raise ValueError(f"method must be a dict with a 'name', got {method!r}; use Method.to_dict()")
         return json.loads(canonical_json(method))
 
-    @field_validator("representation", "pool_scope")
-    @classmethod
-    def _is_allowed(cls, value: str, info: ValidationInfo) -> str:
-        name = str(info.field_name)
-        return check_name(name, value, _ALLOWED[name])
-
     @field_validator("dials")
     @classmethod
     def _one_spelling(cls, dials: str | None) -> str | None:
         return str(Dials.parse(dials or "")) or None
 
     def __post_init__(self) -> None:
+        check_name("representation", self.representation, REPRESENTATIONS)
+        check_name("pool_scope", self.pool_scope, POOL_SCOPES)
         dials = self.turned
         version = {} if dials == PAPER_POINT else {"version": data_version(self.data)}
         WorldSpec(self.scale, self.split, self.world_seed, dials=dials, **version)
@@ -156,7 +109,6 @@ class RunSpec:
         for name in self.subtasks:
             check_name("sub-task", name, known)
         if self.limit is not None and self.split == FOLDED_SPLIT:
-            # Never chosen, but written down: runs of before took the first questions, all of one fold.
             object.__setattr__(self, "limit_by", "fold")
         if self.pool_within is not None and self.pool_within < self.pool_size:
             raise ValueError(
@@ -172,23 +124,11 @@ class RunSpec:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunSpec:
-        """Build a spec from ``to_dict``'s result.
-
-        Raises
-        ------
-        ValueError
-            If a field does not exist, or the spec asks for questions that this rwbench no longer asks.
-        """
+        """Build a spec from ``to_dict``'s result; a ValueError if a field does not exist."""
         known = [item.name for item in dataclasses.fields(cls)]
         for name in values:
             check_name("field of a run's spec", name, known)
-        spec = cls(**{name: value for name, value in values.items() if name != "limit_by"})
-        if spec.limit_by != values.get("limit_by"):
-            raise ValueError(
-                f"limit={spec.limit} on split {spec.split} with limit_by={values.get('limit_by')!r}, expected "
-                f"{spec.limit_by!r}: earlier versions asked the first questions, all of one fold; run its recipe again"
-            )
-        return spec
+        return cls(**{name: value for name, value in values.items() if name != "limit_by"})
 
     @property
     def on_books(self) -> bool:
@@ -208,11 +148,11 @@ class RunSpec:
 
 def spec_differences(first: dict[str, Any], second: dict[str, Any], path: str = "") -> dict[str, list[Any]]:
     """Return dotted field -> [first, second] for every field in which two specs differ."""
-    found: dict[str, list[Any]] = {}
+    differences: dict[str, list[Any]] = {}
     for name in sorted({*first, *second}):
         a, b = first.get(name), second.get(name)
         if isinstance(a, dict) and isinstance(b, dict):
-            found |= spec_differences(a, b, f"{path}{name}.")
+            differences |= spec_differences(a, b, f"{path}{name}.")
         elif a != b:
-            found[f"{path}{name}"] = [a, b]
-    return found
+            differences[f"{path}{name}"] = [a, b]
+    return differences

@@ -1,6 +1,7 @@
 """`rwbench book`: the model in the box with a rule book that can be asked at once."""
 
 import re
+import shutil
 
 import pytest
 from rwbench.cli.app import app
@@ -35,8 +36,6 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path):
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path, monkeypatch):
-    import shutil
-
     def full(*_args, **_more):
         raise OSError(28, "No space left on device")
 

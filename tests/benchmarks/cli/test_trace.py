@@ -1,11 +1,12 @@
 """`rwbench trace`: one question as it went, against the run's own files and the world's proofs."""
 
 import json
+import shutil
 
 import pytest
 from ruleworld_data.questions import training_text
 from rwbench.cli.app import app
-from rwbench.cli.trace import describe
+from rwbench.cli.trace import _find_run, describe
 from rwbench.methods import Method, Output, StepTrace, component
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
@@ -49,8 +50,7 @@ def test_each_step_shows_what_was_found_and_what_was_not(runs, workspace):
     done = rwbench(runs, "--method", "walker-of-tests", "--subtask", "multi_hop_3", "--json")
     told = json.loads(done.stdout)
     question = workspace.questions("multi_hop_3", "mini")[0]
-    texts = dict(zip(workspace.source.rules("mini").ids.tolist(), workspace.source.rules("mini").texts(
-        workspace.source.rules("mini").ids, "nl"), strict=True))  # fmt: skip
+    rules = workspace.rules("mini")
     assert (told["id"], told["question"], told["right"]) == (question.id, question.text, False)
     assert [step["written"].split("] ")[0] for step in told["steps"]] == ["[Step 1", "[Step 2", "[Step 3"]
     for step, gold in zip(told["steps"][:-1], question.gold_steps, strict=False):
@@ -58,9 +58,9 @@ def test_each_step_shows_what_was_found_and_what_was_not(runs, workspace):
             (1, False),
             *[(2 + i, True) for i in range(len(gold))],
         ]
-        assert [rule["text"] for rule in step["found"][1:]] == [texts[rule] for rule in gold]
+        assert [rule["text"] for rule in step["found"][1:]] == rules.texts(gold, "nl")
         assert step["not_found"] == []
-    assert told["steps"][-1]["not_found"] == [texts[rule] for rule in sorted(question.gold_steps[-1])]
+    assert told["steps"][-1]["not_found"] == rules.texts(sorted(question.gold_steps[-1]), "nl")
 
 
 def test_the_text_marks_gold_rules_and_ends_with_the_answer(runs, workspace):
@@ -107,33 +107,21 @@ def test_mistakes_say_what_there_is(runs, words, message):
 
 
 def test_of_several_runs_that_fit_one_must_be_named(runs, workspace, tmp_path):
-    import shutil
-
     shutil.copytree(runs, tmp_path / "runs")
-    options = Options(workspace.source, limit=1)
-    other = options.spec(Retrieve(BM25()), "nl", 100, "question")
+    other = Options(workspace.source, limit=1).spec(Retrieve(BM25()), "nl", 100, "question")
     run_spec(other, workspace, tmp_path / "runs")
-    done = rwbench(tmp_path / "runs", "--method", "retrieve", "--subtask", "single_rule")
+    words = ("--method", "retrieve", "--subtask", "single_rule")
+    done = rwbench(tmp_path / "runs", *words)
     assert done.exit_code == 2 and "several runs fit" in done.stderr and f"{other.run_id} (" in done.stderr
-    one = rwbench(tmp_path / "runs" / other.run_id, "--method", "retrieve", "--subtask", "single_rule")
-    assert one.exit_code == 0
+    assert rwbench(tmp_path / "runs" / other.run_id, *words).exit_code == 0
     nowhere = rwbench(tmp_path / "none")
     assert nowhere.exit_code == 2 and "there is no folder" in nowhere.stderr
-
-
-def test_runs_without_their_samples_are_named(runs, tmp_path):
-    import shutil
-
-    shutil.copytree(runs, tmp_path / "runs")
-    for path in (tmp_path / "runs").glob("**/samples.jsonl"):
-        path.unlink()
-    done = rwbench(tmp_path / "runs", "--method", "retrieve")
+    (tmp_path / "runs" / other.run_id / "samples.jsonl").unlink()
+    done = rwbench(tmp_path / "runs" / other.run_id, *words)
     assert done.exit_code == 2 and "no samples beside its results" in done.stderr
 
 
 def test_a_method_as_it_is_stands_before_the_same_with_something_left_out(tmp_path):
-    from rwbench.cli.trace import _find_run
-
     def run(number, label):
         spec = {
             "method": {"name": "dynarule-plus"},

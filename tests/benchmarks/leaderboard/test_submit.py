@@ -111,7 +111,7 @@ def test_what_cannot_be_submitted_is_named_and_leaves_nothing(runs, hand_in, ent
     with pytest.raises(ValueError, match="1 of 50 questions are missing"):
         hand_in(copy, root)
     (copy / "results.json").unlink()
-    with pytest.raises(FileNotFoundError, match="rwbench resume"):
+    with pytest.raises(FileNotFoundError, match="rwbench run RECIPE"):
         hand_in(copy, root)
     with pytest.raises(ValueError, match="looks at gold data, got 'solver'"):
         hand_in(runs["solver"], root)

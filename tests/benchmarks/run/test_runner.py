@@ -13,11 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rwbench.methods import Method, Output, component
+from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
+from rwbench.recipes import Options
+from rwbench.retrievers.random import Random
+from rwbench.run.data import DataSource
 from rwbench.run.folder import exclusive, make_plan
 from rwbench.run.runner import run_spec
+from rwbench.run.workspace import Workspace
 from rwbench.score.samples import SampleLog, read_samples
-from rwbench.spec import canonical_json
+from rwbench.spec import RunSpec, canonical_json
 
 
 def without_times(results):
@@ -85,10 +90,6 @@ def test_scores_are_right_end_to_end_for_the_solver(workspace, options, tmp_path
 @pytest.fixture(scope="module")
 def finished(workspace, tmp_path_factory):
     """A finished run: spec, its bytes, its results."""
-    from rwbench.methods.retrieve import Retrieve
-    from rwbench.recipes import Options
-    from rwbench.retrievers.random import Random
-
     spec = Options(workspace.source, limit=1).spec(Retrieve(Random()), "nl", size=100, scope="question")
     out = tmp_path_factory.mktemp("finished")
     results = run_spec(spec, workspace, out)
@@ -115,17 +116,7 @@ def test_a_kill_at_any_byte_changes_nothing(data, finished, workspace, tmp_path_
 
 
 def test_a_real_kill_resumes(tmp_path):
-    words = [
-        sys.executable,
-        "-m",
-        "rwbench",
-        "run",
-        "smoke",
-        "--scale",
-        "tiny",
-        "--out",
-        str(tmp_path / "runs"),
-    ]
+    words = [sys.executable, "-m", "rwbench", "run", "smoke", "--scale", "tiny", f"--out={tmp_path}/runs"]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     # Killed as soon as samples appear, wherever it is then.
@@ -137,49 +128,10 @@ def test_a_real_kill_resumes(tmp_path):
     process.wait()
     (path,) = tmp_path.glob("runs/*/samples.jsonl")
     assert not (path.parent / "results.json").exists()
-    from rwbench.run.data import DataSource
-    from rwbench.run.workspace import Workspace
-    from rwbench.spec import RunSpec
-
     spec = RunSpec.from_dict(json.loads((path.parent / "spec.json").read_text()))
     resumed = run_spec(spec, Workspace(DataSource("tiny")), tmp_path / "runs")
     fresh = run_spec(spec, Workspace(DataSource("tiny")), tmp_path / "fresh")
     assert without_times(resumed) == without_times(fresh)
-
-
-def test_a_run_that_goes_on_elsewhere_says_where_it_was_before(finished, workspace, tmp_path, monkeypatch):
-    from rwbench.run import environment as module
-
-    spec, whole, wanted = finished
-    here = module.environment()
-    elsewhere = here | {"platform": "Plan9 mips", "git": {"commit": "0" * 40, "dirty": True}}
-    folder = tmp_path / spec.run_id
-
-    def made_in(where, lines):
-        """Make the samples that follow so many lines, in one place after the other."""
-        (folder / "samples.jsonl").write_bytes(b"".join(whole.splitlines(keepends=True)[:lines]))
-        (folder / "results.json").unlink(missing_ok=True)
-        monkeypatch.setattr(module, "environment", lambda: where)
-        return run_spec(spec, workspace, tmp_path)["environment"]
-
-    folder.mkdir()
-    assert made_in(elsewhere | {"cpu_kernels": None}, 0) == elsewhere | {"cpu_kernels": None}
-    assert made_in(elsewhere, 3) == elsewhere  # the same place, of which more is known
-    assert made_in(here, 7) == here | {"earlier": [elsewhere]}
-    assert made_in(here, len(whole.splitlines())) == here | {
-        "earlier": [elsewhere]
-    }  # nothing was left to ask
-    assert "earlier" not in wanted["environment"]
-    (folder / "environments.json").unlink()
-    known = here | {"cpu_kernels": "AVX2", "gpu": "A GPU"}
-    assert made_in(known, 0) == known
-    assert made_in(known | {"cpu_kernels": None, "gpu": None}, 3) == known  # torch is not loaded yet
-    without = known | {"gpu": None}  # it is, and there is no GPU any more
-    assert made_in(without, 5) == without | {"earlier": [known]}
-    for odd in ("{", "{}", "[1]"):
-        (folder / "environments.json").write_text(odd)
-        with pytest.raises(ValueError, match=r"environments.json does not say where .* delete it"):
-            made_in(here, 3)
 
 
 def test_a_finished_run_is_not_run_again(spec, workspace, tmp_path, monkeypatch):
@@ -197,7 +149,7 @@ def test_results_follow_the_samples(spec, workspace, tmp_path):
     sample = json.loads(lines[0])
     sample["scores"]["recall@1"] = 1 - sample["scores"]["recall@1"]
     path.write_text(json.dumps(sample) + "\n" + "".join(lines[1:]))
-    assert not make_plan(spec, workspace, tmp_path).finished
+    assert make_plan(spec, workspace, tmp_path).results is None
     second = run_spec(spec, workspace, tmp_path)
     assert second["samples_sha256"] != first["samples_sha256"]
     assert second["metrics"]["recall@1"] != first["metrics"]["recall@1"]
@@ -236,6 +188,10 @@ def test_another_spec_in_the_folder_is_named(spec, workspace, tmp_path):
     (folder / "spec.json").write_text(json.dumps(other.to_dict()))
     with pytest.raises(ValueError, match=r"pool_seed is 7 there and 0 here.*--out"):
         run_spec(spec, workspace, tmp_path)
+    for body in ("{", "null", "[" * 100_000):
+        (folder / "spec.json").write_text(body)
+        with pytest.raises(ValueError, match=r"spec.json is no spec.*delete the folder"):
+            run_spec(spec, workspace, tmp_path)
 
 
 def test_a_spec_of_other_data_is_refused(spec, workspace, tmp_path):
@@ -255,12 +211,7 @@ def test_two_processes_cannot_write_one_run(spec, workspace, tmp_path):
 
 def line(name, error=None):
     """A whole sample as its line."""
-    sample = dict.fromkeys(["output", "answers", "retrieved"]) | {
-        "gold_answers": [],
-        "gold_rules": [],
-        "scores": {},
-    }
-    sample |= {
+    sample = {
         "id": name,
         "subtask": "single_rule",
         "world_id": "w",
@@ -268,7 +219,11 @@ def line(name, error=None):
         "seconds": 0.5,
         "error": error,
     }
-    return canonical_json(sample).encode() + b"\n"
+    nothing = dict.fromkeys(["output", "answers", "retrieved"])
+    return (
+        canonical_json(sample | nothing | {"gold_answers": [], "gold_rules": [], "scores": {}}).encode()
+        + b"\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ STEPS = [
     },
 ]
 NL_START = "The fox enters the starship deck. It is completely starving. "
+TAILS, FOL_TAILS, MISALIGNED = "It gets 2 fragrant tails", "Get_Fragrant_tail(x, 2)", "operator_misalignment"
 FOL_START = "Bind(y, x) => In(x, Starship_deck). In(x, Starship_deck) => Completely_starving(x). "
 
 
@@ -44,74 +45,31 @@ def sample(output, answers, retrieved=None, gold=("14",), **fields):
     [
         # Rule omission: only the initial attribute, the chain never walked; the chain left after the first steps.
         ("A tiny fox has 8 glossy whiskers.", "8", "rule_omission", 1),
-        ("Tiny_fox(x) => Has(x, Glossy_whisker, 8)", "8", "rule_omission", 1),
         (NL_START + "It has 8 glossy whiskers.", "8", "rule_omission", 3),
         (FOL_START + "Has(x, Glossy_whisker, 8)", "8", "rule_omission", 3),
-        (
-            NL_START + "It gets 2 fragrant tails, so it gains 2 x 3 = 6 glossy whiskers.",
-            "6",
-            "rule_omission",
-            5,
-        ),
+        (NL_START + TAILS + ", so it gains 2 x 3 = 6 glossy whiskers.", "6", "rule_omission", 5),
         # Incorrect use: three fins for two, the effect of one unit for that of two, a slip in the last sum.
         (NL_START + "It gets 3 fragrant tails.", "17", "incorrect_use", 3),
-        (
-            NL_START + "It gets 2 fragrant tails, so it gains 3 glossy whiskers. 8 + 3 = 11.",
-            "11",
-            "incorrect_use",
-            4,
-        ),
-        (
-            FOL_START
-            + "Get_Fragrant_tail(x, 2) => Gain_Glossy_whisker(x, 3); Has(x, Glossy_whisker, 8 + 3 = 11)",
-            "11",
-            "incorrect_use",
-            4,
-        ),
-        (
-            NL_START + "It gets 2 fragrant tails and gains 6 glossy whiskers: 8 + 6 = 15.",
-            "15",
-            "incorrect_use",
-            None,
-        ),
+        (NL_START + TAILS + ", so it gains 3 glossy whiskers. 8 + 3 = 11.", "11", "incorrect_use", 4),
+        (FOL_START + FOL_TAILS + " => Gain_Glossy_whisker(x, 3)", "11", "incorrect_use", 4),
+        (NL_START + TAILS + " and gains 6 glossy whiskers: 8 + 6 = 15.", "15", "incorrect_use", None),
         # Operator misalignment: "get" is not seen to trigger "gain"; the other sign.
-        (
-            NL_START + "It gets 2 fragrant tails. No rule is about getting them. It has 8 glossy whiskers.",
-            "8",
-            "operator_misalignment",
-            4,
-        ),
-        (FOL_START + "Get_Fragrant_tail(x, 2). Has(x, Glossy_whisker, 8)", "8", "operator_misalignment", 4),
-        (
-            NL_START + "It gets 2 fragrant tails, so it loses 6 glossy whiskers: 2.",
-            "2",
-            "operator_misalignment",
-            4,
-        ),
-        (
-            FOL_START + "Get_Fragrant_tail(x, 2) => Lose_Glossy_whisker(x, 6)",
-            "2",
-            "operator_misalignment",
-            4,
-        ),
-        # No steps: the number alone.
-        ("", "8", "operator_misalignment", 4),
-        ("", "2", "operator_misalignment", 4),
-        ("", "11", "incorrect_use", 4),
-        ("", "99", "unexplained", None),
-        ("", "a lot", "unexplained", None),
+        (NL_START + TAILS + ". No rule is about getting them. It has 8 glossy whiskers.", "8", MISALIGNED, 4),
+        (FOL_START + FOL_TAILS + ". Has(x, Glossy_whisker, 8)", "8", MISALIGNED, 4),
+        (NL_START + TAILS + ", so it loses 6 glossy whiskers: 2.", "2", MISALIGNED, 4),
+        (FOL_START + FOL_TAILS + " => Lose_Glossy_whisker(x, 6)", "2", MISALIGNED, 4),
+        ("", "99", "unexplained", None),  # no steps
     ],
 )
 def test_hand_written_answers(output, answer, error, rule):
     found = diagnose(sample(f"{output}\n[Answer] \\boxed{{{answer}}}", [answer]), STEPS, RULES)
-    assert found == (error, 0, rule)
+    assert found == (error, 0, rule) and error in ERROR_CLASSES
 
 
 def test_with_one_verb_an_early_stop_is_an_omission():
     rules = RULES | {4: RULES[4] | {"premise_fol": "Get_Fragrant_tail(A, 1)"}}
     text = NL_START + "It gets 2 fragrant tails. It has 8 glossy whiskers. \\boxed{8}"
     assert diagnose(sample(text, ["8"]), STEPS, rules).error == "rule_omission"
-    assert diagnose(sample("\\boxed{8}", ["8"]), STEPS, rules).error == "rule_omission"
 
 
 def test_a_rule_that_was_not_retrieved_is_a_retrieval_miss():
@@ -140,8 +98,6 @@ def test_answers_that_need_no_proof(fields, error):
 def test_failed_questions_and_methods_that_only_retrieve_have_no_class():
     assert diagnose(sample("", None), STEPS, RULES) is None
     assert diagnose(sample("", ["1"], error="boom"), STEPS, RULES) is None
-    old = {k: v for k, v in sample("\\boxed{14}", ["14"]).items() if k != "outcome"}
-    assert diagnose(old, STEPS, RULES).error == "correct"
 
 
 def test_only_the_wrong_part_of_a_parallel_question_is_looked_at():
@@ -185,13 +141,3 @@ def test_gold_proofs_apply_every_rule_and_a_missing_step_is_found(proofs, langua
             assert found.error in ("rule_omission", "operator_misalignment")
             cut += 1
     assert cut == 150
-
-
-def test_every_class_is_described():
-    assert set(ERROR_CLASSES) >= {
-        "rule_omission",
-        "incorrect_use",
-        "operator_misalignment",
-        "retrieval_miss",
-        "format",
-    }

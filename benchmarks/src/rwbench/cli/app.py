@@ -16,7 +16,7 @@ from ..zoo.cli import adapters, base, models
 from .book import book
 from .compare import compare
 from .report import report
-from .run import resume, run
+from .run import run
 from .shared import JsonFlag, disk_error
 from .trace import trace
 
@@ -80,7 +80,7 @@ app.add_typer(efficiency, name="efficiency")
 app.add_typer(models, name="models")
 app.add_typer(base, name="base")
 app.add_typer(adapters, name="adapters")
-for command in (run, resume, trace, book):
+for command in (run, trace, book):
     app.command()(command)
 app.command("list")(list_names)
 app.command()(report)

@@ -31,16 +31,16 @@ def compare(
     with user_errors():
         from ..report.compare import compare_runs, find_run
 
-        found = compare_runs([find_run(name, out) for name in runs], metric or ())
+        comparison = compare_runs([find_run(name, out) for name in runs], metric or ())
     if as_json:
-        typer.echo(json.dumps(found))
-        return
-    _print(found)
+        typer.echo(json.dumps(comparison))
+    else:
+        _print(comparison)
 
 
-def _print(found: Comparison) -> None:
-    typer.echo(f"baseline {found['baseline']['run_id']}  {found['baseline']['label']}")
-    for other in found["comparisons"]:
+def _print(comparison: Comparison) -> None:
+    typer.echo(f"baseline {comparison['baseline']['run_id']}  {comparison['baseline']['label']}")
+    for other in comparison["comparisons"]:
         typer.echo(f"\n{other['run_id']}  {other['label']}")
         for field, (ours, theirs) in other["spec_differences"].items():
             typer.echo(f"  {field}: {json.dumps(ours)} -> {json.dumps(theirs)}")
@@ -52,7 +52,7 @@ def _print(found: Comparison) -> None:
                 f"p = {d['p_value']:.2g}, Holm {entry['p_holm']:.2g}; {d['n']} shared questions in {d['clusters']} "
                 f"clusters, {d['better']} better, {d['worse']} worse"
             )
-            if len(found["comparisons"]) == 1:
+            if len(comparison["comparisons"]) == 1:
                 for subtask, part in entry["by_subtask"].items():
                     interval = f"{_points(part['ci_low'])} to {_points(part['ci_high'])}"
                     typer.echo(
@@ -60,8 +60,8 @@ def _print(found: Comparison) -> None:
                     )
     typer.echo(
         f"\nPaired by question. Intervals: bootstrap over clusters of questions that share a gold rule. p: sign flips "
-        f"of whole clusters, two-sided; Holm's correction over {found['tests']} test"
-        f"{'s' if found['tests'] != 1 else ''}. Differences by sub-task are not tested."
+        f"of whole clusters, two-sided; Holm's correction over {comparison['tests']} test"
+        f"{'s' if comparison['tests'] != 1 else ''}. Differences by sub-task are not tested."
     )
 
 

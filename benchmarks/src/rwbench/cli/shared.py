@@ -65,7 +65,7 @@ def existing_results(folder: Path, hint: str) -> list[Results]:
     """Return the results below a folder; a FileNotFoundError with a hint if there is no such folder."""
     from ..score.results import find_results
 
-    found = find_results(folder)
-    if not found and not folder.is_dir():
+    results = find_results(folder)
+    if not results and not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}; {hint}")
-    return found
+    return results

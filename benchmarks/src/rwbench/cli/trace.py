@@ -72,22 +72,22 @@ def describe(sample: Sample, workspace: Workspace, split: str, form: str, top: i
     steps = []
     for number in range(max(len(searches), len(written))):
         ranked = searches[number] if number < len(searches) else []
-        each = sample["gold_rules"][number : number + 1] if stepwise else sample["gold_rules"]
-        gold = {rule for step in each for rule in step}
+        gold_steps = sample["gold_rules"][number : number + 1] if stepwise else sample["gold_rules"]
+        gold = {rule for step in gold_steps for rule in step}
         ids = sorted({*ranked, *gold} - {UNKNOWN_RULE})
         texts = dict(zip(ids, rules.texts(ids, form), strict=True)) if ids else {}
-        found = [
+        shown = [
             {"rank": place, "id": rule, "gold": rule in gold, "text": texts[rule]}
             for place, rule in enumerate(ranked, 1)
             if rule != UNKNOWN_RULE and (place <= top or rule in gold)
         ]
         missed = [texts[rule] for rule in sorted(gold - set(ranked))]
         text = (written[number] or "").strip() if number < len(written) else ""
-        steps.append({"found": found, "not_found": missed, "written": text})
-    asked = (q.text for q in workspace.questions(sample["subtask"], split) if q.id == sample["id"])
+        steps.append({"found": shown, "not_found": missed, "written": text})
+    questions = workspace.questions(sample["subtask"], split)
     return {
         "id": sample["id"],
-        "question": next(asked, ""),
+        "question": next((q.text for q in questions if q.id == sample["id"]), ""),
         "steps": steps,
         "answers": sample["answers"],
         "gold": sample["gold_answers"],
@@ -101,25 +101,21 @@ def _find_run(results: list[Results], folder: Path, method: str, size: int | Non
         there = sorted({run["spec"]["method"]["name"] for run in results})
         raise ValueError(f"no run of {method!r} below {folder}; there are: {', '.join(there) or 'none'}")
     settings = {(run["spec"]["pool_size"], run["spec"]["representation"]) for run in made}
-    sizes = [rules for rules, representation in settings if representation == form and size in (None, rules)]
-    if not sizes:
+    size = max((rules for rules, written in settings if written == form), default=0) if size is None else size
+    if (size, form) not in settings:
         there = sorted(f"{rules:,} {representation}" for rules, representation in settings)
         raise ValueError(f"no such run of {method!r}; rules and form are one of: {', '.join(there)}")
-    wanted = (max(sizes), form)
-    fitting = [run for run in made if (run["spec"]["pool_size"], run["spec"]["representation"]) == wanted]
-    # A method as it is stands before the same with something left out.
-    labels = [f"{run['method']['label']}, " for run in fitting]
-    plain = [
-        run for run, own in zip(fitting, labels, strict=True) if all(each.startswith(own) for each in labels)
+    fitting = [
+        run for run in made if (run["spec"]["pool_size"], run["spec"]["representation"]) == (size, form)
     ]
-    if len(plain) == 1:
-        return plain[0]
-    if len(fitting) > 1:
+    # A method as it is has the shortest label; the same with something left out adds to it.
+    first, *others = sorted(fitting, key=lambda run: len(run["method"]["label"]))
+    if not all(run["method"]["label"].startswith(f"{first['method']['label']}, ") for run in others):
         named = "; ".join(
             f"{run['run_id']} ({run['method']['label']}, {run['spec']['split']})" for run in fitting
         )
         raise ValueError(f"several runs fit: {named}; name one: rwbench trace {folder}/RUN")
-    return fitting[0]
+    return first
 
 
 def _find_sample(run: Results, folder: Path, subtask: str, question: str | None) -> Sample:

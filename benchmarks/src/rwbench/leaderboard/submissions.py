@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ruleworld_data.io import part_of, write_whole
 
-from ..run.folder import SPEC_FILE, exclusive, find_specs
+from ..run.folder import SPEC_FILE, exclusive
 from ..score.results import Results, read_results, write_results
 from ..score.samples import SAMPLES_FILE, Sample, read_samples
 from ..spec import RunSpec, canonical_json
@@ -143,7 +143,7 @@ def submit(
     if failed:
         raise ValueError(
             f"{len(failed)} questions of the run failed (first: {failed[0]}); a submission has an answer to every "
-            "question: rwbench resume RUN"
+            "question: rwbench run RECIPE"
         )
     entry = validated(Entry, {**words, "spec": json.loads(canonical_json(spec.to_dict()))}, ENTRY)
     setting = f"{spec.representation} {spec.pool_size} {spec.scale} {spec.split}"
@@ -177,12 +177,12 @@ def read_run(paths: Sequence[Path]) -> tuple[RunSpec, list[Sample]]:
             f"{len(runs)} of these {len(paths)} paths are run folders; a submission is of one run, so give one: "
             "rwbench submit RUN"
         )
-    specs = find_specs(runs[0])
-    if read_results(runs[0]) is None or len(specs) != 1:
+    results = read_results(runs[0])
+    if results is None:
         raise FileNotFoundError(
-            f"{runs[0]} is no finished run; give one run folder, or finish it: rwbench resume {runs[0]}"
+            f"{runs[0]} is no finished run; give one run folder, or finish it: rwbench run RECIPE"
         )
-    return specs[0][0], read_samples(runs[0] / SAMPLES_FILE)
+    return RunSpec.from_dict(results["spec"]), read_samples(runs[0] / SAMPLES_FILE)
 
 
 def slug_of(text: str) -> str:

@@ -48,6 +48,6 @@ def _samples(run: Results, folder: Path) -> list[Sample]:
         what = f"{folder} holds other samples than" if samples else "there are no samples beside"
         raise ValueError(
             f"{what} the {FILE_NAME} of run {run['run_id']} ({run['n']['scored']} scored, {len(samples)} here); "
-            f"finish the run and pack again: rwbench resume {folder}"
+            f"run its recipe again, then pack"
         )
     return samples

@@ -1,7 +1,6 @@
 """Rule books of the real world as a source of questions: one sub-task a book, all rules of its own book in every pool.
 
-A run on them is a run like any other (`RunSpec.data` names the books' texts by a hash), so running, reporting and
-tracing need nothing of their own.
+A run on them is a run like any other (`RunSpec.data` names the books' texts by a hash).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ruleworld_data.spec import data_version
 
 from ..spec import BOOKS, BOOKS_DATA, VALIDATION_BOOKS, RunSpec
-from .data import DataSource, Question, RuleTable
+from .data import DataSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,12 +39,6 @@ class BookSource(DataSource):
 
     books: tuple[str, ...] = BOOKS
 
-    @classmethod
-    def of_data(cls, data: str) -> BookSource:
-        """Return the books of a hash; of unknown texts those of test, whose hash is another."""
-        sources = [cls(books=books) for books in (BOOKS, VALIDATION_BOOKS)]
-        return next((each for each in sources if each.data == data), sources[0])
-
     @property
     def data(self) -> str:
         """Hash of the books' files: other texts are other data."""
@@ -63,53 +56,35 @@ class BookSource(DataSource):
     @property
     def pool_size(self) -> int:
         """Rules of a book; all have as many."""
-        (size,) = {len(book_rules(book)) for book in BOOKS}
-        return size
+        return len(book_rules(self.books[0]))
 
     def _table(self, config: str, split: str) -> pa.Table:
-        """Return the rules of all books, or the questions of one."""
+        """Return the rules of all books (``world_id`` says of which), or the questions of one."""
         import pyarrow as pa
 
-        return pa.Table.from_pylist(self._rule_rows() if config == "rules" else self._question_rows(config))
-
-    def questions(self, subtask: str, split: str) -> list[Question]:
-        """Return the questions of a book."""
-        return [Question.from_row(row, index) for index, row in enumerate(self._question_rows(subtask))]
-
-    def rules(self, split: str) -> RuleTable:
-        """Return the rules of all books; ``world_id`` says which book a rule is of."""
-        return RuleTable(self._table("rules", split))
+        if config != "rules":
+            return pa.Table.from_pylist(self._questions(config))
+        return pa.Table.from_pylist([row for book in self.books for row in self._rules(book)])
 
     def _first_id(self, book: str) -> int:
-        return sum(len(book_rules(each)) for each in self.books[: self.books.index(book)])
+        return self.books.index(book) * self.pool_size
 
-    def _rule_rows(self) -> list[dict[str, Any]]:
-        """Return what a rule table needs to know; there is no logic of these rules."""
+    def _rules(self, book: str) -> list[dict[str, Any]]:
         from dynarule.bank import conclusion_of
 
+        names = {"world_id": book, "type": "rule", "fol": ""}  # there is no logic of these rules
         return [
-            {
-                "id": self._first_id(book) + number,
-                "world_id": book,
-                "type": "rule",
-                "nl": text,
-                "fol": "",
-                "conclusion_nl": conclusion_of(text),
-            }
-            for book in self.books
-            for number, text in enumerate(book_rules(book))
+            {"id": number, "nl": text, "conclusion_nl": conclusion_of(text), **names}
+            for number, text in enumerate(book_rules(book), self._first_id(book))
         ]
 
-    def _question_rows(self, book: str) -> list[dict[str, Any]]:
+    def _questions(self, book: str) -> list[dict[str, Any]]:
         lines = (book_folder(book) / QUESTIONS_FILE).read_text(encoding="utf-8").splitlines()
+        first = self._first_id(book)
         rows = []
         for number, row in enumerate(map(json.loads, lines), 1):
             steps = [
-                {
-                    "rule_ids": [self._first_id(book) + int(rule) for rule in step["rule_ids"]],
-                    "nl": step["text"],
-                    "fol": "",
-                }
+                {"rule_ids": [first + int(rule) for rule in step["rule_ids"]], "nl": step["text"], "fol": ""}
                 for step in row["steps"]
             ]
             names = {"id": f"{book}-{number:02}", "subtask": book, "world_id": book, "fold": 0}
@@ -119,24 +94,25 @@ class BookSource(DataSource):
 
 def source_of(spec: RunSpec) -> DataSource:
     """Return the world, or the books, that a run names; `ValueError` if no such data can be made here."""
-    if spec.on_books:
-        return BookSource.of_data(spec.data)
-    return DataSource(spec.scale, spec.world_seed, version=data_version(spec.data), dials=spec.turned)
+    if not spec.on_books:
+        return DataSource(spec.scale, spec.world_seed, version=data_version(spec.data), dials=spec.turned)
+    tested, validated = BookSource(), BookSource(books=VALIDATION_BOOKS)
+    return validated if validated.data == spec.data else tested
 
 
 def book_folder(book: str) -> Path:
     """Return the folder of a book; the library is the example of the package ``dynarule``."""
     if book != "library":
         return Path(__file__).parents[1] / "rulebooks" / book
-    found = find_spec("dynarule")
-    if found is None or not found.submodule_search_locations:
+    package = find_spec("dynarule")
+    if package is None or not package.submodule_search_locations:
         raise FileNotFoundError(
             'the rule book "library" comes with dynarule, which is not installed; type: pip install "rwbench[models]"'
         )
-    return Path(found.submodule_search_locations[0]) / "example" / book
+    return Path(package.submodule_search_locations[0]) / "example" / book
 
 
-@lru_cache(maxsize=len(BOOKS))
+@lru_cache(maxsize=len(BOOKS) + len(VALIDATION_BOOKS))
 def book_rules(book: str) -> tuple[str, ...]:
     """Return the rules of a book in its order."""
     return tuple((book_folder(book) / RULES_FILE).read_text(encoding="utf-8").splitlines())

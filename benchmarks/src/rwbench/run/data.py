@@ -81,14 +81,14 @@ class RuleTable:
     def positions(self, ids: AnyIds) -> NDArray[np.int64]:
         """Return the row of each id; a ValueError names ids that are not in the table."""
         wanted = np.asarray(ids, dtype=np.int32)
-        found = np.searchsorted(self.ids, wanted)
-        known = np.take(self.ids, np.minimum(found, len(self.ids) - 1)) == wanted
+        places = np.searchsorted(self.ids, wanted)
+        known = np.take(self.ids, np.minimum(places, len(self.ids) - 1)) == wanted
         if not known.all():
             raise ValueError(
                 f"rule ids {wanted[~known][:5].tolist()} are not among the {len(self.ids):,} rules of this "
                 "world; questions and rules must come from the same scale, seed and generator version"
             )
-        return self._order[found]
+        return self._order[places]
 
     def texts(self, ids: AnyIds, representation: str) -> list[str]:
         """Return the rules' texts in representation ``"fol"`` or ``"nl"``, in the order of ``ids``."""
@@ -162,8 +162,8 @@ def select(questions: Sequence[Question], limit: int | None) -> list[Question]:
     In split mini, whose table is ordered by fold, a few questions then lie in all five folds, so that the spread
     over seeds can be told from them. Other splits are one fold: there these are the first questions.
     """
-    asked: dict[int, Iterator[int]] = defaultdict(count)
-    turns = [next(asked[question.fold]) for question in questions]
+    folds: dict[int, Iterator[int]] = defaultdict(count)
+    turns = [next(folds[question.fold]) for question in questions]
     chosen = sorted(range(len(questions)), key=turns.__getitem__)[:limit]
     return [questions[place] for place in sorted(chosen)]
 

@@ -12,15 +12,15 @@ CHARACTERS_PER_TOKEN = 4
 """Where a model's tokenizer is not at hand (endpoints)."""
 
 
-def planned_cost(plan: Plan, workspace: Workspace) -> tuple[dict[str, Any], str, str | None]:
+def planned_cost(plan: Plan, workspace: Workspace) -> tuple[dict[str, Any], str | None]:
     """Look at the first question of a plan; nothing is asked, searched or written.
 
     Returns
     -------
-    (dict, str, str or None)
-        The plan and what is left of it to do as JSON values, as a line for a terminal, and the first prompt. ``calls``
-        are at most so many; ``prompt_tokens`` are about those of first prompts, each taken to be as long as this one;
-        ``fits``: whether this one and its answer fit the model's context (None: not known before asking).
+    (dict, str or None)
+        The plan and what is left of it to do as JSON values, and the first prompt. ``calls`` is a maximum;
+        ``prompt_tokens`` counts first prompts, each taken to be as long as this one; ``fits`` says whether this one
+        and its answer fit the model's context (None: not known before asking).
     """
     spec = plan.spec
     method: Method = Method.from_dict(spec.method)
@@ -32,11 +32,13 @@ def planned_cost(plan: Plan, workspace: Workspace) -> tuple[dict[str, Any], str,
         fits = tokens + getattr(method, "max_new_tokens", 0) <= context
     if tokens is None:
         tokens = len(first.prompt or "") // CHARACTERS_PER_TOKEN
-    found = {
+    cost = {
         "run_id": spec.run_id,
         "method": spec.method,
+        "label": method.label,
         "representation": spec.representation,
         "pool_size": spec.pool_size,
+        "pool_scope": spec.pool_scope,
         "scheduled": plan.scheduled,
         "done": plan.done,
         "state": plan.state,
@@ -45,9 +47,13 @@ def planned_cost(plan: Plan, workspace: Workspace) -> tuple[dict[str, Any], str,
         "prompt_tokens": plan.left * tokens,
         "fits": fits,
     }
-    where = f"{spec.representation.upper():<3} {spec.pool_size:>6,} rules per {spec.pool_scope}"
-    cost = f"  {found['calls']:,} calls" if found["calls"] else ""
-    cost += f", about {found['prompt_tokens']:,} tokens" if found["prompt_tokens"] else ""
-    cost += ", DOES NOT FIT the model's context" if fits is False else ""
-    line = f"{plan.folder}  {plan.state:<8} {plan.done}/{plan.scheduled}  {where:<27}  {method.label}{cost}"
-    return found, line, first.prompt
+    return cost, first.prompt
+
+
+def cost_line(cost: dict[str, Any]) -> str:
+    """Return a plan and its cost as a line for a terminal."""
+    where = f"{cost['representation'].upper():<3} {cost['pool_size']:>6,} rules per {cost['pool_scope']}"
+    line = f"{cost['folder']}  {cost['state']:<8} {cost['done']}/{cost['scheduled']}  {where:<27}  {cost['label']}"
+    line += f"  {cost['calls']:,} calls" if cost["calls"] else ""
+    line += f", about {cost['prompt_tokens']:,} tokens" if cost["prompt_tokens"] else ""
+    return line + (", DOES NOT FIT the model's context" if cost["fits"] is False else "")

@@ -43,7 +43,8 @@ class Plan:
     folder: Path
     scheduled: int
     done: int
-    finished: bool
+    results: Results | None
+    """None while it is not finished."""
 
     @property
     def left(self) -> int:
@@ -53,59 +54,44 @@ class Plan:
     @property
     def state(self) -> str:
         """``"new"``, ``"resume"`` or ``"finished"``."""
-        return "finished" if self.finished else "resume" if self.done else "new"
+        return "finished" if self.results is not None else "resume" if self.done else "new"
 
 
 def make_plan(spec: RunSpec, workspace: Workspace, out: Path) -> Plan:
-    """Look at a run's folder without changing it.
-
-    Raises
-    ------
-    ValueError
-        If the folder belongs to another spec.
-    """
+    """Look at a run's folder without changing it; a ValueError if it belongs to another spec."""
     folder = out / spec.run_id
     _check_spec(folder, spec)
-    asked = [select(workspace.questions(name, spec.split), spec.limit) for name in spec.subtasks]
-    ids = {question.id for questions in asked for question in questions}
+    ids = {
+        question.id
+        for name in spec.subtasks
+        for question in select(workspace.questions(name, spec.split), spec.limit)
+    }
     samples = run_samples(folder) or []
     done = ids & {sample["id"] for sample in samples if sample["error"] is None}
     results = read_results(folder)
-    finished = (
-        results is not None
-        and len(done) == len(ids) == results["n"]["scored"]
-        and (not folder.is_dir() or results["samples_sha256"] == samples_sha256(samples))  # not packed
-    )
-    return Plan(spec, folder, len(ids), len(done), finished)
+    if results is not None and not len(done) == len(ids) == results["n"]["scored"]:
+        results = None
+    # What is kept of a packed run has another hash.
+    if results is not None and folder.is_dir() and results["samples_sha256"] != samples_sha256(samples):
+        results = None
+    return Plan(spec, folder, len(ids), len(done), results)
 
 
-def find_specs(folder: Path) -> list[tuple[RunSpec, Path]]:
-    """Return the specs of all runs below a folder, each with the folder that its run folder is in.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    ValueError
-        If one cannot be read, or does not belong to the folder that it is in.
-    """
-    found = []
-    for path in sorted(folder.glob(f"**/{SPEC_FILE}")):
-        try:
-            spec = RunSpec.from_dict(dict(from_json(path.read_bytes())))
-        except (ValueError, TypeError) as error:
-            raise ValueError(
-                f"{path} is no spec of a run ({in_words(error)}); delete the folder {path.parent}"
-            ) from None
-        if spec.run_id != path.parent.name:
-            raise ValueError(
-                f"{path} is the spec of run {spec.run_id}, but its folder is called {path.parent.name}: one of them "
-                "was changed; delete the folder, or give it its name back"
-            )
-        found.append((spec, path.parent.parent))
-    if not found:
-        raise FileNotFoundError(f"no {SPEC_FILE} below {folder}; start a run first: rwbench run smoke")
-    return found
+def _check_spec(folder: Path, spec: RunSpec) -> None:
+    path = folder / SPEC_FILE
+    if not path.is_file():
+        return
+    try:
+        differences = spec_differences(dict(from_json(path.read_bytes())), spec.to_dict())
+    except (ValueError, TypeError):
+        raise ValueError(
+            f"{path} is no spec; it is never edited by hand: delete the folder {folder}"
+        ) from None
+    for field, (theirs, ours) in differences.items():
+        raise ValueError(
+            f"{folder} holds a run of another spec: {field} is {theirs!r} there and {ours!r} here; "
+            f"move that folder away, or choose another --out (this run is {spec.run_id})"
+        )
 
 
 class Manifest(BaseModel):
@@ -125,15 +111,6 @@ class Manifest(BaseModel):
         body = json.dumps(self.model_dump(), indent=1, ensure_ascii=False) + "\n"
         write_whole(folder / f"{file_stem(self.recipe)}{MANIFEST_SUFFIX}", body)
 
-    def merged(self, other: Manifest) -> Manifest:
-        """Return one manifest for a recipe that was run in two folders."""
-        return Manifest(
-            recipe=self.recipe,
-            command="; ".join(dict.fromkeys([self.command, other.command])),
-            skipped=list(dict.fromkeys(self.skipped + other.skipped)),
-            runs=list(dict.fromkeys(self.runs + other.runs)),
-        )
-
     def select(self, results: Sequence[Results]) -> list[Results]:
         """Return the results of the recipe's runs, in its order."""
         by_id = {run["run_id"]: run for run in results}
@@ -148,18 +125,24 @@ def read_manifests(folder: Path) -> list[Manifest]:
     ValueError
         If a file is not a manifest.
     """
-    found: dict[str, Manifest] = {}
-    for path in sorted(
-        folder.rglob(f"*{MANIFEST_SUFFIX}"), key=lambda path: (natural_order(path.name), path)
-    ):
+    manifests: dict[str, Manifest] = {}
+    paths = folder.rglob(f"*{MANIFEST_SUFFIX}")
+    for path in sorted(paths, key=lambda path: (natural_order(path.name), path)):
         try:
             new = Manifest.model_validate_json(path.read_bytes())
         except ValueError as error:
             raise ValueError(
                 f"{path} is not a recipe's list of runs ({in_words(error)}); delete it, `rwbench run` writes it anew"
             ) from None
-        found[new.recipe] = found[new.recipe].merged(new) if new.recipe in found else new
-    return list(found.values())
+        known = manifests.setdefault(new.recipe, new)
+        if known is not new:
+            manifests[new.recipe] = Manifest(
+                recipe=new.recipe,
+                command="; ".join(dict.fromkeys([known.command, new.command])),
+                skipped=list(dict.fromkeys(known.skipped + new.skipped)),
+                runs=list(dict.fromkeys(known.runs + new.runs)),
+            )
+    return list(manifests.values())
 
 
 def natural_order(name: str) -> list[tuple[str, int]]:
@@ -170,20 +153,3 @@ def natural_order(name: str) -> list[tuple[str, int]]:
 def file_stem(recipe: str) -> str:
     """Return a recipe's name as part of a file name."""
     return recipe.replace("/", "-")
-
-
-def _check_spec(folder: Path, spec: RunSpec) -> None:
-    path = folder / SPEC_FILE
-    if not path.is_file():
-        return
-    try:
-        differences = spec_differences(dict(from_json(path.read_bytes())), spec.to_dict())
-    except (ValueError, TypeError):
-        raise ValueError(
-            f"{path} is no spec; it is never edited by hand: delete the folder {folder}"
-        ) from None
-    for field, (theirs, ours) in differences.items():
-        raise ValueError(
-            f"{folder} holds a run of another spec: {field} is {theirs!r} there and {ours!r} here; "
-            f"move that folder away, or choose another --out (this run is {spec.run_id})"
-        )

@@ -29,17 +29,10 @@ from ..score.samples import (
     samples_sha256,
 )
 from ..score.scoring import score
-from ..score.summarise import (
-    measure_means,
-    metric_estimates,
-    outcome_counts,
-    recall_details,
-    stage_seconds,
-    usage_totals,
-)
+from ..score.summarise import stage_seconds, summary
 from ..spec import RunSpec
 from .data import Question
-from .environment import note_environment, noted_environment
+from .environment import environment
 from .folder import SPEC_FILE, exclusive, make_plan
 from .pools import Pool, pools_sha256
 from .workspace import Workspace
@@ -58,7 +51,7 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
     out : Path
         Folder of run folders; made if missing.
     progress : Progress, optional
-        Told of every sample.
+        Steps once per sample.
 
     Raises
     ------
@@ -75,8 +68,8 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive(folder):
         plan = make_plan(spec, workspace, out)
-        if plan.finished and (results := read_results(folder)) is not None:
-            return results
+        if plan.results is not None:
+            return plan.results
         if not (folder / SPEC_FILE).is_file():
             write_whole(folder / SPEC_FILE, json.dumps(spec.to_dict(), indent=2) + "\n")
         pools = workspace.pools(spec)
@@ -85,22 +78,18 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
         with SampleLog(folder / SAMPLES_FILE) as log:
             if any(question.id not in log.done for pool in pools for question in pool.questions):
                 method.prepare(pools)
-                for count, sample in enumerate(_ask(method, pools, log.done, spec)):
-                    if not count:  # what computes is loaded by now
-                        note_environment(folder)
+                for sample in _ask(method, pools, log.done, spec):
                     log.append(sample)
                     if progress is not None:
                         progress.step(failed=sample["error"] is not None, text=name)
-        samples = read_samples(folder / SAMPLES_FILE)
-        finished = datetime.now(UTC).isoformat(timespec="seconds")
         results = summarise(
             spec,
-            samples,
+            read_samples(folder / SAMPLES_FILE),
             workspace,
             num_scheduled=plan.scheduled,
-            finished=finished,
+            finished=datetime.now(UTC).isoformat(timespec="seconds"),
             method={"key": method.key, "label": method.label},
-            where=noted_environment(folder),
+            where=environment(),
         )
         write_results(folder, results)
         return results
@@ -116,38 +105,18 @@ def summarise(
     method: MethodName,
     where: Environment,
 ) -> Results:
-    """Return the content of results.json.
+    """Return the content of results.json: samples (one per question asked, failed ones included) in numbers.
 
-    Parameters
-    ----------
-    spec : RunSpec
-    samples : sequence of Sample
-        One per question asked, failed ones included.
-    workspace : Workspace
-        Gives the pools, for their hash, and the types of the gold rules.
-    num_scheduled : int
-        Questions that the spec asks.
-    finished : str
-        When, in ISO 8601.
-    method : dict
-        ``key`` and ``label``.
-    where : dict
-        What it ran on.
+    The workspace gives the pools, for their hash, and the types of the gold rules.
     """
-    scored = [sample for sample in samples if sample["error"] is None]
     gold = {rule for sample in samples for step in sample["gold_rules"] for rule in step}
     return {
         "schema_version": 2,
         "run_id": spec.run_id,
         "spec": spec.to_dict(),
-        "method": {"key": method["key"], "label": method["label"]},
-        "n": {"scheduled": num_scheduled, "scored": len(scored), "failed": len(samples) - len(scored)},
-        "metrics": metric_estimates(scored, spec.split),
-        "details": recall_details(scored, spec.pool_size, workspace.rules(spec.split).types(gold)),
-        "outcomes": outcome_counts(samples),
-        "usage": usage_totals(samples),
-        "measures": measure_means(samples),
-        "samples_sha256": samples_sha256(list(samples)),
+        "method": method,
+        **summary(spec, samples, workspace.rules(spec.split).types(gold), num_scheduled),
+        "samples_sha256": samples_sha256(samples),
         "pool_sha256": pools_sha256(workspace.pools(spec)),
         "environment": where,
         "timing": {
@@ -160,13 +129,13 @@ def summarise(
 
 def _ask(method: Method, pools: Sequence[Pool], done: Collection[str], spec: RunSpec) -> Iterator[Sample]:
     """Yield one sample per question that is not done; an exception fails the question in flight, the rest goes on."""
-    asked = set(done)
+    begun = set(done)
     outputs: Iterator[Output] | None = None
-    for question in [question for pool in pools for question in pool.questions if question.id not in asked]:
+    for question in [question for pool in pools for question in pool.questions if question.id not in begun]:
         if outputs is None:
-            left = [(pool, tuple(q for q in pool.questions if q.id not in asked)) for pool in pools]
+            left = [(pool, tuple(q for q in pool.questions if q.id not in begun)) for pool in pools]
             outputs = method.run(left, spec.top_k)
-        asked.add(question.id)
+        begun.add(question.id)
         start = time.perf_counter()
         try:
             output = _matching(next(outputs, None), question)
@@ -201,17 +170,11 @@ def _matching(output: Output | None, question: Question) -> Output:
 
 def _sample(question: Question, output: Output, pool_size: int, stepwise: bool, start: float) -> Sample:
     """Return a question's sample as it is read back from its line."""
+    gold = [list(step) for step in question.gold_steps]
     scores = {}
     if output.error is None:
-        scores = score(
-            output.answers,
-            question.answers,
-            output.retrieved,
-            question.gold_steps,
-            pool_size,
-            stepwise,
-            output.ties,
-        )
+        answers = output.answers, question.answers
+        scores = score(*answers, output.retrieved, gold, pool_size, stepwise, output.ties)
     line = sample_line(
         {
             "id": question.id,
@@ -222,7 +185,7 @@ def _sample(question: Question, output: Output, pool_size: int, stepwise: bool, 
             "answers": output.answers,
             "gold_answers": list(question.answers),
             "retrieved": output.retrieved,
-            "gold_rules": [list(step) for step in question.gold_steps],
+            "gold_rules": gold,
             "scores": scores,
             "outcome": "failed" if output.error is not None else output.outcome,
             "trace": [step.to_dict() for step in output.trace],

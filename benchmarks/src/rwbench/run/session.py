@@ -1,4 +1,4 @@
-"""A command's work: all runs of a recipe, one after another or in several processes."""
+"""A command's work: all runs of a recipe, one after another, in several processes, or on a cluster."""
 
 from __future__ import annotations
 
@@ -32,11 +32,16 @@ def of_methods(specs: Sequence[RunSpec], names: Sequence[str]) -> list[RunSpec]:
 
 def usable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], list[str]]:
     """Split runs into those that can run here and notes about the others, each with what to type."""
-    methods: list[Method] = [Method.from_dict(spec.method) for spec in specs]
-    needs = [method.missing() for method in methods]
-    notes = [f"{m.label} (needs: {need})" for m, need in zip(methods, needs, strict=True) if need is not None]
-    ready = [spec for spec, need in zip(specs, needs, strict=True) if need is None]
-    return ready, list(dict.fromkeys(notes))
+    ready: list[RunSpec] = []
+    notes: dict[str, None] = {}
+    for spec in specs:
+        method: Method = Method.from_dict(spec.method)
+        need = method.missing()
+        if need is None:
+            ready.append(spec)
+        else:
+            notes[f"{method.label} (needs: {need})"] = None
+    return ready, list(notes)
 
 
 def run_all(plans: Sequence[Plan], workspace: Workspace, jobs: int, progress: Progress) -> list[Results]:
@@ -60,28 +65,7 @@ def run_all(plans: Sequence[Plan], workspace: Workspace, jobs: int, progress: Pr
     return [future.result() for future in futures]
 
 
-def take_shard(plans: Sequence[Plan], shard: tuple[int, int]) -> list[Plan]:
-    """Return every n-th run from the i-th on: the part of a machine among several that share the folder of runs.
-
-    A run is the unit: its folder says what it is of, is held by one process at a time, and counts when it has results.
-    So any n, any order and any number of tries end with the same results.
-    """
-    return [*plans[shard[0] - 1 :: shard[1]]]
-
-
-def check_all_finished(plans: Sequence[Plan]) -> None:
-    """Raise ValueError with the runs that are not finished, if any are not."""
-    left = [
-        f"{plan.folder} ({plan.done} of {plan.scheduled} questions)" for plan in plans if not plan.finished
-    ]
-    if left:
-        raise ValueError(
-            f"{len(left)} of {len(plans)} runs are not finished, such as {', '.join(left[:3])}; run them with the same "
-            "command and --shard i/n, or with neither --shard nor --merge"
-        )
-
-
-def run_on_cluster(plans: Sequence[Plan], source: DataSource, address: str, progress: Progress) -> None:
+def run_on_cluster(plans: Sequence[Plan], source: DataSource, address: str) -> None:
     """Run plans as tasks of a Ray cluster, whose nodes share the folder of runs."""
     from ruleworld_data.io import run_on_ray
 
@@ -89,24 +73,17 @@ def run_on_cluster(plans: Sequence[Plan], source: DataSource, address: str, prog
     work = [(plan.spec, plan.folder.parent.absolute()) for plan in plans]
     if source.folder is not None:
         source = replace(source, folder=source.folder.absolute())
-    named = {name: value for name, value in os.environ.items() if name.startswith(("_RULEWORLD", "_RWBENCH"))}
+    settings = {
+        name: value for name, value in os.environ.items() if name.startswith(("_RULEWORLD", "_RWBENCH"))
+    }
 
     def part(number: int, total: int) -> None:
-        os.environ.update(named)
+        os.environ.update(settings)
         for spec, out in work[number - 1 :: total]:
             _run_here(spec, source, out)
 
-    done = 0
-
-    def report(shards: int, total: int) -> None:
-        nonlocal done
-        now = len(plans) * shards // total
-        for plan in plans[done:now]:
-            for _ in range(plan.left):
-                progress.step()
-        done = now
-
-    run_on_ray(address, part, len(work), report)
+    with Progress("shards") as progress:
+        run_on_ray(address, part, len(work), progress.update)
 
 
 @lru_cache(maxsize=1)

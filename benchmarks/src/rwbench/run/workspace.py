@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..spec import RunSpec, canonical_json
-from .data import DataSource, Question, RuleTable
-from .pools import Pool, build_pools
+from functools import cache
 
-KEPT_DESIGNS = 8
+from ..spec import RunSpec, canonical_json
+from .data import DataSource, RuleTable
+from .pools import Pool, build_pools
 
 
 class Workspace:
@@ -14,32 +14,24 @@ class Workspace:
 
     def __init__(self, source: DataSource) -> None:
         self.source = source
-        self._questions: dict[tuple[str, str], list[Question]] = {}
-        self._rules: dict[bool, RuleTable] = {}
+        self.questions = cache(source.questions)
+        self._rules = cache(source.rules)
         self._pools: dict[str, list[Pool]] = {}
-
-    def questions(self, subtask: str, split: str) -> list[Question]:
-        """Return all questions of one sub-task and split."""
-        if (subtask, split) not in self._questions:
-            self._questions[subtask, split] = self.source.questions(subtask, split)
-        return self._questions[subtask, split]
 
     def rules(self, split: str) -> RuleTable:
         """Return the rules of the world that the split asks about."""
-        heldout = split == "heldout"
-        if heldout not in self._rules:
-            self._rules[heldout] = self.source.rules(split)
-        return self._rules[heldout]
+        return self._rules("heldout" if split == "heldout" else "train")
 
     def pools(self, spec: RunSpec) -> list[Pool]:
-        """Return the pools of a run; a ValueError if the spec belongs to other data.
+        """Return the pools of a run, which methods that are compared share.
 
-        Methods that are compared share their pools, so the last few designs are kept.
+        Raises
+        ------
+        ValueError
+            If the spec belongs to other data.
         """
         design = canonical_json({**spec.to_dict(), "method": None})
         if design not in self._pools:
-            while len(self._pools) >= KEPT_DESIGNS:
-                self._pools.pop(next(iter(self._pools)))
             self._pools[design] = self._build_pools(spec)
         return self._pools[design]
 

@@ -11,9 +11,7 @@ did not apply. It reads first-order logic and English alike, follows fixed rules
 5. The text concludes nothing of the kind: ``rule_omission``.
 6. Every rule was applied and the answer is wrong all the same: ``incorrect_use``.
 
-An answer without steps leaves only its number to compare: the count without the effect is an omission (or, where the
-verbs differ, a misalignment), the effect with the other sign a misalignment, the effect of one unit an incorrect use;
-anything else is ``unexplained``.
+An answer that says nothing before its box is ``unexplained``, unless a rule of its proof was not retrieved.
 """
 
 from __future__ import annotations
@@ -34,14 +32,13 @@ ERROR_CLASSES = {
     "rule_omission": "a rule at hand is not applied; the chain stops early",
     "incorrect_use": "a rule is applied with a wrong amount, or the steps are right and the result is not",
     "operator_misalignment": "plus for minus, or a trigger not recognised under another verb of its operator",
-    "unexplained": "a wrong answer without steps that no single mistake explains",
+    "unexplained": "a wrong answer without steps, whose rules were at hand",
 }
 """Every class and what it means, in the order of the legend."""
 
 _BOX = re.compile(r"\[?answer\]?:?|\\boxed\s*\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}", re.IGNORECASE)
 _STEP = re.compile(r"\[step\s*\d+\]", re.IGNORECASE)
 _EFFECT = re.compile(r"(?:([A-Z][a-z]+)_\w+\(\w+, \d+\)|\S[^=;]*) => ([A-Z][a-z]+)_(\w+)\(\w+, (\d+)\)")
-_INITIAL = re.compile(r"Has\((?:\w+, )?\w+, (\d+) [-+] \d+ = \d+\)")
 
 
 class Diagnosis(NamedTuple):
@@ -74,23 +71,23 @@ def diagnose(
         return Diagnosis("no_answer")
     if len(answers) != len(gold):
         return Diagnosis("format")
-    pairs = enumerate(zip(answers, gold, strict=True))
-    first = next((place for place, pair in pairs if len(set(map(normalise, pair))) > 1), None)
-    if first is None:
+    wrong = [normalise(given) != normalise(right) for given, right in zip(answers, gold, strict=True)]
+    if not any(wrong):
         return Diagnosis("correct")
+    first = wrong.index(True)
     proof = list(steps) if len(gold) == 1 else [steps[first]]
     text = _steps_text(sample["output"] or "", first if len(gold) > 1 else None, len(steps))
-    found = sample["retrieved"]
-    seen = None if found is None else {rule for ranked in found for rule in ranked}
-    if not re.search(r"[a-z]{2,}", text):
-        return _without_steps(normalise(answers[first]), proof, rules, seen)._replace(answer=first)
+    has_steps = re.search(r"[a-z]{2,}", text) is not None
+    searches = sample["retrieved"]
     for step in proof:
         for rule in step["rule_ids"]:
-            error = _first_fault(text, step["fol"], rules[rule])
-            if error is not None:
-                missed = seen is not None and rule not in seen
-                return Diagnosis("retrieval_miss" if missed else error, first, rule)
-    return Diagnosis("incorrect_use", first)
+            error = _first_fault(text, step["fol"], rules[rule]) if has_steps else "unexplained"
+            missed = searches is not None and not any(rule in ranked for ranked in searches)
+            if error is not None and missed:
+                return Diagnosis("retrieval_miss", first, rule)
+            if error is not None and has_steps:
+                return Diagnosis(error, first, rule)
+    return Diagnosis("incorrect_use" if has_steps else "unexplained", first)
 
 
 def _first_fault(text: str, step: str, rule: Mapping[str, Any]) -> str | None:
@@ -122,33 +119,6 @@ def _effect(step: str, rule: Mapping[str, Any]) -> tuple[int, bool]:
     )
 
 
-def _without_steps(
-    answer: str,
-    proof: Sequence[Mapping[str, Any]],
-    rules: Mapping[int, Mapping[str, Any]],
-    seen: set[int] | None,
-) -> Diagnosis:
-    """Classify by the number alone."""
-    missed = [rule for step in proof for rule in step["rule_ids"] if seen is not None and rule not in seen]
-    if missed:
-        return Diagnosis("retrieval_miss", rule=missed[0])
-    last = proof[-1]
-    start = _INITIAL.search(last["fol"])
-    changing = next((rule for rule in last["rule_ids"] if rules[rule]["operator"] is not None), None)
-    if start is None or changing is None or not answer.isdecimal():
-        return Diagnosis("unexplained")
-    rule = rules[changing]
-    amount, another_verb = _effect(last["fol"], rule)
-    initial, sign = int(start[1]), 1 if rule["operator"] == "plus" else -1
-    by_count = {
-        initial: "operator_misalignment" if another_verb else "rule_omission",
-        initial - sign * amount: "operator_misalignment",
-        initial + sign * rule["amount"]: "incorrect_use",
-    }
-    error = by_count.get(int(answer), "unexplained")
-    return Diagnosis(error, rule=changing if error != "unexplained" else None)
-
-
 def _steps_text(output: str, part: int | None, num_steps: int) -> str:
     """Return what the answer says before its box, in plain lower-case words; one step of it if steps are marked."""
     marked = _STEP.split(output)
@@ -164,15 +134,15 @@ def _changes(text: str, attribute: str) -> set[tuple[str, int | None]]:
     An amount may be a product, "3 x 3 = 9": its last number counts.
     """
     verbs = _operators()
-    found = set()
+    changes = set()
     pattern = (
         rf"\b({'|'.join(verbs)})\s+(?:([\dx=+. -]*\d)\s+)?(?:{'|'.join(_forms(attribute))})\b"
         r"(?:\s*\(\s*\w+\s*,([^)]*)\))?"
     )
     for verb, before, after in re.findall(pattern, text):
         numbers = re.findall(r"\d+", before or after)
-        found.add((verbs[verb], int(numbers[-1]) if numbers else None))
-    return found
+        changes.add((verbs[verb], int(numbers[-1]) if numbers else None))
+    return changes
 
 
 def _states_count(text: str, attribute: str, count: int) -> bool:

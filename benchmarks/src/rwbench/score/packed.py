@@ -60,26 +60,20 @@ def write_packed(folder: Path, runs: Sequence[tuple[Mapping[str, Any], Sequence[
 
 
 def packed_results(folder: Path, run_id: str | None = None) -> list[dict[str, Any]]:
-    """Return the results of all runs that a folder holds, or of one; no other than `results.check_results` takes.
-
-    Raises
-    ------
-    ValueError
-        If a file is damaged.
-    """
+    """Return the results of all runs that a folder holds, or of one, unchecked; a ValueError if a file is damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        found = from_json((folder / RESULTS).read_bytes())
-        runs = {run["run_id"]: run for run in found["runs"] if run_id in (None, run["run_id"])}
+        content = from_json((folder / RESULTS).read_bytes())
+        runs = {run["run_id"]: run for run in content["runs"] if run_id in (None, run["run_id"])}
         parts = {(name, *key): part for name, run in runs.items() for *key, part in _parts(run)}
         rows = None if run_id is None else [("run_id", "=", run_id)]
         for row in pq.read_table(folder / SCORES, filters=rows).to_pylist():
             run_id, metric, kind, part = (row.pop(name) for name in ("run_id", "metric", "kind", "part"))
             parts[run_id, metric, kind][part] = row
         for run in runs.values():
-            run["environment"] = deepcopy(found["environments"][run["environment"]])
+            run["environment"] = deepcopy(content["environments"][run["environment"]])
     except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
         raise ValueError(
             f"{folder} is no folder of packed runs ({in_words(error)}); pack them again: rwbench report RUNS --pack "
@@ -99,10 +93,8 @@ def packed_samples(folder: Path, results: Mapping[str, Any]) -> list[Sample]:
 
 
 def _row(sample: Sample, run_id: str, place: int) -> dict[str, Any]:
-    scores = sample["scores"]
+    scores, searches, gold = sample["scores"], sample["retrieved"], _gold(sample)
     usage = {name: value for name, value in sample.get("usage", {}).items() if name not in VOLATILE_USAGE}
-    gold = _gold(sample)
-    searches = sample["retrieved"]
     return {
         **{name: sample[name] for name in SAME},  # type: ignore[literal-required]
         "run_id": run_id,
@@ -119,27 +111,18 @@ def _row(sample: Sample, run_id: str, place: int) -> dict[str, Any]:
 def _sample(row: Mapping[str, Any], pool_size: int) -> Sample:
     gold = _gold(row)
     searches = None if row["ranks"] is None else [_ranking(ranks, gold) for ranks in row["ranks"]]
-    usage, expected = (_known(row[name]) for name in ("usage", "expected"))
+    scores: dict[str, float] = {}
+    if row["error"] is None:
+        answers = row["answers"], row["gold_answers"]
+        scores = score(*answers, searches, row["gold_rules"], pool_size, stepwise=row["stepwise"])
     sample: Any = {name: row[name] for name in SAME}
-    scores = (
-        score(
-            row["answers"],
-            row["gold_answers"],
-            searches,
-            row["gold_rules"],
-            pool_size,
-            stepwise=row["stepwise"],
-        )
-        if row["error"] is None
-        else {}
-    )
     return sample | {
         "retrieved": searches,
-        "scores": scores | expected,
+        "scores": scores | _known(row["expected"]),
         "outcome": row["outcome"],
         "trace": [],
         "measures": from_json(row["measures"]),
-        "usage": usage,
+        "usage": _known(row["usage"]),
         "seconds": 0.0,
     }
 
@@ -168,9 +151,9 @@ def _known(columns: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _parts(results: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield metric, kind of part, and part -> estimate."""
-    for metric, found in results["metrics"].items():
+    for metric, values in results["metrics"].items():
         for kind in ("by_subtask", "by_group"):
-            yield metric, kind, found[kind]
+            yield metric, kind, values[kind]
     for kind, by_metric in results["details"].items():
         for metric, parts in by_metric.items():
             yield metric, kind, parts
@@ -178,14 +161,9 @@ def _parts(results: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any
 
 def _estimates(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for metric, kind, parts in _parts(results):
+        names = {"run_id": results["run_id"], "metric": metric, "kind": kind}
         for part, estimate in parts.items():
-            yield {
-                "run_id": results["run_id"],
-                "metric": metric,
-                "kind": kind,
-                "part": part,
-                **estimate,
-            }
+            yield {**names, "part": part, **estimate}
 
 
 def _text(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -198,7 +176,7 @@ def _text(runs: Sequence[Mapping[str, Any]]) -> str:
             parts.clear()
         run["environment"] = environments.setdefault(canonical_json(run["environment"]), len(environments))
         lines.append(json.dumps(run, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
-    blocks = ((name, ",\n".join(found)) for name, found in (("environments", environments), ("runs", lines)))
+    blocks = (("environments", ",\n".join(environments)), ("runs", ",\n".join(lines)))
     return "{" + ",\n".join(f'"{name}": [\n{block}\n]' for name, block in blocks) + "}\n"
 
 

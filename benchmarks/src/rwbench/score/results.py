@@ -34,26 +34,17 @@ MetricName = Annotated[str, Field(pattern="^((step_|expected_)?recall@[0-9]+|exa
 
 
 def _check_spec(spec: dict[str, Any]) -> dict[str, Any]:
-    """Let pass what could be run, and specs of before `limit_by`, which are shown but run no more."""
-    RunSpec(**{name: value for name, value in spec.items() if name != "limit_by"})
+    RunSpec.from_dict(spec)
     return spec
-
-
-class _SpecSchema:
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
-        return handler(TypeAdapter(RunSpec).core_schema)
 
 
 def _same_lengths(value: dict[str, Any]) -> dict[str, Any]:
     """Let pass a table whose columns, and rows if it has any, are of one length."""
-    columns = [found for found in value.values() if isinstance(found, list)]
-    lengths = {len(found) for found in [*columns, *value.get("weights", ())]}
+    columns = [column for column in value.values() if isinstance(column, list)]
+    lengths = {len(column) for column in [*columns, *value.get("weights", ())]}
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError(f"its lists must all be of one length, at least 1; got lengths {sorted(lengths)}")
     return value
-
-
-StoredSpec = Annotated[dict[str, Any], AfterValidator(_check_spec), _SpecSchema()]
 
 
 @with_config(STRICT)
@@ -74,14 +65,8 @@ class Folds(TypedDict):
     values: Annotated[list[float], Field(min_length=2)]
     std: Amount
     t_half: Amount
-    displayed: NotRequired[
-        Annotated[
-            list[float] | None,
-            Field(
-                description="per fold, the mean over the columns of the paper's main table; null if one is missing"
-            ),
-        ]
-    ]
+    # Per fold, the mean over the columns of the paper's main table; null if one is missing.
+    displayed: NotRequired[list[float] | None]
 
 
 @with_config(STRICT)
@@ -163,14 +148,6 @@ class Timing(TypedDict):
 
 
 @with_config(OPEN)
-class GitState(TypedDict):
-    """The checkout that ran."""
-
-    commit: str
-    dirty: bool
-
-
-@with_config(OPEN)
 class Environment(TypedDict):
     """What a run ran on; null: a package that is not installed, kernels or an accelerator that are not there."""
 
@@ -180,10 +157,7 @@ class Environment(TypedDict):
     cpu_kernels: NotRequired[str | None]
     gpu: NotRequired[str | None]
     packages: dict[str, str | None]
-    git: GitState | None
-    earlier: NotRequired[
-        Annotated[list[dict[str, Any]], Field(description="where the run was made before it went on here")]
-    ]
+    git: dict[str, Any] | None
 
 
 @with_config(STRICT)
@@ -192,18 +166,16 @@ class Results(TypedDict):
 
     schema_version: Literal[2]
     run_id: Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
-    spec: StoredSpec
+    spec: Annotated[dict[str, Any], AfterValidator(_check_spec)]
     method: MethodName
     n: Counts
-    metrics: Annotated[dict[MetricName, Metric], Field(json_schema_extra={"additionalProperties": False})]
+    metrics: dict[MetricName, Metric]
     details: Details
-    outcomes: Annotated[dict[str, Positive], Field(description="how many samples ended how, failed included")]
+    outcomes: dict[str, Positive]  # how many samples ended how, failed included
     usage: dict[str, Total]
     measures: MeanMeasures
-    samples_sha256: Annotated[
-        Sha256, Field(description="over the samples in the order of their ids, without their timing")
-    ]
-    pool_sha256: Annotated[Sha256, Field(description="over the rule ids of all pools, in order")]
+    samples_sha256: Sha256  # in the order of their ids, without their timing
+    pool_sha256: Sha256  # over the rule ids of all pools, in order
     environment: Environment
     timing: Timing
 
@@ -214,21 +186,9 @@ def _adapter() -> TypeAdapter[Results]:
 
 
 def check_results(value: Any) -> Results:
-    """Return a JSON value if it is what results.json of this version holds, itself and unchanged.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        If a field is missing, unknown, or has another type or range.
-    """
+    """Return a JSON value if it is what results.json holds, itself and unchanged; else a pydantic ValidationError."""
     _adapter().validate_python(value)
     return value
-
-
-@lru_cache(maxsize=1)
-def results_schema() -> dict[str, Any]:
-    """Return the JSON Schema of results.json."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_adapter().json_schema()}
 
 
 def write_results(folder: Path, results: Results) -> None:
@@ -238,13 +198,7 @@ def write_results(folder: Path, results: Results) -> None:
 
 
 def read_results(folder: Path) -> Results | None:
-    """Return a run's results, or None if it has none yet; of a packed run, too.
-
-    Raises
-    ------
-    ValueError
-        If the file is not readable or has another schema version.
-    """
+    """Return a run's results (of a packed run, too), None if it has none yet; a ValueError if they cannot be read."""
     path = folder / FILE_NAME
     if not path.is_file():
         return next(iter(_packed(folder.parent, folder.name)), None)
@@ -264,13 +218,13 @@ def read_results(folder: Path) -> Results | None:
 
 def find_results(folder: Path) -> list[Results]:
     """Return the results of all runs in and below a folder, packed ones included, by folder name."""
-    found = [] if folder.is_dir() else _packed(folder.parent, folder.name)
+    runs = [] if folder.is_dir() else _packed(folder.parent, folder.name)
     for path in sorted(folder.glob(f"**/{FILE_NAME}")):
         if is_packed(path.parent):
-            found += _packed(path.parent)
+            runs += _packed(path.parent)
         elif (results := read_results(path.parent)) is not None:
-            found.append(results)
-    return found
+            runs.append(results)
+    return runs
 
 
 def find_samples(folder: Path, run_id: str) -> list[Sample] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Annotated, Any, NotRequired
@@ -30,13 +30,11 @@ OUTCOMES = {
 SAMPLES_FILE = "samples.jsonl"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
-VOLATILE = ("seconds",)
 VOLATILE_USAGE = ("seconds", "cached_calls")
-"""Fields of a sample, and of its usage, that differ between two runs of a spec; `samples_sha256` leaves them out."""
+"""Costs that differ between two runs of a spec, as a sample's ``seconds`` do; `samples_sha256` leaves them out."""
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
-
 
 RuleId = Annotated[int, Field(ge=0, lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
@@ -55,40 +53,28 @@ class TraceStep(TypedDict):
 class Usage(TypedDict, total=False):
     """What a question cost. What a method has no number for is not there; a method may add numbers of its own."""
 
-    calls: Annotated[Count, Field(description="calls of the model")]
+    calls: Count  # of the model
     prompt_tokens: Count
     completion_tokens: Count
     retrievals: Count
-    cost_usd: Annotated[float, Field(description="where the price is known")]
-    cached_calls: Annotated[int, Field(description="calls answered from disk")]
-    rounds: Annotated[int, Field(description="of an iterative method, out of `round_budget`")]
+    cost_usd: float  # where the price is known
+    cached_calls: int  # answered from disk
+    rounds: int  # of an iterative method, out of `round_budget`
     round_budget: int
-    finished: Annotated[int, Field(description="whether an iterative method finished by itself: 0 or 1")]
-    bad_actions: Annotated[int, Field(description="actions that could not be read")]
-    seconds: Annotated[
-        dict[str, float],
-        Field(
-            description="stage -> seconds: retrieve, generate; tokenize of prompts that turn out not to fit. Questions "
-            "answered in one batch share its seconds evenly"
-        ),
-    ]
+    finished: int  # whether an iterative method finished by itself: 0 or 1
+    bad_actions: int  # that could not be read
+    # Per stage: retrieve, generate; tokenize of prompts that turn out not to fit. A batch is shared out evenly.
+    seconds: dict[str, float]
 
 
 @with_config(OPEN)
 class Measures(TypedDict, total=False):
     """What an analysis measured on the question; empty for all other methods."""
 
-    rule_entropy: Annotated[
-        list[float], Field(description="nats by layer, mean over heads and question tokens")
-    ]
-    rule_layers: Annotated[list[int], Field(description="the 0-based layers of that list")]
-    rule_attention: Annotated[
-        list[list[float]],
-        Field(
-            description="a row per retrieval step, a column per gold rule in step order; all rules weigh 1 together"
-        ),
-    ]
-    rule_attention_step: Annotated[list[int], Field(description="the gold step of each column")]
+    rule_entropy: list[float]  # nats by layer, mean over heads and question tokens
+    rule_layers: list[int]  # the 0-based layers of that list
+    rule_attention: list[list[float]]  # retrieval step x gold rule in step order; all rules together weigh 1
+    rule_attention_step: list[int]  # the gold step of each column
 
 
 @with_config(STRICT)
@@ -99,47 +85,20 @@ class Sample(TypedDict):
     subtask: str
     world_id: str
     fold: int
-    output: Annotated[
-        str | None,
-        Field(description="raw text that the answers were read from; null: the method writes none"),
-    ]
-    answers: Annotated[
-        list[str] | None, Field(description="one per sub-question; null: the method does not answer")
-    ]
+    output: str | None  # raw text that the answers were read from; null: the method writes none
+    answers: list[str] | None  # one per sub-question; null: the method does not answer
     gold_answers: list[str]
-    retrieved: Annotated[
-        list[list[RuleId]] | None,
-        Field(
-            description="what recall is computed from: rule ids per step, best first (a method that searches once has "
-            "one step); null: the method retrieves nothing"
-        ),
-    ]
-    gold_rules: Annotated[list[list[RuleId]], Field(description="gold rule ids per step")]
-    scores: Annotated[dict[str, float], Field(description="metric -> value; empty if the question failed")]
-    outcome: NotRequired[
-        Annotated[str, Field(description="how it ended", json_schema_extra={"enum": list(OUTCOMES)})]
-    ]
-    trace: NotRequired[
-        Annotated[
-            list[TraceStep],
-            Field(
-                description="what the method did, in order. Empty for one that searches once and one that only writes: "
-                "their step is in `retrieved` and `output` already"
-            ),
-        ]
-    ]
+    # Rule ids per step, best first (a method that searches once has one step); null: it retrieves nothing.
+    retrieved: list[list[RuleId]] | None
+    gold_rules: list[list[RuleId]]  # per step
+    scores: dict[str, float]  # metric -> value; empty if the question failed
+    outcome: NotRequired[str]  # one of `OUTCOMES`
+    # Empty for a method that searches once and one that only writes: `retrieved` and `output` say it already.
+    trace: NotRequired[list[TraceStep]]
     measures: NotRequired[Measures]
     usage: NotRequired[Usage]
-    seconds: Annotated[
-        float,
-        Field(
-            description="wall time from the sample before to this one; a batch's falls on its first question"
-        ),
-    ]
-    error: Annotated[
-        str | None,
-        Field(description="why the question failed, else null; failed questions are asked again on resume"),
-    ]
+    seconds: float  # wall time from the sample before to this one; a batch's falls on its first question
+    error: str | None  # why the question failed; it is then asked again on resume
 
 
 @lru_cache(maxsize=1)
@@ -226,11 +185,11 @@ class SampleLog:
         self._file.close()
 
 
-def samples_sha256(samples: list[Sample]) -> str:
+def samples_sha256(samples: Sequence[Sample]) -> str:
     """Return a hash of the samples by id, timing left out: what two runs of one spec must agree on."""
     digest = hashlib.sha256()
     for sample in sorted(samples, key=lambda sample: sample["id"]):
-        usage = {k: v for k, v in sample.get("usage", {}).items() if k not in VOLATILE_USAGE}
-        stable = {k: v for k, v in sample.items() if k not in VOLATILE}
+        usage = {name: cost for name, cost in sample.get("usage", {}).items() if name not in VOLATILE_USAGE}
+        stable = {name: value for name, value in sample.items() if name != "seconds"}
         digest.update(sample_line(stable | {"usage": usage}))
     return digest.hexdigest()

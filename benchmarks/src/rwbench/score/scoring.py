@@ -41,42 +41,35 @@ def score(
     stepwise: bool = False,
     ties: Ties | None = None,
 ) -> dict[str, float]:
-    """Score one output.
+    """Score one output: metric -> value.
 
     Parameters
     ----------
     answers, gold_answers : sequence of str
-        One per sub-question; no answers (None) where a method does not answer.
+        One per sub-question; None where a method does not answer, and then there is no ``exact_match``.
     retrieved, gold_rules : sequence of sequences of int
-        Rule ids per search, best first (None where a method does not search), and per gold step.
+        Rule ids per search, best first (None where a method does not search), and per gold step. Searches that are
+        steps have ``step_recall@...`` (missing steps count 0) beside the order-free ``recall@...``.
     pool_size : int
         Budgets that cover the pool are left out.
     stepwise : bool
         Whether searches are steps also where there was one only, as of a method that stopped after its first.
     ties : Ties, optional
         Of the only search, for the expected recall.
-
-    Returns
-    -------
-    dict
-        ``recall@1``, ``recall@10``, ``recall@100`` (order-free) if rules were retrieved, ``step_recall@...`` beside
-        them if they were retrieved step by step (missing steps count 0), ``exact_match`` and ``strict_match`` if there
-        are answers.
     """
     scores: dict[str, float] = {}
     gold = list(dict.fromkeys(rule for step in gold_rules for rule in step))
-    for name, budget in budgets(pool_size).items():
-        if retrieved is None:
-            break
-        if len(retrieved) > 1 or stepwise:
-            scores[f"recall@{name}"] = union_recall(retrieved, gold_rules, budget)
-            scores[f"step_recall@{name}"] = step_recall(retrieved, gold_rules, budget)
-            continue
-        ranked = retrieved[0] if retrieved else []
-        scores[f"recall@{name}"] = union_recall([ranked], [gold], budget)
-        k = len(gold) if budget == "gold" else budget
-        if ties is not None and (k <= len(ranked) or not ties.tail):
-            scores[f"expected_recall@{name}"] = expected_recall(ranked, ties, gold, k)
+    if retrieved is not None:
+        for name, budget in budgets(pool_size).items():
+            if len(retrieved) > 1 or stepwise:
+                scores[f"recall@{name}"] = union_recall(retrieved, gold_rules, budget)
+                scores[f"step_recall@{name}"] = step_recall(retrieved, gold_rules, budget)
+                continue
+            ranked = retrieved[0] if retrieved else []
+            scores[f"recall@{name}"] = union_recall([ranked], [gold], budget)
+            k = len(gold) if budget == "gold" else budget
+            if ties is not None and (k <= len(ranked) or not ties.tail):
+                scores[f"expected_recall@{name}"] = expected_recall(ranked, ties, gold, k)
     if answers is not None:
         scores["exact_match"] = exact_match(answers, gold_answers)
         scores["strict_match"] = strict_match(answers, gold_answers)
@@ -86,10 +79,7 @@ def score(
 def expected_recall(ranked: Sequence[int], ties: Ties, gold: Collection[int], k: int) -> float:
     """Return the mean recall in the first ``k`` of the kept rule ids over all orders of rules with equal scores.
 
-    Raises
-    ------
-    ValueError
-        If there are no gold ids, or ``k`` reaches behind the cut.
+    A ValueError if there are no gold ids, or ``k`` reaches behind the cut.
     """
     wanted = set(gold)
     if not wanted:

@@ -78,7 +78,7 @@ def grouped_estimates(
     sets: Mapping[str, Collection[str]] | None = None,
     draws: int = DRAWS,
 ) -> Estimates:
-    """Return means with 95 % intervals; groups weigh the same, whatever their size.
+    """Return means with 95 % intervals; groups weigh the same, whatever their size. A ValueError without a question.
 
     Parameters
     ----------
@@ -90,11 +90,6 @@ def grouped_estimates(
         Sets of groups; one of whose groups no question is asked is left out.
     draws : int
         Bootstrap draws; always the same ones for the same clusters.
-
-    Raises
-    ------
-    ValueError
-        If there is no question.
     """
     if not len(values):
         raise ValueError("no scored question: nothing to average")
@@ -130,12 +125,8 @@ def paired_difference(
 ) -> Difference:
     """Compare two methods on the same questions, whose scores (N,) stand in the same order.
 
-    ``draws`` are bootstrap draws, and sign patterns where there are too many to try all.
-
-    Raises
-    ------
-    ValueError
-        If there is no question or the two have different lengths.
+    ``draws`` are bootstrap draws, and sign patterns where there are too many to try all. A ValueError if there is no
+    question or the two have different lengths.
     """
     if len(first) != len(second) or not len(first):
         raise ValueError(
