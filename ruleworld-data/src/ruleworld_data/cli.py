@@ -262,7 +262,7 @@ def verify(
         report = run(folder, solvers=solvers, jobs=_all_cores(jobs), progress=progress.stage)
         found = leak_report(folder, progress.stage) if leaks and report.ok else None
     if as_json:
-        _print(report.to_dict() | ({"leaks": found.to_dict() if found else None} if leaks else {}))
+        _print(report.to_dict() | ({"leaks": found} if leaks else {}))
     else:
         typer.echo(render_text(report))
         if leaks:

@@ -46,23 +46,23 @@ def write(folder, config, split, table):
 
 
 def test_an_honest_build_leaks_nothing(honest):
-    assert not any(honest.duplicates.values())
+    assert not any(honest["duplicates"].values())
     for split in ("validation", "test", "mini", "heldout"):
-        assert honest.overlap[split]["instances"] == 0
-        assert honest.overlap[split]["sub_questions"] == 0
-    assert honest.overlap["heldout"]["gold_rules"] == 0
-    assert honest.overlap["test"]["gold_rules"] > 0.3  # the test split asks about known rules in new ways
-    assert all(leaks.unchanged_share == 0 for leaks in honest.subtasks.values())
-    assert json.loads(json.dumps(honest.to_dict()))["questions"]["train"] == 1100
+        assert honest["overlap"][split]["instances"] == 0
+        assert honest["overlap"][split]["sub_questions"] == 0
+    assert honest["overlap"]["heldout"]["gold_rules"] == 0
+    assert honest["overlap"]["test"]["gold_rules"] > 0.3  # the test split asks about known rules in new ways
+    assert all(leaks["unchanged_share"] == 0 for leaks in honest["subtasks"].values())
+    assert json.loads(json.dumps(honest))["questions"]["train"] == 1100
 
 
 def test_shares_against_a_plain_count(tiny, honest):
     test, train = rows(tiny, "multi_rule_3", "test"), rows(tiny, "multi_rule_3", "train")
     answers = Counter(answer for row in test for answer in row["answers"])
-    leaks = honest.subtasks["multi_rule_3"]
-    assert answers[leaks.top_answer] == max(answers.values())
-    assert leaks.top_share == pytest.approx(max(answers.values()) / answers.total())
-    assert leaks.skeletons == Counter(row["skeleton"] for row in test)
+    leaks = honest["subtasks"]["multi_rule_3"]
+    assert answers[leaks["top_answer"]] == max(answers.values())
+    assert leaks["top_share"] == pytest.approx(max(answers.values()) / answers.total())
+    assert leaks["skeletons"] == Counter(row["skeleton"] for row in test)
     learnt = Counter(pair for row in train for pair in zip(row["answer_types"], row["answers"], strict=True))
     best = {kind: max(n for (k, _), n in learnt.items() if k == kind) for kind, _ in learnt}
     tied = {kind: [a for (k, a), n in learnt.items() if (k, n) == (kind, top)] for kind, top in best.items()}
@@ -73,14 +73,14 @@ def test_shares_against_a_plain_count(tiny, honest):
             [guess[k] == a for k, a in zip(row["answer_types"], row["answers"], strict=True)] for row in test
         ]
         means.append(sum(sum(row) / len(row) for row in hits) / len(hits))
-    assert any(leaks.majority_exact_match == pytest.approx(mean) for mean in means)
+    assert any(leaks["majority_exact_match"] == pytest.approx(mean) for mean in means)
     reads_off = [
         answer == str(int(step["state"].rsplit(", ", 1)[1][:-1])) and " = " not in step["fol"]
         for row in test
         for answer, step, kind in zip(row["answers"], row["steps"], row["answer_types"], strict=True)
         if kind == "count"
     ]
-    assert leaks.initial_share == pytest.approx(sum(reads_off) / answers.total())
+    assert leaks["initial_share"] == pytest.approx(sum(reads_off) / answers.total())
 
 
 DOCS, NUMBER = Path(__file__).parents[3] / "ruleworld-data/docs", "number in the question"
@@ -195,12 +195,12 @@ def test_planted_leaks_show(tiny, tmp_path):
         row["question"] = f"{row['question']} I guess {row['answers'][0]}."
     write(folder, "single_rule", "test", single)
     report = leak_report(folder)
-    assert report.duplicates["train"] == 1
-    assert report.duplicates["train/test"] == 10
-    assert report.overlap["test"]["instances"] == pytest.approx(10 / 550)
-    assert report.overlap["test"]["sub_questions"] > 0
-    assert report.subtasks["single_rule"].visible_share == 1
-    assert report.subtasks["multi_hop_4"].visible_share < 0.2
+    assert report["duplicates"]["train"] == 1
+    assert report["duplicates"]["train/test"] == 10
+    assert report["overlap"]["test"]["instances"] == pytest.approx(10 / 550)
+    assert report["overlap"]["test"]["sub_questions"] > 0
+    assert report["subtasks"]["single_rule"]["visible_share"] == 1
+    assert report["subtasks"]["multi_hop_4"]["visible_share"] < 0.2
     shown = render_leaks(report)
     assert "train/test" in shown
     assert "multi_hop_3" in shown

@@ -6,10 +6,9 @@ share only the parser answer every sub-question again. `solve` and `execute` ans
 
 from .executor import Derivation, Firing, execute, lowest_counts, solve
 from .index import RuleIndex
-from .leaks import LeakReport, leak_report, render_leaks
-from .reader import parse_rule_table
+from .leaks import leak_report, render_leaks
 from .report import CHECKS, Check, Report, render_text
-from .rulebase import RuleBase
+from .rulebase import RuleBase, parse_rule_table
 from .run import verify
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "Check",
     "Derivation",
     "Firing",
-    "LeakReport",
     "Report",
     "RuleBase",
     "RuleIndex",

@@ -5,132 +5,182 @@ Sub-questions come in batches; a batch shares its pool of 10,000 rules and one c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import groupby
+from multiprocessing import get_context
 
 import numpy as np
 
+from ..io.workers import start_worker
 from ..spec import OPERATORS
 from ..text import Fact, parse_facts, parse_query
 from ..world import Ints, symbol
-from .asp import AspSolver
+from .asp import BATCH, AspSolver
 from .cones import Cones
 from .executor import Derivation, execute, lowest_counts
 from .index import RuleIndex
 from .mentions import unmentioned
-from .report import Findings
+from .report import Findings, StageProgress
 from .rulebase import RuleBase
-from .scan import GivenStep, SubQuestion
+from .scan import GivenStep, Scan, SubQuestion
 
 POOL_SIZE = 10_000
 CONE_BATCH = 250
 """Sub-questions that share a cone: the fewer, the smaller it is, the more often rules are read."""
 _FILLERS = 8
 """Sets of rules that fill up pools. Few, because clingo keeps every symbol it ever saw."""
+_WORTH_A_PROCESS = 10
+"""Batches that take longer than starting a process."""
+_LIFETIME = 100
+"""Batches that a process checks before it is replaced."""
 _ANSWER_TYPE = {"has": "count", "in": "environment", "state": "state", "state_of_count": "state"}
+
+Batch = tuple[str, int, list[tuple[SubQuestion, bool]]]
+"""World, number, and sub-questions, each with whether an evaluation split of the first world has it."""
+_checkers: dict[str, AnswerChecker] = {}
+"""Of this process, by world."""
+
+
+def check_answers(
+    scan: Scan, worlds: Iterable[RuleBase], solvers: Sequence[str], jobs: int, progress: StageProgress
+) -> None:
+    """Check the sub-questions of a scan by the solvers ``"executor"`` and ``"clingo"``, or one of them."""
+    batches, by_id = _batches(scan), {base.world_id: base for base in worlds}
+
+    def collect(results: Iterable[Findings], done: int) -> None:
+        for number, findings in enumerate(results, start=done + 1):
+            scan.findings.merge(findings)
+            progress("answers", number, len(batches))
+
+    if jobs == 1 or len(batches) < 2 * _WORTH_A_PROCESS:
+        _prepare(by_id, solvers)
+        collect(map(_check, batches), 0)
+        _checkers.clear()
+        return
+    # Clingo never frees a symbol, so processes are replaced now and then. They are spawned, so that none inherits
+    # locks of Arrow's threads.
+    chunk = _LIFETIME * jobs
+    for start in range(0, len(batches), chunk):
+        with ProcessPoolExecutor(jobs, get_context("spawn"), _prepare, (by_id, solvers)) as pool:
+            collect(pool.map(_check, batches[start : start + chunk]), start)
+
+
+def _batches(scan: Scan) -> list[Batch]:
+    """Group sub-questions by world and query, so that a batch is about few attributes."""
+    batches: list[Batch] = []
+    paper = set(scan.of("validation", "test", "mini"))
+    ordered = sorted(scan.subquestions, key=lambda known: (known.world_id, known.query))
+    for world_id, group in groupby(ordered, key=lambda known: known.world_id):
+        own = [(known, known in paper) for known in group]
+        batches += [(world_id, i // BATCH, own[i : i + BATCH]) for i in range(0, len(own), BATCH)]
+    return batches
+
+
+def _prepare(worlds: Mapping[str, RuleBase], solvers: Sequence[str]) -> None:
+    """Index the rules, once per process."""
+    start_worker()
+    _checkers.clear()
+    _checkers.update({name: AnswerChecker(base, solvers) for name, base in worlds.items()})
+
+
+def _check(batch: Batch) -> Findings:
+    world_id, number, subquestions = batch
+    return _checkers[world_id].check(subquestions, number)
 
 
 class AnswerChecker:
-    """Runs every check on batches of sub-questions of one world, by ``"executor"``, ``"clingo"`` or both."""
+    """Runs every check on batches of sub-questions of one world."""
 
     def __init__(self, base: RuleBase, solvers: Sequence[str]) -> None:
         self.base, self.index, self._cones = base, RuleIndex(base), Cones(base)
+        self._in_paper = base["in_paper"]
         self.solver = AspSolver(base) if "clingo" in solvers else None
         self.executor = "executor" in solvers
         size = min(POOL_SIZE, len(base))
         draws = [
             np.random.default_rng(seed).choice(len(base), size, replace=False) for seed in range(_FILLERS)
         ]
-        self._fillers = [base.id[rows].tolist() for rows in draws]
+        self._fillers = [base["id"][rows].tolist() for rows in draws]
 
-    def check(self, batch: Sequence[SubQuestion], in_paper: Sequence[bool], number: int) -> Findings:
-        """Check one batch.
-
-        Parameters
-        ----------
-        batch : sequence of SubQuestion
-            About a thousand; sorted by query, or the cones overlap less.
-        in_paper : sequence of bool
-            Which of them occur in an evaluation split of the first world, whose rules are the paper's.
-        number : int
-            Batch number; chooses what fills up the pool.
-        """
+    def check(self, batch: Sequence[tuple[SubQuestion, bool]], number: int) -> Findings:
+        """Check one batch; its number chooses what fills up the pool."""
         findings = Findings()
         known = [
-            asked
-            for asked, papers in zip(batch, in_paper, strict=True)
-            if _readable(asked, findings) and self._gold_exists(asked, papers, findings)
+            question
+            for question, in_paper in batch
+            if _readable(question, findings) and self._gold_exists(question, in_paper, findings)
         ]
         # A dict keeps the order, so the gold rules come first.
-        gold = [rule_id for asked in known for rule_id in asked.rule_ids]
+        gold = [rule_id for question in known for rule_id in question.rule_ids]
         pool = list(dict.fromkeys([*gold, *self._fillers[number % _FILLERS]]))[:POOL_SIZE]
         if self.executor:
             rules = self.index.only(frozenset(pool))
-            for asked in known:
-                self._derive(asked, rules, findings)
+            for question in known:
+                self._derive(question, rules, findings)
         if self.solver:
             self._second_opinion(self.solver, known, self.base.find(pool), findings)
         return findings
 
-    def _gold_exists(self, asked: SubQuestion, in_paper: bool, findings: Findings) -> bool:
-        check, rows = findings["gold_rules"], self.base.find(asked.rule_ids)
+    def _gold_exists(self, question: SubQuestion, in_paper: bool, findings: Findings) -> bool:
+        check, rows = findings["gold_rules"], self.base.find(question.rule_ids)
         check.checked += 1
-        for rule_id, row in zip(asked.rule_ids, rows.tolist(), strict=True):
+        problem = "" if len(rows) else f"no gold rule of {question.world_id}"
+        for rule_id, row in zip(question.rule_ids, rows.tolist(), strict=True):
             if row < 0:
-                check.fail(
-                    f"{asked.found_in}: the gold rule {rule_id} is not in the rule table of {asked.world_id}"
-                )
-                return False
-            if in_paper and not self.base.in_paper[row]:
-                check.fail(f"{asked.found_in}: the gold rule {rule_id} is not in the paper's subset")
+                problem = f"the gold rule {rule_id} is not in the rule table of {question.world_id}"
                 break
-        if not len(rows):
-            check.fail(f"{asked.found_in}: no gold rule of {asked.world_id}")
-        return len(rows) > 0
+            if in_paper and not self._in_paper[row]:
+                problem = f"the gold rule {rule_id} is not in the paper's subset"
+        if problem:
+            check.fail(f"{question.source}: {problem}")
+        return len(rows) > 0 and bool((rows >= 0).all())
 
-    def _derive(self, asked: SubQuestion, pool: RuleIndex, findings: Findings) -> None:
+    def _derive(self, question: SubQuestion, pool: RuleIndex, findings: Findings) -> None:
         """Run the executor on all three pools, then check the proof."""
-        facts, query = parse_facts(asked.facts), parse_query(asked.query)
-        pools = {"gold": self.index.only(asked.rule_ids), "pool": pool, "full": self.index}
-        for name, rules in pools.items():
+        facts, query = parse_facts(question.facts), parse_query(question.query)
+        gold = question.rule_ids
+        for name, rules in {"gold": self.index.only(gold), "pool": pool, "full": self.index}.items():
             check = findings[f"C9_{name}_executor"]
             check.checked += 1
             try:
                 proof = execute(facts, query, rules)
             except ValueError as error:
-                check.fail(f"{asked.found_in}: {error}")
+                check.fail(f"{question.source}: {error}")
                 continue
-            if proof.answer != asked.answer:
-                check.fail(_disagree(asked, proof.answer))
-            elif name != "gold" and set(proof.rule_ids) != set(asked.rule_ids):
-                check.fail(f"{asked.found_in}: follows from rules {proof.rule_ids}, gold is {asked.rule_ids}")
+            if proof.answer != question.answer:
+                check.fail(_disagree(question, proof.answer))
+            elif name != "gold" and set(proof.rule_ids) != set(gold):
+                check.fail(f"{question.source}: follows from rules {proof.rule_ids}, gold is {gold}")
             if name == "gold":
-                self._check_steps(asked, proof, findings)
-                findings["needed"].checked += len(asked.rule_ids)
-                for rule_id in asked.rule_ids:
-                    rest = self.index.only([other for other in asked.rule_ids if other != rule_id])
-                    if execute(facts, query, rest).answer == asked.answer:
-                        without = f"the answer is {asked.answer!r} without the gold rule {rule_id} too"
-                        findings["needed"].fail(f"{asked.found_in}: {without}")
+                self._check_steps(question, proof, findings)
+                findings["needed"].checked += len(gold)
+                for rule_id in gold:
+                    rest = self.index.only([other for other in gold if other != rule_id])
+                    if execute(facts, query, rest).answer == question.answer:
+                        without = f"the answer is {question.answer!r} without the gold rule {rule_id} too"
+                        findings["needed"].fail(f"{question.source}: {without}")
         findings["C6"].checked += 1
         for attribute, count in lowest_counts(facts, query, self.index).items():
             if count < 0:
-                findings["C6"].fail(f"{asked.found_in}: {asked.facts}: {attribute!r} could fall to {count}")
+                falls = f"{attribute!r} could fall to {count}"
+                findings["C6"].fail(f"{question.source}: {question.facts}: {falls}")
 
-    def _check_steps(self, asked: SubQuestion, proof: Derivation, findings: Findings) -> None:
+    def _check_steps(self, question: SubQuestion, proof: Derivation, findings: Findings) -> None:
         steps, texts = findings["steps"], findings["step_texts"]
-        steps.checked += len(asked.steps)
-        texts.checked += len(asked.steps)
-        if proof.rule_ids != asked.rule_ids:
-            found = f"the derivation uses rules {proof.rule_ids}, the steps say {asked.rule_ids}"
-            steps.fail(f"{asked.found_in}: {found}")
+        steps.checked += len(question.steps)
+        texts.checked += len(question.steps)
+        if proof.rule_ids != question.rule_ids:
+            differ = f"the derivation uses rules {proof.rule_ids}, the steps say {question.rule_ids}"
+            steps.fail(f"{question.source}: {differ}")
             return
         concluded = {firing.rule_id: firing.fact for firing in proof.firings}
-        before = list(parse_facts(asked.facts))
-        for number, step in enumerate(asked.steps, start=1):
+        before = list(parse_facts(question.facts))
+        for number, step in enumerate(question.steps, start=1):
             facts = [concluded[rule_id] for rule_id in step.rule_ids]
-            where = f"{asked.found_in}, step {number}"
+            where = f"{question.source}, step {number}"
             try:
-                problem = _step_problem(asked, step, facts, before, number == len(asked.steps))
+                problem = _step_problem(question, step, facts, before, number == len(question.steps))
             except ValueError as error:
                 problem = str(error)
             if problem:
@@ -143,49 +193,49 @@ class AnswerChecker:
         self, solver: AspSolver, known: Sequence[SubQuestion], pool: Ints, findings: Findings
     ) -> None:
         """Run clingo on all three pools."""
-        for name, size in (("gold", len(known)), ("pool", len(known)), ("full", CONE_BATCH)):
+        for name, size in (("gold", BATCH), ("pool", BATCH), ("full", CONE_BATCH)):
             check = findings[f"C9_{name}_clingo"]
             check.checked += len(known)
-            for start in range(0, len(known), max(1, size)):
+            for start in range(0, len(known), size):
                 part = known[start : start + size]
-                scopes = [(asked.facts, asked.query) for asked in part]
+                scopes = [(question.facts, question.query) for question in part]
                 try:
                     if name == "gold":
-                        pools = [self.base.find(asked.rule_ids) for asked in part]
+                        pools = [self.base.find(question.rule_ids) for question in part]
                     else:
                         pools = [pool if name == "pool" else self._cones.rows(scopes)]
-                    found = solver.answers(scopes, pools)
+                    values = solver.answers(scopes, pools)
                 except ValueError as error:
-                    check.fail_rows(part, lambda _, error=error: str(error))
+                    check.fail(*[str(error)] * len(part))
                     continue
-                for asked, answers in zip(part, found, strict=True):
-                    if answers != (asked.answer,):
-                        check.fail(_disagree(asked, " or ".join(answers) or None))
+                for question, answers in zip(part, values, strict=True):
+                    if answers != (question.answer,):
+                        check.fail(_disagree(question, " or ".join(answers) or None))
 
 
-def _readable(asked: SubQuestion, findings: Findings) -> bool:
+def _readable(question: SubQuestion, findings: Findings) -> bool:
     """Check that facts and query parse, and that the type of the answer fits."""
     check = findings["scopes"]
     check.checked += 1
     try:
-        parse_facts(asked.facts)
-        wanted = _ANSWER_TYPE[parse_query(asked.query).kind]
+        parse_facts(question.facts)
+        wanted = _ANSWER_TYPE[parse_query(question.query).kind]
     except ValueError as error:
-        check.fail(f"{asked.found_in}: {error}")
+        check.fail(f"{question.source}: {error}")
         return False
-    if asked.answer_type != wanted:
-        kind = f"answer type {asked.answer_type!r} for {asked.query}, expected {wanted!r}"
-        check.fail(f"{asked.found_in}: {kind}")
+    if question.answer_type != wanted:
+        kind = f"answer type {question.answer_type!r} for {question.query}, expected {wanted!r}"
+        check.fail(f"{question.source}: {kind}")
     return True
 
 
-def _disagree(asked: SubQuestion, answer: str | None) -> str:
-    gold = f"the answer is {answer!r}, gold says {asked.answer!r}"
-    return f"{asked.found_in}: {asked.facts}, {asked.query}: {gold}"
+def _disagree(question: SubQuestion, answer: str | None) -> str:
+    gold = f"the answer is {answer!r}, gold says {question.answer!r}"
+    return f"{question.source}: {question.facts}, {question.query}: {gold}"
 
 
 def _step_problem(
-    asked: SubQuestion, step: GivenStep, facts: list[Fact], before: list[Fact], last: bool
+    question: SubQuestion, step: GivenStep, facts: list[Fact], before: list[Fact], last: bool
 ) -> str:
     """Compare one step's FOL and state to what its rules conclude; return what is wrong, or nothing.
 
@@ -193,7 +243,7 @@ def _step_problem(
     """
     if not facts:
         return "it has no rules"
-    query, pieces = parse_query(asked.query), step.fol.split("; ")
+    query, pieces = parse_query(question.query), step.fol.split("; ")
     adds_up = last and query.kind == "has" and facts[0].kind == "change"
     total = pieces.pop() if adds_up else ""
     if len(pieces) != len(facts):
@@ -209,10 +259,10 @@ def _step_problem(
         initial = next((f.number for f in (*facts, *before) if f.kind == "has" and f.term == query.term), "")
         sign = "+" if state.operator == OPERATORS[1] else "-"
         change = f"{initial} {sign} {state.number or 0}"
-        wanted = f"Has({query.who}, {symbol(query.term)}, {change} = {asked.answer})"
+        wanted = f"Has({query.who}, {symbol(query.term)}, {change} = {question.answer})"
         if total != wanted:
             return f"{total!r} should be {wanted}"
-        state = Fact("has", query.who, query.term, number=int(asked.answer))
+        state = Fact("has", query.who, query.term, number=int(question.answer))
     if parse_facts(step.state) != (state,):
         return f"the state is {step.state!r}, expected {_spell(state)}"
     return ""

@@ -13,14 +13,14 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ..text import Fact, Query, parse_facts, parse_query
 from ..world import Ints
-from .rulebase import RuleBase, Terms
+from .rulebase import TYPE_CODE, Codes, RuleBase
 
 BATCH = 1000
 """Scopes per program: the measured best."""
-_LIMIT = 2**31
 _RULE_COLUMNS = {
     "entity2attr": ("premise", "conclusion", "delta"),
     "attrchange2attr": ("premise", "sign", "conclusion", "delta"),
@@ -54,9 +54,8 @@ class AspSolver:
     def __init__(self, base: RuleBase) -> None:
         import_clingo()
         self.base = base
-        changes = base.of_type("attrchange2attr")
         try:
-            self._growth = _growth(changes)
+            self._growth = _growth(base.of_type("attrchange2attr"))
         except CycleError:
             raise ValueError("attribute changes are circular; clingo would not end (see check C3)") from None
 
@@ -88,23 +87,36 @@ class AspSolver:
         rows = np.concatenate(pools)
         if (rows < 0).any():
             raise ValueError("a pool names a rule that is not in the rule base")
-        writer = _Writer(self.base.take(rows), self._growth)
-        lines = list(writer.rules(np.repeat(np.arange(len(pools)), [len(own) for own in pools])))
+        rules = self.base.rules.iloc[rows].assign(
+            pool=np.repeat(range(len(pools)), [len(own) for own in pools])
+        )
+        lines, terms, parsed = list(_rules(rules)), Codes(self.base.terms.names), list[tuple[Fact, ...]]()
         for number, (facts, query) in enumerate(scopes):
-            lines.extend(writer.scope(number, number % len(pools), parse_facts(facts), parse_query(query)))
-        found: list[set[str]] = [set() for _ in scopes]
-        for name, (scope, value) in _run(lines):
-            found[scope].add(str(value) if name == "count" else writer.terms.names[value])
-        return [tuple(sorted(values)) for values in found]
+            parsed.append(parse_facts(facts))
+            lines.append(f"scope({number},{number % len(pools)}).")
+            lines += [_fact(number, fact, terms) for fact in parsed[-1]]
+            lines.append(_query(number, parse_query(query), terms))
+        self._check_size(rules, [fact.number or 0 for facts in parsed for fact in facts])
+        values: list[set[str]] = [set() for _ in scopes]
+        for name, scope, value in _run(lines):
+            values[scope].add(str(value) if name == "count" else terms.names[value])
+        return [tuple(sorted(own)) for own in values]
+
+    def _check_size(self, rules: pd.DataFrame, stated: list[int]) -> None:
+        """Changes multiply along a chain, and clingo's integers wrap silently at 32 bits."""
+        largest = max(stated + rules["amount"].tolist(), default=1)
+        if largest * self._growth * (len(rules) + 10) >= 2**31:
+            raise ValueError(
+                f"the number {largest} may overflow clingo's 32-bit integers; use the executor alone"
+            )
 
 
-def _growth(changes: RuleBase) -> int:
+def _growth(changes: pd.DataFrame) -> int:
     """Return the largest factor by which a chain of attribute changes multiplies."""
     causes: dict[int, dict[int, int]] = defaultdict(dict)
-    for trigger, target, amount in zip(
-        changes.premise.tolist(), changes.conclusion.tolist(), changes.amount.tolist(), strict=True
-    ):
-        causes[target][trigger] = max(amount, causes[target].get(trigger, 1))
+    largest = changes.groupby(["conclusion", "premise"])["amount"].max().clip(lower=1)
+    for (target, trigger), amount in largest.items():
+        causes[target][trigger] = amount
     most: dict[int, int] = {}
     for term in TopologicalSorter(causes).static_order():
         most[term] = max((most[cause] * amount for cause, amount in causes.get(term, {}).items()), default=1)
@@ -123,66 +135,42 @@ def import_clingo() -> Any:
     return clingo
 
 
-class _Writer:
-    """Writes parsed parts as facts; terms of scopes that no rule knows get numbers of their own."""
-
-    def __init__(self, rules: RuleBase, growth: int) -> None:
-        self._rules, self._growth = rules, growth
-        self.terms = Terms(rules.terms.names)
-        self._largest = int(rules.amount.max(initial=1))
-
-    def rules(self, pools: Ints) -> Iterator[str]:
-        """Yield one fact per rule; ``pools`` tells the pool of each."""
-        part = self._rules
-        columns = {
-            "premise": part.premise,
-            "mark": part.mark,
-            "sign": np.where(part.mark == 0, -1, 1),
-            "conclusion": part.conclusion,
-            "delta": part.delta,
-            "state": part.state,
-            "threshold": part.threshold,
-        }
-        for rule_type, names in _RULE_COLUMNS.items():
-            own = part.rows_of(rule_type)
-            arguments = [column[own].tolist() for column in (pools, part.id, *(columns[n] for n in names))]
-            template = f"{rule_type}({','.join(['%d'] * len(arguments))})."
-            yield from map(template.__mod__, zip(*arguments, strict=True))
-
-    def scope(self, number: int, pool: int, facts: tuple[Fact, ...], query: Query) -> Iterator[str]:
-        """Yield the facts of one scope."""
-        yield f"scope({number},{pool})."
-        for fact in facts:
-            yield self._fact(number, fact)
-        who = "xy".index(query.who)
-        if query.kind == "has":
-            yield f"ask_count({number},{who},{self.terms[query.term]})."
-        elif query.kind == "in":
-            yield f"ask_place({number},{who})."
-        else:
-            cause = "count" if query.kind == "state_of_count" else "action"
-            cause = "place" if query.term == "in" else f"{cause}({self.terms[query.term]})"
-            yield f"ask_state({number},{who},{cause})."
-
-    def _fact(self, scope: int, fact: Fact) -> str:
-        who, term = "xy".index(fact.who), self.terms[fact.term]
-        if fact.kind == "act":
-            return f"act({scope},{term},{who},{'xy'.index(fact.other or '')})."
-        if fact.number is None:
-            return f"{'at' if fact.kind == 'in' else 'is'}({scope},{who},{term})."
-        # Changes multiply along a chain, and clingo's integers wrap silently at 32 bits.
-        self._largest = max(self._largest, fact.number)
-        if self._largest * self._growth * (len(self._rules) + 10) >= _LIMIT:
-            raise ValueError(
-                f"the number {fact.number} may overflow clingo's 32-bit integers; use the executor alone"
-            )
-        if fact.kind == "has":
-            return f"has({scope},{who},{term},{fact.number})."
-        return f"change({scope},{who},{term},{-fact.number if fact.operator == 'minus' else fact.number})."
+def _rules(rules: pd.DataFrame) -> Iterator[str]:
+    """Yield one fact per rule."""
+    rules = rules.assign(
+        sign=np.where(rules["mark"] == 0, -1, 1),
+        delta=np.where(rules["operator"] == 0, -rules["amount"], rules["amount"]),
+    )
+    for rule_type, names in _RULE_COLUMNS.items():
+        own = rules[(rules["type"] == TYPE_CODE[rule_type]).to_numpy()]
+        template = f"{rule_type}({','.join(['%d'] * (len(names) + 2))})."
+        yield from map(template.__mod__, own[["pool", "id", *names]].itertuples(index=False, name=None))
 
 
-def _run(lines: list[str]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Run the program with the facts and yield every shown atom."""
+def _fact(scope: int, fact: Fact, terms: Codes[str]) -> str:
+    """Write one fact; a term that no rule knows gets a number of its own."""
+    who, term = "xy".index(fact.who), terms[fact.term]
+    if fact.kind == "act":
+        return f"act({scope},{term},{who},{'xy'.index(fact.other or '')})."
+    if fact.number is None:
+        return f"{'at' if fact.kind == 'in' else 'is'}({scope},{who},{term})."
+    number = -fact.number if fact.operator == "minus" else fact.number
+    return f"{fact.kind}({scope},{who},{term},{number})."
+
+
+def _query(scope: int, query: Query, terms: Codes[str]) -> str:
+    who = "xy".index(query.who)
+    if query.kind == "has":
+        return f"ask_count({scope},{who},{terms[query.term]})."
+    if query.kind == "in":
+        return f"ask_place({scope},{who})."
+    cause = "count" if query.kind == "state_of_count" else "action"
+    cause = "place" if query.term == "in" else f"{cause}({terms[query.term]})"
+    return f"ask_state({scope},{who},{cause})."
+
+
+def _run(lines: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Run the program with the facts and yield every shown atom: its name, scope and value."""
     clingo = import_clingo()
     control = clingo.Control(["--warn=none"])
     control.add("base", [], resources.files(__package__).joinpath("world.lp").read_text(encoding="utf-8"))
@@ -192,4 +180,4 @@ def _run(lines: list[str]) -> Iterator[tuple[str, tuple[int, int]]]:
         for model in handle:
             for atom in model.symbols(shown=True):
                 scope, value = atom.arguments
-                yield atom.name, (scope.number, value.number)
+                yield atom.name, scope.number, value.number

@@ -1,4 +1,7 @@
-"""Which rules could bear on some sub-questions."""
+"""Which rules could bear on some sub-questions.
+
+Found without the executor's index, so that the two solvers do not share a mistake.
+"""
 
 from __future__ import annotations
 
@@ -12,63 +15,47 @@ from .rulebase import RuleBase
 
 
 class Cones:
-    """Finds the cone of a few sub-questions in millions of rules.
-
-    Found with numpy, not with the executor's index, so that the two solvers do not share a mistake.
-    """
+    """Finds the rules that could bear on a few sub-questions among millions."""
 
     def __init__(self, base: RuleBase) -> None:
-        self.base = base
-        self._changes = base.rows_of("attrchange2attr")
-        types = ("entity2attr", "state2attr", "place_state2attr")
-        self._entities, self._states, self._both = (self._by_term(name) for name in types)
-        self._routes = base.rows_of("action2env", "action2attr", "action2state", "env2state", "count2state")
-        self._threshold_attributes = np.unique(base.premise[base.rows_of("count2state")])
-        self._reachable = np.unique(base.conclusion[base.rows_of("env2state", "action2state", "count2state")])
+        self._code, self._premise = base.terms.get, base["premise"]
+        self._changes = base.of_type("attrchange2attr")
+        routes = base.of_type("action2env", "action2attr", "action2state", "env2state", "count2state")
+        self._routes = routes.index.to_numpy()
+        self._threshold_attributes = base.of_type("count2state")["premise"].unique()
+        self._reachable = base.of_type("env2state", "action2state", "count2state")["conclusion"].unique()
+        self._by_term = {
+            name: base.of_type(name).groupby("conclusion").groups
+            for name in ("entity2attr", "state2attr", "place_state2attr")
+        }
 
     def rows(self, scopes: Sequence[tuple[str, str]]) -> Ints:
         """Rows of every rule that could bear on any of the scopes, each given as facts and query.
 
-        All rules about actions, places and thresholds; entity rules about the attributes asked for, from the kinds
-        they are asked of, and about those with thresholds from these kinds; change rules that lead to the attributes
-        asked for, however indirectly; and rules from a place together with states, or from a state that is stated or
-        that anything leads to, about any attribute on these ways.
+        All rules about actions, places and thresholds; rules of the kinds named about the attributes asked for and
+        those with thresholds; change rules that lead to the attributes asked for, however indirectly; and rules from a
+        place together with states, or from a state that is stated or that anything leads to, about any attribute on
+        these ways.
         """
-        base, code, counts = self.base, self.base.terms.get, ("has", "state_of_count")
         parsed = [(parse_facts(facts), parse_query(query)) for facts, query in scopes]
-        attributes = _codes(code(query.term, -1) for _, query in parsed if query.kind in counts)
-        stated = _codes(code(fact.term, -1) for facts, _ in parsed for fact in facts if fact.kind == "is")
-        wanted = _codes(
-            code(fact.term, -1) + (attribute << 32)
-            for facts, query in parsed
-            for fact in facts
-            if query.kind in counts and fact.kind == "is" and fact.who == query.who
-            for attribute in (code(query.term, -1), *self._threshold_attributes.tolist())
-        )
-        entities = _of_terms(self._entities, np.union1d(attributes, self._threshold_attributes))
-        key = base.premise[entities] + (base.conclusion[entities].astype(np.int64) << 32)
-        entities = entities[np.isin(key, wanted)]
-        sources, targets = base.premise[self._changes], base.conclusion[self._changes]
+        named = self._codes(fact.term for facts, _ in parsed for fact in facts if fact.kind == "is")
+        attributes = self._codes(query.term for _, query in parsed if query.kind in ("has", "state_of_count"))
+        entities = self._rows("entity2attr", np.union1d(attributes, self._threshold_attributes), named)
+        sources, targets = self._changes["premise"].to_numpy(), self._changes["conclusion"].to_numpy()
         size = -1
         while len(attributes) != size:
             size = len(attributes)
             attributes = np.union1d(attributes, sources[np.isin(targets, attributes)])
-        states = _of_terms(self._states, attributes)
-        states = states[np.isin(base.premise[states], np.union1d(stated, self._reachable))]
-        both, changes = _of_terms(self._both, attributes), self._changes[np.isin(targets, attributes)]
+        changes = self._changes.index.to_numpy()[np.isin(targets, attributes)]
+        states = self._rows("state2attr", attributes, np.union1d(named, self._reachable))
+        both = self._rows("place_state2attr", attributes)
         return np.concatenate([self._routes, changes, entities, states, both])
 
-    def _by_term(self, rule_type: str) -> list[Ints]:
-        """For each term the rows of a rule type that conclude about it, and at the end no row, for unknown terms."""
-        rows = self.base.rows_of(rule_type).astype(np.int32)
-        terms = self.base.conclusion[rows]
-        ends = np.cumsum(np.bincount(terms, minlength=len(self.base.terms)))
-        return np.split(rows[np.argsort(terms, kind="stable")], ends)
+    def _codes(self, names: Iterable[str]) -> Ints:
+        return np.unique(np.fromiter((self._code(name, -1) for name in names), dtype=np.int64))
 
-
-def _codes(codes: Iterable[int]) -> Ints:
-    return np.unique(np.fromiter(codes, dtype=np.int64))
-
-
-def _of_terms(rows: list[Ints], terms: Ints) -> Ints:
-    return np.concatenate([*(rows[term] for term in terms.tolist()), np.empty(0, dtype=np.int32)])
+    def _rows(self, rule_type: str, terms: Ints, premises: Ints | None = None) -> Ints:
+        """Rows of the rules of a type that conclude about some terms, from some premises or any."""
+        known = self._by_term[rule_type]
+        rows = np.concatenate([np.empty(0, np.int64), *(known[t] for t in terms.tolist() if t in known)])
+        return rows if premises is None else rows[np.isin(self._premise[rows], premises)]

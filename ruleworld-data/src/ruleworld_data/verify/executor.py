@@ -7,7 +7,8 @@ things, so leaving them out leaves every answer as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -101,19 +102,17 @@ def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -
     ValueError
         If a text does not parse, the query has two values, or an attribute's change triggers itself.
     """
-    asked, scope = _read(facts, query, rules)
-    if asked.kind == "in":
+    query, scope = _read(facts, query, rules)
+    if query.kind == "in":
         return _one(scope.places(), query)
-    if asked.kind == "state":
-        caused = scope.states_by_place() if asked.term == "in" else scope.states_by_action(asked.term)
-        return _one(caused, query)
-    attribute = rules.terms.get(asked.term, -1)
-    if asked.kind == "state_of_count":
-        return _one(scope.states_by_count(attribute), query)
-    start = _one(scope.counts(attribute, asked.term), query)
+    if query.kind != "has":
+        cause = ("count", query.term) if query.kind == "state_of_count" else query.term
+        return _one([(state, path) for why, state, path in scope.states() if why == cause], query)
+    attribute = rules.terms.get(query.term, -1)
+    start = _one(scope.counts(attribute, query.term), query)
     if start.answer is None:
         return start
-    events = [event for event in scope.events(attribute, asked.term) if event.attribute == attribute]
+    events = [event for event in scope.events(attribute, query.term) if event.attribute == attribute]
     total = int(start.answer) + sum(event.delta for event in events)
     return Derivation(str(total), (*(firing for event in events for firing in event.path), *start.firings))
 
@@ -123,37 +122,34 @@ def lowest_counts(facts: str | Iterable[Fact], query: str | Query, rules: RuleIn
 
     Attributes whose initial count is not known are left out.
     """
-    asked, scope = _read(facts, query, rules)
-    if asked.kind != "has":
+    query, scope = _read(facts, query, rules)
+    if query.kind != "has":
         return {}
-    attribute = rules.terms.get(asked.term, -1)
+    attribute = rules.terms.get(query.term, -1)
     lowest: dict[int, int] = {}
     for code in rules.reaching(attribute):
-        name = rules.terms.names[code] if code >= 0 else asked.term
+        name = rules.terms.names[code] if code >= 0 else query.term
         for value, _ in scope.counts(code, name):
             lowest[code] = min(lowest.get(code, value), value)
-    for event in scope.events(attribute, asked.term):
+    for event in scope.events(attribute, query.term):
         if event.attribute in lowest:
             lowest[event.attribute] += min(event.delta, 0)
-    return {rules.terms.names[code] if code >= 0 else asked.term: value for code, value in lowest.items()}
+    return {rules.terms.names[code] if code >= 0 else query.term: value for code, value in lowest.items()}
 
 
 def _read(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -> tuple[Query, _Scope]:
-    asked = parse_query(query) if isinstance(query, str) else query
-    return asked, _Scope(parse_facts(facts) if isinstance(facts, str) else tuple(facts), asked.who, rules)
+    query = parse_query(query) if isinstance(query, str) else query
+    return query, _Scope(parse_facts(facts) if isinstance(facts, str) else tuple(facts), query.who, rules)
 
 
-def _one(found: Iterable[tuple[str | int, Path]], query: object) -> Derivation:
-    """Return the single value found, or none."""
-    values = dict(found)
-    if not values:
-        return Derivation(None, ())
+def _one(derived: Iterable[tuple[str | int, Path]], query: Query) -> Derivation:
+    """Return the single value derived, or none."""
+    values = dict(derived)
     if len(values) > 1:
-        raise ValueError(
-            f"the query {query!s} has {len(values)} values: {', '.join(map(str, values))}; expected one"
-        )
-    value, path = values.popitem()
-    return Derivation(str(value), path)
+        spelt = ", ".join(map(str, values))
+        raise ValueError(f"the query {query!s} has {len(values)} values: {spelt}; expected one")
+    value, path = values.popitem() if values else (None, ())
+    return Derivation(None if value is None else str(value), path)
 
 
 class _Scope:
@@ -172,43 +168,32 @@ class _Scope:
 
     def places(self) -> list[tuple[str, Path]]:
         """Environments the individual is in."""
-        found: list[tuple[str, Path]] = [
-            (fact.term, ()) for fact in self.facts if fact.kind == "in" and fact.who == self.who
-        ]
+        stated = [fact.term for fact in self.facts if fact.kind == "in" and fact.who == self.who]
+        places: list[tuple[str, Path]] = [(name, ()) for name in stated]
         for action, role in self._roles():
             for effect in self.rules.fire("action2env", self.code(action, -1), role):
                 name = self.names[effect.term]
-                found.append((name, (Firing(effect.rule_id, Fact("in", self.who, name)),)))
-        return found
+                places.append((name, (Firing(effect.rule_id, Fact("in", self.who, name)),)))
+        return places
 
-    def states_by_place(self) -> list[tuple[str, Path]]:
-        """States that the individual's environments cause."""
-        return [
-            self._caused(effect, path)
-            for place, path in self.places()
-            for effect in self.rules.fire("env2state", self.code(place, -1))
-        ]
+    def states(self) -> Iterator[tuple[str | tuple[str, str], str, Path]]:
+        """States that the individual is brought into, each after its cause.
 
-    def states_by_action(self, only: str | None = None) -> list[tuple[str, Path]]:
-        """States that actions (or one of them) cause themselves."""
-        return [
-            self._caused(effect, ())
-            for action, role in self._roles()
-            if only in (None, action)
-            for effect in self.rules.fire("action2state", self.code(action, -1), role)
-        ]
-
-    def states_by_count(self, only: int | None = None) -> list[tuple[str, Path]]:
-        """States that initial counts (or that of one attribute) cause by being above or below a threshold."""
-        return [
-            self._caused(effect, path)
-            for attribute in self.rules.threshold_attributes
-            if only in (None, attribute)
-            for count, path in self.counts(attribute, self.names[attribute])
-            for plus in (0, 1)
-            for effect in self.rules.fire("count2state", attribute, plus)
-            if (count > effect.threshold if plus else count < effect.threshold)
-        ]
+        The cause is an action, ``"in"`` for a place, or ``("count", attribute)`` for an initial count that is above or
+        below a threshold.
+        """
+        for action, role in self._roles():
+            for effect in self.rules.fire("action2state", self.code(action, -1), role):
+                yield action, *self._caused(effect, ())
+        for place, path in self.places():
+            for effect in self.rules.fire("env2state", self.code(place, -1)):
+                yield "in", *self._caused(effect, path)
+        for attribute in self.rules.threshold_attributes:
+            name = self.names[attribute]
+            for (count, path), plus in product(self.counts(attribute, name), (0, 1)):
+                for effect in self.rules.fire("count2state", attribute, plus):
+                    if count > effect.threshold if plus else count < effect.threshold:
+                        yield ("count", name), *self._caused(effect, path)
 
     def _caused(self, effect: Effect, path: Path) -> tuple[str, Path]:
         name = self.names[effect.term]
@@ -216,17 +201,17 @@ class _Scope:
 
     def counts(self, attribute: int, name: str) -> list[tuple[int, Path]]:
         """Initial counts of an attribute: given, or by the individual's kind."""
-        found: list[tuple[int, Path]] = []
+        counts: list[tuple[int, Path]] = []
         for fact in self.facts:
             if fact.who != self.who:
                 continue
             if fact.kind == "has" and fact.term == name:
-                found.append((fact.number or 0, ()))
+                counts.append((fact.number or 0, ()))
             elif fact.kind == "is":
                 for effect in self.rules.fire("entity2attr", self.code(fact.term, -1), attribute=attribute):
                     has = Fact("has", self.who, name, number=effect.delta)
-                    found.append((effect.delta, (Firing(effect.rule_id, has),)))
-        return found
+                    counts.append((effect.delta, (Firing(effect.rule_id, has),)))
+        return counts
 
     def events(self, attribute: int, name: str) -> list[Event]:
         """All changes of the attribute and of those that can change it, causes before effects."""
@@ -254,7 +239,7 @@ class _Scope:
         held: dict[str, Path] = {
             fact.term: () for fact in self.facts if fact.kind == "is" and fact.who == self.who
         }
-        for state, path in (*self.states_by_action(), *self.states_by_place(), *self.states_by_count()):
+        for _, state, path in self.states():
             held.setdefault(state, path)
         for place, path in self.places():
             for code in reaching:

@@ -38,20 +38,23 @@ def check_shards(
         findings["manifest"].fail(str(error))
         findings.skip("the manifest names no scale and seed", "shards", "schema", "counts")
         return []
-    schemas = {True: rule_schema(spec.dials), False: QUESTION_SCHEMA}
     entries = _entries(manifest["shards"], planned, findings["manifest"])
-    shards, rows = [], Counter(dict.fromkeys(((s.config, s.split) for s in planned.values()), 0))
+    shards, rows, expected = [], Counter[str](), Counter[str]()
     for done, (path, entry) in enumerate(entries.items(), start=1):
-        shard, found = planned[path], _check_file(folder / path, path, entry, findings, schemas)
-        if found is not None:
-            shards.append(shard)
-            rows[shard.config, shard.split] += found
+        if _check_file(folder / path, planned[path], entry, findings):
+            shards.append(planned[path])
+            rows[f"{planned[path].config}/{planned[path].split}"] += pq.read_metadata(folder / path).num_rows
         progress("files", done, len(entries))
-    for (config, split), found in rows.items():
-        expected = sum(s.rows for s in planned.values() if (s.config, s.split) == (config, split))
-        findings["counts"].checked += 1
-        if found != expected:
-            findings["counts"].fail(f"{config}/{split} has {found:,} readable rows, expected {expected:,}")
+    for shard in planned.values():
+        expected[f"{shard.config}/{shard.split}"] += shard.rows
+    findings["counts"].checked += len(expected)
+    findings["counts"].fail(
+        *(
+            f"{name} has {rows[name]:,} readable rows, expected {count:,}"
+            for name, count in expected.items()
+            if rows[name] != count
+        )
+    )
     stray = {path.relative_to(folder).as_posix() for path in folder.glob("*/*.parquet")} - planned.keys()
     findings["shards"].fail(
         *(f"{name} is in the folder but not in build.json; remove it" for name in sorted(stray))
@@ -77,46 +80,39 @@ def _entries(listed: list[Any], planned: dict[str, Shard], check: Check) -> dict
     return entries
 
 
-def _check_file(
-    path: Path, name: str, entry: dict[str, Any], findings: Findings, schemas: dict[bool, pa.Schema]
-) -> int | None:
-    """Check one file, whose schema is that of rules or not; return its rows if it can be read."""
-    check = findings["shards"]
+def _check_file(path: Path, shard: Shard, entry: dict[str, Any], findings: Findings) -> bool:
+    """Check one file; return whether it can be read."""
+    check, name = findings["shards"], shard.path
     check.checked += 1
     if not path.is_file():
         check.fail(f"{name} is missing; {_AGAIN}")
-        return None
-
-    def same(what: str, found: object, key: str) -> bool:
-        if found != entry.get(key):
-            check.fail(f"{name} has {what} {found}, build.json says {entry.get(key)!r}; {_AGAIN}")
-        return found == entry.get(key)
-
-    if same("bytes", path.stat().st_size, "bytes"):
-        same("SHA-256", file_digest(path), "sha256")
+        return False
+    facts: dict[str, object] = {"bytes": path.stat().st_size}
+    if facts["bytes"] == entry.get("bytes"):
+        facts["SHA-256"] = file_digest(path)
+    damage, holes = "", 0
     try:
-        schema, rows = pq.read_schema(path), pq.read_metadata(path).num_rows
-        # Whoever wrote the manifest may have written the file: texts that are no UTF-8 would end the later stages.
-        for batch in pq.ParquetFile(path).iter_batches():
-            batch.validate(full=True)
+        with pq.ParquetFile(path) as file:
+            schema, facts["rows"] = file.schema_arrow, file.metadata.num_rows
+            # Whoever wrote the manifest may have written the file: texts that are no UTF-8 would end the later stages.
+            for batch in file.iter_batches():
+                batch.validate(full=True)
+                holes += batch.column(0).null_count
     except (pa.ArrowException, OSError, ValueError) as error:
-        check.fail(f"{name} is no readable parquet file ({str(error).splitlines()[0][:80]}); {_AGAIN}")
-        return None
-    same("rows", rows, "rows")
+        damage = f"{name} is no readable parquet file ({str(error).splitlines()[0][:80]}); {_AGAIN}"
+    for what, value in facts.items():
+        said = entry.get(what.lower().replace("-", ""))
+        if value != said:
+            check.fail(f"{name} has {what} {value}, build.json says {said!r}; {_AGAIN}")
+    if damage:
+        check.fail(damage)
+        return False
+    wanted = rule_schema(shard.dials) if shard.config == "rules" else QUESTION_SCHEMA
+    has, needs = ([(field.name, field.type) for field in columns] for columns in (schema, wanted))
     findings["schema"].checked += 1
-    problem = _schema_problem(schema, schemas[name.startswith("rules/")])
-    if not problem and (holes := pq.read_table(path, columns=["id"]).column("id").null_count):
-        problem = f"column id holds {holes:,} nulls"
-    if problem:
-        findings["schema"].fail(f"{name}: {problem}")
-        return None
-    return rows
-
-
-def _schema_problem(found: pa.Schema, wanted: pa.Schema) -> str:
-    if found.names != wanted.names:
-        return f"columns {', '.join(found.names)}; expected {', '.join(wanted.names)}"
-    for field in wanted:
-        if found.field(field.name).type != field.type:
-            return f"column {field.name} has type {found.field(field.name).type}, expected {field.type}"
-    return ""
+    if has != needs:
+        spelt = (", ".join(f"{name} {kind}" for name, kind in columns) for columns in (has, needs))
+        findings["schema"].fail(f"{name}: columns {'; expected '.join(spelt)}")
+    elif holes:
+        findings["schema"].fail(f"{name}: column id holds {holes:,} nulls")
+    return has == needs and not holes

@@ -107,9 +107,10 @@ class Findings(dict[str, Check]):
             mine.examples = (mine.examples + check.examples)[:MAX_EXAMPLES]
 
     def skip(self, reason: str, *names: str) -> None:
-        """Mark checks as not run."""
-        for name in names:
-            self[name].skipped = reason
+        """Mark checks as not run: those named, or all that have looked at nothing so far."""
+        for name, check in self.items():
+            if name in names or not (names or check.checked or check.failures or check.skipped):
+                check.skipped = reason
 
 
 @dataclass(frozen=True)

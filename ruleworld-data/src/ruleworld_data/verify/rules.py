@@ -9,202 +9,191 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..io.shards import Shard
-from ..spec import ROLES
+from ..spec import ROLES, RULE_SPLITS
 from ..text.parser import RULE_SHAPES
-from ..world import Ints, load_vocabulary
+from ..world import load_vocabulary
 from .mentions import plurals
-from .reader import TableReader
-from .report import Findings
-from .rulebase import ALL_TYPES, TYPE_CODE, RuleBase
+from .report import Findings, StageProgress
+from .rulebase import ALL_TYPES, TYPE_CODE, RuleBase, TableReader
 
 _BATCH = 150_000
 
 
-def read_rules(reader: TableReader, folder: Path, shards: list[Shard], findings: Findings) -> RuleBase:
-    """Read the shards of one rule table and check every row."""
-    checked = ("rule_ids", "rule_fol", "rule_nl", "rule_texts", "rule_halves", "rule_columns")
+def check_rules(
+    folder: Path, shards: list[Shard], findings: Findings, progress: StageProgress
+) -> dict[str, RuleBase]:
+    """Read and check the rules of both worlds, as far as their files can be read; by split."""
+    reader, worlds = TableReader(), dict[str, RuleBase]()
+    for done, split in enumerate(RULE_SPLITS, start=1):
+        if own := [shard for shard in shards if shard.split == split]:
+            worlds[split] = base = reader.read(_batches(folder, own, findings), findings)
+            _check_ids(base, split, findings)
+            for name in ("C1", "C2", "C3", "C4", "C5", "C7", "C8"):
+                findings[name].checked += len(base)
+            for check in (_functional, _levels, _routes, _thresholds, _distinct_texts, _terms, _denied):
+                check(base, findings)
+        progress("rules", done, len(RULE_SPLITS))
+    if len(worlds) == len(RULE_SPLITS):
+        _check_heldout(worlds["train"], worlds["heldout"], findings)
+    return worlds
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        for shard in shards:
-            with pq.ParquetFile(folder / shard.path) as file:
-                for batch in file.iter_batches(batch_size=_BATCH):
-                    for name in checked:
-                        findings[name].checked += len(batch)
-                    yield batch
 
-    base = reader.read(batches(), findings)
-    table, ids = f"rules/{shards[0].split}", findings["rule_ids"]
-    ids.fail_rows(_repeats(base.id)[0], lambda row: f"{table}: the id {base.id[row]} occurs twice")
+def _batches(folder: Path, shards: list[Shard], findings: Findings) -> Iterator[pa.RecordBatch]:
+    for shard in shards:
+        with pq.ParquetFile(folder / shard.path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH):
+                for name in ("rule_ids", "rule_fol", "rule_nl", "rule_texts", "rule_halves", "rule_columns"):
+                    findings[name].checked += len(batch)
+                yield batch
+
+
+def _check_ids(base: RuleBase, split: str, findings: Findings) -> None:
+    ids = findings["rule_ids"]
+    ids.fail(
+        *(f"rules/{split}: the id {base['id'][row]} occurs twice" for row in _repeats(base.rules["id"]).index)
+    )
     if len(base.worlds) != 1:
-        ids.fail(f"{table}: one world_id expected, got {', '.join(base.worlds)}")
-    return base
+        ids.fail(f"rules/{split}: one world_id expected, got {', '.join(base.worlds)}")
 
 
-def check_constraints(base: RuleBase, findings: Findings) -> None:
-    """Check C1 to C5, C7 and C8 on one world."""
-    for name in ("C1", "C2", "C3", "C4", "C5", "C7", "C8"):
-        findings[name].checked += len(base)
-    for check in (_functional, _attribute_structure, _routes, _distinct_texts, _terms, _denied):
-        check(base, findings)
-
-
-def check_heldout(first: RuleBase, heldout: RuleBase, findings: Findings) -> None:
-    """Check that no rule, text for text, is in both worlds."""
+def _check_heldout(first: RuleBase, heldout: RuleBase, findings: Findings) -> None:
+    """No rule, text for text, is in both worlds."""
     check = findings["heldout"]
     check.checked += len(heldout)
     for text in ("fol_key", "nl_key"):
-        shared = np.isin(getattr(heldout, text), getattr(first, text))
+        shared = np.isin(heldout[text], first[text])
         check.fail_rows(np.flatnonzero(shared), lambda row: f"rule {_name(heldout, row)} is in both worlds")
 
 
 def _name(base: RuleBase, row: int) -> str:
     rule = base.rule(row)
     parts = {key: value for key, value in vars(rule).items() if value is not None and key != "type"}
-    return f"{base.id[row]} ({rule.type}: {', '.join(f'{key} {value}' for key, value in parts.items())})"
+    return f"{base['id'][row]} ({rule.type}: {', '.join(f'{key} {value}' for key, value in parts.items())})"
 
 
-def _repeats(key: Ints) -> tuple[Ints, Ints]:
-    """Rows whose key occurred before, and the rows of that occurrence."""
-    order = np.argsort(key, kind="stable")
-    same = np.flatnonzero(key[order[1:]] == key[order[:-1]])
-    return order[same + 1], order[same]
+def _repeats(key: pd.DataFrame | pd.Series) -> pd.Series:
+    """Return, for every row whose key occurred before, the row where it first did."""
+    clash = pd.DataFrame(key)[key.duplicated(keep=False)]
+    first = clash.index.to_series().groupby([clash[name] for name in clash]).transform("first")
+    return first[first != first.index]
 
 
 def _functional(base: RuleBase, findings: Findings) -> None:
     """C1 and C2: one rule per key, so in particular none that adds and one that takes."""
-    size = len(base.terms) + 1
-    wide = np.isin(base.type, [TYPE_CODE["entity2attr"], TYPE_CODE["state2attr"]])
-    key = np.where(wide, base.keys, base.keys // size * size)  # of the other types any conclusion
-    both = base.rows_of("place_state2attr")  # of a place and a state one rule per attribute
-    key[both] = -1 - (np.unique(base.keys[both], return_inverse=True)[1] * size + base.state[both])
-    later, earlier = _repeats(key)
-    before = dict(zip(later.tolist(), earlier.tolist(), strict=True))
+    key = base.rules[["type", "premise", "mark", "state", "conclusion"]].copy()
+    # A kind, a state, or a place and a state, may have a rule for every attribute; any other premise has one.
+    wide = [TYPE_CODE[name] for name in ("entity2attr", "state2attr", "place_state2attr")]
+    key.loc[~key["type"].isin(wide), "conclusion"] = -1
+    pairs = list(_repeats(key).items())
 
-    def describe(row: int) -> str:
-        return f"rules {_name(base, before[row])} and {_name(base, row)} have the same key"
+    def describe(pair: tuple[int, int]) -> str:
+        return f"rules {_name(base, pair[1])} and {_name(base, pair[0])} have the same key"
 
-    findings["C1"].fail_rows(later, describe)
-    findings["C2"].fail_rows(later[base.operator[later] + base.operator[earlier] == 1], describe)
+    operator = base["operator"]
+    findings["C1"].fail_rows(pairs, describe)
+    findings["C2"].fail_rows([pair for pair in pairs if operator[[*pair]].sum() == 1], describe)
 
 
-def _attribute_structure(base: RuleBase, findings: Findings) -> None:
+def _levels(base: RuleBase, findings: Findings) -> None:
     """C3 and C4: acyclic; what states and actions change has no driver; one driver per response; thresholds apart."""
-    changes = base.of_type("attrchange2attr")
-    names = base.terms.names
+    names, changes = base.terms.names, base.of_type("attrchange2attr")
+    drivers_of = changes.groupby("conclusion")["premise"].agg(set).to_dict()
     try:
-        TopologicalSorter(_links(changes)).prepare()
+        TopologicalSorter(drivers_of).prepare()
     except CycleError as error:
-        loop = " -> ".join(names[code] for code in error.args[1])
+        loop = " -> ".join(names[code] for code in reversed(error.args[1]))
         findings["C3"].fail(f"attribute changes run in a circle: {loop}")
-    drivers = np.unique(base.conclusion[base.rows_of("state2attr", "action2attr", "place_state2attr")])
-    both = np.intersect1d(drivers, changes.conclusion)
-    findings["C4"].fail(*(f"{names[code]!r} is a driver and a response" for code in both))
-    counted = base.premise[base.rows_of("count2state")]
-    moved = np.intersect1d(counted, np.union1d(drivers, changes.conclusion))
-    findings["C4"].fail(*(f"{names[code]!r} has a threshold and is changed" for code in moved))
-    edges = np.unique(np.stack([changes.conclusion, changes.premise], axis=1), axis=0)
-    responses, driver_counts = np.unique(edges[:, 0], return_counts=True)
-    for code in responses[driver_counts > 1]:
-        rivals = [repr(names[driver]) for driver in edges[edges[:, 0] == code, 1]]
-        findings["C4"].fail(f"the response {names[code]!r} has {len(rivals)} drivers: {', '.join(rivals)}")
+    drivers = set(base.of_type("state2attr", "action2attr", "place_state2attr")["conclusion"])
+    counted = set(base.of_type("count2state")["premise"])
+    fail = findings["C4"].fail
+    fail(*(f"{names[code]!r} is a driver and a response" for code in sorted(drivers & drivers_of.keys())))
+    moved = counted & (drivers | drivers_of.keys())
+    fail(*(f"{names[code]!r} has a threshold and is changed" for code in sorted(moved)))
+    for code, rivals in drivers_of.items():
+        if len(rivals) > 1:
+            spelt = ", ".join(repr(names[rival]) for rival in sorted(rivals))
+            fail(f"the response {names[code]!r} has {len(rivals)} drivers: {spelt}")
 
 
 def _routes(base: RuleBase, findings: Findings) -> None:
     """C5: no attribute is changed along two routes, whatever happens to whom.
 
     An action changes attributes through its environment's state, through its own, through places and states together,
-    and by itself. The counts of a kind do so whatever else happens, so what they change nothing else may change.
+    and by itself.
     """
-    names, state_of = base.terms.names, _links(base.of_type("env2state"))
-    led_to = base.conclusion[base.rows_of("env2state", "action2state", "count2state")]
-    touched = _links(base.of_type("state2attr"), led_to)
-    routes: dict[tuple[int, int], list[tuple[str, set[int]]]] = defaultdict(list)
-    states_of: dict[tuple[int, int], set[int]] = defaultdict(set)
-    for rule_type, label in (
-        ("action2env", "its environment's state"),
-        ("action2state", "its own state"),
-        ("action2attr", "its own effect"),
-    ):
-        part = base.of_type(rule_type)
-        columns = (part.premise.tolist(), part.mark.tolist(), part.conclusion.tolist())
-        for action, role, term in zip(*columns, strict=True):
-            states = {"action2env": state_of[term], "action2state": {term}}.get(rule_type, set())
-            states_of[action, role] |= states
-            reach = set().union(*(touched[state] for state in states)) if states else {term}
-            if rule_type == "action2attr" or states:
-                routes[action, role].append((label, reach))
-    for subject, state, attribute in _conjunctions(base):
-        if state in states_of[subject]:
-            routes[subject].append(("place and state together", {attribute}))
-    for (action, role), ways in routes.items():
-        for (other, others), (label, attributes) in combinations(ways, 2):
-            if shared := attributes & others:
-                findings["C5"].fail(
-                    f"{names[action]!r} changes {names[min(shared)]!r} of its {ROLES[role]} by {other} and by {label}"
-                    f" ({len(shared)} such attributes)"
-                )
-    _thresholds(base, touched, findings)
+    who = ["action", "role"]
+
+    def by_action(rule_type: str, conclusion: str) -> pd.DataFrame:
+        return base.of_type(rule_type)[["premise", "mark", "conclusion"]].set_axis([*who, conclusion], axis=1)
+
+    entered, own = by_action("action2env", "place"), by_action("action2state", "state")
+    caused = base.of_type("env2state")[["premise", "conclusion"]].set_axis(["place", "state"], axis=1)
+    there = entered.merge(caused)
+    states = pd.concat([there, own])[[*who, "state"]].drop_duplicates()
+    effects = _effects(base, states["state"])
+    both = base.of_type("place_state2attr")[["premise", "state", "conclusion"]]
+    both = entered.merge(both.set_axis(["place", "state", "attribute"], axis=1)).merge(states)
+    routes = pd.concat(
+        [
+            there.merge(effects).assign(by="its environment's state"),
+            own.merge(effects).assign(by="its own state"),
+            both.assign(by="place and state together"),
+            by_action("action2attr", "attribute").assign(by="its own effect"),
+        ]
+    )
+    shared = routes[routes.duplicated([*who, "attribute"], keep=False)]
+    names = base.terms.names
+    for (action, role), group in shared.groupby(who):
+        several = f"({group['attribute'].nunique()} such attributes)"
+        findings["C5"].fail(
+            f"{names[action]!r} changes {names[group['attribute'].min()]!r} of its {ROLES[role]} by "
+            f"{' and by '.join(group['by'].unique())} {several}"
+        )
 
 
-def _thresholds(base: RuleBase, touched: dict[int, set[int]], findings: Findings) -> None:
-    """C5 for counts: each threshold attribute has drivers of its own, and never two states."""
-    names, cuts = base.terms.names, base.of_type("count2state")
-    own: dict[int, set[int]] = defaultdict(set)
-    bounds: dict[int, dict[int, int]] = defaultdict(dict)
-    columns = (cuts.premise.tolist(), cuts.mark.tolist(), cuts.threshold.tolist(), cuts.conclusion.tolist())
-    for attribute, plus, cut, state in zip(*columns, strict=True):
-        own[attribute] |= touched[state]
-        bounds[attribute][plus] = cut
-    for attribute, cut in bounds.items():
-        if len(cut) == 2 and cut[0] > cut[1] + 1:
-            both = f"more than {cut[1]} and fewer than {cut[0]}"
-            findings["C5"].fail(f"{names[attribute]!r}: a count can be {both}, and then has two states")
-    changing = base.take(base.rows_of("state2attr", "action2attr", "place_state2attr"))
-    by_count = (changing.type == TYPE_CODE["state2attr"]) & np.isin(changing.premise, cuts.conclusion)
-    others = set(np.unique(changing.conclusion[~by_count]).tolist()) if own else set()
-    for attribute, drivers in own.items():
-        if shared := drivers & others:
-            findings["C5"].fail(
-                f"the count of {names[attribute]!r} changes {names[min(shared)]!r}, and so does something else "
-                f"({len(shared)} such attributes)"
-            )
-        others |= drivers
+def _thresholds(base: RuleBase, findings: Findings) -> None:
+    """C5 for counts: no count has two states, and what counts change nothing else does, as they do it always."""
+    names, fail, cuts = base.terms.names, findings["C5"].fail, base.of_type("count2state")
+    bounds = cuts.pivot_table(index="premise", columns="mark", values="threshold", aggfunc="last")
+    for attribute, (fewer, more) in bounds.reindex(columns=[0, 1]).iterrows():
+        if fewer > more + 1:
+            both = f"more than {more:.0f} and fewer than {fewer:.0f}"
+            fail(f"{names[attribute]!r}: a count can be {both}, and then has two states")
+    owned = cuts[["premise", "conclusion"]].set_axis(["owner", "state"], axis=1)
+    owned = owned.merge(_effects(base, owned["state"]))[["owner", "attribute"]].drop_duplicates()
+    states = base.of_type("state2attr")
+    others = [
+        base.of_type("action2attr", "place_state2attr"),
+        states[~states["premise"].isin(cuts["conclusion"])],
+    ]
+    free = pd.DataFrame({"owner": -1, "attribute": pd.concat(others)["conclusion"].unique()})
+    changed = pd.concat([owned, free])
+    shared = changed[changed["attribute"].duplicated(keep=False) & (changed["owner"] >= 0)]
+    for owner, group in shared.groupby("owner"):
+        fail(
+            f"the count of {names[owner]!r} changes {names[group['attribute'].min()]!r}, and so does something else "
+            f"({len(group)} such attributes)"
+        )
 
 
-def _conjunctions(base: RuleBase) -> Iterator[tuple[tuple[int, int], int, int]]:
-    """Yield who is led to the place of each conjunctive rule (action and role), its state, and its attribute."""
-    both, enters = base.of_type("place_state2attr"), base.of_type("action2env")
-    led: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    parts = (enters.premise.tolist(), enters.mark.tolist(), enters.conclusion.tolist())
-    for action, role, place in zip(*parts, strict=True):
-        led[place].append((action, role))
-    columns = (both.premise.tolist(), both.state.tolist(), both.conclusion.tolist())
-    for place, state, attribute in zip(*columns, strict=True):
-        for subject in led[place]:
-            yield subject, state, attribute
-
-
-def _links(part: RuleBase, premises: Ints | None = None) -> dict[int, set[int]]:
-    """Return the conclusions of each premise, of some premises or of all."""
-    if premises is not None:
-        part = part.take(np.flatnonzero(np.isin(part.premise, premises)))
-    found: dict[int, set[int]] = defaultdict(set)
-    for premise, conclusion in zip(part.premise.tolist(), part.conclusion.tolist(), strict=True):
-        found[premise].add(conclusion)
-    return found
+def _effects(base: RuleBase, states: pd.Series) -> pd.DataFrame:
+    """Return the attributes that some states change."""
+    rules = base.of_type("state2attr")
+    rules = rules[rules["premise"].isin(states)]
+    return rules[["premise", "conclusion"]].set_axis(["state", "attribute"], axis=1).drop_duplicates()
 
 
 def _distinct_texts(base: RuleBase, findings: Findings) -> None:
-    for text, key in (("FOL", base.fol_key), ("English", base.nl_key)):
-        pairs = np.stack(_repeats(key), axis=1)
+    for text, key in (("FOL", "fol_key"), ("English", "nl_key")):
         findings["C7"].fail_rows(
-            pairs,
+            list(_repeats(base.rules[key]).items()),
             lambda pair, text=text: (
-                f"rules {base.id[pair[1]]} and {_name(base, pair[0])} have the same {text} text"
+                f"rules {base['id'][pair[1]]} and {_name(base, pair[0])} have the same {text} text"
             ),
         )
 
@@ -214,11 +203,11 @@ def _terms(base: RuleBase, findings: Findings) -> None:
     kinds: dict[str, set[str]] = defaultdict(set)
     for rule_type in ALL_TYPES:
         part, shape = base.of_type(rule_type), RULE_SHAPES[rule_type]
-        columns = [(part.premise, shape.premise_column), (part.conclusion, shape.conclusion_column)]
-        columns.append((part.state, "state"))
-        for codes, kind in columns:
-            for term in np.unique(codes[codes >= 0]):
-                kinds[base.terms.names[term]].add(kind.removeprefix("trigger_"))
+        columns = {"premise": shape.premise_column, "conclusion": shape.conclusion_column, "state": "state"}
+        for column, kind in columns.items():
+            for code in part[column].unique():
+                if code >= 0:
+                    kinds[base.terms.names[code]].add(kind.removeprefix("trigger_"))
     for name, plural in plurals().items():
         if plural != name and name in base.terms and plural in base.terms:
             findings["C7"].fail(f"{plural!r} is a term and the plural of {name!r}")
@@ -233,17 +222,14 @@ def _terms(base: RuleBase, findings: Findings) -> None:
 
 def _denied(base: RuleBase, findings: Findings) -> None:
     """C8: no rule links a pair of words that readers would link without it."""
-    names = base.terms.names
-    denied: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for kind, left, right in load_vocabulary().denied:
-        denied[kind].add((left, right))
+    denied = set(load_vocabulary().denied)
     kinds = {"env2state": "env_state", "action2state": "action_state", "action2env": "action_env"}
     for rule_type, kind in kinds.items():
-        for row in base.rows_of(rule_type).tolist():
-            premise, conclusion = names[base.premise[row]], names[base.conclusion[row]]
+        rules = base.of_type(rule_type)
+        for row, premise, conclusion in zip(rules.index, rules["premise"], rules["conclusion"], strict=True):
             # The list has words of place names, verbs, and the adjectives of states.
-            lefts = premise.split() if kind == "env_state" else [premise]
-            right = conclusion if kind == "action_env" else conclusion.rsplit(" ", 1)[-1]
-            for left in lefts:
-                if (left, right) in denied[kind]:
-                    findings["C8"].fail(f"rule {_name(base, row)} is common sense: {left}, {right}")
+            left, right = base.terms.names[premise], base.terms.names[conclusion]
+            right = right if kind == "action_env" else right.rsplit(" ", 1)[-1]
+            for word in left.split() if kind == "env_state" else [left]:
+                if (kind, word, right) in denied:
+                    findings["C8"].fail(f"rule {_name(base, row)} is common sense: {word}, {right}")

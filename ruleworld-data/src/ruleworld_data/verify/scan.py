@@ -1,33 +1,35 @@
-"""Read question shards and reduce millions of rows to their distinct sub-questions.
+"""Read question shards: check their rows, and reduce millions of them to their distinct sub-questions.
 
-Parallel questions combine a pool of sub-questions, so eleven million of them are a few hundred thousand distinct ones.
-Arrow and numpy find these (on the integers of dictionary-encoded columns) and check what can be checked by row; the
-logic then runs once per distinct sub-question (`answers`).
+Parallel questions combine a pool of sub-questions, so eleven million of them are a few hundred thousand distinct ones,
+and the logic runs once for each of these (`answers`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+import re
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+import pandas as pd
 import pyarrow.parquet as pq
 
 from ..io.shards import Shard
 from ..spec import MINI_FOLD_SIZE, MINI_FOLDS
-from ..world import Ints
-from .report import Findings
+from .mentions import question_problems
+from .report import Findings, StageProgress
+from .rulebase import ALL_TYPES, RuleBase
 
 _SCOPE = ("facts", "queries", "answers", "answer_types")
-_TEXTS = ("nl", "fol", "state")
-_ENCODED = [f"{name}.list.element" for name in _SCOPE]
-_ENCODED += [*(f"steps.list.element.{name}" for name in _TEXTS), "skeleton"]
+_SLICE = 5_000
+"""Rows whose texts are Python strings at one time."""
+_NUMBER = re.compile(r"\d+")
 
 
 class GivenStep(NamedTuple):
@@ -43,7 +45,7 @@ class GivenStep(NamedTuple):
 class SubQuestion:
     """One distinct sub-question: a scope, what is given as its answer, and why.
 
-    ``found_in`` is the id of the first question that has it, and no part of what it is.
+    ``source`` is the id of the first question that has it, and no part of what it is.
     """
 
     world_id: str
@@ -52,182 +54,208 @@ class SubQuestion:
     answer: str
     answer_type: str
     steps: tuple[GivenStep, ...]
-    found_in: str = field(compare=False)
+    source: str = field(compare=False)
 
     @property
     def rule_ids(self) -> tuple[int, ...]:
         """Gold rule ids in step order."""
         return tuple(rule_id for step in self.steps for rule_id in step.rule_ids)
 
+    @property
+    def lesson(self) -> tuple[str, tuple[int, ...], tuple[str, ...], str]:
+        """What a learner could remember of it, whoever it is about: rules, numbers and answer."""
+        numbers = tuple(_NUMBER.findall(self.facts))
+        return self.world_id, tuple(sorted(self.rule_ids)), numbers, self.answer
 
-@dataclass
-class ScannedRows:
-    """What is kept of one shard's well-formed rows.
 
-    ``asked`` has the numbers of the sub-questions of all rows, flat; ``ends`` tells where each row's end.
-    """
+class QuestionRow(NamedTuple):
+    """What is read of one question; ``numbers`` are those of its sub-questions."""
 
-    shard: Shard
-    ids: pa.Array
-    questions: pa.Array
-    skeletons: pa.Array
-    asked: Ints
-    ends: Ints
-
-    def lists(self) -> Iterator[list[int]]:
-        """Yield the sub-question numbers of each row."""
-        asked, start = self.asked.tolist(), 0
-        for end in self.ends.tolist():
-            yield asked[start:end]
-            start = end
+    id: str
+    question: str
+    skeleton: str | None
+    numbers: list[int]
 
 
 class Scan:
-    """Distinct sub-questions of everything scanned so far, numbered by first occurrence.
+    """The questions read so far.
 
-    ``splits`` has the numbers of each split; ``rows`` and ``parts`` count questions and sub-questions.
+    ``subquestions`` has the distinct sub-questions, numbered by first occurrence; ``parts`` counts all of them;
+    ``shards`` are those that were read.
     """
 
     def __init__(self, folder: Path, findings: Findings) -> None:
         self.folder, self.findings = folder, findings
-        self.asked: list[SubQuestion] = []
+        self.subquestions: list[SubQuestion] = []
+        self.shards: list[Shard] = []
         self._numbers: dict[SubQuestion, int] = {}
-        self.splits: dict[str, set[int]] = defaultdict(set)
-        self.rows = self.parts = 0
+        # Of millions of questions; hashes do for finding what is there twice.
+        self._ids, self._texts, self._shards = array("q"), array("q"), array("i")
+        self._splits: dict[str, set[int]] = defaultdict(set)
+        self.parts = 0
 
-    def shard(self, shard: Shard, world_id: str) -> Iterator[ScannedRows]:
-        """Scan one shard, one row group at a time."""
-        hops = int(shard.config.rsplit("_", 1)[1]) if shard.config.startswith("multi_hop") else 1
-        with pq.ParquetFile(self.folder / shard.path, read_dictionary=_ENCODED) as file:
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group)
-                self.rows += len(table)
-                table = self._well_formed(table, shard, hops)
-                columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-                self._check_labels(columns, shard, world_id, hops)
-                ends = np.cumsum(_lengths(columns["queries"]))
-                asked = self._number(columns, world_id, hops, ends)
-                self.parts += len(asked)
-                self.splits[shard.split].update(np.unique(asked).tolist())
-                yield ScannedRows(shard, columns["id"], columns["question"], columns["skeleton"], asked, ends)
+    def read(self, shard: Shard, world_id: str) -> Iterator[QuestionRow]:
+        """Check the lists and labels of one shard's rows, and yield those whose lists line up."""
+        shape, labels = self.findings["question_shape"], self.findings["question_labels"]
+        folds: Counter[int] = Counter()
+        self.shards.append(shard)
+        with pq.ParquetFile(self.folder / shard.path) as file:
+            for row in chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(_SLICE)):
+                shape.checked += 1
+                folds[row["fold"]] += 1
+                where = f"{shard.path}: {row['id']}"
+                if not _lines_up(row, shard):
+                    shape.fail(f"{where}: facts, queries, answers, types and steps do not line up")
+                    continue
+                proof = [_given(step or {}) for step in row["steps"]]
+                if sum((step.rule_ids for step in proof), ()) != _ids(row["gold_rule_ids"]):
+                    shape.fail(f"{where}: gold_rule_ids are not the rule ids of its steps in order")
+                labels.checked += 1
+                labels.fail(
+                    *(f"{where}: {name} is {row[name]}" for name in _wrong_labels(row, shard, world_id))
+                )
+                numbers = self._number(row, proof, world_id)
+                self._ids.append(hash(row["id"]))
+                self._texts.append(hash(row["question"]))
+                self._shards.append(len(self.shards) - 1)
+                self._splits[shard.split].update(numbers)
+                self.parts += len(numbers)
+                yield QuestionRow(row["id"], row["question"], row["skeleton"], numbers)
+        if shard.split == "mini" and folds != Counter(dict.fromkeys(range(MINI_FOLDS), MINI_FOLD_SIZE)):
+            sizes = [folds[fold] for fold in range(MINI_FOLDS)]
+            labels.fail(f"{shard.path}: folds have {sizes} questions, expected {MINI_FOLD_SIZE} each")
 
-    def _well_formed(self, table: pa.Table, shard: Shard, hops: int) -> pa.Table:
-        """Drop (and report) rows whose lists do not line up."""
-        check = self.findings["question_shape"]
-        check.checked += len(table)
-        scopes = _lengths(table.column("queries"))
-        parallel = shard.config.startswith("multi_rule")
-        good = (scopes >= 2) & (scopes <= shard.dials.parts) if parallel else scopes == 1
-        good &= _lengths(table.column("steps")) == (hops if hops > 1 else scopes)
-        for name in _SCOPE:
-            good &= _lengths(table.column(name)) == scopes
-        for name in (*_SCOPE, "question", "steps", "gold_rule_ids"):
-            good &= pc.is_valid(table.column(name)).to_numpy()
-        ids = table.column("id")
-        check.fail_rows(
-            np.flatnonzero(~good),
-            lambda row: f"{shard.path}: {ids[row]}: facts, queries, answers, types and steps do not line up",
-        )
-        table = table.filter(pa.array(good)) if not good.all() else table
-        steps = table.column("steps").combine_chunks()
-        gold = table.column("gold_rule_ids").combine_chunks()
-        in_steps = pc.struct_field(steps.flatten(), "rule_ids")
-        ends = np.concatenate([[0], np.cumsum(_lengths(steps))])
-        sizes: Ints = np.diff(np.concatenate([[0], np.cumsum(_lengths(in_steps))])[ends])
-        same = _lengths(gold) == sizes
-        if same.all():
-            same[np.repeat(np.arange(len(table)), sizes)[_values(gold) != _values(in_steps)]] = False
-        ids = table.column("id")
-        check.fail_rows(
-            np.flatnonzero(~same),
-            lambda row: f"{shard.path}: {ids[row]}: gold_rule_ids are not the rule ids of its steps in order",
-        )
-        return table
+    def _number(self, row: dict[str, Any], proof: list[GivenStep], world_id: str) -> list[int]:
+        """Number the sub-questions of a row: one of all its steps, or one of each."""
+        numbers, parts = [], zip(*(row[name] for name in _SCOPE), strict=True)
+        for i, texts in enumerate(parts):
+            scope = (text or "" for text in texts)
+            steps = proof if len(row["queries"]) == 1 else proof[i : i + 1]
+            known = SubQuestion(world_id, *scope, tuple(steps), row["id"])
+            numbers.append(self._numbers.setdefault(known, len(self.subquestions)))
+            if numbers[-1] == len(self.subquestions):
+                self.subquestions.append(known)
+        return numbers
 
-    def _check_labels(self, columns: dict[str, pa.Array], shard: Shard, world_id: str, hops: int) -> None:
-        check = self.findings["question_labels"]
-        check.checked += len(columns["id"])
-        rules = _lengths(columns["gold_rule_ids"])
-        wrong = {
-            "subtask": pc.not_equal(columns["subtask"], shard.config),
-            "world_id": pc.not_equal(columns["world_id"], world_id),
-            "n_rules": pc.not_equal(columns["n_rules"], pa.array(rules)),
-            "n_hops": pc.not_equal(columns["n_hops"], hops),
-        }
-        if hops == 1:
-            width = 1 if shard.config == "single_rule" else int(shard.config.rsplit("_", 1)[1])
-            wrong["gold_rule_ids"] = pa.array(rules != width)
-        folds = columns["fold"].fill_null(-1).to_numpy(zero_copy_only=False)
-        if shard.split == "mini":
-            sizes = np.bincount(folds[(folds >= 0) & (folds < MINI_FOLDS)], minlength=MINI_FOLDS).tolist()
-            if sizes != [MINI_FOLD_SIZE] * MINI_FOLDS:
-                check.fail(f"{shard.path}: folds have {sizes} questions, expected {MINI_FOLD_SIZE} each")
-        else:
-            wrong["fold"] = pa.array(folds != 0)
-        for name, bad in wrong.items():
-            rows = np.flatnonzero(bad.fill_null(True).to_numpy(zero_copy_only=False))
-            check.fail_rows(rows, partial(_label, shard, columns, name))
+    @cached_property
+    def questions(self) -> pd.DataFrame:
+        """One row a question, once all are read.
 
-    def _number(self, columns: dict[str, pa.Array], world_id: str, hops: int, ends: Ints) -> Ints:
-        """Number the sub-questions of every row."""
-        steps = columns["steps"].flatten()
-        scope = [columns[name].flatten() for name in _SCOPE]
-        rule_ids = pc.struct_field(steps, "rule_ids")
-        texts = [pc.struct_field(steps, name) for name in _TEXTS]
-        codes = [_codes(column) for column in scope]
-        for column in (_as_text(rule_ids).dictionary_encode(), *texts):
-            codes += list(_codes(column).reshape(-1, hops).T)
-        local, first = _distinct(codes)
-        found_in = columns["id"].take(pa.array(np.searchsorted(ends, first, side="right"))).to_pylist()
-        cells = [column.take(pa.array(first)).to_pylist() for column in scope]
-        spots = pa.array((first[:, None] * hops + np.arange(hops)).ravel())
-        given = [
-            GivenStep(tuple(-1 if i is None else i for i in ids or ()), *(text or "" for text in step_texts))
-            for ids, *step_texts in zip(
-                *(column.take(spots).to_pylist() for column in (rule_ids, *texts)), strict=True
+        Hashes of ``id`` and ``question`` text, ``split``, ``shard``, and ``row`` in the shard.
+        """
+        columns = {"id": self._ids, "question": self._texts, "shard": self._shards}
+        rows = pd.DataFrame({name: np.array(values) for name, values in columns.items()})
+        rows["split"] = pd.Categorical([shard.split for shard in self.shards]).take(rows["shard"])
+        rows["row"] = rows.groupby("shard").cumcount()
+        return rows
+
+    def of(self, *splits: str) -> list[SubQuestion]:
+        """Return the distinct sub-questions of some splits, in order of first occurrence."""
+        numbers = set[int]().union(*(self._splits[split] for split in splits))
+        return [self.subquestions[number] for number in sorted(numbers)]
+
+
+def check_questions(
+    folder: Path,
+    shards: list[Shard],
+    worlds: Mapping[str, RuleBase],
+    findings: Findings,
+    progress: StageProgress,
+) -> Scan:
+    """Read the questions, check every row and then the rows against each other; ``worlds`` by rule split."""
+    scan, skeletons, check = Scan(folder, findings), list[str](), findings["question_text"]
+    for done, shard in enumerate(shards, start=1):
+        base = worlds["heldout" if shard.split == "heldout" else "train"]
+        for row in scan.read(shard, base.world_id):
+            skeletons += [_skeleton(base, known) for known in scan.subquestions[len(skeletons) :]]
+            scopes = [(scan.subquestions[n].facts, scan.subquestions[n].query) for n in row.numbers]
+            check.checked += 1
+            check.fail(*(f"{row.id}: {problem}" for problem in question_problems(row.question, scopes)))
+            if row.skeleton != (wanted := " & ".join(skeletons[n] for n in row.numbers)):
+                findings["question_labels"].fail(
+                    f"{row.id}: skeleton is {row.skeleton}, its rules make {wanted}"
+                )
+        progress("questions", done, len(shards))
+    _check_repeats(scan)
+    _check_overlap(scan)
+    return scan
+
+
+def _skeleton(base: RuleBase, subquestion: SubQuestion) -> str:
+    rows, codes = base.find(subquestion.rule_ids).tolist(), base["type"]
+    types = iter([ALL_TYPES[codes[row]] if row >= 0 else "?" for row in rows])
+    return ">".join("+".join(next(types) for _ in step.rule_ids) for step in subquestion.steps)
+
+
+def _check_repeats(scan: Scan) -> None:
+    """Find ids and texts that occur twice; mini repeats rows of test, and only those."""
+    rows = scan.questions
+    in_mini, in_test = rows["split"] == "mini", rows["split"] == "test"
+    configs = pd.Series([shard.config for shard in scan.shards]).take(rows["shard"]).to_numpy()
+    scan.findings["duplicates"].checked += len(rows)
+
+    def place(row: int) -> str:
+        return f"{scan.shards[rows['shard'][row]].path}, row {rows['row'][row]}"
+
+    for key, check in (("id", scan.findings["question_labels"]), ("question", scan.findings["duplicates"])):
+        for part in (rows[~in_mini], rows[in_mini]):
+            again, before = part.index[part.duplicated(key)], part[key]
+            check.fail_rows(
+                again,
+                lambda row, key=key, before=before: (
+                    f"{place(row)} repeats the {key} of {place(before.index[before == before[row]][0])}"
+                ),
             )
-        ]
-        numbers = []
-        for i, (owner, *asked_texts) in enumerate(zip(found_in, *cells, strict=True)):
-            proof = tuple(given[i * hops : (i + 1) * hops])
-            facts, query, answer, answer_type = (text or "" for text in asked_texts)
-            asked = SubQuestion(world_id, facts, query, answer, answer_type, proof, owner)
-            numbers.append(self._numbers.setdefault(asked, len(self.asked)))
-            if numbers[-1] == len(self.asked):
-                self.asked.append(asked)
-        return np.array(numbers, dtype=np.int32)[local]
+        # Where the test shard could not be read there is nothing to compare with.
+        foreign = in_mini & ~rows[key].isin(rows[key][in_test]) & np.isin(configs, configs[in_test])
+        check.fail_rows(rows.index[foreign], lambda row, key=key: f"{place(row)}: its {key} is not in test")
 
 
-def _label(shard: Shard, columns: dict[str, pa.Array], name: str, row: int) -> str:
-    return f"{shard.path}: {columns['id'][row]}: {name} is {columns[name][row]}"
+def _check_overlap(scan: Scan) -> None:
+    """Find sub-questions of the other splits that train teaches."""
+    check, train = scan.findings["overlap"], {known.lesson for known in scan.of("train")}
+    for split in dict.fromkeys(shard.split for shard in scan.shards if shard.split != "train"):
+        subquestions = scan.of(split)
+        check.checked += len(subquestions)
+        check.fail(
+            *(
+                f"{split}: rules {known.rule_ids} with answer {known.answer!r} ({known.source}) also occur in train"
+                for known in subquestions
+                if known.lesson in train
+            )
+        )
 
 
-def _lengths(column: pa.Array | pa.ChunkedArray) -> Ints:
-    return pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+def _lines_up(row: dict[str, Any], shard: Shard) -> bool:
+    lists = [row[name] for name in (*_SCOPE, "steps")]
+    if None in (*lists, row["question"], row["gold_rule_ids"]):
+        return False
+    *scope, steps = map(len, lists)
+    least, most = (2, shard.dials.parts) if shard.config.startswith("multi_rule") else (1, 1)
+    if steps != (_hops(shard) if _hops(shard) > 1 else scope[0]):
+        return False
+    return len(set(scope)) == 1 and least <= scope[0] <= most
 
 
-def _codes(column: pa.DictionaryArray) -> Ints:
-    return column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+def _hops(shard: Shard) -> int:
+    return int(shard.config.rsplit("_", 1)[1]) if shard.config.startswith("multi_hop") else 1
 
 
-def _values(lists: pa.Array) -> Ints:
-    return lists.flatten().fill_null(-1).to_numpy(zero_copy_only=False)
+def _given(step: dict[str, Any]) -> GivenStep:
+    return GivenStep(_ids(step.get("rule_ids")), *(step.get(name) or "" for name in ("nl", "fol", "state")))
 
 
-def _as_text(lists: pa.Array) -> pa.Array:
-    """Write lists of integers as text."""
-    offsets = np.concatenate([[0], np.cumsum(_lengths(lists))]).astype(np.int32)
-    digits = lists.flatten().fill_null(-1).cast(pa.string())
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), digits), ",")
+def _ids(ids: list[int | None] | None) -> tuple[int, ...]:
+    return tuple(-1 if i is None else i for i in ids or ())
 
 
-def _distinct(columns: list[Ints]) -> tuple[Ints, Ints]:
-    """Number the distinct rows of integer columns; also return the first row of each."""
-    code: Ints = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        low, high = int(column.min(initial=0)), int(column.max(initial=0))
-        packed = code * (high - low + 1) + (column - low)
-        code = pa.array(packed).dictionary_encode().indices.to_numpy().astype(np.int64)
-    first = np.empty(int(code.max(initial=-1)) + 1, dtype=np.int64)
-    first[code[::-1]] = np.arange(len(code))[::-1]
-    return code, first
+def _wrong_labels(row: dict[str, Any], shard: Shard, world_id: str) -> list[str]:
+    """Return the columns of a row that do not fit its shard."""
+    n_rules, hops = len(row["gold_rule_ids"]), _hops(shard)
+    wanted = {"subtask": shard.config, "world_id": world_id, "n_rules": n_rules, "n_hops": hops}
+    if shard.split != "mini":
+        wanted["fold"] = 0
+    wrong = [name for name, value in wanted.items() if row[name] != value]
+    if hops == 1 and n_rules != (1 if shard.config == "single_rule" else int(shard.config.rsplit("_", 1)[1])):
+        wrong.append("gold_rule_ids")
+    return wrong
