@@ -46,7 +46,7 @@ def test_another_pool_seed_is_another_pool_of_the_same_question():
     [
         ({"split": "tset"}, "did you mean 'test'"),
         ({"representation": "both"}, "Known: nl, fol"),
-        ({"pool_size": "100"}, "pool_size must be a whole number, 0 or more, got '100'"),
+        ({"pool_size": "100"}, "pool_size must be a non-negative integer, got '100'"),
         ({"pool_size": -1}, "got -1"),
         ({"pool_sise": 100}, "unknown option 'pool_sise'; did you mean 'pool_size'"),
         ({"scale": 3}, "unknown scale 3"),

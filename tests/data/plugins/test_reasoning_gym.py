@@ -43,17 +43,9 @@ def test_other_seeds_give_other_items_and_bad_options_are_refused(data):
         reasoning_gym.create_dataset("ruleworld", subtasks=["multi_hop_2"], pool_size=2)
 
 
-def test_the_composite_and_the_curriculum():
+def test_the_composite():
     from reasoning_gym.composite import CompositeConfig, CompositeDataset, DatasetSpec
 
     spec = DatasetSpec(name="ruleworld", weight=1, config={"subtasks": ["single_rule"], "pool_size": 30})
     mixed = CompositeDataset(CompositeConfig(size=5, seed=1, datasets=[spec]))
     assert all(mixed.score_answer(item["answer"], item) == 1.0 for item in mixed)
-    from reasoning_gym.factory import create_curriculum
-
-    curriculum = create_curriculum("ruleworld")
-    assert curriculum.generate_configuration({"seed": 1}).pool_size == 30
-    assert curriculum.increment_attr_level("pool_size")
-    assert curriculum.increment_attr_level("subtasks")
-    harder = curriculum.generate_configuration({"seed": 1})
-    assert (harder.pool_size, harder.subtasks) == (100, ["multi_hop_2"])

@@ -17,6 +17,8 @@ def test_rows_and_rewards_of_texts_and_conversations():
     talks = [[{"role": "tool", "content": text}, {"role": "assistant", "content": text}] for text in golden]
     assert reward(golden, rows["metadata"], prompts=[""] * 3, extra=1) == [1.0] * 3
     assert reward(talks, rows["metadata"]) == [1.0] * 3
+    parts = [[{"role": "assistant", "content": [{"type": "text", "text": text}]}] for text in golden]
+    assert reward(parts, rows["metadata"]) == [1.0] * 3
     cut = [talks[0][:1], [], [{"role": "assistant", "content": None}]]
     assert reward(cut, rows["metadata"]) == [0.0] * 3
 

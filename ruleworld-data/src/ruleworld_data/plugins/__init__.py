@@ -6,6 +6,8 @@ optional: nothing here imports one before it is used.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = attach(
     __name__, common="METRICS TaskOptions ask mean output_scores prompt_rows"
 )
-__all__ += ["PLUGINS", "plugin_path"]
+__all__ += ["PLUGINS", "plugin_path", "tool"]
 
 PLUGINS = {
     "lm-eval": "lm_eval_tasks",
@@ -37,6 +39,17 @@ PLUGINS = {
     "verifiers": "verifiers_taskset.py",
 }
 """What each tool is given: a folder or a file of this package."""
+
+
+@contextmanager
+def tool(name: str, extra: str) -> Iterator[None]:
+    """Import a tool within; where it is missing, the ImportError says what to type."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(
+            f'{name} is needed ({error}); type: pip install "ruleworld-data[{extra}]"'
+        ) from error
 
 
 def plugin_path(name: str) -> Path:

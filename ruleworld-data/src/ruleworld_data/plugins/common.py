@@ -15,7 +15,7 @@ from ..pools import pool_rules, question_pool
 from ..prompts import answer_template
 from ..questions import boxed
 from ..scoring import score_output
-from ..spec import VERSION, Dials, WorldSpec, check_name, data_version
+from ..spec import VERSION, Dials, WorldSpec, check_count, check_name, data_version
 
 RULES = ("pool", "gold", "none")
 METRICS = {"exact_match": True, "strict_match": True, "missing_box": False}
@@ -60,10 +60,8 @@ class TaskOptions:
         object.__setattr__(self, "dials", str(self.spec.dials))
         check_name("representation", self.representation, ("nl", "fol"))
         check_name("rules", self.rules, RULES)
-        for name in ("pool_size", "pool_seed"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ValueError(f"{name} must be a whole number, 0 or more, got {value!r}")
+        check_count("pool_size", self.pool_size)
+        check_count("pool_seed", self.pool_seed)
 
     @classmethod
     def pick(cls, options: Mapping[str, Any], strict: bool = False) -> TaskOptions:

@@ -8,30 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ruleworld_data.plugins import TaskOptions, output_scores, prompt_rows
-from ruleworld_data.plugins import mean as add_up
+from ruleworld_data.plugins import TaskOptions, output_scores, prompt_rows, tool
+from ruleworld_data.plugins import mean as mean_of
 from ruleworld_data.scoring import parse_boxed
 
-try:
+with tool("inspect_ai", "inspect"):
     from inspect_ai import Task, task
     from inspect_ai.dataset import MemoryDataset, Sample
     from inspect_ai.model import GenerateConfig
     from inspect_ai.scorer import SampleScore, Score, Scorer, Target, metric, scorer, stderr
     from inspect_ai.solver import TaskState, generate
-except ImportError as error:
-    raise ImportError(
-        f'inspect_ai is needed ({error}); type: pip install "ruleworld-data[inspect]"'
-    ) from error
 
 
 @metric
 def mean() -> Callable[[list[SampleScore]], float]:
     """Return the mean as `ruleworld score` adds it up."""
-
-    def of(scores: list[SampleScore]) -> float:
-        return add_up([score.score.as_float() for score in scores])
-
-    return of
+    return lambda scores: mean_of([score.score.as_float() for score in scores])
 
 
 @scorer(metrics={"*": [mean(), stderr()]})
@@ -40,8 +32,7 @@ def ruleworld_em() -> Scorer:
 
     async def score(state: TaskState, target: Target) -> Score:
         output = state.output.completion
-        values: dict[str, Any] = {**output_scores(output, list(target))}
-        return Score(value=values, answer=parse_boxed(output))
+        return Score(value={**output_scores(output, list(target))}, answer=parse_boxed(output))
 
     return score
 
@@ -65,7 +56,6 @@ def ruleworld(subtask: str = "multi_hop_3", max_tokens: int = 512, **options: An
     ValueError
         For an unknown name or a bad value.
     """
-    asked = TaskOptions.pick(options, strict=True)
     samples = [
         Sample(
             id=row["id"],
@@ -73,7 +63,7 @@ def ruleworld(subtask: str = "multi_hop_3", max_tokens: int = 512, **options: An
             target=row["answers"],
             metadata={name: row[name] for name in ("subtask", "world_id", "question", "rule_ids")},
         )
-        for row in prompt_rows(subtask, asked)
+        for row in prompt_rows(subtask, TaskOptions.pick(options, strict=True))
     ]
     return Task(
         dataset=MemoryDataset(samples, name=f"ruleworld {subtask}"),

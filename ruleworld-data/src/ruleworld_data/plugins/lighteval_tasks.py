@@ -10,19 +10,15 @@ import json
 import os
 from typing import Any
 
-from ruleworld_data.plugins import METRICS, TaskOptions, ask, mean, output_scores
+from ruleworld_data.plugins import METRICS, TaskOptions, ask, mean, output_scores, tool
 from ruleworld_data.spec import QUESTION_SPLITS, SUBTASKS
 
-try:
+with tool("lighteval", "lighteval"):
     from lighteval.metrics.metrics_sample import SampleLevelComputation
     from lighteval.metrics.utils.metric_utils import SampleLevelMetricGrouping
     from lighteval.models.model_output import ModelResponse
     from lighteval.tasks.lighteval_task import LightevalTaskConfig
     from lighteval.tasks.requests import Doc, SamplingMethod
-except ImportError as error:
-    raise ImportError(
-        f'lighteval is needed ({error}); type: pip install "ruleworld-data[lighteval]"'
-    ) from error
 
 VARIABLE = "RULEWORLD_LIGHTEVAL"
 
@@ -61,26 +57,25 @@ def read_options() -> TaskOptions:
         ) from None
     if not isinstance(given, dict):
         raise ValueError(f'{VARIABLE} must be a JSON object such as {{"pool_size": 1000}}, got {text!r}')
-    options = TaskOptions.pick(given, strict=True)
-    loaded, asked = TaskOptions(), vars(options)
+    options, loaded = TaskOptions.pick(given, strict=True), TaskOptions()
     for name in ("scale", "world_seed", "data_version", "dials"):
-        if asked[name] != getattr(loaded, name):
+        if (value := getattr(options, name)) != getattr(loaded, name):
             raise ValueError(
                 f"lighteval loads scale paper, seed 0 of version {loaded.data_version}; {VARIABLE} asks for "
-                f"{name} {asked[name]}. Leave it out, or use lm-eval or inspect for other worlds"
+                f"{name} {value}. Leave it out, or use lm-eval or inspect for other worlds"
             )
     return options
 
 
 def prompt(line: dict[str, Any], task_name: str) -> Doc:
     """Turn a row of ``load_dataset("ruleworld", subtask)`` into a question with its pool of rules."""
-    asked = ask(line, OPTIONS)
+    row = line | ask(line, OPTIONS)
     return Doc(
         task_name=task_name,
-        query=asked["prompt"],
-        choices=[asked["target"]],
+        query=row["prompt"],
+        choices=[row["target"]],
         gold_index=0,
-        specific={"id": line["id"], "answers": line["answers"], "rule_ids": asked["rule_ids"]},
+        specific={name: row[name] for name in ("id", "answers", "rule_ids")},
     )
 
 

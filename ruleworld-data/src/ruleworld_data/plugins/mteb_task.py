@@ -11,16 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ruleworld_data import GENERATOR_VERSION
-from ruleworld_data.plugins import TaskOptions
+from ruleworld_data.plugins import TaskOptions, mean, tool
 from ruleworld_data.pools import pool_rules, shared_pool
 from ruleworld_data.scoring import union_recall
 from ruleworld_data.spec import SUBTASKS, subtasks_of
 
-try:
+with tool("mteb", "mteb"):
     from mteb.abstasks.retrieval import AbsTaskRetrieval
     from mteb.abstasks.task_metadata import TaskMetadata
-except ImportError as error:
-    raise ImportError(f'mteb is needed ({error}); type: pip install "ruleworld-data[mteb]"') from error
 
 DEFAULTS = TaskOptions(pool_size=10_000)
 _DESCRIPTION = """Find the rules that a question needs among a pool of rules of an abstract world. One to eight rules
@@ -91,28 +89,17 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
     def _split(self, subtask: str) -> Any:
         from datasets import Dataset
 
-        options = self.options
-        rules = options.rule_table
-        questions = options.question_table(subtask)
-        gold = questions["gold_rule_ids"].to_pylist()
-        wanted = {rule for rules_of_one in gold for rule in rules_of_one}
-        pool = shared_pool(
-            rules["id"].to_numpy(),
-            wanted,
-            options.pool_size,
-            "mteb",
-            subtask,
-            options.split,
-            options.pool_seed,
-        )
+        options, rules = self.options, self.options.rule_table
+        questions = options.question_table(subtask).select(["id", "question", "gold_rule_ids"]).to_pylist()
+        gold = {rule for row in questions for rule in row["gold_rule_ids"]}
+        key = ("mteb", subtask, options.split, options.pool_seed)
+        pool = shared_pool(rules["id"].to_numpy(), gold, options.pool_size, *key)
         texts = pool_rules(rules, pool)[options.representation].to_pylist()
-        ids = questions["id"].to_pylist()
+        queries = [{"id": row["id"], "text": row["question"]} for row in questions]
         return {
             "corpus": Dataset.from_dict({"id": [str(rule) for rule in pool], "text": texts}),
-            "queries": Dataset.from_dict({"id": ids, "text": questions["question"].to_pylist()}),
-            "relevant_docs": {
-                name: {str(rule): 1 for rule in ours} for name, ours in zip(ids, gold, strict=True)
-            },
+            "queries": Dataset.from_list(queries),
+            "relevant_docs": {row["id"]: {str(r): 1 for r in row["gold_rule_ids"]} for row in questions},
             "top_ranked": None,
         }
 
@@ -128,16 +115,10 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
 
         ``ruleworld_recall_at_gold`` looks at as many rules as the question has gold rules.
         """
-        ranked = {
-            name: [int(rule) for rule in sorted(found, key=lambda rule: (-found[rule], int(rule)))]
-            for name, found in results.items()
-        }
-        gold = {name: [int(rule) for rule in wanted] for name, wanted in qrels.items()}
-        budgets: dict[str, Any] = {"gold": "gold", "1": 1, "10": 10, "100": 100}
-        return {
-            f"ruleworld_recall_at_{k}": sum(
-                union_recall([ranked.get(q, [])], [gold[q]], budget) for q in gold
-            )
-            / len(gold)
-            for k, budget in budgets.items()
-        }
+        pairs = []
+        for question, gold in qrels.items():
+            found = results.get(question, {})
+            ranked = sorted((-value, int(rule)) for rule, value in found.items())
+            pairs.append(([[rule for _, rule in ranked]], [[int(rule) for rule in gold]]))
+        budgets: tuple[Any, ...] = ("gold", 1, 10, 100)
+        return {f"ruleworld_recall_at_{k}": mean([union_recall(*pair, k) for pair in pairs]) for k in budgets}

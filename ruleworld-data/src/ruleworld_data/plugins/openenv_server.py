@@ -6,13 +6,12 @@ from typing import Any
 from uuid import uuid4
 
 from ruleworld_data.environments import EnvConfig, Episode, instance
+from ruleworld_data.plugins import tool
 
-try:
+with tool("openenv", "openenv"):
     from openenv.core.env_server.http_server import create_app
     from openenv.core.env_server.interfaces import Environment
     from openenv.core.env_server.types import Action, Observation, State
-except ImportError as error:
-    raise ImportError(f'openenv is needed ({error}); type: pip install "ruleworld-data[openenv]"') from error
 
 
 class RuleWorldAction(Action):
@@ -61,10 +60,10 @@ class RuleWorldEnvironment(Environment):
         if self._episode is None:
             raise ValueError("no episode has begun; call reset first")
         self._state.step_count += 1
-        said, found = self._episode.step(action.text)
-        more = {"searches": self._episode.searches} | (found._asdict() if found else {})
-        reward = found.reward if found else None
-        return RuleWorldObservation(text=said, reward=reward, done=found is not None, metadata=more)
+        text, result = self._episode.step(action.text)
+        more = {"searches": self._episode.searches} | (result._asdict() if result else {})
+        reward = result.reward if result else None
+        return RuleWorldObservation(text=text, reward=reward, done=result is not None, metadata=more)
 
     @property
     def state(self) -> State:

@@ -1,6 +1,6 @@
 """RuleWorld as a dataset of reasoning-gym: ``import ruleworld_data.plugins.reasoning_gym_task``, then as any other.
 
-Importing this module registers ``ruleworld`` and its curriculum in reasoning-gym's registry, which has no entry points.
+Importing this module registers ``ruleworld`` in reasoning-gym's registry, which has no entry points.
 """
 
 from __future__ import annotations
@@ -9,15 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ruleworld_data.environments import EnvConfig, instance, score
+from ruleworld_data.plugins import tool
 from ruleworld_data.questions import boxed
 
-try:
-    from reasoning_gym.coaching import BaseCurriculum, ScalarAttributeDefinition
+with tool("reasoning-gym", "reasoning-gym"):
     from reasoning_gym.factory import DATASETS, ProceduralDataset, register_dataset
-except ImportError as error:
-    raise ImportError(
-        f'reasoning-gym is needed ({error}); type: pip install "ruleworld-data[reasoning-gym]"'
-    ) from error
 
 NAME = "ruleworld"
 
@@ -70,23 +66,5 @@ class RuleWorldDataset(ProceduralDataset):
         return score(text if r"\boxed" in text else boxed([text]), entry["metadata"]["record"]).reward
 
 
-class RuleWorldCurriculum(BaseCurriculum):
-    """Pools from 30 to 1,000 rules, chains of one to four hops."""
-
-    def __init__(self) -> None:
-        super().__init__(type(self).__name__, ReasoningGymConfig)
-        self._define_attributes(
-            ScalarAttributeDefinition(
-                name="pool_size", field_name="pool_size", levels=[30, 100, 300, 1000], description="Rules"
-            ),
-            ScalarAttributeDefinition(
-                name="subtasks",
-                field_name="subtasks",
-                levels=[["single_rule"], ["multi_hop_2"], ["multi_hop_3"], ["multi_hop_4"]],
-                description="Hops of a chain",
-            ),
-        )
-
-
 if NAME not in DATASETS:
-    register_dataset(NAME, RuleWorldDataset, ReasoningGymConfig, RuleWorldCurriculum)
+    register_dataset(NAME, RuleWorldDataset, ReasoningGymConfig)

@@ -10,19 +10,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from ruleworld_data.environments import EnvConfig, Episode, instance
+from ruleworld_data.plugins import tool
 
-try:
+with tool("skyrl-gym", "skyrl"):
     import skyrl_gym
     from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
-except ImportError as error:
-    raise ImportError(f'skyrl-gym is needed ({error}); type: pip install "ruleworld-data[skyrl]"') from error
 
 NAME = "ruleworld"
 
 
 def rows(config: EnvConfig, indexes: Iterable[int]) -> list[dict[str, Any]]:
     """Return instances as rows of SkyRL's datasets; ``access="tags"`` of the configuration asks for searches."""
-    made = [instance(config, index) for index in indexes]
     return [
         {
             "data_source": NAME,
@@ -31,7 +29,7 @@ def rows(config: EnvConfig, indexes: Iterable[int]) -> list[dict[str, Any]]:
             "reward_spec": {"method": "rule", "ground_truth": json.dumps(one.metadata)},
             "max_turns": 1 if config.access == "prompt" else config.max_searches + 1,
         }
-        for one in made
+        for one in (instance(config, index) for index in indexes)
     ]
 
 
@@ -54,15 +52,13 @@ class RuleWorldEnv(BaseTextEnv):
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Take a turn of the model: a search, or the answer; the last turn is the answer."""
         self.turns += 1
-        if self.turns < self.max_turns:
-            said, found = self.episode.step(action)
-        else:
-            said, found = "", self.episode.score(action)
+        last = self.turns >= self.max_turns
+        text, result = ("", self.episode.score(action)) if last else self.episode.step(action)
         return BaseTextEnvStepOutput(
-            observations=[{"role": "user", "content": said}] if found is None else [],
-            reward=found.reward if found else 0.0,
-            done=found is not None,
-            metadata={"searches": self.episode.searches} | (found._asdict() if found else {}),
+            observations=[] if result else [{"role": "user", "content": text}],
+            reward=result.reward if result else 0.0,
+            done=result is not None,
+            metadata={"searches": self.episode.searches} | (result._asdict() if result else {}),
         )
 
     def get_metrics(self) -> dict[str, Any]:

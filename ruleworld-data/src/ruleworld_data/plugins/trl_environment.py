@@ -27,13 +27,20 @@ def dataset(config: EnvConfig, indexes: Iterable[int], chat: bool = True) -> Dat
     datasets.Dataset
         Columns ``prompt``, ``completion`` (the golden answer, for supervised training), ``metadata`` (JSON).
     """
-    rows = []
-    for index in indexes:
-        made = instance(config, index)
-        asked: Any = [{"role": "user", "content": made.prompt}] if chat else made.prompt
-        answer: Any = [{"role": "assistant", "content": made.answer}] if chat else made.answer
-        rows.append({"prompt": asked, "completion": answer, "metadata": json.dumps(made.metadata)})
-    return Dataset.from_list(rows)
+
+    def turn(role: str, text: str) -> Any:
+        return [{"role": role, "content": text}] if chat else text
+
+    return Dataset.from_list(
+        [
+            {
+                "prompt": turn("user", one.prompt),
+                "completion": turn("assistant", one.answer),
+                "metadata": json.dumps(one.metadata),
+            }
+            for one in (instance(config, index) for index in indexes)
+        ]
+    )
 
 
 def reward(
@@ -46,16 +53,18 @@ def reward(
 
     Of a conversation the last message is the answer.
     """
-    searches = [each.episode.searches for each in environments or []] or [0] * len(metadata)
+    searches = [one.episode.searches for one in environments or []] or [0] * len(metadata)
     rows = zip(completions, metadata, searches, strict=True)
-    return [score(_text(done), record, made).reward for done, record, made in rows]
+    return [score(_text(completion), record, count).reward for completion, record, count in rows]
 
 
 def _text(completion: Any) -> str:
     if isinstance(completion, str) or not completion:
         return completion or ""
     last = completion[-1]
-    return (last.get("content") or "") if last.get("role") == "assistant" else ""
+    content = (last.get("content") or "") if last.get("role") == "assistant" else ""
+    # Content may be a list of parts, as processors of images ask for.
+    return content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
 
 
 class SearchEnvironment:

@@ -9,13 +9,10 @@ from typing import Any
 from pydantic import Field
 
 from ruleworld_data.environments import EnvConfig, Episode, instance, score
+from ruleworld_data.plugins import tool
 
-try:
+with tool("verifiers", "verifiers"):
     import verifiers.v1 as vf
-except ImportError as error:
-    raise ImportError(
-        f'verifiers is needed ({error}); type: pip install "ruleworld-data[verifiers]"'
-    ) from error
 
 
 class RuleWorldTasksetConfig(vf.TasksetConfig):
@@ -49,9 +46,9 @@ class RuleSearch(vf.Toolset[vf.ToolsetConfig, SearchState]):
     async def search(self, query: str) -> str:
         """Look up the rules that share most words with a query: a few words, such as a state or a place."""
         self.episode.searches = self.state.searches
-        found = self.episode.search(query)
+        rules = self.episode.search(query)
         self.state.searches = self.episode.searches
-        return found
+        return rules
 
 
 class RuleWorldTask(vf.Task[RuleWorldData, SearchState, vf.TaskConfig]):

@@ -16,7 +16,6 @@ DATA_SOURCE = "ruleworld"
 
 def rows(config: EnvConfig, indexes: Iterable[int]) -> list[dict[str, Any]]:
     """Return instances as rows of verl's datasets; ``datasets.Dataset.from_list(...).to_parquet(...)`` writes them."""
-    made = [instance(config, index) for index in indexes]
     return [
         {
             "data_source": DATA_SOURCE,
@@ -25,7 +24,7 @@ def rows(config: EnvConfig, indexes: Iterable[int]) -> list[dict[str, Any]]:
             "reward_model": {"style": "rule", "ground_truth": json.dumps(one.metadata)},
             "extra_info": {"index": one.metadata["index"], "id": one.metadata["id"]},
         }
-        for one in made
+        for one in (instance(config, index) for index in indexes)
     ]
 
 
@@ -39,5 +38,5 @@ def compute_score(
     ValueError
         If the ground truth is no record of this version.
     """
-    found = score(solution_str, ground_truth, int((extra_info or {}).get("searches") or 0))._asdict()
-    return {"score": found.pop("reward"), **found}
+    parts = score(solution_str, ground_truth, int((extra_info or {}).get("searches") or 0))._asdict()
+    return {"score": parts.pop("reward"), **parts}
