@@ -88,6 +88,31 @@ def tiny_model():
     return make_model
 
 
+def read_pieces(model, ids_BT, mask_BT, sizes):
+    """Logits of some texts that are read through a cache in pieces of so many tokens."""
+    from transformers import DynamicCache
+
+    positions, cache = (mask_BT.cumsum(-1) - 1).clamp_min(0), DynamicCache(config=model.config)
+    logits, stop = [], 0
+    for size in sizes:
+        start, stop = stop, stop + size
+        out = model(
+            ids_BT[:, start:stop],
+            attention_mask=mask_BT[:, :stop],
+            position_ids=positions[:, start:stop],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        logits.append(out.logits)
+    return torch.cat(logits, 1)
+
+
+@pytest.fixture(scope="session")
+def in_pieces():
+    """The function that reads texts in pieces."""
+    return read_pieces
+
+
 @pytest.fixture
 def bank():
     from dynarule import RuleBank

@@ -1,5 +1,7 @@
 """Token memory: reading is a plain forward with the rules before the text; finding is what the text alone asks for."""
 
+import math
+
 import pytest
 import torch
 from dynarule.plus.memory import SearchResult
@@ -10,16 +12,25 @@ from dynarule import RuleAdapter, RuleBank, RuleStates, TokenMemory, attach, dyn
 SEARCH, WIDTH, LAYER, K = 7, 20, 2, 3
 
 
-def ready(family, tiny_model, tiny_tokenizer, layer=LAYER, **changes):
-    """A model, an adapter whose queries have left those of the base, and a tokenizer."""
-    model = tiny_model(family)
-    config = dynarule_config(WIDTH, confidence_layer=layer, top_k=K, reading="tokens", **changes)
-    adapter = RuleAdapter(model, config)
-    generator = torch.Generator().manual_seed(8)
-    if hasattr(adapter[layer], "q"):
-        query = adapter[layer].q.weight
-        query.add_(torch.randn(query.shape, generator=generator) * 0.25)
-    return model, adapter, tiny_tokenizer()
+@pytest.fixture
+def ready(tiny_model, tiny_tokenizer, rules):
+    """Makes a model, a tokenizer and a memory whose adapter's queries have left those of the base."""
+
+    def make(family="llama", layer=LAYER, search=None, allowed_BM=None, **changes):
+        model, tokenizer = tiny_model(family), tiny_tokenizer()
+        config = dynarule_config(WIDTH, confidence_layer=layer, top_k=K, reading="tokens", **changes)
+        adapter, generator = RuleAdapter(model, config), torch.Generator().manual_seed(8)
+        if hasattr(adapter[layer], "q"):
+            query = adapter[layer].q.weight
+            query.data += torch.randn(query.shape, generator=generator) * 0.25
+        states = RuleStates(model, tokenizer)
+        return (
+            model,
+            tokenizer,
+            TokenMemory(adapter, rules, states, SEARCH, search=search, allowed_BM=allowed_BM),
+        )
+
+    return make
 
 
 @pytest.fixture
@@ -73,216 +84,156 @@ def reference(model, tokenizer, ids, prompt, sets, shifts=None, stay=(0,)):
     return out.logits[0, first:]
 
 
-def best(adapter, bank, query_HD):
-    """The best K rules for a query, by projected keys."""
-    projection = adapter[LAYER]
-    keys = projection.keys(bank.keys_MP).unflatten(-1, (-1, projection.head_dim))
-    return [bank.ids[i] for i in torch.einsum("hd,mhd->m", query_HD, keys).topk(K).indices.tolist()]
-
-
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@torch.no_grad()
-def test_reading_is_a_plain_forward_with_the_rules_before_the_text(
-    family, attention, rules, tiny_model, tiny_tokenizer, near
-):
-    model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer)
-    model.set_attn_implementation(attention)
-    memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
-    ids = text_with_searches()
-    memory.question_mask_BT = torch.arange(len(ids))[None] < 9
+def read(model, memory, ids, prompt=9):
+    """The logits of one text."""
+    memory.question_mask_BT = torch.arange(len(ids))[None] < prompt
     with attach(model, memory):
-        found = model(ids[None]).logits[0]
-    sets = [each.texts for each in memory.trace]
-    assert len(sets) == 3
-    assert len({tuple(each) for each in sets}) > 1
-    model.set_attn_implementation("eager")
-    assert near(found, reference(model, tokenizer, ids, 9, sets))
-    assert not near(found, reference(model, tokenizer, ids, 9, sets[:1] * 3))
-    assert not near(found, reference(model, tokenizer, ids, 9, [[], *sets[1:]]))
+        return model(ids[None]).logits[0]
 
 
-@pytest.mark.parametrize("limit", [None, 0.2])
+READINGS = {
+    "sdpa": {},
+    "eager": {},
+    "weighed": {"score_weight": 3.0},
+    "limited": {"score_weight": 3.0, "score_limit": 0.2},
+    "together": {"score_weight": 3.0, "together": True},
+}
+
+
+@pytest.mark.parametrize("reading", READINGS)
 @torch.no_grad()
-def test_rules_that_fit_worse_are_attended_to_less(family, limit, rules, tiny_model, tiny_tokenizer, near):
-    """By the weight times what their score lacks to the best one's, and no more than the limit."""
-    model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer, score_weight=3.0, score_limit=limit)
-    memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
+def test_reading_is_a_plain_forward_with_the_rules_before_the_text(family, reading, ready, near):
+    """Rules that fit worse are attended to less, to a limit; together they are one text, the best one first."""
+    settings = READINGS[reading]
+    model, tokenizer, memory = ready(family, **settings)
+    if reading == "eager":
+        model.set_attn_implementation("eager")
     ids = text_with_searches()
-    memory.question_mask_BT = torch.arange(len(ids))[None] < 9
-    with attach(model, memory):
-        found = model(ids[None]).logits[0]
-    sets = [each.texts for each in memory.trace]
-    shifts = [[3.0 * (score - each.scores[0]) for score in each.scores] for each in memory.trace]
-    assert min(shift for row in shifts for shift in row) < -0.3
-    if limit:
-        shifts = [[max(shift, -limit) for shift in row] for row in shifts]
+    logits = read(model, memory, ids)
+    alone = sets = [each.texts for each in memory.trace]
+    weight, lowest = settings.get("score_weight", 0.0), -settings.get("score_limit", math.inf)
+    shifts = [[max(weight * (s - r.scores[0]), lowest) for s in r.scores] for r in memory.trace]
+    assert len(sets) == 3 and len({tuple(each) for each in sets}) > 1
+    wrong = [(sets[:1] * 3, shifts[:1] * 3), ([[], *sets[1:]], [[], *shifts[1:]])]
+    if weight:
+        assert min(map(min, shifts)) < -0.15
+        wrong.append((sets, None))
+    if reading == "together":
+        pairs = [zip(*each, strict=True) for each in zip(sets, shifts, strict=True)]
+        shifts = [[[shift for text, shift in of_set for _ in text.split()]] for of_set in pairs]
+        sets = [[" ".join(each)] for each in sets]
+        wrong = [(sets, None), (alone, None)]
     model.set_attn_implementation("eager")
-    assert near(found, reference(model, tokenizer, ids, 9, sets, shifts))
-    assert not near(found, reference(model, tokenizer, ids, 9, sets))
+    assert near(logits, reference(model, tokenizer, ids, 9, sets, shifts))
+    for other in wrong:
+        assert not near(logits, reference(model, tokenizer, ids, 9, *other))
 
 
-@torch.no_grad()
-def test_rules_that_are_found_together_may_be_read_as_in_a_prompt(
-    family, rules, tiny_model, tiny_tokenizer, near
-):
-    """One after another, the best one first; a rule's score counts for each of its tokens."""
-    model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer, together=True, score_weight=3.0)
-    memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
-    ids = text_with_searches()
-    memory.question_mask_BT = torch.arange(len(ids))[None] < 9
-    with attach(model, memory):
-        found = model(ids[None]).logits[0]
-    sets = [[" ".join(each.texts)] for each in memory.trace]
-    shifts = [
-        [
-            [
-                3.0 * (score - each.scores[0])
-                for text, score in zip(each.texts, each.scores, strict=True)
-                for _ in text.split()
-            ]
-        ]
-        for each in memory.trace
-    ]
-    model.set_attn_implementation("eager")
-    assert near(found, reference(model, tokenizer, ids, 9, sets, shifts))
-    assert not near(found, reference(model, tokenizer, ids, 9, sets))
-    alone = [each.texts for each in memory.trace]
-    assert not near(found, reference(model, tokenizer, ids, 9, alone))
+def test_rules_read_together_are_one_text_whose_tokens_are_weighed(ready):
+    _, _, memory = ready(together=True, score_weight=3.0)
     ((text, shifts),) = memory._one_text([("w11 w12", 0.0), ("w13 w14 w15", -2.0)])
     assert text == "w11 w12\nw13 w14 w15" and shifts.tolist() == [0.0, 0.0, -2.0, -2.0, -2.0]
     assert memory._one_text([]) == []
-    with pytest.raises(ValueError, match="together is for rules that are read as tokens"):
-        dynarule_config(WIDTH, LAYER, together=True)
 
 
 @pytest.mark.parametrize(
     ("limit", "shifts"), [(None, [0.0, -3.0, 0.0]), (2.0, [0.0, -2.0, -2.0]), (9.0, [0.0, -3.0, -6.0])]
 )
-@torch.no_grad()
-def test_a_rule_that_only_a_plan_brings_stays_readable(limit, shifts, rules, tiny_model, tiny_tokenizer):
+def test_a_rule_that_only_a_plan_brings_stays_readable(limit, shifts, ready, rules):
     """Without a limit it counts as the best rule, with one as the last of the K, and never less than the limit."""
-    model, adapter, tokenizer = ready(
-        "llama", tiny_model, tiny_tokenizer, score_weight=3.0, score_limit=limit
-    )
-    memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
+    _, _, memory = ready(score_weight=3.0, score_limit=limit)
     memory._results = {0: SearchResult({0: 5.0, 1: 4.0, 2: 3.0}, [0, 1, 3])}
     assert memory._of_row(0) == list(zip([rules.texts[at] for at in (0, 1, 3)], shifts, strict=True))
 
 
 @torch.no_grad()
-def test_a_search_asks_what_the_text_alone_asks(family, rules, tiny_model, tiny_tokenizer):
-    model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer)
-    ids = text_with_searches()
+def test_a_search_asks_what_the_text_alone_asks(family, ready, rules):
+    model, _, memory = ready(family)
+    ids, projection = text_with_searches(), memory.adapter[LAYER]
     hidden = model(ids[None], output_hidden_states=True).hidden_states[LAYER]
     layer = model.model.layers[LAYER]
-    query = adapter[LAYER].query(layer.input_layernorm(hidden), getattr(layer.self_attn, "q_norm", None))[0]
-    expected = [query[:, :9].mean(1), query[:, 11], query[:, 15]]
-    memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
-    memory.question_mask_BT = torch.arange(len(ids))[None] < 9
-    with attach(model, memory):
-        model(ids[None])
-    assert [each.ids for each in memory.trace] == [best(adapter, rules, each) for each in expected]
+    query = projection.query(layer.input_layernorm(hidden), getattr(layer.self_attn, "q_norm", None))[0]
+    queries = torch.stack([query[:, :9].mean(1), query[:, 11], query[:, 15]])
+    keys = projection.keys(rules.keys_MP).unflatten(-1, (-1, projection.head_dim))
+    expected = torch.einsum("nhd,mhd->nm", queries, keys).topk(K).indices.tolist()
+    read(model, memory, ids)
+    assert [each.ids for each in memory.trace] == [[rules.ids[i] for i in row] for row in expected]
     assert [(each.step, each.layer) for each in memory.trace] == [(0, LAYER), (1, LAYER), (2, LAYER)]
 
 
 @torch.no_grad()
-def test_with_a_look_ahead_a_prompt_asks_what_a_search_behind_it_would(
-    family, rules, tiny_model, tiny_tokenizer, near
-):
+def test_with_a_look_ahead_a_prompt_asks_what_a_search_behind_it_would(family, ready, near):
     """By itself, padded in a batch, and with an answer behind it; the answer's own searches ask what they did."""
-    model, adapter, tokenizer = ready(
-        family, tiny_model, tiny_tokenizer, search_heads=2, lookahead=2, lookahead_width=4
-    )
+    model, _, memory = ready(family, search_heads=2, lookahead=2, lookahead_width=4)
     generator = torch.Generator().manual_seed(2)
-    for parameter in adapter[LAYER].parameters():
+    for parameter in memory.adapter[LAYER].parameters():
         parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
     prompt = torch.tensor([[0, 0, 31, 45, 52], [61, 17, 23, 38, 44]])
-    mask, search = (prompt > 0).long(), torch.full((2, 1), SEARCH)
-    memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
+    text = torch.cat([prompt, torch.full((2, 1), SEARCH), prompt[1:].repeat(2, 4)], 1)
+    mask = (text > 0).long()
 
-    def asked(ids, mask, question):
-        memory.question_mask_BT = question
+    def searches(length):
+        memory.question_mask_BT = ((torch.arange(26) < 5) & mask.bool())[:, :length]
         with attach(model, memory):
-            model(ids, attention_mask=mask, use_cache=False)
+            model(text[:, :length], attention_mask=mask[:, :length], use_cache=False)
         return {(each.row, each.step): each for each in memory.trace}
 
-    alone = asked(prompt, mask, None)
-    one = torch.ones(2, 1, dtype=torch.long)
-    text, seen = (
-        torch.cat([prompt, search, prompt[1:].repeat(2, 4)], 1),
-        torch.cat([mask] + [one] * 21, 1),
-    )
-    question = (torch.arange(26) < 5) & seen.bool()
-    answered = asked(text, seen, question)
+    alone, answered = searches(5), searches(26)
     for row in (0, 1):
         expected = answered[row, 1]
-        for found in (alone[row, 0], answered[row, 0]):
-            assert (found.ids, found.backward, found.way) == (expected.ids, expected.backward, expected.way)
-            assert near(found.scores, expected.scores, units=500)
+        for each in (alone[row, 0], answered[row, 0]):
+            assert (each.ids, each.backward, each.way) == (expected.ids, expected.backward, expected.way)
+            assert near(each.scores, expected.scores, units=500)
     assert answered[0, 1].ids != answered[1, 1].ids
+
+
+def padded(texts):
+    """Texts with padding before them, and where they are none."""
+    width = max(map(len, texts))
+    ids, mask = (torch.zeros(len(texts), width, dtype=torch.long) for _ in range(2))
+    for row, text in enumerate(texts):
+        ids[row, width - len(text) :], mask[row, width - len(text) :] = text, 1
+    return ids, mask
 
 
 @pytest.mark.parametrize("layer, weight", [(0, 0.0), (LAYER, 0.0), (LAYER, 3.0)])
 @torch.no_grad()
 def test_token_by_token_and_in_a_padded_batch_is_the_whole_forward(
-    family, layer, weight, rules, tiny_model, tiny_tokenizer, near
+    family, layer, weight, ready, near, in_pieces
 ):
     """Rows of other lengths that search at other times, the answer in pieces of several tokens and of one."""
-    model, adapter, tokenizer = ready(family, tiny_model, tiny_tokenizer, layer, score_weight=weight)
-    states, texts = RuleStates(model, tokenizer), [text_with_searches(), text_with_searches()[3:].roll(2)]
+    model, _, memory = ready(family, layer, score_weight=weight)
+    texts, prompt = [text_with_searches(), text_with_searches()[1:].roll(2)], 9
     texts[1][:2] = 30
-    prompts = [9, 8]
-    whole = []
-    for ids, prompt in zip(texts, prompts, strict=True):
-        memory = TokenMemory(adapter, rules, states, SEARCH)
-        memory.question_mask_BT = torch.arange(len(ids))[None] < prompt
-        with attach(model, memory):
-            whole.append(model(ids[None]).logits[0, prompt - 1 :])
-    more = min(len(ids) - prompt for ids, prompt in zip(texts, prompts, strict=True))
-    start = torch.zeros(2, 9, dtype=torch.long)
-    for row, (ids, prompt) in enumerate(zip(texts, prompts, strict=True)):
-        start[row, 9 - prompt :] = ids[:prompt]
-    later = torch.stack([ids[prompt : prompt + more] for ids, prompt in zip(texts, prompts, strict=True)])
-    mask = torch.cat([(start > 0).long(), torch.ones(2, more, dtype=torch.long)], 1)
-    memory, found = TokenMemory(adapter, rules, states, SEARCH), []
+    whole = [read(model, memory, ids, prompt - row) for row, ids in enumerate(texts)]
+    memory.question_mask_BT = None
     with attach(model, memory):
-        out = model(start, attention_mask=mask[:, :9], use_cache=True)
-        found.append(out.logits[:, -1:])
-        for piece in [slice(0, 2), slice(2, 4), *(slice(i, i + 1) for i in range(4, more))]:
-            seen = mask[:, : 9 + piece.stop]
-            out = model(
-                later[:, piece], attention_mask=seen, past_key_values=out.past_key_values, use_cache=True
-            )
-            found.append(out.logits)
-    steps = torch.cat(found, 1)
+        steps = in_pieces(model, *padded(texts), [prompt, 2, 2, *[1] * 6])
     for row in range(2):
-        assert near(
-            steps[row], whole[row][: more + 1], units=500 if weight else 64
-        )  # scores are weighed, errors too
+        units = 500 if weight else 64  # scores are weighed, errors too
+        assert near(steps[row, prompt - 1 :], whole[row][prompt - 1 - row :], units=units)
 
 
 @pytest.mark.parametrize("lookahead", [0, 2])
 @torch.no_grad()
-def test_another_search_may_find_the_rules(lookahead, rules, tiny_model, tiny_tokenizer, near):
-    """It is told what is written, and what it finds is read by its scores; with a look-ahead in the prompt's place."""
+def test_another_search_may_find_the_rules(lookahead, ready, rules, near):
+    """It gets what is written, and what it finds is read by its scores; with a look-ahead in the prompt's place."""
     changes = {"score_weight": 2.0, "score_limit": 1.0}
     if lookahead:
         changes |= {"lookahead": lookahead, "search_heads": 1, "search_token": f"w{SEARCH}"}
-    model, adapter, tokenizer = ready("llama", tiny_model, tiny_tokenizer, **changes)
-    found, told = [{"r3": -0.2, "r1": 0.0}, {"r5": -4.0}, {"r2": -2.0, "r7": -1.0, "r0": -1.25}], []
+    hits, calls = [{"r3": -0.2, "r1": 0.0}, {"r5": -4.0}, {"r2": -2.0, "r7": -1.0, "r0": -1.25}], []
 
-    def search(row, said):
-        told.append((row, *said))
-        return found[len(told) - 1]
+    def search(row, text):
+        calls.append((row, *text))
+        return hits[len(calls) - 1]
 
-    memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH, search=search)
+    model, tokenizer, memory = ready(search=search, **changes)
     ids = text_with_searches()
-    memory.question_mask_BT = torch.arange(len(ids))[None] < 9
-    with attach(model, memory):
-        logits = model(ids[None]).logits[0]
+    logits = read(model, memory, ids)
     words = [tokenizer.decode(ids[part]) for part in (slice(9), slice(9, 11), slice(12, 15))]
-    asked, first, second = (" ".join(each.split()) for each in words)
-    assert told == [(0, asked, "", ""), (0, asked, first, first), (0, asked, second, f"{first} {second}")]
+    question, first, second = (" ".join(each.split()) for each in words)
+    written = [("", ""), (first, first), (second, f"{first} {second}")]
+    assert calls == [(0, question, *each) for each in written]
     names = [["r1", "r3"], ["r5"], ["r7", "r0", "r2"]]
     assert [each.ids for each in memory.trace] == names
     assert [each.scores for each in memory.trace] == [[0.0, -0.2], [-4.0], [-1.0, -1.25, -2.0]]
@@ -293,52 +244,38 @@ def test_another_search_may_find_the_rules(lookahead, rules, tiny_model, tiny_to
 
 
 @torch.no_grad()
-def test_another_search_serves_each_row_of_a_batch(rules, tiny_model, tiny_tokenizer, near):
+def test_another_search_serves_each_row_of_a_batch(ready, near, in_pieces):
     """Padding, a row that searches once less, a search that finds nothing, and rules that a row may not keep."""
-    model, adapter, tokenizer = ready("llama", tiny_model, tiny_tokenizer, score_weight=2.0)
-    states, texts = RuleStates(model, tokenizer), (text_with_searches(), text_with_searches()[3:17] + 1)
+    texts = (text_with_searches(), text_with_searches()[3:17] + 1)
     texts[1][9] = SEARCH
-    names = [f"r{at}" for at in range(12)]
     allowed_BM = torch.tensor([[at % 2 == row for at in range(12)] for row in range(2)])
 
-    def search(_row, said):
-        if len(said.latest.split()) == 3:
+    def search(_row, text):
+        if len(text.latest.split()) == 3:
             return {}
-        first = len(said.question + said.latest) % 9
-        return {names[first + more]: -0.5 * more for more in range(4)}
+        first = len(text.question + text.latest) % 9
+        return {f"r{first + more}": -0.5 * more for more in range(4)}
 
-    def read(ids_BT, mask_BT, allowed, parts):
-        memory = TokenMemory(adapter, rules, states, SEARCH, search=search, allowed_BM=allowed)
-        past, found = None, []
+    def answer(texts, allowed, prompt):
+        model, _, memory = ready(score_weight=2.0, search=search, allowed_BM=allowed)
+        ids, mask = padded(texts)
         with attach(model, memory):
-            for part in ids_BT.split(parts, 1):
-                seen = sum(each.shape[1] for each in found) + part.shape[1]
-                out = model(part, attention_mask=mask_BT[:, :seen], past_key_values=past, use_cache=True)
-                past, found = out.past_key_values, [*found, out.logits]
-        return torch.cat(found, 1), memory
+            return in_pieces(model, ids, mask, [prompt, *[1] * (ids.shape[1] - prompt)]), memory.trace
 
-    longest, asked = len(texts[0]), 5
-    ids_BT, mask_BT = torch.zeros(2, longest, dtype=torch.long), torch.zeros(2, longest, dtype=torch.long)
-    for row, ids in enumerate(texts):
-        ids_BT[row, -len(ids) :], mask_BT[row, -len(ids) :] = ids, 1
-    prompt = longest - len(texts[1]) + asked
-    together, memory = read(ids_BT, mask_BT, allowed_BM, [prompt, *[1] * (longest - prompt)])
-    kept = {(each.row, each.step): each.ids for each in memory.trace}
+    prompt = len(texts[0]) - len(texts[1]) + 5
+    together, trace = answer(texts, allowed_BM, prompt)
+    kept = {(each.row, each.step): each.ids for each in trace}
     assert len(kept) == 5 and sorted(map(len, kept.values())) == [0, 2, 2, 2, 2]
     assert all(int(name[1:]) % 2 == row for (row, _), each in kept.items() for name in each)
     for row, ids in enumerate(texts):
-        own = prompt - longest + len(ids)
-        alone, _ = read(
-            ids[None], torch.ones_like(ids[None]), allowed_BM[row : row + 1], [own, *[1] * (len(ids) - own)]
-        )
+        alone, _ = answer([ids], allowed_BM[row : row + 1], prompt - len(texts[0]) + len(ids))
         assert near(together[row, -len(ids) :], alone[0])
 
 
 @torch.no_grad()
-def test_rules_that_change_are_read_from_the_next_search_on(rules, tiny_model, tiny_tokenizer):
+def test_rules_that_change_are_read_from_the_next_search_on(ready, rules):
     """A rule's new text is read under its old id; what was kept before stays what it was."""
-    model, adapter, tokenizer = ready("llama", tiny_model, tiny_tokenizer)
-    memory = TokenMemory(adapter, rules, RuleStates(model, tokenizer), SEARCH)
+    model, _, memory = ready()
 
     def follow(change):
         with attach(model, memory):
@@ -351,30 +288,24 @@ def test_rules_that_change_are_read_from_the_next_search_on(rules, tiny_model, t
         return logits, memory.trace[-1]
 
     before, search = follow(lambda: None)
-    row = rules.row(search.ids[0])
-    other = RuleBank(
-        rules.keys_MP[[row]].clone(), rules.values_MP[[row]].clone(), [search.ids[0]], ["w11 w12 w13"]
-    )
+    best, row = search.ids[0], rules.row(search.ids[0])
+    other = RuleBank(rules.keys_MP[[row]].clone(), rules.values_MP[[row]].clone(), [best], ["w11 w12 w13"])
     after, again = follow(lambda: rules.replace(other))
-    assert again.ids == search.ids
-    assert again.texts[0] == "w11 w12 w13"
-    assert torch.equal(after[0], before[0])
-    assert not torch.equal(after[1], before[1])
-    rules.remove([search.ids[0]])
-    assert search.ids[0] not in follow(lambda: None)[1].ids
+    assert again.ids == search.ids and again.texts[0] == "w11 w12 w13"
+    assert torch.equal(after[0], before[0]) and not torch.equal(after[1], before[1])
+    rules.remove([best])
+    assert best not in follow(lambda: None)[1].ids
 
 
 @torch.no_grad()
 def test_a_rule_is_computed_once_and_the_oldest_is_let_go(rules, tiny_model, tiny_tokenizer, near):
-    model = tiny_model("llama")
-    states = RuleStates(model, tiny_tokenizer(), most=4)
+    states = RuleStates(tiny_model("llama"), tiny_tokenizer(), most=4)
     first = states(rules.texts[:3])
     assert states([rules.texts[1]])[0][0] is first[1][0]
     states(rules.texts[3:5])
     assert len(states) == 4
     again = states([rules.texts[0]])[0]  # asked for longest ago, so it was let go
-    assert again[0] is not first[0][0]
-    assert near(again[0], first[0][0])
+    assert again[0] is not first[0][0] and near(again[0], first[0][0])
     assert states([rules.texts[1]])[0][0] is first[1][0]
     states(["\n".join(rules.texts[5:8])])  # three rules as one text let three go
     assert len(states) == 2
@@ -390,17 +321,17 @@ def test_the_token_that_opens_a_text_is_read_before_a_rule_and_left_out(tiny_mod
             opens = TemplateProcessing(single="w5 $A", special_tokens=[("w5", 5)])
             tokenizer.backend_tokenizer.post_processor = opens
         ids = [*lead, 11, 12, 13]
-        key, value = RuleStates(model, tokenizer)(["w11 w12 w13"])[0]
+        states = RuleStates(model, tokenizer)(["w11 w12 w13"])[0]
         out = model(torch.tensor([ids]), position_ids=torch.arange(len(ids))[None] - len(ids), use_cache=True)
-        layers = out.past_key_values.layers
-        assert near(key, torch.stack([layer.keys[0, :, len(lead) :] for layer in layers]))
-        assert near(value, torch.stack([layer.values[0, :, len(lead) :] for layer in layers]))
+        for side, state in zip(("keys", "values"), states, strict=True):
+            layers = [getattr(layer, side)[0, :, len(lead) :] for layer in out.past_key_values.layers]
+            assert near(state, torch.stack(layers))
 
 
 @torch.no_grad()
-def test_generate_reads_tokens_where_the_adapter_says_so(rules, tiny_model, tiny_tokenizer):
+def test_generate_reads_tokens_where_the_adapter_says_so(ready, rules, tiny_model):
     """`<search>` is a token of the base's own, of which nothing is trained; a batch is its rows one by one."""
-    model, _, tokenizer = ready("llama", tiny_model, tiny_tokenizer, search_token=f"w{SEARCH}")
+    model, tokenizer, _ = ready(search_token=f"w{SEARCH}")
     prompts = ["w20 w21 w22 w23", "w30 w31", "w40 w41 w42"]
     options = {"max_new_tokens": 24, "stop_loops": False, "eos_token_id": []}
     together = generate(model, tokenizer, rules, prompts, **options)
@@ -414,23 +345,29 @@ def test_generate_reads_tokens_where_the_adapter_says_so(rules, tiny_model, tiny
 
 
 @torch.no_grad()
-def test_without_rules_or_adapter_the_model_is_the_base_model(rules, tiny_model, tiny_tokenizer):
-    model, adapter, tokenizer = ready("llama", tiny_model, tiny_tokenizer)
+def test_without_rules_or_adapter_the_model_is_the_base_model(ready, rules):
+    model, _, memory = ready()
     ids = text_with_searches()[None]
     expected = model(ids).logits
-    empty = RuleBank(rules.keys_MP[:0], rules.values_MP[:0], [], [])
-    states = RuleStates(model, tokenizer)
-    with attach(model, TokenMemory(adapter, empty, states, SEARCH)):
+    memory.adapter.model.base_model.disable_adapter_layers()
+    with attach(model, memory):
         assert torch.equal(model(ids).logits, expected)
-    adapter.model.base_model.disable_adapter_layers()
-    with attach(model, TokenMemory(adapter, rules, states, SEARCH)):
+    memory.adapter.model.base_model.enable_adapter_layers()
+    rules.remove(rules.ids)
+    with attach(model, memory):
         assert torch.equal(model(ids).logits, expected)
 
 
-def test_what_cannot_be_is_said(rules, tiny_model, tiny_tokenizer):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reading": "words"}, r"reading must be one of .*'tokens'.*, got 'words'"),
+        ({"together": True}, "together is for rules that are read as tokens"),
+        ({"reading": "tokens"}, r"confidence_layer, which is None; measure"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes, message, rules, tiny_model, tiny_tokenizer):
     model = tiny_model("llama")
-    with pytest.raises(ValueError, match=r"reading must be one of .*'tokens'.*, got 'words'"):
-        dynarule_config(WIDTH, reading="words")
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, reading="tokens"))
-    with pytest.raises(ValueError, match=r"confidence_layer, which is None; measure"):
+    with pytest.raises(ValueError, match=message):
+        adapter = RuleAdapter(model, dynarule_config(WIDTH, **changes))
         TokenMemory(adapter, rules, RuleStates(model, tiny_tokenizer()), SEARCH)

@@ -150,84 +150,44 @@ def ready(tiny_model, **changes):
 
 
 @torch.no_grad()
-def test_a_search_counts_the_words_of_the_text_since_the_last(rules, tiny_model, tiny_tokenizer):
+def test_a_search_counts_the_words_of_the_text_since_the_last(rules, tiny_model, tiny_tokenizer, in_pieces):
     """In a padded batch whose rows search at other times, whole and token by token."""
     tokenizer, bank = tiny_tokenizer(), bank_of(rules)
     everything = different(*parts(rules))
-    prompts = ["w10 w12 w31", "w11 w13 w17 w40 w16"]
-    answers = [["w14 w15 w10", "w22 w20"], ["w13", "w23 w19 w18 w12"]]
-    ids = [
-        [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (prompt, *answer)]
-        for prompt, answer in zip(prompts, answers, strict=True)
-    ]
-    lines = [[*row[0], SEARCH, *row[1], SEARCH, *row[2], SEARCH] for row in ids]
+    rows = [["w10 w12 w31", "w14 w15 w10", "w22 w20"], ["w11 w13 w17 w40 w16", "w13", "w23 w19 w18 w12"]]
+    lines, asked = [], []
+    for row in rows:
+        ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in row]
+        lines.append([token for part in ids for token in (*part, SEARCH)])
+        asked.append(len(ids[0]))
     width = max(map(len, lines))
-    starts = [width - len(line) for line in lines]
-    batch = torch.tensor([[0] * start + line for start, line in zip(starts, lines, strict=True)])
-    real = torch.tensor([[0] * start + [1] * len(line) for start, line in zip(starts, lines, strict=True)])
+    batch = torch.tensor([[0] * (width - len(line)) + line for line in lines])
+    real = (batch > 0).long()
+    begins = [width - len(line) for line in lines]
+    prompt = max(begin + length for begin, length in zip(begins, asked, strict=True))
     question = torch.zeros_like(batch, dtype=torch.bool)
-    for row, start in enumerate(starts):
-        question[row, start : start + len(ids[row][0])] = True
-    scores = {}
-    for weight, pieces in ((0.0, 1), (2.0, 1), (2.0, width)):
+    for row, begin in enumerate(begins):
+        question[row, begin : begin + asked[row]] = True
+    scores = []
+    # Where pieces begin with the longest prompt, a row whose question is shorter has begun to answer.
+    for weight, pieces in ((0.0, [width]), (2.0, [width]), (2.0, [prompt, *[1] * (width - prompt)])):
         model, adapter = ready(tiny_model, word_weight=weight)
         memory = TokenMemory(adapter, bank, RuleStates(model, tokenizer), SEARCH)
-        memory.question_mask_BT, cache = question, None
-        start = width if pieces == 1 else max(at + len(row[0]) for at, row in zip(starts, ids, strict=True))
+        memory.question_mask_BT = question[:, : pieces[0]]
         with attach(model, memory):
-            if pieces > 1:  # rows whose question is shorter have begun to answer
-                memory.question_mask_BT = question[:, :start]
-            for begin, end in [(0, start), *((at, at + 1) for at in range(start, width))]:
-                piece, seen = batch[:, begin:end], real[:, :end]
-                cache = model(
-                    piece, attention_mask=seen, past_key_values=cache, use_cache=True
-                ).past_key_values
-        scores[weight, pieces] = {
-            (each.row, each.step): dict(zip(each.ids, each.scores, strict=True)) for each in memory.trace
-        }
-    assert scores[2.0, width].keys() == scores[2.0, 1].keys()
-    for which, alone in scores[2.0, 1].items():
-        assert scores[2.0, width][which] == pytest.approx(alone, abs=1e-4)
-    for row, prompt in enumerate(prompts):
-        for step, text in enumerate([prompt, prompt, *answers[row]]):
-            for at, rule in enumerate(rules):
-                got = scores[2.0, 1][row, step][f"r{at}"] - scores[0.0, 1][row, step][f"r{at}"]
-                premise, conclusion = rule[:-1].split(", ")
-                written = " ".join(answers[row][: max(0, step - 1)])
+            in_pieces(model, batch, real, pieces)
+        scores.append({(r.row, r.step): dict(zip(r.ids, r.scores, strict=True)) for r in memory.trace})
+    plain, whole, stepwise = scores
+    assert stepwise.keys() == whole.keys() == plain.keys()
+    for which, alone in whole.items():
+        assert stepwise[which] == pytest.approx(alone, abs=1e-4)
+    for row, (prompt, *answers) in enumerate(rows):
+        for step, text in enumerate([prompt, prompt, *answers]):
+            written = " ".join(answers[: max(0, step - 1)])
+            for at, (premise, conclusion) in enumerate(zip(*parts(rules), strict=True)):
                 expected = cover(text, premise, everything) * (1 - cover(written, conclusion, everything))
+                got = whole[row, step][f"r{at}"] - plain[row, step][f"r{at}"]
                 assert got == pytest.approx(2 * expected, abs=1e-4)
-
-
-@torch.no_grad()
-def test_words_follow_what_is_asked_backward(tiny_model, tiny_tokenizer):
-    """Of two rules that begin alike, the one whose conclusion begins what answers the question is found."""
-    rules = ["If w10 w11, w12 w13.", "If w10 w11, w14 w15.", "If w14 w15, w16 w17.", "If w12 w13, w18 w19."]
-    tokenizer, bank = tiny_tokenizer(), bank_of(rules)
-    for asked, first in (("w16 w17", "r1"), ("w18 w19", "r0")):
-        model, adapter = ready(tiny_model, word_weight=50.0, lookahead=3, top_k=4)
-        adapter[LAYER].lookahead.weight.fill_(1.0)
-        memory = TokenMemory(adapter, bank, RuleStates(model, tokenizer), SEARCH)
-        ids = torch.tensor([tokenizer(f"w10 w11 w30 {asked}", add_special_tokens=False)["input_ids"]])
-        with attach(model, memory):
-            model(ids, use_cache=False)
-        assert memory.trace[-1].ids[0] == first
-        assert set(memory.trace[-1].read) == {first, {"r1": "r2", "r0": "r3"}[first]}
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("stemmer, first", [("", "r1"), ("english", "r0")])
-def test_a_search_goes_by_stems_where_the_adapter_says_so(stemmer, first, tiny_model, word_tokenizer):
-    rules = ["Greet(A, B) => Wet(A)", "Kit_swims_far(A, B) => Wet(A)", "Sleep(A, B) => Wet(A)"]
-    asked = "Kit greets Bob. How is Bob?"
-    tokenizer, bank = word_tokenizer([*rules, asked]), bank_of(rules)
-    model, adapter = ready(tiny_model, word_weight=50.0, word_stemmer=stemmer, top_k=4)
-    memory = TokenMemory(
-        adapter, bank, RuleStates(model, tokenizer), tokenizer.convert_tokens_to_ids("<search>")
-    )
-    ids = torch.tensor([tokenizer(asked, add_special_tokens=False)["input_ids"]])
-    with attach(model, memory):
-        model(ids, use_cache=False)
-    assert memory.trace[-1].ids[0] == first
 
 
 def test_words_are_those_of_the_bank_as_it_is(rules):
@@ -265,34 +225,55 @@ def test_words_are_those_of_the_rules_however_a_bank_keeps_them(rules):
     torch.testing.assert_close(words_of(shared).begun(search), whole)
 
 
-@torch.no_grad()
-def test_rules_that_are_not_allowed_are_not_found_by_their_words(rules, tiny_model, tiny_tokenizer):
-    model, adapter = ready(tiny_model, word_weight=50.0, top_k=2)
-    tokenizer, allowed_BM = tiny_tokenizer(), torch.arange(12)[None] >= 6
-    states = RuleStates(model, tokenizer)
-    ids = torch.tensor([tokenizer(rules[0].split(",")[0][3:], add_special_tokens=False)["input_ids"]])
-    best = []
-    for allowed in (None, allowed_BM):
-        memory = TokenMemory(adapter, bank_of(rules), states, SEARCH, allowed_BM=allowed)
-        with attach(model, memory):
-            model(ids, use_cache=False)
-        best.append(memory.trace[-1].ids)
-    assert best[0][0] == "r0" and all(int(rule[1:]) >= 6 for rule in best[1])
-
-
-@torch.no_grad()
-def test_a_rule_that_comes_during_a_generation_is_found_by_its_words(rules, tiny_model, tiny_tokenizer):
-    model, adapter = ready(tiny_model, word_weight=50.0, top_k=2)
-    tokenizer, bank = tiny_tokenizer(), bank_of(rules[:6])
-    new = RuleBank(*(torch.zeros(1, WIDTH) for _ in range(2)), ["new"], ["If w60 w61, w62."])
-    memory = TokenMemory(adapter, bank, RuleStates(model, tokenizer), SEARCH)
-    said_ids = tokenizer("w60 w61", add_special_tokens=False)["input_ids"]
+def read(model, adapter, bank, tokenizer, *texts, search=SEARCH, **settings):
+    """The memory after it read texts one after another, through a cache."""
+    memory, cache = TokenMemory(adapter, bank, RuleStates(model, tokenizer), search, **settings), None
     with attach(model, memory):
-        cache = model(torch.tensor([[10, 11]]), use_cache=True).past_key_values
-        cache = model(torch.tensor([said_ids]), past_key_values=cache, use_cache=True).past_key_values
-        bank.add(new)
-        model(torch.tensor([[SEARCH]]), past_key_values=cache, use_cache=True)
-    assert memory.trace[-1].ids[0] == "new"
+        for text in texts:
+            ids = tokenizer(text() if callable(text) else text, add_special_tokens=False)["input_ids"]
+            cache = model(torch.tensor([ids]), past_key_values=cache, use_cache=True).past_key_values
+    return memory.trace[-1]
+
+
+@torch.no_grad()
+def test_rules_are_found_by_their_words_if_they_are_allowed_and_as_soon_as_they_are_there(
+    rules, tiny_model, tiny_tokenizer
+):
+    model, adapter = ready(tiny_model, word_weight=50.0, top_k=2)
+    tokenizer, bank, premise = tiny_tokenizer(), bank_of(rules), rules[0].split(",")[0][3:]
+    assert read(model, adapter, bank, tokenizer, premise).ids[0] == "r0"
+    allowed = read(model, adapter, bank, tokenizer, premise, allowed_BM=torch.arange(12)[None] >= 6)
+    assert all(int(rule[1:]) >= 6 for rule in allowed.ids)
+
+    def added():
+        bank.add(RuleBank(*(torch.zeros(1, WIDTH) for _ in range(2)), ["new"], ["If w60 w61, w62."]))
+        return f"w{SEARCH}"
+
+    assert read(model, adapter, bank, tokenizer, "w10 w11", "w60 w61", added).ids[0] == "new"
+
+
+@torch.no_grad()
+def test_words_follow_what_is_asked_backward(tiny_model, tiny_tokenizer):
+    """Of two rules that begin alike, the one whose conclusion begins what answers the question is found."""
+    bank = bank_of(
+        ["If w10 w11, w12 w13.", "If w10 w11, w14 w15.", "If w14 w15, w16 w17.", "If w12 w13, w18 w19."]
+    )
+    for goal, first, then in (("w16 w17", "r1", "r2"), ("w18 w19", "r0", "r3")):
+        model, adapter = ready(tiny_model, word_weight=50.0, lookahead=3, top_k=4)
+        adapter[LAYER].lookahead.weight.fill_(1.0)
+        search = read(model, adapter, bank, tiny_tokenizer(), f"w10 w11 w30 {goal}")
+        assert search.ids[0] == first and set(search.read) == {first, then}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("stemmer, first", [("", "r1"), ("english", "r0")])
+def test_a_search_goes_by_stems_where_the_adapter_says_so(stemmer, first, tiny_model, word_tokenizer):
+    rules = ["Greet(A, B) => Wet(A)", "Kit_swims_far(A, B) => Wet(A)", "Sleep(A, B) => Wet(A)"]
+    question = "Kit greets Bob. How is Bob?"
+    tokenizer = word_tokenizer([*rules, question])
+    model, adapter = ready(tiny_model, word_weight=50.0, word_stemmer=stemmer, top_k=4)
+    token = tokenizer.convert_tokens_to_ids("<search>")
+    assert read(model, adapter, bank_of(rules), tokenizer, question, search=token).ids[0] == first
 
 
 def test_words_need_a_memory_that_knows_the_text(rules, tiny_model):

@@ -10,7 +10,9 @@ from Stemmer import algorithms
 from torch import nn
 
 from ..config import DynaRuleConfig
-from .projection import PlusProjection
+from ..projection import RuleProjection
+from .lookahead import LookAhead
+from .reader import SearchReader
 
 if TYPE_CHECKING:
     from ..memory.serving import RuleMemory
@@ -94,3 +96,28 @@ class PlusConfig(DynaRuleConfig):
     def question_opening(self) -> str:
         """Where rules' tokens are read, a line end: they stand before the question, one rule a line."""
         return "\n" if self.reading == "tokens" else ""
+
+
+class PlusProjection(RuleProjection):
+    """W~_K of the confidence layer with what reads the text for a search, and W~_Q and W~_V where they are used.
+
+    Attributes
+    ----------
+    reader : SearchReader or None
+        What a search asks; None: the paper's query.
+    lookahead : LookAhead or None
+        Its backward levels.
+    """
+
+    def __init__(self, attention: nn.Module, config: PlusConfig) -> None:
+        super().__init__(attention, config.encoder_dim)
+        hidden, width = self.q.in_features, self.q.out_features
+        sizes = config.search_heads, config.search_offsets, config.search_tail
+        reads, plans = config.search_heads > 0, config.lookahead > 0
+        self.reader = SearchReader(hidden, width, *sizes) if reads else None
+        self.lookahead = LookAhead(hidden, config.encoder_dim, *sizes) if plans else None
+        if config.reading == "tokens":
+            del self.v
+            if reads:
+                del self.q
+        self.to(self.k.weight)

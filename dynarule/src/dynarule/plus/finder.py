@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
 from ..projection import score_keys
+from .config import PlusProjection
 from .lookahead import LookAhead
-from .projection import PlusProjection
 from .reader import EARLIER, SINCE, SearchInput, SearchReader
 from .searches import Searches
 
@@ -73,10 +73,9 @@ class Finder(nn.Module):
     def look_up(self, searches: Searches, temperature: float) -> None:
         """Start from maps that look for the text's own words; what is trained beside them learns the rest.
 
-        Where rules are encoded by the layers that searches read, a text and a rule that say the same are close before
-        anything is trained. Maps that begin at random would have to learn that word by word, and never do for words
-        that no training question has. So each head looks for what it reads, times a multiple that is trained, and a
-        conclusion is followed by premises of its words.
+        Rules encoded by the layers that searches read are close to texts that say the same at once; random maps learn
+        that word by word, and never for words of no training question. So each head looks for what it reads, times a
+        multiple that is trained, and a conclusion is followed by premises of its words.
         """
         reader, ahead = self.projection.reader, self.ahead
         if reader is None or len(self.scale_C) != len(self.white_keys_PP):
@@ -84,17 +83,17 @@ class Finder(nn.Module):
                 "look_up needs search_heads and rules that are encoded by layers of the model itself "
                 f"(width {len(self.scale_C)}, the bank has {len(self.white_keys_PP)}); set look_up = false"
             )
-        asked = self.white(searches.asked(range(min(SAMPLE, len(searches.items))), self.keys_MP.device))
+        known = self.white(searches.inputs(range(min(SAMPLE, len(searches.items))), self.keys_MP.device))
         every = len(self.keys_MP) // SAMPLE + 1
         keys_NP, values_NP = self.keys_MP[::every], self.values_MP[::every]
         nn.init.orthogonal_(self.projection.k.weight)
         self.projection.k.requires_grad_(False)
         keys_FC = self.projection.k.weight @ self.white_keys_PP * self.scale_C
-        _start_from(reader, keys_FC, lambda: self.scores(asked, keys_NP), 2 * temperature)
+        _start_from(reader, keys_FC, lambda: self.scores(known, keys_NP), 2 * temperature)
         if ahead is not None:
             goal, link = ahead.goal, ahead.link
             values_PC = self.white_values_PP * self.scale_C
-            _start_from(goal, values_PC, lambda: goal(asked) @ values_NP.T, 2.0)
+            _start_from(goal, values_PC, lambda: goal(known) @ values_NP.T, 2.0)
             same_PP = self.white_keys_PP @ torch.linalg.inv(self.white_values_PP)
             nn.init.zeros_(link.weight)
             same_EP = nn.functional.pad(same_PP * (-link.bias[-1] / len(same_PP)), (0, 0, 0, 1))
@@ -105,17 +104,17 @@ class Finder(nn.Module):
         """The look-ahead, if there is one."""
         return self.projection.lookahead
 
-    def white(self, asked: SearchInput) -> SearchInput:
+    def white(self, known: SearchInput) -> SearchInput:
         """Return what searches know, standardised."""
         states_BTC, token_BC = (
-            (states - self.mean_C) / self.scale_C for states in (asked.states_BTC, asked.token_BC)
+            (states - self.mean_C) / self.scale_C for states in (known.states_BTC, known.token_BC)
         )
-        return SearchInput(states_BTC, asked.kind_BT, token_BC)
+        return SearchInput(states_BTC, known.kind_BT, token_BC)
 
-    def scores(self, asked: SearchInput, keys_MP: Tensor) -> Tensor:
+    def scores(self, known: SearchInput, keys_MP: Tensor) -> Tensor:
         """Return equation 4's scores of standardised searches: (B, M)."""
         reader = self.projection.reader
-        query_BF = self.projection.q(paper_states(asked)) if reader is None else reader(asked)
+        query_BF = self.projection.q(paper_states(known)) if reader is None else reader(known)
         query_BHD = query_BF.unflatten(-1, (self.heads, -1))
         return score_keys(query_BHD[:, None], self.projection.keys(keys_MP)[None])[:, 0]
 
@@ -166,13 +165,13 @@ def _start_from(reader: SearchReader, prior_FC: Tensor, scores: Callable[[], Ten
     prior.prior_FC.mul_(spread / scores().std(-1).mean())
 
 
-def paper_states(asked: SearchInput) -> Tensor:
+def paper_states(known: SearchInput) -> Tensor:
     """Return the states behind the paper's queries, (B, C): ``<search>``'s own, at the prompt the question's mean."""
-    kind_BT = asked.kind_BT
+    kind_BT = known.kind_BT
     answering_B = ((kind_BT == EARLIER) | (kind_BT == SINCE)).any(-1)
-    question_BT = (kind_BT >= 0).to(asked.states_BTC)
-    mean_BC = torch.einsum("bt,btc->bc", question_BT, asked.states_BTC) / question_BT.sum(-1, keepdim=True)
-    return torch.where(answering_B[:, None], asked.token_BC, mean_BC)
+    question_BT = (kind_BT >= 0).to(known.states_BTC)
+    mean_BC = torch.einsum("bt,btc->bc", question_BT, known.states_BTC) / question_BT.sum(-1, keepdim=True)
+    return torch.where(answering_B[:, None], known.token_BC, mean_BC)
 
 
 def whitening(embeddings_MP: Tensor, block: int = 65_536) -> Tensor:

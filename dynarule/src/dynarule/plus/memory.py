@@ -13,9 +13,8 @@ from ..attention import AttendedRules, RuleTokens
 from ..bank.index import rule_scores
 from ..kernels import largest
 from ..memory.serving import Retrieval, RuleMemory, real_tokens
-from .config import PlusConfig
+from .config import PlusConfig, PlusProjection
 from .lookahead import Tables, planned
-from .projection import PlusProjection
 from .reader import SearchContext, SearchInput
 from .words import SearchText, Words, words_of
 
@@ -45,7 +44,7 @@ class PlusRetrieval(Retrieval):
 
 
 class SearchResult(NamedTuple):
-    """What the last search of a row found, as rows of the bank: scores of the K, and as in `PlusRetrieval`."""
+    """What the last search of a row returned, as rows of the bank: scores of the K, and as in `PlusRetrieval`."""
 
     scores: dict[int, float]
     read: list[int]
@@ -60,8 +59,6 @@ class PlusMemory(RuleMemory):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        if not isinstance(self.config, PlusConfig):  # at its defaults, the same settings
-            self.config = PlusConfig(**vars(self.config))
         self._context = SearchContext()
         self._inputs: list[SearchInput] = []  # of the prompt (0) and of each <search> of this forward
         self._results: dict[int, SearchResult] = {}
@@ -82,28 +79,32 @@ class PlusMemory(RuleMemory):
         self, layer: int, query_NHD: Tensor | None, rows: list[int], number: int, allowed_NM: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Return scores and bank rows of the best K rules, and note what is worth reading of them."""
-        projection, levels = self.adapter[layer], []  # type: Any, list[Tensor]
-        if layer != self.config.confidence_layer or getattr(projection, "reader", None) is None:
-            scores_NK, rules_NK = super().search(layer, query_NHD, rows, number, allowed_NM)
-        else:
+        projection: Any = self.adapter[layer]
+        levels: list[Tensor] = []
+        texts: list[SearchText] = []
+        if getattr(projection, "reader", None) is not None:
             known = SearchInput(*(part[rows] for part in self._inputs[number]))
+            query_NHD = projection.reader(known).unflatten(-1, (-1, projection.head_dim))
             texts = self.search_texts(rows, known.kind_BT) if self.config.word_weight else []
             levels = self._levels(projection, known, texts, allowed_NM)
-            query_NHD = projection.reader(known).unflatten(-1, (-1, projection.head_dim))
-            if levels or texts:
-                scores_NK, rules_NK = self._search_all(projection, query_NHD, levels, texts, allowed_NM)
-            else:
-                scores_NK, rules_NK = super().search(layer, query_NHD, rows, number, allowed_NM)
+        if levels or texts:
+            assert query_NHD is not None
+            scores_NK, rules_NK = self._search_all(projection, query_NHD, levels, texts, allowed_NM)
+        else:
+            scores_NK, rules_NK = super().search(layer, query_NHD, rows, number, allowed_NM)
         best = [largest(level_NM, min(TRACED_RULES, level_NM.shape[1]))[1].tolist() for level_NM in levels]
         self._results = {}
-        for at, (row, rules, scores) in enumerate(
-            zip(rows, rules_NK.tolist(), scores_NK.tolist(), strict=True)
-        ):
+        ranked = zip(rows, rules_NK.tolist(), scores_NK.tolist(), strict=True)
+        for at, (row, rules, scores) in enumerate(ranked):
             read, way = rules, []  # type: list[int], list[int]
             if levels:
-                tables, width = self._tables(), self.config.lookahead_width
                 read, way = projection.lookahead.plan(
-                    at, rules, scores, levels, tables, width, whole=not number
+                    rules,
+                    scores,
+                    [level_NM[at] for level_NM in levels],
+                    self._tables(),
+                    self.config.lookahead_width,
+                    whole=not number,
                 )
             backward = [level[at] for level in best]
             self._results[row] = SearchResult(dict(zip(rules, scores, strict=True)), read, way, backward)
@@ -138,9 +139,8 @@ class PlusMemory(RuleMemory):
         if tables.words is not None:
             shared_NV = torch.stack([tables.words.conclusions(text.question) for text in texts])
             goal_NV = goal_NV + tables.word_weight * shared_NV.to(goal_NV)
-        levels = projection.lookahead.levels(
-            goal_NV, tables, self.config.lookahead, self.config.lookahead_width, allowed_NM
-        )
+        count, width = self.config.lookahead, self.config.lookahead_width
+        levels = projection.lookahead.levels(goal_NV, tables, count, width, allowed_NM)
         return [_among(allowed_NM, level_NM) for level_NM in levels]
 
     def _search_all(
@@ -169,11 +169,11 @@ class PlusMemory(RuleMemory):
         bank, layer = self.bank, self.config.confidence_layer
         if self._tables_made is None or self._tables_made[0] != bank.version:
             every = torch.arange(len(bank), device=bank.device)
-            sides = [(side.different.whole().float(), side.at(every)) for side in (bank.keys, bank.values)]
-            (keys_UP, key_rows_M), (values_VP, value_rows_M) = (
-                (rows, at if side.shared else None)
-                for side, (rows, at) in zip((bank.keys, bank.values), sides, strict=True)
-            )
+            sides = [
+                (side.different.whole().float(), side.at(every) if side.shared else None)
+                for side in (bank.keys, bank.values)
+            ]
+            (keys_UP, key_rows_M), (values_VP, value_rows_M) = sides
             ahead = None if layer is None else getattr(self.adapter[layer], "lookahead", None)
             weight, of_levels = self.config.word_weight, 0.0 if ahead is None else float(ahead.weight)
             words = (self._words(), weight / of_levels) if weight and of_levels > MIN_LEVEL_WEIGHT else ()
@@ -186,8 +186,6 @@ class PlusMemory(RuleMemory):
 
 def _among(allowed_NM: Tensor | None, scores_NM: Tensor) -> Tensor:
     """Return scores in which rules that may not be found have -inf."""
-    return (
-        scores_NM
-        if allowed_NM is None
-        else scores_NM.masked_fill(~allowed_NM.to(scores_NM.device), -torch.inf)
-    )
+    if allowed_NM is None:
+        return scores_NM
+    return scores_NM.masked_fill(~allowed_NM.to(scores_NM.device), -torch.inf)

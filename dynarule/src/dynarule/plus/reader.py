@@ -8,8 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["QUESTION", "SINCE", "TOKEN", "SearchContext", "SearchInput", "SearchReader", "token_kinds"]
-
 QUESTION, EARLIER, SINCE, TOKEN = range(4)
 """Kinds of tokens that a search sees: the question's, those of earlier steps, of the last step, and its own."""
 KEY_WIDTH = 32
@@ -18,21 +16,11 @@ PLACE_SCALE = 0.25
 
 
 class SearchInput(NamedTuple):
-    """The text before a search, as the confidence layer reads it.
+    """The text before a search, as the confidence layer reads it."""
 
-    Attributes
-    ----------
-    states_BTC : Tensor
-        States of the tokens, fp32.
-    kind_BT : Tensor
-        `QUESTION`, `EARLIER`, `SINCE` or `TOKEN`; -1 for padding and for what comes after the search.
-    token_BC : Tensor
-        The state of the search's own token; at the prompt, of the question's last one.
-    """
-
-    states_BTC: Tensor
-    kind_BT: Tensor
-    token_BC: Tensor
+    states_BTC: Tensor  # of the tokens, fp32
+    kind_BT: Tensor  # QUESTION, EARLIER, SINCE or TOKEN; -1 for padding and what comes after the search
+    token_BC: Tensor  # the state of the search's own token; at the prompt, of the question's last one
 
 
 class SearchReader(nn.Module):
@@ -77,15 +65,12 @@ class SearchReader(nn.Module):
             nn.init.normal_(linear.weight, std=0.02)
             nn.init.zeros_(linear.bias)
 
-    def forward(self, asked: SearchInput) -> Tensor:
-        """Return what each search asks, fp32 (B, out).
-
-        Keys of the text are never computed: the one query moves into the space of states.
-        """
-        states_BTC, kind_BT, token_BC = asked
-        query_BHD = nn.functional.linear(
-            token_BC, self.query.weight.float(), self.query.bias.float()
-        ).unflatten(-1, (-1, KEY_WIDTH))
+    def forward(self, known: SearchInput) -> Tensor:
+        """Return what each search asks, fp32 (B, out)."""
+        states_BTC, kind_BT, token_BC = known
+        query_BF = nn.functional.linear(token_BC, self.query.weight.float(), self.query.bias.float())
+        query_BHD = query_BF.unflatten(-1, (-1, KEY_WIDTH))
+        # Keys of the text are never computed: the one query moves into the space of states.
         inward_BHC = torch.einsum("bhd,hdc->bhc", query_BHD, self.key.float()) / math.sqrt(KEY_WIDTH)
         scores_BHT = torch.einsum("bhc,btc->bht", inward_BHC, states_BTC)
         scores_BHT = scores_BHT + self.kind.float().T[kind_BT.clamp_min(0)].transpose(1, 2)
@@ -98,28 +83,28 @@ class SearchReader(nn.Module):
                 scores_BHT = scores_BHT + (tail_HE[:, behind_BT] * here_BT).transpose(0, 1)
         weights_BHT = scores_BHT.masked_fill((kind_BT < 0)[:, None], -torch.inf).softmax(-1)
         read_BHC = torch.einsum("bht,btc->bhc", weights_BHT, states_BTC)
-        found = torch.cat([read_BHC.flatten(1), token_BC], -1)
-        return nn.functional.linear(found, self.out.weight.float(), self.out.bias.float())
+        read = torch.cat([read_BHC.flatten(1), token_BC], -1)
+        return nn.functional.linear(read, self.out.weight.float(), self.out.bias.float())
 
     def _from_last(self, states_BTC: Tensor, kind_BT: Tensor) -> Tensor:
         """Return what the place of the last step adds to each head's scores of the question's tokens: (B, H, T)."""
         assert self.place is not None and self.offset is not None
         question_BT, since_BT = kind_BT == QUESTION, (kind_BT == SINCE).to(states_BTC)
-        said_B1 = since_BT.sum(-1, keepdim=True)
-        last_BC = torch.einsum("bt,btc->bc", since_BT, states_BTC) / said_B1.clamp_min(1)
+        length_B1 = since_BT.sum(-1, keepdim=True)  # of the last step
+        last_BC = torch.einsum("bt,btc->bc", since_BT, states_BTC) / length_B1.clamp_min(1)
         weight, bias = self.place.weight.float(), self.place.bias.float()
         key_BD = nn.functional.linear(last_BC, weight, bias)
         inward_BC, constant_B1 = key_BD @ weight, (key_BD @ bias)[:, None]
         match_BT = PLACE_SCALE * (torch.einsum("bc,btc->bt", inward_BC, states_BTC) + constant_B1)
         first_BT = nn.functional.one_hot(question_BT.int().argmax(-1), question_BT.shape[1]).to(match_BT)
         there_BT = match_BT.masked_fill(~question_BT, -1e9).softmax(-1)
-        there_BT = torch.where(said_B1 > 0, there_BT, first_BT)
+        there_BT = torch.where(length_B1 > 0, there_BT, first_BT)
         # exp of the offsets' biases, summed over where the last step may be; beyond the last offset all is alike.
         tokens, reach = there_BT.shape[1], self.offset.shape[-1] // 2
         place_T = torch.arange(tokens, device=there_BT.device)
         apart_TT = (place_T - place_T[:, None]).clamp(-reach, reach) + reach  # from, to
         moved_WBHT = torch.einsum("bs,whst->wbht", there_BT, self.offset.float().exp()[:, :, apart_TT])
-        moved_BHT = torch.where(said_B1[:, :, None] > 0, moved_WBHT[1], moved_WBHT[0])
+        moved_BHT = torch.where(length_B1[:, :, None] > 0, moved_WBHT[1], moved_WBHT[0])
         return torch.where(question_BT[:, None], moved_BHT.clamp_min(1e-6).log(), 0.0)
 
 
@@ -133,30 +118,19 @@ class SearchContext:
     def read(
         self, hidden_BTC: Tensor, search_BT: Tensor, real_BT: Tensor, question_BT: Tensor | None
     ) -> list[SearchInput]:
-        """Take note of a forward's states; return what is known at the prompt and at each of its searches, by number.
+        """Take note of a forward's states; return what is known at the prompt (0) and at its n-th ``<search>``.
 
-        Parameters
-        ----------
-        hidden_BTC : Tensor
-            Inputs of the confidence layer's attention.
-        search_BT, real_BT : Tensor of bool
-            ``<search>`` tokens; tokens that are no padding.
-        question_BT : Tensor of bool or None
-            The question's tokens, in the forward that reads a prompt.
-
-        Returns
-        -------
-        list of SearchInput
-            Number n is about the n-th ``<search>`` of each row in this forward; of rows that have fewer, nothing is
-            meant. The first is about the prompt, and means nothing where the forward reads none.
+        ``hidden_BTC`` are inputs of the confidence layer's attention, ``real_BT`` tokens that are no padding,
+        ``question_BT`` the question's in the forward that reads a prompt, else None. What is returned of rows with
+        fewer searches, or of the prompt where the forward reads none, means nothing.
         """
         if question_BT is not None:
             self._states, self._marks = [], []
         question_BT = torch.zeros_like(search_BT) if question_BT is None else question_BT
         self._states.append(hidden_BTC.float())
         self._marks.append(torch.stack([search_BT, real_BT, question_BT]))
-        most = int(search_BT.sum(-1).max()) if search_BT.numel() else 0
-        if not most and not bool(question_BT.any()):
+        searches = int(search_BT.sum(-1).max()) if search_BT.numel() else 0
+        if not searches and not bool(question_BT.any()):
             return []
         states_BTC = torch.cat(self._states, 1)
         search_BT, real_BT, question_BT = torch.cat(self._marks, -1)
@@ -164,16 +138,16 @@ class SearchContext:
         rows = torch.arange(len(states_BTC), device=states_BTC.device)
         place_T = torch.arange(states_BTC.shape[1], device=states_BTC.device)
         segment_BT = search_BT.cumsum(-1)
-        first_B = segment_BT[:, -1] - search_BT[:, -hidden_BTC.shape[1] :].sum(
+        earlier_B = segment_BT[:, -1] - search_BT[:, -hidden_BTC.shape[1] :].sum(
             -1
         )  # searches of earlier forwards
-        found = []
-        for number in range(most + 1):
-            here_BT = search_BT & (segment_BT == (first_B + number)[:, None]) if number else question_BT
+        inputs = []
+        for number in range(searches + 1):
+            here_BT = search_BT & (segment_BT == (earlier_B + number)[:, None]) if number else question_BT
             at_B = torch.where(here_BT, place_T, 0).amax(-1)
             kind_BT = token_kinds(question_BT, search_BT, real_BT, at_B)
-            found.append(SearchInput(states_BTC, kind_BT, states_BTC[rows, at_B]))
-        return found
+            inputs.append(SearchInput(states_BTC, kind_BT, states_BTC[rows, at_B]))
+        return inputs
 
 
 def token_kinds(question_BT: Tensor, search_BT: Tensor, real_BT: Tensor, at_B: Tensor) -> Tensor:

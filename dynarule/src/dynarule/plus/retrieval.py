@@ -29,9 +29,8 @@ from ..training.data import Encoder
 from ..training.pools import Rows
 from ..training.recipe import check_numbers
 from ..training.run_folder import refuse_changes
-from .config import PlusConfig
+from .config import PlusConfig, PlusProjection
 from .finder import Finder
-from .projection import PlusProjection
 from .retrieval_loop import LOG, Log, RetrievalLoop, saved_log
 from .searches import read_searches
 
@@ -46,14 +45,8 @@ class RetrievalRecipe:
     hard_rules: int = field(default=4, metadata={"help": "rules with a gold rule's premise, for each"})
     temperature: float = field(default=0.05, metadata={"help": "of the retrieval loss (equation 5)"})
     learning_rate: float = field(default=3e-3, metadata={"help": "peak, of AdamW; falls to zero"})
-    warmup_ratio: float = field(default=0.1, metadata={"help": "of the steps"})
-    weight_decay: float = field(default=0.01, metadata={"help": "of AdamW"})
-    link_weight: float = field(default=0.3, metadata={"help": "of the loss of links"})
     link_ends: float = field(
         default=0.25, metadata={"help": "conclusions that no chain goes on from, for each link"}
-    )
-    join_at: float = field(
-        default=0.25, metadata={"help": "part of the steps after which searches look ahead"}
     )
     evaluate_every: int = field(default=150, metadata={"help": "steps between measurements"})
     evaluate_rules: int = field(default=10_000, metadata={"help": "rules among which they find"})
@@ -177,9 +170,6 @@ def train_retrieval(
         finder.fold_into(projection)
         config.encoder = bank.encoder
         adapter.save(folder, tokenizer if config.search_id is not None else None)
-        write_whole(
-            folder / LOG, json.dumps({"recipe": recipe.to_dict(), "log": log, "done": True}, indent=1) + "\n"
-        )
         facts = {
             "steps": int(log[-1]["step"]),
             "questions": len(rows),

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from .._files import write_whole
@@ -19,6 +21,7 @@ from ..training.pools import keyed
 from ..training.recipe import PAPER_MIX
 from .finder import Finder
 from .lookahead import Tables, planned
+from .reader import SearchInput
 from .searches import READ_BATCH, KnownSearch, Searches
 
 if TYPE_CHECKING:
@@ -26,12 +29,12 @@ if TYPE_CHECKING:
 
 Log = list[dict[str, float]]
 LOG, STATE = "retrieval.json", ".retrieval.safetensors"
-JOINT_SEARCHES = 48
-"""Searches of a batch that look ahead in the loss; the others train their parts."""
-LINK_PREMISES = 4096
-"""Premises of the bank, at most, that may follow a conclusion in the loss of links."""
-SCALAR_RATE = 30
-"""Factor of the learning rate for offsets, tails and multiples, each a scalar that many units share."""
+WARMUP, WEIGHT_DECAY = 0.1, 0.01  # warmup: part of the steps
+LINK_WEIGHT = 0.3  # of the loss of links
+JOIN_AT = 0.25  # part of the steps after which searches look ahead in the loss
+JOINT_SEARCHES = 48  # of a batch look ahead in the loss; the others train their parts
+LINK_PREMISES = 4096  # of the bank, at most, may follow a conclusion in the loss of links
+SCALAR_RATE = 30  # times the learning rate, for offsets, tails and multiples: scalars that many units share
 
 
 class RetrievalLoop:
@@ -57,7 +60,7 @@ class RetrievalLoop:
         self.chain_ends = _chain_ends(known, finder.values_MP) if known.links else []
         self.shares = _shares(known)
         self.optimizer = torch.optim.AdamW(
-            _parameter_groups(finder, recipe), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+            _parameter_groups(finder, recipe), lr=recipe.learning_rate, weight_decay=WEIGHT_DECAY
         )
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         if finder.ahead is not None:
@@ -89,10 +92,9 @@ class RetrievalLoop:
     def step(self, step: int) -> dict[str, float]:
         """Train on one batch."""
         recipe, progress = self.recipe, step / self.recipe.max_steps
-        warm = min(1.0, progress / recipe.warmup_ratio) if recipe.warmup_ratio else 1.0
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            group["lr"] = rate * warm * (1 + math.cos(math.pi * progress)) / 2
-        losses = self._losses(keyed(recipe.seed, 5, step), joint=progress >= recipe.join_at)
+            group["lr"] = rate * min(1.0, progress / WARMUP) * (1 + math.cos(math.pi * progress)) / 2
+        losses = self._losses(keyed(recipe.seed, 5, step), joint=progress >= JOIN_AT)
         self.optimizer.zero_grad()
         torch.stack(list(losses.values())).sum().backward()
         nn.utils.clip_grad_norm_(self.finder.parameters(), 1.0)
@@ -109,24 +111,29 @@ class RetrievalLoop:
         random = draw.integers(len(self.premise_M), size=recipe.pool_size).tolist()
         pool_M = torch.tensor([*wanted, *hard, *random]).unique()
         keys_MP, values_MP = finder.keys_MP[pool_M], finder.values_MP[pool_M]
-        asked = finder.white(self.known.asked(numbers, keys_MP.device))
-        scores_BM = finder.scores(asked, keys_MP)
+        known = finder.white(self.known.inputs(numbers, keys_MP.device))
+        scores_BM = finder.scores(known, keys_MP)
         gold_BM = _marks([item.gold for item in searches], pool_M, keys_MP.device)
         losses = {"state": stacked_step_loss(scores_BM[:, None], gold_BM[:, None], recipe.temperature)}
         if ahead is None:
             return losses
-        goal_BM = ahead.goal(asked) @ values_MP.T
+        goal_BM = ahead.goal(known) @ values_MP.T
         ends_BM = _marks([item.ends for item in searches], pool_M, keys_MP.device)
         losses["goal"] = stacked_step_loss(goal_BM[:, None], ends_BM[:, None], 1.0)
         if self.known.links:
-            links = [self.known.links[i] for i in some_links]
-            losses["link"] = recipe.link_weight * self.link_loss(links, draw)
+            losses["link"] = LINK_WEIGHT * self.link_loss([self.known.links[i] for i in some_links], draw)
         if joint:
             part = slice(JOINT_SEARCHES)
-            levels = ahead.levels(goal_BM[part], Tables(keys_MP, values_MP), self.levels, self.width)
-            planned_BM = planned(scores_BM[part], levels, ahead.weight)
+            planned_BM = self._planned(scores_BM[part], goal_BM[part], keys_MP, values_MP)
             losses["joint"] = stacked_step_loss(planned_BM[:, None], gold_BM[part, None], recipe.temperature)
         return losses
+
+    def _planned(self, scores_BM: Tensor, goal_BM: Tensor, keys_MP: Tensor, values_MP: Tensor) -> Tensor:
+        """Return what searches of a pool go by: their own scores and the backward levels."""
+        ahead = self.finder.ahead
+        assert ahead is not None
+        levels = ahead.levels(goal_BM, Tables(keys_MP, values_MP), self.levels, self.width)
+        return planned(scores_BM, levels, ahead.weight)
 
     def hard_rules(self, searches: Sequence[KnownSearch], draw: np.random.Generator) -> list[int]:
         """Return ``hard_rules`` rules for each search that share a premise with its gold rules, these in turn."""
@@ -151,7 +158,7 @@ class RetrievalLoop:
             some = draw.integers(len(self.chain_ends), size=round(self.recipe.link_ends * len(links)))
             ends = torch.tensor([self.chain_ends[i] for i in some], dtype=torch.long)
             first_N = torch.cat([first_N, ends])
-        # one rule of each of some premises, and the rules that come next
+        # One rule of each of some premises, and the rules that come next.
         drawn_U = draw.permutation(len(self.counts_U))[:LINK_PREMISES]
         starts_U = self.counts_U.cumsum() - self.counts_U
         places_U = starts_U[drawn_U] + (draw.random(len(drawn_U)) * self.counts_U[drawn_U]).astype(np.int64)
@@ -177,24 +184,25 @@ class RetrievalLoop:
         recalls: dict[str, list[float]] = {"recall": [], "recall_state": [], "recall_later": []}
         for start in range(0, len(items), READ_BATCH):
             part = items[start : start + READ_BATCH]
-            asked = finder.white(self.held_out.asked(range(start, start + len(part)), keys_MP.device))
-            state_BM = planned_BM = finder.scores(asked, keys_MP)
+            numbers = range(start, start + len(part))
+            known: SearchInput = finder.white(self.held_out.inputs(numbers, keys_MP.device))
+            state_BM = planned_BM = finder.scores(known, keys_MP)
             if finder.ahead is not None:
-                goal_BM = finder.ahead.goal(asked) @ values_MP.T
-                levels = finder.ahead.levels(goal_BM, Tables(keys_MP, values_MP), self.levels, self.width)
-                planned_BM = planned(state_BM, levels, finder.ahead.weight)
+                planned_BM = self._planned(
+                    state_BM, finder.ahead.goal(known) @ values_MP.T, keys_MP, values_MP
+                )
             gold_BM = _marks([item.gold for item in part], pool_M, keys_MP.device)
-            for item, planned_M, state_M, gold_M in zip(part, planned_BM, state_BM, gold_BM, strict=True):
-                recall = float(step_recall(planned_M[None, None], gold_M[None, None])[0])
-                recalls["recall"].append(recall)
-                recalls["recall_state"].append(float(step_recall(state_M[None, None], gold_M[None, None])[0]))
+            for item, *scores_2M, gold_M in zip(part, planned_BM, state_BM, gold_BM, strict=True):
+                with_plan, state = (
+                    float(step_recall(s[None, None], gold_M[None, None])[0]) for s in scores_2M
+                )
+                recalls["recall"].append(with_plan)
+                recalls["recall_state"].append(state)
                 if item.later:
-                    recalls["recall_later"].append(recall)
+                    recalls["recall_later"].append(with_plan)
         return {name: round(sum(values) / len(values), 4) for name, values in recalls.items() if values}
 
     def _save(self, folder: Path, best: Mapping[str, Tensor], log: Log) -> None:
-        from safetensors.torch import save
-
         moments = {
             f"{number}.{name}": torch.as_tensor(value)
             for number, values in self.optimizer.state_dict()["state"].items()
@@ -210,8 +218,6 @@ class RetrievalLoop:
 
     def _load(self, folder: Path) -> dict[str, Tensor]:
         """Go on from what was saved; return the best weights so far."""
-        from safetensors.torch import load_file
-
         parts: dict[str, dict[str, Tensor]] = {"finder": {}, "optimizer": {}, "best": {}}
         for key, value in load_file(folder / STATE).items():
             part, _, name = key.partition("/")
@@ -227,8 +233,6 @@ class RetrievalLoop:
 
 def saved_log(folder: Path) -> Log:
     """Return the log up to the checkpoint, which is written before the log's own file."""
-    from safetensors import safe_open
-
     with safe_open(folder / STATE, "pt") as file:
         return list(json.loads(file.metadata()["log"]))
 
@@ -245,8 +249,6 @@ def _parameter_groups(finder: Finder, recipe: RetrievalRecipe) -> list[dict[str,
     scalars: dict[str, Any] = {"params": [], "lr": rate * SCALAR_RATE, "weight_decay": 0.0}
     free: dict[str, Any] = {"params": [], "lr": rate * recipe.free_rate}
     for name, parameter in finder.named_parameters():
-        if not parameter.requires_grad:
-            continue
         group = plain
         if parameter is ahead_weight:
             group = ahead
@@ -254,7 +256,8 @@ def _parameter_groups(finder: Finder, recipe: RetrievalRecipe) -> list[dict[str,
             group = scalars
         elif recipe.look_up and (".out." in name or ".link." in name):
             group = free
-        group["params"].append(parameter)
+        if parameter.requires_grad:
+            group["params"].append(parameter)
     return [group for group in (plain, ahead, scalars, free) if group["params"]]
 
 

@@ -1,7 +1,7 @@
 """Rules as the frozen model itself reads them: keys and values of their tokens, computed once a rule.
 
-Of one model, whose weights stay, a rule's states hang on its text alone. So a bank may change at any time: another text
-is another entry.
+A rule's states follow from its text alone, since the model's weights stay. So a bank may change at any time: another
+text is another entry.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class RuleStates:
     tokenizer : PreTrainedTokenizerBase
         Its tokenizer.
     most : int
-        States of so many rules are kept; the one that was not asked for longest goes first. A text of several lines
-        counts as so many rules: it takes as much memory.
+        States of so many rules are kept, those used last. A text of several lines counts as so many rules: it takes as
+        much memory.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any, most: int = MOST_RULES) -> None:
@@ -56,11 +56,11 @@ class RuleStates:
         self._kept.update(zip(new, self._read(new), strict=True))
         for text in texts:
             self._kept.move_to_end(text)
-        found = [self._kept[text] for text in texts]
-        kept = sum(map(_rules, self._kept))
+        states = [self._kept[text] for text in texts]
+        kept = sum(map(_lines, self._kept))
         while kept > self.most:
-            kept -= _rules(self._kept.popitem(last=False)[0])
-        return found
+            kept -= _lines(self._kept.popitem(last=False)[0])
+        return states
 
     def tokens(self, text: str) -> int:
         """Return how many tokens a rule's line has."""
@@ -76,18 +76,16 @@ class RuleStates:
         plain = self.tokenizer(lines, add_special_tokens=False)["input_ids"]
         opened = self.tokenizer(lines[0])["input_ids"]
         lead: list[int] = next((opened[:n] for n in range(len(opened)) if opened[n] == plain[0][0]), [])
-        rows = [lead + ids for ids in plain]
-        mask_BT = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
-        ids_BT, lengths_B = torch.zeros_like(mask_BT), torch.tensor([len(row) for row in rows])
-        for at, row in enumerate(rows):
-            ids_BT[at, : len(row)], mask_BT[at, : len(row)] = torch.tensor(row), 1
-        positions_BT = torch.arange(mask_BT.shape[1]) - lengths_B[:, None]
+        rows = [torch.tensor(lead + ids) for ids in plain]
+        lengths_B1 = torch.tensor([[len(row)] for row in rows])
+        ids_BT = nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        places_T = torch.arange(ids_BT.shape[1])
         cache, device = DynamicCache(), self._decoder.embed_tokens.weight.device
         self._layers.config._attn_implementation = self._decoder.config._attn_implementation
         self._layers(
             input_ids=ids_BT.to(device),
-            attention_mask=mask_BT.to(device),
-            position_ids=positions_BT.to(device),
+            attention_mask=(places_T < lengths_B1).long().to(device),
+            position_ids=(places_T - lengths_B1).to(device),
             past_key_values=cache,
             use_cache=True,
         )
@@ -98,5 +96,5 @@ class RuleStates:
         return [(key[:, at, :, of].clone(), value[:, at, :, of].clone()) for at, of in places]
 
 
-def _rules(text: str) -> int:
+def _lines(text: str) -> int:
     return text.count("\n") + 1

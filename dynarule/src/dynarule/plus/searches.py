@@ -31,32 +31,16 @@ class KnownSearch(NamedTuple):
 
 
 class Searches(NamedTuple):
-    """The searches of some questions, with the states that the confidence layer reads of their texts.
+    """The searches of some questions, with the states that the confidence layer reads of their texts."""
 
-    Attributes
-    ----------
-    states : Tensor
-        fp16 (tokens, C), question after question: a file's, since those of a hundred thousand questions fill a memory.
-    marks : Tensor of bool
-        Which tokens are the question's, and which are ``<search>``: (2, tokens).
-    starts : list of int
-        Where the tokens of each question begin.
-    items : list of KnownSearch
-        In the order of questions and steps.
-    links : list of (int, int)
-        Rules that follow each other in a chain.
-    families : list of str
-        By question; empty texts where the questions name none.
-    """
+    states: Tensor  # fp16 (tokens, C), question after question, in a file: those of 100,000 fill a memory
+    marks: Tensor  # bool (2, tokens): which tokens are the question's, and which are <search>
+    starts: list[int]  # where the tokens of each question begin
+    items: list[KnownSearch]  # in the order of questions and steps
+    links: list[tuple[int, int]]  # rules that follow each other in a chain
+    families: list[str]  # by question; empty texts where the questions name none
 
-    states: Tensor
-    marks: Tensor
-    starts: list[int]
-    items: list[KnownSearch]
-    links: list[tuple[int, int]]
-    families: list[str]
-
-    def asked(self, numbers: Sequence[int], device: torch.device) -> SearchInput:
+    def inputs(self, numbers: Sequence[int], device: torch.device) -> SearchInput:
         """Return what some searches know."""
         chosen = [self.items[number] for number in numbers]
         longest = max(item.at for item in chosen) + 1
@@ -80,28 +64,17 @@ def read_searches(
 ) -> Searches:
     """Run the layers below the confidence layer over questions with their answers, once.
 
-    Parameters
-    ----------
-    model : PreTrainedModel
-        The base.
-    layer : int
-        The confidence layer.
-    rows : sequence of dict
-        Questions, see `dynarule.training.data`. In those of family (or sub-task) ``multi_hop``, and where there is no
-        such column, steps follow from each other and the first rule of each is what leads on; in others each step is
-        asked for by itself.
-    encoder : Encoder
-        Rows to tokens.
-    search_id : int
-        Id of ``<search>``.
-    folder : path
-        Where the states are kept while they are used, in a file without a name: it goes with the process.
+    In rows of family (or sub-task) ``multi_hop``, and where there is no such column, steps follow from each other and
+    the first rule of each is what leads on; in others each step is asked for by itself. States are kept in a file of
+    ``folder`` without a name: it goes with the process.
     """
     device = next(model.parameters()).device
     decoder, embedding = frozen_layers(model, layer), model.get_input_embeddings()  # type: ignore[operator]
     encoded = [encoder(rows[number]) for number in range(len(rows))]
-    *starts, total = itertools.accumulate((len(each.ids) for each in encoded), initial=0)
-    states, marks = _kept(folder, total, embedding.weight.shape[1]), torch.zeros(2, total, dtype=torch.bool)
+    *starts, total = itertools.accumulate((len(row.ids) for row in encoded), initial=0)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        states = torch.from_numpy(np.memmap(file, np.float16, "w+", shape=(total, embedding.weight.shape[1])))
+    marks = torch.zeros(2, total, dtype=torch.bool)
     items: list[KnownSearch] = []
     links: list[tuple[int, int]] = []
     order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
@@ -120,22 +93,12 @@ def read_searches(
         row = rows[number]
         opening = len(tokens.gold) == len(row["steps"]) + 1  # the prompt's own search is read by no step then
         places, gold = [tokens.prompt - 1, *tokens.search][opening:], tokens.gold[opening:]
-        chain = _chained(row)
+        chain = _family(row) in ("", "multi_hop")
         for step, (at, rules) in enumerate(zip(places, gold, strict=True)):
             items.append(KnownSearch(number, at, rules, gold[-1] if chain else rules, chain and step > 0))
         links += [(one[0], two[0]) for one, two in itertools.pairwise(gold) if chain]
     return Searches(states, marks, starts, items, links, [_family(rows[i]) for i in range(len(rows))])
 
 
-def _kept(folder: Path, tokens: int, width: int) -> Tensor:
-    """Return room for fp16 (tokens, width) in a file of a folder."""
-    with tempfile.TemporaryFile(dir=folder) as file:
-        return torch.from_numpy(np.memmap(file, np.float16, "w+", shape=(tokens, width)))
-
-
 def _family(row: Row) -> str:
     return str(row.get("family", row.get("subtask", ""))).rstrip("_0123456789")
-
-
-def _chained(row: Row) -> bool:
-    return _family(row) in ("", "multi_hop")

@@ -1,29 +1,19 @@
 """Token memory: the kept rules are read token by token, as if each stood right before the prompt (beyond the paper).
 
 A value vector has to say a whole rule at once, and the model has to learn to read it. Here a rule is what the frozen
-model itself makes of its text: keys and values of its tokens in every layer, computed once, when a rule is first kept.
-The text's own queries attend to them, so nothing about reading is trained, and a further token costs K rules' lengths
-whatever the bank holds. Every rule is read alone and ends right before the first token of the prompt; so no rule sees
-another, their order says nothing, and one computation serves every place and question. A pretrained model may read
-such rules badly: each has a first token on which attention rests, and the more rules, the more of it does. With
-``together`` the rules that are found together are read one after another, the best one first, exactly as in a prompt;
-then each set is computed when it is found.
+model itself makes of its text: keys and values of its tokens in every layer (`RuleStates`). The text's own queries
+attend to them, so nothing about reading is trained. Every rule is read alone and ends right before the first token of
+the prompt: no rule sees another, their order says nothing, and one computation serves every place and question. With
+``together``, rules that are found together are read one after another, the best one first, exactly as in a prompt: a
+pretrained model may need that, since each rule read alone has a first token on which attention rests.
 
 Finding is the confidence layer's, as in `RuleMemory`, but its queries come from the text alone: the layers below it run
-once more, without rules. So what a ``<search>`` finds does not hang on what was read before and is known before any
-layer reads: a forward over a whole sequence equals generation token by token, and retrieval trained on cached states of
-the text meets the same states here. These layers run when something is looked for, over all tokens since the last time.
+once more, without rules, over all tokens since the last search. So what a ``<search>`` finds does not depend on what
+was read before: a forward over a whole sequence equals generation token by token, and retrieval trained on cached
+states of the text meets the same states here.
 
 The prompt's rules stay readable; those of a ``<search>`` are replaced by the next one's. With a look-ahead a search's
-rules replace the prompt's too, and what is read is a plan, see `LookAhead.plan`. A prompt then asks what a ``<search>``
-right behind it would, and reads the plan with all that ends it: a model takes from the rules that it reads with a
-question how many steps its answer has.
-
-Reading alone cannot know which of several rules that look alike was meant, and finding does: with ``score_weight`` w,
-attention to the tokens of a kept rule m has w (s(m) - max s) added to its scores, so that finding and reading decide
-together, as they do in the paper's attention, where one score is both. ``score_limit`` bounds what that takes: what
-the next steps will need must stay readable, or the model ends before them. So a rule that a plan brings and no search
-found counts as the last of the K where there is a limit, else as the best.
+rules replace the prompt's too, and what is read is a plan, see `LookAhead.plan`.
 """
 
 from __future__ import annotations
@@ -50,31 +40,19 @@ from .words import SearchText
 WeightedText = tuple[str, float | Tensor]
 """A rule's text, and how much less its tokens, or each of them, are attended to than the best one's (0 or less)."""
 
-Finder = Callable[[int, SearchText], Mapping[str, float]]
+Search = Callable[[int, SearchText], Mapping[str, float]]
 """What finds rules in an adapter's place, see `TokenMemory`."""
 
 
 @dataclass(frozen=True)
 class _Joined:
-    """Sets of rules side by side.
+    """Sets of rules side by side."""
 
-    Attributes
-    ----------
-    key_NBHRD, value_NBHRD : Tensor
-        By layer.
-    real_BR : Tensor of bool
-        What is no padding.
-    sizes : list of int
-        Tokens of each set; their sum is R.
-    shift_BR : Tensor or None
-        What is added to the scores of each token; None: nothing.
-    """
-
-    key_NBHRD: Tensor
+    key_NBHRD: Tensor  # by layer
     value_NBHRD: Tensor
-    real_BR: Tensor
-    sizes: list[int]
-    shift_BR: Tensor | None
+    real_BR: Tensor  # what is no padding
+    sizes: list[int]  # tokens of each set; their sum is R
+    shift_BR: Tensor | None  # what is added to the scores of each token; None: nothing
 
     @property
     def visible_BTR(self) -> Tensor | None:
@@ -109,7 +87,7 @@ class TokenMemory(PlusMemory):
         states: RuleStates,
         search_token_id: int | None = None,
         *,
-        search: Finder | None = None,
+        search: Search | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(adapter, bank, search_token_id, **settings)
@@ -119,11 +97,10 @@ class TokenMemory(PlusMemory):
                 "token memory finds rules with the projections of confidence_layer, which is None; measure it "
                 "(dynarule.measure_confidence), or set it in DynaRuleConfig"
             )
-        self.states, self.layer, self.finder = states, layer, search
-        decoder = self.adapter.model.get_decoder()
-        self._below = first_layers(decoder, layer)
-        self._decoder = decoder
-        self._heads = int(decoder.config.num_attention_heads)
+        self.states, self.layer, self.own_search = states, layer, search
+        self._decoder = self.adapter.model.get_decoder()
+        self._below = first_layers(self._decoder, layer)
+        self._heads = int(self._decoder.config.num_attention_heads)
         self._alone = False
         self._unread: list[tuple[Tensor, Tensor]] = []  # ids and positions of tokens since the last search
         self._ids: list[Tensor] = []  # of all before
@@ -184,23 +161,18 @@ class TokenMemory(PlusMemory):
         if query_BHTD is not None:
             query_BHTD = query_BHTD[:, :, -tokens:]
         if self._question_BT is not None:
-            asks_BHD = None if query_BHTD is None else mean_query(query_BHTD, self._question_BT)
-            rules = self._weighted_texts(asks_BHD, None, 0)
-            self._prompt = [[] for _ in rules]
+            query_BHD = None if query_BHTD is None else mean_query(query_BHTD, self._question_BT)
+            self._prompt = self._weighted_texts(query_BHD, None, 0)
             if self.config.lookahead:  # a search sees its way to the end, and needs nothing of the prompt's
-                self._latest = rules
-            else:
-                self._prompt = rules
+                self._latest, self._prompt = self._prompt, [[] for _ in self._prompt]
         sets, owners = [self._prompt, self._latest], [-1, 0]
         rows = torch.arange(len(self._search_BT), device=self._search_BT.device)
         for number, has_B, at_B in self._each_search() if self.layer in self._updated else ():
-            asks_BHD = None if query_BHTD is None else query_BHTD[rows, :, at_B]
-            sets.append(self._weighted_texts(asks_BHD, has_B, number))
+            query_BHD = None if query_BHTD is None else query_BHTD[rows, :, at_B]
+            sets.append(self._weighted_texts(query_BHD, has_B, number))
             owners.append(number)
-            self._latest = [
-                new if has else old
-                for new, old, has in zip(sets[-1], self._latest, has_B.tolist(), strict=True)
-            ]
+            pairs = zip(sets[-1], self._latest, has_B.tolist(), strict=True)
+            self._latest = [new if has else old for new, old, has in pairs]
         with self._without_rules():
             self._ahead = self._join([self._prompt, self._latest])
             now = self._ahead if tokens == 1 else self._join(sets)
@@ -228,7 +200,7 @@ class TokenMemory(PlusMemory):
                 past_key_values=self._cache,
                 use_cache=True,
             ).last_hidden_state
-        projection, finds = self.adapter[self.layer], self.finder is None
+        finds = self.own_search is None
         if self.config.search_heads or not finds:
             length = hidden_BTC.shape[1]
             search_BT = nn.functional.pad(self._search_BT, (length - self._search_BT.shape[1], 0))
@@ -237,22 +209,22 @@ class TokenMemory(PlusMemory):
             ahead = self.config.lookahead and self.search_token_id is not None and finds
             if self._question_BT is not None and ahead:
                 self._inputs[0] = self._behind_question(hidden_BTC, real_BS, positions_BT)
-        if not finds or getattr(projection, "reader", None) is not None:
             return None
         block = self._decoder.layers[self.layer].self_attn
-        return projection.query(hidden_BTC, getattr(block, "q_norm", None))
+        return self.adapter[self.layer].query(hidden_BTC, getattr(block, "q_norm", None))
 
     def search_texts(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
         """Return what each search goes by in words."""
         tokens, texts = torch.cat(self._ids, 1)[list(rows)].tolist(), []
         for ids, kinds in zip(tokens, kind_NT.tolist(), strict=True):
-            of_kind: dict[int, list[int]] = {kind: [] for kind in range(TOKEN + 1)}
-            for token, kind in zip(ids, kinds, strict=False):
-                if kind >= 0 and token != self.search_token_id:
-                    of_kind[kind].append(token)
+            pairs = [pair for pair in zip(ids, kinds, strict=False) if pair[0] != self.search_token_id]
             # A prompt's own token is the question's last one.
-            parts = of_kind[QUESTION] + of_kind[TOKEN], of_kind[SINCE], of_kind[EARLIER] + of_kind[SINCE]
-            texts.append(SearchText(*(self.states.tokenizer.decode(part).strip() for part in parts)))
+            parts = ((QUESTION, TOKEN), (SINCE,), (EARLIER, SINCE))
+            texts_of_parts = (
+                self.states.tokenizer.decode([id for id, kind in pairs if kind in part]).strip()
+                for part in parts
+            )
+            texts.append(SearchText(*texts_of_parts))
         return texts
 
     def _behind_question(self, hidden_BTC: Tensor, real_BS: Tensor, positions_BT: Tensor) -> SearchInput:
@@ -291,28 +263,31 @@ class TokenMemory(PlusMemory):
         """Return the rules that each row that searches reads; none for the others."""
         if not len(self.bank):
             return [[] for _ in self._steps_B]
-        if self.finder is None:
+        if self.own_search is None:
             self._find(self.layer, query_BHD, has_B, number)
         else:
-            self._find_with(self.finder, self._rows_of(has_B), number)
+            self._find_with(self.own_search, self._rows_of(has_B), number)
         return [self._of_row(row) for row in range(len(self._steps_B))]
 
-    def _find_with(self, finder: Finder, rows: list[int], number: int) -> None:
+    def _find_with(self, search: Search, rows: list[int], number: int) -> None:
         """Keep what another search finds for some rows, best first, and trace it."""
         texts = self.search_texts(rows, self._inputs[number].kind_BT[rows])
         allowed_BM = self.allowed_by_layer.get(self.layer, self.allowed_BM)
         self._results = {}
         for row, text in zip(rows, texts, strict=True):
-            best = sorted(finder(row, text).items(), key=lambda item: -item[1])
+            best = sorted(search(row, text).items(), key=lambda item: -item[1])
             scores = {self.bank.row(id): score for id, score in best}
             if allowed_BM is not None:
                 scores = {at: score for at, score in scores.items() if allowed_BM[row, at]}
-            self._results[row] = SearchResult(scores, list(scores))
-        rules = [result.read for result in self._results.values()]
-        scores_of = [list(result.scores.values()) for result in self._results.values()]
-        self._trace(self.layer, rows, number, rules, scores_of)
+            self._results[row] = result = SearchResult(scores, list(scores))
+            self._trace(self.layer, [row], number, [result.read], [list(scores.values())])
 
     def _of_row(self, row: int) -> list[WeightedText]:
+        """Weigh a row's rules: reading alone cannot know which of several that look alike was meant, and finding does.
+
+        A rule that a plan brings and no search scored counts as the best, or where shifts have a limit, which keeps
+        what later steps need readable, as the last of the K.
+        """
         result, texts, weight = self._results.get(row), self.bank.texts, self.config.score_weight
         if result is None:
             return []
@@ -326,29 +301,26 @@ class TokenMemory(PlusMemory):
         """Put each set's tokens side by side, padded over the rows; None if there are none."""
         if self.config.together:
             sets = [[self._one_text(row) for row in rows] for rows in sets]
-        states = dict.fromkeys(text for rows in sets for row in rows for text, _ in row)
-        if not states:
+        texts = list(dict.fromkeys(text for rows in sets for row in rows for text, _ in row))
+        if not texts:
             return None
-        known = dict(zip(states, self.states(list(states)), strict=True))
+        known = dict(zip(texts, self.states(texts), strict=True))
         like = next(iter(known.values()))[0]
-        lengths = [[sum(known[text][0].shape[2] for text, _ in row) for row in rows] for rows in sets]
-        sizes = [max(of_rows) for of_rows in lengths]
+        sizes = [max(sum(known[text][0].shape[2] for text, _ in row) for row in rows) for rows in sets]
         batch, (layers, groups, _, head_dim) = len(sets[0]), like.shape
         pair = [like.new_zeros(layers, batch, groups, sum(sizes), head_dim) for _ in range(2)]
         real_BR = torch.zeros(batch, sum(sizes), dtype=torch.bool, device=like.device)
         shift_BR = torch.zeros(batch, sum(sizes), device=like.device) if self.config.score_weight else None
         for block, rows in enumerate(sets):
             for at, row in enumerate(rows):
-                start = sum(sizes[:block])
-                stop = start + lengths[block][at]
-                real_BR[at, start:stop] = True
-                for side in range(2) if row else ():
-                    pair[side][:, at, :, start:stop] = torch.cat([known[text][side] for text, _ in row], 2)
-                for text, shift in row if shift_BR is not None else ():
-                    assert shift_BR is not None
-                    stop = start + known[text][0].shape[2]
-                    shift_BR[at, start:stop] = torch.as_tensor(shift)
-                    start = stop
+                stop = sum(sizes[:block])
+                for text, shift in row:
+                    start, stop = stop, stop + known[text][0].shape[2]
+                    real_BR[at, start:stop] = True
+                    for side, states_of_text in zip(pair, known[text], strict=True):
+                        side[:, at, :, start:stop] = states_of_text
+                    if shift_BR is not None:
+                        shift_BR[at, start:stop] = torch.as_tensor(shift)
         key, value = (side.repeat_interleave(self._heads // groups, 2) for side in pair)
         return _Joined(key, value, real_BR, sizes, shift_BR)
 

@@ -2,7 +2,7 @@ r"""Words beside what was learned: which of them a text and a rule share (beyond
 
 A training teaches what follows from what in the words that it has. Of words that no training had, a search knows first
 of all that they are the same here and there, and the states of a model's first layers say so only roughly. With
-``word_weight`` :math:`\lambda` of `DynaRuleConfig`, what words say is added to what the look-ahead learned:
+``word_weight`` :math:`\lambda`, what words say is added to what the look-ahead learned; nothing of it is trained:
 
 .. math::
 
@@ -13,8 +13,6 @@ of all that they are the same here and there, and the states of a model's first 
 with x the text since the last search, z all that was written so far, y the question, :math:`p_m` and :math:`q_m` a
 rule's premise and conclusion, w the weight of the levels, c(x, p) by how much a text covers another, and c' the larger
 of both directions. A step says its rule's premise as well as its conclusion, and what was said need not be found again.
-Nothing of it is trained. Where a text says what a rule says in another form ("greets" what ``Greet(A, B)`` does), words
-are compared by their stems (``word_stemmer``); letters alone, a rule's variables, count for nothing there.
 """
 
 from __future__ import annotations
@@ -41,35 +39,25 @@ POWER = 2.0
 
 
 class SearchText(NamedTuple):
-    """What a search knows of the text before it.
+    """What a search knows of the text before it."""
 
-    Attributes
-    ----------
-    question : str
-        As it was asked.
-    latest : str
-        What was written since the last search.
-    written : str
-        All that was written.
-    """
-
-    question: str
-    latest: str
-    written: str
+    question: str  # as it was asked
+    latest: str  # what was written since the last search
+    written: str  # all that was written
 
 
 class _Terms(NamedTuple):
-    """The terms of R texts: which text has which, and what each text's weigh together."""
+    """The terms of R texts, N in all: which text has which, and what each text's weigh together."""
 
     text_N: Tensor
     term_N: Tensor
     total_R: Tensor
 
     @classmethod
-    def of(cls, found: Sequence[Sequence[int]], weight_T: Tensor) -> Self:
-        text_N = torch.repeat_interleave(torch.tensor([len(each) for each in found], dtype=torch.long))
-        term_N = _flat(found)
-        total_R = weight_T.new_zeros(len(found)).index_add_(0, text_N, weight_T[term_N])
+    def of(cls, texts: Sequence[Sequence[int]], weight_T: Tensor) -> Self:
+        text_N = torch.repeat_interleave(torch.tensor([len(terms) for terms in texts], dtype=torch.long))
+        term_N = _flat(texts)
+        total_R = weight_T.new_zeros(len(texts)).index_add_(0, text_N, weight_T[term_N])
         return cls(text_N, term_N, total_R.clamp_min(torch.finfo(weight_T.dtype).tiny))
 
     def terms(self, text: int) -> Tensor:
@@ -85,8 +73,8 @@ class _Terms(NamedTuple):
     def shared(self, weight_T: Tensor) -> Tensor:
         """Return the weight of what each text shares with another, whose terms weigh so much and all others nothing."""
         some_N = weight_T[self.term_N] > 0
-        found_R = torch.zeros_like(self.total_R)
-        return found_R.index_add_(0, self.text_N[some_N], weight_T[self.term_N[some_N]])
+        shared_R = torch.zeros_like(self.total_R)
+        return shared_R.index_add_(0, self.text_N[some_N], weight_T[self.term_N[some_N]])
 
 
 class Words:
@@ -103,12 +91,8 @@ class Words:
     premise_M, conclusion_M : Tensor of int or None
         Which of them each rule has; None: one each.
     stemmer : str
-        Snowball's algorithm by whose stems words are compared, such as ``"english"``; empty: as they are written.
-
-    Raises
-    ------
-    KeyError
-        If Snowball has no such algorithm; `DynaRuleConfig` refuses it before.
+        Snowball's algorithm by whose stems words are compared, such as ``"english"``, where a text says a rule in
+        another form ("greets" for ``Greet(A, B)``); empty: words as they are written.
 
     Examples
     --------
@@ -129,42 +113,40 @@ class Words:
     ) -> None:
         self._premise_M, self._conclusion_M = premise_M, conclusion_M
         self._stemmer = Stemmer(stemmer) if stemmer else None
-        sides = [[terms(text, self._stemmer) for text in texts] for texts in (premises, conclusions)]
-        self._place = {
-            term: at for at, term in enumerate(dict.fromkeys(t for s in sides for e in s for t in e))
-        }
-        found = [[[self._place[term] for term in each] for each in side] for side in sides]
-        different = [
-            each
-            for texts, side in zip((premises, conclusions), found, strict=True)
-            for each in dict(zip(texts, side, strict=True)).values()
-            if each
-        ]
-        count_T = torch.bincount(_flat(different), minlength=len(self._place)).float()
+        self._number: dict[str, int] = {}
+        sides, different = [], []
+        for texts in (premises, conclusions):
+            side = [
+                [self._number.setdefault(term, len(self._number)) for term in terms(text, self._stemmer)]
+                for text in texts
+            ]
+            sides.append(side)
+            different += [numbers for numbers in dict(zip(texts, side, strict=True)).values() if numbers]
+        count_T = torch.bincount(_flat(different), minlength=len(self._number)).float()
         self._weight_T = torch.log1p((len(different) - count_T + 0.5) / (count_T + 0.5)) ** POWER
-        self._premises, self._conclusions = (_Terms.of(side, self._weight_T) for side in found)
+        self._premises, self._conclusions = (_Terms.of(side, self._weight_T) for side in sides)
 
     def premises(self, text: str) -> Tensor:
         """Return by how much a text covers each premise, 0 to 1: (U,)."""
         return self._covered(self._premises, text)
 
-    def begun(self, said: SearchText) -> Tensor:
+    def conclusions(self, text: str) -> Tensor:
+        """Return by how much a text covers each conclusion: (V,)."""
+        return self._covered(self._conclusions, text)
+
+    def begun(self, text: SearchText) -> Tensor:
         """Return by how much each rule goes on from a text, and says what it does not: 0 to 1, (M,)."""
-        premise, conclusion = self.premises(said.latest or said.question), self.conclusions(said.written)
+        premise, conclusion = self.premises(text.latest or text.question), self.conclusions(text.written)
         if self._premise_M is not None:
             premise = premise[self._premise_M]
         if self._conclusion_M is not None:
             conclusion = conclusion[self._conclusion_M]
         return premise * (1 - conclusion)
 
-    def conclusions(self, text: str) -> Tensor:
-        """Return by how much a text covers each conclusion: (V,)."""
-        return self._covered(self._conclusions, text)
-
     def links(self, premises_N: Tensor, conclusion: int | None = None) -> Tensor:
-        """Return by how much conclusions and some premises cover each other, the larger of both: (N, V).
+        """Return by how much conclusions and some premises cover each other, the larger of both.
 
-        Of one conclusion, where that is given: (N, 1).
+        Of all conclusions (N, V), or of one, where that is given: (N, 1).
         """
         side, others = self._premises, self._conclusions
         if conclusion is not None:
@@ -176,21 +158,21 @@ class Words:
         return torch.stack(rows)
 
     def _covered(self, side: _Terms, text: str) -> Tensor:
-        known = [self._place[term] for term in terms(text, self._stemmer) if term in self._place]
+        known = [self._number[term] for term in terms(text, self._stemmer) if term in self._number]
         return side.shared(self._weights(torch.tensor(known, dtype=torch.long))) / side.total_R
 
     def _weights(self, terms_K: Tensor) -> Tensor:
         return torch.zeros_like(self._weight_T).index_copy_(0, terms_K, self._weight_T[terms_K])
 
 
-def _flat(found: Sequence[Sequence[int]]) -> Tensor:
-    return torch.tensor([term for each in found for term in each], dtype=torch.long)
+def _flat(texts: Sequence[Sequence[int]]) -> Tensor:
+    return torch.tensor([term for terms in texts for term in terms], dtype=torch.long)
 
 
 def terms(text: str, stemmer: Stemmer | None = None) -> list[str]:
     """Return the words of a text, lower case, and the pairs of neighbours among them, each once.
 
-    With a stemmer, the stems of those that are no single letter.
+    With a stemmer, the stems of those that are no single letter: a rule's variables count for nothing then.
 
     Examples
     --------
@@ -203,6 +185,9 @@ def terms(text: str, stemmer: Stemmer | None = None) -> list[str]:
     return list(dict.fromkeys([*words, *map(" ".join, pairwise(words))]))
 
 
+_KNOWN: WeakKeyDictionary[RuleBank, tuple[int, dict[str, Words]]] = WeakKeyDictionary()
+
+
 def words_of(bank: RuleBank, stemmer: str = "") -> Words:
     """Return the words of a bank's keys and values, row by row; made once for each state of the bank and stemmer."""
     version, known = _KNOWN.get(bank, (None, {}))
@@ -210,14 +195,13 @@ def words_of(bank: RuleBank, stemmer: str = "") -> Words:
         _KNOWN[bank] = bank.version, (known := {})
     if stemmer not in known:
         every = torch.arange(len(bank), device=bank.device)
-        tables = [(each, each.at(every).cpu()) for each in (bank.keys, bank.values)]
-        sides = [[""] * len(table.different) for table, _ in tables]
-        for texts, (side, (_, row_M)) in zip(sides, enumerate(tables), strict=True):
+        sides: list[list[str]] = []
+        rows: list[Tensor | None] = []
+        for side, table in enumerate((bank.keys, bank.values)):
+            row_M, texts = table.at(every).cpu(), [""] * len(table.different)
             for text, row in zip(bank.texts, row_M.tolist(), strict=True):
                 texts[row] = texts[row] or split_rule(text)[side]
-        premise_M, conclusion_M = (row_M if table.shared else None for table, row_M in tables)
-        known[stemmer] = Words(sides[0], sides[1], premise_M, conclusion_M, stemmer)
+            sides.append(texts)
+            rows.append(row_M if table.shared else None)
+        known[stemmer] = Words(*sides, *rows, stemmer)
     return known[stemmer]
-
-
-_KNOWN: WeakKeyDictionary[RuleBank, tuple[int, dict[str, Words]]] = WeakKeyDictionary()
