@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
@@ -37,7 +36,7 @@ class FakeEndpoint:
                         outer.now -= 1
 
             def reply(self, prompt, said) -> None:
-                status, data, length = 200, b"", None
+                status, data = 200, b""
                 if isinstance(said, int):
                     status, data = said, b'{"error": {"message": "so said the server"}}'
                 elif isinstance(said, bytes):
@@ -45,16 +44,14 @@ class FakeEndpoint:
                 elif isinstance(said, tuple) and isinstance(said[0], int):
                     status, data = said[0], said[1].encode()
                 else:
-                    text, finish = said if isinstance(said, tuple) else (said, "stop")
-                    data = completion(prompt, text, finish)
-                if finish_half(said):
-                    length, data = len(data), data[: len(data) // 2]
+                    data = completion(prompt, *(said if isinstance(said, tuple) else (said, "stop")))
                 self.send_response(status)
                 if status == 429:
                     self.send_header("Retry-After", "0")
-                self.send_header("Content-Length", str(length or len(data)))
+                self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
-                self.wfile.write(data)
+                half = isinstance(said, tuple) and said[-1] == "half"
+                self.wfile.write(data[: len(data) // 2] if half else data)
                 self.close_connection = True
 
             def log_message(self, *args: object) -> None:
@@ -70,10 +67,6 @@ class FakeEndpoint:
         self.server.server_close()
 
 
-def finish_half(said) -> bool:
-    return isinstance(said, tuple) and said[-1] == "half"
-
-
 def completion(prompt: str, text: str | None, finish: str) -> bytes:
     """A whole reply; a token is a word."""
     return json.dumps(
@@ -86,8 +79,3 @@ def completion(prompt: str, text: str | None, finish: str) -> bytes:
             "usage": {"prompt_tokens": len(prompt.split()), "completion_tokens": len((text or "").split())},
         }
     ).encode()
-
-
-def slow(seconds: float, text: str) -> str:
-    time.sleep(seconds)
-    return text

@@ -1,6 +1,5 @@
 """Run folders of a stranger: what they hold is refused in one line or shown as text, and links write nowhere."""
 
-import copy
 import json
 import os
 import subprocess
@@ -10,6 +9,7 @@ import pytest
 from rwbench.cli.app import app
 from rwbench.methods import Method, Output, component
 from rwbench.methods.retrieve import Retrieve
+from rwbench.recipes import Options
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
@@ -26,8 +26,6 @@ def rwbench(*words):
 @pytest.fixture(scope="module")
 def finished(workspace, tmp_path_factory):
     """Two finished runs: their folder, and what their files hold."""
-    from rwbench.recipes import Options
-
     out = tmp_path_factory.mktemp("runs")
     options = Options(workspace.source, limit=1)
     for size in (100, 200):
@@ -41,15 +39,6 @@ def runs(finished, tmp_path):
         (tmp_path / "runs" / path.parent).mkdir(parents=True, exist_ok=True)
         (tmp_path / "runs" / path).write_bytes(body)
     return tmp_path / "runs"
-
-
-def poke(value, path, new):
-    value = copy.deepcopy(value)
-    place = value
-    for name in path[:-1]:
-        place = place[name]
-    place[path[-1]] = new
-    return value
 
 
 FILES = {
@@ -90,43 +79,50 @@ def check_refusal(result, name):
         (("spec", "unknown"), 1),
         (("method", "label"), ESC),
         (("method", "label"), "BM25\u202egnihtemos"),
-        (("metrics", "recall@1", "macro", "value"), None),
         (("metrics", "recall@1", "by_subtask", "single_rule"), 0.5),
         (("details",), []),
         (("timing", "seconds"), None),
         (("measures", "rule_entropy"), {"layers": [], "mean": [], "std": [], "n": 1}),
         (("run_id",), "../../etc"),
+        (("n", "failed"), -1),
+        (("metrics", "recall@1", "macro", "value"), 1.2),
+        (("metrics", "recall@1", "macro", "n"), "22"),
+        (("metrics", "accuracy"), {}),
+        (("samples_sha256",), "00"),
     ],
 )
 def test_results_of_other_types_or_ranges_are_refused_in_one_line(runs, path, value):
     file = sorted(runs.glob("*/results.json"))[0]
-    file.write_text(json.dumps(poke(json.loads(file.read_text()), path, value)))
+    results = place = json.loads(file.read_text())
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = value
+    file.write_text(json.dumps(results))
     for words in (["report", runs], ["compare", *sorted(runs.iterdir())]):
         check_refusal(rwbench(*words), "results.json")
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    "change",
     [
-        ("retrieved", [[10**20]]),
-        ("retrieved", [[-1]]),
-        ("gold_rules", [[2**31]]),
-        ("usage", {"prompt_tokens": 10**400}),
+        {"retrieved": [[10**20]]},
+        {"retrieved": [[-1]]},
+        {"gold_rules": [[2**31]]},
+        {"usage": {"calls": 10**400}},
     ],
+    ids=str,
 )
-def test_samples_of_other_ranges_are_refused_in_one_line(runs, name, value):
+def test_samples_of_other_ranges_are_refused_in_one_line(runs, change):
     file = sorted(runs.glob("*/samples.jsonl"))[0]
     first, *rest = file.read_text().splitlines(keepends=True)
-    file.write_text(json.dumps(json.loads(first) | {name: value}) + "\n" + "".join(rest))
+    file.write_text(json.dumps(json.loads(first) | change) + "\n" + "".join(rest))
     check_refusal(rwbench("report", runs), "samples.jsonl")
 
 
 def test_text_of_a_stranger_is_shown_as_text(runs):
     file = sorted(runs.glob("*/samples.jsonl"))[0]
-    samples = [json.loads(line) for line in file.read_text().splitlines()]
-    for sample in samples:
-        sample |= {"output": ESC, "answers": [ESC]}
-    file.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    odd = [sample | {"output": ESC, "answers": [ESC]} for sample in read_samples(file)]
+    file.write_text("".join(json.dumps(sample) + "\n" for sample in odd))
     shown = rwbench("trace", file.parent, "--method", "retrieve", "--subtask", "single_rule")
     assert shown.exit_code == 0, shown.output
     assert "\x1b" not in shown.output and "\\x1b]0;owned\\x07" in shown.output

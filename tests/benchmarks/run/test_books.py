@@ -1,29 +1,23 @@
 """Rule books as a source of questions: what a run on them sees is what their files say."""
 
 import json
-from pathlib import Path
 
 import pytest
+from rwbench.backends.local import Local
 from rwbench.methods.prompting import Prompting
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options, recipes
 from rwbench.retrievers.bm25 import BM25
-from rwbench.run.books import BookSource, source_of
+from rwbench.run.books import BookSource, book_folder, source_of
 from rwbench.run.data import DataSource
 from rwbench.run.runner import run_spec
 from rwbench.run.workspace import Workspace
+from rwbench.score.samples import read_samples
 from rwbench.spec import BOOKS, VALIDATION_BOOKS, RunSpec
-
-ROOT = Path(__file__).parents[3]
-FOLDERS = {
-    "clinic": ROOT / "benchmarks/src/rwbench/rulebooks/clinic",
-    "library": ROOT / "dynarule/src/dynarule/example/library",
-    "parcel_depot": ROOT / "benchmarks/src/rwbench/rulebooks/parcel_depot",
-}
 
 
 def lines_of(book, name):
-    return (FOLDERS[book] / name).read_text(encoding="utf-8").splitlines()
+    return (book_folder(book) / name).read_text(encoding="utf-8").splitlines()
 
 
 @pytest.fixture
@@ -64,7 +58,8 @@ def test_a_run_on_the_books_is_found_again_by_its_spec(spec):
 
 
 def test_a_run_of_other_texts_is_refused(spec, monkeypatch):
-    monkeypatch.setattr("rwbench.run.books.book_folder", lambda book: FOLDERS["clinic"])
+    clinic = book_folder("clinic")
+    monkeypatch.setattr("rwbench.run.books.book_folder", lambda book: clinic)
     with pytest.raises(ValueError, match="data='rulebooks-"):
         Workspace(BookSource()).pools(spec)
 
@@ -72,11 +67,8 @@ def test_a_run_of_other_texts_is_refused(spec, monkeypatch):
 def test_recall_of_a_search_counts_the_rules_of_all_steps(spec, tmp_path):
     """By hand: of as many best rules as a question needs, the share that it needs."""
     results = run_spec(spec, Workspace(BookSource()), tmp_path)
-    samples = [
-        json.loads(line) for line in (tmp_path / spec.run_id / "samples.jsonl").read_text().splitlines()
-    ]
     hits = []
-    for sample in samples:
+    for sample in read_samples(tmp_path / spec.run_id / "samples.jsonl"):
         gold = {rule for step in sample["gold_rules"] for rule in step}
         hits.append(len(gold & set(sample["retrieved"][0][: len(gold)])) / len(gold))
     found = results["metrics"]["recall@1"]
@@ -85,8 +77,6 @@ def test_recall_of_a_search_counts_the_rules_of_all_steps(spec, tmp_path):
 
 
 def test_the_recipe_asks_every_model_on_the_books(model_folder):
-    from rwbench.backends.local import Local
-
     model = Local.of(str(model_folder))
     specs = recipes.get("rulebooks")(Options(DataSource("tiny"), limit=2, models=(model,)))
     assert {spec.subtasks for spec in specs} == {BOOKS} and {spec.limit for spec in specs} == {2}

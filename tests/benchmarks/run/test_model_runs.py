@@ -35,20 +35,11 @@ def rwbench(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def without_times(results):
-    return {name: value for name, value in results.items() if name not in ("timing", "usage", "costs")}
-
-
 def cut_spec(options, method, top_k=5, scope="question", size=100):
     spec = options.spec(method, "nl", size, scope)
     return dataclasses.replace(
         spec, top_k=top_k, subtasks=("single_rule", "multi_rule_2", "multi_hop_2"), limit=3
     )
-
-
-def test_a_prompt_of_no_rules_is_refused(model_folder):
-    with pytest.raises(ValueError, match="in_prompt must be 1 or more, got 0"):
-        RAG(model=Local.of(str(model_folder)), retriever=Random(), in_prompt=0)
 
 
 @pytest.mark.parametrize("scope", ["question", "batch"])
@@ -84,19 +75,18 @@ def test_a_cut_run_makes_the_same_batches(scope, model_folder, options, workspac
 
 def test_floors_and_ceilings_get_the_rules_they_should(options, workspace, tmp_path):
     """What stands in the prompt: the whole pool, the gold rules, five random ones, or none."""
-    asked = {}
-    for name, make in (
-        ("pool", lambda m: Prompting(model=m)),
-        ("gold", lambda m: Prompting(model=m, rules="gold")),
-        ("none", lambda m: Prompting(model=m, rules="none")),
-        ("random", lambda m: RAG(model=m, retriever=Random())),
-        ("best two", lambda m: RAG(model=m, retriever=Random(), in_prompt=2)),
-    ):
-        seen = []
-        model = script(f"keep-{name}", lambda prompt, seen=seen: seen.append(prompt) or "\\boxed{1}")
+    methods = {
+        "pool": lambda model: Prompting(model=model),
+        "gold": lambda model: Prompting(model=model, rules="gold"),
+        "none": lambda model: Prompting(model=model, rules="none"),
+        "random": lambda model: RAG(model=model, retriever=Random()),
+        "best two": lambda model: RAG(model=model, retriever=Random(), in_prompt=2),
+    }
+    asked = {name: [] for name in methods}
+    for name, make in methods.items():
+        model = script(f"keep-{name}", lambda prompt, seen=asked[name]: seen.append(prompt) or "\\boxed{1}")
         spec = dataclasses.replace(cut_spec(options, make(model)), subtasks=("multi_rule_3",), limit=2)
         run_spec(spec, workspace, tmp_path)
-        asked[name] = seen
         pools = workspace.pools(spec)
     rules = workspace.rules("mini")
     for number, pool in enumerate(pools):
@@ -120,9 +110,7 @@ def test_a_real_kill_loses_and_doubles_nothing(serve, tmp_path):
 
     def start(out):
         command = [sys.executable, "-m", "rwbench", *words, str(out)]
-        return subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env
-        )
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
 
     process = start(tmp_path / "runs")
     deadline = time.monotonic() + 120
@@ -157,9 +145,7 @@ def few():
 
     def function(options):
         """Three runs."""
-        rows = [
-            Prompting(model=model, rules=rules) for model in options.all_models for rules in ("gold", "none")
-        ]
+        rows = [Prompting(model=options.models[0], rules=rules) for rules in ("gold", "none")]
         return [options.spec(method, "nl", 100, "question") for method in (*rows, Solver())]
 
     recipes.items()
@@ -200,10 +186,9 @@ def test_a_dead_endpoint_stops_the_run_and_says_how_to_go_on(answering, tmp_path
     monkeypatch.setattr(sys, "argv", ["rwbench", "run", "few", "--limit", "1"])
     answering.close()
     result = run_few(answering, tmp_path)
-    assert result.exit_code == 1
+    assert result.exit_code == 1 and "Traceback" not in result.output
     assert "gives no answers (cannot connect" in result.stderr
     assert "finished samples are kept. To go on: rwbench run few --limit 1" in result.stderr
-    assert "Traceback" not in result.output
     written = [s for path in tmp_path.glob("*/samples.jsonl") for s in read_samples(path)]
     assert written == []  # none is counted as failed for lack of a server
 

@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 from ruleworld_data.spec import SUBTASKS
@@ -74,20 +72,16 @@ def test_pools_are_a_function_of_the_seed_and_shuffled(workspace, split):
 def test_both_representations_are_the_same_rules(workspace, split):
     rules = workspace.rules("mini")
     fol, nl = (
-        next(iter(build_pools(dataclasses.replace(make(100, "question"), representation=r), split, rules)))
-        for r in ("fol", "nl")
+        next(build_pools(make(100, "question", representation=form), split, rules)) for form in ("fol", "nl")
     )
-    assert fol.ids.tolist() == nl.ids.tolist()
     rows = {row["id"]: row for row in rules.table.to_pylist()}
-    assert fol.texts == [rows[i]["fol"] for i in fol.ids.tolist()]
-    assert nl.texts == [rows[i]["nl"] for i in nl.ids.tolist()]
+    assert fol.ids.tolist() == nl.ids.tolist()
+    assert fol.texts == [rows[rule]["fol"] for rule in fol.ids.tolist()]
+    assert nl.texts == [rows[rule]["nl"] for rule in nl.ids.tolist()]
 
 
-def test_a_pool_too_small_for_its_gold_rules_says_so(workspace, split):
+def test_pools_too_small_and_unknown_rules_are_named(workspace, split):
     with pytest.raises(ValueError, match=r"100 .*cannot hold"):
         list(build_pools(make(100, "fold"), split, workspace.rules("mini")))
-
-
-def test_unknown_rule_ids_are_named(workspace):
     with pytest.raises(ValueError, match="999999"):
         workspace.rules("mini").texts(np.array([999999], dtype=np.int32), "nl")

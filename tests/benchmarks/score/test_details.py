@@ -1,7 +1,7 @@
 """Recall by step and type, outcomes, costs and attention, each worked out by hand."""
 
 import pytest
-from rwbench.score.summarise import measure_means, recall_details, stage_seconds, usage_totals
+from rwbench.score.summarise import measure_means, recall_details, usage_totals
 
 TYPES = {1: "action2env", 2: "env2state", 3: "state2attr", 4: "entity2attr"}
 
@@ -55,7 +55,6 @@ def test_costs_add_up():
         "calls": {"total": 6, "mean": 3.0},
         "cost_usd": {"total": 0.25, "mean": 0.25},
     }
-    assert stage_seconds(samples) == {"generate": 1.5}
 
 
 def test_attention_is_averaged_by_step():

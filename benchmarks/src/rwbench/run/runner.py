@@ -29,7 +29,7 @@ from ..score.samples import (
     samples_sha256,
 )
 from ..score.scoring import score
-from ..score.summarise import stage_seconds, summary
+from ..score.summarise import summary
 from ..spec import RunSpec
 from .data import Question
 from .environment import environment
@@ -122,7 +122,6 @@ def summarise(
         "timing": {
             "seconds": round(sum(sample["seconds"] for sample in samples), 3),
             "finished": finished,
-            "stages": stage_seconds(samples),
         },
     }
 

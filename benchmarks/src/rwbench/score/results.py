@@ -140,10 +140,9 @@ class MeanMeasures(TypedDict, total=False):
 
 @with_config(OPEN)
 class Timing(TypedDict):
-    """``seconds``: sum over samples; ``stages``: seconds by stage; ``finished``: ISO 8601."""
+    """``seconds``: sum over samples; ``finished``: ISO 8601."""
 
     seconds: Amount
-    stages: NotRequired[dict[str, Amount]]
     finished: str
 
 

@@ -199,7 +199,7 @@ def group_means(values: Floats, group_of: Codes, cluster_of: Codes, draws: int) 
         np.bincount(cell, weights=weights, minlength=shape[0] * shape[1]).reshape(shape)
         for weights in (values, np.ones(len(values)))
     )
-    weights = resamples(shape[0], draws)
+    weights = _drawn(shape[0], draws).astype(np.float64)
     with np.errstate(invalid="ignore"):
         return np.asarray((weights @ sums) / (weights @ counts))
 
@@ -218,14 +218,12 @@ def codes(keys: Sequence[Key]) -> tuple[Codes, list[Key]]:
     return numbers, list(order)
 
 
-def resamples(num_clusters: int, draws: int) -> Floats:
-    """Return how often each cluster is drawn, shape (draws, clusters): each row sums to the number of clusters."""
-    return _drawn(num_clusters, draws).astype(np.float64)
-
-
 @lru_cache(maxsize=64)
 def _drawn(num_clusters: int, draws: int) -> NDArray[np.uint16]:
-    """Keep the draws of the forty numbers of clusters that one run has: a board has a thousand such runs."""
+    """Return how often each cluster is drawn, shape (draws, clusters): each row sums to the number of clusters.
+
+    One run has forty numbers of clusters, and a board a thousand such runs: they are drawn once.
+    """
     picks = Stream("rwbench", "bootstrap", num_clusters).integers(num_clusters, draws * num_clusters)
     rows = np.repeat(np.arange(draws), num_clusters)
     flat = np.bincount(rows * num_clusters + picks, minlength=draws * num_clusters)

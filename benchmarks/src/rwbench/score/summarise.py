@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any, TypeVar
 
@@ -91,17 +91,14 @@ def recall_details(scored: Sequence[Sample], pool_size: int, rule_types: Mapping
 
 def usage_totals(samples: Sequence[Sample]) -> dict[str, Total]:
     """Return total and mean per question of every cost that does not depend on the machine."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for name, value in (cost for sample in samples for cost in sample.get("usage", {}).items()):
+        if name not in VOLATILE_USAGE and isinstance(value, (int, float)):
+            values[name].append(value)
     return {
-        name: {"total": round(sum(values), 6), "mean": round(fmean(values), 6)}
-        for name, values in _by_name(sample.get("usage", {}) for sample in samples).items()
-        if name not in VOLATILE_USAGE
+        name: {"total": round(sum(costs), 6), "mean": round(fmean(costs), 6)}
+        for name, costs in sorted(values.items())
     }
-
-
-def stage_seconds(samples: Sequence[Sample]) -> dict[str, float]:
-    """Return the seconds that each stage took."""
-    stages = _by_name(sample.get("usage", {}).get("seconds", {}) for sample in samples)
-    return {stage: round(sum(values), 3) for stage, values in stages.items()}
 
 
 def measure_means(scored: Sequence[Sample]) -> MeanMeasures:
@@ -127,15 +124,6 @@ def measure_means(scored: Sequence[Sample]) -> MeanMeasures:
     if by_steps:
         out["rule_attention"] = {str(size): _mean_rows(maps, size) for size, maps in sorted(by_steps.items())}
     return out
-
-
-def _by_name(costs: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """Return name -> its numbers, of mappings from names to numbers."""
-    values: dict[str, list[float]] = defaultdict(list)
-    for name, value in (item for question in costs for item in question.items()):
-        if isinstance(value, (int, float)):
-            values[name].append(value)
-    return dict(sorted(values.items()))
 
 
 def _folds(values: np.ndarray, subtasks: Sequence[str], folds: Sequence[int]) -> Folds | None:
