@@ -129,38 +129,30 @@ def test_what_a_search_looked_for_is_told(cli, tmp_path, tiny_model, tiny_tokeni
 
 
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
-def test_a_bank_beyond_exact_search_is_indexed_where_faiss_is_there(cli, files, monkeypatch, capsys):
-    from dynarule.bank.faiss_index import FaissIndex
-    from dynarule.bank.index import ExactIndex
-    from dynarule.cli.loading import load_all
+def test_a_bank_beyond_exact_search_is_indexed_where_faiss_is_there(cli, files, monkeypatch):
+    pytest.importorskip("faiss")
+    from dynarule.bank import FaissIndex
 
     folder, *_ = files
-    names = [folder / "adapter", folder / "rules.txt", None, False, "cpu"]
-    asked = served(folder)
-    asked += ["-q", "w11 w12", "--max-new-tokens", 5, "--json", "--trace"]
+    question = ["generate", *served(folder), "-q", "w11 w12", "--max-new-tokens", 5, "--json", "--trace"]
+    built, build = [], FaissIndex._build
+    monkeypatch.setattr(FaissIndex, "_build", lambda *given: built.append(1) or build(*given))
 
-    def index_and_note(**more):
-        capsys.readouterr()
-        index = load_all(str(folder / "model"), *names, **more)[2].index
-        return type(index), capsys.readouterr().err.strip()
+    def answer():
+        result = CliRunner().invoke(app, [str(word) for word in question])
+        return result.stdout, result.stderr.strip(), len(built)
 
-    exact = cli("generate", *asked)
-    assert index_and_note() == (ExactIndex, "")
+    exact, *rest = answer()
+    assert rest == ["", 0]
     monkeypatch.setattr("dynarule.bank.faiss_index.EXACT_UP_TO", len(RULES) - 1)
     monkeypatch.setattr("dynarule.bank.faiss_index.faiss_installed", lambda: False)
-    told = "12 rules, all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
-    assert index_and_note() == (ExactIndex, f"dynarule: {told}")
-    assert cli("generate", *asked) == exact
-    pytest.importorskip("faiss")
+    note = "12 rules, all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
+    assert answer() == (exact, f"dynarule: {note}", 0)
     monkeypatch.setattr("dynarule.bank.faiss_index.faiss_installed", lambda: True)
-    assert index_and_note() == (FaissIndex, "dynarule: 12 rules, building a faiss index of them")
-    assert cli("generate", *asked) == exact
+    assert answer() == (exact, "dynarule: 12 rules, building a faiss index of them", 1)
     # The entropy is over all rules, so nothing would search the index.
-    assert index_and_note(searched=False) == (ExactIndex, "")
-    built = []
-    monkeypatch.setattr(FaissIndex, "_build", lambda *_: built.append(1))
-    cli("confidence", *asked[:6], "--questions", folder / "questions.txt")
-    assert not built
+    cli("confidence", *served(folder), "--questions", folder / "questions.txt")
+    assert len(built) == 1
 
 
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")

@@ -7,12 +7,14 @@ import re
 import resource
 import signal
 import time
+from typing import ClassVar
 
 import pytest
 import torch
-from dynarule._files import PART, SAVED, assembled, changing, disk_errors, part_of, write_once, write_whole
+from dynarule._files import PART, SAVED, assembled, changing, disk_errors, part_of, write_whole
 from dynarule.bank import changed_bank
 from dynarule.cli.app import app
+from dynarule.cli.bank import UNFINISHED
 from peft import PeftModel
 from typer.testing import CliRunner
 
@@ -264,18 +266,6 @@ def test_a_strangers_folder_moves_nothing_when_it_is_read_or_written(kind, plant
     assert contents(tmp_path) == before
 
 
-def make_once(path):
-    made = []
-    write_once(path, lambda part: made.append(1) or part.write_text("whole"))
-    return len(made)
-
-
-def test_a_unit_of_work_is_made_by_one_process(tmp_path):
-    with FORK.Pool(4) as pool:
-        assert sum(pool.map(make_once, [tmp_path / "unit"] * 4)) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["unit"]
-
-
 def write_often(path):
     for i in range(60):
         write_whole(path, f"{i % 10}" * 50_000)
@@ -313,6 +303,55 @@ def test_files_that_belong_together_may_lie_in_folders(tmp_path):
         assert (tmp_path / "templates" / "tool.jinja").read_text() == text
         assert (tmp_path / "config.json").read_text() == text
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "config.json", "templates"]
+
+
+class Dying(FakeEncoder):
+    """Encodes what it can count, and is killed in the third batch."""
+
+    batches: ClassVar = []
+
+    def __call__(self, texts):
+        self.batches.append(len(texts))
+        if len(self.batches) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.tensor([[len(text), len(texts)] for text in texts])
+
+
+def test_a_killed_build_goes_on_to_the_same_bank(tmp_path, monkeypatch):
+    monkeypatch.setattr("dynarule.bank.encoders.SentenceEncoder", Dying)
+    (tmp_path / "rules.txt").write_text("".join(f"If A is {i}, it is {i % 7}.\n" for i in range(9_000)))
+
+    def build(name):
+        done = CliRunner().invoke(
+            app, ["bank", "build", str(tmp_path / "rules.txt"), "--out", str(tmp_path / name)]
+        )
+        assert done.exit_code == 0, done.output
+
+    child = FORK.Process(target=build, args=["killed"])
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    Dying.batches[:] = [0, 0, 0]
+    build("killed")
+    assert Dying.batches[3:] == [9_007 - 2 * 4_096]  # nothing is encoded twice
+    build("whole")
+    assert RuleBank.load(tmp_path / "killed").digest == RuleBank.load(tmp_path / "whole").digest
+    assert {path.name for path in (tmp_path / "killed").iterdir()} == {".lock", "bank.safetensors"}
+
+
+@pytest.mark.parametrize("link", [UNFINISHED, f"{UNFINISHED}/deep/embeddings.sqlite"])
+def test_a_build_is_not_led_elsewhere_by_a_link_in_a_strangers_folder(link, tmp_path, monkeypatch):
+    monkeypatch.setattr("dynarule.bank.encoders.SentenceEncoder", FakeEncoder)
+    (tmp_path / "rules.txt").write_text("If A runs, A is tired.\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "bank" / link).parent.mkdir(parents=True)
+    (tmp_path / "bank" / link).symlink_to(elsewhere)
+    done = CliRunner().invoke(
+        app, ["bank", "build", str(tmp_path / "rules.txt"), "--out", str(tmp_path / "bank")]
+    )
+    assert done.exit_code == 2 and "is a link, which could lead anywhere; remove it" in done.output
+    assert not list(elsewhere.iterdir())
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_anything_is_encoded(tmp_path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -182,17 +182,6 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file, whole or not at all."""
     with replacing(path) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
-def write_once(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a unit of resumable work unless it is there; a second process waits for the first, and finds it."""
-    if path.is_file():
-        return
-    with part_of(path) as part:
-        if not path.is_file():
-            write(part)
-            _sync(part)
-            part.replace(path)
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:

@@ -54,32 +54,14 @@ def assert_rows_belong(bank):
         ({"texts": ["x", None, "z"]}, "rule 'b' has no text, got None"),
         ({"texts": ["x", "y", "x"]}, "rules 'a' and 'c' are the same text"),
         ({"texts": "xyz"}, "must be a list of texts, got the one text 'xyz'"),
-        ({"ids": "abc"}, "must be a list of texts, got the one text 'abc'"),
         ({"texts": ["x"]}, "3 ids but 1 texts"),
-        ({"keys": torch.zeros(2, 4)}, "as many as ids"),
-        (
-            {"values": torch.tensor([[0.0] * 4, [0.0, float("nan"), 0.0, 0.0], [0.0] * 4])},
-            "value .* 'b' is not finite",
-        ),
-        ({"value_rows_M": torch.tensor([0, 1, 3])}, "value rows must be 0 to 2"),
+        ({"keys_UP": torch.zeros(2, 4)}, "as many as ids"),
     ],
 )
 def test_bad_banks_are_refused(change, complaint):
-    given = {
-        "keys": torch.zeros(3, 4),
-        "values": torch.zeros(3, 4),
-        "ids": ["a", "b", "c"],
-        "texts": ["x", "y", "z"],
-    }
-    given |= change
+    given = {"keys_UP": torch.zeros(3, 4), "values_VP": torch.zeros(3, 4)}
     with pytest.raises(ValueError, match=complaint):
-        RuleBank(
-            given["keys"],
-            given["values"],
-            given["ids"],
-            given["texts"],
-            value_rows_M=given.get("value_rows_M"),
-        )
+        RuleBank(**(given | {"ids": ["a", "b", "c"], "texts": ["x", "y", "z"]} | change))
 
 
 def test_duplicate_rules_are_refused_in_a_bank_as_well():
@@ -180,14 +162,20 @@ def test_a_refused_change_changes_nothing():
 
 
 def test_a_bank_never_writes_to_tensors_it_was_given():
-    keys, values = encode(["a", "b"]), encode(["c", "d"])
-    copy = keys.clone()
-    first = RuleBank(keys, values, ["1", "2"], ["a", "b"])
+    """Two banks may be made from one tensor of embeddings, or of rows of them."""
+    given, rows = encode(["a", "b"]), torch.tensor([0, 1, 1, 0], dtype=torch.int32)
+    copy = given.clone()
+    first = RuleBank(given, given, ["1", "2"], ["a", "b"])
     second = RuleBank(first.keys_MP, first.values_MP, first.ids, first.texts)
     second.replace(RuleBank.from_texts(["z"], None, encode, ["1"], encoder=""))
     second.to("cpu").replace(RuleBank.from_texts(["y"], None, encode, ["2"], encoder=""))
-    assert torch.equal(keys, copy) and torch.equal(first.keys_MP, copy)
-    assert not torch.equal(second.keys_MP, copy)
+    assert torch.equal(first.keys_MP, copy) and not torch.equal(second.keys_MP, copy)
+    one, other = (
+        RuleBank(given, given, list("wxyz"), list("abcd"), value_rows_M=rows, key_rows_M=rows) for _ in "12"
+    )
+    one.remove(["w", "x"])
+    assert torch.equal(given, copy) and rows.tolist() == [0, 1, 1, 0]
+    assert torch.equal(other.values_MP, given[rows.long()])
 
 
 def test_a_bank_that_is_changed_for_long_keeps_no_conclusions_of_rules_that_have_gone():
@@ -262,8 +250,10 @@ def test_a_change_during_generation_keeps_kept_rules_until_the_next_search(bank,
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_save_and_load_round_trip_and_serve(tmp_path, dtype):
+def test_what_is_saved_is_loaded_and_changed_without_touching_the_file(tmp_path, dtype):
+    odd = ["line\nbreak", "caf\u00e9 \u2028 \u2192", 'quo"te']
     bank = make(30).to("cpu", dtype)
+    bank.add(RuleBank.from_texts(odd, None, encode, odd))
     bank.remove(["r3"])
     bank.save(tmp_path / "bank")
     before = (tmp_path / "bank" / "bank.safetensors").read_bytes()
@@ -273,117 +263,100 @@ def test_save_and_load_round_trip_and_serve(tmp_path, dtype):
     assert torch.equal(loaded.values_MP, bank.values_MP)
     loaded.add(make(5, 100))
     loaded.replace(RuleBank.from_texts(["other"], None, encode, ["r5"]))
+    loaded.remove(["r7"])
     assert_rows_belong(loaded)
     assert (tmp_path / "bank" / "bank.safetensors").read_bytes() == before
-
-
-def test_an_empty_bank_and_odd_texts_survive_a_round_trip(tmp_path):
     RuleBank(torch.zeros(0, 4), torch.zeros(0, 4), [], []).save(tmp_path / "empty")
     assert len(RuleBank.load(tmp_path / "empty")) == 0
-    odd = RuleBank.from_texts(["line\nbreak", "caf\u00e9 \u2028 \u2192", 'quo"te'], ["a", "b", "c"], encode)
-    odd.save(tmp_path / "odd")
-    assert RuleBank.load(tmp_path / "odd").texts == odd.texts
 
 
-def rewrite(folder, rules=None, about=None, true_hash=False, **tensors):
+def rewrite(folder, rules=None, metadata=None, true_hash=False, **tensors):
     """Write a bank's file again, with other contents."""
     path = folder / "bank.safetensors"
     with safe_open(path, "pt") as file:
         held = {name: file.get_tensor(name).clone() for name in file.keys()} | tensors  # noqa: SIM118
-        said = file.metadata() | (about or {})
+        stated = file.metadata() | (metadata or {})
     if rules is not None:
         held["rules"] = torch.frombuffer(bytearray(rules.encode()), dtype=torch.uint8)
     if true_hash:  # by someone who knows how
-        said["sha256"] = storage._sha256(*(held[name] for name in storage.TENSORS))
-    save_file(held, path, said)
+        stated["sha256"] = storage._sha256([held[name] for name in storage.TENSORS])
+    save_file(held, path, stated)
 
 
-def damage_truncate(folder):
-    path = folder / "bank.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def damage_empty(folder):
-    (folder / "bank.safetensors").write_bytes(b"")
-
-
-def damage_edit(folder):
-    path = folder / "bank.safetensors"
-    data = bytearray(path.read_bytes())
-    data[-3] ^= 1
-    path.write_bytes(bytes(data))
-
-
-def damage_row(folder):
-    rewrite(folder, keys=torch.zeros(9, WIDTH))
-
-
+NUMBERS = [str(i) for i in range(10)]
 HOSTILE = {
     "null text": json.dumps([["a"] * 10, [None] * 10]),
-    "null id": json.dumps([[None] * 10, [str(i) for i in range(10)]]),
-    "a number": json.dumps([[str(i) for i in range(10)], list(range(10))]),
+    "null id": json.dumps([[None] * 10, NUMBERS]),
+    "a number": json.dumps([NUMBERS, list(range(10))]),
     "too few": json.dumps([["a"], ["b"]]),
     "a text for a list": json.dumps(["0123456789", "abcdefghij"]),
     "no lists": "null",
     "an object": "{}",
     "deep": "[" * 100_000,
     "no JSON": "{",
-    "blank": json.dumps([[str(i) for i in range(10)], [" "] * 10]),
-    "blank ids": json.dumps([[" " * i for i in range(10)], [str(i) for i in range(10)]]),
-    "objects for lists": json.dumps([{str(i): 0 for i in range(10)}, {str(i): 0 for i in range(10)}]),
-    "half a surrogate pair": json.dumps([[str(i) for i in range(10)], [f"{i} \ud800" for i in range(10)]]),
-    "a zero byte": json.dumps([[f"{i}\0" for i in range(10)], [str(i) for i in range(10)]]),
+    "blank": json.dumps([NUMBERS, [" "] * 10]),
+    "blank ids": json.dumps([[" " * i for i in range(10)], NUMBERS]),
+    "objects for lists": json.dumps([dict.fromkeys(NUMBERS, 0), dict.fromkeys(NUMBERS, 0)]),
+    "half a surrogate pair": json.dumps([NUMBERS, [f"{i} \ud800" for i in range(10)]]),
+    "a zero byte": json.dumps([[f"{i}\0" for i in range(10)], NUMBERS]),
 }
 
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_bank_of_anything_else_is_one_line(tmp_path, what):
     """Whoever made it could hash it, too."""
-    make(10).save(tmp_path / "bank")
-    rewrite(tmp_path / "bank", HOSTILE[what], true_hash=True)
+    make(10).save(tmp_path)
+    rewrite(tmp_path, HOSTILE[what], true_hash=True)
     with pytest.raises(ValueError, match=r"the rule bank .* is damaged \(.*build or save it again") as caught:
-        RuleBank.load(tmp_path / "bank")
+        RuleBank.load(tmp_path)
     assert len(str(caught.value).splitlines()) == 1
 
 
+def ones(width, dtype):
+    return {side: torch.ones(10, width).to(dtype) for side in ("keys", "values")}
+
+
 @pytest.mark.parametrize(
-    ("dtype", "width"), [("int64", 3), ("bool", 3), ("complex64", 3), ("float8_e4m3fn", 3), ("float32", 0)]
+    ("tensors", "complaint"),
+    [
+        (ones(3, torch.int64), "fp32, bf16 or fp16, both alike, .* got torch.int64"),
+        (ones(3, torch.bool), "got torch.bool"),
+        (ones(3, torch.complex64), "got torch.complex64"),
+        (ones(3, torch.float8_e4m3fn), "got torch.float8_e4m3fn"),
+        (ones(0, torch.float32), "at least one number wide"),
+        ({"keys": torch.ones(10, WIDTH).half()}, "got torch.float16 and torch.float32"),
+        ({"keys": torch.full((10, WIDTH), float("inf"))}, "the key embedding of rule 'r0' is not finite"),
+        ({"values": torch.full((10, WIDTH), float("nan"))}, "the value embedding of rule 'r0' is not finite"),
+        ({"value_rows": torch.full((10,), 10, dtype=torch.int32)}, "value rows must be 0 to 9"),
+        ({"key_rows": torch.full((10,), -1, dtype=torch.int32)}, "key rows must be 0 to 9"),
+    ],
 )
-def test_embeddings_that_are_no_vectors_of_numbers_are_no_bank(tmp_path, dtype, width):
-    make(10).save(tmp_path / "bank")
-    rows = torch.ones(10, width).to(getattr(torch, dtype))
-    rewrite(tmp_path / "bank", true_hash=True, keys=rows, values=rows.clone())
-    with pytest.raises(ValueError, match=f"fp32, bf16 or fp16, both alike, .* got torch.{dtype}"):
-        RuleBank.load(tmp_path / "bank")
+def test_embeddings_that_are_no_vectors_of_numbers_are_no_bank(tmp_path, tensors, complaint):
+    make(10).save(tmp_path)
+    rewrite(tmp_path, true_hash=True, **tensors)
+    with pytest.raises(ValueError, match=complaint):
+        RuleBank.load(tmp_path)
 
 
-def test_keys_and_values_are_numbers_of_one_kind():
-    with pytest.raises(ValueError, match=r"got torch\.float32 and torch\.float16"):
-        RuleBank(torch.ones(1, 3), torch.ones(1, 3).half(), ["a"], ["x"])
-
-
-def test_numbers_that_are_not_finite_are_no_bank(tmp_path):
-    make(10).save(tmp_path / "bank")
-    rewrite(tmp_path / "bank", true_hash=True, values=torch.full((10, WIDTH), float("nan")))
-    with pytest.raises(ValueError, match="the value embedding of rule 'r0' is not finite"):
-        RuleBank.load(tmp_path / "bank")
+def change_bytes(change):
+    return lambda path: path.write_bytes(change(path.read_bytes()))
 
 
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (damage_truncate, "damaged"),
-        (damage_empty, "damaged"),
-        (damage_edit, "it was edited"),
-        (damage_row, "it was edited"),
-        (lambda folder: rewrite(folder, about={"format": "3"}), "format '3', this version reads"),
+        (change_bytes(lambda data: data[:-100]), "damaged"),
+        (change_bytes(lambda data: b""), "damaged"),
+        (change_bytes(lambda data: data[:-3] + bytes([data[-3] ^ 1]) + data[-2:]), "it was edited"),
+        (lambda path: rewrite(path.parent, keys=torch.zeros(9, WIDTH)), "it was edited"),
+        (lambda path: rewrite(path.parent, metadata={"format": "3"}), "format '3', this version reads"),
     ],
 )
 def test_a_damaged_bank_is_a_clear_error(tmp_path, damage, complaint):
-    make(10).save(tmp_path / "bank")
-    damage(tmp_path / "bank")
+    make(10).save(tmp_path)
+    damage(tmp_path / "bank.safetensors")
     with pytest.raises(ValueError, match=complaint):
-        RuleBank.load(tmp_path / "bank")
+        RuleBank.load(tmp_path)
 
 
 def test_saving_is_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -392,11 +365,12 @@ def test_saving_is_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(FileExistsError, match="overwrite=True"):
         make(6).save(folder)
 
-    def fail(*_):
+    def fail(tensors, path, metadata):
+        path.write_bytes(b"half")
         raise OSError("disk full")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
-        patch.setattr("dynarule.bank.storage._bytes", fail)
+        patch.setattr("safetensors.torch.save_file", fail)
         make(6).save(folder, overwrite=True)
     assert len(RuleBank.load(folder)) == 5
     make(6).save(folder, overwrite=True)
@@ -474,14 +448,37 @@ def test_rules_of_one_premise_share_a_key_and_nothing_else_changes(tiny_model, n
     same(one, other)
 
 
-def test_whose_the_embeddings_are_is_not_written_to_where_it_was_given():
-    """Two banks may be made from one tensor of numbers, as from one of embeddings."""
-    rows = torch.tensor([0, 1, 1, 0], dtype=torch.int32)
-    given = encode(["a", "b"])
-    one, other = (
-        RuleBank(given, given, list("wxyz"), list("abcd"), value_rows_M=rows, key_rows_M=rows)
-        for _ in range(2)
+@pytest.mark.parametrize("fingerprint", ["characters", "characters" + PREMISE_KEYS])
+def test_each_different_text_is_embedded_once_block_by_block(fingerprint, monkeypatch):
+    monkeypatch.setattr("dynarule.bank.embedding_cache.BLOCK", 8)
+    texts = [f"If A is w{i % 4}, it has {i // 2} horns." for i in range(20)]
+    blocks, counts = [], []
+    bank = RuleBank.from_texts(
+        texts,
+        None,
+        lambda block: blocks.append(block) or encode(block),
+        encoder=fingerprint,
+        dtype=torch.float16,
+        progress=lambda *count: counts.append(count),
     )
-    one.remove(["w", "x"])
-    assert rows.tolist() == [0, 1, 1, 0]
-    assert torch.equal(other.values_MP, given[rows.long()])
+    read = [text for block in blocks for text in block]
+    keys = texts if fingerprint == "characters" else [premise_of(text) for text in texts]
+    assert len(read) == len(set(read)) == len({*keys, *(conclusion_of(text) for text in texts)})
+    assert max(map(len, blocks)) == 8 and counts[-1] == (len(read), len(read)) and len(counts) == len(blocks)
+    assert len(bank.keys.different) == len(set(keys)) and len(bank.values.different) == 10
+    assert torch.equal(bank.keys_MP, encode(keys).half())
+    assert torch.equal(bank.values_MP, encode([conclusion_of(text) for text in texts]).half())
+
+
+def test_an_embedding_that_does_not_fit_its_dtype_is_named():
+    with pytest.raises(
+        ValueError, match=r"the embedding of 'If b, c.' does not fit torch.float16; build .* --dtype fp32"
+    ):
+        RuleBank.from_texts(
+            ["If a, c.", "If b, c."],
+            None,
+            lambda few: torch.tensor([[1.0], [1e6], [1.0]]),
+            dtype=torch.float16,
+        )
+    with pytest.raises(ValueError, match=r"must return \(3, width\) for 3 texts, got \(1, 2\)"):
+        RuleBank.from_texts(["If a, c.", "If b, c."], None, lambda few: torch.zeros(1, 2))

@@ -1,36 +1,14 @@
-"""Encoders: unit vectors of the document side, fingerprints that tell them apart, logic in words, a lasting cache."""
+"""Encoders: unit vectors of the document side or the model's own layers, and fingerprints that tell them apart."""
 
-import multiprocessing
-import os
 import shutil
-import sqlite3
 import sys
-import warnings
-from contextlib import closing
 
 import pytest
 import torch
-from dynarule.bank import embedding_cache
-from dynarule.bank.embedding_cache import EmbeddingCache, encode_unique
 from dynarule.bank.encoders import SentenceEncoder, verbalise, weights_hash
+from dynarule.bank.layer_encoder import LayerEncoder, parse_layers
 
-from dynarule import RuleBank
-
-WIDTH = 6
-
-
-class Counting:
-    """An encoder that counts what it is asked."""
-
-    fingerprint = "counting"
-
-    def __init__(self):
-        self.seen = []
-
-    def __call__(self, texts):
-        self.seen += list(texts)
-        rows = [[len(t), *(float(ord(c)) for c in t[:5].ljust(5))] for t in texts]
-        return torch.tensor(rows) if rows else torch.zeros(0, WIDTH)
+from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, encoder_of, open_encoder
 
 
 @pytest.mark.parametrize(
@@ -38,179 +16,15 @@ class Counting:
     [
         ("Chase(A, B) => Drop_Floral_paw(B, 1)", "if chase A B, then drop floral paw B 1"),
         ("Has(A, Strong_horn, 14)", "has A strong horn 14"),
-        ("Tiny_cat(A) => Has(A, Strong_horn, 14)", "if tiny cat A, then has A strong horn 14"),
-        (
-            "Lose_Strong_fin(A, 1) => Drop_Mineral_fur(A, 2)",
-            "if lose strong fin A 1, then drop mineral fur A 2",
-        ),
         ("In(x, Desert) & ¬DeeplyHungry(x) → Numb(x)", "if in x desert and not deeply hungry x, then numb x"),
         ("If A chases B, B will drop 1 floral paw.", "If A chases B, B will drop 1 floral paw."),
         ("plain_name => other", "plain_name => other"),
-        ("Wet(x) <=> Rain(x)", "wet x if and only if rain x"),
         ("Wet(x) <-> Rain(x)", "wet x if and only if rain x"),
         ("Wet(x) -> Cold(x)", "if wet x, then cold x"),
     ],
 )
 def test_logic_becomes_words_and_sentences_stay(logic, words):
     assert verbalise(logic) == words
-
-
-def test_encode_unique_asks_for_every_text_once_and_keeps_the_order():
-    encode = Counting()
-    texts = ["bb", "a", "bb", "ccc", "a"]
-    assert torch.equal(encode_unique(encode, texts), Counting()(texts))
-    assert encode.seen == ["bb", "a", "ccc"]
-    with pytest.raises(ValueError, match="must return"):
-        encode_unique(lambda texts: torch.zeros(1, 2), ["a", "b"])
-
-
-def test_the_cache_encodes_new_texts_only_also_in_the_next_process(tmp_path):
-    first, second = Counting(), Counting()
-    texts = ["bb", "a", "bb"]
-    assert torch.equal(EmbeddingCache(first, tmp_path)(texts), Counting()(texts))
-    again = EmbeddingCache(second, tmp_path)
-    assert torch.equal(again(["ccc", "a", "bb"]), Counting()(["ccc", "a", "bb"]))
-    assert first.seen == ["bb", "a"] and second.seen == ["ccc"]
-    bank = RuleBank.from_texts(["If x, y.", "If z, y."], None, again)
-    assert bank.encoder == "counting"
-    assert second.seen[1:] == ["If x, y.", "If z, y.", "y"]
-
-
-def test_caches_of_two_encoders_do_not_mix(tmp_path):
-    EmbeddingCache(Counting(), tmp_path)(["a"])
-    other = Counting()
-    EmbeddingCache(other, tmp_path, fingerprint="other")(["a"])
-    assert other.seen == ["a"]
-    with pytest.raises(ValueError, match="no fingerprint"):
-        EmbeddingCache(lambda texts: texts, tmp_path)
-
-
-def test_a_file_of_another_encoder_is_not_believed(tmp_path):
-    mine, other = EmbeddingCache(Counting(), tmp_path), Counting()
-    mine(["a"])
-    theirs = EmbeddingCache(other, tmp_path, fingerprint="other")
-    theirs(["b"])
-    shutil.copy(mine.path, theirs.path)
-    theirs(["a"])
-    assert other.seen == ["b", "a"]
-
-
-def test_two_processes_share_the_work(tmp_path):
-    """What another process encodes while one waits for its turn is not encoded again."""
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        assert sum(pool.map(_count, [tmp_path, tmp_path])) == 50
-
-
-def _count(folder):
-    counter = Counting()
-    EmbeddingCache(counter, folder)([f"text {i}" for i in range(50)])
-    return len(counter.seen)
-
-
-def test_what_another_process_encoded_meanwhile_is_not_encoded_again(tmp_path, monkeypatch):
-    late = Counting()
-    cache = EmbeddingCache(late, tmp_path)
-    turn = embedding_cache.changing
-
-    def other_was_first(folder):
-        monkeypatch.setattr(embedding_cache, "changing", turn)
-        EmbeddingCache(Counting(), tmp_path)(["a", "b"])
-        return turn(folder)
-
-    monkeypatch.setattr(embedding_cache, "changing", other_was_first)
-    assert torch.equal(cache(["a", "b", "c"]), Counting()(["a", "b", "c"]))
-    assert late.seen == ["c"]
-
-
-def test_a_crash_while_encoding_keeps_what_was_written(tmp_path):
-    texts = [f"text {i}" for i in range(40)]
-
-    def fail_on_the_second_batch(part):
-        if len(part) < 30:
-            raise RuntimeError("out of power")
-        return Counting()(part)
-
-    with pytest.raises(RuntimeError):
-        EmbeddingCache(fail_on_the_second_batch, tmp_path, "counting", batch=30)(texts)
-    rest = Counting()
-    assert torch.equal(EmbeddingCache(rest, tmp_path)(texts), Counting()(texts))
-    assert len(rest.seen) == 10
-
-
-def test_queries_that_are_not_stored_stay_in_this_process(tmp_path):
-    encode = Counting()
-    cache = EmbeddingCache(encode, tmp_path)
-    kept = cache(["a rule"])
-    found = cache(["a thought", "a rule"], store=False)
-    assert torch.equal(found[1], kept[0]) and encode.seen == ["a rule", "a thought"]
-    assert torch.equal(cache(["a thought"], store=False), found[:1]) and len(encode.seen) == 2
-    assert rows_of(cache) == 1
-
-
-def rows_of(cache):
-    """How many embeddings are on disk."""
-    with closing(sqlite3.connect(cache.path)) as database:
-        return database.execute("SELECT count(*) FROM embeddings").fetchone()[0]
-
-
-def cut(data):
-    del data[len(data) // 2 :]
-
-
-def empty(data):
-    data.clear()
-
-
-def flip_the_head(data):
-    data[3] ^= 255
-
-
-def flip_an_embedding(data):
-    place = data.index(torch.tensor([100.0, 98.0]).numpy().tobytes())  # of "b" * 100
-    data[place + 2] ^= 64
-
-
-def not_a_number(data):
-    place = data.index(torch.tensor([100.0, 98.0]).numpy().tobytes())
-    data[place : place + 4] = torch.tensor(float("nan")).numpy().tobytes()
-
-
-def nonsense(data):
-    data[:] = b"no database at all" * 1000
-
-
-@pytest.mark.parametrize("damage", [cut, empty, flip_the_head, flip_an_embedding, not_a_number, nonsense])
-def test_what_was_damaged_is_said_and_encoded_again(tmp_path, damage):
-    texts = [letter * 100 for letter in "abcdefghij"] + [f"{i} more" for i in range(300)]
-    cache = EmbeddingCache(Counting(), tmp_path)
-    expected = cache(texts)
-    data = bytearray(cache.path.read_bytes())
-    damage(data)
-    cache.path.write_bytes(bytes(data))
-    encode = Counting()
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        assert torch.equal(EmbeddingCache(encode, tmp_path)(texts), expected)
-    assert "b" * 100 in encode.seen
-    if damage is not empty:
-        assert any("damaged" in str(each.message) for each in said)
-    healed = Counting()
-    assert torch.equal(EmbeddingCache(healed, tmp_path)(texts), expected) and healed.seen == []
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root writes anywhere")
-def test_a_cache_that_cannot_be_written_is_an_os_error(tmp_path):
-    cache = EmbeddingCache(Counting(), tmp_path)
-    cache(["a"])
-    cache.path.chmod(0o400)
-    with pytest.raises(OSError, match="cannot write the embedding cache"):
-        cache(["b"])
-
-
-def test_embeddings_that_are_not_finite_are_never_remembered(tmp_path):
-    with pytest.raises(ValueError, match="not finite"):
-        EmbeddingCache(lambda texts: torch.full((len(texts), 2), float("nan")), tmp_path, "bad")(["a"])
-    assert not list(tmp_path.rglob("*.sqlite")) and not list(tmp_path.rglob("*.part"))
 
 
 @pytest.fixture(scope="module")
@@ -225,10 +39,7 @@ def test_minilm_gives_unit_vectors_of_mean_pooling(minilm, near):
     from transformers import AutoModel, AutoTokenizer
 
     texts = ["If A is a tiny cat, it has 14 strong horns.", "B will enter the bridge"]
-    tokenizer, model = (
-        AutoTokenizer.from_pretrained(get_model_path()),
-        AutoModel.from_pretrained(get_model_path()),
-    )
+    tokenizer, model = (kind.from_pretrained(get_model_path()) for kind in (AutoTokenizer, AutoModel))
     batch = tokenizer(texts, padding=True, return_tensors="pt")
     with torch.no_grad():
         mask = batch["attention_mask"][..., None].float()
@@ -238,10 +49,7 @@ def test_minilm_gives_unit_vectors_of_mean_pooling(minilm, near):
     assert near(got, expected)
     assert got.shape == (2, minilm.dim) and not got.is_inference()
     assert minilm([]).shape == (0, minilm.dim)
-
-
-def test_the_fingerprint_names_weights_pooling_and_text_treatment(minilm):
-    told = minilm.fingerprint
+    name = minilm.fingerprint
     for part in (
         "all-MiniLM-L6-v2@53aa51172d142c89",
         "mean",
@@ -250,20 +58,12 @@ def test_the_fingerprint_names_weights_pooling_and_text_treatment(minilm):
         "max_tokens=256",
         "fol=as-is",
     ):
-        assert part in told
-    assert SentenceEncoder("minilm", device="cpu", fol=True).fingerprint == told.replace("as-is", "words-3")
-
-
-def test_logic_in_words_finds_its_own_sentence(minilm):
-    from ruleworld_data.generate import rule_table
-
-    table = rule_table("train", "tiny")
-    rows = torch.randperm(len(table), generator=torch.Generator().manual_seed(0))[:60].tolist()
-    nl, fol = (minilm([table[name][i].as_py() for i in rows]) for name in ("nl", "fol"))
-    words = minilm([verbalise(table["fol"][i].as_py()) for i in rows])
-
-    assert (words @ nl.T).argmax(-1).eq(torch.arange(60)).float().mean() > 0.9
-    assert (words * nl).sum(-1).mean() > (fol * nl).sum(-1).mean() + 0.03
+        assert part in name
+    assert SentenceEncoder("minilm", device="cpu", fol=True).fingerprint == name.replace("as-is", "words-3")
+    with pytest.warns(
+        UserWarning, match="reads the first 256 tokens of a text, and 1 of 2 are longer, such as 'a a"
+    ):
+        minilm(["a " * 300, "b"])
 
 
 @pytest.fixture(scope="module")
@@ -334,3 +134,122 @@ def test_an_encoder_that_cannot_be_loaded_says_what_to_give(tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(ImportError, match=r"dynarule\[encoders\]"):
         SentenceEncoder("minilm")
+
+
+# The first layers of the model itself.
+
+TEXTS = ["w1 w2 w3 w4 w5 w6", "w7", "w8 w9", "w1 w2 w3 w4 w5 w7", "w1 w2 w3 w4 w5"]
+
+
+@pytest.fixture(params=["llama", "qwen2", "qwen3"])
+def model(request, tiny_model):
+    return tiny_model(request.param)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("batch", [1, 2, 3])  # with 2, texts that begin alike share a batch
+@pytest.mark.parametrize("layers", [1, 3, 4])
+def test_it_is_the_mean_of_hidden_states_one_text_at_a_time(
+    model, tiny_tokenizer, layers, batch, near, monkeypatch
+):
+    monkeypatch.setattr("dynarule.bank.layer_encoder.BATCH", batch)
+    tokenizer = tiny_tokenizer()
+    for layer in (model.model.norm, *(each.input_layernorm for each in model.model.layers)):
+        layer.weight.uniform_(0.1, 3)
+    got = LayerEncoder(model, tokenizer, layers)(TEXTS)
+    for text, vector in zip(TEXTS, got, strict=True):
+        ids = torch.tensor([tokenizer(text, add_special_tokens=False)["input_ids"]])
+        # hidden_states[layers] is what the next layer is given; the last one has been through the final norm.
+        hidden = model(ids, output_hidden_states=True).hidden_states[layers][0]
+        norm = model.model.layers[layers].input_layernorm if layers < 4 else torch.nn.Identity()
+        mean = norm(hidden).mean(0)
+        assert near(vector, mean / mean.norm())
+
+
+def test_the_model_stays_as_it_was(model, tiny_tokenizer):
+    tokenizer = tiny_tokenizer()
+    model.train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    vectors = LayerEncoder(model, tokenizer)(TEXTS)
+    assert model.training and not vectors.requires_grad and not vectors.is_inference()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert LayerEncoder(model, tokenizer)([]).shape == (0, model.config.hidden_size)
+
+
+def test_the_fingerprint_is_of_the_layers_and_not_of_the_search_row(tiny_model, tiny_tokenizer, near):
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+
+    def name(layers):
+        return LayerEncoder(model, tokenizer, layers).fingerprint
+
+    one, two = name(1), name(2)
+    assert one != two and one.startswith("layers:1@")
+    model.get_input_embeddings().weight.data[5] += 1
+    assert name(1) == one
+    serving = LayerEncoder(model.bfloat16(), tokenizer, 1)  # runs in fp32, as training does
+    training = LayerEncoder(model.float(), tokenizer, 1)
+    assert serving.fingerprint == training.fingerprint != one  # rounded weights are other weights
+    assert near(serving(TEXTS), training(TEXTS)) and serving(TEXTS).dtype == torch.float32
+    model.model.layers[1].self_attn.q_proj.weight.data[0, 0] += 1
+    assert name(1) == serving.fingerprint and name(2) != two
+
+
+@pytest.mark.parametrize(
+    "part", ["mlp.up_proj.weight", "input_layernorm.weight", "self_attn.v_proj.weight", "lora"]
+)
+def test_whatever_changes_the_embeddings_changes_the_fingerprint(part, tiny_model, tiny_tokenizer):
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    before = LayerEncoder(model, tokenizer)
+    if part == "lora":
+        peft = pytest.importorskip("peft")
+        lora = peft.LoraConfig(target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+        model = peft.get_peft_model(model, lora)
+    else:
+        weight = model.model.layers[0].get_parameter(part)
+        weight.data.mul_(1 + torch.rand_like(weight))
+    after = LayerEncoder(model, tokenizer)
+    assert not torch.allclose(before(TEXTS), after(TEXTS)) and before.fingerprint != after.fingerprint
+
+
+def test_a_fingerprint_finds_its_encoder(tiny_model, tiny_tokenizer):
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    encoder = open_encoder("layers:2", True, model, tokenizer)
+    bank = RuleBank.from_texts(TEXTS, None, encoder)
+    again = encoder_of(bank.encoder, model, tokenizer)
+    assert again.fingerprint == bank.encoder and torch.equal(again(TEXTS), bank.keys_MP)
+    with torch.no_grad():
+        model.model.layers[0].self_attn.k_proj.weight += 1
+    said = (
+        r"the rules' encoder is 'layers:2@.*of this model, loaded in {}, are 'layers:2@.* in the same dtype"
+    )
+    with pytest.raises(ValueError, match=said.format("float32")):
+        encoder_of(bank.encoder, model, tokenizer)
+    with pytest.raises(ValueError, match=said.format("bfloat16")):
+        encoder_of(bank.encoder, tiny_model("llama").to(torch.bfloat16), tokenizer)
+
+
+def test_mistakes_say_what_to_do(tiny_model, tiny_tokenizer):
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    with pytest.raises(ValueError, match="layers must be 1 to 4, the model's, got 9"):
+        LayerEncoder(model, tokenizer, 9)
+    with pytest.raises(ValueError, match="must be a list of texts, got the one text 'w1 w2'"):
+        LayerEncoder(model, tokenizer)("w1 w2")
+    with pytest.raises(ValueError, match="text 1 has no tokens: ''"):
+        LayerEncoder(model, tokenizer)(["w1", ""])
+    with pytest.raises(ValueError, match="say which with --model"):
+        open_encoder("layers:1")
+    for name in ("layers:", "layers:0", "layers:x", "layers:-1"):
+        with pytest.raises(ValueError, match="expected layers:N"):
+            parse_layers(name)
+
+
+def test_rules_may_be_encoded_while_the_model_reads_others(tiny_model, tiny_tokenizer):
+    """The encoder's layers are its own: what is attached to the model later does not reach them."""
+    model, tokenizer = tiny_model("qwen3"), tiny_tokenizer()
+    encoder = LayerEncoder(model, tokenizer)
+    bank = RuleBank.from_texts(TEXTS, None, encoder)
+    adapter = RuleAdapter(model, dynarule_config(bank.encoder_dim, confidence_layer=1, top_k=2))
+    with attach(model, RuleMemory(adapter, bank, 7)) as memory:
+        assert torch.equal(encoder(TEXTS), bank.keys_MP) and memory.trace == []
+        with pytest.raises(ValueError, match="leave the block of `attach`"):
+            LayerEncoder(model, tokenizer)

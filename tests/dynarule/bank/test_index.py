@@ -1,14 +1,25 @@
-"""Search: tiles equal one product, approximate equals exact where it must, rows stay with their rules at every size."""
+"""Search: exact is sorting all scores; faiss follows its bank, and nothing of a bad file reaches it."""
 
+import hashlib
+import json
 import math
+import sys
 
+import numpy as np
 import pytest
 import torch
-from dynarule.bank.faiss_index import FaissIndex, use_index
-from dynarule.bank.index import ExactIndex
-from dynarule.bank.recall import QueryBatch, measure_recall
+from dynarule.bank import (
+    ExactIndex,
+    FaissIndex,
+    changed_bank,
+    faiss_file,
+    measure_recall,
+    use_index,
+)
+from dynarule.cli.app import app
 from dynarule.kernels import largest
 from dynarule.projection import dot_rows
+from typer.testing import CliRunner
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config
 
@@ -19,9 +30,8 @@ def random_bank(count, width=WIDTH, seed=0, start=0, dtype=torch.float32):
     """Unit vectors around some centres, as embeddings of rules are, with shuffled ids that tell the rule."""
     generator = torch.Generator().manual_seed(seed)
     centres = torch.randn(30, width, generator=generator)
-    keys = centres[torch.randint(30, (count,), generator=generator)] + 0.7 * torch.randn(
-        count, width, generator=generator
-    )
+    keys = centres[torch.randint(30, (count,), generator=generator)]
+    keys += 0.7 * torch.randn(count, width, generator=generator)
     keys = torch.nn.functional.normalize(keys, dim=-1).to(dtype)
     names = (torch.randperm(count, generator=generator) + start).tolist()
     return RuleBank(keys, -keys, [f"r{i}" for i in names], [f"text of r{i}" for i in names])
@@ -31,65 +41,57 @@ def questions(bank, count=8, seed=1, spread=0.2):
     """Directions, offsets and factors like those of a layer."""
     generator = torch.Generator().manual_seed(seed)
     factor = 1 + spread * torch.rand(len(bank), generator=generator)
-    near = bank.keys_MP[torch.randint(len(bank), (count,), generator=generator)].float()
-    direction = near + 0.1 * torch.randn(near.shape, generator=generator)
+    close = bank.keys_MP[torch.randint(len(bank), (count,), generator=generator)].float()
+    direction = close + 0.1 * torch.randn(close.shape, generator=generator)
     return direction, torch.randn(count, generator=generator), factor
 
 
-def by_hand(bank, direction, offset, factor, k):
-    """Score everything in float64 and sort."""
-    scores = (direction.double() @ bank.keys_MP.double().T + offset.double()[:, None]) * factor.double()
-    order = scores.argsort(dim=-1, descending=True)[:, :k]
-    return scores.gather(-1, order), order
+def faiss_index(bank, **settings):
+    pytest.importorskip("faiss")
+    return FaissIndex(bank, **settings)
+
+
+def overlap(rows, expected):
+    """The share of expected rules that are among the rows."""
+    return float((expected[..., None] == rows[:, None]).any(-1).float().mean())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
     ("count", "k", "scores_alive"),
-    [
-        (1, 1, None),
-        (97, 97, None),
-        (97, 200, None),
-        (1024, 7, 1),
-        (1025, 100, 1),
-        (5000, 1, 1),
-        (5000, 20, 1),
-        (5000, 1500, 1),
-        (5000, 20, 8 * 2000),
-    ],
+    [(1, 1, None), (97, 200, None), (1024, 7, 1), (1025, 100, 1), (5000, 1500, 1), (5000, 20, 8 * 2000)],
 )
 def test_exact_search_is_sorting_all_scores(dtype, count, k, scores_alive, near, monkeypatch):
     if scores_alive:  # tiles of 1,024, K or 2,000 rules
         monkeypatch.setattr("dynarule.bank.index.SCORE_TILE", scores_alive)
     bank = random_bank(count, dtype=dtype)
-    asked = questions(bank)
-    scores, rows = ExactIndex().search(bank, *asked, k)
-    expected, order = by_hand(bank, *asked, k)
+    direction, offset, factor = query = questions(bank)
+    scores, rows = ExactIndex().search(bank, *query, k)
+    every = (direction.double() @ bank.keys_MP.double().T + offset.double()[:, None]) * factor.double()
+    order = every.argsort(dim=-1, descending=True)[:, :k]
     assert scores.shape == rows.shape == (8, min(k, count))
-    assert near(scores, expected)
-    assert (
-        rows == order
-    ).float().mean() > 0.99  # rules whose scores differ in the last digit may change places
+    assert near(scores, every.gather(-1, order))
+    assert (rows == order).float().mean() > 0.99  # scores that differ in the last digit may change places
     assert all(len(set(row)) == len(row) for row in rows.tolist())
 
 
 def test_exact_search_never_holds_all_scores():
     bank = random_bank(200_000, width=4)
-    direction, offset, factor = questions(bank, 256)
-    largest = 0
+    most = 0
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            nonlocal largest
+            nonlocal most
             out = func(*args, **(kwargs or {}))
             for one in out if isinstance(out, (tuple, list)) else [out]:
                 if isinstance(one, torch.Tensor) and func is not torch.ops.aten.t.default:
-                    largest = max(largest, one.numel())
+                    most = max(most, one.numel())
             return out
 
+    query = questions(bank, 256)
     with Watch():
-        ExactIndex().search(bank, direction, offset, factor, 10)
-    assert largest < 256 * 200_000 / 8
+        ExactIndex().search(bank, *query, 10)
+    assert most < 256 * 200_000 / 8
 
 
 def test_halves_are_summed_in_single_precision(near):
@@ -118,145 +120,28 @@ def test_halves_on_a_gpu_lose_nothing_of_the_query(dtype, near):
 @torch.no_grad()
 def test_a_query_in_encoder_space_scores_as_projected_keys_do(size, bank, tiny_model, near):
     """Keys as small as the norm's epsilon too."""
-    adapter = RuleAdapter(tiny_model("qwen3"), dynarule_config(WIDTH))
-    projection = adapter[1]
+    projection = RuleAdapter(tiny_model("qwen3"), dynarule_config(WIDTH))[1]
     torch.nn.init.normal_(projection.k.bias)
     for parameter in projection.k.parameters():
         parameter.mul_(size)
     query = torch.randn(3, 4, 16, generator=torch.Generator().manual_seed(0))
     naive = torch.einsum("bhd,mhd->bm", query, projection.keys(bank.keys_MP).unflatten(-1, (4, 16)))
     naive /= 4 * math.sqrt(16)
-    direction, offset = projection.encoder_query(query)
-    moved = (direction @ bank.keys_MP.T + offset[:, None]) * bank.inverse_scale(projection)
-    assert near(moved, naive)
     scores, rows = bank.search(projection, query, 5)
-    assert near(scores, naive.topk(5).values)
-    assert torch.equal(rows, naive.topk(5).indices)
+    assert near(scores, naive.topk(5).values) and torch.equal(rows, naive.topk(5).indices)
 
 
-def faiss_index(bank, **config):
-    pytest.importorskip("faiss")
-    return FaissIndex(bank, **config)
-
-
-KINDS = ("ivf_sq8", "fastscan")
-
-
-@pytest.mark.parametrize("kind", ["exact", *KINDS])
-@pytest.mark.parametrize("count", [3, 300, 3000])
-def test_row_id_text_and_value_belong_together_at_every_size(kind, count, near):
-    bank = random_bank(count)
-    if kind != "exact":
-        bank.index = faiss_index(bank, kind=kind, nlist=8, nprobe=8, candidates=200)
-    wanted = torch.randperm(count, generator=torch.Generator().manual_seed(3))[:50]
-    direction = bank.keys_MP[wanted] * 10
-    scores, rows = bank.index.search(bank, direction, torch.zeros(len(wanted)), torch.ones(count), 3)
-    best = rows[:, 0].tolist()
-    assert best == wanted.tolist()  # a unit vector is its own nearest
-    for row, key in zip(best, direction / 10, strict=True):
-        assert bank.texts[row] == f"text of {bank.ids[row]}"
-        assert torch.equal(bank.values_MP[row], -bank.keys_MP[row])
-        assert near(bank.keys_MP[row], key)
-    assert near(scores[:, 0], torch.full((len(wanted),), 10.0))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_index_that_reads_everything_is_exact(kind, near):
-    bank = random_bank(3000)
-    index = faiss_index(bank, kind=kind, nlist=16, nprobe=16, candidates=2900)
-    asked = questions(bank)
-    for got, expected in zip(
-        index.search(bank, *asked, 10), ExactIndex().search(bank, *asked, 10), strict=True
-    ):
-        assert near(got.float(), expected.float())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_scores_of_found_rules_are_exact(kind, near):
-    bank = random_bank(3000)
-    direction, offset, factor = asked = questions(bank)
-    scores, rows = faiss_index(bank, kind=kind, nlist=16, nprobe=2, candidates=40).search(bank, *asked, 10)
-    every = (direction @ bank.keys_MP.T + offset[:, None]) * factor
-    assert near(scores, every.gather(-1, rows))
-    assert torch.equal(scores, scores.sort(dim=-1, descending=True).values)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pending", [0, 25, 10_000])
-def test_an_index_follows_every_change_of_its_bank(kind, pending, near):
-    bank = random_bank(1000)
-    index = faiss_index(bank, kind=kind, nlist=4, nprobe=4, candidates=990, pending=pending)
-    generator = torch.Generator().manual_seed(5)
-    number = 5000
-    for _ in range(25):
-        some = [bank.ids[i] for i in torch.randperm(len(bank), generator=generator)[:60].tolist()]
-        bank.remove(some[:40])
-        new = random_bank(20, seed=number, start=number + 50)
-        bank.replace(RuleBank(new.keys_MP, new.values_MP, some[40:], new.texts))
-        bank.add(random_bank(45, seed=number + 1, start=number))
-        number += 100
-        asked = questions(bank, seed=number)
-        scores, rows = index.search(bank, *asked, 10)
-        expected, order = ExactIndex().search(bank, *asked, 10)
-        assert int(rows.max()) < len(bank) and all(len(set(r)) == 10 for r in rows.tolist())
-        assert (rows[..., None] == order[:, None]).any(-1).float().mean() > 0.95
-        assert near(scores[:, 0], expected[:, 0])
-    assert index._index.ntotal < 4 * len(bank)  # stale entries do not pile up
-
-
-def test_a_bank_that_shrinks_grows_and_empties_keeps_its_index(near):
-    bank = random_bank(3000)
-    bank.index = faiss_index(bank, nlist=16, nprobe=4, candidates=100)
-    for change in (
-        lambda: bank.remove(bank.ids[100:]),
-        lambda: bank.remove(list(bank.ids)),
-        lambda: bank.add(random_bank(9000, seed=2)),
-        lambda: bank.to("cpu", torch.float16),
-    ):
-        change()
-        asked = questions(bank) if len(bank) else (torch.ones(2, WIDTH), torch.zeros(2), torch.zeros(0))
-        scores, rows = bank.index.search(bank, *asked, 10)
-        assert scores.shape == rows.shape == (len(asked[0]), min(10, len(bank)))
-        if len(bank):
-            assert near(scores[:, 0], ExactIndex().search(bank, *asked, 1)[0][:, 0])
-
-
-def test_candidates_are_ranked_with_the_factor():
-    # A factor that depends on the embedding, as LayerNorm's does, and an offset that makes it matter.
-    bank = random_bank(20_000, width=32)
-    slope = torch.randn(32, generator=torch.Generator().manual_seed(9))
-    factor = (1 + 0.2 * (bank.keys_MP @ slope)).clamp_min(0.1)
-    direction, _, _ = questions(bank, 32)
-    asked = QueryBatch(direction, torch.full((32,), 1.0), factor)
-    index = faiss_index(bank, nlist=20, nprobe=20, candidates=4_000)
-    assert measure_recall(bank, [asked], index, (10,)).recall[10] > 0.95
-    index = faiss_index(bank, nlist=20, nprobe=20, candidates=20)  # too few, and the report says so
-    assert measure_recall(bank, [asked], index, (10,)).recall[10] < 0.8
-
-
-def test_recall_is_the_share_of_the_true_best():
-    bank = random_bank(500)
-    asked = QueryBatch(*questions(bank))
-
-    class Half:
-        """Finds every second of the true best, and otherwise the worst."""
-
-        def search(self, bank, direction, offset, factor, k):
-            scores, rows = ExactIndex().search(bank, direction, offset, factor, len(bank))
-            keep = torch.cat([torch.arange(0, k, 2), torch.arange(len(bank) - k // 2, len(bank))])[:k]
-            return scores[:, keep], rows[:, keep]
-
-    report = measure_recall(bank, [asked, asked], Half(), (1, 10))
-    assert report.recall == {1: 1.0, 10: 0.5} and report.worst == 0.5 and report.queries == 16
-    assert measure_recall(bank, [asked], bank.index, (1, 10, 500)).recall == {1: 1.0, 10: 1.0, 500: 1.0}
-    for bad in ((0,), (501,), ()):
-        with pytest.raises(ValueError, match="every k must be 1 to 500"):
-            measure_recall(bank, [asked], bank.index, bad)
-    with pytest.raises(ValueError, match="no queries"):
-        measure_recall(bank, [], bank.index)
-    bank.remove(bank.ids[:1])
-    with pytest.raises(ValueError, match="recorded with 500 rules, the bank holds 499"):
-        measure_recall(bank, [asked], bank.index)
+@pytest.mark.parametrize("count", [1, 7, 100])
+@pytest.mark.parametrize("total", [900, 1024, 5_000])
+def test_the_largest_of_many_scores_are_those_of_topk(count, total, monkeypatch):
+    monkeypatch.setattr("dynarule.kernels.BLOCKED", 800)
+    monkeypatch.setattr("dynarule.kernels.BLOCK", 16)
+    scores = torch.randn(3, total).masked_fill(torch.rand(3, total) < 0.3, -torch.inf)
+    for some in (scores, scores.round(decimals=1)):  # with many ties
+        values, places = largest(some, count)
+        assert torch.equal(values, some.topk(count, -1).values)
+        assert torch.equal(some.gather(1, places), values)
+        assert all(len(set(row)) == count for row in places.tolist())
 
 
 @torch.no_grad()
@@ -264,19 +149,19 @@ def test_a_model_reads_the_bank_through_its_index_and_its_queries_can_be_replaye
     model = tiny_model("qwen2")
     adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
     ids = torch.randint(10, 90, (2, 8), generator=torch.Generator().manual_seed(2))
-    asked, exact_index = [], bank.index
+    queries, exact_index = [], bank.index
 
     class Noting:
         def search(self, bank, *query):
-            asked.append(QueryBatch(*query[:3]))
+            queries.append(query[:3])
             return exact_index.search(bank, *query)
 
     bank.index = Noting()
     with attach(model, RuleMemory(adapter, bank, 7)) as memory:
         exact = model(ids).logits
     bank.index = exact_index
-    assert len(asked) == 4 and all(len(one.direction_BP) == 2 for one in asked)
-    scores, rows = bank.index.search(bank, *asked[2], 5)
+    assert len(queries) == 4 and all(len(one[0]) == 2 for one in queries)
+    scores, rows = bank.index.search(bank, *queries[2], 5)
     assert [[bank.ids[i] for i in row] for row in rows.tolist()] == [r.ids for r in memory.trace]
     assert near(scores, [r.scores for r in memory.trace])
 
@@ -289,44 +174,267 @@ def test_a_model_reads_the_bank_through_its_index_and_its_queries_can_be_replaye
         assert not near(model(ids).logits, exact, units=10_000)
 
 
-def test_the_choice_of_index(monkeypatch):
-    from dynarule.bank import faiss_index as module
+def test_recall_is_the_share_of_the_true_best():
+    bank = random_bank(500)
+    query = questions(bank)
 
-    bank = random_bank(300)
-    assert isinstance(use_index(bank), ExactIndex)
-    monkeypatch.setattr(module, "EXACT_UP_TO", 200)
-    monkeypatch.setattr(module, "faiss_installed", lambda: False)
-    assert isinstance(use_index(bank), ExactIndex)
-    monkeypatch.undo()
-    monkeypatch.setattr(module, "EXACT_UP_TO", 200)
-    if module.faiss_installed():
-        assert isinstance(use_index(bank), FaissIndex)
-        assert isinstance(bank.index, FaissIndex)
+    class Half:
+        """Returns every second of the true best, and otherwise the worst."""
+
+        def search(self, bank, direction, offset, factor, k):
+            scores, rows = ExactIndex().search(bank, direction, offset, factor, len(bank))
+            keep = torch.cat([torch.arange(0, k, 2), torch.arange(len(bank) - k // 2, len(bank))])[:k]
+            return scores[:, keep], rows[:, keep]
+
+    assert [measure_recall(bank, [query, query], Half(), k) for k in (1, 10)] == [1.0, 0.5]
+    assert measure_recall(bank, [query], bank.index, 500) == 1.0
+
+
+@pytest.mark.parametrize("faiss", [False, True])
+@pytest.mark.parametrize("count", [3, 3000])
+def test_row_id_text_and_value_belong_together_at_every_size(faiss, count, near):
+    bank = random_bank(count)
+    if faiss:
+        bank.index = faiss_index(bank, candidates=200)
+    wanted = torch.randperm(count, generator=torch.Generator().manual_seed(3))[:50]
+    direction = bank.keys_MP[wanted] * 10
+    scores, rows = bank.index.search(bank, direction, torch.zeros(len(wanted)), torch.ones(count), 3)
+    assert rows[:, 0].tolist() == wanted.tolist()  # a unit vector is its own nearest
+    for row in wanted.tolist():
+        assert bank.texts[row] == f"text of {bank.ids[row]}"
+        assert torch.equal(bank.values_MP[row], -bank.keys_MP[row])
+    assert near(scores[:, 0], torch.full((len(wanted),), 10.0))
+
+
+@pytest.mark.parametrize(("nprobe", "candidates", "share"), [(1_000, 2_900, 1.0), (2, 40, 0.0)])
+def test_scores_of_candidates_are_exact_and_all_candidates_are_exact_search(nprobe, candidates, share, near):
+    bank = random_bank(3000)
+    direction, offset, factor = query = questions(bank)
+    scores, rows = faiss_index(bank, nprobe=nprobe, candidates=candidates).search(bank, *query, 10)
+    every = (direction @ bank.keys_MP.T + offset[:, None]) * factor
+    assert near(scores, every.gather(-1, rows))
+    assert torch.equal(scores, scores.sort(dim=-1, descending=True).values)
+    assert overlap(rows, ExactIndex().search(bank, *query, 10)[1]) >= share
+
+
+def test_candidates_are_ranked_with_the_factor():
+    # A factor that depends on the embedding, as LayerNorm's does, and an offset that makes it matter.
+    bank = random_bank(20_000, width=32)
+    slope = torch.randn(32, generator=torch.Generator().manual_seed(9))
+    factor = (1 + 0.2 * (bank.keys_MP @ slope)).clamp_min(0.1)
+    query = questions(bank, 32)[0], torch.full((32,), 1.0), factor
+    for candidates, low, high in ((4_000, 0.95, 1.0), (20, 0.0, 0.8)):  # too few, and the report says so
+        index = faiss_index(bank, nprobe=1_000, candidates=candidates)
+        assert low <= measure_recall(bank, [query], index, 10) <= high
+
+
+@pytest.mark.parametrize("pending", [0, 50, 10_000])
+def test_an_index_follows_every_change_of_its_bank(pending, near, monkeypatch):
+    monkeypatch.setattr("dynarule.bank.faiss_index.PENDING", pending)
+    bank = random_bank(1000)
+    index = faiss_index(bank, nprobe=1_000, candidates=990)
+    generator = torch.Generator().manual_seed(5)
+    number = 5000
+    for _ in range(25):
+        some = [bank.ids[i] for i in torch.randperm(len(bank), generator=generator)[:60].tolist()]
+        bank.remove(some[:40])
+        new = random_bank(20, seed=number, start=number + 50)
+        bank.replace(RuleBank(new.keys_MP, new.values_MP, some[40:], new.texts))
+        bank.add(random_bank(45, seed=number + 1, start=number))
+        number += 100
+        query = questions(bank, seed=number)
+        scores, rows = index.search(bank, *query, 10)
+        expected, order = ExactIndex().search(bank, *query, 10)
+        assert int(rows.max()) < len(bank) and all(len(set(r)) == 10 for r in rows.tolist())
+        assert overlap(rows, order) > 0.95 and near(scores[:, 0], expected[:, 0])
+
+
+def test_a_bank_that_shrinks_grows_and_empties_keeps_its_index(near):
+    bank = random_bank(3000)
+    bank.index = faiss_index(bank, nprobe=4, candidates=100)
+    for change in (
+        lambda: bank.remove(bank.ids[100:]),
+        lambda: bank.remove(list(bank.ids)),
+        lambda: bank.add(random_bank(9000, seed=2)),
+        lambda: bank.to("cpu", torch.float16),
+    ):
+        change()
+        query = questions(bank) if len(bank) else (torch.ones(2, WIDTH), torch.zeros(2), torch.zeros(0))
+        scores, rows = bank.index.search(bank, *query, 10)
+        assert scores.shape == rows.shape == (len(query[0]), min(10, len(bank)))
+        if len(bank):
+            assert near(scores[:, 0], ExactIndex().search(bank, *query, 1)[0][:, 0])
 
 
 def test_bad_settings_and_a_missing_faiss_say_what_to_do(monkeypatch):
-    import sys
-
-    for config in ({"kind": "hnsw"}, {"nprobe": 0}, {"pending": -1}):
-        with pytest.raises(ValueError, match="must"):
-            FaissIndex(random_bank(10), **config)
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(ImportError, match=r"dynarule\[faiss-cpu\]"):
-        FaissIndex(random_bank(10))
+    bank = random_bank(300)
+    for settings in ({"nprobe": 0}, {"candidates": -1}):
+        with pytest.raises(ValueError, match="must be positive"):
+            FaissIndex(bank, **settings)
     with pytest.raises(ValueError, match="empty bank"):
         FaissIndex(RuleBank(torch.zeros(0, 4), torch.zeros(0, 4), [], []))
-    with pytest.raises(ValueError, match="divisible by 4"):
-        FaissIndex(random_bank(10, width=6), "fastscan")
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(ImportError, match=r"dynarule\[faiss-cpu\]"):
+        FaissIndex(bank)
+    monkeypatch.setattr("dynarule.bank.faiss_index.EXACT_UP_TO", 200)
+    monkeypatch.setattr("dynarule.bank.faiss_index.faiss_installed", lambda: False)
+    assert isinstance(use_index(bank), ExactIndex)
 
 
-@pytest.mark.parametrize("count", [1, 7, 100])
-@pytest.mark.parametrize("total", [900, 1024, 5_000])
-def test_the_largest_of_many_scores_are_those_of_topk(count, total, monkeypatch):
-    monkeypatch.setattr("dynarule.kernels.BLOCKED", 800)
-    monkeypatch.setattr("dynarule.kernels.BLOCK", 16)
-    scores = torch.randn(3, total).masked_fill(torch.rand(3, total) < 0.3, -torch.inf)
-    for each in (scores, scores.round(decimals=1)):  # with many ties
-        values, places = largest(each, count)
-        assert torch.equal(values, each.topk(count, -1).values)
-        assert torch.equal(each.gather(1, places), values)
-        assert all(len(set(row)) == count for row in places.tolist())
+# An index on disk: what it was when it is read again, never that of another bank, checked before faiss sees it.
+
+COUNT = 2_500
+
+
+@pytest.fixture(scope="module")
+def faiss():
+    return pytest.importorskip("faiss")
+
+
+@pytest.fixture
+def folder(faiss, tmp_path):
+    """A bank in fp16 with its index, beside which other banks may be saved."""
+    random_bank(COUNT, dtype=torch.float16).save(tmp_path / "bank")
+    assert CliRunner().invoke(app, ["bank", "index", str(tmp_path / "bank")]).exit_code == 0
+    return tmp_path / "bank"
+
+
+def opened(folder):
+    return FaissIndex(RuleBank.load(folder), candidates=400, folder=folder / "index")
+
+
+def state(folder):
+    return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.rglob("*")}
+
+
+def test_an_index_on_disk_is_that_in_memory_and_reading_it_writes_nothing(folder, faiss):
+    before, bank = state(folder), RuleBank.load(folder)
+    query = questions(bank)
+    scores, rows = opened(folder).search(bank, *query, 10)
+    for part, same in zip(
+        (scores, rows), FaissIndex(bank, candidates=400).search(bank, *query, 10), strict=True
+    ):
+        assert torch.equal(part, same)
+    assert overlap(rows, ExactIndex().search(bank, *query, 10)[1]) > 0.95
+    assert state(folder) == before
+    assert faiss.read_index(str(folder / "index" / faiss_file.INDEX)).ntotal == COUNT
+
+
+def test_serving_takes_the_index_beside_the_bank_until_the_bank_changes(folder, monkeypatch):
+    reads, read = [], faiss_file.read_index
+    monkeypatch.setattr("dynarule.bank.faiss_index.read_index", lambda *a: reads.append(1) or read(*a))
+    assert isinstance(use_index(RuleBank.load(folder)), ExactIndex) and not reads
+    monkeypatch.setattr("dynarule.bank.faiss_index.EXACT_UP_TO", 1_000)
+    bank = RuleBank.load(folder).to("cpu", torch.float32)  # as the model's dtype asks for
+    assert isinstance(use_index(bank), FaissIndex) and len(reads) == 1
+    query = questions(bank)
+    assert overlap(bank.index.search(bank, *query, 10)[1], ExactIndex().search(bank, *query, 10)[1]) > 0.9
+    bank.remove(bank.ids[:1])  # what is on disk is of another bank now
+    assert isinstance(use_index(bank), FaissIndex) and len(reads) == 1
+    with pytest.raises(ValueError, match="of a bank as it was loaded"):
+        FaissIndex(bank, folder=folder / "index")
+    bank.save(folder.with_name("other"))
+    (folder / "index").rename(folder.with_name("other") / "index")
+    other = RuleBank.load(folder.with_name("other"))
+    assert not faiss_file.is_current(other, other.folder / "index")
+    FaissIndex(other, folder=other.folder / "index")  # makes it anew
+    assert faiss_file.is_current(other, other.folder / "index")
+    with changed_bank(other.folder) as bank:
+        bank.remove(bank.ids[:1])
+    assert not (other.folder / "index").exists()
+
+
+def other_index(kind="SQ8", width=WIDTH, metric=0, drop=0):
+    import faiss
+
+    index = faiss.index_factory(width, f"IVF62,{kind}", metric)
+    rows = np.random.default_rng(0).random((COUNT, width), np.float32)
+    index.train(rows)
+    index.add(rows[drop:])
+    return faiss.serialize_index(index).tobytes()
+
+
+def at_lists(data, change):
+    """Change the numbers, of 8 bytes each, that follow the head of the lists."""
+    start = data.index(b"ilar")
+    words = np.frombuffer(data[start + 24 :], np.uint64, (len(data) - start - 24) // 8).copy()
+    change(words)
+    return data[: start + 24] + words.tobytes() + data[start + 24 + words.nbytes :]
+
+
+def swap_sizes(words):  # as many rules in all, but codes are read as rows and rows as codes
+    words[1], words[2] = words[1] + words[2], 0
+
+
+def with_nan(numbers):
+    """Put a NaN in the place of centroids, or of the quantizer's numbers, of an index."""
+
+    def change(data):
+        import faiss
+
+        index = faiss.deserialize_index(np.frombuffer(data, np.uint8))
+        row = (
+            index.quantizer.reconstruct(0)
+            if numbers == "centroid"
+            else faiss.vector_to_array(index.sq.trained)
+        )
+        return data.replace(row.tobytes(), np.full(len(row), np.nan, np.float32).tobytes())
+
+    return change
+
+
+def at(data, place, value):
+    return data[:place] + value + data[place + len(value) :]
+
+
+BAD_FILES = {
+    "another metric": lambda data: other_index(metric=1),
+    "another width": lambda data: other_index(width=WIDTH // 2),
+    "another kind": lambda data: other_index("PQ5x4"),
+    "fewer rules": lambda data: other_index(drop=1),
+    "no index": lambda data: b"x" * 1_000,
+    "empty": lambda data: b"",
+    "cut": lambda data: data[:-8],
+    "more": lambda data: data + b"\0" * 8,
+    "far more": lambda data: data + b"\0" * 1_000_000,
+    "width": lambda data: at(data, 4, (2**31 - 1).to_bytes(4, "little")),
+    "count": lambda data: at(data, 8, (2**62).to_bytes(8, "little")),
+    "number of lists": lambda data: at_lists(data, lambda words: words.__setitem__(0, 2**60)),
+    "size of a list": lambda data: at_lists(data, lambda words: words.__setitem__(1, 2**61)),
+    "sizes": lambda data: at_lists(data, swap_sizes),
+    "a row twice": lambda data: data[:-8] + data[-16:-8] if data[-16:-8] != data[-8:] else b"",
+    "a row that is not there": lambda data: data[:-8] + COUNT.to_bytes(8, "little"),
+    "centroid not finite": with_nan("centroid"),
+    "quantizer not finite": with_nan("quantizer"),
+}
+
+
+def test_a_file_that_is_not_this_index_never_reaches_faiss(folder, faiss, monkeypatch):
+    place = folder / "index"
+    data = (place / faiss_file.INDEX).read_bytes()
+    bad_files = {name: make(data) for name, make in BAD_FILES.items()}
+    facts = json.loads((place / faiss_file.FACTS).read_text())
+    monkeypatch.setattr(faiss, "deserialize_index", None)
+    for bad in bad_files.values():
+        assert bad != data
+        (place / faiss_file.INDEX).write_bytes(bad)
+        for signed in (
+            facts,
+            facts | {"sha256": hashlib.sha256(bad).hexdigest()},
+        ):  # by someone who knows how
+            (place / faiss_file.FACTS).write_text(json.dumps(signed))
+            with pytest.raises(ValueError, match=r"is damaged \(.*make it again: dynarule bank index"):
+                opened(folder)
+    for text in ("", "null", "[" * 2_000, '{"bank": 1}', "x" * 10_000, "\udcff"):
+        (place / faiss_file.FACTS).write_bytes(text.encode(errors="surrogateescape"))
+        assert not faiss_file.is_current(RuleBank.load(folder), place)
+
+
+def test_a_few_full_lists_are_read_as_well(faiss, tmp_path):
+    """faiss writes the sizes of lists in another way where most are empty: rules with the same key."""
+    keys = torch.nn.functional.normalize(torch.randn(3, WIDTH), dim=-1).repeat(200, 1)
+    names = [str(number) for number in range(len(keys))]
+    RuleBank(keys, keys, names, [f"rule {name}" for name in names]).save(tmp_path)
+    opened(tmp_path)
+    assert b"sprs" in (tmp_path / "index" / faiss_file.INDEX).read_bytes()
+    assert opened(tmp_path)._index.ntotal == 600

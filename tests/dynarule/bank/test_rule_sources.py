@@ -33,22 +33,15 @@ def test_conclusions_are_found_in_rules(rule, conclusion):
     assert conclusion_of(rule) == conclusion
 
 
-def test_every_rule_of_ruleworld_has_its_conclusion_found():
+def test_every_rule_of_ruleworld_has_its_premise_and_conclusion_found():
     from ruleworld_data.generate import rule_table
 
-    table = rule_table("train", "tiny")
-    for text, conclusion in (("nl", "conclusion_nl"), ("fol", "conclusion_fol")):
-        found = [conclusion_of(rule) for rule in table[text].to_pylist()]
-        assert found == table[conclusion].to_pylist()
-
-
-def test_every_rule_of_ruleworld_has_its_premise_found():
-    from ruleworld_data.generate import rule_table
-
-    table = rule_table("train", "tiny")
-    assert [premise_of(rule) for rule in table["fol"].to_pylist()] == table["premise_fol"].to_pylist()
-    expected = [f"If {premise}" for premise in table["premise_nl"].to_pylist()]
-    assert [premise_of(rule) for rule in table["nl"].to_pylist()] == expected
+    table = rule_table("train", "tiny").to_pydict()
+    for form, start in (("nl", "If "), ("fol", "")):
+        assert [conclusion_of(rule) for rule in table[form]] == table[f"conclusion_{form}"]
+        assert [premise_of(rule) for rule in table[form]] == [
+            start + text for text in table[f"premise_{form}"]
+        ]
     assert premise_of("If only") == "If only" and premise_of(" All are closed. ") == "All are closed."
 
 
@@ -74,29 +67,21 @@ def test_a_bank_from_a_dataset_and_parquet_is_the_same(tmp_path):
     assert torch.equal(logic.values_MP, encode(table["conclusion_fol"].to_pylist()))
 
 
-def test_text_files_have_line_numbers_as_ids_and_tsv_explicit_conclusions(tmp_path):
-    (tmp_path / "rules.txt").write_text(
-        "If it rains, the road is wet.\n\n  P(x) => Q(x)\r\n", encoding="utf-8"
-    )
-    rules = read_rules(tmp_path / "rules.txt")
-    assert rules.ids == ["1", "3"]
-    assert rules.texts == ["If it rains, the road is wet.", "P(x) => Q(x)"]
-    assert rules.conclusions == ["the road is wet", "Q(x)"]
-    (tmp_path / "rules.tsv").write_text("If it rains, the road is wet.\twet road\n", encoding="utf-8")
-    assert read_rules(tmp_path / "rules.tsv").conclusions == ["wet road"]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("a.tsv", "rule\tconclusion\nIf a, b.\tc\n", [("If a, b.", "c", "2")]),
-        ("a.tsv", 'If "a", b.\tc\n', [('If "a", b.', "c", "1")]),
+        ("a.tsv", 'rule\tconclusion\nIf "a", b.\tc\n', [('If "a", b.', "c", "2")]),
         ("a.csv", 'Rule,Conclusion\n"If a, b.",c\n\nd,e\n', [("If a, b.", "c", "2"), ("d", "e", "4")]),
         ("a.csv", 'id,text\nr7,"If a, b."\n', [("If a, b.", "b", "r7")]),
         ("a.csv", 'id,text\nr7,"If a,\n b."\nr8,x\n', [("If a,\n b.", "b", "r7"), ("x", "x", "r8")]),
         ("a.csv", '\ufeffrule\r\n"If a, b."\r\n', [("If a, b.", "b", "2")]),
-        ("a.txt", "\ufeffIf a, b.\n", [("If a, b.", "b", "1")]),
+        (
+            "a.txt",
+            "\ufeffIf a, b.\n\n  P(x) => Q(x)\r\n",
+            [("If a, b.", "b", "1"), ("P(x) => Q(x)", "Q(x)", "3")],
+        ),
         ("a.rules", "If a, b.\n", [("If a, b.", "b", "1")]),
+        ("A.CSV", 'rule\n"If a, b."\n', [("If a, b.", "b", "2")]),
     ],
 )
 def test_tables_are_read_by_their_columns(tmp_path, name, content, expected):
@@ -118,13 +103,11 @@ def test_columns_can_be_named(tmp_path):
     [
         ("a.txt", "\n \n", "holds no rules"),
         ("a.txt", "same\nsame\n", "rules '1' and '2' are the same text"),
-        ("a.tsv", "If a, b.\n", "line 1 has 1 columns, expected 2"),
-        ("a.tsv", "If a, b.\t\n", "empty conclusion"),
         ("a.parquet", "no parquet", "not a readable parquet"),
         ("a.txt", b"\xff\xfe", "not UTF-8"),
         ("a.txt", "x" * 8_001, "rule '1' has 8,001 characters; .* 8,000 bytes at most: split it"),
         ("a.txt", "\u00e9" * 4_001, "rule '1' has 4,001 characters"),
-        ("a.csv", "If a, b.\n", "must name the columns, such as: rule,conclusion"),
+        ("a.csv", "If a, b.\n", "no column 'nl' for text; .* first line of a .csv or .tsv names them"),
         (
             "a.csv",
             "rule\nIf a, b.\n",
@@ -132,14 +115,12 @@ def test_columns_can_be_named(tmp_path):
         ),
         ("a.csv", 'rule\n"If a, b.\n', "is no CSV"),
         ("a.csv", "rule,conclusion\n", "holds no rules"),
-        ("a.csv", "", "no column|holds no rules"),
-        ("a.csv", "premise,conclusion\na,b\n", "no column 'nl' for text; the columns of"),
+        ("a.csv", "", "no column"),
         ("a.csv", "rule,conclusion\na,\n", "rule '2' has an empty conclusion"),
         ("a.csv", "id,rule\n1,a\n1,b\n", "rule id '1' comes twice"),
-        ("a.tsv", "a\tb\tc\n", "has 3 columns, expected 2"),
+        ("a.tsv", "rule\tid\na\tb\tc\n", "has 3 columns, expected 2"),
         ("a.jsonl", '{"rule": "a"}\n', "is no list of rules; expected .parquet, .csv"),
         ("a.xlsx", "PK", "is no list of rules"),
-        ("a.parquet", "PAR1" + "\0" * 100 + "PAR1", "not a readable parquet"),
         ("a.txt", "PAR1" + "\0" * 100 + "PAR1", "a.txt is parquet; save it as UTF-8 text"),
         ("a.txt", "%PDF-1.4\n1 0 obj\n", "a.txt is a PDF"),
         ("a.csv", "PK\x03\x04word/", "is a ZIP or an office document"),
@@ -183,9 +164,3 @@ def test_one_text_is_no_list_of_rules():
         RuleBank.from_texts(["x", "y"], None, encode, ["1", None])
     with pytest.raises(ValueError, match="rule '0' has no text, got None"):
         RuleBank.from_texts([None], None, encode)
-
-
-def test_an_ending_in_capitals_is_the_same_ending(tmp_path):
-    path = tmp_path / "R.CSV"
-    path.write_text('rule,conclusion\n"If A runs, A is tired.",A is tired\n')
-    assert read_rules(path).texts == ["If A runs, A is tired."]

@@ -145,7 +145,7 @@ def _bank(sides: Sequence[Side], rules: int) -> RuleBank:
 def _bytes_per_rule(bank: RuleBank) -> float:
     """Return the bytes of embeddings, and of the numbers that say which a rule shares."""
     sides = (bank.keys, bank.values)
-    return sum(side.different.whole().nbytes + 4 * side.shared * len(bank) for side in sides) / len(bank)
+    return sum(side.different.nbytes + 4 * side.shared * len(bank) for side in sides) / len(bank)
 
 
 def _dynarule(settings: Settings, model: Any, prompt: Tensor, bank: RuleBank) -> Condition:
@@ -165,7 +165,7 @@ def _dynarule(settings: Settings, model: Any, prompt: Tensor, bank: RuleBank) ->
         import faiss
 
         faiss.omp_set_num_threads(settings.threads)
-        facts["index"] = index.kind
+        facts["index"] = "ivf_sq8"
         facts["bytes_per_rule"]["index codes and ids"] = float(index.bytes_per_rule)
     return Condition(model, prompt, lambda: attach(model, memory), searches=bool(count), facts=facts)
 

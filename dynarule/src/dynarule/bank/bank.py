@@ -7,7 +7,7 @@ thread at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..kernels import largest
-from .embedding_cache import Encode, encode_unique, unique_texts
+from .embedding_cache import Encode, embed, unique_texts
 from .encoders import key_texts
 from .index import ExactIndex, SearchIndex, rule_scores
 from .rows import GrowingRows, SharedRows, check_embeddings, used_rows
@@ -45,8 +45,6 @@ class RuleBank:
         The row of ``values_VP`` of each rule, so that rules may share a conclusion; None: one each.
     key_rows_M : Tensor of int or None
         The row of ``keys_UP``: rules of one premise share a key where the encoder reads premises alone.
-    owned : bool
-        Whether keys and values may be written to, as those that `load` maps.
 
     Attributes
     ----------
@@ -74,7 +72,6 @@ class RuleBank:
         encoder: str = "",
         value_rows_M: Tensor | None = None,
         key_rows_M: Tensor | None = None,
-        owned: bool = False,
     ) -> None:
         self.encoder = encoder
         self.version = 0
@@ -83,9 +80,9 @@ class RuleBank:
         self.folder: Path | None = None
         self.digest = ""
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
-        self.keys = SharedRows(keys_UP, key_rows_M, owned)
-        self.values = SharedRows(values_VP, value_rows_M, owned)
-        self._stamps = GrowingRows(torch.zeros(len(self.ids), dtype=torch.long), owned=True)
+        self.keys = SharedRows(keys_UP, key_rows_M)
+        self.values = SharedRows(values_VP, value_rows_M)
+        self._stamps = GrowingRows(torch.zeros(len(self.ids), dtype=torch.long))
         # 1 / sigma by layer, with the weights and the version of the bank that they are of
         self._scales: WeakKeyDictionary[RuleProjection, tuple[tuple[int, ...], int, Tensor]]
         self._scales = WeakKeyDictionary()
@@ -99,8 +96,10 @@ class RuleBank:
         encode: Encode,
         ids: Sequence[str] | None = None,
         encoder: str | None = None,
+        dtype: torch.dtype | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> RuleBank:
-        """Embed rules and their conclusions.
+        """Embed rules and their conclusions, each different text once.
 
         Parameters
         ----------
@@ -113,17 +112,21 @@ class RuleBank:
             None: "0", "1", ...
         encoder : str, optional
             None: ``encode.fingerprint``, where there is one.
+        dtype : torch.dtype, optional
+            Of the embeddings; None: as the encoder gives them.
+        progress : callable, optional
+            Gets the number of texts that are embedded, and of all.
 
         Raises
         ------
         ValueError
-            If a rule is empty, too long or comes twice, or the lengths differ.
+            If a rule is empty, too long or comes twice, the lengths differ, or an embedding is not finite in the dtype.
         """
         made = make_rules(rules, conclusions, ids)
         name = getattr(encode, "fingerprint", "") if encoder is None else encoder
         texts, rows = unique_texts([*key_texts(made.texts, name), *made.conclusions])
         key_rows_M, value_rows_M = rows.tensor_split(2)
-        rows_NP = encode_unique(encode, texts)
+        rows_NP = embed(encode, texts, dtype, progress)
         keys_UP, key_rows = used_rows(rows_NP, key_rows_M)
         values_VP, value_rows = used_rows(rows_NP, value_rows_M)
         return cls(keys_UP, values_VP, made.ids, made.texts, name, value_rows, key_rows)
@@ -212,7 +215,7 @@ class RuleBank:
     @property
     def encoder_dim(self) -> int:
         """P."""
-        return self.keys.different.width
+        return self.keys.different.shape[1]
 
     def row(self, id: str) -> int:
         """Return the row of a rule.
@@ -275,7 +278,7 @@ class RuleBank:
         weights = (weight._version, bias._version, weight.data_ptr(), bias.data_ptr())
         kept_weights, version, scale_M = self._scales.get(projection, ((), -1, torch.empty(0)))
         if kept_weights != weights or scale_M.device != self.device:
-            tiles = (projection.inverse_scale(part) for _, part in self.keys.different.tiles(SCALE_TILE))
+            tiles = (projection.inverse_scale(part) for part in self.keys.different.split(SCALE_TILE))
             scale_U = torch.cat([torch.empty(0, device=self.device), *tiles])
             scale_M = scale_U[self.keys.at(torch.arange(len(self), device=self.device))]
         elif version != self.version:
@@ -290,7 +293,7 @@ class RuleBank:
 
     def changed_since(self, version: int) -> Tensor:
         """Return the rows that hold another rule, or other embeddings, than at a version."""
-        return (self._stamps.whole() > version).nonzero()[:, 0].to(self.device)
+        return (self._stamps.rows > version).nonzero()[:, 0].to(self.device)
 
     def add(self, other: RuleBank) -> None:
         """Append another bank's rules, in amortised time proportional to their number.

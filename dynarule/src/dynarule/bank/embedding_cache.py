@@ -20,6 +20,7 @@ from .sources import listed
 
 Encode = Callable[[Sequence[str]], Tensor]
 """Texts to embeddings (N, P), the document side of a sentence encoder."""
+BLOCK = 16_384  # texts that are encoded together: what shares a batch decides the last bits of an embedding
 
 _TABLE = "CREATE TABLE IF NOT EXISTS embeddings (text BLOB PRIMARY KEY, embedding BLOB, checksum INTEGER)"
 
@@ -31,24 +32,44 @@ def unique_texts(texts: Sequence[str]) -> tuple[list[str], Tensor]:
     return list(places), at
 
 
-def encode_unique(encode: Encode, texts: Sequence[str]) -> Tensor:
-    """Encode every different text once; return embeddings (N, P) of all.
+def embed(
+    encode: Encode,
+    texts: Sequence[str],
+    dtype: torch.dtype | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Tensor:
+    """Encode texts block by block, each into its place; return embeddings (N, P).
 
     Raises
     ------
     ValueError
-        If the encoder returns another number of rows, or numbers that are not finite.
+        If the encoder returns another number of rows, or numbers that are not finite in the dtype.
     """
-    different, at = unique_texts(texts)
-    rows = encode(different)
-    if rows.ndim != 2 or len(rows) != len(different):
-        raise ValueError(
-            f"the encoder must return ({len(different)}, width) for {len(different)} texts, got {tuple(rows.shape)}"
-        )
-    bad = (~torch.isfinite(rows).all(-1)).sum()
-    if bad:
-        raise ValueError(f"the encoder returned {bad} embeddings that are not finite")
-    return rows[at.to(rows.device)]
+    rows_NP = torch.empty(0)
+    for start in range(0, len(texts) or 1, BLOCK):
+        block = texts[start : start + BLOCK]
+        given = encode(block)
+        if given.ndim != 2 or len(given) != len(block):
+            raise ValueError(
+                f"the encoder must return ({len(block)}, width) for {len(block)} texts, got {tuple(given.shape)}"
+            )
+        rows = given.to(dtype or given.dtype)
+        bad = (~torch.isfinite(rows).all(-1)).nonzero()[:, 0]
+        if len(bad):
+            text = block[int(bad[0])]
+            if torch.isfinite(given[bad[0]]).all():
+                raise ValueError(
+                    f"the embedding of {text!r:.80} does not fit {dtype}; build the bank with --dtype fp32"
+                )
+            raise ValueError(
+                f"the encoder returned {len(bad)} embeddings that are not finite, as of {text!r:.80}"
+            )
+        if not start:
+            rows_NP = rows.new_empty(len(texts), rows.shape[1])
+        rows_NP[start : start + len(block)] = rows
+        if progress:
+            progress(start + len(block), len(texts))
+    return rows_NP
 
 
 class EmbeddingCache:
@@ -103,46 +124,45 @@ class EmbeddingCache:
             If the file cannot be read or written.
         """
         texts = listed("texts", texts)
-        # With the fingerprint: what was copied here from another encoder's cache is never found.
+        # With the fingerprint: what was copied here from another encoder's cache is never taken.
         keys = [hashlib.sha256(f"{self.fingerprint}\0{text}".encode()).digest() for text in texts]
         wanted = dict(zip(keys, texts, strict=True))
         if not wanted:
             return self.encode([])
-        found = self._read(wanted)
-        missing = [key for key in wanted if key not in found]
+        known = self._read(wanted)
+        missing = [key for key in wanted if key not in known]
         if missing and store:
             with changing(self.path.parent):
-                found |= self._read(missing)  # another process may have encoded them while this one waited
-                missing = [key for key in missing if key not in found]
+                known |= self._read(missing)  # another process may have encoded them while this one waited
+                missing = [key for key in missing if key not in known]
                 for start in range(0, len(missing), self.batch):
                     part = missing[start : start + self.batch]
-                    new = self._new([wanted[key] for key in part])
-                    self._write(part, new)
-                    found |= dict(zip(part, new, strict=True))
+                    new = self._encoded(part, wanted)
+                    self._write(new)
+                    known |= new
         elif missing:
-            new = self._new([wanted[key] for key in missing])
-            self._unstored |= dict(zip(missing, new, strict=True))
-            found |= {key: self._unstored[key] for key in missing}
-        return torch.from_numpy(np.stack([found[key] for key in keys]))
+            new = self._encoded(missing, wanted)
+            self._unstored |= new
+            known |= new
+        return torch.from_numpy(np.stack([known[key] for key in keys]))
 
-    def _new(self, texts: Sequence[str]) -> np.ndarray:
-        return encode_unique(self.encode, texts).detach().float().cpu().numpy()
+    def _encoded(self, keys: Sequence[bytes], texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
+        rows = embed(self.encode, [texts[key] for key in keys]).detach().float().cpu().numpy()
+        return dict(zip(keys, rows, strict=True))
 
     def _read(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
         """Return the embeddings that are known, here or on disk."""
-        found = {key: self._unstored[key] for key in keys if key in self._unstored}
+        known = {key: self._unstored[key] for key in keys if key in self._unstored}
         if not self.path.is_file():
-            return found
+            return known
         damaged = 0
         try:
             with closing(self._open()) as database:
                 for key in keys:
-                    query = database.execute(
-                        "SELECT embedding, checksum FROM embeddings WHERE text = ?", (key,)
-                    )
-                    for row, checksum in query:
+                    query = "SELECT embedding, checksum FROM embeddings WHERE text = ?"
+                    for row, checksum in database.execute(query, (key,)):
                         if isinstance(row, bytes) and zlib.crc32(key + row) == checksum:
-                            found[key] = np.frombuffer(row, np.float32)
+                            known[key] = np.frombuffer(row, np.float32)
                         else:
                             damaged += 1
         except sqlite3.DatabaseError as error:
@@ -155,12 +175,10 @@ class EmbeddingCache:
             )
         if damaged:
             warnings.warn(f"encoding {damaged} texts again that are damaged in {self.path}", stacklevel=3)
-        return found
+        return known
 
-    def _write(self, keys: Sequence[bytes], rows: np.ndarray) -> None:
-        values = [
-            (key, row.tobytes(), zlib.crc32(key + row.tobytes())) for key, row in zip(keys, rows, strict=True)
-        ]
+    def _write(self, rows: dict[bytes, np.ndarray]) -> None:
+        values = [(key, row.tobytes(), zlib.crc32(key + row.tobytes())) for key, row in rows.items()]
         try:
             with closing(self._open()) as database, database:
                 database.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)", values)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -30,90 +30,67 @@ if TYPE_CHECKING:
 EXACT_UP_TO = 100_000
 """Rules up to which `use_index` stays exact on a CPU: for exactness, faiss overtakes earlier. At 100,000 rules of width
 384, one thread, exact search took 15 ms per query, faiss with 8 bits and 512 clusters 6 ms with Recall@100 0.998, 7 s
-to build and 408 bytes more per rule; `measure_recall` says what it finds for other queries."""
+to build and 392 bytes more per rule; `measure_recall` says what it finds for other queries."""
 BLOCK = 65_536
-LEAST_TRAINING = 1_024  # smaller banks repeat their rules, codes need some
+LEAST_TRAINING = 1_024  # smaller banks repeat their rules, the quantizer needs some
+PENDING = 4_096  # changed rules that are scored exactly, whatever the size of the bank
 
 
 class FaissIndex:
-    """Candidates from faiss, ranked by exact scores; follows every change of its bank.
+    """Candidates from faiss, 8 bits per dimension, ranked by exact scores; follows every change of its bank.
 
-    faiss entries are only ever appended. A removed or replaced rule's old entry is recognised by its stamp and skipped;
-    changed rules are scored exactly until ``pending`` of them are appended together. When half of the entries are stale
-    or the bank has doubled, the index is built again.
+    faiss holds the rules of one moment, entry i is row i. Rows that have changed since are scored exactly; when they
+    are more than a tenth of the bank, or half of the entries have gone, the index is built again.
 
     Parameters
     ----------
     bank : RuleBank
         Its rules are indexed now: about a minute for a million rules on one core.
-    kind : {"ivf_sq8", "fastscan"}
-        8 bits per dimension, or 4-bit codes of 4 dimensions (fast scan).
-    nlist, nprobe : int, optional
-        Clusters, None: 4 sqrt(M); clusters read, None: 512, fast scan 1,024.
-    candidates : int, optional
-        Rules ranked exactly, at least 2 K; None: 1,000, fast scan 10,000.
-    pending : int
-        Changed rules searched exactly before the index takes them.
+    nprobe : int
+        Clusters read, of 4 sqrt(M).
+    candidates : int
+        Rules ranked exactly, at least 2 K.
     folder : path or None
-        Where the index is read from, or written to if it is not there: fast scan, of a bank as it was loaded.
+        Where the index is read from, or written to if it is not there; of a bank as it was loaded.
 
     Raises
     ------
     ImportError
         If faiss is not installed.
     ValueError
-        If a setting is out of range, the bank is empty, fast scan does not fit its width, or the file is damaged.
+        If a setting is out of range, the bank is empty, or the file is damaged.
     """
 
     def __init__(
-        self,
-        bank: RuleBank,
-        kind: Literal["ivf_sq8", "fastscan"] = "ivf_sq8",
-        nlist: int | None = None,
-        nprobe: int | None = None,
-        candidates: int | None = None,
-        pending: int = 4_096,
-        folder: Path | None = None,
+        self, bank: RuleBank, nprobe: int = 512, candidates: int = 1_000, folder: Path | None = None
     ) -> None:
-        if kind not in ("ivf_sq8", "fastscan"):
-            raise ValueError(f"kind must be ivf_sq8 or fastscan, got {kind!r}")
-        for name, value in (("nlist", nlist), ("nprobe", nprobe), ("candidates", candidates)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be positive or None, got {value!r}")
-        if pending < 0:
-            raise ValueError(f"pending must not be negative, got {pending!r}")
+        for name, value in (("nprobe", nprobe), ("candidates", candidates)):
+            if value < 1:
+                raise ValueError(f"{name} must be positive, got {value!r}")
         if not len(bank):
             raise ValueError("an empty bank needs no faiss index; add rules first, or use exact search")
-        if kind == "fastscan" and bank.encoder_dim % 4:
-            raise ValueError(
-                f"fast scan needs an encoder width divisible by 4, got {bank.encoder_dim}; use kind ivf_sq8"
-            )
-        if folder is not None and (kind != "fastscan" or not bank.digest):
-            raise ValueError("an index on disk is of kind fastscan, and of a bank as it was loaded")
-        self.kind, self.pending, self._wanted_nlist = kind, pending, nlist
-        self.nprobe = nprobe or (512 if kind == "ivf_sq8" else 1_024)
-        self.candidates = candidates or (1_000 if kind == "ivf_sq8" else 10_000)
+        if folder is not None and not bank.digest:
+            raise ValueError("an index on disk is of a bank as it was loaded; save the bank and load it")
+        self.nprobe, self.candidates = nprobe, candidates
         self._faiss = need("faiss", "faiss-cpu")
-        self._version = -1
-        self._dirty = torch.zeros(0, dtype=torch.long)
         self._build(bank, folder)
 
     @property
     def bytes_per_rule(self) -> int:
-        """Bytes that the index adds to a rule's embeddings: its code, faiss's id, and our row and stamp."""
-        return int(self._code_size) + 24
+        """Bytes that the index adds to a rule's embeddings: its code and faiss's id."""
+        return int(self._index.code_size) + 8
 
     def search(
         self, bank: RuleBank, direction_BP: Tensor, offset_B: Tensor, inverse_scale_M: Tensor, k: int
     ) -> tuple[Tensor, Tensor]:
         """Return scores and rows of the bank, (B, K) each; exact search answers where candidates are too few."""
-        dirty = self._follow(bank)
+        changed = self._follow(bank)
         k = min(k, len(bank))
         wanted = max(self.candidates, 2 * k)
-        if wanted >= self._live or not len(direction_BP):
+        if wanted >= len(bank) - len(changed) or not len(direction_BP):
             return ExactIndex().search(bank, direction_BP, offset_B, inverse_scale_M, k)
-        near_BC = self._candidates(bank, direction_BP, wanted)
-        rows_BC = torch.cat([near_BC, dirty.expand(len(near_BC), -1)], -1)
+        rows_BC = self._candidates(bank, direction_BP, wanted)
+        rows_BC = torch.cat([rows_BC, changed.expand(len(rows_BC), -1)], -1)
         if int((rows_BC >= 0).sum(-1).min()) < k:
             return ExactIndex().search(bank, direction_BP, offset_B, inverse_scale_M, k)
         scores_BC = torch.full(rows_BC.shape, -math.inf, device=direction_BP.device)
@@ -128,98 +105,75 @@ class FaissIndex:
         return scores_BK, rows_BC.gather(-1, at_BK)
 
     def _candidates(self, bank: RuleBank, direction_BP: Tensor, wanted: int) -> Tensor:
-        """Return rows of the bank, (B, C), -1 where faiss has none or a stale entry."""
+        """Return rows of the bank, (B, C), -1 where faiss has none or the rule is another by now."""
         self._index.nprobe = min(self.nprobe, self.nlist)
         _, entries = self._index.search(direction_BP.detach().float().cpu().contiguous().numpy(), wanted)
-        entries_BC = torch.from_numpy(entries)
-        rows_BC = self._row_of_entry[entries_BC.clamp_min(0)]
-        stamps_BC = bank._stamps[rows_BC.clamp_max(len(bank) - 1)]
-        current = stamps_BC <= self._stamp_of_entry[entries_BC.clamp_min(0)]
-        valid = (entries_BC >= 0) & (rows_BC < len(bank)) & current
-        return torch.where(valid, rows_BC, -1).to(bank.device)
+        rows_BC = torch.from_numpy(entries).to(bank.device)
+        valid_BC = (rows_BC >= 0) & (rows_BC < len(bank))
+        valid_BC &= ~self._is_changed[rows_BC.clamp(0, len(bank) - 1)]
+        return torch.where(valid_BC, rows_BC, -1)
 
     def _follow(self, bank: RuleBank) -> Tensor:
         """Take note of what changed in the bank; return the rows that the index does not hold."""
-        if bank.version == self._version:
-            return self._dirty
-        dirty = bank.changed_since(self._held)
-        entries = len(self._row_of_entry)
-        if len(bank) and (entries > 2 * len(bank) or entries + len(dirty) > 2 * self._built + self.pending):
-            self._build(bank)
-            dirty = dirty[:0]
-        elif len(dirty) > self.pending:
-            self._append(bank, dirty)
-            dirty = dirty[:0]
-        self._dirty, self._version = dirty, bank.version
-        self._live = len(bank) - len(dirty)
-        return dirty
+        if bank.version != self._version:
+            changed, count = bank.changed_since(self._built), len(bank)
+            if count and (self._index.ntotal > 2 * count or len(changed) > max(PENDING, count // 10)):
+                self._build(bank)
+            else:
+                self._note(bank, changed)
+        return self._changed
+
+    def _note(self, bank: RuleBank, changed: Tensor) -> None:
+        self._changed, self._version = changed, bank.version
+        self._is_changed = torch.zeros(len(bank), dtype=torch.bool, device=bank.device)
+        self._is_changed[changed] = True
 
     def _build(self, bank: RuleBank, folder: Path | None = None) -> None:
-        count = len(bank)
-        self.nlist = clusters(count, self._wanted_nlist)
-        self._row_of_entry = torch.zeros(0, dtype=torch.long)
-        self._stamp_of_entry = torch.zeros(0, dtype=torch.long)
+        self.nlist = min(round(4 * math.sqrt(len(bank))), max(1, len(bank) // 40))
         if folder is None:
-            index = self._filled(bank)
+            self._index = self._filled(bank)
         else:
-            if not is_current(bank, folder, self.nlist):
+            if not is_current(bank, folder):
                 with changing(folder):  # who comes second waits, and reads what the first has made
-                    if not is_current(bank, folder, self.nlist):
+                    if not is_current(bank, folder):
                         write_index(self._faiss, self._filled(bank), bank, folder)
-            index = read_index(self._faiss, bank, folder, self.nlist)
-        self._code_size = index.code_size
-        self._index = self._faiss.IndexIVFPQFastScan(index) if self.kind == "fastscan" else index
-        self._enter(torch.arange(count), bank.version)
-        self._built, self._version, self._live = count, bank.version, count
-        self._dirty = torch.zeros(0, dtype=torch.long, device=bank.device)
+            self._index = read_index(self._faiss, bank, folder, self.nlist)
+        self._built = bank.version
+        self._note(bank, torch.zeros(0, dtype=torch.long, device=bank.device))
 
     def _filled(self, bank: RuleBank) -> Any:
         """Return a faiss index of all rules, trained on some of them."""
-        faiss, count = self._faiss, len(bank)
-        if self.kind == "fastscan":
-            index = empty_index(faiss, bank.encoder_dim, self.nlist)
-        else:
-            index = faiss.index_factory(bank.encoder_dim, f"IVF{self.nlist},SQ8", faiss.METRIC_INNER_PRODUCT)
+        count = len(bank)
+        index = empty_index(self._faiss, bank.encoder_dim, self.nlist)
         index.cp.niter, index.cp.max_points_per_centroid, index.cp.min_points_per_centroid = 8, 64, 1
         order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
         train = order[torch.arange(max(min(64 * self.nlist, count), LEAST_TRAINING)) % count]
-        index.train(_rows(bank, train).numpy())
+        index.train(_rows(bank, train))
         for part in torch.arange(count).split(BLOCK):
-            index.add(_rows(bank, part).numpy())
+            index.add(_rows(bank, part))
         return index
-
-    def _append(self, bank: RuleBank, rows: Tensor) -> None:
-        rows = rows.cpu()
-        for part in rows.split(BLOCK):
-            self._index.add(_rows(bank, part).numpy())
-        self._enter(rows, bank.version)
-
-    def _enter(self, rows: Tensor, version: int) -> None:
-        """Note which rows of the bank the newest entries of faiss are."""
-        self._row_of_entry = torch.cat([self._row_of_entry, rows])
-        self._stamp_of_entry = torch.cat([self._stamp_of_entry, torch.full_like(rows, version)])
-        self._held = version
 
 
 def use_index(bank: RuleBank) -> SearchIndex:
     """Set how a bank is searched from now on, by its size, and return it.
 
     Exact up to 100,000 different keys, on a GPU, and where faiss is not installed; else faiss, with what
-    ``dynarule bank index`` left beside the bank, or with 8 bits. To choose yourself: ``bank.index = FaissIndex(bank)``
-    or ``ExactIndex()``.
+    ``dynarule bank index`` left beside the bank. To choose yourself: ``bank.index = FaissIndex(bank)`` or
+    ``ExactIndex()``.
     """
-    if len(bank.keys.different) <= EXACT_UP_TO or bank.device.type == "cuda" or not faiss_installed():
+    beside = None if bank.folder is None else bank.folder / INDEX_FOLDER
+    if is_small(bank) or not faiss_installed():
         bank.index = ExactIndex()
-    elif bank.folder is not None and is_current(bank, bank.folder / INDEX_FOLDER, clusters(len(bank))):
-        bank.index = FaissIndex(bank, "fastscan", folder=bank.folder / INDEX_FOLDER)
+    elif beside is not None and is_current(bank, beside):
+        bank.index = FaissIndex(bank, folder=beside)
     else:
         bank.index = FaissIndex(bank)
     return bank.index
 
 
-def clusters(rules: int, wanted: int | None = None) -> int:
-    """Return how many clusters an index of so many rules has: 4 sqrt(M) unless it is said, none of under 40 rules."""
-    return min(wanted or round(4 * math.sqrt(rules)), max(1, rules // 40))
+def is_small(bank: RuleBank) -> bool:
+    """Return whether every rule of a bank is best scored at every search."""
+    return len(bank.keys.different) <= EXACT_UP_TO or bank.device.type == "cuda"
 
 
 def faiss_installed() -> bool:
@@ -227,5 +181,5 @@ def faiss_installed() -> bool:
     return find_spec("faiss") is not None
 
 
-def _rows(bank: RuleBank, rows: Tensor) -> Tensor:
-    return bank.keys_at(rows).float().cpu().contiguous()
+def _rows(bank: RuleBank, rows: Tensor) -> Any:
+    return bank.keys_at(rows).float().cpu().contiguous().numpy()

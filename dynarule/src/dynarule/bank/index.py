@@ -7,7 +7,7 @@ scores of all rules never exist at once. Rules that share a key share the dot pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -45,7 +45,7 @@ class ExactIndex:
         for start, scores in rule_scores(bank, direction_BP, offset_B, inverse_scale_M, k):
             top, at = scores.topk(min(k, scores.shape[-1]), dim=-1)
             best_BK, rows_BK = torch.cat([best_BK, top], -1), torch.cat([rows_BK, at + start], -1)
-            if start or best_BK.shape[1] > k:
+            if start:
                 best_BK, at = best_BK.topk(min(k, best_BK.shape[1]), dim=-1)
                 rows_BK = rows_BK.gather(-1, at)
         return best_BK, rows_BK
@@ -56,19 +56,36 @@ def rule_scores(
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield the first rule and the scores (B, N) of parts of a bank, each of at least so many rules but the last."""
     tile = max(min(65_536, SCORE_TILE // max(len(direction_BP), 1)), 1024, least)
-    if not bank.keys.shared:
-        for start, keys in bank.keys.different.tiles(tile):
-            yield (
-                start,
-                encoder_scores(direction_BP, offset_B, keys, inverse_scale_M[start : start + len(keys)]),
-            )
-        return
-    ones = inverse_scale_M.new_ones(())
-    dots_BU = torch.cat(
-        [encoder_scores(direction_BP, offset_B, part, ones) for _, part in bank.keys.different.tiles(tile)],
-        -1,
-    )
-    rules = torch.arange(len(bank), device=dots_BU.device)
-    for part in rules.split(tile):
-        start = int(part[0])
-        yield start, dots_BU[:, bank.keys.at(part)] * inverse_scale_M[start : start + len(part)]
+    keys_UP, shared = bank.keys.different, bank.keys.shared
+    if shared:
+        one = inverse_scale_M.new_ones(())
+        parts = [encoder_scores(direction_BP, offset_B, part, one) for part in keys_UP.split(tile)]
+        dots_BU = torch.cat(parts, -1)
+    for start in range(0, len(bank), tile):
+        scale_N = inverse_scale_M[start : start + tile]
+        if shared:
+            rules_N = torch.arange(start, start + len(scale_N), device=keys_UP.device)
+            yield start, dots_BU[:, bank.keys.at(rules_N)] * scale_N
+        else:
+            yield start, encoder_scores(direction_BP, offset_B, keys_UP[start : start + tile], scale_N)
+
+
+def measure_recall(
+    bank: RuleBank, queries: Sequence[tuple[Tensor, Tensor, Tensor]], index: SearchIndex, k: int
+) -> float:
+    """Return which share of the exact best K rules is among an index's best K, the mean over queries.
+
+    A rule with exactly the score of the K-th best counts: equal rules may come in any order.
+
+    Parameters
+    ----------
+    queries : sequence of tuple of Tensor
+        Directions, offsets and inverse scales, as `SearchIndex.search` is given them: record them in an index of your
+        own while a model generates, of a bank that does not change meanwhile.
+    """
+    shares = []
+    for query in queries:
+        true_BK, true_rows = ExactIndex().search(bank, *query, k)
+        scores_BK, rows = index.search(bank, *query, k)
+        shares.append((rows[:, :, None] == true_rows[:, None]).any(-1) | (scores_BK >= true_BK[:, -1:]))
+    return float(torch.cat(shares).float().mean())

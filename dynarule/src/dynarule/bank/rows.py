@@ -1,105 +1,52 @@
-"""Embeddings by rule that may be more than memory holds twice: mapped from a file, shared, changed in place, grown."""
+"""Embeddings by rule: shared between rules, mapped from a file until they change, and grown in place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 
 class GrowingRows:
-    """A matrix or vector that grows at its end without being copied for every row that is added.
+    """A tensor that grows at its end: with spare room, so that rows which come one by one copy it a few times only."""
 
-    New rows go into the buffer's spare room or, where it has none, into a tail of their own: a few more rules do not
-    copy the gigabytes that are mapped from a file. Only ``owned`` rows are written to; else the first change of one
-    copies all.
-    """
-
-    def __init__(self, given: Tensor, owned: bool = False) -> None:
-        self._buffer, self._held, self._owned = given, len(given), owned
-        self._tail, self._more = given[:0], 0
-        self.width = given.shape[-1]
+    def __init__(self, rows: Tensor) -> None:
+        self._buffer, self._count, self._owned = rows, len(rows), False
 
     def __len__(self) -> int:
-        return self._held + self._more
+        return self._count
 
     @property
-    def device(self) -> torch.device:
-        """Where they are."""
-        return self._buffer.device
+    def rows(self) -> Tensor:
+        """All rows, a view that a later change may write to."""
+        return self._buffer[: self._count]
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of their numbers."""
-        return self._buffer.dtype
-
-    def __getitem__(self, rows: Tensor) -> Tensor:
-        """Return some rows, by any shape of indices."""
-        if not self._more:
-            return self._buffer[rows]
-        flat = rows.flatten()
-        late = flat >= self._held
-        out = self._buffer[: self._held][flat.masked_fill(late, 0)] if self._held else self._tail[flat * 0]
-        out[late] = self._tail[flat[late] - self._held]
-        return out.view(*rows.shape, *out.shape[1:])
-
-    def tiles(self, size: int) -> Iterator[tuple[int, Tensor]]:
-        """Yield the first row and the rows of parts of at most ``size``; views."""
-        for first, block in ((0, self._buffer[: self._held]), (self._held, self._tail[: self._more])):
-            for start in range(0, len(block), size):
-                yield first + start, block[start : start + size]
-
-    def whole(self) -> Tensor:
-        """Return all rows as one tensor, a view; a tail moves into the buffer first."""
-        if self._more:
-            self._grow(len(self))
-        return self._buffer[: self._held]
-
-    def append(self, rows: Tensor) -> None:
+    def append(self, more: Tensor) -> None:
         """Add rows at the end, in amortised time proportional to their number."""
-        total = len(self) + len(rows)
-        if self._owned and not self._more and total <= len(self._buffer):
-            self._buffer[self._held : total] = rows
-            self._held = total
-            return
-        wanted = self._more + len(rows)
-        if wanted > len(self._tail):
-            self._tail = _with_room(self._tail[: self._more], max(wanted, 2 * self._more))
-        self._tail[self._more : wanted] = rows
-        self._more = wanted
-        if 2 * self._more > self._held:
-            self._grow(wanted)
+        total = self._count + len(more)
+        self._reserve(total)
+        self._buffer[self._count : total] = more
+        self._count = total
 
-    def write(self, rows: Tensor, values: Tensor) -> None:
+    def write(self, at: Tensor, values: Tensor) -> None:
         """Put values into rows."""
-        late = rows >= self._held
-        if not self._owned and bool((~late).any()):
-            self._own(len(self._buffer))
-        self._buffer[rows[~late]] = values[~late] if values.ndim else values
-        self._tail[rows[late] - self._held] = values[late] if values.ndim else values
+        if len(at):
+            self._reserve(self._count)
+            self._buffer[at] = values
 
     def cut(self, count: int) -> None:
         """Drop the rows from ``count`` on."""
-        self._more = max(0, count - self._held)
-        self._held = min(self._held, count)
+        self._count = count
 
-    def _grow(self, room: int) -> None:
-        """Move the tail into the buffer, which gets half as much room again."""
-        held, tail = self._held, self._tail[: self._more]
-        self._own(max(len(self), held + max(room, held) // 2))
-        self._buffer[held : held + len(tail)] = tail
-        self._held, self._tail, self._more = held + len(tail), tail[:0], 0
-
-    def _own(self, room: int) -> None:
-        self._buffer, self._owned = _with_room(self._buffer[: self._held], room), True
-
-
-@torch.inference_mode(False)  # buffers born in inference mode could not be changed outside it
-def _with_room(rows: Tensor, room: int) -> Tensor:
-    new = rows.new_zeros(room, *rows.shape[1:])
-    new[: len(rows)] = rows
-    return new
+    @torch.inference_mode(False)  # a buffer born in inference mode could not be changed outside it
+    def _reserve(self, total: int) -> None:
+        if self._owned and total <= len(self._buffer):
+            return
+        room = max(total, self._count * 3 // 2) if total > self._count else total
+        grown = self._buffer.new_zeros(room, *self._buffer.shape[1:])
+        grown[: self._count] = self.rows
+        self._buffer, self._owned = grown, True  # what was given is the caller's, or mapped from a file
 
 
 class SharedRows:
@@ -109,9 +56,14 @@ class SharedRows:
     and 84,257 conclusions, so what grows with the rules is one number each.
     """
 
-    def __init__(self, different: Tensor, at: Tensor | None = None, owned: bool = False) -> None:
-        self.different = GrowingRows(different, owned)
-        self._at = None if at is None else GrowingRows(at.to(different.device, torch.int32), owned)
+    def __init__(self, different: Tensor, at: Tensor | None = None) -> None:
+        self._different = GrowingRows(different)
+        self._at = None if at is None else GrowingRows(at.to(different.device, torch.int32))
+
+    @property
+    def different(self) -> Tensor:
+        """Embeddings (U, P), some of them perhaps of rules that have gone; a view."""
+        return self._different.rows
 
     @property
     def shared(self) -> bool:
@@ -121,11 +73,15 @@ class SharedRows:
     @property
     def count(self) -> int:
         """M, rules."""
-        return len(self.different if self._at is None else self._at)
+        return len(self._rule_rows)
+
+    @property
+    def _rule_rows(self) -> GrowingRows:
+        return self._different if self._at is None else self._at
 
     def at(self, rules: Tensor) -> Tensor:
         """Return the rows of some rules' embeddings: equal numbers, equal embeddings."""
-        return rules if self._at is None else self._at[rules].long()
+        return rules if self._at is None else self._at.rows[rules].long()
 
     def __getitem__(self, rules: Tensor) -> Tensor:
         """Return the embeddings of some rules, (..., P)."""
@@ -133,60 +89,51 @@ class SharedRows:
 
     def whole(self) -> Tensor:
         """Return one embedding per rule (M, P): a view where none is shared, else a copy."""
-        different = self.different.whole()
-        return different if self._at is None else different[self._at.whole().long()]
+        return self.different if self._at is None else self.different[self._at.rows.long()]
+
+    def used(self) -> tuple[Tensor, Tensor]:
+        """Return the embeddings that some rule has, and the row of each rule; no rows where every rule has its own."""
+        if self._at is None:
+            return self.different, torch.empty(0, dtype=torch.int32)
+        used_U, at_M = self._at.rows.unique(return_inverse=True)
+        return self.different[used_U.long()], at_M.to(torch.int32)
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None) -> SharedRows:
         """Return a copy there."""
-        return SharedRows(
-            self.different.whole().to(device, dtype), None if self._at is None else self._at.whole()
-        )
+        return SharedRows(self.different.to(device, dtype), None if self._at is None else self._at.rows)
 
     def append(self, other: SharedRows) -> None:
         """Add another bank's rules at the end, in amortised time proportional to their number."""
-        if self._at is None and other._at is None:
-            self.different.append(self._like(other))
-            return
         taken = self._take(other, self.count + other.count)
-        self._numbers().append(taken)
+        self._rule_rows.append(taken)
 
     def write(self, rules: Tensor, other: SharedRows) -> None:
         """Put another bank's embeddings in the place of some rules'."""
-        if self._at is None and other._at is None:
-            self.different.write(rules, self._like(other))
-            return
         taken = self._take(other, self.count)
-        self._numbers().write(rules, taken)
+        self._rule_rows.write(rules, taken)
 
     def move(self, into: Tensor, of: Tensor) -> None:
         """Give some rules the embeddings of others."""
-        moved = self.different if self._at is None else self._at
-        moved.write(into, moved[of])
+        self._rule_rows.write(into, self._rule_rows.rows[of])
 
     def cut(self, count: int) -> None:
         """Drop the rules from ``count`` on."""
-        (self.different if self._at is None else self._at).cut(count)
-
-    def _like(self, other: SharedRows) -> Tensor:
-        return other.different.whole().detach().to(self.different.device, self.different.dtype)
-
-    def _numbers(self) -> GrowingRows:
-        """Return the row of each rule, which from now on is kept."""
-        if self._at is None:
-            every = torch.arange(len(self.different), dtype=torch.int32, device=self.different.device)
-            self._at = GrowingRows(every, owned=True)
-        return self._at
+        self._rule_rows.cut(count)
 
     def _take(self, other: SharedRows, count: int) -> Tensor:
-        """Take over another bank's embeddings, and return the rows of its rules."""
-        at = self._numbers().whole()
-        if len(self.different) > 2 * count:
+        """Return what stands for another bank's rules here: their embeddings or, once any are shared, their rows."""
+        theirs = other.different.detach().to(self.different.device, self.different.dtype)
+        if self._at is None and other._at is None:
+            return theirs
+        if self._at is None:
+            every = torch.arange(len(self._different), dtype=torch.int32, device=self.different.device)
+            self._at = GrowingRows(every)
+        if len(self._different) > 2 * count:
             # most are of rules that have gone: a bank that is changed for years must not grow
-            used_U, at = at.unique(return_inverse=True)
-            self.different = GrowingRows(self.different[used_U.long()], owned=True)
-            self._at = GrowingRows(at.to(torch.int32), owned=True)
-        first = len(self.different)
-        self.different.append(self._like(other))
+            used, at = self.used()
+            self._different, self._at = GrowingRows(used), GrowingRows(at)
+        first = len(self._different)
+        self._different.append(theirs)
         every = torch.arange(other.count, device=other.different.device)
         return first + other.at(every).to(self.different.device, torch.int32)
 

@@ -17,7 +17,6 @@ LONGEST = 8_000
 _ARROW = re.compile(r"\s*(?:=>|->|⇒|→)\s*")
 _IF = re.compile(r"(if\s[^,]*),\s*(?:then\s+)?(.+)", re.IGNORECASE | re.DOTALL)
 _TEXT_COLUMNS = ("nl", "rule", "text")
-_HEADER = {*_TEXT_COLUMNS, "rules", "fol", "premise", "conclusion", "id", "key", "value"}
 HALF_PAIR = re.compile("[\ud800-\udfff]")
 """What no UTF-8 can hold, and so no tokenizer reads: JSON and a terminal without UTF-8 can give it."""
 _FORMATS = {"%PDF-": "a PDF", "PK\x03\x04": "a ZIP or an office document", "PAR1": "parquet", "{\\rtf": "RTF"}
@@ -52,10 +51,10 @@ def split_rule(rule: str) -> tuple[str, str]:
     parts = _ARROW.split(rule, maxsplit=1)
     if len(parts) == 2 and parts[1].strip():
         return parts[0].strip(), parts[1].strip()
-    found = _IF.fullmatch(whole)
-    if not found:
+    match = _IF.fullmatch(whole)
+    if not match:
         return whole, whole
-    return found[1].strip(), found[2].strip().removesuffix(".") or whole
+    return match[1].strip(), match[2].strip().removesuffix(".") or whole
 
 
 def conclusion_of(rule: str) -> str:
@@ -130,13 +129,13 @@ def make_rules(
             f"{len(texts)} rules, {len(given)} conclusions, {len(names)} ids; give one of each per rule"
         )
     check_rules(names, texts)
-    found = [conclusion_of(text) if c is None else c for text, c in zip(texts, given, strict=True)]
-    for name, conclusion in zip(names, found, strict=True):
+    made = [conclusion_of(text) if c is None else c for text, c in zip(texts, given, strict=True)]
+    for name, conclusion in zip(names, made, strict=True):
         if not isinstance(conclusion, str) or not conclusion.strip():
             raise ValueError(
                 f"rule {name!r} has an empty conclusion; leave conclusions out to find them in the rules"
             )
-    return Rules(texts, found, names)
+    return Rules(texts, made, names)
 
 
 def read_rules(
@@ -148,9 +147,9 @@ def read_rules(
 ) -> Rules:
     """Read rules from a file, by its ending.
 
-    ``.parquet``, ``.csv`` and ``.tsv`` are tables; a ``.tsv`` without a line of column names has a rule and its
-    conclusion on each line. Any other file is text with one rule per line. Blank lines are skipped; where no column
-    has ids, they are line numbers from 1 (rows of parquet: from 0).
+    ``.parquet``, ``.csv`` and ``.tsv`` are tables, the first line of the latter names the columns. Any other file is
+    text with one rule per line. Blank lines are skipped; where no column has ids, they are line numbers from 1 (rows
+    of parquet: from 0).
 
     Parameters
     ----------
@@ -170,36 +169,34 @@ def read_rules(
         If it holds no rules, or is not as described.
     """
     path = Path(path)
-    several = sorted(path.parent.glob(path.name)) if path.suffix.lower() == ".parquet" else []
+    suffix, expected = path.suffix.lower(), "expected .parquet, .csv, .tsv, or text with one rule per line"
+    several = sorted(path.parent.glob(path.name)) if suffix == ".parquet" else []
     if not (several or path.is_file()):
-        raise FileNotFoundError(
-            f"no rule file {path}; expected .parquet, .csv, .tsv, or text with one rule per line"
-        )
-    if path.suffix.lower() in _NO_TEXT:
-        raise ValueError(
-            f"{path} is no list of rules; expected .parquet, .csv, .tsv, or text with one rule per line"
-        )
-    if path.suffix.lower() in (".csv", ".tsv"):
-        table = _read_cells(path, {text, conclusion, id})
-    elif path.suffix.lower() == ".parquet":
-        named = {text, conclusion, id}
-        table = _read_parquet(several, {*_TEXT_COLUMNS, "fol", "id"}, named)
+        raise FileNotFoundError(f"no rule file {path}; {expected}")
+    if suffix in _NO_TEXT:
+        raise ValueError(f"{path} is no list of rules; {expected}")
+    if suffix == ".parquet":
+        table = _read_parquet(several, {text, conclusion, id})
+    elif suffix in (".csv", ".tsv"):
+        table = _read_cells(path)
     else:
-        lines = [(str(number), line.strip()) for number, line in enumerate(read_text(path).split("\n"), 1)]
-        kept = [(number, line) for number, line in lines if line]
-        table = {"rule": [line for _, line in kept], "id": [number for number, _ in kept]}
+        lines = [(number, line.strip()) for number, line in enumerate(read_text(path).split("\n"), 1)]
+        table = {
+            "rule": [line for _, line in lines if line],
+            "id": [number for number, line in lines if line],
+        }
 
     def column(use: str, name: str | None, usual: Sequence[str]) -> str | None:
         if name is None:
-            name = next((each for known in usual for each in table if each.lower() == known), None)
+            name = next((name for known in usual for name in table if name.lower() == known), None)
         if name not in table and (name or use == "text"):
             raise ValueError(
-                f"no column {name or usual[0]!r} for {use}; the columns of {path} are {list(table)}: "
-                f"pass {use}=<one of them>"
+                f"no column {name or usual[0]!r} for {use}; the columns of {path} are {list(table)}: pass {use}=<one "
+                "of them> (the first line of a .csv or .tsv names them, such as rule,conclusion)"
             )
         return name
 
-    text = column("text", text, (*(["fol"] if fol else []), *_TEXT_COLUMNS)) or ""
+    text = column("text", text, ("fol", *_TEXT_COLUMNS) if fol else _TEXT_COLUMNS) or ""
     if not table[text]:
         raise ValueError(f"{path} holds no rules; expected one per line")
     others = column("conclusion", conclusion, (f"conclusion_{text}", "conclusion")), column("id", id, ("id",))
@@ -218,49 +215,37 @@ def read_text(path: Path) -> str:
     return text
 
 
-def _read_parquet(paths: Sequence[Path], usual: set[str], named: set[str | None]) -> dict[str, list[Any]]:
+def _read_parquet(paths: Sequence[Path], named: set[str | None]) -> dict[str, list[Any]]:
     """Return the columns that may be asked for: a table of millions of rules has others."""
     pa, pq = need("pyarrow", "parquet"), need("pyarrow.parquet", "parquet")
+    usual = (*_TEXT_COLUMNS, "fol", "id")
     tables: list[Any] = []
     for path in paths:
         try:
-            known = pq.read_schema(path).names
+            names = pq.read_schema(path).names
             wanted = [
-                n for n in known if n in named or n.lower() in usual or n.lower().startswith("conclusion")
+                n for n in names if n in named or n.lower() in usual or n.lower().startswith("conclusion")
             ]
-            table = pq.read_table(path, columns=wanted or known)
+            table = pq.read_table(path, columns=wanted or names)
         except (pa.ArrowException, OSError) as error:
             raise ValueError(f"{path} is not a readable parquet file: {error}") from None
         if tables and table.column_names != tables[0].column_names:
-            raise ValueError(f"{path} has columns {known}, those before have {tables[0].column_names}")
+            raise ValueError(f"{path} has columns {names}, those before have {tables[0].column_names}")
         tables.append(table)
     columns: dict[str, list[Any]] = pa.concat_tables(tables).to_pydict()
     return columns
 
 
-def _read_cells(path: Path, named: set[str | None]) -> dict[str, list[Any]]:
+def _read_cells(path: Path) -> dict[str, list[Any]]:
     """Return the columns of a CSV or TSV, among them ``id``: its own, or line numbers."""
     commas = path.suffix.lower() == ".csv"
-    reader = csv.reader(
-        io.StringIO(read_text(path), newline=""),
-        delimiter="," if commas else "\t",
-        quoting=csv.QUOTE_MINIMAL if commas else csv.QUOTE_NONE,
-        strict=True,
-    )
+    layout: dict[str, Any] = {"delimiter": ","} if commas else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True, **layout)
     try:
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except csv.Error as error:
         raise ValueError(f"{path} line {reader.line_num} is no CSV: {error}") from None
-    rows = [(line, row) for line, row in rows if any(row)]
-    header = rows[0][1] if rows else []
-    if any(cell in named or cell.lower() in _HEADER for cell in header):
-        rows = rows[1:]
-    elif commas and rows:
-        raise ValueError(
-            f"{path} starts with {','.join(header)!r}; its first line must name the columns, such as: rule,conclusion"
-        )
-    else:
-        header = ["rule", "conclusion"]
+    (_, header), *rows = [(line, row) for line, row in rows if any(row)] or [(0, [])]
     if len({*header}) < len(header):
         raise ValueError(f"{path} has two columns of one name: {header}; give each its own")
     for line, row in rows:
@@ -269,7 +254,7 @@ def _read_cells(path: Path, named: set[str | None]) -> dict[str, list[Any]]:
                 f"{path} line {line} has {len(row)} columns, expected {len(header)}: {header}"
                 + ("; put a text with commas in quotes" if commas else "")
             )
-    table: dict[str, list[Any]] = {name: [row[i] for _, row in rows] for i, name in enumerate(header)}
-    return (
-        table if any(name.lower() == "id" for name in table) else table | {"id": [line for line, _ in rows]}
-    )
+    table: dict[str, list[Any]] = {"id": [line for line, _ in rows]}
+    if any(name.lower() == "id" for name in header):
+        table = {}
+    return table | {name: [row[i] for _, row in rows] for i, name in enumerate(header)}

@@ -2,100 +2,105 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .loading import load_model, load_rules, rule_encoder
-from .shared import EncoderOption, FolOption, note, progress_bar
+from .loading import load_model, rule_encoder
+from .shared import EncoderOption, FolOption, grouped, note, progress_bar
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
+    from ..bank.sources import Rules
 
 app = typer.Typer(help="Build, change and index rule banks.", no_args_is_help=True)
 Bank = Annotated[Path, typer.Argument(help="Bank folder.", show_default=False)]
 RuleFile = Annotated[
     Path, typer.Argument(help=".parquet, .csv, .tsv, or text with a rule per line.", show_default=False)
 ]
-Cache = Annotated[Path | None, typer.Option("--cache", help="Folder that remembers embeddings.")]
-TextColumn = Annotated[
-    str | None, typer.Option("--text", help="Column of a table.", show_default="nl, rule or text; fol")
-]
-ConclusionColumn = Annotated[
-    str | None,
-    typer.Option("--conclusion", help="Its column of conclusions.", show_default="found in the rules"),
-]
-IdColumn = Annotated[
-    str | None, typer.Option("--id", help="Its column of ids.", show_default="id, or line numbers")
-]
-EncoderModel = Annotated[
-    str | None, typer.Option("--model", help="The model that will answer, for --encoder layers:N.")
-]
+UNFINISHED = ".embeddings"
+"""Folder of a bank that is being built, with what is embedded so far: a build that was stopped goes on from there."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How rules are read from a file, and what encodes them."""
+
+    encoder: EncoderOption = None
+    model: Annotated[
+        str | None, typer.Option("--model", help="The model that will answer, for --encoder layers:N.")
+    ] = None
+    fol: FolOption = False
+    text: Annotated[
+        str | None, typer.Option("--text", help="Column of a table.", show_default="nl, rule or text; fol")
+    ] = None
+    conclusion: Annotated[
+        str | None,
+        typer.Option("--conclusion", help="Its column of conclusions.", show_default="found in the rules"),
+    ] = None
+    id: Annotated[
+        str | None, typer.Option("--id", help="Its column of ids.", show_default="id, or line numbers")
+    ] = None
+
+    def read(self, path: Path) -> Rules:
+        """Read a file of rules."""
+        from ..bank.sources import read_rules
+
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; expected a file of rules (.parquet, .csv, .tsv or text)")
+        return read_rules(path, self.text, self.conclusion, self.id, self.fol)
+
+    def open_encoder(self, like: str = "") -> Any:
+        """Open the encoder that is named, else the one of a fingerprint."""
+        base, tokenizer = (None, None) if self.model is None else load_model(self.model, None, None)
+        return rule_encoder(self.encoder, self.fol, like=like, model=base, tokenizer=tokenizer)
 
 
 @app.command()
+@grouped
 def build(
     rules: RuleFile,
     out: Annotated[Path, typer.Option("--out", help="New folder.", show_default=False)],
-    encoder: EncoderOption = None,
-    model: EncoderModel = None,
-    fol: FolOption = False,
-    cache: Cache = None,
-    text: TextColumn = None,
-    conclusion: ConclusionColumn = None,
-    id: IdColumn = None,
+    reading: Reading,
     dtype: Annotated[str, typer.Option("--dtype", help="Of the embeddings: fp32, fp16, bf16.")] = "fp32",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a bank.")] = False,
-    shard: Annotated[
-        str, typer.Option("--shard", metavar="I/N", help="Every N-th part only, from the I-th on.")
-    ] = "",
-    merge: Annotated[bool, typer.Option("--merge", help="Make no part, assemble those of shards.")] = False,
 ) -> None:
-    """Embed a file of rules, in parts that are kept: run it again to finish a build that was stopped.
-
-    With --shard, several processes or machines that share the folder make the parts, in any order; --merge then
-    assembles the bank, the same bytes for any number of them.
+    """Embed a file of rules; run it again to finish a build that was stopped.
 
     Example: dynarule bank build rules.txt --out bank
     """
-    from ..bank.build import build_parts, merge_parts, parse_shard, plan_bank
-    from ..bank.sources import read_rules
+    import torch
+
+    from ..bank.bank import RuleBank
+    from ..bank.embedding_cache import EmbeddingCache
     from ..bank.storage import check_place
 
-    if merge and shard:
-        raise ValueError("--shard makes parts and --merge assembles them; give one of them")
-    chosen = parse_shard(shard)
+    dtypes = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+    if dtype not in dtypes:
+        raise ValueError(f"dtype must be one of {', '.join(dtypes)}, got {dtype!r}")
     check_place(out, overwrite)
-    _check_file(rules)
-    read = read_rules(rules, text, conclusion, id, fol)  # before an encoder is loaded for nothing
-    if merge:
-        _done(out, merge_parts(plan_bank(read, out), overwrite))
-        return
-    base, tokenizer = (None, None) if model is None else load_model(model, None, None)
-    encode = rule_encoder(encoder, fol, model=base, tokenizer=tokenizer, cache=cache)
-    plan = plan_bank(read, out, encode.fingerprint, dtype)
-    with progress_bar("parts") as show:
-        build_parts(plan, encode, chosen, show)
-    if shard:
-        there = plan.blocks - len(plan.missing())
-        note(f"{out}: {there:,} of {plan.blocks:,} parts are there; --merge assembles them")
-        return
-    _done(out, merge_parts(plan, overwrite))
+    texts, conclusions, ids = reading.read(rules)  # before an encoder is loaded for nothing
+    unfinished = out / UNFINISHED
+    if links := [path for path in (unfinished, *unfinished.rglob("*")) if path.is_symlink()]:
+        raise ValueError(f"{links[0]} is a link, which could lead anywhere; remove it")
+    encode = EmbeddingCache(reading.open_encoder(), unfinished)
+    with progress_bar("texts") as show:
+        bank = RuleBank.from_texts(texts, conclusions, encode, ids, dtype=dtypes[dtype], progress=show)
+    bank.save(out, overwrite)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    _done(out, bank)
 
 
 @app.command()
+@grouped
 def add(
     bank: Bank,
     rules: RuleFile,
-    encoder: EncoderOption = None,
-    model: EncoderModel = None,
-    fol: FolOption = False,
-    cache: Cache = None,
-    text: TextColumn = None,
-    conclusion: ConclusionColumn = None,
-    id: IdColumn = None,
+    reading: Reading,
     prefix: Annotated[str, typer.Option("--prefix", help="Put before the new ids.")] = "",
 ) -> None:
     """Add the rules of a file, embedded with the encoder the bank has.
@@ -109,12 +114,10 @@ def add(
     from ..bank.storage import changed_bank
 
     like = RuleBank.load(bank).encoder
-    _check_file(rules)
-    base, tokenizer = (None, None) if model is None else load_model(model, None, None)
-    columns: dict[str, Any] = {"text": text, "conclusion": conclusion, "id": id}
-    parts: dict[str, Any] = {"like": like, "model": base, "tokenizer": tokenizer, "cache": cache}
-    more = load_rules(rules, encoder, fol, **parts, **columns)
-    more.ids = [prefix + name for name in more.ids]
+    texts, conclusions, ids = reading.read(rules)
+    more = RuleBank.from_texts(
+        texts, conclusions, reading.open_encoder(like), [prefix + name for name in ids]
+    )
     with changed_bank(bank) as held:
         held.add(more)
     _done(bank, held)
@@ -146,22 +149,17 @@ def index(bank: Bank) -> None:
     Example: dynarule bank index bank
     """
     from ..bank.bank import RuleBank
-    from ..bank.faiss_index import EXACT_UP_TO, FaissIndex
+    from ..bank.faiss_index import EXACT_UP_TO, FaissIndex, is_small
     from ..bank.storage import INDEX_FOLDER
 
     held, started = RuleBank.load(bank), time.perf_counter()
-    made = FaissIndex(held, "fastscan", folder=bank / INDEX_FOLDER)
+    made = FaissIndex(held, folder=bank / INDEX_FOLDER)
     note(
         f"{bank / INDEX_FOLDER}: {len(held):,} rules in {made.nlist:,} clusters, {made.bytes_per_rule} bytes a rule, "
         f"{time.perf_counter() - started:,.0f} s"
     )
-    if len(held) <= EXACT_UP_TO:
+    if is_small(held):
         note(f"up to {EXACT_UP_TO:,} rules every rule is scored, so only FaissIndex in code reads this one")
-
-
-def _check_file(rules: Path) -> None:
-    if rules.is_dir():
-        raise ValueError(f"{rules} is a folder; expected a file of rules (.parquet, .csv, .tsv or text)")
 
 
 def _done(folder: Path, bank: RuleBank) -> None:

@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .loading import closed_stdin, load_all, warn_of_unknown
-from .shared import (
-    AdapterOption,
-    DeviceOption,
-    EncoderOption,
-    FolOption,
-    MaxNewTokensOption,
-    ModelOption,
-    RulesOption,
-    TopOption,
-    message_of,
-    note,
-    one_line,
-    say,
-)
+from .loading import Served, closed_stdin, rule_encoder, warn_of_unknown
+from .shared import MaxNewTokensOption, TopOption, grouped, message_of, note, one_line, say
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
@@ -124,23 +111,16 @@ class RuleChat:
         if not text:
             raise ValueError("no rule after +; type for example: + If A is in the attic, A will be dizzy.")
         name = str(1 + max((int(name) for name in self.bank.ids if name.isdecimal()), default=0))
-        encoded = type(self.bank).from_texts([text], None, self._encoder, [name], encoder=self.bank.encoder)
-        self.bank.add(encoded.to(self.bank.device, self.bank.dtype))
+        made_with = self.bank.encoder and self._encoder.fingerprint  # a bank may not know its encoder
+        added = type(self.bank).from_texts([text], None, self._encoder, [name], made_with)
+        self.bank.add(added.to(self.bank.device, self.bank.dtype))
         return name
 
     @cached_property
     def _encoder(self) -> Any:
         """The encoder of rules that are added: opened when the first one is."""
-        from ..bank.encoders import encoder_of, open_encoder
-
-        if self.encoder_name is None:
-            return encoder_of(self.bank.encoder, self.model, self.tokenizer)
-        encoder = open_encoder(self.encoder_name, self.fol, self.model, self.tokenizer)
-        if self.bank.encoder not in ("", encoder.fingerprint):
-            raise ValueError(
-                f"the rules were encoded by {self.bank.encoder!r}, {self.encoder_name} is {encoder.fingerprint!r}"
-            )
-        return encoder
+        parts = {"like": self.bank.encoder, "model": self.model, "tokenizer": self.tokenizer}
+        return rule_encoder(self.encoder_name, self.fol, **parts)
 
 
 def searches_of(text: str, trace: Sequence[Retrieval], token: str) -> list[Retrieval | None]:
@@ -154,22 +134,14 @@ def searches_of(text: str, trace: Sequence[Retrieval], token: str) -> list[Retri
     return [search for _, search in zip_longest(parts, searches[: len(parts)])]
 
 
-def chat(
-    model: ModelOption,
-    adapter: AdapterOption,
-    rules: RulesOption,
-    encoder: EncoderOption = None,
-    fol: FolOption = False,
-    max_new_tokens: MaxNewTokensOption = 256,
-    top: TopOption = 2,
-    device: DeviceOption = None,
-) -> None:
+@grouped
+def chat(served: Served, max_new_tokens: MaxNewTokensOption = 256, top: TopOption = 2) -> None:
     """Ask, add rules, remove rules, ask again; one line each, from the keyboard or a pipe.
 
     Example: dynarule chat --model MODEL --adapter adapter --rules rules.txt
     """
     with closed_stdin():  # what is typed is for us, not for a library that would ask something
-        chat = RuleChat(*load_all(model, adapter, rules, encoder, fol, device), encoder, fol)
+        chat = RuleChat(*served.load(), served.encoder, served.fol)
     chat.max_new_tokens, chat.top = max_new_tokens, top
     note(f"{len(chat.bank):,} rules; a question, + RULE, - ID, rules, help or quit")
     for line in _typed_lines():

@@ -6,19 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .loading import closed_stdin, load_all, read_rows, warn_of_unknown
+from .loading import Served, closed_stdin, read_rows, warn_of_unknown
 from .shared import (
-    AdapterOption,
     BatchSizeOption,
-    DeviceOption,
-    EncoderOption,
-    FolOption,
     Json,
     MaxNewTokensOption,
-    ModelOption,
     QuestionsOption,
-    RulesOption,
     TopOption,
+    grouped,
     note,
     one_line,
     print_json,
@@ -30,16 +25,13 @@ if TYPE_CHECKING:
     from ..memory.serving import Retrieval
 
 
+@grouped
 def generate(
-    model: ModelOption,
-    adapter: AdapterOption,
-    rules: RulesOption,
+    served: Served,
     question: Annotated[
         list[str] | None, typer.Option("--question", "-q", help="May be given several times.")
     ] = None,
     questions: QuestionsOption = None,
-    encoder: EncoderOption = None,
-    fol: FolOption = False,
     max_new_tokens: MaxNewTokensOption = 256,
     max_searches: Annotated[int, typer.Option("--max-searches", min=0, help="<search> per answer.")] = 16,
     temperature: Annotated[
@@ -49,7 +41,6 @@ def generate(
     batch_size: BatchSizeOption = 8,
     trace: Annotated[bool, typer.Option("--trace", help="Show the rules read at each step.")] = False,
     top: TopOption = 5,
-    device: DeviceOption = None,
     as_json: Json = False,
 ) -> None:
     """Answer questions with rules.
@@ -60,7 +51,7 @@ def generate(
     if not texts:
         raise ValueError("no question; give --question TEXT, or --questions FILE")
     with closed_stdin():
-        base, tokenizer, bank = load_all(model, adapter, rules, encoder, fol, device)
+        base, tokenizer, bank = served.load()
     warn_of_unknown(tokenizer, texts)
     import torch
 

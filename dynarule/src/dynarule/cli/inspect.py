@@ -8,33 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from .loading import load_all, read_rows
-from .shared import (
-    AdapterOption,
-    BatchSizeOption,
-    DeviceOption,
-    EncoderOption,
-    FolOption,
-    Json,
-    ModelOption,
-    QuestionsOption,
-    RulesOption,
-    one_line,
-    print_json,
-    say,
-)
+from .loading import Served, read_rows
+from .shared import BatchSizeOption, Json, QuestionsOption, grouped, one_line, print_json, say
 
 
+@grouped
 def confidence(
-    model: ModelOption,
-    adapter: AdapterOption,
-    rules: RulesOption,
+    served: Served,
     questions: QuestionsOption = None,
-    encoder: EncoderOption = None,
-    fol: FolOption = False,
     batch_size: BatchSizeOption = 8,
     write: Annotated[bool, typer.Option("--write", help="Store layer and curve in the adapter.")] = False,
-    device: DeviceOption = None,
     as_json: Json = False,
 ) -> None:
     """Measure the entropy of rule attention in every layer; the lowest is the confidence layer.
@@ -42,16 +25,16 @@ def confidence(
     Example: dynarule confidence --model MODEL --adapter stage1 --rules bank --questions questions.txt --write
     """
     texts = [row["question"] for row in read_rows(questions, "200 questions or more")]
-    base, tokenizer, bank = load_all(model, adapter, rules, encoder, fol, device, searched=False)
+    base, tokenizer, bank = served.load(searched=False)
     from ..config import DynaRuleConfig
     from ..generation import question_prompts
     from ..memory.confidence import measure_confidence
 
     curve = measure_confidence(base, tokenizer, bank, question_prompts(tokenizer, texts), batch_size)
     if write:
-        config = DynaRuleConfig.from_pretrained(adapter)
+        config = DynaRuleConfig.from_pretrained(served.adapter)
         config.confidence_layer, config.curve = curve.confidence_layer, curve.to_dict()
-        config.save_pretrained(str(adapter))
+        config.save_pretrained(str(served.adapter))
     if as_json:
         print_json(curve.to_dict())
     else:

@@ -8,12 +8,13 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._lazy import need
 from ..bank.sources import read_text
-from .shared import note
+from .shared import AdapterOption, DeviceOption, EncoderOption, FolOption, ModelOption, RulesOption, note
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
@@ -47,107 +48,89 @@ def load_model(name: str, adapter: Path | None, device: str | None) -> tuple[Any
     return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval(), tokenizer
 
 
-def load_rules(
-    path: Path,
-    encoder: str | None,
-    fol: bool,
-    *,
-    like: str = "",
-    model: Any = None,
-    tokenizer: Any = None,
-    cache: Path | None = None,
-    **columns: str | None,
-) -> RuleBank:
+def load_rules(path: Path, encoder: str | None, fol: bool, like: str, model: Any, tokenizer: Any) -> RuleBank:
     """Load a bank folder, or encode a file of rules; by default with the encoder of fingerprint ``like``."""
     from ..bank.bank import RuleBank
-
-    if path.is_dir():
-        bank = RuleBank.load(path)
-        _check_encoder(path, bank.encoder, encoder)
-        return bank
     from ..bank.sources import read_rules
 
-    texts, conclusions, ids = read_rules(path, fol=fol, **columns)  # before an encoder is loaded for nothing
-    encode = rule_encoder(encoder, fol, like=like, model=model, tokenizer=tokenizer, cache=cache)
-    return RuleBank.from_texts(texts, conclusions, encode, ids)
+    if not path.is_dir():
+        texts, conclusions, ids = read_rules(path, fol=fol)  # before an encoder is loaded for nothing
+        encode = rule_encoder(encoder, fol, like=like, model=model, tokenizer=tokenizer)
+        return RuleBank.from_texts(texts, conclusions, encode, ids)
+    bank = RuleBank.load(path)
+    name = bank.encoder.split("@")[0]
+    if (
+        encoder
+        and name
+        and name not in (encoder, Path(encoder).name, {"minilm": "all-MiniLM-L6-v2"}.get(encoder))
+    ):
+        raise ValueError(
+            f"--encoder {encoder}, but the bank {path} was built with {name}; leave --encoder out, or build it again: "
+            f"dynarule bank build RULES --out BANK --encoder {encoder}"
+        )
+    return bank
 
 
 def rule_encoder(
-    encoder: str | None,
-    fol: bool,
-    *,
-    like: str = "",
-    model: Any = None,
-    tokenizer: Any = None,
-    cache: Path | None = None,
+    encoder: str | None, fol: bool, *, like: str = "", model: Any = None, tokenizer: Any = None
 ) -> Any:
-    """Open the encoder that is named, else the one of fingerprint ``like``, with a cache if one is named."""
-    from ..bank.embedding_cache import EmbeddingCache
+    """Open the encoder that is named, else the one of fingerprint ``like``."""
     from ..bank.encoders import encoder_of, open_encoder
 
     quiet_libraries()
-    if encoder is None and like:
-        encode: Any = encoder_of(like, model, tokenizer)
-        if fol and not getattr(encode, "fol", True):
-            raise ValueError(
-                f"--fol would write logic as words, but {like.split('@')[0]} was given rules as they are for this "
-                "adapter or bank; leave --fol out, or make them with --fol"
-            )
-    else:
-        encode = open_encoder(encoder or "minilm", fol, model, tokenizer)
-    return encode if cache is None else EmbeddingCache(encode, cache)
-
-
-def _check_encoder(folder: Path, made_with: str, named: str | None) -> None:
-    """Raise ValueError if an encoder is named beside a bank that was built with another."""
-    name = made_with.split("@")[0]
-    aliases = {"minilm": "all-MiniLM-L6-v2"}
-    if named is not None and name and name not in (named, Path(named).name, aliases.get(named)):
+    if encoder is not None or not like:
+        return open_encoder(encoder or "minilm", fol, model, tokenizer)
+    encode = encoder_of(like, model, tokenizer)
+    if fol and not getattr(encode, "fol", True):
         raise ValueError(
-            f"--encoder {named}, but the bank {folder} was built with {name}; leave --encoder out, or build it again: "
-            f"dynarule bank build RULES --out BANK --encoder {named}"
+            f"--fol would write logic as words, but {like.split('@')[0]} was given rules as they are for this "
+            "adapter or bank; leave --fol out, or make them with --fol"
         )
+    return encode
 
 
-def load_all(
-    model: str,
-    adapter: Path,
-    rules: Path,
-    encoder: str | None,
-    fol: bool,
-    device: str | None,
-    searched: bool = True,
-) -> tuple[Any, Any, Any]:
-    """Load a base model with its adapter, its tokenizer and a bank for it; cheap checks first.
+@dataclass(frozen=True)
+class Served:
+    """The model, the adapter and the rules that a command answers with."""
 
-    A bank that will be ``searched`` is so exactly up to `dynarule.bank.index.EXACT_UP_TO` rules, and with faiss above.
-    """
-    from ..adapter import load_adapter
-    from ..config import DynaRuleConfig
-    from ..search_token import SEARCH_TOKEN, prepare_search, search_id
+    model: ModelOption
+    adapter: AdapterOption
+    rules: RulesOption
+    encoder: EncoderOption = None
+    fol: FolOption = False
+    device: DeviceOption = None
 
-    config = DynaRuleConfig.from_pretrained(adapter)
-    if not rules.exists():
-        raise FileNotFoundError(
-            f"no rules at {rules}; give a bank folder, .parquet, .csv, .tsv or a text file"
-        )
-    base, tokenizer = load_model(model, adapter, device)
-    if config.search_id is not None:
-        prepare_search(base, tokenizer, config.search_token or SEARCH_TOKEN)
-        search_id(tokenizer, config.search_token, config.search_id)
-    tuned = load_adapter(base, adapter, config=config)
-    bank = load_rules(rules, encoder, fol, like=config.encoder, model=tuned, tokenizer=tokenizer)
-    bank.to(base.device, base.dtype)
-    if searched and config.top_k is not None:  # else every layer reads all rules
-        _choose_index(bank)
-    return tuned, tokenizer, bank
+    def load(self, searched: bool = True) -> tuple[Any, Any, Any]:
+        """Load the base model with its adapter, its tokenizer and a bank for it; cheap checks first.
+
+        A bank that will be ``searched`` is so exactly up to a hundred thousand rules, and with faiss above.
+        """
+        from ..adapter import load_adapter
+        from ..config import DynaRuleConfig
+        from ..search_token import SEARCH_TOKEN, prepare_search, search_id
+
+        config = DynaRuleConfig.from_pretrained(self.adapter)
+        if not self.rules.exists():
+            raise FileNotFoundError(
+                f"no rules at {self.rules}; give a bank folder, .parquet, .csv, .tsv or a text file"
+            )
+        base, tokenizer = load_model(self.model, self.adapter, self.device)
+        if config.search_id is not None:
+            prepare_search(base, tokenizer, config.search_token or SEARCH_TOKEN)
+            search_id(tokenizer, config.search_token, config.search_id)
+        tuned = load_adapter(base, self.adapter, config=config)
+        bank = load_rules(self.rules, self.encoder, self.fol, config.encoder, tuned, tokenizer)
+        bank.to(base.device, base.dtype)
+        if searched and config.top_k is not None:  # else every layer reads all rules
+            _choose_index(bank)
+        return tuned, tokenizer, bank
 
 
 def _choose_index(bank: RuleBank) -> None:
     """Let a bank be searched in the way that fits its size, and say so where that takes long."""
     from ..bank import faiss_index
 
-    if len(bank) > faiss_index.EXACT_UP_TO and bank.device.type != "cuda":
+    if not faiss_index.is_small(bank):
         how = "all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
         if faiss_index.faiss_installed():
             how = "building a faiss index of them"

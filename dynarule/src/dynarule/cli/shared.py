@@ -8,6 +8,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,6 +79,29 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             note("stopped")
             raise typer.Exit(1) from None
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take options in dataclasses, which typer does not know: it sees their fields, in their place."""
+    groups: dict[str, type] = {}
+    options: list[Parameter] = []
+    for parameter in signature(command, eval_str=True).parameters.values():
+        if is_dataclass(parameter.annotation):
+            groups[parameter.name] = parameter.annotation  # type: ignore[assignment]
+            options += signature(parameter.annotation, eval_str=True).parameters.values()  # type: ignore[arg-type]
+        else:
+            options.append(parameter)
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        command(**given)
+
+    options = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
+    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    return run
 
 
 def message_of(error: Exception) -> str:

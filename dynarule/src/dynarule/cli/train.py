@@ -85,7 +85,7 @@ def train(
     start = None if adapter is None else DynaRuleConfig.from_pretrained(adapter)
     base, tokenizer = load_model(model, adapter, device)
     like = "" if start is None else start.encoder
-    bank = load_rules(rules, encoder, fol, like=like, model=base, tokenizer=tokenizer)
+    bank = load_rules(rules, encoder, fol, like, base, tokenizer)
     adapted = _adapter(adapter, recipe, base, tokenizer, bank.encoder_dim)
     if confidence_layer is not None:
         adapted.config.confidence_layer = confidence_layer

@@ -10,19 +10,8 @@ import typer
 
 from .._lazy import need
 from .chat import HELP, RuleChat
-from .loading import closed_stdin, load_all
-from .shared import (
-    AdapterOption,
-    DeviceOption,
-    EncoderOption,
-    FolOption,
-    MaxNewTokensOption,
-    ModelOption,
-    RulesOption,
-    TopOption,
-    message_of,
-    note,
-)
+from .loading import Served, closed_stdin
+from .shared import MaxNewTokensOption, TopOption, grouped, message_of, note
 
 
 def page(reply: Callable[[str], Iterator[str]]) -> Any:
@@ -47,16 +36,12 @@ def page(reply: Callable[[str], Iterator[str]]) -> Any:
     )
 
 
+@grouped
 def ui(
-    model: ModelOption,
-    adapter: AdapterOption,
-    rules: RulesOption,
-    encoder: EncoderOption = None,
-    fol: FolOption = False,
+    served: Served,
     max_new_tokens: MaxNewTokensOption = 256,
     top: TopOption = 2,
     port: Annotated[int, typer.Option("--port", min=1, help="Of this machine.")] = 7860,
-    device: DeviceOption = None,
 ) -> None:
     """Ask a rule book in the browser, as in `dynarule chat`: each step as it is written, and the rules it found.
 
@@ -66,7 +51,7 @@ def ui(
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     gr = need("gradio", "ui")
     with closed_stdin():
-        chat = RuleChat(*load_all(model, adapter, rules, encoder, fol, device), encoder, fol)
+        chat = RuleChat(*served.load(), served.encoder, served.fol)
     chat.max_new_tokens, chat.top = max_new_tokens, top
     note(f"{len(chat.bank):,} rules; the page is at http://127.0.0.1:{port}, Ctrl-C ends it")
     # fonts of the system: none are loaded from elsewhere

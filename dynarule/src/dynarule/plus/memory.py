@@ -170,7 +170,7 @@ class PlusMemory(RuleMemory):
         if self._tables_made is None or self._tables_made[0] != bank.version:
             every = torch.arange(len(bank), device=bank.device)
             sides = [
-                (side.different.whole().float(), side.at(every) if side.shared else None)
+                (side.different.float(), side.at(every) if side.shared else None)
                 for side in (bank.keys, bank.values)
             ]
             (keys_UP, key_rows_M), (values_VP, value_rows_M) = sides

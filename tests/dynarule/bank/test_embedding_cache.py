@@ -1,0 +1,147 @@
+"""Embeddings on disk: no text is encoded twice, by any process, and what was damaged is encoded again."""
+
+import multiprocessing
+import os
+import shutil
+import sqlite3
+import warnings
+from contextlib import closing
+
+import pytest
+import torch
+from dynarule.bank import EmbeddingCache, embedding_cache
+
+from dynarule import RuleBank
+
+
+class Counting:
+    """An encoder that counts what it is asked."""
+
+    fingerprint = "counting"
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, texts):
+        self.seen += list(texts)
+        return torch.tensor([[len(t), *(float(ord(c)) for c in t[:5].ljust(5))] for t in texts])
+
+
+def test_the_cache_encodes_new_texts_only_also_in_the_next_process(tmp_path):
+    first, second = Counting(), Counting()
+    texts = ["bb", "a", "bb"]
+    assert torch.equal(EmbeddingCache(first, tmp_path)(texts), Counting()(texts))
+    again = EmbeddingCache(second, tmp_path)
+    assert torch.equal(again(["ccc", "a", "bb"]), Counting()(["ccc", "a", "bb"]))
+    assert first.seen == ["bb", "a"] and second.seen == ["ccc"]
+    assert RuleBank.from_texts(["If x, y.", "If z, y."], None, again).encoder == "counting"
+    assert second.seen[1:] == ["If x, y.", "If z, y.", "y"]
+
+
+def test_caches_of_two_encoders_do_not_mix_even_where_a_file_was_copied(tmp_path):
+    mine, other = EmbeddingCache(Counting(), tmp_path), Counting()
+    mine(["a"])
+    theirs = EmbeddingCache(other, tmp_path, fingerprint="other")
+    theirs(["b"])
+    shutil.copy(mine.path, theirs.path)
+    theirs(["a"])
+    assert other.seen == ["b", "a"]
+    with pytest.raises(ValueError, match="no fingerprint"):
+        EmbeddingCache(lambda texts: texts, tmp_path)
+
+
+def count_in(folder):
+    counter = Counting()
+    EmbeddingCache(counter, folder)([f"text {i}" for i in range(50)])
+    return len(counter.seen)
+
+
+def test_two_processes_share_the_work(tmp_path, monkeypatch):
+    """What another process encodes while one waits for its turn is not encoded again."""
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert sum(pool.map(count_in, [tmp_path, tmp_path])) == 50
+    late, turn = Counting(), embedding_cache.changing
+
+    def other_was_first(folder):
+        monkeypatch.setattr(embedding_cache, "changing", turn)
+        EmbeddingCache(Counting(), tmp_path)(["a", "b"])
+        return turn(folder)
+
+    monkeypatch.setattr(embedding_cache, "changing", other_was_first)
+    assert torch.equal(EmbeddingCache(late, tmp_path)(["a", "b", "c"]), Counting()(["a", "b", "c"]))
+    assert late.seen == ["c"]
+
+
+def test_a_crash_while_encoding_keeps_what_was_written(tmp_path):
+    texts = [f"text {i}" for i in range(40)]
+
+    def fail_on_the_second_batch(part):
+        if len(part) < 30:
+            raise RuntimeError("out of power")
+        return Counting()(part)
+
+    with pytest.raises(RuntimeError):
+        EmbeddingCache(fail_on_the_second_batch, tmp_path, "counting", batch=30)(texts)
+    rest = Counting()
+    assert torch.equal(EmbeddingCache(rest, tmp_path)(texts), Counting()(texts))
+    assert len(rest.seen) == 10
+
+
+def test_queries_that_are_not_stored_stay_in_this_process(tmp_path):
+    encode = Counting()
+    cache = EmbeddingCache(encode, tmp_path)
+    kept = cache(["a rule"])
+    rows = cache(["a thought", "a rule"], store=False)
+    assert torch.equal(rows[1], kept[0]) and encode.seen == ["a rule", "a thought"]
+    assert torch.equal(cache(["a thought"], store=False), rows[:1]) and len(encode.seen) == 2
+    with closing(sqlite3.connect(cache.path)) as database:
+        assert database.execute("SELECT count(*) FROM embeddings").fetchone() == (1,)
+
+
+def flip_the_head(data):
+    data[3] ^= 255
+
+
+def flip_an_embedding(data):
+    place = data.index(torch.tensor([100.0, 98.0]).numpy().tobytes())  # of "b" * 100
+    data[place + 2] ^= 64
+
+
+def cut(data):
+    del data[len(data) // 2 :]
+
+
+def nonsense(data):
+    data[:] = b"no database at all" * 1000
+
+
+@pytest.mark.parametrize("damage", [cut, bytearray.clear, flip_the_head, flip_an_embedding, nonsense])
+def test_what_was_damaged_is_said_and_encoded_again(tmp_path, damage):
+    texts = [letter * 100 for letter in "abcdefghij"] + [f"{i} more" for i in range(300)]
+    cache = EmbeddingCache(Counting(), tmp_path)
+    expected = cache(texts)
+    data = bytearray(cache.path.read_bytes())
+    damage(data)
+    cache.path.write_bytes(bytes(data))
+    encode, healed = Counting(), Counting()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert torch.equal(EmbeddingCache(encode, tmp_path)(texts), expected)
+    assert "b" * 100 in encode.seen
+    assert damage is bytearray.clear or any("damaged" in str(warning.message) for warning in warned)
+    assert torch.equal(EmbeddingCache(healed, tmp_path)(texts), expected) and healed.seen == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root writes anywhere")
+def test_a_cache_that_cannot_be_written_is_an_os_error(tmp_path):
+    cache = EmbeddingCache(Counting(), tmp_path)
+    cache(["a"])
+    cache.path.chmod(0o400)
+    with pytest.raises(OSError, match="cannot write the embedding cache"):
+        cache(["b"])
+
+
+def test_embeddings_that_are_not_finite_are_never_remembered(tmp_path):
+    with pytest.raises(ValueError, match="not finite"):
+        EmbeddingCache(lambda texts: torch.full((len(texts), 2), float("nan")), tmp_path, "bad")(["a"])
+    assert not list(tmp_path.rglob("*.sqlite"))
