@@ -6,9 +6,10 @@ from html.parser import HTMLParser
 
 import pytest
 from rwbench.report.page import render_page, run_table
+from rwbench.report.paper import numbers
 from rwbench.report.setting import settings
 from rwbench.report.style import STYLES, styles
-from rwbench.report.tables import interval
+from rwbench.report.tables import interval, percent
 
 EVIL = '<script>alert("x")</script>&\'"'
 
@@ -75,6 +76,21 @@ def test_a_table_of_runs_has_the_largest_pools_first_and_a_dash_for_what_is_miss
     assert list(frame["pool"]) == ["1,000"] * 6 + ["100"] * 6
     assert list(frame["method"][:3]) == ["BM25", "BM25 (naive tokens)", "Random rules (floor)"]
     assert (frame["nl"] == "–").sum() == (frame["fol"] == "–").sum() == 6
+
+
+def test_a_recipe_of_the_paper_stands_beside_its_numbers(answering):
+    recipes = [("paper/table2", answering), ("paper/figure5b", answering)]
+    page = render_page(answering, "t", "c", recipes=recipes)
+    assert (
+        "Beside the paper: table2, Exact match accuracy" in page and "The paper on paper/figure5b: " in page
+    )
+    ours = percent(answering[1]["metrics"]["exact_match"]["by_subtask"]["single_rule"]["value"])
+    theirs = next(
+        row["values"][0]
+        for row in numbers()["tables"]["table2"]["rows"]
+        if (row["pool_size"], row["method"]) == (1000, "DynaRule")
+    )
+    assert f"<td>{ours} [{percent(theirs)}]</td>" in page
 
 
 @pytest.mark.parametrize("count", [1, 2])
