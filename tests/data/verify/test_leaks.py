@@ -1,15 +1,12 @@
 """The leak report: what it says of an honest build, and that planted leaks and shortcuts show."""
 
-import hashlib
 import json
 import re
-import shutil
 from collections import Counter
 from itertools import product
 from math import hypot, log
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.io import build
@@ -32,17 +29,6 @@ def honest(tiny):
 
 def rows(folder, config, split):
     return pq.read_table(next((folder / config).glob(f"{split}-*.parquet"))).to_pylist()
-
-
-def write(folder, config, split, table):
-    """Replace a shard and sign it."""
-    path = next((folder / config).glob(f"{split}-*.parquet"))
-    pq.write_table(pa.Table.from_pylist(table, schema=pq.read_schema(path)), path)
-    manifest = json.loads((folder / "build.json").read_text())
-    name = path.relative_to(folder).as_posix()
-    entry = next(entry for entry in manifest["shards"] if entry["path"] == name)
-    entry |= {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "bytes": path.stat().st_size}
-    (folder / "build.json").write_text(json.dumps(manifest))
 
 
 def test_an_honest_build_leaks_nothing(honest):
@@ -143,73 +129,70 @@ def test_shortcuts_against_plain_counts(tiny):
     best = [answer for answer, n in counts.items() if n == max(counts.values())]
     shares = [sum(row["answers"] == [answer] for row in test) / len(test) for answer in best]
     assert any(found["answer prior"]["multi_hop_4"] == pytest.approx(share) for share in shares)
-    words = [Counter(re.findall(r"\w+", row["question"].lower())) for row in train]
+    words = [Counter(re.findall(r"\w+", row["question"].lower())) for row in [*train, *test]]
+    known, asked = words[: len(train)], words[len(train) :]
     rarity = {
-        word: log(len(train) / sum(word in each for each in words) + 1) for each in words for word in each
+        word: log(len(train) / sum(word in each for each in known) + 1) for each in known for word in each
     }
 
-    def vector(text):
-        return {w: n * rarity[w] for w, n in Counter(re.findall(r"\w+", text.lower())).items() if w in rarity}
+    def alike(one, other):
+        weigh = [{word: n * rarity.get(word, 0) for word, n in each.items()} for each in (one, other)]
+        return sum(weigh[0].get(word, 0) * n for word, n in weigh[1].items()) / hypot(*weigh[1].values())
 
-    known = [vector(row["question"]) for row in train]
-    right = 0
-    for row in test:
-        asked = vector(row["question"])
-        alike = [sum(asked.get(w, 0) * n for w, n in each.items()) / hypot(*each.values()) for each in known]
-        right += train[alike.index(max(alike))]["answers"] == row["answers"]
-    assert found["nearest training question"]["multi_hop_4"] == pytest.approx(right / len(test), abs=0.021)
-    assert found["answer prior"]["all"] == pytest.approx(
-        sum(score for name, score in found["answer prior"].items() if name != "all") / 11
+    nearest = [max(range(len(train)), key=lambda i: alike(one, known[i])) for one in asked]
+    right = [train[i]["answers"] == row["answers"] for i, row in zip(nearest, test, strict=True)]
+    assert found["nearest training question"]["multi_hop_4"] == pytest.approx(
+        sum(right) / len(test), abs=0.021
     )
+    prior = [score for name, score in found["answer prior"].items() if name != "all"]
+    assert found["answer prior"]["all"] == pytest.approx(sum(prior) / 11)
 
 
-def test_planted_shortcuts_show(tiny, tmp_path):
-    folder = shutil.copytree(tiny, tmp_path / "short")
-    test, train = rows(folder, "multi_hop_4", "test"), rows(folder, "multi_hop_4", "train")
+def test_planted_shortcuts_show(tiny, tampered):
+    copy = tampered(tiny)
+    test, train = copy.rows("multi_hop_4", "test"), copy.rows("multi_hop_4", "train")
     for row in [*test, *train]:
         row["question"] += f" Code {chr(ord('a') + int(row['answers'][0]) % 26) * 3}." * 20
-    write(folder, "multi_hop_4", "test", test)
-    write(folder, "multi_hop_4", "train", train)
+    copy.write("multi_hop_4", "test", test)
+    copy.write("multi_hop_4", "train", train)
     known = {row["answers"][0] for row in train}
     possible = sum(row["answers"][0] in known for row in test) / len(test)
-    assert shortcuts(folder)["question only"]["multi_hop_4"] > possible - 0.1 > 0.6
-    single = {split: rows(folder, "single_rule", split) for split in ("train", "test")}
-    for split, table in single.items():
-        for row in table:
+    for split in ("train", "test"):
+        single = copy.rows("single_rule", split)
+        for row in single:
             if row["answer_types"] == ["count"] and "Has(" in row["facts"][0]:
-                stated = int(re.search(r"Has\(.*?(\d+)\)", row["facts"][0])[1])
-                row["answers"] = [str(stated + 2)]
-        write(folder, "single_rule", split, table)
-    assert shortcuts(folder)["number in the question"]["single_rule"] > 0.5
+                row["answers"] = [str(int(re.search(r"Has\(.*?(\d+)\)", row["facts"][0])[1]) + 2)]
+        copy.write("single_rule", split, single)
+    scores = shortcuts(copy.folder)
+    assert scores["question only"]["multi_hop_4"] > possible - 0.1 > 0.6
+    assert scores["number in the question"]["single_rule"] > 0.5
 
 
-def test_planted_leaks_show(tiny, tmp_path):
-    folder = shutil.copytree(tiny, tmp_path / "leaky")
-    test, train = rows(folder, "multi_hop_3", "test"), rows(folder, "multi_hop_3", "train")
+def test_planted_leaks_show(tiny, tampered):
+    copy = tampered(tiny)
+    test, train = copy.rows("multi_hop_3", "test"), copy.rows("multi_hop_3", "train")
     for number in range(10):
         train[number] = test[number] | {"id": train[number]["id"]}
     train[20]["question"] = train[21]["question"]
-    write(folder, "multi_hop_3", "train", train)
-    single = rows(folder, "single_rule", "test")
+    copy.write("multi_hop_3", "train", train)
+    single = copy.rows("single_rule", "test")
     for row in single:
         row["question"] = f"{row['question']} I guess {row['answers'][0]}."
-    write(folder, "single_rule", "test", single)
-    report = leak_report(folder)
-    assert report["duplicates"]["train"] == 1
-    assert report["duplicates"]["train/test"] == 10
+    copy.write("single_rule", "test", single)
+    report = leak_report(copy.folder)
+    assert report["duplicates"]["train"] == 1 and report["duplicates"]["train/test"] == 10
     assert report["overlap"]["test"]["instances"] == pytest.approx(10 / 550)
     assert report["overlap"]["test"]["sub_questions"] > 0
     assert report["subtasks"]["single_rule"]["visible_share"] == 1
     assert report["subtasks"]["multi_hop_4"]["visible_share"] < 0.2
     shown = render_leaks(report)
-    assert "train/test" in shown
-    assert "multi_hop_3" in shown
+    assert "train/test" in shown and "multi_hop_3" in shown
 
 
-def test_a_damaged_build_is_refused(tiny, tmp_path):
+def test_a_damaged_build_is_refused(tiny, tampered, tmp_path):
     with pytest.raises(FileNotFoundError, match="ruleworld build"):
         leak_report(tmp_path)
-    folder = shutil.copytree(tiny, tmp_path / "damaged")
-    next((folder / "single_rule").glob("test-*")).write_bytes(b"PAR1")
+    copy = tampered(tiny)
+    copy.path("single_rule", "test").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match="ruleworld verify"):
-        leak_report(folder)
+        leak_report(copy.folder)
