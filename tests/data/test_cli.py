@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -58,22 +59,18 @@ def test_show_names_the_dials_that_are_turned():
     assert row["question"] in told and f"\\boxed{{{row['answers'][0]}}}" in told
 
 
-def test_show_prints_question_rules_and_proof():
-    result = run("show", "multi_hop_3", "--n", "2", "--scale", "tiny")
-    assert result.exit_code == 0
-    rows = question_table("multi_hop_3", "test", "tiny").slice(0, 2).to_pylist()
-    for row in rows:
-        assert row["question"] in result.output
-        assert f"\\boxed{{{row['answers'][0]}}}" in result.output
-        assert all(f"[{rule}]" in result.output for rule in row["gold_rule_ids"])
-
-
-def test_show_as_json_holds_the_rows():
-    result = run("show", "multi_rule_2", "--n", "3", "--scale", "tiny", "--json")
-    rows = json.loads(result.output)["rows"]
-    shown = [{k: v for k, v in row.items() if k != "rules"} for row in rows]
-    assert shown == question_table("multi_rule_2", "test", "tiny").slice(0, 3).to_pylist()
-    assert [[rule["id"] for rule in row["rules"]] for row in rows] == [row["gold_rule_ids"] for row in rows]
+def test_show_prints_question_rules_and_proof_or_json():
+    words = ("show", "multi_hop_3", "--n", "3", "--scale", "tiny")
+    rows = question_table("multi_hop_3", "test", "tiny").slice(0, 3).to_pylist()
+    shown = json.loads(run(*words, "--json").output)["rows"]
+    assert [{k: v for k, v in row.items() if k != "rules"} for row in shown] == rows
+    text, logic, english = (run(*words, *form).output for form in ((), ("--form", "fol"), ("--form", "nl")))
+    for row, with_rules in zip(rows, shown, strict=True):
+        assert row["question"] in text and f"\\boxed{{{row['answers'][0]}}}" in text
+        assert [rule["id"] for rule in with_rules["rules"]] == row["gold_rule_ids"]
+        for rule in with_rules["rules"]:
+            assert f"[{rule['id']}]" in text and rule["nl"] in english
+            assert rule["fol"] in logic and rule["nl"] not in logic
 
 
 def test_cells_of_tables_are_no_markup(capsys):
@@ -104,10 +101,7 @@ def test_verify_passes_a_build_and_names_what_is_wrong(built, tmp_path):
     good = run("verify", built, "--jobs", "1", "--json", "--quiet")
     assert good.exit_code == 0, good.output
     assert json.loads(good.output)["ok"] is True
-    copy = tmp_path / "copy"
-    import shutil
-
-    shutil.copytree(built, copy)
+    copy = shutil.copytree(built, tmp_path / "copy")
     (copy / "multi_hop_4" / "test-00000-of-00001.parquet").write_bytes(b"PAR1")
     bad = run("verify", copy, "--jobs", "1", "--solver", "executor", "--quiet")
     assert bad.exit_code == 1
@@ -125,43 +119,23 @@ def test_score_of_right_and_wrong_outputs(outputs):
     assert scored["subtasks"]["single_rule"]["exact_match"] == pytest.approx(48 / 50)
     assert scored["subtasks"]["single_rule"]["missing_box"] == pytest.approx(1 / 50)
     assert "macro average" in run("score", file, "--scale", "tiny", "--allow-missing").output
-
-
-def test_score_chooses_the_subtasks_asked_for(outputs):
-    scored = json.loads(
-        run("score", outputs(), "--scale", "tiny", "--subtask", "multi_rule_3", "--json").output
-    )
-    assert list(scored["subtasks"]) == ["multi_rule_3"] and scored["foreign"] == 50
-
-
-def test_show_writes_rules_and_steps_in_the_form_asked_for():
-    words = ("show", "multi_hop_3", "--scale", "tiny", "--n", "5")
-    rules = [rule for row in json.loads(run(*words, "--json").output)["rows"] for rule in row["rules"]]
-    logic = run(*words, "--form", "fol").output
-    assert all(rule["fol"] in logic and rule["nl"] not in logic for rule in rules)
-    assert all(rule["nl"] in run(*words, "--form", "nl").output for rule in rules)
+    chosen = run("score", outputs(), "--scale", "tiny", "--subtask", "multi_rule_3", "--json")
+    assert list(json.loads(chosen.output)["subtasks"]) == ["multi_rule_3"]
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("show", "multi_hop_9"), "did you mean 'multi_hop_8'"),
-        (("show", "multi_hop_6", "--data-version", "1.0"), "unknown version '1.0'"),
         (
             ("show", "multi_hop_6", "--data-version", "1.1", "--dials", "hops=5"),
             "unknown configuration 'multi_hop_6'",
         ),
-        (("build", "--out", "{new}", "--dials", "hop=6"), "unknown dial 'hop'; did you mean 'hops'"),
         (("build", "--out", "{new}", "--dials", "hops"), "written as in hops=6,crowd=16"),
         (("show", "single_rule", "--scale", "large"), "Known: tiny, paper, full"),
-        (("show", "single_rule", "--split", "tset"), "did you mean 'test'"),
-        (("show", "single_rule", "--seed", "-1"), "seed must be an integer"),
         (("show", "single_rule", "--start", "500"), "past the end"),
         (("show", "single_rule", "--scale", "tiny", "--form", "python"), "Known: nl, fol"),
         (("show", "rules", "--split", "test", "--scale", "tiny"), "Known: train, heldout"),
-        (("build", "--out", "{file}", "--scale", "tiny"), "is a file"),
-        (("build", "--out", "{full}", "--scale", "tiny"), "not empty"),
-        (("build", "--out", "{new}", "--jobs", "0"), "jobs must be a positive integer"),
         (("stats", "{full}"), "ruleworld build"),
         (("verify", "{new}"), "ruleworld build"),
         (("export", "{full}", "--out", "{new}"), "ruleworld build"),

@@ -77,21 +77,15 @@ def test_a_dial_that_no_world_satisfies_is_passed_over():
     assert not curriculum.update([1.0])
 
 
-@pytest.mark.parametrize(
-    "values, said",
-    [
+def test_bad_options_and_what_is_no_state_are_refused():
+    for values, said in (
         ({"ladders": {"pool": (1,)}}, "unknown dial 'pool'"),
         ({"ladders": {"hops": ()}}, "every ladder needs a value"),
         ({"band": (0.7, 0.4)}, "band must be two rewards"),
         ({"window": 0}, "window must be a positive integer"),
-    ],
-)
-def test_bad_options_are_refused(values, said):
-    with pytest.raises(ValueError, match=said):
-        AdaptiveCurriculum(**values)
-
-
-def test_what_is_no_state_is_refused():
+    ):
+        with pytest.raises(ValueError, match=said):
+            AdaptiveCurriculum(**values)
     state = AdaptiveCurriculum(ladders=LADDERS).to_dict()
     for wrong in (
         {},

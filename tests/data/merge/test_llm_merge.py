@@ -88,8 +88,8 @@ def kept_parts(build: Path) -> list[tuple[str, ...]]:
 def test_every_way_to_answer(serve: Callable[[Play], FakeModel], build: Path, tmp_path: Path) -> None:
     parts = kept_parts(build)
     reworded = {0: "good", 5: "429", 6: "500 once", 8: "closed once", 9: "thinking"}
-    refused = {1: "dropped", 2: "changed", 3: "added", 4: "swapped", 10: "garbage", 11: "empty"}
-    failed = {12: "500", 13: "half", 14: "closed", 15: "slow", 16: "400", 17: "list"}
+    refused = {1: "dropped", 2: "changed", 10: "garbage", 11: "empty"}
+    failed = {12: "500", 13: "half", 14: "closed", 15: "slow", 16: "400"}
     plays = {parts[i]: name for i, name in (reworded | refused | failed).items()}
 
     def play(asked: list[str], nth: int) -> str | int | bytes | None:
@@ -109,18 +109,12 @@ def test_every_way_to_answer(serve: Callable[[Play], FakeModel], build: Path, tm
             case "slow":
                 model.release.wait(5)
                 return text
-            case "list":
-                return b"[]"
             case "thinking":
                 return f"<think>\nThe user wants 3 parts.\n</think>\n\n{text}\n"
             case "dropped":
                 return good(asked[:-1])
             case "changed":
                 return re.sub(r"\d+", lambda number: str(int(number[0]) + 1), text, count=1)
-            case "added":
-                return text[:-1] + " in the desert."
-            case "swapped":
-                return good(asked[::-1])
             case "garbage":
                 return "asdf \u2603"
             case "empty":
@@ -231,14 +225,13 @@ def test_an_endpoint_that_cannot_work_is_told_at_the_first_question(
     serve: Callable[[Play], FakeModel], build: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.parquet"
-    for status in (401, 403, 404, 302):
+    for status in (401, 302):
         model = serve(lambda parts, nth, status=status: status)
         with pytest.raises(
             ValueError, match=rf"does not answer \(HTTP {status} .*check .*--endpoint http"
         ) as error:
             run(build, model, out)
-        assert sum(model.asked.values()) == 1
-        assert "so said the server" in str(error.value)
+        assert sum(model.asked.values()) == 1 and "so said the server" in str(error.value)
         model.close()
     with pytest.raises(ValueError, match=r"does not answer \(cannot connect: .*refused"):
         run(build, model, out)  # nobody listens there now
@@ -275,16 +268,12 @@ def test_an_endpoint_that_stops_answering_ends_the_run(
     ("change", "message"),
     [
         ({"subtask": "multi_hop_3"}, r"nothing to merge; type one of: --subtask multi_rule_2,"),
-        ({"subtask": "multi_rule_9"}, r"unknown sub-task 'multi_rule_9'; did you mean"),
         ({"split": "tset"}, r"unknown split 'tset'; did you mean 'test'"),
         ({"split": "train"}, r"holds no train questions of multi_rule_3"),
         ({"limit": 0}, r"limit .*got 0"),
-        ({"limit": True}, r"limit .*got True"),
         ({"model": " "}, r"the model has no name; type .*--model"),
         ({"endpoint": "localhost:8000"}, r"'localhost:8000' is no web address; type .*--endpoint http"),
-        ({"endpoint": "http://"}, r"no web address"),
         ({"endpoint": "http://host:99999999/v1"}, r"no web address"),
-        ({"endpoint": "http://ho st/v1"}, r"no web address"),
         ({"endpoint": "http://host/v1/chat/completions"}, r"type: --endpoint http://host/v1$"),
         ({"endpoint": "http://me:secret@host/v1"}, r"RULEWORLD_API_KEY"),
         ({"out": "out.txt"}, r"must be a parquet file, got .*out\.txt; type e\.g\. --out"),
@@ -334,7 +323,7 @@ def test_command_line(serve: Callable[[Play], FakeModel], build: Path, tmp_path:
 def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(
     build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for key in ("k9\nXq7", "k9\u2603", "k9 Xq7", "k9\x07Xq7"):
+    for key in ("k9\nXq7", "k9\u2603", "k9 Xq7"):
         monkeypatch.setenv("RULEWORLD_API_KEY", key)
         with pytest.raises(ValueError, match="RULEWORLD_API_KEY holds characters that no key has") as error:
             run(build, "http://127.0.0.1:1/v1", tmp_path / "out.parquet")
