@@ -111,10 +111,10 @@ def build(
             progress(files[shard.path], len(files), len(shards))
 
     # A finished build tells the digests, so that a shard that was damaged is made again.
-    known = {e.get("path"): e.get("sha256") for e in manifest.get("shards", ()) if isinstance(e, dict)}
+    known = {str(e.get("path")): e.get("sha256") for e in manifest.get("shards", ()) if isinstance(e, dict)}
     for shard in shards:
         body = place.read(shard.path)
-        if body and shard.is_file(body) and known.get(shard.path) in (None, sha256(body).hexdigest()):
+        if body and shard.matches(body) and known.get(shard.path) in (None, sha256(body).hexdigest()):
             add(shard, body, resumed=True)
     missing = [shard for shard in shards if shard.path not in files]
     if merge and missing:

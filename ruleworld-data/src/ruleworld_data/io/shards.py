@@ -77,7 +77,7 @@ class Shard:
             writer.add_key_value_metadata({METADATA_KEY: self.fingerprint})
         return sink.getvalue().to_pybytes()
 
-    def is_file(self, body: bytes) -> bool:
+    def matches(self, body: bytes) -> bool:
         """Say whether a file's metadata say that it is this shard; its pages are not looked at."""
         try:
             metadata = pq.read_metadata(pa.BufferReader(body))

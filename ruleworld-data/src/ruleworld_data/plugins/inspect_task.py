@@ -23,6 +23,7 @@ with tool("inspect_ai", "inspect"):
 @metric
 def mean() -> Callable[[list[SampleScore]], float]:
     """Return the mean as `ruleworld score` adds it up."""
+
     def of(scores: list[SampleScore]) -> float:  # inspect gives what this annotation names
         return mean_of([score.score.as_float() for score in scores])
 
