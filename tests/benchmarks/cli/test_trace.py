@@ -54,10 +54,8 @@ def test_each_step_shows_what_was_found_and_what_was_not(runs, workspace):
     assert (told["id"], told["question"], told["right"]) == (question.id, question.text, False)
     assert [step["written"].split("] ")[0] for step in told["steps"]] == ["[Step 1", "[Step 2", "[Step 3"]
     for step, gold in zip(told["steps"][:-1], question.gold_steps, strict=False):
-        assert [(rule["rank"], rule["gold"]) for rule in step["found"]] == [
-            (1, False),
-            *[(2 + i, True) for i in range(len(gold))],
-        ]
+        ranks = [(rule["rank"], rule["gold"]) for rule in step["found"]]
+        assert ranks == [(1, False), *[(2 + i, True) for i in range(len(gold))]]
         assert [rule["text"] for rule in step["found"][1:]] == rules.texts(gold, "nl")
         assert step["not_found"] == []
     assert told["steps"][-1]["not_found"] == rules.texts(sorted(question.gold_steps[-1]), "nl")
@@ -67,9 +65,8 @@ def test_the_text_marks_gold_rules_and_ends_with_the_answer(runs, workspace):
     question = workspace.questions("multi_hop_2", "mini")[10]
     told = rwbench(runs, "--method", "walker-of-tests", "--question", question.id, "--top", 1).stdout
     lines = told.splitlines()
-    assert (
-        lines[0].endswith("100 rules, NL, split mini") and lines[1] == question.id and question.text in lines
-    )
+    assert lines[0].endswith("100 rules, NL, split mini")
+    assert lines[1] == question.id and question.text in lines
     assert sum("2. gold  If" in line or "2. gold  Every" in line for line in lines) >= 1
     assert lines[-1] == f"answer: 999 (wrong, gold {', '.join(question.answers)})"
 
@@ -80,11 +77,8 @@ def test_whether_searches_are_steps_is_the_method_s_to_say(runs, workspace):
     samples = find_samples(runs, run["run_id"])
     sample = next(s for s in samples if s["subtask"] == "multi_hop_3")
     first = describe(sample | {"retrieved": [[]], "trace": sample["trace"][:1]}, workspace, "mini", "nl", 1)
-    assert (
-        len(first["steps"][0]["not_found"])
-        == len(sample["gold_rules"][0])
-        < sum(map(len, sample["gold_rules"]))
-    )
+    missed = first["steps"][0]["not_found"]
+    assert len(missed) == len(sample["gold_rules"][0]) < sum(map(len, sample["gold_rules"]))
     loose = sample | {"scores": {k: v for k, v in sample["scores"].items() if not k.startswith("step_")}}
     for step in describe(loose, workspace, "mini", "nl", 1)["steps"]:
         of_all = len([rule for rule in step["found"] if rule["gold"]]) + len(step["not_found"])
@@ -96,7 +90,6 @@ def test_whether_searches_are_steps_is_the_method_s_to_say(runs, workspace):
     [
         (("--method", "ragg"), "no run of 'ragg'"),
         (("--method", "retrieve", "--size", 7), "rules and form are one of: 100 nl"),
-        (("--method", "retrieve", "--form", "fol"), "rules and form are one of: 100 nl"),
         (("--method", "retrieve", "--question", "x"), "has no question x"),
         (("--method", "retrieve", "--subtask", "multi_hop_9"), "has no question of multi_hop_9"),
     ],
@@ -123,15 +116,10 @@ def test_of_several_runs_that_fit_one_must_be_named(runs, workspace, tmp_path):
 
 def test_a_method_as_it_is_stands_before_the_same_with_something_left_out(tmp_path):
     def run(number, label):
-        spec = {
-            "method": {"name": "dynarule-plus"},
-            "pool_size": 100,
-            "representation": "nl",
-            "split": "mini",
-        }
-        return {"run_id": number, "method": {"label": label}, "spec": spec}
+        setting = {"pool_size": 100, "representation": "nl", "split": "mini"}
+        return {"run_id": number, "method": {"label": label}, "spec": {"method": {"name": "x"}} | setting}
 
     runs = [run("a", "DynaRule+, tiny, no look-ahead"), run("b", "DynaRule+, tiny")]
-    assert _find_run(runs, tmp_path, "dynarule-plus", None, "nl")["run_id"] == "b"
+    assert _find_run(runs, tmp_path, "x", None, "nl")["run_id"] == "b"
     with pytest.raises(ValueError, match="several runs fit"):
-        _find_run([*runs, run("c", "DynaRule+, other")], tmp_path, "dynarule-plus", None, "nl")
+        _find_run([*runs, run("c", "DynaRule+, other")], tmp_path, "x", None, "nl")

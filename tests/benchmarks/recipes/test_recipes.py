@@ -11,9 +11,11 @@ from rwbench.cli.app import app
 from rwbench.methods import Method
 from rwbench.recipes import SCOPES, Options, parse_sizes, recipes
 from rwbench.run.data import DataSource
+from rwbench.run.workspace import Workspace
 from rwbench.score.results import find_results
 from typer.testing import CliRunner
 
+RESULTS = Path(__file__).parents[3] / "benchmarks/results"
 # What the paper shows, counted by hand for one model: rows x sizes x forms, with --sizes and --form as its tables have.
 ALL = tuple(SCOPES)
 MEMORY = {"kblam": 6, "srki": 6, "dynarule": 6}
@@ -58,59 +60,31 @@ def test_sizes_and_forms_choose_runs_and_change_none(model_folder):
     assert parse_sizes("all") == ALL and parse_sizes("100,1000") == (100, 1_000) and parse_sizes("") == ()
 
 
-def test_the_arena_has_every_method_that_the_model_can_be_asked_with(model_folder):
-    """Without adapters there are no rows of them; the shipped model has one of each, and a language of its own."""
-    asked = {
-        "solver": 6,
-        "prompting": 2 * (3 + 3 + 1),  # gold rules and no rules at three sizes, the whole pool at 100
-        "rag": 6 * 6,
-        "stepwise": 3 * 6,
-        "ircot": 2 * 6,
-        "react": 2 * 6,
-    }
-    assert Counter(spec.method["name"] for spec in specs("arena", model_folder)) == asked
-    adapters = {"kblam": 6, "srki": 6, "dynarule": 6, "dynarule-plus": 2 * 6}
-    shipped = recipes.get("arena")(Options(DataSource("paper")))
-    assert Counter(spec.method["name"] for spec in shipped) == asked | adapters | {"react": 3 * 6}
-    assert sum(spec.method.get("reworded", False) for spec in shipped) == 6
+@pytest.mark.parametrize(
+    ("folder", "name", "split", "limit"),
+    [
+        ("held_out", "arena", "heldout", 10),
+        ("kernels", "arena", "mini", 10),
+        ("figure3", "paper/figure3", "mini", 5),
+        ("in_prompt", "ablation/in_prompt", "validation", 4),
+        ("score_share", "ablation/in_prompt", "validation", 4),
+        ("searches", "ablation/searches", "validation", 4),
+        ("plus_settings", "ablation/plus", "validation", 4),
+        ("kept", "ablation/memory", "validation", 4),
+        ("reading", "ablation/memory", "mini", 10),
+    ],
+)
+def test_committed_runs_are_those_of_the_command_that_the_pages_name(folder, name, split, limit):
+    made = {spec.run_id for spec in recipes.get(name)(Options(DataSource("paper"), split, limit))}
+    assert {run["run_id"] for run in find_results(RESULTS / folder)} <= made
 
 
-def test_the_demo_is_the_part_of_the_arena_that_a_newcomer_waits_for():
-    small, whole = (recipes.get(name)(Options(DataSource("paper"))) for name in ("demo", "arena"))
-    assert {spec.run_id for spec in small} < {spec.run_id for spec in whole}
-    assert {spec.method["name"] for spec in small} == {spec.method["name"] for spec in whole}
-    searched = Counter(
-        (spec.method["name"], spec.method["retriever"]["name"])
-        for spec in small
-        if "retriever" in spec.method
-    )
-    assert searched["rag", "bm25"] == searched["rag", "both-ends"] == searched["react", "both-ends"] == 4
-    assert len(small) < len(whole) / 2
-
-
-def test_rules_in_the_prompt_are_chosen_by_number_and_by_share(model_folder):
-    """Shares are for what searches once; the others collect rules over rounds."""
-    made = [spec.method for spec in specs("ablation/in_prompt", model_folder)]
-    by_number = Counter(each["in_prompt"] for each in made if "score_share" not in each)
-    assert by_number == dict.fromkeys((2, 4, 8, 16), 2 * 10)
-    by_share = Counter((each["score_share"], each["in_prompt"]) for each in made if "score_share" in each)
-    assert by_share == dict.fromkeys([(share, 16) for share in (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)], 2 * 5)
-
-
-def test_the_committed_searches_are_those_of_their_recipe():
-    """The pages name one command for them, so none may come from rows that the recipe no longer has."""
-    asked = recipes.get("ablation/searches")(Options(DataSource("paper"), "validation", 4))
-    results = Path(__file__).parents[3] / "benchmarks/results/searches"
-    assert {run["run_id"] for run in find_results(results)} <= {spec.run_id for spec in asked}
-
-
-def test_among_all_rules_every_search_from_both_ends_has_each_share(model_folder):
-    """What suits ten thousand rules may be another share than what suits a million."""
-    made = [spec.method for spec in specs("scale", model_folder)]
-    asked = Counter((each["name"], each["score_share"]) for each in made if each.get("score_share"))
-    assert asked == dict.fromkeys(
-        [(name, share) for name in ("rag", "stepwise", "ircot") for share in (0.3, 0.5, 0.7, 0.9)], 2
-    )
+def test_every_run_of_the_arena_is_committed_and_the_demo_is_a_part_of_it():
+    demo, arena = (recipes.get(name)(Options(DataSource("paper"))) for name in ("demo", "arena"))
+    committed = {run["run_id"] for run in find_results(RESULTS / "arena")}
+    assert {spec.run_id for spec in demo} < {spec.run_id for spec in arena} <= committed
+    assert {spec.method["name"] for spec in demo} == {spec.method["name"] for spec in arena}
+    assert len(demo) < len(arena) / 2  # a newcomer waits for it
 
 
 def test_per_layer_retention_makes_a_run_per_layer(model_folder, tmp_path):
@@ -129,13 +103,7 @@ def test_per_layer_retention_makes_a_run_per_layer(model_folder, tmp_path):
     made = [(spec.method["name"], spec.method["correct_layer"]) for spec in specs("paper/figure3", folder)]
     by_layer = [("dynarule", layer) for layer in (0, 2, 4)]
     assert made == [("confidence", None), *by_layer] * 2  # FOL and NL
-    adapter |= {
-        "every": 1,
-        "first_layer": 2,
-        "confidence_layer": 4,
-        "shared_after": True,
-        "top_k": 3,
-    }
+    adapter |= {"every": 1, "first_layer": 2, "confidence_layer": 4, "shared_after": True, "top_k": 3}
     (folder / "dynarule" / "adapter_config.json").write_text(json.dumps(adapter))
     made = [spec.method["correct_layer"] for spec in specs("paper/figure3", folder)]
     assert made == [None, 2, 3, 4] * 2  # layer 5 reads what layer 4 keeps
@@ -164,19 +132,12 @@ def test_every_recipe_dry_runs(name, model_folder, tmp_path, monkeypatch):
 
 
 def test_pools_of_the_recipe_scale_hold_each_other_and_the_same_questions(monkeypatch):
-    from rwbench.recipes import scale
-    from rwbench.run.workspace import Workspace
-
-    monkeypatch.setattr(scale, "SIZES", (940, 980))
-    specs = recipes.get("scale")(Options(DataSource("tiny"), limit=1))
-    by_size = {spec.pool_size: spec for spec in specs if spec.representation == "nl"}
-    everything = Options(DataSource("tiny")).num_rules
-    assert sorted(by_size) == [940, 980, everything]
-    assert len({spec.method["name"] for spec in specs}) >= 4
-    solved = [(spec.pool_size, spec.representation) for spec in specs if spec.method["name"] == "solver"]
-    assert sorted(solved) == [(size, form) for size in sorted(by_size) for form in ("fol", "nl")]
+    monkeypatch.setattr("rwbench.recipes.scale.SIZES", (940, 980))
+    options = Options(DataSource("tiny"), limit=1)
+    by_size = {spec.pool_size: spec for spec in recipes.get("scale")(options) if spec.representation == "nl"}
+    assert sorted(by_size) == [940, 980, options.num_rules]
     pools = {size: Workspace(DataSource("tiny")).pools(spec) for size, spec in by_size.items()}
-    for small, large in ((940, 980), (980, everything)):
+    for small, large in ((940, 980), (980, options.num_rules)):
         for one, other in zip(pools[small], pools[large], strict=True):
             assert set(one.ids.tolist()) < set(other.ids.tolist())
             assert [q.id for q in one.questions] == [q.id for q in other.questions]

@@ -10,7 +10,6 @@ from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
 from rwbench.recipes import Options
 from rwbench.report.mistakes import error_counts
-from rwbench.report.paper import table_beside_paper
 from rwbench.report.setting import Setting, settings
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.books import source_of
@@ -68,18 +67,6 @@ def test_a_limit_takes_the_folds_in_turn(workspace, limit):
     assert select(questions, None) == select(questions, 10**6) == questions
     unfolded = workspace.questions("single_rule", "test")
     assert select(unfolded, limit) == unfolded[:limit]
-
-
-def test_few_questions_fill_the_seed_spread(workspace, tmp_path):
-    options = Options(workspace.source, limit=5)
-    specs = [options.spec(Retrieve(BM25()), form, size=500, scope="fold") for form in ("fol", "nl")]
-    runs = [run_spec(spec, workspace, tmp_path) for spec in specs]
-    for run in runs:
-        assert len(run["metrics"]["recall@1"]["folds"]["values"]) == 5
-    (row,) = table_beside_paper(runs, "paper/table12").rows
-    assert all(cell.ours is not None for cell in row.cells)
-    (setting,) = settings(runs)
-    assert "split mini, 5 per sub-task, folds in turn)" in setting.title()
 
 
 def test_runs_of_another_split_are_another_table(spec, workspace, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from rwbench.cli.app import app
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
+from rwbench.recipes import Options
 from rwbench.report.packing import pack
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.books import source_of
@@ -63,8 +64,6 @@ def test_every_committed_score_comes_out_again(name):
 @pytest.fixture(scope="module")
 def both(workspace, tmp_path_factory):
     """A folder of runs, and the same packed."""
-    from rwbench.recipes import Options
-
     out, to = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("small") / "packed"
     for method in (Retrieve(BM25()), Solver()):
         spec = Options(workspace.source, limit=2).spec(method, "nl", 1000, "batch")
@@ -108,15 +107,11 @@ def test_commands_say_of_a_packed_folder_what_they_say_of_the_runs(both):
     (to / "report.html").unlink()
 
 
-def test_a_packed_run_is_finished(both, workspace):
-    _, to = both
+def test_a_packed_run_is_finished_and_the_same_runs_give_the_same_bytes(both, workspace, tmp_path):
+    out, to = both
     run = find_results(to)[0]
     assert run_spec(RunSpec.from_dict(run["spec"]), workspace, to) == run
     assert not (to / run["run_id"]).exists()
-
-
-def test_the_same_runs_give_the_same_bytes(both, tmp_path):
-    out, to = both
     pack(find_results(out)[::-1], out, tmp_path / "again")
     for path in to.iterdir():
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()

@@ -20,15 +20,7 @@ def book(
     Example: rwbench book my-book
     """
     with user_errors():
-        try:
-            write_book(folder, model)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            why = error.strerror or str(error)
-            if isinstance(error, shutil.Error):  # of a whole folder: (from, to, why) per file
-                why = error.args[0][0][2]
-            raise ValueError(f"cannot write {folder}: {why}; choose another folder") from None
+        write_book(folder, model)
     typer.echo(f"wrote {folder}: rules.txt, base, adapter; next:", err=True)
     typer.echo(
         f"dynarule chat --model {folder}/base --adapter {folder}/adapter --rules {folder}/rules.txt", err=True
@@ -38,12 +30,8 @@ def book(
 def write_book(folder: Path, model: str = "tiny") -> None:
     """Write the folder, whole or not at all.
 
-    Raises
-    ------
-    ValueError
-        If the folder is there already.
-    FileNotFoundError
-        If there is no such model, or it has no adapter for rules in English.
+    A ValueError if it is there already or cannot be written, a FileNotFoundError if there is no such model or it has no
+    adapter for rules in English.
     """
     from ruleworld_data.io import whole_folder
 
@@ -51,10 +39,15 @@ def write_book(folder: Path, model: str = "tiny") -> None:
 
     if folder.exists():
         raise ValueError(f"{folder} exists already; choose a new folder")
-    adapter = adapter_folder(model, "dynarule-plus", "nl")
+    base, adapter = base_folder(model), adapter_folder(model, "dynarule-plus", "nl")
     if adapter is None:
         raise FileNotFoundError(f"model {model!r} has no DynaRule+ adapter for English; type --model tiny")
-    with whole_folder(folder) as work:
-        shutil.copytree(base_folder(model), work / "base")
-        shutil.copytree(adapter, work / "adapter")
-        shutil.copyfile(SHIPPED / "book.txt", work / "rules.txt")
+    try:
+        with whole_folder(folder) as work:
+            shutil.copytree(base, work / "base")
+            shutil.copytree(adapter, work / "adapter")
+            shutil.copyfile(SHIPPED / "book.txt", work / "rules.txt")
+    except OSError as error:
+        # copytree has a list of (from, to, why), one a file
+        why = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or str(error)
+        raise ValueError(f"cannot write {folder}: {why}; choose another folder") from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .shared import JsonFlag, RunsFolder, disk_errors, existing_results, user_errors
+from .shared import JsonFlag, RunsFolder, existing_results, user_errors
 
 if TYPE_CHECKING:
     from ..run.data import DataSource
@@ -66,8 +66,7 @@ def report(
             from ..report.figures import write_figure
             from ..report.setting import settings
 
-            with disk_errors():
-                numbers = write_figure(settings(results)[0], figure)
+            numbers = write_figure(settings(results)[0], figure)
             typer.echo(f"{figure}, its numbers in {numbers}")
         elif markdown or latex:
             typer.echo("\n\n".join(_tables(results, held_out, markdown, latex)))
@@ -85,7 +84,7 @@ def _of_recipe(folder: Path, recipe: str, results: list[Results]) -> list[Result
 
     from ..run.folder import read_manifests
 
-    made = {found.recipe: found for found in read_manifests(folder)}
+    made = {manifest.recipe: manifest for manifest in read_manifests(folder)}
     if not made:
         raise ValueError(
             f"no recipe's list of runs is in {folder}; `rwbench run {recipe} --out {folder}` writes it"
@@ -96,8 +95,7 @@ def _of_recipe(folder: Path, recipe: str, results: list[Results]) -> list[Result
 def _pack(results: list[Results], folder: Path, to: Path, recipe: str | None, as_json: bool) -> None:
     from ..report.packing import pack
 
-    with disk_errors():
-        size = pack(results, folder, to, recipe)
+    size = pack(results, folder, to, recipe)
     if as_json:
         typer.echo(json.dumps({"runs": len(results), "bytes": size, "folder": str(to)}))
     else:
@@ -108,21 +106,17 @@ def _tables(results: list[Results], held_out: Path | None, markdown: bool, latex
     from ..report.setting import settings
     from ..report.tables import latex_table, markdown_table
 
-    found = settings(results)
+    tables = settings(results)
     others = [] if held_out is None else settings(existing_results(held_out, HELD_OUT_HINT))
-    beside = [None if setting.on_books else setting.held_out(others) for setting in found]
+    beside = [None if setting.on_books else setting.held_out(others) for setting in tables]
     if held_out is not None and not any(beside):
         there = "; ".join(setting.title() for setting in others) or f"no results.json ({HELD_OUT_HINT})"
         raise ValueError(
             f"--held-out {held_out}: expected runs of --split heldout with these methods, data and number of "
-            f"questions: {'; '.join(setting.title() for setting in found)}; found {there}"
+            f"questions: {'; '.join(setting.title() for setting in tables)}; found {there}"
         )
-    tables = []
-    if markdown:
-        tables += [markdown_table(setting, other) for setting, other in zip(found, beside, strict=True)]
-    if latex:
-        tables += [latex_table(setting) for setting in found]
-    return tables
+    texts = [markdown_table(*pair) for pair in zip(tables, beside, strict=True)] if markdown else []
+    return texts + ([latex_table(setting) for setting in tables] if latex else [])
 
 
 def show_results(results: list[Results], page: Path, as_json: bool, skipped: list[str]) -> None:
@@ -165,16 +159,14 @@ def write_page(
     from ..report.page import render_page
     from ..run.folder import Manifest, file_stem, read_manifests
 
-    with disk_errors():
-        folder.mkdir(parents=True, exist_ok=True)
-        if recipe:
-            runs = [run["run_id"] for run in results]
-            Manifest(recipe=recipe, command=command, skipped=skipped, runs=runs).write(folder)
-            recipes = [(recipe, results)]
-        else:
-            recipes = [(found.recipe, found.select(results)) for found in read_manifests(folder)]
-        path = folder / (f"{file_stem(recipe)}.html" if recipe else "report.html")
-        title = f"RuleWorld: {recipe or 'all runs'}"
-        page = render_page(results, title, command, skipped, folder, source, recipes)
-        write_whole(path, page)
+    folder.mkdir(parents=True, exist_ok=True)
+    if recipe:
+        runs = [run["run_id"] for run in results]
+        Manifest(recipe=recipe, command=command, skipped=skipped, runs=runs).write(folder)
+        recipes = [(recipe, results)]
+    else:
+        recipes = [(manifest.recipe, manifest.select(results)) for manifest in read_manifests(folder)]
+    path = folder / (f"{file_stem(recipe)}.html" if recipe else "report.html")
+    title = f"RuleWorld: {recipe or 'all runs'}"
+    write_whole(path, render_page(results, title, command, skipped, folder, source, recipes))
     return path

@@ -6,14 +6,16 @@ import json
 import logging
 import os
 import shlex
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .report import show_results, write_page
-from .shared import Build, JsonFlag, OutFolder, disk_error, how_to_continue, printable, user_errors
+from .shared import Build, JsonFlag, OutFolder, disk_error, printable, user_errors
 
 if TYPE_CHECKING:
     from ..backends import Backend
@@ -137,17 +139,36 @@ def run(
         if as_json:
             typer.echo(json.dumps({"runs": [], "skipped": skipped, "report": None}))
         raise typer.Exit(2 if skipped else 0)
-    results = _run_plans(plans, workspace, jobs, ray)
-    if shard:
-        typer.echo(
-            f"{out}: part {shard} of {len(specs)} runs is finished; when all are, the same command without --shard "
-            "reports them",
-            err=True,
-        )
-        return
-    command = _command(made.name, options, method or [], model or [], endpoint)
-    page = write_page(results, out, command, skipped, recipe=made.name, source=source)
+    with _resumable():
+        results = _run_plans(plans, workspace, jobs, ray)
+        if shard:
+            typer.echo(
+                f"{out}: part {shard} of {len(specs)} runs is finished; when all are, the same command without "
+                "--shard reports them",
+                err=True,
+            )
+            return
+        command = _command(made.name, options, method or [], model or [], endpoint)
+        page = write_page(results, out, command, skipped, recipe=made.name, source=source)
     show_results(results, page, as_json, skipped)
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Say how to go on where the command is interrupted, the disk is full, or the model answers no more."""
+    from ..backends import GoneError
+
+    try:
+        with user_errors():
+            yield
+        return
+    except KeyboardInterrupt:
+        why = "stopped"
+    except (GoneError, OSError) as error:
+        why = f"error: {disk_error(error) if isinstance(error, OSError) else error}"
+    again = shlex.join(["rwbench", *sys.argv[1:]])
+    typer.echo(f"{why}; finished samples are kept. To go on: {again}", err=True)
+    raise typer.Exit(1)
 
 
 def _backend(
@@ -180,35 +201,27 @@ def _backend(
 def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int, ray: str) -> list[Results]:
     from ruleworld_data.io import Progress
 
-    from ..backends import GoneError
     from ..run.session import run_all, run_on_cluster
 
-    left = sum(plan.left for plan in plans)
+    if ray:
+        run_on_cluster(plans, workspace.source, ray)  # what follows finds all of them finished
+    left = 0 if ray else sum(plan.left for plan in plans)
     log = logging.getLogger("rwbench")
     log.setLevel(logging.INFO)
-    try:
-        with user_errors():
-            if ray:
-                run_on_cluster(plans, workspace.source, ray)  # what follows finds all of them finished
-            with Progress("samples", 0 if ray else left) as progress:
-                handler = logging.Handler()  # log messages stand above the bar
-                handler.emit = lambda record: progress.note(record.getMessage())  # type: ignore[method-assign]
-                log.addHandler(handler)
-                try:
-                    results = run_all(plans, workspace, jobs, progress)
-                finally:
-                    log.removeHandler(handler)
-        if left and not ray:
-            used = os.times()  # of this process and those that it started
-            seconds = used.user + used.system + used.children_user + used.children_system
-            typer.echo(f"{left:,} samples took {seconds / 3600:.2f} CPU-hours", err=True)
-        return results
-    except KeyboardInterrupt:
-        why = "stopped"
-    except (GoneError, OSError) as error:
-        why = f"error: {disk_error(error) if isinstance(error, OSError) else error}"
-    typer.echo(how_to_continue(why), err=True)
-    raise typer.Exit(1)
+    handler = logging.Handler()
+    with Progress("samples", left) as progress:
+        # Log messages stand above the bar.
+        handler.emit = lambda record: progress.note(record.getMessage())  # type: ignore[method-assign]
+        log.addHandler(handler)
+        try:
+            results = run_all(plans, workspace, jobs, progress)
+        finally:
+            log.removeHandler(handler)
+    if left:
+        used = os.times()  # of this process and those that it started
+        seconds = used.user + used.system + used.children_user + used.children_system
+        typer.echo(f"{left:,} samples took {seconds / 3600:.2f} CPU-hours", err=True)
+    return results
 
 
 def _show_plans(plans: Sequence[Plan], workspace: Workspace, skipped: list[str], as_json: bool) -> None:

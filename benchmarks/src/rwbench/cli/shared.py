@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,24 +34,9 @@ def user_errors() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-@contextmanager
-def disk_errors() -> Iterator[None]:
-    """Turn a disk that is full, or may not be written, into one line on stderr and exit code 1."""
-    try:
-        yield
-    except OSError as error:
-        typer.echo(how_to_continue(f"error: {disk_error(error)}"), err=True)
-        raise typer.Exit(1) from None
-
-
 def disk_error(error: OSError) -> str:
     """Return what is wrong with the disk in words."""
     return "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else printable(str(error))
-
-
-def how_to_continue(why: str) -> str:
-    """Return why a command stopped, and the command that goes on."""
-    return f"{why}; finished samples are kept. To go on: {shlex.join(['rwbench', *sys.argv[1:]])}"
 
 
 def printable(text: str) -> str:
