@@ -170,9 +170,9 @@ def test_a_prompt_without_tokens_is_refused(ready, bank):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"encoder_dim": 0}, "encoder_dim must be a positive integer, got 0"),
-        ({"encoder_dim": 20, "top_k": 0}, "top_k must be a positive integer, got 0"),
-        ({"encoder_dim": 20, "top_k": True}, "top_k must be a positive integer, got True"),
+        ({"encoder_dim": 0}, "encoder_dim must be a whole number from 1 to 1,048,576, got 0"),
+        ({"encoder_dim": 20, "top_k": 0}, "top_k must be a whole number from 1 to 1,048,576, got 0"),
+        ({"encoder_dim": 20, "top_k": True}, "top_k must be a whole number from 1 to 1,048,576, got True"),
         ({"encoder_dim": 20, "confidence_layer": -1}, "got -1"),
         ({"encoder_dim": 20, "every": 3, "confidence_layer": 4}, r"\(0, 3, 6, ...\), got 4"),
         ({"encoder_dim": 20, "update_scope": "most"}, "got 'most'"),

@@ -36,30 +36,15 @@ def answers(ids, mask, search=((0, 1), (0, 5), (1, 3), (2, 0))):
     return torch.cat([ids, more], 1), torch.cat([mask, torch.ones_like(more)], 1), question
 
 
-def step_by_step(model, full, mask, prompt):
-    """Prefill, then one token at a time through the cache."""
-    from transformers import DynamicCache
-
-    positions = (mask.cumsum(-1) - 1).clamp_min(0)
-    cache = DynamicCache(config=model.config)
-    logits = []
-    for start, stop in [(0, prompt), *((t, t + 1) for t in range(prompt, full.shape[1]))]:
-        logits.append(
-            model(
-                full[:, start:stop],
-                attention_mask=mask[:, :stop],
-                position_ids=positions[:, start:stop],
-                past_key_values=cache,
-                use_cache=True,
-            ).logits
-        )
-    return torch.cat(logits, 1)
+PIECES = [9, *[1] * 10]  # prefill, then one token at a time through the cache
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @torch.no_grad()
-def test_without_rules_the_model_is_the_base_model_bit_for_bit(family, dtype, attention, bank, tiny_model):
+def test_without_rules_the_model_is_the_base_model_bit_for_bit(
+    family, dtype, attention, bank, tiny_model, in_pieces
+):
     """As loaded: with and without padding, at once and token by token."""
     model = tiny_model(family, dtype)
     model.set_attn_implementation(attention)
@@ -72,7 +57,7 @@ def test_without_rules_the_model_is_the_base_model_bit_for_bit(family, dtype, at
             model(ids, attention_mask=mask).logits,
             model(ids[:1]).logits,
             model(full).logits,
-            step_by_step(model, full, full_mask, 9),
+            in_pieces(model, full, full_mask, PIECES),
         ]
 
     before = outputs()
@@ -276,7 +261,7 @@ def test_a_token_that_sees_no_rule_is_the_base_model_s_bit_for_bit(
 @pytest.mark.parametrize("dtype", DTYPES)
 @torch.no_grad()
 def test_cached_generation_is_the_full_forward_through_searches(
-    family, dtype, merge_from, bank, tiny_model, monkeypatch, near
+    family, dtype, merge_from, bank, tiny_model, monkeypatch, near, in_pieces
 ):
     monkeypatch.setattr("dynarule.kernels.MERGE_MIN_TOKENS", merge_from)
     model = tiny_model(family, dtype)
@@ -286,7 +271,7 @@ def test_cached_generation_is_the_full_forward_through_searches(
     full, mask, question = answers(*batch())
     positions = (mask.cumsum(-1) - 1).clamp_min(0)
     with attach(model, memory):
-        stepwise = step_by_step(model, full, mask, 9)
+        stepwise = in_pieces(model, full, mask, PIECES)
         told = sorted((r.row, r.step, r.layer, tuple(r.ids)) for r in memory.trace)
         memory.question_mask_BT = question
         at_once = model(full, attention_mask=mask, position_ids=positions).logits
@@ -316,7 +301,7 @@ def test_cached_generation_is_the_full_forward_through_searches(
 
 
 @torch.no_grad()
-def test_layers_after_the_confidence_layer_can_read_what_it_keeps(bank, tiny_model, near):
+def test_layers_after_the_confidence_layer_can_read_what_it_keeps(bank, tiny_model, near, in_pieces):
     """The same rules through projections of their own; token by token as at once; nothing before the first layer."""
     model = tiny_model("qwen2")
     config = dynarule_config(WIDTH, confidence_layer=1, first_layer=1, shared_after=True, top_k=5)
@@ -326,7 +311,7 @@ def test_layers_after_the_confidence_layer_can_read_what_it_keeps(bank, tiny_mod
     full, mask, question = answers(*batch())
     positions = (mask.cumsum(-1) - 1).clamp_min(0)
     with attach(model, memory):
-        stepwise = step_by_step(model, full, mask, 9)
+        stepwise = in_pieces(model, full, mask, PIECES)
         last = {}
         for each in memory.trace:
             assert each.layer == 1
@@ -399,40 +384,19 @@ def test_rule_order_does_not_matter(bank, tiny_model, near):
 
 
 @torch.no_grad()
-def test_keeping_all_rules_is_not_pruning(bank, tiny_model, near):
-    model = tiny_model("qwen2")
-    ids, mask = batch()
+def test_keeping_all_rules_is_not_pruning_whenever_rows_search(bank, tiny_model, near, in_pieces):
+    """All rows share one copy until one of them searches alone; what is read stays all the rules."""
+    full, mask, question = answers(*batch())
     results = []
     for top_k in (None, len(bank), len(bank) + 50):
         model = tiny_model("qwen2")  # with the same weights, and so the same adapter
         adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=top_k))
-        with attach(model, RuleMemory(adapter, bank, SEARCH)):
-            results.append(model(ids, attention_mask=mask).logits)
-    assert near(results[0], results[1])
-    assert near(results[0], results[2])
-
-
-@torch.no_grad()
-def test_rows_that_keep_all_rules_may_search_at_different_times(bank, tiny_model, near):
-    """All rows share one copy until one of them searches alone; what is read stays all the rules."""
-    model = tiny_model("qwen2")
-    full, mask, question = answers(*batch())
-    positions = (mask.cumsum(-1) - 1).clamp_min(0)
-    results = []
-    for top_k in (None, len(bank)):
-        model = tiny_model("qwen2")  # with the same weights, and so the same adapter
-        adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=top_k))
-        for stepwise in (False, True):
+        for pieces in ([19], PIECES):
             memory = RuleMemory(adapter, bank, SEARCH)
-            memory.question_mask_BT = None if stepwise else question
+            memory.question_mask_BT = question[:, : pieces[0]]
             with attach(model, memory):
-                results.append(
-                    step_by_step(model, full, mask, 9)
-                    if stepwise
-                    else model(full, attention_mask=mask, position_ids=positions).logits
-                )
-    for other in results[1:]:
-        assert near(results[0][mask.bool()], other[mask.bool()])
+                results.append(in_pieces(model, full, mask, pieces)[mask.bool()])
+    assert all(near(results[0], other) for other in results[1:])
 
 
 @torch.no_grad()

@@ -206,22 +206,29 @@ def test_it_stays_in_the_dtype_of_the_base(tiny_model, bank):
     assert read(tuned, bank.to("cpu", torch.bfloat16)).dtype == torch.bfloat16
 
 
-def test_wrong_settings_are_refused(tiny_model):
-    with pytest.raises(ValueError, match="encoder_dim must be a positive integer, got 0"):
-        DynaRuleConfig()
-    with pytest.raises(ValueError, match="layer_convention must be '0-based', got '1-based'"):
-        dynarule_config(WIDTH, layer_convention="1-based")
-    with pytest.raises(ValueError, match="confidence_layer 9 is not among the model's layers 0 to 3"):
-        get_peft_model(tiny_model("llama"), dynarule_config(WIDTH, confidence_layer=9))
-    with pytest.raises(ValueError, match="has no q_proj"):
-        get_peft_model(tiny_model("llama"), kblam_config(WIDTH, target_modules=["mlp"]))
-    late = dynarule_config(WIDTH, first_layer=2, layers_to_transform=[0, 1])
-    with pytest.raises(ValueError, match=r"\[0, 1\] does not follow from first_layer=2, every=1 on 4 layers"):
-        get_peft_model(tiny_model("llama"), late)
-    taken = tiny_model("llama")
-    RuleAdapter(taken, dynarule_config(WIDTH))
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoder_dim": 0}, "encoder_dim must be a whole number from 1 to 1,048,576, got 0"),
+        ({"layer_convention": "1-based"}, r"layer_convention must be one of \('0-based',\), got '1-based'"),
+        ({"confidence_layer": 9}, "confidence_layer 9 is not among the model's layers 0 to 3"),
+        ({"target_modules": ["mlp"]}, r"target_modules must be \['self_attn'\], got \['mlp'\]"),
+        (
+            {"first_layer": 2, "layers_to_transform": [0, 1]},
+            r"\[0, 1\] does not follow from first_layer=2, every=1",
+        ),
+    ],
+)
+def test_wrong_settings_are_refused(changes, message, tiny_model):
+    with pytest.raises(ValueError, match=message):
+        RuleAdapter(tiny_model("llama"), DynaRuleConfig(**({"encoder_dim": WIDTH} | changes)))
+
+
+def test_a_second_adapter_is_peft_s_to_add(tiny_model):
+    model = tiny_model("llama")
+    RuleAdapter(model, dynarule_config(WIDTH))
     with pytest.raises(ValueError, match=r"has a DynaRule adapter already; use PeftModel\.add_adapter"):
-        RuleAdapter(taken, dynarule_config(WIDTH))
+        RuleAdapter(model, dynarule_config(WIDTH))
 
 
 # An adapter fits the base it was trained for, and no other.
@@ -324,31 +331,35 @@ def test_a_tokenizer_with_the_token_elsewhere_is_refused(tiny_model, tiny_tokeni
 # Files that are whole, and belong together.
 
 
-@pytest.mark.parametrize("keep", [0, 5, 100, -1])
-def test_a_truncated_file_is_said_to_be(keep, tiny_model, tmp_path):
+@pytest.fixture
+def folder(tiny_model, tmp_path):
     moved(tiny_model("qwen2")).save_pretrained(tmp_path)
-    path = tmp_path / "adapter_model.safetensors"
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ValueError, match="truncated"):
-        PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path)
+    return tmp_path
 
 
-def test_unknown_missing_and_misshapen_tensors_are_named(tiny_model, tmp_path):
-    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
-    path = tmp_path / "adapter_model.safetensors"
-    good = load_file(path)
-    place = "base_model.model.model.layers.{}.self_attn.dynarule_projection.k.weight"
-    name, row = place.format(1), "base_model.model.lm_head.token_adapter.trainable_tokens_delta"
-    for changed, said in (
-        (good | {"extra": torch.zeros(1)}, "extra"),
-        (good | {place.format(9): good[name].clone()}, "layers.9"),
-        ({n: t for n, t in good.items() if n != name}, "layers.1.*k.weight"),
-        (good | {name: good[name].T.contiguous()}, "layers.1.*k.weight"),
-        ({n: t for n, t in good.items() if n != row}, "lm_head.*trainable_tokens_delta"),
-    ):
-        save_file(changed, path)
-        with pytest.raises(ValueError, match=said):
-            PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path)
+PLACE = "base_model.model.model.layers.{}.self_attn.dynarule_projection.{}"
+ROW = "base_model.model.lm_head.token_adapter.trainable_tokens_delta"
+KEY = PLACE.format(1, "k.weight")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"extra": torch.zeros(1)}, "extra"),
+        ({PLACE.format(9, "k.weight"): torch.zeros(48, 20)}, "layers.9"),
+        ({KEY: None}, "layers.1.*k.weight"),
+        ({KEY: torch.zeros(20, 48)}, "layers.1.*k.weight"),
+        ({ROW: None}, "lm_head.*trainable_tokens_delta"),
+        ({PLACE.format(1, "v.bias"): torch.full((48,), math.nan)}, r"v\.bias of layer 1 is not finite"),
+        ({PLACE.format(1, "v.bias"): torch.full((48,), math.inf)}, r"v\.bias of layer 1 is not finite"),
+    ],
+)
+def test_unknown_missing_misshapen_and_infinite_tensors_are_named(changes, message, folder, tiny_model):
+    path = folder / "adapter_model.safetensors"
+    tensors = load_file(path) | changes
+    save_file({name: value for name, value in tensors.items() if value is not None}, path)
+    with pytest.raises(ValueError, match=message):
+        load_adapter(tiny_model("qwen2"), folder)
 
 
 def test_layers_that_read_what_another_found_hold_nothing(tiny_model, tmp_path):
@@ -366,127 +377,105 @@ def test_layers_that_read_what_another_found_hold_nothing(tiny_model, tmp_path):
         warnings.simplefilter("error", UserWarning)
         again = RuleAdapter(PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path))
     assert torch.equal(again[1].k.weight, RuleAdapter(tuned)[1].k.weight)
-    name = next(name for name in older if ".2." in name and "k.weight" in name)
-    save_file(older | {name: torch.ones(2, 2)}, path)
+    save_file(older | {PLACE.format(2, "k.weight"): torch.ones(2, 2)}, path)
     with pytest.raises(ValueError, match=r"layers\.2.*k\.weight"):
         PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"layer_convention": "1-based"}, "0-based"),
-        ({"colour": "red"}, r"unknown keys \['colour'\]"),
-        ({"encoder_dim": 21}, "do not belong together"),
-        ({"base": {"name": "x"}}, "damaged"),
-    ],
-)
-def test_a_wrong_json_is_refused(change, message, tiny_model, tmp_path):
-    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
-    path = tmp_path / "adapter_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(ValueError, match=message):
-        PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path)
-    path.write_text("{")
-    with pytest.raises(ValueError, match="damaged"):
-        DynaRuleConfig.from_pretrained(tmp_path)
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match="not an adapter folder"):
-        DynaRuleConfig.from_pretrained(tmp_path)
-
-
-def hostile(name, value):
-    return lambda values: values | {name: value}
-
-
 HUGE = 10**9
+
+
+def of_base(**changes):
+    return lambda values: values | {"base": values["base"] | changes}
+
+
+def with_(**changes):
+    return lambda values: values | changes
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         *(
-            (
-                lambda values, name=name: values | {"base": values["base"] | {name: HUGE}},
-                f"base has {name} 1000000000",
-            )
+            (of_base(**{name: HUGE}), f"base has {name} 1000000000")
             for name in ("num_layers", "hidden_size", "query_size", "head_dim")
         ),
-        (lambda values: values | {"base": values["base"] | {"num_layers": "4"}}, "base has num_layers '4'"),
+        (of_base(num_layers="4"), "base has num_layers '4'"),
+        (of_base(tied=1), "base has tied 1, expected true or false"),
+        (of_base(hidden_size=7), "do not belong together"),
+        (with_(base=None), "does not say which base model"),
+        (with_(base=[1]), "damaged"),
+        (with_(base={"name": "x"}), "damaged"),
+        (with_(layer_convention="1-based"), "0-based"),
+        (with_(colour="red"), r"unknown keys \['colour'\]; update dynarule"),
+        (with_(encoder_dim=HUGE), "encoder_dim must be a whole number from 1 to 1,048,576"),
+        (with_(encoder_dim=True), "encoder_dim must be a whole number"),
+        (with_(encoder_dim=1 << 20), "do not belong together"),
+        (with_(every=HUGE), "every must be a whole number"),
+        (with_(every=1 << 20), "confidence_layer must be a layer that holds rules"),
+        (with_(first_layer=HUGE), "first_layer must be a whole number from 0 to 1,048,576"),
+        (with_(confidence_layer=1.5), "confidence_layer must be a whole number"),
+        (with_(length_shift=math.inf), "length_shift must be positive"),
+        (with_(length_shift="1"), "damaged"),
+        (with_(target_modules="(a+)+$"), "target_modules must be"),
+        (with_(target_modules=["(a+)+$"]), "target_modules must be"),
+        (with_(target_modules=[["self_attn"]]), "damaged"),
+        (with_(exclude_modules="(a+)+$"), "unknown keys"),
+        (with_(layers_pattern=["(a+)+"]), "unknown keys"),
+        (with_(modules_to_save=["lm_head"]), "unknown keys"),
+        (with_(layers_to_transform=list(range(100_000))), "layers_to_transform"),
+        (with_(trainable_token_indices=list(range(100_000))), "must be the one row of <search>"),
+        (with_(trainable_token_indices={"embed_tokens": ["a"]}), "must be the one row of <search>"),
         (
-            lambda values: values | {"base": values["base"] | {"tied": 1}},
-            "base has tied 1, expected true or false",
+            with_(trainable_token_indices={"embed_tokens": [7], "lm_head": [8]}),
+            "must be the one row of <search>",
         ),
-        (lambda values: values | {"base": values["base"] | {"hidden_size": 7}}, "do not belong together"),
-        (hostile("base", None), "does not say which base model"),
-        (hostile("base", [1]), "damaged"),
-        (hostile("encoder_dim", HUGE), "encoder_dim must be 1,048,576 at most"),
-        (hostile("encoder_dim", True), "encoder_dim must be a positive integer"),
-        (hostile("encoder_dim", 1 << 20), "do not belong together"),
-        (hostile("every", HUGE), "confidence_layer must be a layer that holds rules"),
-        (hostile("first_layer", HUGE), "first_layer must be 1,048,576 at most"),
-        (hostile("confidence_layer", 1.5), "confidence_layer must be a whole number"),
-        (hostile("length_shift", math.inf), "length_shift must be positive"),
-        (hostile("length_shift", "1"), "damaged"),
-        (hostile("target_modules", "(a+)+$"), "target_modules must be a list of modules' names"),
-        (hostile("target_modules", ["(a+)+$"]), "target_modules must be a list of modules' names"),
-        (hostile("exclude_modules", "(a+)+$"), "exclude_modules must be a list"),
-        (hostile("layers_pattern", ["(a+)+"]), "layers_pattern must be a list"),
-        (hostile("layers_to_transform", list(range(100_000))), "layers_to_transform"),
-        (hostile("trainable_token_indices", list(range(100_000))), "must be the one row of <search>"),
-        (hostile("trainable_token_indices", {"embed_tokens": ["a"]}), "must be the one row of <search>"),
-        (hostile("trainable_token_indices", [-1]), "must be the one row of <search>"),
-        (hostile("search_token", 7), "search_token must not be a int"),
-        (hostile("curve", [1] * 100_000), "curve must not be a list"),
-        (hostile("encoder", "x" * (1 << 20)), "bytes: no adapter's"),
-        (hostile("peft_type", "LORA"), "peft_type must be 'DYNARULE', got 'LORA'"),
-        (hostile("modules_to_save", ["lm_head"]), "do not belong together"),
+        (with_(trainable_token_indices=[-1]), "must be the one row of <search>"),
+        (with_(search_token=7), "search_token must not be a int"),
+        (with_(curve=[1] * 100_000), "curve must not be a list"),
+        (with_(encoder="x" * (1 << 20)), "bytes: no adapter's"),
+        (with_(peft_type="LORA"), "peft_type must be 'DYNARULE', got 'LORA'"),
         (lambda values: [values], "damaged"),
         (lambda values: None, "damaged"),
     ],
 )
-def test_the_folder_of_a_stranger_takes_neither_memory_nor_time(change, message, tiny_model, tmp_path):
+def test_the_folder_of_a_stranger_takes_neither_memory_nor_time(change, message, folder, tiny_model):
     """One line, before anything of the size that it says is made."""
-    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
-    path = tmp_path / "adapter_config.json"
-    values = json.loads(path.read_text())
-    path.write_text(json.dumps(change(values)))
-    if (
-        isinstance(change(values), dict) and change(values)["modules_to_save"]
-    ):  # what it brings besides excuses none
-        name = "base_model.model.model.layers.1.self_attn.dynarule_projection.k.weight"
-        weights = load_file(tmp_path / "adapter_model.safetensors")
-        save_file(weights | {name: weights[name].T.contiguous()}, tmp_path / "adapter_model.safetensors")
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
     model = tiny_model("qwen2")
     tracemalloc.start()
     began = time.process_time()
     with pytest.raises(ValueError, match=message) as error:
-        load_adapter(model, tmp_path)
+        load_adapter(model, folder)
     assert time.process_time() - began < 2 and tracemalloc.get_traced_memory()[1] < 50 << 20
     tracemalloc.stop()
     assert len(str(error.value)) < 600 and not [m for m in model.modules() if isinstance(m, DynaRuleLayer)]
 
 
-def test_weights_that_are_missing_pickled_damaged_or_no_numbers_are_refused(tiny_model, tmp_path):
-    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
-    path = tmp_path / "adapter_model.safetensors"
-    good = load_file(path)
-    name = "base_model.model.model.layers.1.self_attn.dynarule_projection.v.bias"
-    for number in (math.nan, math.inf):
-        save_file(good | {name: good[name].clone().fill_(number)}, path)
-        with pytest.raises(ValueError, match=r"v\.bias of layer 1 is not finite"):
-            load_adapter(tiny_model("qwen2"), tmp_path)
-    for body in (b"", b"abc", b"\xff" * 8, (1 << 63).to_bytes(8, "little") + b"{}", b"\2" + bytes(7) + b"[]"):
+def test_files_that_are_missing_pickled_or_damaged_are_refused(folder, tiny_model):
+    path, settings = folder / "adapter_model.safetensors", folder / "adapter_config.json"
+    whole = path.read_bytes()
+    bodies = (b"", b"abc", whole[:100], whole[:-1], b"\xff" * 8, (1 << 63).to_bytes(8, "little") + b"{}")
+    for body in (*bodies, b"\2" + bytes(7) + b"[]"):
         path.write_bytes(body)
-        with pytest.raises(ValueError, match="truncated or not safetensors"):
-            load_adapter(tiny_model("qwen2"), tmp_path)
+        for load in (load_adapter, PeftModel.from_pretrained):
+            with pytest.raises(ValueError, match="truncated or not safetensors"):
+                load(tiny_model("qwen2"), folder)
     path.unlink()
     with pytest.raises(FileNotFoundError, match=r"has no adapter_model.safetensors"):
-        load_adapter(tiny_model("qwen2"), tmp_path)
-    torch.save(good, tmp_path / "adapter_model.bin")
+        load_adapter(tiny_model("qwen2"), folder)
+    (folder / "adapter_model.bin").write_bytes(whole)
     for load in (load_adapter, PeftModel.from_pretrained):
         with pytest.raises(ValueError, match="is a pickle, which may run code"):
-            load(tiny_model("qwen2"), tmp_path)
+            load(tiny_model("qwen2"), folder)
+    (folder / "adapter_model.bin").unlink()
+    settings.write_text("{")
+    with pytest.raises(ValueError, match="damaged"):
+        DynaRuleConfig.from_pretrained(folder)
+    settings.unlink()
+    with pytest.raises(FileNotFoundError, match="not an adapter folder"):
+        DynaRuleConfig.from_pretrained(folder)
 
 
 def test_an_interrupted_save_leaves_the_old_adapter(tiny_model, tmp_path, monkeypatch):
@@ -494,9 +483,8 @@ def test_an_interrupted_save_leaves_the_old_adapter(tiny_model, tmp_path, monkey
     adapter.save(tmp_path / "a")
     files = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
     adapter.save(tmp_path / "b")
-    assert files == {
-        path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()
-    }  # same adapter, same bytes
+    # Same adapter, same bytes.
+    assert files == {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()}
     assert sorted(files) == [".lock", "adapter_config.json", "adapter_model.safetensors"]
     adapter[0].k.weight.data += 1
 

@@ -1,7 +1,6 @@
 """DynaRule, SR-KI and KBLaM as a PEFT method: rule projections beside the attention blocks of a frozen model.
 
-Importing this module tells PEFT about the method; so does importing `RuleMemory`, `attach`, `generate` or a
-configuration from `dynarule`, while ``import dynarule`` alone loads nothing.
+Importing this module, or any name of `dynarule` that uses it, tells PEFT about the method.
 
 >>> model = PeftModel.from_pretrained(base, "adapter")  # doctest: +SKIP
 >>> with attach(model, RuleMemory(model, bank)):  # doctest: +SKIP
@@ -36,20 +35,12 @@ class DynaRuleLayer(nn.Module, BaseTunerLayer):
 
     adapter_layer_names = ("dynarule_projection",)
 
-    def __init__(self, base_layer: nn.Module, adapter_name: str, config: DynaRuleConfig) -> None:
+    def __init__(self, base_layer: nn.Module, adapter_name: str) -> None:
         super().__init__()
         self.base_layer = base_layer
         self.dynarule_projection = nn.ModuleDict({})
         self.merged_adapters: list[str] = []
         self._active_adapter = adapter_name
-        self.update_layer(adapter_name, config)
-
-    def update_layer(self, adapter_name: str, config: DynaRuleConfig) -> None:
-        """Add an adapter's projections."""
-        block = self.get_base_layer()
-        projection = config.make_projection(block)
-        self.dynarule_projection[adapter_name] = projection
-        projection.requires_grad_(adapter_name in self.active_adapters and not config.inference_mode)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the attention block."""
@@ -109,18 +100,12 @@ class DynaRuleModel(BaseTuner):
         current_key: str,
         parameter_name: str | None = None,
     ) -> None:
-        if isinstance(target, DynaRuleLayer):
-            target.update_layer(adapter_name, peft_config)
-            return
-        if not hasattr(target, "q_proj"):
-            raise ValueError(
-                f"{current_key} has no q_proj: DynaRule joins attention blocks of Qwen2, Qwen3, Llama and alike"
-            )
-        layer = DynaRuleLayer(target, adapter_name, peft_config)
-        layer.dynarule_projection[adapter_name].requires_grad_(
-            adapter_name in self.active_adapters and not peft_config.inference_mode
-        )
-        self._replace_module(parent, target_name, layer, target)
+        if not isinstance(target, DynaRuleLayer):
+            target = DynaRuleLayer(target, adapter_name)
+            self._replace_module(parent, target_name, target, None)
+        projection = peft_config.make_projection(target.get_base_layer())
+        target.dynarule_projection[adapter_name] = projection
+        projection.requires_grad_(adapter_name in self.active_adapters and not peft_config.inference_mode)
 
     @classmethod
     def _remove_adapter_name_from_key(cls, key: str, adapter_name: str) -> str:
@@ -190,7 +175,7 @@ class RuleAdapter(nn.Module):
             for layer, block in sorted(blocks.items())
             if self.name in block.dynarule_projection
         }
-        self.layers = nn.ModuleDict({str(layer): each for layer, each in self._projections.items()})
+        self.layers = nn.ModuleDict({str(layer): part for layer, part in self._projections.items()})
 
     @property
     def model(self) -> Any:
@@ -242,19 +227,16 @@ class RuleAdapter(nn.Module):
     def train_search(self, row: int, token: str = SEARCH_TOKEN) -> list[nn.Parameter]:
         """Return the trainable rows of ``<search>``, input and, where untied, output; they start from the base's.
 
-        Parameters
-        ----------
-        row : int
-            Its id, of `dynarule.prepare_search`.
-        token : str
-            Its text.
+        ``row`` is its id, of `dynarule.prepare_search`.
         """
-        config = self.config
-        if config.trainable_token_indices is None:
-            config.trainable_token_indices, config.search_token = token_rows(self.model, row), token
-            settings = self.model.config.to_dict()
-            set_additional_trainable_modules(self.model, config, settings, self.name)
+        if self.config.trainable_token_indices is None:
+            self._add_rows(token_rows(self.model, row), token)
         return [rows for name, rows in self.model.named_parameters() if f"tokens_delta.{self.name}" in name]
+
+    def _add_rows(self, rows: Any, token: str | None) -> None:
+        config = self.config
+        config.trainable_token_indices, config.search_token = rows, token
+        set_additional_trainable_modules(self.model, config, self.model.config.to_dict(), self.name)
 
     def save(self, folder: str | Path, tokenizer: Any = None) -> None:
         """Write ``adapter_config.json`` and ``adapter_model.safetensors``, all that belongs together or nothing.
@@ -288,9 +270,7 @@ class RuleAdapter(nn.Module):
         config = DynaRuleConfig.from_pretrained(str(folder))
         BaseModel(**config.base or {}).check(self.model, config.base_model_name_or_path or "")
         if config.trainable_token_indices is not None and self.config.trainable_token_indices is None:
-            self.config.trainable_token_indices = config.trainable_token_indices
-            self.config.search_token = config.search_token
-            set_additional_trainable_modules(self.model, config, self.model.config.to_dict(), self.name)
+            self._add_rows(config.trainable_token_indices, config.search_token)
         set_peft_model_state_dict(self.model, load_peft_weights(str(folder), device="cpu"), self.name)
         self.check_finite()
 
@@ -333,8 +313,8 @@ def load_adapter(model: nn.Module, folder: str | Path, **options: Any) -> PeftMo
 
 
 def _tuned(model: nn.Module) -> dict[int, DynaRuleLayer]:
-    found = (module for module in model.modules() if isinstance(module, DynaRuleLayer))
-    return {int(cast(Any, block.get_base_layer()).layer_idx): block for block in found}
+    layers = (module for module in model.modules() if isinstance(module, DynaRuleLayer))
+    return {int(cast(Any, layer.get_base_layer()).layer_idx): layer for layer in layers}
 
 
 __all__ = ["DynaRuleLayer", "DynaRuleModel", "PeftModel", "RuleAdapter", "load_adapter"]

@@ -34,11 +34,13 @@ PICKLED = WEIGHTS_NAME
 HUB_OPTIONS = "revision", "cache_dir", "token", "local_files_only", "force_download"
 LARGEST_CONFIG = 1 << 20
 """Bytes; the curve of a confidence layer is the longest thing in it."""
+BLOCKS = {"self_attn"}
+"""What attention blocks are called in all families."""
 
-OTHERS_DEFAULTS: dict[str, Any] = {
+UNUSED: dict[str, Any] = {
     "key_norm": True, "reading": "vector", "together": False, "score_weight": 0.0, "score_limit": None,
     "word_weight": 0.0, "word_stemmer": "", "search_heads": 0, "search_offsets": 0, "search_tail": 0,
-    "lookahead": 0, "lookahead_width": 16,
+    "lookahead": 0, "lookahead_width": 16, "exclude_modules": None, "layers_pattern": None, "modules_to_save": None,
 }  # fmt: skip
 """What files of dynarule 0.2 say in any adapter, and what means nothing at these values."""
 
@@ -92,16 +94,11 @@ class DynaRuleConfig(PeftConfig):
         default=None, metadata={"help": "shapes and hash of the base model, see BaseModel"}
     )
     layer_convention: str = field(default="0-based", metadata={"help": "how this file counts layers"})
-    target_modules: set[str] | list[str] | str | None = field(
-        default_factory=lambda: {"self_attn"}, metadata={"help": "names of the attention blocks"}
+    target_modules: set[str] | list[str] = field(
+        default_factory=lambda: set(BLOCKS), metadata={"help": "names of the attention blocks"}
     )
-    exclude_modules: list[str] | str | None = field(default=None, metadata={"help": "blocks to leave alone"})
-    layers_to_transform: list[int] | int | None = field(
+    layers_to_transform: list[int] | None = field(
         default=None, metadata={"help": "set from `every`; the layers that hold rules"}
-    )
-    layers_pattern: list[str] | str | None = field(default=None, metadata={"help": "name of the layer list"})
-    modules_to_save: list[str] | None = field(
-        default=None, metadata={"help": "modules trained and saved whole"}
     )
     trainable_token_indices: list[int] | dict[str, list[int]] | None = field(
         default=None, metadata={"help": "vocabulary rows to train"}
@@ -111,81 +108,58 @@ class DynaRuleConfig(PeftConfig):
         super().__post_init__()
         self.peft_type = _PeftType(NAME)
         self.task_type = self.task_type or "CAUSAL_LM"
-        if isinstance(self.target_modules, list):
-            self.target_modules = set(self.target_modules)
         self.validate()
 
     def validate(self) -> None:
         """Raise ValueError that names the first setting that cannot be."""
-        for name in ("encoder_dim", "every", "top_k"):
-            value = getattr(self, name)
-            if (value is not None or name != "top_k") and (type(value) is not int or value < 1):
-                raise ValueError(f"{name} must be a positive integer, got {value!r:.60}")
-        if self.encoder_dim > LARGEST:
-            raise ValueError(f"encoder_dim must be {LARGEST:,} at most, got {self.encoder_dim}")
-        self._check_counts(first_layer=0)
-        if self.confidence_layer is not None and type(self.confidence_layer) is not int:
-            raise ValueError(f"confidence_layer must be a whole number, got {self.confidence_layer!r:.60}")
-        first, every = self.first_layer, self.every
-        if self.confidence_layer is not None and (
-            self.confidence_layer < first or (self.confidence_layer - first) % every
-        ):
+        self._check_counts(encoder_dim=1, every=1, first_layer=0)
+        for name, smallest in (("top_k", 1), ("confidence_layer", 0)):
+            if getattr(self, name) is not None:
+                self._check_counts(**{name: smallest})
+        first, every, layer = self.first_layer, self.every, self.confidence_layer
+        if layer is not None and (layer < first or (layer - first) % every):
             raise ValueError(
                 f"confidence_layer must be a layer that holds rules ({first}, {first + every}, {first + 2 * every}, "
-                f"...), got {self.confidence_layer}"
+                f"...), got {layer}"
             )
         if self.shared_after and self.top_k is None:
             raise ValueError("shared_after needs top_k: without it every layer reads all rules")
         self._check_choice("update_scope", get_args(UpdateScope))
+        self._check_choice("layer_convention", ("0-based",))
         if self.length_shift is not None and not 0 < self.length_shift < math.inf:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
-        self._check_names()
-        if self.layer_convention != "0-based":
-            raise ValueError(f"layer_convention must be '0-based', got {self.layer_convention!r}")
+        # Folders come from strangers, and PEFT reads a text here as a regular expression.
+        if not isinstance(self.target_modules, list | set) or set(self.target_modules) != BLOCKS:
+            raise ValueError(f"target_modules must be {sorted(BLOCKS)}, got {self.target_modules!r:.60}")
+        self.target_modules = set(BLOCKS)
+        if self.trainable_token_indices is not None and self.search_id is None:
+            raise ValueError(
+                f"trainable_token_indices must be the one row of <search>, got {self.trainable_token_indices!r:.60}"
+            )
+        for name, kind in (("encoder", str), ("search_token", str | None), ("curve", dict | None)):
+            if not isinstance(getattr(self, name), kind):
+                raise ValueError(f"{name} must not be a {type(getattr(self, name)).__name__}")
 
     def _check_counts(self, **smallest: int) -> None:
-        for name, least in smallest.items():
+        for name, low in smallest.items():
             value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise ValueError(f"{name} must be {least} or more, got {value!r:.60}")
-            if value > LARGEST:
-                raise ValueError(f"{name} must be {LARGEST:,} at most, got {value}")
+            if type(value) is not int or not low <= value <= LARGEST:
+                raise ValueError(
+                    f"{name} must be a whole number from {low} to {LARGEST:,}, got {value!r:.60}"
+                )
 
     def _check_choice(self, name: str, choices: Sequence[str]) -> None:
         if getattr(self, name) not in choices:
             raise ValueError(f"{name} must be one of {tuple(choices)}, got {getattr(self, name)!r:.60}")
 
-    def _check_names(self) -> None:
-        """Refuse what PEFT would read as a regular expression, and lists of any length: folders come from strangers."""
-        for name in ("target_modules", "exclude_modules", "layers_pattern"):
-            value = getattr(self, name)
-            names = [value] if isinstance(value, str) and name != "target_modules" else value
-            if value is not None and not (
-                isinstance(names, list | set)
-                and all(isinstance(each, str) and re.fullmatch(r"[\w.]+", each) for each in names)
-            ):
-                raise ValueError(f"{name} must be a list of modules' names, got {value!r:.60}")
-        rows = self.trainable_token_indices
-        lists = list(rows.values()) if isinstance(rows, dict) else [] if rows is None else [rows]
-        if not all(
-            isinstance(each, list)
-            and len(each) == 1
-            and type(each[0]) is int
-            and each[0] >= 0
-            and each == lists[0]
-            for each in lists
-        ):
-            raise ValueError(f"trainable_token_indices must be the one row of <search>, got {rows!r:.60}")
-        for name, kind in (("encoder", str), ("search_token", str | None), ("curve", dict | None)):
-            if not isinstance(getattr(self, name), kind):
-                raise ValueError(f"{name} must not be a {type(getattr(self, name)).__name__}")
-
     @property
     def search_id(self) -> int | None:
         """Id of the trained ``<search>``, None without one."""
         rows = self.trainable_token_indices
-        found = next(iter(rows.values()), []) if isinstance(rows, dict) else rows
-        return found[0] if found else None
+        first, *others = rows.values() if isinstance(rows, dict) and rows else [rows]
+        if not isinstance(first, list) or len(first) != 1 or any(ids != first for ids in others):
+            return None
+        return first[0] if type(first[0]) is int and first[0] >= 0 else None
 
     def layers(self, num_layers: int) -> list[int]:
         """Return the layers that hold rules."""
@@ -221,8 +195,7 @@ class DynaRuleConfig(PeftConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        values = asdict(self)
-        return values | {"target_modules": sorted(self.target_modules or [])}
+        return asdict(self) | {"target_modules": sorted(self.target_modules)}
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Write ``adapter_config.json``, whole or not at all."""
@@ -244,10 +217,10 @@ class DynaRuleConfig(PeftConfig):
             If a file is damaged, has unknown keys, or the two do not belong together.
         """
         folder = Path(pretrained_model_name_or_path) / (subfolder or "")
-        path = folder / CONFIG_FILE
+        path, weights = folder / CONFIG_FILE, folder / WEIGHTS_FILE
         refuse_unfinished(folder)
         if not folder.exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", str(pretrained_model_name_or_path)):
-            # a repository of the Hub
+            # A repository of the Hub.
             options = {name: kwargs[name] for name in HUB_OPTIONS if name in kwargs}
             name = str(pretrained_model_name_or_path)
             path = Path(hf_hub_download(name, CONFIG_FILE, subfolder=subfolder, **options))
@@ -257,23 +230,10 @@ class DynaRuleConfig(PeftConfig):
             )
         if path.stat().st_size > LARGEST_CONFIG:
             raise ValueError(f"{path} has {path.stat().st_size:,} bytes: no adapter's; copy it again")
-        weights = folder / WEIGHTS_FILE
         if not weights.is_file() and (folder / PICKLED).exists():
             raise ValueError(f"{folder / PICKLED} is a pickle, which may run code; save the adapter again")
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            if values.get("peft_type") != NAME:
-                raise ValueError(f"peft_type must be {NAME!r}, got {values.get('peft_type')!r:.60}")
-            values = {
-                name: value
-                for name, value in values.items()
-                if name not in OTHERS_DEFAULTS or value != OTHERS_DEFAULTS[name]
-            }
-            kind = config_class(values)
-            unknown = sorted(set(values) - {f.name for f in fields(kind)})
-            if unknown:
-                raise ValueError(f"it has unknown keys {unknown[:5]}; update dynarule")
-            config = kind(**values)
+            config = _from_values(json.loads(path.read_text(encoding="utf-8")))
             base = None if config.base is None else BaseModel(**config.base)
         except (UnicodeDecodeError, json.JSONDecodeError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} is damaged ({error!r:.300}); copy or save the adapter again") from None
@@ -287,37 +247,43 @@ class DynaRuleConfig(PeftConfig):
 
     def _check_weights(self, path: Path, base: BaseModel) -> None:
         """Compare names and shapes in a file with those that follow from this configuration."""
-        expected: dict[str, tuple[int, ...]] = {}
-        unused: dict[str, tuple[int, ...]] = {}  # projections that older files hold and nothing reads
-        # Of those that a layer may have, the confidence layer's is of one kind, all others' of another.
-        kinds = {
-            searches: _shapes(self, base, self.confidence_layer if searches else -1)
-            for searches in (True, False)
-        }
-        whole = _shapes(DynaRuleConfig(encoder_dim=self.encoder_dim), base, -1)
-        for layer in self.layers(base.num_layers):
-            place = f"layers.{layer}.self_attn.dynarule_projection"
-            expected |= {
-                f"{place}.{name}": shape for name, shape in kinds[layer == self.confidence_layer].items()
-            }
-            unused |= {f"{place}.{name}": shape for name, shape in whole.items()}
-        rows = self.trainable_token_indices
-        for module in rows if isinstance(rows, dict) else ["embed_tokens"] if rows else []:
-            expected[f"{module}.token_adapter.trainable_tokens_delta"] = (1, base.hidden_size)
         # `base_model.model.model.layers.0...`: what stands before is the model's own.
-        found = {
+        given = {
             name.removeprefix("base_model.model.").removeprefix("model."): shape
             for name, shape in read_shapes(path).items()
         }
-        expected = {name: shape for name, shape in unused.items() if name in found} | expected
-        ours = {*expected, *(found if self.modules_to_save is None else ())}
-        wrong = sorted(name for name in ours if expected.get(name) != found.get(name))
+        # Of those that a layer may have, the confidence layer's is of one kind, all others' of another.
+        own, other = _shapes(self, base, self.confidence_layer), _shapes(self, base, -1)
+        older = _shapes(DynaRuleConfig(encoder_dim=self.encoder_dim), base, -1)
+        expected: dict[str, tuple[int, ...]] = {}
+        for layer in self.layers(base.num_layers):
+            place = f"layers.{layer}.self_attn.dynarule_projection"
+            # Older files hold projections that nothing reads.
+            unread = {name: shape for name, shape in older.items() if f"{place}.{name}" in given}
+            shapes = unread | (own if layer == self.confidence_layer else other)
+            expected |= {f"{place}.{name}": shape for name, shape in shapes.items()}
+        rows = self.trainable_token_indices
+        for module in rows if isinstance(rows, dict) else ["embed_tokens"] if rows else []:
+            expected[f"{module}.token_adapter.trainable_tokens_delta"] = (1, base.hidden_size)
+        wrong = sorted(name for name in {*expected, *given} if expected.get(name) != given.get(name))
         if wrong:
             raise ValueError(
-                f"{path}: tensor {wrong[0]!r} is missing, unknown or of another shape (file {found.get(wrong[0])}, "
+                f"{path}: tensor {wrong[0]!r} is missing, unknown or of another shape (file {given.get(wrong[0])}, "
                 f"expected {expected.get(wrong[0])}; {len(wrong)} in all); {CONFIG_FILE} and the weights do not belong "
                 "together: copy the adapter again"
             )
+
+
+def _from_values(values: Any) -> DynaRuleConfig:
+    """Return the configuration of a file's values."""
+    if values.get("peft_type") != NAME:
+        raise ValueError(f"peft_type must be {NAME!r}, got {values.get('peft_type')!r:.60}")
+    values = {name: value for name, value in values.items() if name not in UNUSED or value != UNUSED[name]}
+    kind = config_class(values)
+    unknown = sorted(set(values) - {f.name for f in fields(kind)})
+    if unknown:
+        raise ValueError(f"it has unknown keys {unknown[:5]}; update dynarule")
+    return kind(**values)
 
 
 def config_class(settings: Mapping[str, Any]) -> type[DynaRuleConfig]:
@@ -335,9 +301,8 @@ def _shapes(config: DynaRuleConfig, base: BaseModel, layer: int | None) -> dict[
         block: Any = nn.Module()
         block.q_proj = nn.Linear(base.hidden_size, base.query_size, bias=base.query_bias)
         block.head_dim, block.layer_idx = base.head_dim, layer
-        return {
-            name: tuple(value.shape) for name, value in config.make_projection(block).state_dict().items()
-        }
+        projection = config.make_projection(block)
+    return {name: tuple(value.shape) for name, value in projection.state_dict().items()}
 
 
 def dynarule_config(encoder_dim: int, confidence_layer: int | None = None, **changes: Any) -> DynaRuleConfig:

@@ -35,22 +35,16 @@ SINGLE_PASS: dict[str, Any] = {
 def check_decoding(model: nn.Module, options: Mapping[str, Any], **allowed: Any) -> None:
     """Raise ValueError at a way of decoding that a memory cannot follow.
 
-    Parameters
-    ----------
-    model : PreTrainedModel
-        Its ``generation_config`` counts where the options say nothing.
-    options : mapping
-        Arguments of ``model.generate``, ``generation_config`` among them.
-    **allowed
-        Further options that may have one value, besides None.
+    ``options`` are arguments of ``model.generate``; where they say nothing, the model's ``generation_config`` counts.
+    ``allowed`` are further options that may have one value, besides None.
     """
     sources = [options.get("generation_config"), model.generation_config]
     for name, value in (SINGLE_PASS | allowed).items():
         values = [options.get(name), *(getattr(source, name, None) for source in sources)]
-        seen = next((found for found in values if found is not None), None)
-        if seen not in (None, value):
+        given = next((given for given in values if given is not None), None)
+        if given not in (None, value):
             raise ValueError(
-                f"{name}={seen!r} is not supported with rules: the memory follows one forward per new token of a "
+                f"{name}={given!r} is not supported with rules: the memory follows one forward per new token of a "
                 f"fixed batch; set {name}={value!r} (greedy or sampled decoding)"
             )
 
@@ -87,13 +81,8 @@ def growing_cache(model: Any) -> DynamicCache | None:
     It holds what transformers' `DynamicCache` holds, to the last bit. That one writes all keys and values anew at each
     token, which with many prompts on a CPU is most of the time of decoding; here a token is written into room that is
     left behind the text. Layers with a sliding window stay as transformers has them; a model with others, such as
-    linear attention, which keep more than keys and values, gets None, for transformers to choose. For inference: what
-    it returned before is not kept for a backward pass, and ``no_grad`` and ``inference_mode`` do not take turns.
-
-    Parameters
-    ----------
-    model : PreTrainedModel
-        Its config says what kinds of layers there are.
+    linear attention, which keep more than keys and values, gets None, for transformers to choose. For inference alone,
+    and ``no_grad`` and ``inference_mode`` do not take turns.
     """
     cache = DynamicCache(config=model.config)
     if not {type(layer) for layer in cache.layers} <= {DynamicLayer, DynamicSlidingWindowLayer}:
@@ -120,11 +109,6 @@ class _GrowingLayer(DynamicLayer):
         self.keys = self._appended(0, self.keys, before, key_states)
         self.values = self._appended(1, self.values, before, value_states)
         return self.keys, self.values
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        """Repeat every row; the room before is let go."""
-        super().batch_repeat_interleave(repeats)
-        self._rooms = [None, None]
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep some rows; the room of all is let go."""

@@ -55,7 +55,6 @@ def generate(
     batch_size: int = 8,
     max_searches: int = 16,
     keep_search: bool = False,
-    stop_loops: bool = True,
     **options: Any,
 ) -> list[Generation]:
     """Answer prompts, reading rules at prefill and at every ``<search>``.
@@ -78,8 +77,6 @@ def generate(
         After so many ``<search>`` in one answer the token cannot be emitted any more, which bounds the cost.
     keep_search : bool
         Leave ``<search>`` in the text.
-    stop_loops : bool
-        End an answer that says the same over and over, see `repeats`.
     **options
         Other options of ``model.generate``: temperature, top_p, stopping_criteria, ...
 
@@ -105,14 +102,12 @@ def generate(
     if isinstance(memory, RuleBank):
         memory = rule_memory(model, tokenizer, memory)
     search = memory.search_token_id
-    processors, criteria = (
-        list(options.pop(name, None) or []) for name in ("logits_processor", "stopping_criteria")
-    )
+    processors = list(options.pop("logits_processor", None) or [])
     encoded = [encode_prompt(tokenizer, prompt, i) for i, prompt in enumerate(listed("prompts", prompts))]
-    most = getattr(model.config, "max_position_embeddings", None)
-    long = next((i for i, ids in enumerate(encoded) if most and len(ids) > most), None)
-    if long is not None:
-        raise ValueError(f"prompt {long} has {len(encoded[long]):,} tokens, the model reads {most:,} at most")
+    longest = getattr(model.config, "max_position_embeddings", None)
+    for i, ids in enumerate(encoded):
+        if longest and len(ids) > longest:
+            raise ValueError(f"prompt {i} has {len(ids):,} tokens, the model reads {longest:,} at most")
     pad, ends = pad_id(model, tokenizer), _end_ids(model, tokenizer, options)
     named = _names_a_cache(model, options)
     answers: list[Generation] = []
@@ -122,7 +117,6 @@ def generate(
             ids_BT, mask_BT = left_pad(batch, pad, model.device)  # type: ignore[arg-type]
             length = ids_BT.shape[1]
             cap = [] if search is None else [_SearchCap(search, length, max_searches)]
-            stop = [*criteria, *([StopLoops(length)] if stop_loops else [])]
             cache = None if named else growing_cache(model)
             out = model.generate(  # type: ignore[operator]
                 ids_BT,
@@ -131,7 +125,6 @@ def generate(
                 do_sample=do_sample,
                 pad_token_id=pad,
                 logits_processor=[*processors, *cap],
-                stopping_criteria=stop,
                 **({} if cache is None else {"past_key_values": cache}),
                 **(_GREEDY if not do_sample else {}) | options | {"eos_token_id": ends or None},
             )
@@ -151,40 +144,13 @@ _GREEDY = {"temperature": None, "top_p": None, "top_k": None}
 class _SearchCap:
     """Forbid ``<search>`` in rows that have used up their searches (a logits processor)."""
 
-    def __init__(self, search: int, prompt_length: int, most: int) -> None:
-        self.search, self.prompt_length, self.most = search, prompt_length, most
+    def __init__(self, search: int, prompt_length: int, searches: int) -> None:
+        self.search, self.prompt_length, self.searches = search, prompt_length, searches
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         used_B = (input_ids[:, self.prompt_length :] == self.search).sum(-1)
-        scores[:, self.search] = scores[:, self.search].masked_fill(used_B >= self.most, -torch.inf)
+        scores[:, self.search] = scores[:, self.search].masked_fill(used_B >= self.searches, -torch.inf)
         return scores
-
-
-LOOP_TOKENS, LOOP_TIMES, LOOP_LONGEST = 48, 4, 64
-"""Tokens, and repetitions, of a loop at least; tokens of what is repeated at most."""
-
-
-def repeats(tokens: Tensor) -> bool:
-    """Return whether an answer (T,) ends in a loop: the same 64 tokens or fewer 4 times or more, 48 tokens or more."""
-    for period in range(1, LOOP_LONGEST + 1):
-        span = max(LOOP_TOKENS, LOOP_TIMES * period)
-        if len(tokens) < span:
-            return False
-        if torch.equal(tokens[-span:-period], tokens[period - span :]):
-            return True
-    return False
-
-
-class StopLoops:
-    """End rows that repeat themselves (a stopping criterion); looks at every eighth token."""
-
-    def __init__(self, prompt_length: int) -> None:
-        self.prompt_length = prompt_length
-
-    def __call__(self, input_ids: Tensor, scores: Tensor, **_: Any) -> Tensor:
-        new_BT = input_ids[:, self.prompt_length :]
-        look = new_BT.shape[1] % 8 == 0 and new_BT.shape[1] >= LOOP_TOKENS
-        return torch.tensor([look and repeats(row) for row in new_BT], device=input_ids.device)
 
 
 def rule_memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
@@ -199,26 +165,15 @@ def rule_memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
 def question_prompts(tokenizer: Any, questions: Sequence[str], opening: str = "") -> list[Prompt]:
     """Return questions as they are asked, in training too.
 
-    Chat messages where the tokenizer has a template, else a line of its own for each.
-
-    Parameters
-    ----------
-    tokenizer : PreTrainedTokenizerBase
-        Says whether there is a chat template.
-    questions : sequence of str
-        None of them empty.
-    opening : str
-        What stands before a line of its own: an adapter's ``config.question_opening``.
+    Chat messages where the tokenizer has a template, else a line of its own for each, behind an ``opening``: an
+    adapter's ``config.question_opening``.
     """
     questions = listed("questions", questions)
-    blank = next((i for i, question in enumerate(questions) if not question.strip()), None)
-    if blank is not None:
-        raise ValueError(f"question {blank} is empty, got {questions[blank]!r}")
-    broken = next((i for i, question in enumerate(questions) if HALF_PAIR.search(question)), None)
-    if broken is not None:
-        raise ValueError(
-            f"question {broken} holds half a surrogate pair, got {questions[broken]!r}; type UTF-8"
-        )
+    for i, question in enumerate(questions):
+        if not question.strip():
+            raise ValueError(f"question {i} is empty, got {question!r}")
+        if HALF_PAIR.search(question):
+            raise ValueError(f"question {i} holds half a surrogate pair, got {question!r}; type UTF-8")
     if getattr(tokenizer, "chat_template", None):
         return [[{"role": "user", "content": question}] for question in questions]
     return [f"{opening}{question}\n" for question in questions]
@@ -276,9 +231,9 @@ def _end_ids(model: nn.Module, tokenizer: Any, options: dict[str, Any]) -> list[
 def _names_a_cache(model: nn.Module, options: dict[str, Any]) -> bool:
     """Whether a call, its generation_config or the model's says in what keys and values are kept."""
     sources: Any = [options.get("generation_config"), model.generation_config]
-    asked = [options.get("past_key_values"), options.get("cache_implementation")]
-    asked += [getattr(source, "cache_implementation", None) for source in sources]
-    return any(each is not None for each in asked)
+    named = [options.get("past_key_values"), options.get("cache_implementation")]
+    named += [getattr(source, "cache_implementation", None) for source in sources]
+    return any(value is not None for value in named)
 
 
 def _until_end(tokens: list[int], ends: list[int], pad: int | None) -> list[int]:

@@ -23,16 +23,7 @@ def prepare_search(model: nn.Module, tokenizer: Any, token: str = SEARCH_TOKEN) 
     """Give a tokenizer and a model the token ``<search>``, and return its id; a second call changes nothing.
 
     Its row becomes the mean of the embedding matrix, in the output matrix too where it is untied, unless the tokenizer
-    knew the token before: then the row may be trained.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        A causal language model of transformers; its embeddings may be tied or not.
-    tokenizer : PreTrainedTokenizerBase
-        Its tokenizer, changed in place. Save it with the adapter.
-    token : str
-        Text of the token.
+    knew the token before: then the row may be trained. The tokenizer is changed in place; save it with the adapter.
     """
     rows = base_matrix(model.get_input_embeddings()).num_embeddings  # type: ignore[operator]
     row = known = _id_of(tokenizer, token)
@@ -52,21 +43,12 @@ def prepare_search(model: nn.Module, tokenizer: Any, token: str = SEARCH_TOKEN) 
 
 
 def search_id(tokenizer: Any, token: str | None = None, trained: int | None = None) -> int:
-    """Return the id of ``<search>``.
-
-    Parameters
-    ----------
-    tokenizer : PreTrainedTokenizerBase
-        The tokenizer of the answering model.
-    token : str or None
-        Its text; None: ``<search>``.
-    trained : int or None
-        The id that an adapter was trained with, if one was.
+    """Return the id of ``<search>``, or of another ``token``.
 
     Raises
     ------
     ValueError
-        If the tokenizer has no such token, or has it at another id.
+        If the tokenizer has no such token, or has it at another id than an adapter was ``trained`` with.
     """
     token = token or SEARCH_TOKEN
     row = _id_of(tokenizer, token)

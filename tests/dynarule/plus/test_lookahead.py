@@ -236,8 +236,8 @@ def test_an_adapter_that_looks_ahead_is_saved_with_its_maps(tiny_model, bank, tm
         ({"search_heads": 0}, "lookahead needs heads that read the text"),
         ({"search_heads": 0, "lookahead": 0, "search_offsets": 8}, "search_offsets needs heads that read"),
         ({"confidence_layer": None}, "search_heads read at the confidence layer"),
-        ({"lookahead": -1}, "lookahead must be 0 or more, got -1"),
-        ({"lookahead_width": 0}, "lookahead_width must be 1 or more, got 0"),
+        ({"lookahead": -1}, "lookahead must be a whole number from 0 to 1,048,576, got -1"),
+        ({"lookahead_width": 0}, "lookahead_width must be a whole number from 1 to 1,048,576, got 0"),
     ],
 )
 def test_settings_that_cannot_be(changes, message):

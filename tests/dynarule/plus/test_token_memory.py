@@ -333,7 +333,7 @@ def test_generate_reads_tokens_where_the_adapter_says_so(ready, rules, tiny_mode
     """`<search>` is a token of the base's own, of which nothing is trained; a batch is its rows one by one."""
     model, tokenizer, _ = ready(search_token=f"w{SEARCH}")
     prompts = ["w20 w21 w22 w23", "w30 w31", "w40 w41 w42"]
-    options = {"max_new_tokens": 24, "stop_loops": False, "eos_token_id": []}
+    options = {"max_new_tokens": 24, "eos_token_id": []}
     together = generate(model, tokenizer, rules, prompts, **options)
     alone = [generate(model, tokenizer, rules, [prompt], **options)[0] for prompt in prompts]
     assert [each.token_ids for each in together] == [each.token_ids for each in alone]

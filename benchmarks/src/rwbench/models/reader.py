@@ -120,7 +120,6 @@ class RuleReader:
             max_new_tokens=max_new_tokens,
             batch_size=len(prompts),
             keep_search=True,
-            stop_loops=False,  # what a model writes is scored to its end
             logits_processor=[NoRequest(request, self.tokenizer)] if request else [],
         )
 

@@ -14,7 +14,6 @@ from .shared import (
     QuestionsOption,
     TopOption,
     grouped,
-    note,
     one_line,
     print_json,
     say,
@@ -56,7 +55,7 @@ def generate(
     import torch
 
     from ..generation import generate as run
-    from ..generation import question_prompts, repeats
+    from ..generation import question_prompts
 
     torch.manual_seed(seed)
     sampling: dict[str, Any] = {} if temperature is None else {"do_sample": True, "temperature": temperature}
@@ -70,9 +69,6 @@ def generate(
         batch_size=batch_size,
         **sampling,
     )
-    looped = sum(repeats(torch.tensor(answer.token_ids)) for answer in answers)
-    if looped:
-        note(f"{looped} of {len(answers)} answers repeated themselves and were ended")
     if as_json:
         results = [
             {"question": text, "answer": answer.text}

@@ -195,13 +195,12 @@ def words_of(bank: RuleBank, stemmer: str = "") -> Words:
         _KNOWN[bank] = bank.version, (known := {})
     if stemmer not in known:
         every = torch.arange(len(bank), device=bank.device)
-        sides: list[list[str]] = []
-        rows: list[Tensor | None] = []
+        sides: list[tuple[list[str], Tensor | None]] = []
         for side, table in enumerate((bank.keys, bank.values)):
             row_M, texts = table.at(every).cpu(), [""] * len(table.different)
             for text, row in zip(bank.texts, row_M.tolist(), strict=True):
                 texts[row] = texts[row] or split_rule(text)[side]
-            sides.append(texts)
-            rows.append(row_M if table.shared else None)
-        known[stemmer] = Words(*sides, *rows, stemmer)
+            sides.append((texts, row_M if table.shared else None))
+        (premises, premise_M), (conclusions, conclusion_M) = sides
+        known[stemmer] = Words(premises, conclusions, premise_M, conclusion_M, stemmer)
     return known[stemmer]

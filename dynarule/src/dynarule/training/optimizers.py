@@ -94,7 +94,9 @@ def muon_optimizer(module: RuleModel, value_rate: float) -> Optimizer:
     """Return Muon for a module's trained matrices, AdamW for its vectors; value projections step faster."""
     recipe = module.recipe
     rate = recipe.learning_rate
-    values, matrices, vectors = [], [], []
+    values: list[torch.nn.Parameter] = []
+    matrices: list[torch.nn.Parameter] = []
+    vectors: list[torch.nn.Parameter] = []
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:
             continue
