@@ -335,7 +335,7 @@ def test_a_killed_build_goes_on_to_the_same_bank(tmp_path, monkeypatch):
     build("killed")
     assert Dying.batches[3:] == [9_007 - 2 * 4_096]  # nothing is encoded twice
     build("whole")
-    assert RuleBank.load(tmp_path / "killed").digest == RuleBank.load(tmp_path / "whole").digest
+    assert [*contents(tmp_path / "killed").values()] == [*contents(tmp_path / "whole").values()]
     assert {path.name for path in (tmp_path / "killed").iterdir()} == {".lock", "bank.safetensors"}
 
 

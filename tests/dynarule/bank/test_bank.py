@@ -279,7 +279,7 @@ def rewrite(folder, rules=None, metadata=None, true_hash=False, **tensors):
     if rules is not None:
         held["rules"] = torch.frombuffer(bytearray(rules.encode()), dtype=torch.uint8)
     if true_hash:  # by someone who knows how
-        stated["sha256"] = storage._sha256([held[name] for name in storage.TENSORS])
+        stated["sha256"] = storage.hash_tensors([held[name] for name in storage.TENSORS])
     save_file(held, path, stated)
 
 
@@ -365,17 +365,19 @@ def test_saving_is_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(FileExistsError, match="overwrite=True"):
         make(6).save(folder)
 
-    def fail(tensors, path, metadata):
+    def fail(path, *_):
         path.write_bytes(b"half")
         raise OSError("disk full")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
-        patch.setattr("safetensors.torch.save_file", fail)
+        patch.setattr(storage, "write_tensors", fail)
         make(6).save(folder, overwrite=True)
     assert len(RuleBank.load(folder)) == 5
     make(6).save(folder, overwrite=True)
     assert len(RuleBank.load(folder)) == 6
     assert sorted(p.name for p in tmp_path.rglob("*")) == [".lock", "bank", "bank.safetensors"]
+    (tmp_path / "plain").touch()  # as readable for others as any file
+    assert (folder / "bank.safetensors").stat().st_mode == (tmp_path / "plain").stat().st_mode
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "mine.txt").touch()
     with pytest.raises(ValueError, match="not a rule bank"):

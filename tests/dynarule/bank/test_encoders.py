@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 from dynarule.bank.encoders import SentenceEncoder, verbalise, weights_hash
-from dynarule.bank.layer_encoder import LayerEncoder, parse_layers
+from dynarule.bank.layer_encoder import LayerEncoder
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, encoder_of, open_encoder
 
@@ -240,7 +240,7 @@ def test_mistakes_say_what_to_do(tiny_model, tiny_tokenizer):
         open_encoder("layers:1")
     for name in ("layers:", "layers:0", "layers:x", "layers:-1"):
         with pytest.raises(ValueError, match="expected layers:N"):
-            parse_layers(name)
+            open_encoder(name)
 
 
 def test_rules_may_be_encoded_while_the_model_reads_others(tiny_model, tiny_tokenizer):

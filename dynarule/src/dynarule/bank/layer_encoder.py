@@ -164,26 +164,3 @@ def _weights_hash(embedding: nn.Embedding, decoder: nn.Module, tokenizer: Any) -
         digest.update(name.encode())
         digest.update(value.detach().float().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def parse_layers(encoder: str) -> int | None:
-    """Return N of an encoder called ``layers:N``, None for any other.
-
-    Raises
-    ------
-    ValueError
-        If N is no positive whole number.
-
-    Examples
-    --------
-    >>> parse_layers("layers:2"), parse_layers("minilm")
-    (2, None)
-    """
-    if not encoder.startswith(PREFIX):
-        return None
-    count = encoder.removeprefix(PREFIX)
-    if not count.isdecimal() or int(count) < 1:
-        raise ValueError(
-            f"encoder {encoder!r}: expected layers:N, the first N layers of the model, such as layers:1"
-        )
-    return int(count)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +25,15 @@ from .bank import RuleBank
 FORMAT = "dynarule bank 4"
 FILE, INDEX_FOLDER = "bank.safetensors", "index"
 TENSORS = ("keys", "key_rows", "values", "value_rows", "rules")
+_NAMES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+}
 
 
 def is_bank(folder: Path) -> bool:
@@ -101,7 +111,7 @@ def _read(path: Path) -> RuleBank:
             if metadata.get("format") != FORMAT:
                 raise ValueError(f"it has format {metadata.get('format')!r}, this version reads {FORMAT!r}")
             tensors = [file.get_tensor(name) for name in TENSORS]
-        if metadata.get("sha256") != _sha256(tensors):
+        if metadata.get("sha256") != hash_tensors(tensors):
             raise ValueError("it was edited")
         keys, key_rows, values, value_rows, rules = tensors
         ids, texts = json.loads(bytes(rules.numpy()))
@@ -116,21 +126,37 @@ def _read(path: Path) -> RuleBank:
 
 
 def _write(bank: RuleBank, folder: Path) -> None:
-    from safetensors.torch import save_file
-
     rules = torch.frombuffer(bytearray(json.dumps([bank.ids, bank.texts]).encode()), dtype=torch.uint8)
-    parts = [part.detach().cpu().contiguous() for part in (*bank.keys.used(), *bank.values.used(), rules)]
-    if parts[0].data_ptr() == parts[2].data_ptr():
-        parts[2] = parts[2].clone()  # safetensors writes no memory twice
-    metadata = {"format": FORMAT, "encoder": bank.encoder, "sha256": _sha256(parts)}
+    parts = [part.detach().cpu() for part in (*bank.keys.used(), *bank.values.used(), rules)]
+    metadata = {"format": FORMAT, "encoder": bank.encoder, "sha256": hash_tensors(parts)}
     with replacing(folder / FILE) as part:
-        save_file(dict(zip(TENSORS, parts, strict=True)), part, metadata)
+        write_tensors(part, dict(zip(TENSORS, parts, strict=True)), metadata)
     shutil.rmtree(folder / INDEX_FOLDER, ignore_errors=True)  # that of the bank before
 
 
-def _sha256(tensors: list[Tensor]) -> str:
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file in place: `save_file` puts another there, that only its owner may read."""
+    header: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name, tensor in tensors.items():
+        start, end = end, end + tensor.nbytes
+        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": [*tensor.shape], "data_offsets": [start, end]}
+    body = json.dumps(header, separators=(",", ":")).encode()
+    body += b" " * (-len(body) % 8)  # so that tensors begin at multiples of 8
+    with path.open("wb") as file:
+        file.write(len(body).to_bytes(8, "little") + body)
+        for tensor in tensors.values():
+            file.write(_bytes(tensor))
+
+
+def hash_tensors(tensors: list[Tensor]) -> str:
+    """Return the SHA-256 of tensors with their dtypes and shapes."""
     digest = hashlib.sha256()
     for tensor in tensors:
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+        digest.update(_bytes(tensor))
     return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return tensor.contiguous().flatten().view(torch.uint8).numpy().data

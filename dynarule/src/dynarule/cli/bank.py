@@ -149,10 +149,12 @@ def index(bank: Bank) -> None:
     Example: dynarule bank index bank
     """
     from ..bank.bank import RuleBank
+    from ..bank.faiss_file import INDEX
     from ..bank.faiss_index import EXACT_UP_TO, FaissIndex, is_small
     from ..bank.storage import INDEX_FOLDER
 
     held, started = RuleBank.load(bank), time.perf_counter()
+    (bank / INDEX_FOLDER / INDEX).unlink(missing_ok=True)  # it may be damaged
     made = FaissIndex(held, folder=bank / INDEX_FOLDER)
     note(
         f"{bank / INDEX_FOLDER}: {len(held):,} rules in {made.nlist:,} clusters, {made.bytes_per_rule} bytes a rule, "
