@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
@@ -25,25 +25,20 @@ SHORTEST, LONGEST = 0.5, 2.0
 
 _PLAIN = re.compile(r"[A-Za-z0-9 ,;:.?!()'-]+")
 _TOKEN = re.compile(r"[a-z]+(?:'[a-z]+)?|\d+|[^\w\s]")
-_INDEFINITE = {"a", "an", "any", "another", "some"}
-_ENTERING = set("enter enters entered entering board boards boarded boarding into onto inside".split())
+_INDEFINITE = "a|an|any|another|some"
+_ENTERING = "enter|enters|entered|entering|board|boards|boarded|boarding|into|onto|inside"
+_HAVING = "with|has|had|have|having|possess|possesses|possessing|owns|owning"
+_CASES = "cases?|scenes?|scenarios?|situations?|questions?|parts?"
 _BEING = {"is", "was", "are", "were", "be", "been", "being"}
 _BEFORE_VERB = _BEING | set("has had have does did do will would then that which".split())
 _APART = set(
     "own separate separately independent independently unrelated afresh fresh isolation individually".split()
 )
-_CASES = set(
-    "case cases scene scenes scenario scenarios situation situations question questions part parts".split()
-)
-_HAVING = set("with has had have having possess possesses possessing owns owning".split())
 
 
-class Mention(NamedTuple):
-    """What a text mentions, and where: ``words[start:stop]``."""
-
-    what: tuple[str, ...]
-    start: int
-    stop: int
+class _Mention(NamedTuple):
+    what: tuple[str, ...]  # kind and names; nothing of a small word
+    text: str
 
 
 class _Refused(Exception):
@@ -98,170 +93,127 @@ def why_refused(question: str, wording: str) -> str | None:
     if not SHORTEST * len(question) <= len(wording) <= LONGEST * len(question):
         return f"its length of {len(wording)} characters is far from the question's {len(question)}"
     try:
-        words = _words(wording)
-        if not _APART.intersection(words):
+        rest = _read(wording)
+        if not any(mention.text in _APART for mention in rest):
             return "it does not say that the cases are separate"
-        mentions = _mentions(words)
         for clause in clauses:
-            clause_words = _words(clause)
-            wanted = _mentions(clause_words)
-            found, mentions = mentions[: len(wanted)], mentions[len(wanted) :]
-            _compare(wanted, clause_words, found, words)
+            wanted = _read(clause)
+            stop = _end_of(rest, sum(bool(mention.what) for mention in wanted))
+            _compare(wanted, rest[:stop])
+            rest = rest[stop:]
     except _Refused as refused:
         return str(refused)
-    return f"it adds {' '.join(mentions[0].what)!r}" if mentions else None
+    more = [mention for mention in rest if mention.what]
+    return f"it adds {' '.join(more[0].what)!r}" if more else None
 
 
-def _words(text: str) -> list[str]:
-    """Lower-case words, numbers and signs."""
-    return _TOKEN.findall(text.lower())
+def _end_of(mentions: Sequence[_Mention], count: int) -> int:
+    """Return where so many mentions end, small words right before the next one included."""
+    places = [place for place, mention in enumerate(mentions) if mention.what]
+    return places[count] if count < len(places) else len(mentions)
 
 
-def _compare(
-    wanted: Sequence[Mention], wanted_words: list[str], found: Sequence[Mention], found_words: list[str]
-) -> None:
-    want, have = Counter(m.what for m in wanted), Counter(m.what for m in found)
-    if want != have:
-        for missing in want - have:
-            raise _Refused(f"{' '.join(missing)!r} is not where the question has it, or not as often")
-        raise _Refused(f"it adds {' '.join(next(iter(have - want)))!r}")  # a run of mentions cut short
-    if _bearers(wanted) != _bearers(found):
+def _compare(wanted: Sequence[_Mention], given: Sequence[_Mention]) -> None:
+    want, have = (Counter(m.what for m in mentions if m.what) for mentions in (wanted, given))
+    for missing in want - have:
+        raise _Refused(f"{' '.join(missing)!r} is not where the question has it, or not as often")
+    if _bearers(wanted) != _bearers(given):
         raise _Refused("the creatures of a sub-question, or what one has, are in another order")
-    roles = _roles(found, found_words)
-    for want_role, role, other in zip(_roles(wanted, wanted_words), roles, reversed(roles), strict=True):
+    roles = _roles(given)
+    for want_role, role, other in zip(_roles(wanted), roles, reversed(roles), strict=True):
         if (want_role and role != want_role) or (role and role == other):
             raise _Refused("it is not clear that the same creature acts on the same other one")
 
 
-def _bearers(mentions: Sequence[Mention]) -> list[tuple[str, ...]]:
+def _bearers(mentions: Sequence[_Mention]) -> list[tuple[str, ...]]:
     """List creatures and what they have: the first is the one that is asked about, a count belongs to the last."""
-    return [m.what for m in mentions if m.what[0] in ("creature", "count")]
+    return [m.what for m in mentions if m.what[:1] in (("creature",), ("count",))]
 
 
-def _roles(mentions: Sequence[Mention], words: list[str]) -> list[str]:
+def _roles(mentions: Sequence[_Mention]) -> list[str]:
     """Return for each creature beside the verb whether it acts or suffers; nothing for one that is not beside it."""
-    creatures = [m for m in mentions if m.what[0] == "creature"]
-    roles = [""] * len(creatures)
-    for act in (m for m in mentions if m.what[0] == "act"):
-        passive = words[act.stop : act.stop + 1] == ["by"]
-        right, left = act.stop + passive, act.start
-        while left and words[left - 1] in _BEFORE_VERB:
+    roles = {place: "" for place, mention in enumerate(mentions) if mention.what[:1] == ("creature",)}
+    for place, mention in enumerate(mentions):
+        if mention.what[:1] != ("act",):
+            continue
+        passive = [m.text for m in mentions[place + 1 : place + 2]] == ["by"]
+        left = place - 1
+        while left >= 0 and mentions[left].text in _BEFORE_VERB:
             left -= 1
-        for i, creature in enumerate(creatures):
-            if creature.start == right:
-                roles[i] = "actor" if passive else "target"
-            elif creature.stop == left:
-                roles[i] = "target" if passive else "actor"
+        for neighbour, role in ((place + 1 + passive, "target"), (left, "actor")):
+            if neighbour in roles:
+                roles[neighbour] = role if not passive else {"target": "actor", "actor": "target"}[role]
     # A creature on its own needs no other to differ from.
-    return roles if len(roles) > 1 else []
+    return list(roles.values()) if len(roles) > 1 else []
 
 
-def _mentions(words: list[str]) -> list[Mention]:
-    """Read all mentions of a text, in order."""
-    mentions: list[Mention] = []
-    i = 0
-    while i < len(words):
-        kind, name, stop = _term_at(words, i)
-        mention = _mention(words, i, stop, kind, name) if kind else _other_word(words, i)
-        if mention:
-            mentions.append(mention)
-        i = max(i + 1, stop, mention.stop if mention else 0)
+def _read(text: str) -> list[_Mention]:
+    """Read all mentions and small words of a text, in order."""
+    words = " ".join(_TOKEN.findall(text.lower()))
+    mentions: list[_Mention] = []
+    patterns, name_of = _grammar()
+    while words:
+        matches = ((kind, pattern.match(words)) for kind, pattern in patterns)
+        kind, match = next(((kind, match) for kind, match in matches if match), ("", None))
+        if match is None:
+            raise _Refused(
+                f"{words.split()[0]!r} is neither a whole name in its place nor a word that a rewording may use"
+            )
+        mention = match[0].strip()
+        if kind == "act" and not mention.endswith("ing"):
+            before = mentions[-1].text.split()[-1] if mentions else ""
+            if before in _BEING and not words[match.end() :].startswith("by "):
+                raise _Refused(f"{mention!r} does not say by whom")
+        what = (kind, *(name_of.get(name, name) for name in match.groups())) if kind else ()
+        mentions.append(_Mention(what, mention))
+        words = words[match.end() :]
     return mentions
 
 
-def _term_at(words: list[str], i: int) -> tuple[str, str, int]:
-    """Return kind and name of the longest term that begins at a word, and where it stops."""
-    lexicon = _lexicon()
-    for stop in range(min(len(words), i + lexicon.longest), i, -1):
-        term = lexicon.terms.get(" ".join(words[i:stop]))
-        if term:
-            return *term, stop
-    return "", "", i + 1
+@cache
+def _grammar() -> tuple[list[tuple[str, re.Pattern[str]]], dict[str, str]]:
+    """Return what can be read, by kind, and the name of each form of a word; of all versions."""
+    words = load_vocabulary()
+    name_of = {plural: name for name, plural in words.plural_of.items()} | {"action": "act"}
+    verbs = (*words.actions, *words.minus, *words.plus)
+    name_of |= {form: verb.base for verb in verbs for form in vars(verb).values()}
+
+    def any_of(names: Iterable[str]) -> str:
+        return "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+
+    def forms(verbs: Iterable[object]) -> str:
+        return any_of(form for verb in verbs for form in vars(verb).values())
+
+    attribute = any_of([*words.plural_of, *words.plural_of.values()])
+    places = words.environments
+    heads = sorted({(place.preposition, place.article) for place in places})
+    patterns = [
+        ("creature", rf"(?:{_INDEFINITE}) ({any_of(words.entities)}|creature)"),
+        *(
+            (
+                "place",
+                rf"(?:{preposition}|{_ENTERING}) {article} "
+                rf"({any_of(p.name for p in places if (p.preposition, p.article) == (preposition, article))})",
+            )
+            for preposition, article in heads
+        ),
+        ("how many", rf"(?:how many|number of) ({attribute})"),
+        ("count", rf"(?:{_HAVING}) (\d+) ({attribute})"),
+        ("change", rf"({forms((*words.minus, *words.plus))}) (\d+) ({attribute})"),
+        ("state", rf"({any_of(words.states)})"),
+        ("which", r"(?:which|what) (state|environment)"),
+        ("the", r"(?:the|that|this) (act|action)"),
+        ("the", r"(environment)"),
+        ("", r"the following|as follows"),
+        ("", rf"(?:each|every)(?=(?: \S+){{0,3}} (?:{_CASES})(?: |$))"),
+        ("", rf"[^\w ]|{any_of(small_words() - {'each', 'every'})}"),
+        ("act", rf"({forms(words.actions)})"),
+    ]
+    return [(kind, re.compile(rf"(?:{pattern})(?: |$)")) for kind, pattern in patterns], name_of
 
 
-def _mention(words: list[str], i: int, stop: int, kind: str, name: str) -> Mention | None:
-    """Read a term together with the words that tie it to its place in the sentence."""
-    before = words[max(0, i - 2) : i]
-    last = words[i - 1] if i else ""
-    if kind == "entity":
-        if last not in _INDEFINITE:
-            raise _Refused(f"{name!r} has no 'a' or 'an' before it")
-        return Mention(("creature", name), i - 1, stop)
-    if kind == "attribute":
-        if before in (["how", "many"], ["number", "of"]):
-            return Mention(("how many", name), i, stop)
-        raise _Refused(f"{name!r} is neither counted nor asked for")
-    if kind == "place":
-        preposition, article = _lexicon().places[name]
-        if last != article or before[0] not in _ENTERING | {preposition}:
-            raise _Refused(f"{name!r} does not follow '{preposition} {article}'")
-        return Mention(("place", name), i, stop)
-    if kind == "change":
-        if not words[stop : stop + 1] or not words[stop].isdecimal():
-            raise _Refused(f"{words[i]!r} is followed by no number")
-        counted = _counted(words, stop)
-        return Mention(("change", name, *counted.what[1:]), i, counted.stop)
-    if kind == "act":
-        if (last, words[i]) in (("the", "following"), ("as", "follows")):
-            return None
-        passive = last in _BEING and not words[i].endswith("ing")
-        if passive and words[stop : stop + 1] != ["by"]:
-            raise _Refused(f"{words[i]!r} does not say by whom")
-    return Mention((kind, name), i, stop)
-
-
-def _other_word(words: list[str], i: int) -> Mention | None:
-    """Read a number or a word of the asks; refuse what is in no list."""
-    word, last = words[i], words[i - 1] if i else ""
-    if word.isdecimal():
-        if last not in _HAVING:
-            raise _Refused(f"{word} does not follow 'with' or 'has'")
-        return _counted(words, i)
-    if word == "creature" and last in _INDEFINITE:
-        return Mention(("creature", "creature"), i - 1, i + 1)
-    if word in ("state", "environment") and last in ("which", "what"):
-        return Mention(("which", word), i, i + 1)
-    if word == "environment" or (word in ("act", "action") and last in ("the", "that", "this")):
-        return Mention(("the", "act" if word == "action" else word), i, i + 1)
-    if word in ("each", "every") and not _CASES.intersection(words[i + 1 : i + 5]):
-        raise _Refused(f"{word!r} can mean more than one creature")
-    if word[0].isalpha() and word not in small_words():
-        raise _Refused(f"{word!r} is neither a whole name nor a word that a rewording may use")
-    return None
-
-
-def _counted(words: list[str], i: int) -> Mention:
-    """Read a number and the attribute right after it."""
-    kind, name, stop = _term_at(words, i + 1) if i + 1 < len(words) else ("", "", i + 1)
-    if kind != "attribute":
-        raise _Refused(f"the number {words[i]} counts nothing")
-    return Mention(("count", words[i], name), i, stop)
-
-
-@lru_cache(maxsize=1)
+@cache
 def small_words() -> frozenset[str]:
     """Return the words that a rewording may use besides the mentions."""
     text = resources.files(__package__).joinpath("words.txt").read_text(encoding="utf-8")
     return frozenset(word for line in text.splitlines() if not line.startswith("#") for word in line.split())
-
-
-class _Lexicon(NamedTuple):
-    """Kind and name of every term in each of its forms, and preposition and article of the places; of all versions."""
-
-    terms: dict[str, tuple[str, str]]
-    places: dict[str, tuple[str, str]]
-    longest: int
-
-
-@lru_cache(maxsize=1)
-def _lexicon() -> _Lexicon:
-    words = load_vocabulary()
-    attributes = words.plural_of.items()
-    terms = {name: ("entity", name) for name in words.entities}
-    terms |= {form: ("attribute", name) for name, plural in attributes for form in (name, plural)}
-    terms |= {name: ("state", name) for name in words.states}
-    terms |= {place.name: ("place", place.name) for place in words.environments}
-    for kind, verbs in (("act", words.actions), ("change", (*words.minus, *words.plus))):
-        terms |= {form: (kind, verb.base) for verb in verbs for form in vars(verb).values()}
-    places = {place.name: (place.preposition, place.article) for place in words.environments}
-    return _Lexicon(terms, places, max(len(term.split()) for term in terms))
