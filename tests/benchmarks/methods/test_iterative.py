@@ -11,7 +11,7 @@ import pytest
 from ruleworld_data.prompts import Template, read_template
 from rwbench.leaderboard.records import read_output
 from rwbench.methods.conversation import UsageCounter
-from rwbench.methods.ircot import IRCoT, first_sentence, is_conclusion
+from rwbench.methods.ircot import CONCLUSION, IRCoT, first_sentence
 from rwbench.methods.iterative import AGGREGATIONS, shipped_template
 from rwbench.methods.rag import RAG
 from rwbench.methods.react import ReAct
@@ -75,70 +75,61 @@ def run(method, pool, top_k=2):
     return output
 
 
-def talk(*turns):
-    """A model that says one turn after another and keeps the prompts."""
-    said, asked = list(turns), []
-
-    def say(prompt):
-        asked.append(prompt)
-        return said.pop(0)
-
-    return say, asked
+def queries(output):
+    return [step.query for step in output.trace if step.query]
 
 
-def test_ircot_follows_its_published_course(overlap, pool):
-    say, asked = talk(
-        "[Step 1] The owl chases the fox, so it enters the bridge. And more.",
-        "On the bridge it is deeply hungry.",
-        "So the answer is: \\boxed{7}.",
-        "[Step 1] All of it.\n[Answer] \\boxed{7}",
-    )
-    out = run(IRCoT(model=script("ircot", say), retriever=overlap), pool)
+@pytest.fixture
+def talk(overlap, pool):
+    """A function that holds a conversation with a model of given turns: the method, its output, and the prompts."""
+
+    def hold(kind, *turns, top_k=2, **settings):
+        rest, prompts = list(turns), []
+
+        def say(prompt):
+            prompts.append(prompt)
+            return rest.pop(0)
+
+        method = kind(model=script("said", say), retriever=overlap, **settings)
+        return method, run(method, pool, top_k), prompts
+
+    return hold
+
+
+def test_ircot_follows_its_published_course(talk):
+    thoughts = ("The owl chases the fox, so it enters the bridge.", "On the bridge it is deeply hungry.")
+    end = "So the answer is: \\boxed{7}."
+    answer = "[Step 1] All of it.\n[Answer] \\boxed{7}"
+    _, out, prompts = talk(IRCoT, f"[Step 1] {thoughts[0]} And more.", thoughts[1], end, answer)
     # Keywords in each query, by rule: best two, ties by id.
     table = {
         QUESTION: [3, 0],  # fox fins: 2; chases, fins, owl: rules 0, 2, 4 have one each
-        "The owl chases the fox, so it enters the bridge.": [0, 1],  # chases bridge: 2; then bridge, fox, owl
-        "On the bridge it is deeply hungry.": [1, 0],  # bridge hungry: 2; then bridge, hungry
+        thoughts[0]: [0, 1],  # chases bridge: 2; then bridge, fox, owl
+        thoughts[1]: [1, 0],  # bridge hungry: 2; then bridge, hungry
     }
-    assert [step.to_dict() for step in out.trace] == [
-        {"query": QUESTION, "retrieved": table[QUESTION], "text": None},
-        {"query": None, "retrieved": [], "text": "The owl chases the fox, so it enters the bridge."},
-        {
-            "query": "The owl chases the fox, so it enters the bridge.",
-            "retrieved": table["The owl chases the fox, so it enters the bridge."],
-            "text": None,
-        },
-        {"query": None, "retrieved": [], "text": "On the bridge it is deeply hungry."},
-        {
-            "query": "On the bridge it is deeply hungry.",
-            "retrieved": table["On the bridge it is deeply hungry."],
-            "text": None,
-        },
-        {"query": None, "retrieved": [], "text": "So the answer is: \\boxed{7}."},
+    assert [(step.query, step.retrieved, step.text) for step in out.trace] == [
+        row
+        for query, text in zip(table, (*thoughts, end), strict=True)
+        for row in ((query, table[query], None), (None, (), text))
     ]
     # 1/61 + 2/62 for rule 0, 1/61 + 1/62 for rule 1, 1/61 for rule 3: two in all
     assert out.retrieved == [[0, 1]]
     assert (out.answers, out.outcome) == (["7"], "ok")
-    assert asked[1].endswith(
-        f"Question: {QUESTION}\nReasoning: The owl chases the fox, so it enters the bridge."
-    )
-    assert asked[0].endswith("Reasoning: ")
+    assert prompts[0].endswith("Reasoning: ")
+    assert prompts[1].endswith(f"Question: {QUESTION}\nReasoning: {thoughts[0]}")
+    assert prompts[2].endswith(f"Reasoning: {thoughts[0]} {thoughts[1]}")
     # The reader starts afresh: the collected rules and the question, none of the thoughts.
-    assert "owl chases the fox, so it enters" not in asked[3] and RULES[1] in asked[3]
+    assert thoughts[0] not in prompts[3] and RULES[1] in prompts[3]
     usage = {name: out.usage[name] for name in ("calls", "retrievals", "rounds", "round_budget", "finished")}
     assert usage == {"calls": 4, "retrievals": 3, "rounds": 3, "round_budget": 4, "finished": 1}
-    assert out.usage["prompt_tokens"] == sum(len(prompt.split()) for prompt in asked)
+    assert out.usage["prompt_tokens"] == sum(len(prompt.split()) for prompt in prompts)
 
 
-def test_ircot_stops_at_its_budget_and_skips_conclusions(overlap, pool):
+def test_ircot_stops_at_its_budget_and_skips_conclusions(talk):
     sentences = ["It enters the bridge.", "Thus it is hungry.", "9 - 2 = 7 green fins are left."]
-    for skip, queries in (
-        (True, [QUESTION, sentences[0], sentences[0], sentences[0]]),
-        (False, [QUESTION, *sentences]),
-    ):
-        say, _ = talk(*sentences, "no box")
-        out = run(IRCoT(model=script("budget", say), retriever=overlap, skip_conclusions=skip), pool)
-        assert [step.query for step in out.trace if step.query] == queries
+    for skip, later in ((True, [sentences[0]] * 3), (False, sentences)):
+        _, out, _ = talk(IRCoT, *sentences, "no box", skip_conclusions=skip)
+        assert queries(out) == [QUESTION, *later]
         assert (out.usage["rounds"], out.usage["calls"], out.usage["finished"]) == (4, 4, 0)
         assert out.outcome == "refused_format"
 
@@ -153,79 +144,68 @@ STEPS = (
 )
 
 
-def test_stepwise_searches_with_the_beginning_of_each_step_and_writes_the_step_anew(overlap, pool):
-    say, asked = talk(*STEPS)
-    method = Stepwise(model=script("stepwise", say), retriever=overlap)
-    out = run(method, pool)
-    clauses = ["The owl chases the fox", "The fox is on the bridge"]
-    assert [step.query for step in out.trace if step.query] == [QUESTION, *clauses]
+def test_stepwise_searches_with_the_beginning_of_each_step_and_writes_the_step_anew(talk):
+    method, out, prompts = talk(Stepwise, *STEPS)
+    assert queries(out) == [QUESTION, "The owl chases the fox", "The fox is on the bridge"]
     first, second = STEPS[1].split("\n")[0], STEPS[3]
     assert out.text == f"{first}\n{second}\n[Answer] \\boxed{{7}}" and out.answers == ["7"]
     # Each call goes on from what is kept; drafts are not.
-    assert [prompt.split(QUESTION)[-1].strip().count("[Step") for prompt in asked] == [0, 0, 1, 1, 2, 2]
+    assert [prompt.split(QUESTION)[-1].strip().count("[Step") for prompt in prompts] == [0, 0, 1, 1, 2, 2]
     # A search a step, merged with what the question found: [3, 0] with [0, 3] and with [0, 1].
     assert method.stepwise and out.retrieved == [[0, 3], [0, 3]]
     assert (out.usage["calls"], out.usage["retrievals"], method.calls) == (6, 3, 17)
-    merged = run(dataclasses.replace(method, model=script("stepwise", talk(*STEPS)[0])), pool, 3)
     # The question finds 3, 0, 2, the step 0, 1, 3 (a keyword each): 1/62 + 1/61 of 0, 1/61 + 1/63 of 3, 1/62 of 1.
-    assert merged.retrieved[1] == [0, 3, 1]
+    assert talk(Stepwise, *STEPS, top_k=3)[1].retrieved[1] == [0, 3, 1]
 
 
 @pytest.mark.parametrize("kind", [IRCoT, ReAct])
-def test_prompts_may_hold_fewer_rules_than_are_kept(overlap, pool, kind):
+def test_prompts_may_hold_fewer_rules_than_are_kept(talk, kind):
     """Two rules a search and in the result, one of them in every prompt; without it, the run id of older versions."""
-    turn = f"x\nAction 1: search[{QUESTION}]"
+    turns, rounds = {
+        IRCoT: (["It enters the bridge.", "no box"], 2),
+        ReAct: ([f"x\nAction 1: search[{QUESTION}]", "no box"], 1),
+    }[kind]
     for few in (None, 1):
-        say, asked = talk(*(["It enters the bridge."] if kind is IRCoT else [turn]), "no box")
-        method = kind(model=script(f"few{few}", say), retriever=overlap, rounds=2, in_prompt=few)
-        if kind is ReAct:
-            method = dataclasses.replace(method, rounds=1)
-        out = run(method, pool)
+        method, out, prompts = talk(kind, *turns, rounds=rounds, in_prompt=few)
         assert [len(ids) for ids in out.retrieved] == [2]
-        assert sum(rule in asked[-1] for rule in RULES) == (few or 2)
-        assert ("in_prompt" in method.to_dict()) == (few is not None)
+        assert sum(rule in prompts[-1] for rule in RULES) == (few or 2)
+        assert ("in_prompt" in method.to_dict()) == (", 1 in prompt" in method.label) == (few is not None)
         assert kind.from_dict(method.to_dict()) == method
-        assert (", 1 in prompt" in method.label) == (few is not None)
     with pytest.raises(ValueError, match="in_prompt must be 1 or more, got 0"):
-        kind(model=script("none", say), retriever=overlap, in_prompt=0)
+        talk(kind, in_prompt=0)
 
 
 @pytest.mark.parametrize(
     ("share", "above"), [(0.0, [3, 0, 2, 4]), (0.5, [3, 0, 2, 4]), (0.6, [3]), (1.0, [3])]
 )
-def test_a_prompt_may_hold_what_scores_nearly_as_much_as_the_best(overlap, pool, share, above):
+def test_a_prompt_may_hold_what_scores_nearly_as_much_as_the_best(talk, share, above):
     """The question has two keywords of rule 3 and one of three others. What was found is reported whole."""
-    say, asked = talk("\\boxed{7}")
-    method = RAG(model=script("once", say), retriever=overlap, in_prompt=4, score_share=share)
-    assert run(method, pool, 6).retrieved == [[3, 0, 2, 4]]
-    assert [rule for rule in range(6) if RULES[rule] in asked[0]] == sorted(above)
+    method, out, prompts = talk(RAG, "\\boxed{7}", top_k=6, in_prompt=4, score_share=share)
+    assert out.retrieved == [[3, 0, 2, 4]]
+    assert [rule for rule in range(6) if RULES[rule] in prompts[0]] == sorted(above)
     assert ("score_share" in method.to_dict()) == ("of the best score" in method.label) == bool(share)
-    say, asked = talk("It is hungry, so it ", "It is hungry, so it loses 2 fins.", "\\boxed{7}")
-    stepwise = Stepwise(model=script("steps", say), retriever=overlap, rounds=1, score_share=share)
-    steps = run(stepwise, pool, 6).retrieved
+    turns = ("It is hungry, so it ", "It is hungry, so it loses 2 fins.", "\\boxed{7}")
+    steps = talk(Stepwise, *turns, top_k=6, rounds=1, score_share=share)[1].retrieved
     assert steps == ([[2, 1, 3, 0, 4]] if share <= 0.5 else [[1, 3, 2]])
     for wrong in (-0.1, 1.1):
         with pytest.raises(ValueError, match=rf"score_share must be from 0 to 1, got {wrong}"):
-            RAG(model=script("none", say), retriever=overlap, score_share=wrong)
+            talk(RAG, score_share=wrong)
 
 
-def test_ircot_tells_a_search_that_looks_ahead_what_is_asked(overlap, pool, monkeypatch):
+def test_ircot_tells_a_search_that_looks_ahead_the_question(overlap, talk, monkeypatch):
     """The question alone first, then the question and the sentence; other searches get the sentence alone."""
-    for plans in (False, True):
+    sentence = "It enters the bridge."
+    for plans, later in ((False, sentence), (True, f"{QUESTION}\n{sentence}")):
         monkeypatch.setattr(type(overlap), "plans", plans)
-        say, _ = talk("It enters the bridge.", "\\boxed{7}")
-        trace = run(IRCoT(model=script(f"ahead{plans}", say), retriever=overlap, rounds=2), pool).trace
-        later = f"{QUESTION}\nIt enters the bridge." if plans else "It enters the bridge."
-        assert [step.query for step in trace if step.query] == [QUESTION, later]
+        assert queries(talk(IRCoT, sentence, "\\boxed{7}", rounds=2)[1]) == [QUESTION, later]
 
 
 def test_sentences_and_conclusions_are_told_apart():
     assert first_sentence("[Step 2] It drops 3.5 fins. Then more.") == "It drops 3.5 fins."
     assert first_sentence("\n  One line\nanother") == "One line"
     assert first_sentence("") == ""
-    assert [is_conclusion(text) for text in ("So it is.", "Therefore, no.", "9 - 2 = 7.", "Some say so.")] == [
-        True, True, True, False,
-    ]  # fmt: skip
+    concluding = ("So it is.", "Therefore, no.", "9 - 2 = 7.")
+    assert all(map(CONCLUSION.search, concluding)) and not CONCLUSION.search("Some say so.")
 
 
 REACT = (
@@ -235,24 +215,19 @@ REACT = (
 )
 
 
-def test_react_follows_its_published_course(overlap, pool):
-    say, asked = talk(*REACT)
-    out = run(ReAct(model=script("react", say), retriever=overlap, final="agent"), pool)
-    assert [step.to_dict() for step in out.trace] == [
-        {
-            "query": None,
-            "retrieved": [],
-            "text": "I need what a chase does.\nsearch[chases enter the bridge]",
-        },
-        {"query": "chases enter the bridge", "retrieved": [0, 1], "text": None},
-        {"query": None, "retrieved": [], "text": "Now the bridge.\nsearch[hungry without fins]"},
-        {"query": "hungry without fins", "retrieved": [2, 1], "text": None},
-        {"query": None, "retrieved": [], "text": "9 - 2 = 7.\nfinish[7]"},
+def test_react_follows_its_published_course(talk):
+    _, out, prompts = talk(ReAct, *REACT, final="agent")
+    assert [(step.query, step.retrieved, step.text) for step in out.trace] == [
+        (None, (), "I need what a chase does.\nsearch[chases enter the bridge]"),
+        ("chases enter the bridge", [0, 1], None),
+        (None, (), "Now the bridge.\nsearch[hungry without fins]"),
+        ("hungry without fins", [2, 1], None),
+        (None, (), "9 - 2 = 7.\nfinish[7]"),
     ]
     # 1/62 + 1/62 for rule 1, 1/61 for rules 0 and 2: two are kept, the tie goes by id.
     assert out.retrieved == [[1, 0]]
     assert (out.answers, out.outcome, out.text) == (["7"], "ok", "finish[7]")
-    assert asked[2].endswith(
+    assert prompts[2].endswith(
         f"Question: {QUESTION}\n"
         "Thought 1: I need what a chase does.\nAction 1: search[chases enter the bridge]\n"
         f"Observation 1: {RULES[0]}\n{RULES[1]}\n"
@@ -273,7 +248,7 @@ def own_language(monkeypatch):
     monkeypatch.setattr(type(script("own", str)), "template", template)
 
 
-def test_react_asks_in_the_models_own_language(overlap, pool, own_language):
+def test_react_asks_in_the_models_own_language(talk, pool, own_language):
     """What was found stands under the line that asked for it, a blank line after it, and the model goes on."""
     lines = [
         "[Search] chases bridge\nmore",
@@ -281,18 +256,12 @@ def test_react_asks_in_the_models_own_language(overlap, pool, own_language):
         "[Search] fox fins",
         "\\boxed{7}",
     ]
-    say, asked = talk(*lines)
-    method = ReAct(model=script("own", say), retriever=overlap, final="agent", rounds=4)
-    call = next(method.converse(pool, pool.questions[0], 10, UsageCounter()))
-    assert call.decoding.requests  # who answers nothing leaves it out
-    reading = next(
-        Stepwise(model=script("own", say), retriever=overlap).converse(
-            pool, pool.questions[0], 10, UsageCounter()
-        )
-    )
-    assert not reading.decoding.requests
-    out = run(method, pool)
-    assert asked[0] == f"{QUESTION}\n" and asked[-1] == (
+    method, out, prompts = talk(ReAct, *lines, final="agent", rounds=4)
+    for kind in (ReAct, Stepwise):  # who answers no requests leaves it out
+        asking = kind(model=method.model, retriever=method.retriever)
+        call = next(asking.converse(pool, pool.questions[0], 10, UsageCounter()))
+        assert call.decoding.requests == (kind is ReAct)
+    assert prompts[0] == f"{QUESTION}\n" and prompts[-1] == (
         f"{QUESTION}\n[Search] chases bridge\n{RULES[0]}\n{RULES[1]}\n\n"
         f"<step>[Step 1] It enters the bridge.\n[Search] fox fins\n{RULES[3]}\n{RULES[2]}\n\n"
     )
@@ -300,59 +269,46 @@ def test_react_asks_in_the_models_own_language(overlap, pool, own_language):
     assert (out.answers, out.outcome, out.usage["rounds"]) == (["7"], "ok", 2)
     assert out.retrieved == [[0, 3]]  # the rounds as one list, two in all
     # Searches without end, and a model that says nothing, end as an agent that did not finish.
-    for said in (["[Search] fox fins"] * 3, [""]):
-        out = run(
-            ReAct(model=script("own", talk(*said)[0]), retriever=overlap, final="agent", rounds=2), pool
-        )
+    for turns in (["[Search] fox fins"] * 3, [""]):
+        _, out, _ = talk(ReAct, *turns, final="agent", rounds=2)
         assert (out.answers, out.outcome) == ([], "budget_exhausted") and len(out.retrieved) <= 2
-    out = run(ReAct(model=script("own", talk("", "\\boxed{5}")[0]), retriever=overlap), pool)
-    assert out.answers == ["5"]  # the reader's, over what the question finds
+    assert talk(ReAct, "", "\\boxed{5}")[1].answers == ["5"]  # the reader's, over what the question finds
 
 
-def test_a_first_request_is_reworded_as_a_rule_that_it_found(overlap, pool, own_language):
+def test_a_first_request_is_reworded_as_a_rule_that_it_found(talk, own_language):
     """The premise that shares most words with it stands for the first request and for no other; what was said stays."""
+    settings = {"final": "agent", "rounds": 4, "in_prompt": 2, "reworded": True}
     lines = ["<step>[Step 1] So.", "[Search] deeply hungry, fins, bridge", "[Search] fox fins", "\\boxed{7}"]
-    say, asked = talk(*lines)
-    method = ReAct(
-        model=script("own", say), retriever=overlap, final="agent", rounds=4, in_prompt=2, reworded=True
-    )
-    out = run(method, pool)
+    method, out, prompts = talk(ReAct, *lines, **settings)
     # Found first is rule 1, of the bridge, where one is hungry; the premise of rule 2 is what was asked for.
-    assert asked[-1] == (
+    assert prompts[-1] == (
         f"{QUESTION}\n<step>[Step 1] So.\n[Search] A is deeply hungry\n{RULES[1]}\n{RULES[2]}\n\n"
         f"[Search] fox fins\n{RULES[3]}\n{RULES[2]}\n\n"
     )
     assert out.text == "[Step 1] So.\n[Search] deeply hungry, fins, bridge\n[Search] fox fins\n\\boxed{7}"
-    assert [step.query for step in out.trace if step.query] == ["deeply hungry, fins, bridge", "fox fins"]
+    assert queries(out) == ["deeply hungry, fins, bridge", "fox fins"]
     assert "first request reworded" in method.label
     # A request that no found rule is about, or that finds nothing, is shown as it was written.
     for request in ("wings", "nothing of the kind"):
-        say, asked = talk(f"[Search] {request}", "\\boxed{7}")
-        run(dataclasses.replace(method, model=script("own", say)), pool)
-        assert asked[-1].startswith(f"{QUESTION}\n[Search] {request}\n")
+        _, _, prompts = talk(ReAct, f"[Search] {request}", "\\boxed{7}", **settings)
+        assert prompts[-1].startswith(f"{QUESTION}\n[Search] {request}\n")
 
 
-def test_ircot_reasons_in_the_models_own_language(overlap, pool, own_language):
-    say, asked = talk("<step>[Step 1] It is on the bridge.\nx", "[Answer] \\boxed{7}", "\\boxed{7}")
-    out = run(IRCoT(model=script("own", say), retriever=overlap), pool)
-    assert asked[1] == f"{RULES[0]}\n{RULES[3]}\n\n{QUESTION}\n<step>[Step 1] It is on the bridge.\n"
-    assert [step.query for step in out.trace if step.query] == [QUESTION, "It is on the bridge."]
+def test_ircot_reasons_in_the_models_own_language(talk, own_language):
+    turns = ("<step>[Step 1] It is on the bridge.\nx", "[Answer] \\boxed{7}", "\\boxed{7}")
+    _, out, prompts = talk(IRCoT, *turns)
+    assert prompts[1] == f"{RULES[0]}\n{RULES[3]}\n\n{QUESTION}\n<step>[Step 1] It is on the bridge.\n"
+    assert queries(out) == [QUESTION, "It is on the bridge."]
     assert (out.answers, out.usage["finished"]) == (["7"], 1)
 
 
-def test_react_repairs_a_missing_action_and_says_what_is_none(overlap, pool):
-    say, asked = talk(
-        " I only think.\nAnd go on thinking.",
-        " search[desert]",
-        " Hm.\nAction 2: lookup[fox]",
-        " Enough.\nAction 3: finish[7, bridge]",
-        "\\boxed{7}",
-    )
-    out = run(ReAct(model=script("repair", say), retriever=overlap), pool)
-    assert asked[1].endswith("Thought 1: I only think.\nAction 1:")
-    assert "Action 2: lookup[fox]\nObservation 2: This is no action. Use search[words]" in asked[3]
+def test_react_repairs_a_missing_action_and_says_what_is_none(talk):
+    turns = (" I only think.\nAnd go on thinking.", " search[desert]", " Hm.\nAction 2: lookup[fox]")
+    _, out, prompts = talk(ReAct, *turns, " Enough.\nAction 3: finish[7, bridge]", "\\boxed{7}")
+    assert prompts[1].endswith("Thought 1: I only think.\nAction 1:")
+    assert "Action 2: lookup[fox]\nObservation 2: This is no action. Use search[words]" in prompts[3]
     assert (out.usage["bad_actions"], out.usage["finished"], out.usage["calls"]) == (2, 1, 5)
-    assert RULES[5] in asked[4] and "finish[" not in asked[4]  # the reader
+    assert RULES[5] in prompts[4] and "finish[" not in prompts[4]  # the reader
     assert out.answers == ["7"]  # the reader's, not the agent's
 
 
@@ -360,10 +316,9 @@ def test_react_repairs_a_missing_action_and_says_what_is_none(overlap, pool):
     ("action", "answers"),
     [("finish[5,,]", ["5", ""]), ("FINISH[ 7 , the bridge ]", ["7", "the bridge"]), ("finish[]", [])],
 )
-def test_react_keeps_what_the_agent_wrote(overlap, pool, action, answers):
+def test_react_keeps_what_the_agent_wrote(talk, action, answers):
     """Whoever judges the output again reads the same answers."""
-    say, _ = talk(f" So.\nAction 1: {action}")
-    out = run(ReAct(model=script("finish", say), retriever=overlap, final="agent"), pool)
+    _, out, _ = talk(ReAct, f" So.\nAction 1: {action}", final="agent")
     assert (out.text, out.answers, out.outcome) == (action, answers, "ok")
     assert read_output(out.text) == answers
 
@@ -385,34 +340,19 @@ def test_aggregation_rules_differ_as_said():
     }
 
 
-def test_a_model_s_own_template_replaces_those_of_the_rounds(overlap, pool, tmp_path, monkeypatch):
+def test_a_model_s_own_template_replaces_those_of_the_rounds(talk, pool, tmp_path, monkeypatch):
     """Section by section: a template with `reason` alone leaves ReAct's rounds as they are."""
     path = tmp_path / "prompt.toml"
-    reader = 'answer = "READ {rules} {question}"\n'
-    both = {"reason": "THINK {rules} | {question} | {thoughts}", "act": "ACT {question} | {history}"}
-
-    def prompts(method, *turns):
-        say, asked = talk(*turns)
-        made = method(model=script("own", say), retriever=overlap)
-        run(made, pool)
-        return made, asked
-
-    for sections in (both, {"reason": both["reason"]}, {}):
-        lines = "".join(f'{name} = "{text}"\n' for name, text in sections.items())
-        path.write_text('name = "own"\nversion = "1"\n' + lines + reader)
-        own = read_template(path)
-        monkeypatch.setattr(type(script("own", str)), "template", own)
-        ircot, asked = prompts(IRCoT, "It enters the bridge.", "So the answer is: \\boxed{7}.", "\\boxed{7}")
-        mine = "reason" in sections
-        assert ircot.prompt == (own.id if mine else shipped_template("ircot").id)
-        assert asked[1].startswith("THINK ") == asked[1].endswith("| It enters the bridge.") == mine
-        assert asked[2].startswith("READ ")
-        react, asked = prompts(
-            ReAct, " So.\nAction 1: search[owl wings]", " I know.\nAction 2: finish[7]", "\\boxed{7}"
-        )
-        mine = "act" in sections
-        assert react.prompt == (own.id if mine else shipped_template("react").id)
-        assert asked[0].startswith(f"ACT {QUESTION} | Thought 1:") == mine
-        assert "Observation 1: " in asked[1]
+    path.write_text(
+        'name = "own"\nversion = "1"\nreason = "THINK {rules} | {question} | {thoughts}"\n'
+        'answer = "READ {rules} {question}"\n'
+    )
+    own = read_template(path)
+    monkeypatch.setattr(type(script("said", str)), "template", own)
+    ircot, _, prompts = talk(IRCoT, "It enters the bridge.", "So the answer is: \\boxed{7}.", "\\boxed{7}")
+    assert ircot.prompt == own.id and prompts[2].startswith("READ ")
+    assert prompts[1].startswith("THINK ") and prompts[1].endswith("| It enters the bridge.")
+    react, _, prompts = talk(ReAct, " I know.\nAction 1: finish[7]", "\\boxed{7}")
+    assert react.prompt == shipped_template("react").id and prompts[0].startswith("Answer a question")
     with pytest.raises(ValueError, match="the run was made for prompt template"):
         dataclasses.replace(ircot, prompt="other").prepare([pool])

@@ -201,5 +201,5 @@ def batches(work: Sequence[Work], size: int | None, whole: bool) -> Iterator[tup
     for group in filter(None, groups):
         for start in range(0, len(group), size or len(group)):
             batch = group[start : start + (size or len(group))]
-            if found := wanted & {question.id for _, question in batch}:
-                yield batch, found
+            if due := wanted & {question.id for _, question in batch}:
+                yield batch, due

@@ -94,11 +94,6 @@ class ModelMethod(Method):
     model: Any = None
     max_new_tokens: int = 512
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens must be 1 or more, got {self.max_new_tokens}")
-
     @property
     def calls(self) -> int:
         """Most calls per question."""
@@ -169,17 +164,7 @@ def converse_all(model: Any, converse: Converse, batch: Batch, top_k: int) -> li
 
 
 def read_answer(template: Template, question: Question, done: Completion, **rest: Any) -> Output:
-    r"""Turn the text of a final answer into an output: what is in the box, and how it ended.
-
-    Parameters
-    ----------
-    template : Template
-        Says which marks are not part of the text.
-    question : Question
-    done : Completion
-    **rest
-        Other fields of the output.
-    """
+    """Turn the text of a final answer into an output, whose other fields follow: the box, and how it ended."""
     if done.finish == "context":
         return Output(question.id, answers=[], outcome="context_exceeded", **rest)
     text = template.clean(done.text)
@@ -194,9 +179,7 @@ def read_answer(template: Template, question: Question, done: Completion, **rest
     return Output(question.id, answers=[], text=text, outcome=outcome, **rest)
 
 
-def end_answer(
-    method: ModelMethod, question: Question, prompt: Prompt, begun: str, **rest: Any
-) -> Conversation:
+def end_answer(method: Any, question: Question, prompt: Prompt, begun: str, **rest: Any) -> Conversation:
     """Let the model end an answer whose beginning it has written; see `read_answer`."""
     done = yield Call(replace(prompt, begun=begun), Decoding(method.max_new_tokens))
     return read_answer(method.model.template, question, replace(done, text=begun + done.text), **rest)

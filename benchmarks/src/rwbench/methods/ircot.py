@@ -22,8 +22,8 @@ from .iterative import Iterative, Search
 
 ANSWER = re.compile(r"answer is:?|\\boxed|^\[Answer\]", re.IGNORECASE)
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n")
-CONCLUDES = re.compile(r"^(?:thus|so|therefore|hence|that is)\b", re.IGNORECASE)
-ARITHMETIC = re.compile(r"\d+\s*[+\-]\s*\d+\s*=\s*\d+")
+CONCLUSION = re.compile(r"^(?:thus|so|therefore|hence|that is)\b|\d+\s*[+\-]\s*\d+\s*=\s*\d+", re.IGNORECASE)
+"""A sentence that only concludes from what was found, and so finds nothing as a query."""
 
 
 @component
@@ -51,28 +51,26 @@ class IRCoT(Iterative):
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Search and write in turns, then read."""
         search = Search(self, pool, question, top_k, usage)
-        query, finished = question.text, 0
-        thoughts: list[str] = []
-        begun = ""
+        query, thoughts, written, finished = question.text, "", "", 0
         for turn in range(self.rounds):
             hits = search.find(query)
             if turn == self.rounds - 1 or not len(hits.ids):
                 break
             rules = search.texts(search.merged())
             if self.template.request:
-                prompt = self.template.render("answer", pool.representation, question.text, rules)
-                done = yield Call(replace(prompt, begun=begun), Decoding(self.step_tokens, ("\n",)))
-                begun += (done.marked or done.text) + "\n"
+                prompt = replace(search.prompt(rules, "answer"), begun=written)
+                done = yield Call(prompt, Decoding(self.step_tokens, ("\n",)))
+                written += (done.marked or done.text) + "\n"
             else:
-                prompt = search.prompt(rules, thoughts=" ".join(thoughts))
+                prompt = search.prompt(rules, thoughts=thoughts)
                 done = yield Call(prompt, Decoding(self.step_tokens))
             sentence = first_sentence(self.model.template.clean(done.text))
             search.log(sentence)
             if not sentence or done.finish == "context" or ANSWER.search(sentence):
                 finished = int(bool(sentence))
                 break
-            thoughts.append(sentence)
-            if not (self.skip_conclusions and is_conclusion(sentence)):
+            thoughts = f"{thoughts} {sentence}".strip()
+            if not (self.skip_conclusions and CONCLUSION.search(sentence)):
                 query = sentence
         return (yield from search.read(finished=finished))
 
@@ -81,8 +79,3 @@ def first_sentence(text: str) -> str:
     """Return the first sentence of what was written, without the marks of a step."""
     text = re.sub(r"^\s*(?:\[Step \d+\]\s*)?", "", text)
     return SENTENCE_END.split(text.strip(), maxsplit=1)[0].strip()
-
-
-def is_conclusion(sentence: str) -> bool:
-    """Say whether a sentence only concludes from what was found, and so finds nothing as a query."""
-    return bool(CONCLUDES.match(sentence) or ARITHMETIC.search(sentence))

@@ -75,10 +75,11 @@ class Search:
         """Return rules as the model reads them."""
         return self.method.texts(self.pool, ids)
 
-    def prompt(self, rules: Sequence[str] = (), **fields: str) -> Prompt:
+    def prompt(self, rules: Sequence[str] = (), section: str = "", **fields: str) -> Prompt:
         """Return the prompt of a round."""
-        template, section = self.method.template, self.method.section
-        return template.render(section, self.pool.representation, self.question.text, rules, **fields)
+        section = section or self.method.section
+        form, question = self.pool.representation, self.question.text
+        return self.method.template.render(section, form, question, rules, **fields)
 
     def costs(self, **more: int) -> dict[str, int]:
         """Return the rounds and their budget, for the sample's usage."""
@@ -104,7 +105,6 @@ class Iterative(RAG):
 
     Parameters
     ----------
-    retriever : Retriever
     rounds : int
         Searches at most; the paper allows four.
     aggregation : {"rrf_rounds", "in_turn"}
@@ -138,10 +138,6 @@ class Iterative(RAG):
         if not self.prompt:
             object.__setattr__(self, "prompt", self.template.id)
         check_name("aggregation", self.aggregation, AGGREGATIONS)
-        if self.rounds < 1 or self.step_tokens < 1:
-            raise ValueError(
-                f"rounds and step_tokens must be 1 or more, got {self.rounds} and {self.step_tokens}"
-            )
 
     @property
     def search_label(self) -> str:

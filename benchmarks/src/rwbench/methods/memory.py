@@ -86,8 +86,6 @@ class Memory(Method):
                 "--model FOLDER without --endpoint"
             )
         check_name("rules", self.rules, RULES)
-        if self.kept is not None and (type(self.kept) is not int or self.kept < 1):
-            raise ValueError(f"kept must be a positive whole number or None, got {self.kept!r}")
 
     @classmethod
     def of(cls, model: Local, representation: str, **changes: Any) -> Any:

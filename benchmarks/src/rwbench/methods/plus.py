@@ -5,31 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import field, replace
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from ruleworld_data.spec import check_name
 
 from ..backends import Decoding
 from ..retrievers import pool_index
 from ..run.data import Ids, Question
 from ..run.pools import Pool
 from . import Batch, Output, Preview, StepTrace, component, hand_texts
-from .conversation import Call, Conversation, UsageCounter, converse_all, read_answer
+from .conversation import Call, Conversation, UsageCounter, converse_all, end_answer
 from .ircot import ANSWER
 from .memory import Memory
 
 if TYPE_CHECKING:
     from dynarule.plus import SearchText
 
-NUMBERS: dict[str, tuple[type, str]] = {
-    "lookahead": (int, "a whole number of 0 or more"),
-    "score_weight": (float, "a number of 0 or more"),
-    "score_limit": (float, "a number above 0"),
-    "word_weight": (float, "a number of 0 or more"),
-}
-"""Settings of an adapter that a run may replace, and what each may be."""
+SETTINGS = ("lookahead", "score_weight", "score_limit", "word_weight", "word_stemmer")
+"""Settings of an adapter that a run may replace."""
 
 
 @component
@@ -64,19 +57,6 @@ class DynaRulePlus(Memory):
     word_weight: Any = field(default=None, metadata={"later": True})
     word_stemmer: Any = field(default=None, metadata={"later": True})
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, (kind, allowed) in NUMBERS.items():
-            value = getattr(self, name)
-            number = isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
-            fits = number and 0 <= value < math.inf and (value or name != "score_limit")
-            if value is not None and not fits:
-                raise ValueError(f"{name} must be {allowed}, or None, got {value!r:.60}")
-        if self.word_stemmer not in (None, ""):
-            from Stemmer import algorithms
-
-            check_name("word_stemmer", self.word_stemmer, algorithms())
-
     @property
     def label(self) -> str:
         """Name in reports."""
@@ -90,11 +70,8 @@ class DynaRulePlus(Memory):
     @property
     def changes(self) -> dict[str, Any]:
         """Backward levels, weight and limit of scores, weight and stems of words, where they are given."""
-        given = {name: getattr(self, name) for name in (*NUMBERS, "word_stemmer")}
-        kinds = {name: kind for name, (kind, _) in NUMBERS.items()}
-        return super().changes | {
-            name: kinds.get(name, str)(value) for name, value in given.items() if value is not None
-        }
+        given = {name: getattr(self, name) for name in SETTINGS}
+        return super().changes | {name: value for name, value in given.items() if value is not None}
 
 
 @component
@@ -116,14 +93,6 @@ class Searched(DynaRulePlus):
 
     retriever: Any = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.rules != "pool" or self.correct_layer is not None:
-            raise ValueError(
-                f"another search finds rules of the pool, got rules={self.rules!r} and correct_layer="
-                f"{self.correct_layer!r}; leave both out"
-            )
-
     @property
     def label(self) -> str:
         """Name in reports."""
@@ -142,9 +111,9 @@ class Searched(DynaRulePlus):
     def settings(self, batch: Batch, kept: int | None) -> dict[str, Any]:
         """The search, for each question in its own pool."""
 
-        def search(row: int, said: SearchText) -> dict[str, float]:
+        def search(row: int, text: SearchText) -> dict[str, float]:
             pool, question = batch[row]
-            return self.find(pool, question, said.latest, len(pool.ids) if kept is None else kept)
+            return self.find(pool, question, text.latest, len(pool.ids) if kept is None else kept)
 
         return {"search": search}
 
@@ -159,7 +128,7 @@ class Searched(DynaRulePlus):
             for rule, score in zip(hits.ids.tolist(), hits.scores.tolist(), strict=True):
                 if score > 0:
                     best[str(rule)] = max(math.log(score / hits.scores[0]), best.get(str(rule), -math.inf))
-        return dict(sorted(best.items(), key=lambda each: -each[1])[:kept])
+        return dict(sorted(best.items(), key=lambda item: -item[1])[:kept])
 
 
 @component
@@ -195,23 +164,20 @@ class Planned(DynaRulePlus):
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Search and write in turns."""
         template, form = self.model.template, pool.representation
-        found: list[list[int]] = []
+        retrieved: list[list[int]] = []
         trace, written = [], ""
         for _ in range(self.rounds):
             with usage.retrieving():
-                best, read = self._search(pool, question, written)
-            found.append(best[:top_k])
-            texts = pool.rules.texts(read, form)
-            prompt = replace(template.render("answer", form, question.text, texts), begun=written)
-            line = yield Call(prompt, Decoding(self.step_tokens, ("\n",)))
+                ranked, read = self._search(pool, question, written)
+            retrieved.append(ranked[:top_k])
+            prompt = template.render("answer", form, question.text, pool.rules.texts(read, form))
+            line = yield Call(replace(prompt, begun=written), Decoding(self.step_tokens, ("\n",)))
             text = template.clean(line.text).strip()
-            trace.append(StepTrace(retrieved=best[:top_k], text=text))
+            trace.append(StepTrace(retrieved=retrieved[-1], text=text))
             if not text or line.finish == "context" or ANSWER.search(text):
                 break
             written += (line.marked or line.text) + "\n"
-        done = yield Call(replace(prompt, begun=written), Decoding(self.max_new_tokens))
-        done = replace(done, text=written + done.text)
-        return read_answer(template, question, done, retrieved=found, trace=trace)
+        return (yield from end_answer(self, question, prompt, written, retrieved=retrieved, trace=trace))
 
     def _search(self, pool: Pool, question: Question, written: str) -> tuple[list[int], Ids]:
         """Return the rules that DynaRule+ finds for the next step, best first, and those of them that it reads."""
@@ -222,10 +188,10 @@ class Planned(DynaRulePlus):
         reader = self.reader(pool.representation)
         bank = reader.bank(pool.rules, pool.ids, pool.representation)
         memory = reader.memory(bank, replace(reader.config, **self.changes))
-        asked = reader.question_tokens(question.text)
+        opening = reader.question_tokens(question.text)
         answer = reader.tokenizer(f"{written}{reader.search_text}", add_special_tokens=False)["input_ids"]
-        ids = torch.tensor([[*asked, *answer]], device=reader.model.device)
-        memory.question_mask_BT = torch.arange(ids.shape[1], device=ids.device)[None] < len(asked)
+        ids = torch.tensor([[*opening, *answer]], device=reader.model.device)
+        memory.question_mask_BT = torch.arange(ids.shape[1], device=ids.device)[None] < len(opening)
         with torch.no_grad(), attach(reader.model, memory):
             reader.model(ids, use_cache=False)
         last = memory.trace[-1]

@@ -11,13 +11,13 @@ which form they are, so that a first request in English may go to rules in logic
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import field, replace
 
 from ruleworld_data.scoring import parse_boxed, split_answers
 from ruleworld_data.spec import check_name
 
-from ..backends import Decoding
+from ..backends import Completion, Decoding
 from ..retrievers.both_ends import content
 from ..run.data import Question
 from ..run.pools import Pool
@@ -27,6 +27,9 @@ from .iterative import Iterative, Search
 
 ACTION = re.compile(r"^(search|finish)\[(.*)\]$", re.IGNORECASE | re.DOTALL)
 FINALS = ("reader", "agent")
+
+Course = Generator[Call, Completion, tuple[list[str] | None, str | None, int]]
+"""Searches and returns the agent's answers, if it finished, the text that they stand in, and its bad actions."""
 
 
 @component
@@ -68,85 +71,17 @@ class ReAct(Iterative):
         return 2 * self.rounds + (self.final == "reader")
 
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
-        """Think, act and observe in turns."""
+        """Think, act and observe in turns; then a reader answers from what was found, or the agent's answer stands."""
         search = Search(self, pool, question, top_k, usage)
-        if self.template.request:
-            return (yield from self._in_its_own_language(search))
-        history, bad, answers, wrote = "", 0, None, None
-        for turn in range(1, self.rounds + 1):
-            asked = f"{history}Thought {turn}:"
-            done = yield self._call(search, asked, f"\nObservation {turn}:")
-            if done.finish == "context":
-                break
-            thought, mark, action = (
-                self.model.template.clean(done.text).strip().partition(f"\nAction {turn}:")
-            )
-            if not mark:
-                bad += 1
-                thought = thought.split("\n")[0].strip()
-                asked = f"{history}Thought {turn}: {thought}\nAction {turn}:"
-                done = yield self._call(search, asked, "\n")
-                action = self.model.template.clean(done.text)
-            thought, action = thought.strip(), action.strip()
-            search.log(f"{thought}\n{action}")
-            found = ACTION.match(action)
-            if found and found[1].lower() == "finish":
-                answers, wrote = split_answers(found[2]), action
-                break
-            if found and found[2].strip():
-                observation = (
-                    "\n".join(search.texts(search.find(found[2].strip()).ids)) or "No rule was found."
-                )
-            else:
-                bad += bool(mark)
-                observation = "This is no action. Use search[words] or finish[answer]."
-            history += (
-                f"Thought {turn}: {thought}\nAction {turn}: {action}\nObservation {turn}: {observation}\n"
-            )
-        return (yield from self._end(search, answers, wrote, bad))
-
-    def _in_its_own_language(self, search: Search) -> Conversation:
-        """Write line by line; answer what a line asks for."""
-        template, request = self.template, self.template.request
-        prompt = template.render("answer_without_rules", search.pool.representation, search.question.text)
-        written, text = "", ""
-        # Steps and the answer are lines as well: no more of them than of searches, and one.
-        for _ in range(2 * self.rounds + 1):
-            done = yield Call(
-                replace(prompt, begun=written), Decoding(self.step_tokens, ("\n",), requests=True)
-            )
-            line = template.clean(done.text).strip()
-            if done.finish == "context" or not line:
-                break
-            search.log(line)
-            shown = [done.marked or done.text]
-            text += line + "\n"
-            if line.startswith(request):
-                if len(search.rounds) == self.rounds:
-                    break
-                asked = line.removeprefix(request).strip()
-                found = search.texts(search.find(asked).ids)
-                if self.reworded and len(search.rounds) == 1:
-                    shown = [request + _in_words_of(found, asked)]
-                shown += [*found, ""]
-            elif parse_boxed(line) is not None:
-                break
-            written += "\n".join([*shown, ""])
-        box = parse_boxed(text)
-        answers = None if box is None else split_answers(box)
-        return (yield from self._end(search, answers, text.strip() or None))
-
-    def _end(
-        self, search: Search, answers: list[str] | None, text: str | None, bad_actions: int = 0
-    ) -> Conversation:
-        """Let the reader answer from what was found, or take the agent's own answer."""
+        course = self._write_lines if self.template.request else self._take_turns
+        answers, text, bad_actions = yield from course(search)
         counts = {"bad_actions": bad_actions, "finished": int(answers is not None)}
         if self.final == "reader":
             if not search.rounds:  # the reader needs something to read
-                search.find(search.question.text)
+                search.find(question.text)
             return (yield from search.read(**counts))
         return Output(
-            search.question.id,
+            question.id,
             retrieved=[search.merged().tolist() if search.rounds else []],
             answers=answers or [],
             text=text,
@@ -155,8 +90,67 @@ class ReAct(Iterative):
             trace=search.trace,
         )
 
-    def _call(self, search: Search, history: str, stop: str) -> Call:
-        return Call(search.prompt(history=history), Decoding(self.step_tokens, (stop,)))
+    def _take_turns(self, search: Search) -> Course:
+        """Think, act and observe, as the template's example shows it."""
+        clean = self.model.template.clean
+        history, bad_actions = "", 0
+
+        def call(begun: str, stop: str) -> Call:
+            return Call(search.prompt(history=history + begun), Decoding(self.step_tokens, (stop,)))
+
+        for turn in range(1, self.rounds + 1):
+            done = yield call(f"Thought {turn}:", f"\nObservation {turn}:")
+            if done.finish == "context":
+                break
+            thought, mark, action = clean(done.text).strip().partition(f"\nAction {turn}:")
+            if not mark:
+                bad_actions += 1
+                thought = thought.split("\n")[0].strip()
+                done = yield call(f"Thought {turn}: {thought}\nAction {turn}:", "\n")
+                action = clean(done.text)
+            thought, action = thought.strip(), action.strip()
+            search.log(f"{thought}\n{action}")
+            kind, words = match.groups() if (match := ACTION.match(action)) else ("", "")
+            if kind.lower() == "finish":
+                return split_answers(words), action, bad_actions
+            if words.strip():
+                observation = "\n".join(search.texts(search.find(words.strip()).ids)) or "No rule was found."
+            else:
+                bad_actions += bool(mark)
+                observation = "This is no action. Use search[words] or finish[answer]."
+            history += (
+                f"Thought {turn}: {thought}\nAction {turn}: {action}\nObservation {turn}: {observation}\n"
+            )
+        return None, None, bad_actions
+
+    def _write_lines(self, search: Search) -> Course:
+        """Write the answer line by line in the model's own language, and give the rules that a line asks for."""
+        clean, request = self.template.clean, self.template.request
+        prompt = search.prompt(section="answer_without_rules")
+        written, text = "", ""
+        # Steps and the answer are lines as well: no more of them than of searches, and one.
+        for _ in range(2 * self.rounds + 1):
+            decoding = Decoding(self.step_tokens, ("\n",), requests=True)
+            done = yield Call(replace(prompt, begun=written), decoding)
+            line = clean(done.text).strip()
+            if done.finish == "context" or not line:
+                break
+            search.log(line)
+            text += line + "\n"
+            shown = [done.marked or done.text]
+            if line.startswith(request):
+                if len(search.rounds) == self.rounds:
+                    break
+                words = line.removeprefix(request).strip()
+                rules = search.texts(search.find(words).ids)
+                if self.reworded and len(search.rounds) == 1:
+                    shown = [request + _in_words_of(rules, words)]
+                shown += [*rules, ""]
+            elif parse_boxed(line) is not None:
+                break
+            written += "\n".join([*shown, ""])
+        box = parse_boxed(text)
+        return None if box is None else split_answers(box), text.strip() or None, 0
 
 
 def _in_words_of(rules: Sequence[str], request: str) -> str:

@@ -44,30 +44,29 @@ class Stepwise(Iterative):
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Draft, search and write in turns."""
         search = Search(self, pool, question, top_k, usage)
-        first_hits = search.find(question.text)
-        merge, rules = AGGREGATIONS[self.aggregation], first_hits.ids
-        retrieved = [rules.tolist()]
-        written = ""
         clean = self.model.template.clean
+        first_hits = search.find(question.text)
+        rules, written = first_hits.ids, ""
+        retrieved = [rules.tolist()]
+
+        def line(rules: Ids, *ends: str) -> Call:
+            prompt = replace(search.prompt(search.texts(rules)), begun=written)
+            return Call(prompt, Decoding(self.step_tokens, (*ends, "\n")))
+
         for _ in range(self.rounds):
-            draft = yield self._line(search, rules, written, CLAUSE_ENDS)
+            draft = yield line(rules, *CLAUSE_ENDS)
             clause = first_sentence(clean(draft.text))
             if not clause or draft.finish == "context" or ANSWER.search(clean(draft.text).lstrip()):
                 break
-            rules = merge([first_hits, search.find(clause)], top_k)
+            rules = AGGREGATIONS[self.aggregation]([first_hits, search.find(clause)], top_k)
             retrieved.append(rules.tolist())
-            line = yield self._line(search, rules, written)
-            search.log(clean(line.text).strip())
-            if not line.text.strip() or line.finish == "context":
+            done = yield line(rules)
+            search.log(clean(done.text).strip())
+            if not done.text.strip() or done.finish == "context":
                 break
-            written += (line.marked or line.text) + "\n"
+            written += (done.marked or done.text) + "\n"
         prompt = search.prompt(search.texts(rules))
         # the first search is the question's; each step has one of its own, unless there was no step
         steps = retrieved[1:] or retrieved
         rest = {"retrieved": steps, "trace": search.trace, "usage": search.costs()}
         return (yield from end_answer(self, question, prompt, written, **rest))
-
-    def _line(self, search: Search, rules: Ids, written: str, ends: tuple[str, ...] = ()) -> Call:
-        """Ask for one line of the answer, or its beginning."""
-        prompt = replace(search.prompt(search.texts(rules)), begun=written)
-        return Call(prompt, Decoding(self.step_tokens, (*ends, "\n")))
