@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -11,12 +10,9 @@ from statistics import fmean
 import numpy as np
 import pyarrow.compute as pc
 import pytest
-from rwbench.methods.solver import Solver
-from rwbench.recipes import Options, runs
 from rwbench.report.compare import compare_runs
 from rwbench.report.paper import table_beside_paper
-from rwbench.run.data import DataSource, select
-from rwbench.run.pools import build_pools
+from rwbench.run.data import DataSource
 from rwbench.score.results import find_results, run_samples
 from rwbench.score.stats import holm, paired_difference, sample_clusters
 
@@ -245,29 +241,6 @@ def scale_page():
     yield f"have at most {max(embedding)} right among 100,000"
 
 
-def limit_without_look_ahead():
-    """One over the number of a pool's rules with the premise of the step before the last, mean over chains."""
-    source = DataSource("paper", 0)
-    rules = source.rules("mini")
-    ids, premises, kinds = rules.table.select(["id", "premise_fol", "type"]).to_pydict().values()
-    premise, kind = dict(zip(ids, premises, strict=True)), dict(zip(ids, kinds, strict=True))
-    sizes = [100, 1_000, 10_000]
-    shares = {size: [] for size in sizes}
-    for spec in runs(Options(source=source, split="mini", forms=("fol",)), sizes, lambda *_: [Solver()]):
-        assert any(run["run_id"] == spec.run_id for run in results_in("arena"))  # the pools of the table
-        questions = {name: select(source.questions(name, "mini"), spec.limit) for name in spec.subtasks}
-        for pool in build_pools(spec, questions, rules):
-            alike = Counter(premise[rule] for rule in pool.ids.tolist())
-            chains = (q for q in pool.questions if q.subtask.startswith("multi_hop"))
-            for gold in (question.row["steps"][-2]["rule_ids"][0] for question in chains):
-                if kind[gold] in ("state2attr", "action2attr"):  # steps that lead to another thing
-                    shares[spec.pool_size].append(1 / alike[premise[gold]])
-    values = [f"{fmean(share):.2f}" for share in shares.values()]
-    return "{}, {} and {} of the cases at most among 100, 1,000 and 10,000 rules (mean of {} chains of `mini`)".format(
-        *values, len(shares[100])
-    )
-
-
 @cached
 def models_page():
     """What was trained on what, the paper's numbers beside ours, and what settings rest on."""
@@ -303,7 +276,6 @@ def models_page():
     assert len(rows) == 16
     for r in rows:
         yield row(f"{r.pool_size:,}", r.method, *(f"{100 * (value or 0):.1f}" for value in r.cells[-1]))
-    yield limit_without_look_ahead()
     first, second = (
         json.loads((BENCHMARKS / f"base/smollm2/{name}.jsonl").read_text(encoding="utf-8").splitlines()[-1])
         for name in ("first", "log")

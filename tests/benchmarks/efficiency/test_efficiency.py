@@ -14,7 +14,7 @@ from rwbench.efficiency.methods import InjectedRules
 from rwbench.efficiency.serving import measure, measure_cell
 from rwbench.efficiency.settings import METHODS, PLUS, TOGETHER, Cell, Settings, grid
 from rwbench.efficiency.tables import draw, serving_markdown
-from rwbench.efficiency.workload import SHAPES, random_model, random_rows, spread
+from rwbench.efficiency.workload import SHAPES, random_model, random_rows
 from typer.testing import CliRunner
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, kblam_config
@@ -127,7 +127,7 @@ def test_a_second_run_measures_only_what_is_missing(tmp_path):
         measured(tmp_path, [Cell("dynarule", 20)])
 
 
-def test_a_cell_that_fails_is_a_row_and_is_tried_again(tmp_path):
+def test_a_cell_that_cannot_be_measured_says_why_and_one_that_failed_is_tried_again(tmp_path):
     def out_of_memory(*_):
         raise MemoryError("no room")
 
@@ -137,17 +137,9 @@ def test_a_cell_that_fails_is_a_row_and_is_tried_again(tmp_path):
     with pytest.raises(ValueError, match="nothing to draw"):
         draw(table, tmp_path / "serving.svg")
     assert measured(tmp_path, cells)["cells"][0]["status"] == "ok"
-
-
-def test_cells_that_cannot_run_say_why():
-    shaped = Settings()
-    assert "140,072 tokens do not fit the context of 32,768" in Cell("prompting", 10_000).obstacle(shaped)
-    assert "17.2 GB, allowed are 8" in Cell("inject-all", 100_000).obstacle(shaped)
-    assert Cell("dynarule", 1_000_000).obstacle(shaped) is None
-
-
-def test_a_spread_is_median_and_quartiles():
-    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == {"median": 3.0, "q25": 2.0, "q75": 4.0, "n": 5}
+    assert "140,072 tokens do not fit the context of 32,768" in Cell("prompting", 10_000).obstacle(Settings())
+    assert "17.2 GB, allowed are 8" in Cell("inject-all", 100_000).obstacle(Settings())
+    assert Cell("dynarule", 1_000_000).obstacle(Settings()) is None
 
 
 @pytest.mark.parametrize(
