@@ -98,12 +98,28 @@ def fresh_worlds(
     wanted = {"count": count, "first": first, "n_rules": n_rules} | dict(questions)
     for name, value in wanted.items():
         check_count(name, value)
-    number = first
-    while number < first + count:
-        continent, start = divmod(number, WORLDS_PER_CONTINENT)
-        stop = min(WORLDS_PER_CONTINENT, start + first + count - number)
-        yield from _Continent(seed, continent, questions, (sizes, dials)).worlds(start, stop, n_rules)
-        number += stop - start
+    rows = {subtask: WORLDS_PER_CONTINENT * own for subtask, own in questions.items()}
+    last = first + count - 1
+    for number in range(first // WORLDS_PER_CONTINENT, last // WORLDS_PER_CONTINENT + 1 if count else 0):
+        world, rules, tables = continent(seed, number, rows, sizes, dials=dials)
+        key, size = ("fresh", seed, number), len(rules)
+        chance = Stream(*key, "members").words(WORLDS_PER_CONTINENT * size).reshape(-1, size)
+        order = Stream(*key, "order").words(WORLDS_PER_CONTINENT * n_rules).reshape(-1, n_rules)
+        for i in range(WORLDS_PER_CONTINENT):
+            if not first <= number * WORLDS_PER_CONTINENT + i <= last:
+                continue
+            parts = [table.slice(i * questions[name], questions[name]) for name, table in tables.items()]
+            own = pa.concat_tables(parts or [QUESTION_SCHEMA.empty_table()])
+            gold = np.unique(own.column("gold_rule_ids").combine_chunks().flatten().to_numpy())
+            if not len(gold) <= n_rules <= size:
+                raise ValueError(
+                    f"n_rules must be between {len(gold)}, the gold rules of a world's questions, and {size}, the "
+                    f"rules there are, got {n_rules}; ask fewer questions or give larger sizes"
+                )
+            chance[i, gold] = 0  # ids are row numbers here
+            members = np.sort(np.argpartition(chance[i], n_rules - 1)[:n_rules])
+            members = members[np.argsort(order[i], kind="stable")]
+            yield FreshWorld(world.world_id, rules.take(pa.array(members)), own)
 
 
 def continent(
@@ -133,54 +149,16 @@ def continent(
         For more questions than the continent has, or dials that the sizes do not allow.
     """
     world_seed = int(Stream("fresh", seed, number).words(1)[0] >> np.uint64(1))
-    world = build_world(world_seed, sizes.turned(dials), dials=dials)
-    named, schema = (world.names, world.world_id), rule_schema(dials)
-    blocks = [block_table(block, *named, schema=schema) for block in world.blocks.values()]
+    world, schema = build_world(world_seed, sizes.turned(dials), dials=dials), rule_schema(dials)
+    blocks = [
+        block_table(block, world.names, world.world_id, schema=schema) for block in world.blocks.values()
+    ]
     rules = pa.concat_tables(decode(block, schema) for block in blocks).combine_chunks()
-    return (
-        world,
-        rules,
-        {subtask: _questions(world, subtask, rows) for subtask, rows in questions.items() if rows},
-    )
-
-
-def _questions(world: World, subtask: str, rows: int) -> pa.Table:
-    origin = Origin(world, "heldout", subtask)
-    if subtask.startswith("multi_rule"):
-        table = ParallelBlock(origin, 0, 0, rows, limit=rows).table(0, rows)
-    else:
-        table = chain_table(origin, rows)
-    return decode(table, QUESTION_SCHEMA)
-
-
-class _Continent:
-    """A drawn world whose rules and questions small worlds share."""
-
-    def __init__(
-        self, seed: int, number: int, questions: Mapping[str, int], kind: tuple[WorldSizes, Dials]
-    ) -> None:
-        self.key, self.each = ("fresh", seed, number), questions
-        sizes, dials = kind
-        rows = {subtask: WORLDS_PER_CONTINENT * each for subtask, each in questions.items()}
-        self.world, self.rules, self.questions = continent(seed, number, rows, sizes, dials=dials)
-
-    def worlds(self, start: int, stop: int, n_rules: int) -> Iterator[FreshWorld]:
-        """Cut out worlds ``[start, stop)``."""
-        size = len(self.rules)
-        chance = Stream(*self.key, "members").words(WORLDS_PER_CONTINENT * size).reshape(-1, size)
-        order = Stream(*self.key, "order").words(WORLDS_PER_CONTINENT * n_rules).reshape(-1, n_rules)
-        for i in range(start, stop):
-            parts = [
-                table.slice(i * self.each[name], self.each[name]) for name, table in self.questions.items()
-            ]
-            asked = pa.concat_tables(parts or [QUESTION_SCHEMA.empty_table()])
-            gold = np.unique(asked.column("gold_rule_ids").combine_chunks().flatten().to_numpy())
-            if not len(gold) <= n_rules <= size:
-                raise ValueError(
-                    f"n_rules must be between {len(gold)}, the gold rules of a world's questions, and {size}, the "
-                    f"rules there are, got {n_rules}; ask fewer questions or give larger sizes"
-                )
-            chance[i, gold] = 0  # ids are row numbers here
-            members = np.sort(np.argpartition(chance[i], n_rules - 1)[:n_rules])
-            members = members[np.argsort(order[i], kind="stable")]
-            yield FreshWorld(self.world.world_id, self.rules.take(pa.array(members)), asked)
+    tables = {}
+    for subtask, rows in questions.items():
+        origin = Origin(world, "heldout", subtask)
+        if rows and subtask.startswith("multi_rule"):
+            tables[subtask] = ParallelBlock(origin, 0, 0, rows, limit=rows).table(0, rows)
+        elif rows:
+            tables[subtask] = chain_table(origin, rows)
+    return world, rules, {subtask: decode(table, QUESTION_SCHEMA) for subtask, table in tables.items()}

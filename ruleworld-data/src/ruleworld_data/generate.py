@@ -174,16 +174,13 @@ def rule_table(
         if low < high:
             rows = np.arange(low, high)
             in_paper = np.isin(rows, world.subset_rows.get(block.type, rows))
-            tables.append(
-                block_table(
-                    block.take(slice(low, high)), world.names, world.world_id, in_paper, schema=schema
-                )
-            )
+            part = block.take(slice(low, high))
+            table = block_table(part, world.names, world.world_id, in_paper, schema=schema)
+            tables.append(table if encoded else decode(table, schema))
         first += len(block)
-    plain = [table if encoded else decode(table, schema) for table in tables]
-    if not plain:
+    if not tables:
         return schema.empty_table()
-    return plain[0] if len(plain) == 1 else pa.concat_tables(plain).unify_dictionaries()
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries()
 
 
 def _range(start: int, stop: int | None, rows: int) -> tuple[int, int]:

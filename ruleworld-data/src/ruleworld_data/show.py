@@ -50,14 +50,11 @@ def row_text(row: dict[str, Any], form: str | None = None) -> str:
         check_name("form", form, FORMS)
     forms = (form,) if form else FORMS
     if "question" not in row:
-        return "\n  ".join([f"[{row['id']}] {row['type']}", *(row[each] for each in forms)])
+        return "\n  ".join([f"[{row['id']}] {row['type']}", *(row[name] for name in forms)])
     lines = [f"{row['id']}  ({row['skeleton']}; {row['template_id']})", "", row["question"], "", "Gold rules"]
     for rule in row["rules"]:
-        first, *others = (rule[each] for each in forms)
-        lines += [
-            f"  [{rule['id']}] {first}",
-            *(f"  {' ' * len(str(rule['id']))}   {each}" for each in others),
-        ]
+        number = f"[{rule['id']}]"
+        lines += [f"  {'' if i else number:{len(number)}} {rule[name]}" for i, name in enumerate(forms)]
     lines += ["", "Proof"]
     lines += [f"  {line}" for line in training_text(row, cast(Form, form or "nl"), None).split("\n")]
     return "\n".join(lines)
@@ -75,29 +72,28 @@ def print_stats(stats: BuildStats) -> None:
     where = f"scale {stats.scale}, seed {stats.seed}{turned}"
     head = f"RuleWorld {stats.generator_version}, {where}, {stats.bytes / 1e6:.1f} MB"
     rules = [
-        [kind, *(f"{stats.rules.get(split, {}).get(kind, 0):,}" for split in RULE_SPLITS)]
+        [kind, *(stats.rules.get(split, {}).get(kind, 0) for split in RULE_SPLITS)]
         for kind in stats.rules["train"]
     ]
-    totals = ["total", *(f"{sum(stats.rules.get(split, {}).values()):,}" for split in RULE_SPLITS)]
+    totals = ["total", *(sum(stats.rules.get(split, {}).values()) for split in RULE_SPLITS)]
     questions = []
-    for subtask in stats.answer_types:
-        types = stats.answer_types[subtask]
-        counts = [f"{stats.rows[subtask].get(split, 0):,}" for split in QUESTION_SPLITS]
-        shares = [
-            f"{types.get(name, 0) / sum(types.values()):.1%}" if types else ""
-            for name in ("count", "environment", "state")
-        ]
+    for subtask, types in stats.answer_types.items():
+        counts = [stats.rows[subtask].get(split, 0) for split in QUESTION_SPLITS]
+        kinds = ("count", "environment", "state")
+        shares = [f"{types.get(name, 0) / sum(types.values()):.1%}" if types else "" for name in kinds]
         questions.append([subtask, *counts, f"{stats.mean_characters[subtask]:.0f}", *shares])
-    sums = [f"{sum(stats.rows[s].get(split, 0) for s in stats.answer_types):,}" for split in QUESTION_SPLITS]
+    sums = [
+        sum(stats.rows[subtask].get(split, 0) for subtask in stats.answer_types) for split in QUESTION_SPLITS
+    ]
     skeletons = [
-        [name, subtask, *(f"{splits.get(split, {}).get(name, 0):,}" for split in QUESTION_SPLITS)]
+        [name, subtask, *(splits.get(split, {}).get(name, 0) for split in QUESTION_SPLITS)]
         for subtask, splits in stats.skeletons.items()
         for name in sorted({name for counts in splits.values() for name in counts})
     ]
     diversity = [
-        [split, subtask, f"{stats.rows[subtask][split]:,}", *(f"{found[name]:,}" for name in found)]
+        [split, subtask, stats.rows[subtask][split], *counts.values()]
         for subtask, splits in stats.diversity.items()
-        for split, found in splits.items()
+        for split, counts in splits.items()
     ]
     columns = ["questions", *QUESTION_SPLITS, "characters", "counts", "environments", "states"]
     _print(
@@ -112,12 +108,10 @@ def print_stats(stats: BuildStats) -> None:
 def print_scores(result: dict[str, Any]) -> None:
     """Print the result of `ruleworld_data.scoring.score_predictions`."""
     metrics = ("exact_match", "strict_match", "length_mismatch", "missing_box")
+    macro = result["macro"] | {name: result[name] for name in ("n", "missing")}
     rows = [
         [name, str(scores["n"]), str(scores["missing"]), *(f"{scores[m]:.4f}" for m in metrics)]
-        for name, scores in [
-            *result["subtasks"].items(),
-            ("macro average", result["macro"] | {name: result[name] for name in ("n", "missing")}),
-        ]
+        for name, scores in [*result["subtasks"].items(), ("macro average", macro)]
     ]
     lines = [_table(["sub-task", "n", "missing", *metrics], rows[:-1], rows[-1])]
     if result["paper"] is not None:
@@ -139,7 +133,8 @@ def _print(*parts: Any) -> None:
         console.print(part)
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], last: Sequence[str] = ()) -> Any:
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], last: Sequence[Any] = ()) -> Any:
+    """Lay out texts and counts, these with commas."""
     from rich.table import Table
     from rich.text import Text
 
@@ -148,9 +143,9 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], last: Sequence
     table = Table(box=None, pad_edge=False, header_style="bold")
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if not i or column == "sub-task" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))  # as it is, no markup
-    if last:
-        table.add_section()
-        table.add_row(*last)
+    for row in [*rows, last] if last else rows:
+        if row is last:
+            table.add_section()
+        cells = (cell if isinstance(cell, str) else f"{cell:,}" for cell in row)
+        table.add_row(*(Text(printable(cell)) for cell in cells))  # as it is, no markup
     return table

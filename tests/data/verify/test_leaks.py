@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.io import build
-from ruleworld_data.scoring import SHORTCUT_BAR, SHORTCUTS, shortcuts
+from ruleworld_data.scoring.shortcuts import SHORTCUT_BAR, SHORTCUTS, shortcuts
 from ruleworld_data.spec import Dials, subtasks_of
 from ruleworld_data.verify import leak_report, render_leaks
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..questions import boxed
-from ..scoring import SHORTCUT_BAR
+from ..scoring.shortcuts import SHORTCUT_BAR
 from ..verify import parse_rule_table
 from ..verify.asp import AspSolver
 from ..world.arrays import MAX_EFFECT

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from ..questions import training_text
-from ..scoring import shortcuts
+from ..scoring.shortcuts import shortcuts
 from ..show import rows_with_rules
 from ..spec import QUESTION_SPLITS, RULE_SPLITS
 from .builds import build_command, read_build, world_spec

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..io.builds import read_manifest
-from ..scoring import SHORTCUT_BAR, shortcuts
+from ..scoring.shortcuts import SHORTCUT_BAR, shortcuts
 from ..spec import QUESTION_SPLITS
 from .files import check_shards
 from .mentions import plain_words
@@ -47,7 +47,7 @@ def leak_report(build_dir: str | Path, progress: StageProgress | None = None) ->
           most frequent answer of the type asked for; ``initial_share`` and ``unchanged_share``, the answers that equal
           the initial count, all and those after a change; ``visible_share``, the answers that occur, as words, in
           their question; and ``skeletons``, questions by reasoning skeleton;
-        - ``shortcuts``: what partial knowledge scores on test, see `ruleworld_data.scoring.shortcuts`.
+        - ``shortcuts``: what partial knowledge scores on test, see `ruleworld_data.scoring.shortcuts.shortcuts`.
 
     Raises
     ------

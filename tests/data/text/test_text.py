@@ -1,9 +1,18 @@
-"""Texts and parts are inverse: a renderer written here, from the published grammar, is the reference."""
+"""Rules as text: a renderer written here, from the published grammar, is the reference for texts, parts and tables."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from dataclasses import asdict
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ruleworld_data.generate import rule_table
+from ruleworld_data.spec import Dials
 from ruleworld_data.text import (
     Fact,
     ParsedRule,
@@ -18,12 +27,17 @@ from ruleworld_data.verify.report import Findings
 from ruleworld_data.verify.rulebase import TableReader
 from ruleworld_data.world import load_vocabulary
 
+brute = runpy.run_path(str(Path(__file__).parents[1] / "brute_force.py"))
+things, rows = brute["things"], brute["rows"]
 WORDS = load_vocabulary()
-PLURAL = dict(zip(WORDS.attributes, WORDS.attribute_plurals, strict=True))
-ACTION = {verb.base: verb for verb in WORDS.actions}
-PLACE = {place.name: place for place in WORDS.environments}
-VERBS = {"minus": WORDS.minus, "plus": WORDS.plus}
+THIRD = {row[0]: row[1] for row in rows("actions.tsv")} | {row[1]: row[2] for row in rows("change_verbs.tsv")}
+SIGN = {row[1]: row[0] for row in rows("change_verbs.tsv")}
+AT, TO = {}, {}
+for name, preposition, article, goal in rows("environments.tsv"):
+    AT[name] = f"{preposition} {article} {name}"
+    TO[name] = f"{goal} {article} {name}"
 
+CHANGE = {"operator": "minus", "amount": 2}
 EXAMPLES = [
     (
         "Tiny_cat(A) => Has(Strong_horn, 14)",
@@ -38,8 +52,7 @@ EXAMPLES = [
             trigger_attribute="strong fin",
             trigger_operator="minus",
             attribute="mineral scale",
-            operator="minus",
-            amount=2,
+            **CHANGE,
         ),
     ),
     (
@@ -48,11 +61,9 @@ EXAMPLES = [
         ParsedRule("action2env", action="attack", environment="bridge"),
     ),
     (
-        "Attack(A, B) => Get_Stormy_bead(A, 1)",
-        "If A attacks B, A will get 1 stormy bead.",
-        ParsedRule(
-            "action2attr", action="attack", role="actor", attribute="stormy bead", operator="plus", amount=1
-        ),
+        "Attack(A, B) => Drop_Stormy_bead(A, 2)",
+        "If A attacks B, A will drop 2 stormy beads.",
+        ParsedRule("action2attr", action="attack", role="actor", attribute="stormy bead", **CHANGE),
     ),
     (
         "Attack(A, B) => Completely_numb(B)",
@@ -65,138 +76,104 @@ EXAMPLES = [
         ParsedRule("env2state", environment="bridge", state="slightly disappointed"),
     ),
     (
-        "Deeply_hungry(A) => Lose_Crystalline_tongue(A, 1)",
-        "If A is deeply hungry, A will lose 1 crystalline tongue.",
-        ParsedRule(
-            "state2attr", state="deeply hungry", attribute="crystalline tongue", operator="minus", amount=1
-        ),
+        "Deeply_hungry(A) => Lose_Crystalline_tongue(A, 2)",
+        "If A is deeply hungry, A will lose 2 crystalline tongues.",
+        ParsedRule("state2attr", state="deeply hungry", attribute="crystalline tongue", **CHANGE),
     ),
-]
-DIALLED_EXAMPLES = [
     (
         "Bridge(A) & Deeply_hungry(A) => Lose_Strong_fin(A, 2)",
         "If A is on the bridge and is deeply hungry, A will lose 2 strong fins.",
         ParsedRule(
-            "place_state2attr",
-            environment="bridge",
-            state="deeply hungry",
-            attribute="strong fin",
-            operator="minus",
-            amount=2,
+            "place_state2attr", environment="bridge", state="deeply hungry", attribute="strong fin", **CHANGE
         ),
     ),
-    (
-        "More_Strong_horn(A, 12) => Deeply_hungry(A)",
-        "If A has more than 12 strong horns, A will be deeply hungry.",
-        ParsedRule(
-            "count2state",
-            trigger_attribute="strong horn",
-            trigger_operator="plus",
-            threshold=12,
-            state="deeply hungry",
-        ),
-    ),
-    (
-        "Fewer_Strong_horn(A, 1) => Deeply_hungry(A)",
-        "If A has fewer than 1 strong horn, A will be deeply hungry.",
-        ParsedRule(
-            "count2state",
-            trigger_attribute="strong horn",
-            trigger_operator="minus",
-            threshold=1,
-            state="deeply hungry",
-        ),
+    *(
+        (
+            f"{word.capitalize()}_Strong_horn(A, {threshold}) => Deeply_hungry(A)",
+            f"If A has {word} than {things(threshold, 'strong horn')}, A will be deeply hungry.",
+            ParsedRule(
+                "count2state",
+                trigger_attribute="strong horn",
+                trigger_operator=operator,
+                threshold=threshold,
+                state="deeply hungry",
+            ),
+        )
+        for word, operator, threshold in (("more", "plus", 12), ("fewer", "minus", 1))
     ),
 ]
+ACT = ("action2env", "action2attr", "action2state")
 
 
-def symbol(name):
+def symbol(name: str) -> str:
     return name.capitalize().replace(" ", "_")
 
 
-def count(number, attribute):
-    return f"{number} {attribute if number == 1 else PLURAL[attribute]}"
+def written(rule: dict, verbs: list[str]) -> tuple[str, str]:
+    """Write a rule from its parts in FOL and English; ``verbs`` are the change verbs it happens to use."""
+    trigger, change = (verbs[0], verbs[-1]) if verbs else ("", "")
+    who = {"actor": "A", "target": "B", None: "A"}[rule["role"]]
+    kind, place, state, cause = (rule[c] for c in ("entity", "environment", "state", "trigger_attribute"))
+    attribute, amount, act = rule["attribute"], rule["amount"], rule["action"]
+    premise = {
+        "entity2attr": lambda: (f"{symbol(kind)}(A)", f"A is {'an' if kind[0] in 'aeiou' else 'a'} {kind}"),
+        "attrchange2attr": lambda: (
+            f"{symbol(trigger)}_{symbol(cause)}(A, 1)",
+            f"A {THIRD[trigger]} 1 {cause}",
+        ),
+        "env2state": lambda: (f"{symbol(place)}(A)", f"A is {AT[place]}"),
+        "state2attr": lambda: (f"{symbol(state)}(A)", f"A is {state}"),
+        "place_state2attr": lambda: (
+            f"{symbol(place)}(A) & {symbol(state)}(A)",
+            f"A is {AT[place]} and is {state}",
+        ),
+        "count2state": lambda: (
+            f"{'More' if rule['trigger_operator'] == 'plus' else 'Fewer'}_{symbol(cause)}(A, {rule['threshold']})",
+            f"A has {'more' if rule['trigger_operator'] == 'plus' else 'fewer'} than "
+            f"{things(rule['threshold'], cause)}",
+        ),
+    } | dict.fromkeys(ACT, lambda: (f"{symbol(act)}(A, B)", f"A {THIRD[act]} B"))
+    if rule["type"] == "entity2attr":
+        conclusion = f"Has({symbol(attribute)}, {amount})", f"it has {things(amount, attribute)}"
+    elif rule["type"] == "action2env":
+        conclusion = f"Enter(B, {symbol(place)})", f"B will {TO[place]}"
+    elif attribute:
+        change_fol = f"{symbol(change)}_{symbol(attribute)}({who}, {amount})"
+        conclusion = change_fol, f"{who} will {change} {things(amount, attribute)}"
+    else:
+        conclusion = f"{symbol(state)}({who})", f"{who} will be {state}"
+    (fol, nl), (then_fol, then_nl) = premise[rule["type"]](), conclusion
+    return f"{fol} => {then_fol}", f"If {nl}, {then_nl}."
 
 
 @st.composite
 def rules(draw):
-    """A rule as (FOL, English, parts), rendered by the grammar of the published table."""
-    attribute, other = draw(st.lists(st.sampled_from(WORDS.attributes), min_size=2, max_size=2, unique=True))
-    amount = draw(st.integers(0, 127))
-    operator = draw(st.sampled_from(["minus", "plus"]))
-    verb = draw(st.sampled_from(VERBS[operator]))
-    who, role = draw(st.sampled_from([("A", "actor"), ("B", "target")]))
-    action = ACTION[draw(st.sampled_from(sorted(ACTION)))]
-    place = PLACE[draw(st.sampled_from(sorted(PLACE)))]
-    state, entity = draw(st.sampled_from(WORDS.states)), draw(st.sampled_from(WORDS.entities))
-    change = {"attribute": attribute, "operator": operator, "amount": amount}
-
-    def effect(subject):
-        return (
-            f"{verb.base.capitalize()}_{symbol(attribute)}({subject}, {amount})",
-            f"{subject} will {verb.base} {count(amount, attribute)}",
-        )
-
-    rule_type = draw(st.sampled_from([example[2].type for example in EXAMPLES + DIALLED_EXAMPLES]))
-    acts = (f"{symbol(action.base)}(A, B)", f"A {action.third} B")
-    if rule_type == "entity2attr":
-        article = "an" if entity[0] in "aeiou" else "a"
-        halves = (
-            (f"{symbol(entity)}(A)", f"A is {article} {entity}"),
-            (
-                f"Has({symbol(attribute)}, {amount})",
-                f"it has {count(amount, attribute)}",
-            ),
-        )
-        parts = {"entity": entity, "attribute": attribute, "amount": amount}
-    elif rule_type == "attrchange2attr":
-        sign = draw(st.sampled_from(["minus", "plus"]))
-        cause = draw(st.sampled_from(VERBS[sign]))
-        trigger = (f"{cause.base.capitalize()}_{symbol(other)}(A, 1)", f"A {cause.third} 1 {other}")
-        halves, parts = (
-            (trigger, effect("A")),
-            {"trigger_attribute": other, "trigger_operator": sign} | change,
-        )
-    elif rule_type == "action2env":
-        arrival = f"Enter(B, {symbol(place.name)})", f"B will {place.goal} {place.article} {place.name}"
-        halves, parts = (acts, arrival), {"action": action.base, "environment": place.name}
-    elif rule_type == "action2attr":
-        halves, parts = (acts, effect(who)), {"action": action.base, "role": role} | change
-    elif rule_type == "action2state":
-        halves = acts, (f"{symbol(state)}({who})", f"{who} will be {state}")
-        parts = {"action": action.base, "role": role, "state": state}
-    elif rule_type == "env2state":
-        where = f"{symbol(place.name)}(A)", f"A is {place.preposition} {place.article} {place.name}"
-        halves = where, (f"{symbol(state)}(A)", f"A will be {state}")
-        parts = {"environment": place.name, "state": state}
-    elif rule_type == "place_state2attr":
-        where = f"A is {place.preposition} {place.article} {place.name} and is {state}"
-        halves = (f"{symbol(place.name)}(A) & {symbol(state)}(A)", where), effect("A")
-        parts = {"environment": place.name, "state": state} | change
-    elif rule_type == "count2state":
-        sign, word = draw(st.sampled_from([("minus", "fewer"), ("plus", "more")]))
-        premise = f"{word.capitalize()}_{symbol(attribute)}(A, {amount})"
-        halves = (
-            (premise, f"A has {word} than {count(amount, attribute)}"),
-            (f"{symbol(state)}(A)", f"A will be {state}"),
-        )
-        parts = {
-            "trigger_attribute": attribute,
-            "trigger_operator": sign,
-            "threshold": amount,
-            "state": state,
-        }
-    else:
-        halves, parts = ((f"{symbol(state)}(A)", f"A is {state}"), effect("A")), {"state": state} | change
-    (premise_fol, premise_nl), (conclusion_fol, conclusion_nl) = halves
-    return (
-        f"{premise_fol} => {conclusion_fol}",
-        f"If {premise_nl}, {conclusion_nl}.",
-        ParsedRule(rule_type, **parts),
-    )
+    """A rule as (FOL, English, parts)."""
+    pick = st.sampled_from
+    like = draw(pick([rule for _, _, rule in EXAMPLES]))
+    attribute, cause = draw(st.lists(pick(WORDS.attributes), min_size=2, max_size=2, unique=True))
+    values = {
+        "entity": draw(pick(WORDS.entities)),
+        "action": draw(pick([verb.base for verb in WORDS.actions])),
+        "environment": draw(pick([place.name for place in WORDS.environments])),
+        "state": draw(pick(WORDS.states)),
+        "role": draw(pick(["actor", "target"])),
+        "attribute": attribute,
+        "trigger_attribute": cause,
+        "operator": draw(pick(["minus", "plus"])),
+        "trigger_operator": draw(pick(["minus", "plus"])),
+        "amount": draw(st.integers(0, 127)),
+        "threshold": draw(st.integers(0, 127)),
+    }
+    parts = {n: values.get(n, v) if v is not None else None for n, v in asdict(like).items()}
+    signs = [
+        parts[n] for n in ("trigger_operator", "operator") if parts[n] and parts["type"] != "count2state"
+    ]
+    verbs = [draw(pick([verb for verb in SIGN if SIGN[verb] == sign])) for sign in signs]
+    return (*written(parts, verbs), ParsedRule(**parts))
 
 
-@pytest.mark.parametrize(("fol", "nl", "rule"), [*EXAMPLES, *DIALLED_EXAMPLES])
+@pytest.mark.parametrize(("fol", "nl", "rule"), EXAMPLES)
 def test_the_published_examples_parse(fol, nl, rule):
     assert parse_rule_fol(fol) == parse_rule_nl(nl) == rule
 
@@ -207,6 +184,32 @@ def test_text_to_parts_undoes_parts_to_text(case):
     fol, nl, rule = case
     assert parse_rule_fol(fol) == rule
     assert parse_rule_nl(nl) == rule
+
+
+@pytest.mark.parametrize(
+    ("split", "scale", "dials"),
+    [
+        ("train", "tiny", Dials()),
+        ("heldout", "tiny", Dials()),
+        ("train", "paper", Dials()),
+        ("train", "tiny", Dials(conjunction=2, thresholds=True)),
+    ],
+)
+def test_every_row_of_a_table_says_its_columns_in_both_forms(split, scale, dials):
+    table = rule_table(split, scale, dials=dials)
+    base, used = parse_rule_table(table), set()
+    for row, rule in enumerate(table.to_pylist()):
+        verbs = [
+            verb.lower() for verb in re.findall(r"\b([A-Z][a-z]+)_[A-Z]", rule["fol"]) if verb.lower() in SIGN
+        ]
+        parts = ParsedRule(**{name: rule.get(name) for name in asdict(EXAMPLES[0][2])})
+        assert (rule["fol"], rule["nl"]) == written(asdict(parts), verbs)
+        signs = [rule["trigger_operator"] if rule["type"] == "attrchange2attr" else None, rule["operator"]]
+        assert [SIGN[verb] for verb in verbs] == [sign for sign in signs if sign]
+        if scale == "tiny":
+            assert base.rule(row) == parts == parse_rule_fol(rule["fol"]) == parse_rule_nl(rule["nl"])
+        used.update(verbs[-1:])
+    assert used == set(SIGN)
 
 
 @pytest.mark.parametrize(
@@ -360,12 +363,6 @@ def test_a_table_parses_to_the_same_parts_as_its_rows(cases):
     assert [base.rule(row) for row in range(len(base))] == [case[2] for case in cases]
     same_text = [[a[0] == b[0] for b in cases] for a in cases]
     assert (base["fol_key"][:, None] == base["fol_key"][None, :]).tolist() == same_text
-
-
-def test_typed_columns_cover_every_type():
-    examples = EXAMPLES + DIALLED_EXAMPLES
-    base = parse_rule_table(table(examples))
-    assert [base.rule(row) for row in range(10)] == [example[2] for example in examples]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from .answers import exact_match
 
 SHORTCUT_BAR = 0.10
 """No shortcut may score more, mean over sub-tasks."""
-MOST = 20_000
+_MOST = 20_000
 """Train questions of a sub-task that are learnt from."""
 _COLUMNS = ["question", "answers", "answer_types", "facts", "queries"]
 _WORD = re.compile(r"\w+")
@@ -60,27 +61,22 @@ def shortcuts(build_dir: str | Path) -> dict[str, dict[str, float]]:
     """
     folder = Path(build_dir)
     shards = read_manifest(folder)["shards"]
-    subtasks = dict.fromkeys(shard["config"] for shard in shards if shard["config"] != "rules")
-    found: dict[str, dict[str, float]] = {name: {} for name in SHORTCUTS}
-    for subtask in subtasks:
+    scores: dict[str, dict[str, float]] = {name: {} for name in SHORTCUTS}
+    for subtask in dict.fromkeys(shard["config"] for shard in shards if shard["config"] != "rules"):
         train, test = (_rows(folder, shards, subtask, split) for split in ("train", "test"))
         for name, guess in SHORTCUTS.items():
-            found[name][subtask] = _exact_match(guess(train, test), test)
-    return {name: {"all": sum(each.values()) / len(each), **each} for name, each in found.items()}
+            guesses = zip(guess(train, test), test, strict=True)
+            right = [exact_match(answers, row["answers"]) for answers, row in guesses]
+            scores[name][subtask] = fmean(right or [0.0])
+    return {name: {"all": fmean(own.values()), **own} for name, own in scores.items()}
 
 
 def _rows(folder: Path, shards: Iterable[dict[str, Any]], subtask: str, split: str) -> Rows:
     rows: list[dict[str, Any]] = []
     for shard in shards:
-        if (shard["config"], shard["split"]) == (subtask, split) and len(rows) < MOST:
-            rows += read_shard(folder / shard["path"], _COLUMNS).slice(0, MOST - len(rows)).to_pylist()
+        if (shard["config"], shard["split"]) == (subtask, split) and len(rows) < _MOST:
+            rows += read_shard(folder / shard["path"], _COLUMNS).slice(0, _MOST - len(rows)).to_pylist()
     return rows
-
-
-def _exact_match(guesses: Guesses, rows: Rows) -> float:
-    return sum(exact_match(guess, row["answers"]) for guess, row in zip(guesses, rows, strict=True)) / max(
-        1, len(rows)
-    )
 
 
 def _parts(row: dict[str, Any]) -> list[AnswerPart]:
@@ -88,6 +84,11 @@ def _parts(row: dict[str, Any]) -> list[AnswerPart]:
     stated = [int(count[1]) if count else None for count in counts]
     units = [tuple(_NUMBER.findall(_STATED.sub("", facts))) for facts in row["facts"]]
     return list(map(AnswerPart, row["answer_types"], row["queries"], stated, units, row["answers"]))
+
+
+def _best(counts: Counter[Any]) -> Any:
+    """Return the most frequent value, of equals the first by name."""
+    return min(counts, key=lambda value: (-counts[value], value))
 
 
 def _most_frequent(key: Callable[[AnswerPart], Hashable]) -> Callable[[Rows, Rows], Guesses]:
@@ -98,7 +99,7 @@ def _most_frequent(key: Callable[[AnswerPart], Hashable]) -> Callable[[Rows, Row
         for part in (part for row in train for part in _parts(row)):
             for name in {key(part), part.type}:
                 seen[name][part.answer] += 1
-        best = {name: min(count, key=lambda answer: (-count[answer], answer)) for name, count in seen.items()}
+        best = {name: _best(counts) for name, counts in seen.items()}
         return [[best.get(key(part), best.get(part.type, "")) for part in _parts(row)] for row in test]
 
     return guess
@@ -110,59 +111,56 @@ def _stated_number(train: Rows, test: Rows) -> Guesses:
     for part in (part for row in train for part in _parts(row)):
         if part.stated is not None:
             changes[part.units][int(part.answer) - part.stated] += 1
-    change = {units: min(count, key=lambda each: (-count[each], each)) for units, count in changes.items()}
+    change = {units: _best(counts) for units, counts in changes.items()}
     prior = _most_frequent(lambda part: part.type)(train, test)
 
     def guess(part: AnswerPart, other: str) -> str:
         return other if part.stated is None else str(part.stated + change.get(part.units, 0))
 
-    return [list(map(guess, _parts(row), each)) for row, each in zip(test, prior, strict=True)]
+    return [list(map(guess, _parts(row), others)) for row, others in zip(test, prior, strict=True)]
 
 
 def _question_only(train: Rows, test: Rows) -> Guesses:
     """Guess by naive Bayes on the words of the question, answer by answer."""
     words, _ = _vocabulary(train)
     guesses: Guesses = [[] for _ in test]
-    learnt = _counts(train, words)
+    learnt, given = _counts(train, words), _counts(test, words)
     for place in range(max(len(row["answers"]) for row in [*train, *test])):
         for kind in sorted({row["answer_types"][place] for row in test if len(row["answers"]) > place}):
-            rows = [i for i, row in enumerate(train) if row["answer_types"][place : place + 1] == [kind]]
-            asked = [i for i, row in enumerate(test) if row["answer_types"][place : place + 1] == [kind]]
-            labels = [train[i]["answers"][place] for i in rows]
-            names = sorted(set(labels))
-            if not names:
-                for i in asked:
-                    guesses[i].append("")
-                continue
-            code = {name: i for i, name in enumerate(names)}
-            by_label = np.zeros((len(names), len(words)), dtype=np.float32)
-            np.add.at(by_label, [code[label] for label in labels], learnt[rows])
-            likely = np.log((by_label + 0.1) / (by_label.sum(1, keepdims=True) + 0.1 * len(words)))
-            prior = np.log(np.bincount([code[label] for label in labels]) / len(labels))
-            best = (_counts([test[i] for i in asked], words) @ likely.T + prior).argmax(1)
-            for i, label in zip(asked, best.tolist(), strict=True):
-                guesses[i].append(names[label])
+            known, wanted = (
+                [i for i, row in enumerate(rows) if row["answer_types"][place : place + 1] == [kind]]
+                for rows in (train, test)
+            )
+            names, labels = np.unique([train[i]["answers"][place] for i in known], return_inverse=True)
+            best = ["" for _ in wanted]
+            if known:
+                by_label = np.zeros((len(names), len(words)), dtype=np.float32)
+                np.add.at(by_label, labels, learnt[known])
+                likely = np.log((by_label + 0.1) / (by_label.sum(1, keepdims=True) + 0.1 * len(words)))
+                prior = np.log(np.bincount(labels) / len(labels))
+                best = names[(given[wanted] @ likely.T + prior).argmax(1)].tolist()
+            for i, answer in zip(wanted, best, strict=True):
+                guesses[i].append(answer)
     return guesses
 
 
 def _nearest_question(train: Rows, test: Rows) -> Guesses:
     """Copy the answers of the train question whose words are most alike (cosine of TF-IDF)."""
     words, weights = _vocabulary(train)
-    asked = _unit(_counts(test, words) * weights)
+    given = _unit(_counts(test, words) * weights)
     best, at = np.full(len(test), -1.0, dtype=np.float32), np.zeros(len(test), dtype=np.int64)
     for start in range(0, len(train), _CHUNK):
-        alike = asked @ _unit(_counts(train[start : start + _CHUNK], words) * weights).T
-        here = alike.argmax(1)
+        alike = given @ _unit(_counts(train[start : start + _CHUNK], words) * weights).T
         closer = alike.max(1) > best
-        at[closer], best[closer] = start + here[closer], alike.max(1)[closer]
+        at[closer], best[closer] = start + alike.argmax(1)[closer], alike.max(1)[closer]
     return [train[i]["answers"] for i in at.tolist()]
 
 
 def _vocabulary(rows: Rows) -> tuple[dict[str, int], Floats]:
     """Return a column per word, and every word's inverse document frequency."""
-    found = Counter(word for row in rows for word in set(_WORD.findall(row["question"].lower())))
-    words = {word: i for i, word in enumerate(sorted(found))}
-    return words, np.log(len(rows) / np.array([found[word] for word in words]) + 1).astype(np.float32)
+    uses = Counter(word for row in rows for word in set(_WORD.findall(row["question"].lower())))
+    words = {word: i for i, word in enumerate(sorted(uses))}
+    return words, np.log(len(rows) / np.array([uses[word] for word in words]) + 1).astype(np.float32)
 
 
 def _counts(rows: Rows, words: dict[str, int]) -> Floats:
