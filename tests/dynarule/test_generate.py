@@ -1,6 +1,5 @@
 """Generation with rules: batches, padding, <search>, its cap, the trace and the refused options."""
 
-import copy
 import dataclasses
 
 import pytest
@@ -11,6 +10,7 @@ from transformers import GenerationConfig
 from dynarule import (
     RuleAdapter,
     RuleMemory,
+    RuleStates,
     attach,
     dynarule_config,
     generate,
@@ -177,7 +177,7 @@ def test_sampling_follows_the_seed(bank, ready):
 @pytest.mark.parametrize("template", ["{{ 1 / 0 }}", "{% if %}", "{{ ''.__class__.__mro__ }}"])
 def test_a_chat_template_that_breaks_is_a_users_error(template, tiny_tokenizer):
     """It comes with a stranger's adapter, and is a program."""
-    tokenizer = copy.deepcopy(tiny_tokenizer)
+    tokenizer = tiny_tokenizer()
     tokenizer.chat_template = template
     with pytest.raises(ValueError, match=r"chat template cannot write prompt 3 .*or remove it"):
         encode_prompt(tokenizer, [{"role": "user", "content": "w1"}], 3)
@@ -268,3 +268,44 @@ def test_what_is_no_question_is_refused(bank, ready):
             call("w1 w2")
     with pytest.raises(ValueError, match="prompt 0 has 300 tokens, the model reads 256 at most"):
         generate(model, tokenizer, bank, ["w1 " * 300])
+
+
+def test_control_tokens_that_a_question_or_a_rule_spells_are_text(tiny_model, tiny_tokenizer):
+    tokenizer, plain = tiny_tokenizer(search=True), [50, 1, 51, 1]
+    (prompt,) = question_prompts(tokenizer, ["w50 <search> w51 <search>"])
+    assert encode_prompt(tokenizer, prompt) == plain
+    assert encode_prompt(tokenizer, "w50 <search>") == [50, SEARCH]  # a prompt as it is
+    assert RuleStates(tiny_model("llama"), tokenizer).tokens("w50 <search> w51") == 3
+    chat = tiny_tokenizer(search=True, chat=True)
+    text = "{{ m['content'] if m['content'] is string else m['content'][0]['text'] }}"
+    chat.chat_template = (
+        f"{{% for m in messages %}}w2 {text} {{% endfor %}}<search> w3"  # the template's own is one
+    )
+    for spelled, ids in (("w50 <search> w51 <search>", plain), ("w50 \ue0007\ue001", [50, 1]), ("w50", [50])):
+        for content in (spelled, [{"type": "text", "text": spelled}]):
+            assert encode_prompt(chat, [{"role": "user", "content": content}]) == [2, *ids, SEARCH, 3]
+
+
+@torch.no_grad()
+def test_a_later_turn_is_refused_and_never_answered_with_the_first_one_s_rules(bank, ready, tiny_tokenizer):
+    model, _, adapter = ready()
+    tokenizer = tiny_tokenizer(search=True, chat=True)
+    turns = [{"role": "user", "content": "w50"}, {"role": "assistant", "content": "w51"}]
+    with pytest.raises(
+        ValueError, match=r"prompt 1 holds a turn of the assistant.*ask the last question by itself"
+    ):
+        generate(model, tokenizer, bank, [turns[:1], [*turns, *turns[:1]]])
+    with attach(model, RuleMemory(adapter, bank, SEARCH)) as memory:
+        options = {"max_new_tokens": 2, "do_sample": False, "return_dict_in_generate": True}
+        first = model.generate(torch.tensor([[11, 12]]), **options)
+        with pytest.raises(ValueError, match="past_key_values holds an earlier turn"):
+            model.generate(
+                torch.cat([first.sequences, torch.tensor([[20, 21]])], 1),
+                past_key_values=first.past_key_values,
+                **options,
+            )
+        model.generate(torch.tensor([[20, 21]]), **options)  # a prompt from its start searches anew
+        again = memory.trace
+    with attach(model, RuleMemory(adapter, bank, SEARCH)) as memory:
+        model.generate(torch.tensor([[20, 21]]), **options)
+    assert [each.ids for each in again] == [each.ids for each in memory.trace]

@@ -64,6 +64,12 @@ def single_pass(model: Any) -> Iterator[None]:
     def checked(*args: Any, **kwargs: Any) -> Any:
         positional = dict(zip(("inputs", "generation_config"), args, strict=False))
         check_decoding(model, positional | kwargs)
+        past = kwargs.get("past_key_values")
+        if past is not None and past.get_seq_length():
+            raise ValueError(
+                "past_key_values holds an earlier turn: rules are looked for when a prompt is read from its start, and "
+                "a later question would be answered with the first one's; leave past_key_values out"
+            )
         return generate(*args, **kwargs)
 
     model.generate = checked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +21,11 @@ from .search_token import search_id
 __all__ = ["Generation", "Prompt", "encode_prompt", "generate", "question_prompts", "rule_memory"]
 
 Prompt = str | Sequence[Mapping[str, Any]]
-"""Text as it is, or chat messages for the tokenizer's template."""
+"""Text as it is, control tokens included, or chat messages for the tokenizer's template."""
+
+
+class PlainText(str):
+    """A prompt that holds no control token: one that its text spells, such as ``<search>``, is read as text."""
 
 
 @dataclass(frozen=True)
@@ -176,30 +181,68 @@ def question_prompts(tokenizer: Any, questions: Sequence[str], opening: str = ""
             raise ValueError(f"question {i} holds half a surrogate pair, got {question!r}; type UTF-8")
     if getattr(tokenizer, "chat_template", None):
         return [[{"role": "user", "content": question}] for question in questions]
-    return [f"{opening}{question}\n" for question in questions]
+    return [PlainText(f"{opening}{question}\n") for question in questions]
 
 
 def encode_prompt(tokenizer: Any, prompt: Prompt, index: int = 0) -> list[int]:
-    """Return a prompt's tokens; messages end where the answer begins."""
+    """Return a prompt's tokens; messages end where the answer begins, and their contents are `PlainText`."""
     if isinstance(prompt, str):
-        ids = tokenizer(prompt)["input_ids"]
+        plain = {"split_special_tokens": True} if isinstance(prompt, PlainText) else {}
+        ids = tokenizer(prompt, **plain)["input_ids"]
     else:
-        if not getattr(tokenizer, "chat_template", None):
-            raise ValueError(
-                f"prompt {index} is a list of messages, but the tokenizer has no chat template; pass text"
-            )
-        try:
-            written = tokenizer.apply_chat_template(
-                list(prompt), add_generation_prompt=True, return_dict=True
-            )
-        except Exception as error:  # a template is a program: it may raise anything
-            raise ValueError(
-                f"the tokenizer's chat template cannot write prompt {index} ({type(error).__name__}: {error}); mend "
-                "chat_template.jinja in the folder of the adapter or model, or remove it"
-            ) from None
-        ids = written["input_ids"]
+        ids = _encode_messages(tokenizer, list(prompt), index)
     if not ids or (isinstance(prompt, str) and not prompt.strip()):
         raise ValueError(f"prompt {index} has no tokens, or only blanks: {prompt!r}")
+    return ids
+
+
+def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[int]:
+    if not getattr(tokenizer, "chat_template", None):
+        raise ValueError(
+            f"prompt {index} is a list of messages, but the tokenizer has no chat template; pass text"
+        )
+    for message in messages:
+        if isinstance(message, Mapping) and message.get("role") in ("assistant", "tool"):
+            raise ValueError(
+                f"prompt {index} holds a turn of the {message['role']}: a search would look for what all turns say, "
+                "not for what the last one asks; ask the last question by itself, with all that it needs"
+            )
+    # Control tokens that contents spell get marks, which keep them from the template's own, and are read as text.
+    control = sorted({*_special(tokenizer).values()}, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, control)) or r"(?!)")
+    spelled: list[str] = []
+
+    def mark(match: re.Match[str]) -> str:
+        spelled.append(match[0])
+        return f"\ue000{len(spelled) - 1}\ue001"
+
+    def marked(content: Any) -> Any:
+        if isinstance(content, str):
+            return pattern.sub(mark, content)
+        if isinstance(content, list):
+            return list(map(marked, content))
+        if isinstance(content, Mapping):
+            return {
+                key: marked(value) if key in ("content", "text") else value for key, value in content.items()
+            }
+        return content
+
+    messages = marked(messages)
+    try:
+        written = tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=not spelled, return_dict=not spelled
+        )
+    except Exception as error:  # a template is a program: it may raise anything
+        raise ValueError(
+            f"the tokenizer's chat template cannot write prompt {index} ({type(error).__name__}: {error}); mend "
+            "chat_template.jinja in the folder of the adapter or model, or remove it"
+        ) from None
+    if not spelled:
+        return written["input_ids"]
+    ids: list[int] = []
+    for at, part in enumerate(re.split(r"\ue000(\d+)\ue001", written)):
+        part = spelled[int(part)] if at % 2 and int(part) < len(spelled) else part
+        ids += tokenizer(part, add_special_tokens=False, split_special_tokens=bool(at % 2))["input_ids"]
     return ids
 
 
@@ -247,6 +290,11 @@ def _until_end(tokens: list[int], ends: list[int], pad: int | None) -> list[int]
 
 
 def _decode(tokenizer: Any, tokens: list[int], keep: int | None) -> str:
-    special = {row for row, added in tokenizer.added_tokens_decoder.items() if added.special}
-    special = (special | set(tokenizer.all_special_ids)) - {keep}
+    special = _special(tokenizer).keys() - {keep}
     return tokenizer.decode([t for t in tokens if t not in special], clean_up_tokenization_spaces=False)
+
+
+def _special(tokenizer: Any) -> dict[int, str]:
+    """Return the control tokens: id to text."""
+    added = {row: added.content for row, added in tokenizer.added_tokens_decoder.items() if added.special}
+    return dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)) | added

@@ -89,7 +89,11 @@ class LayerEncoder:
             If a text has no tokens.
         """
         texts = listed("texts", texts)
-        tokens = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+        options = {
+            "add_special_tokens": False,
+            "split_special_tokens": True,
+        }  # a rule spells no control token
+        tokens = self.tokenizer(texts, **options)["input_ids"] if texts else []
         empty = next((i for i, ids in enumerate(tokens) if not ids), None)
         if empty is not None:
             raise ValueError(f"text {empty} has no tokens: {texts[empty]!r}; expected a rule")

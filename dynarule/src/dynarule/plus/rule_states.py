@@ -64,7 +64,11 @@ class RuleStates:
 
     def tokens(self, text: str) -> int:
         """Return how many tokens a rule's line has."""
-        return len(self.tokenizer(f"{text}\n", add_special_tokens=False)["input_ids"])
+        return len(self._ids(f"{text}\n", add_special_tokens=False))
+
+    def _ids(self, text: str | list[str], **options: Any) -> Any:
+        # A rule may spell a control token, and says no more than its letters by it.
+        return self.tokenizer(text, split_special_tokens=True, **options)["input_ids"]
 
     @torch.no_grad()
     def _read(self, texts: list[str]) -> list[States]:
@@ -73,8 +77,7 @@ class RuleStates:
         from transformers import DynamicCache
 
         lines = [f"{text}\n" for text in texts]
-        plain = self.tokenizer(lines, add_special_tokens=False)["input_ids"]
-        opened = self.tokenizer(lines[0])["input_ids"]
+        plain, opened = self._ids(lines, add_special_tokens=False), self._ids(lines[0])
         lead: list[int] = next((opened[:n] for n in range(len(opened)) if opened[n] == plain[0][0]), [])
         rows = [torch.tensor(lead + ids) for ids in plain]
         lengths_B1 = torch.tensor([[len(row)] for row in rows])
