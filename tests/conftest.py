@@ -17,7 +17,7 @@ LONG = (
     "tests/data/verify/test_verify.py",
     "tests/benchmarks/cli/test_cli.py",
     "tests/benchmarks/leaderboard/test_readme_leaderboard.py",
-    "tests/benchmarks/zoo/",
+    "tests/benchmarks/lab/",
 )
 """Half a minute and more each, so begun first: the last minute of several workers is one of many small modules."""
 

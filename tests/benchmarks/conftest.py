@@ -71,19 +71,3 @@ def serve(monkeypatch):
     yield start
     for server in made:
         server.close()
-
-
-@pytest.fixture(scope="session")
-def vocabulary():
-    """The words of the base in the box: what takes seconds to gather is gathered once."""
-    from rwbench.zoo.base.tokenizer import build_vocabulary, corpus
-
-    return build_vocabulary(corpus())
-
-
-@pytest.fixture
-def vocabulary_at_hand(vocabulary, monkeypatch):
-    """Commands that gather the words of the corpus find them gathered."""
-    monkeypatch.setattr(
-        "rwbench.zoo.base.tokenizer.build_vocabulary", lambda texts: vocabulary if next(texts) else None
-    )

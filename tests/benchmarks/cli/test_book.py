@@ -4,6 +4,7 @@ import re
 import shutil
 
 import pytest
+from rwbench.backends.local import load_tokenizer
 from rwbench.cli.app import app
 from rwbench.cli.book import write_book
 from rwbench.models import adapter_folder, base_folder, fingerprint
@@ -12,20 +13,18 @@ from typer.testing import CliRunner
 QUESTION = "After a feral cow haunted a rustic raccoon, how many rubbery hips does the rustic raccoon have?"
 
 
-def test_the_book_is_the_shipped_model_and_rules_of_its_language(vocabulary, tmp_path):
-    from rwbench.zoo.base.documents import Writer
-
+def test_the_book_is_the_shipped_model_and_rules_of_its_language(tmp_path):
     done = CliRunner().invoke(app, ["book", str(tmp_path / "book")])
     assert done.exit_code == 0 and f"dynarule chat --model {tmp_path}/book/base" in done.stderr
     assert fingerprint(tmp_path / "book/base") == fingerprint(base_folder("tiny"))
     assert fingerprint(tmp_path / "book/adapter") == fingerprint(
         adapter_folder("tiny", "dynarule-plus", "nl")
     )
-    writer = Writer(vocabulary, 0.1)
+    tokenizer = load_tokenizer(tmp_path / "book/base")
     rules = (tmp_path / "book/rules.txt").read_text().splitlines()
     assert len(rules) == len({*rules}) == 18
     for text in [*rules, QUESTION]:
-        assert writer.encode(text)  # every word is the base's
+        assert not re.search("##|<unknown>", " ".join(tokenizer.tokenize(text)))  # whole words of the base
 
 
 def test_a_folder_that_is_there_is_left_alone(tmp_path):

@@ -153,16 +153,17 @@ def ruleworld_case(**memory):
     """The base in the box, which never saw rule memory (`rwbench` is here for it only), and a small RuleWorld."""
     from rwbench.backends.local import load_fresh
     from rwbench.models import base_folder
-    from rwbench.zoo.adapters.train import inherit_step
-    from rwbench.zoo.base.tokenizer import STEP
 
-    from dynarule import RuleAdapter, RuleBank, dynarule_config, open_encoder
+    from dynarule import RuleAdapter, RuleBank, dynarule_config, open_encoder, prepare_search
 
     torch.set_num_threads(1)
     rules, rows, held_out = small_world()
     model, tokenizer = load_fresh(base_folder("tiny"))
     model.float()
-    inherit_step(model, tokenizer, STEP)
+    search, step = prepare_search(model, tokenizer), tokenizer.convert_tokens_to_ids("<step>")
+    with torch.no_grad():  # <search> begins as the base's own mark before a step
+        for matrix in (model.get_input_embeddings().weight, model.get_output_embeddings().weight):
+            matrix[search] = matrix[step]
     bank = RuleBank.from_texts(
         [rule["nl"] for rule in rules],
         [rule["conclusion_nl"] for rule in rules],

@@ -12,9 +12,9 @@ import typer
 from .. import __version__
 from ..efficiency.cli import app as efficiency
 from ..leaderboard.cli import app as leaderboard
-from ..zoo.cli import adapters, base, models
 from .book import book
 from .compare import compare
+from .models import models
 from .report import report
 from .run import run
 from .shared import JsonFlag, disk_error
@@ -78,8 +78,6 @@ def list_names(as_json: JsonFlag = False) -> None:
 
 app.add_typer(efficiency, name="efficiency")
 app.add_typer(models, name="models")
-app.add_typer(base, name="base")
-app.add_typer(adapters, name="adapters")
 for command in (run, trace, book):
     app.command()(command)
 app.command("list")(list_names)

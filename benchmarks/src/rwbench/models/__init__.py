@@ -26,6 +26,8 @@ from ..cache import cache_root
 
 SHIPPED = Path(__file__).parent
 PROMPT_FILE = "prompt.toml"
+STEP = "<step>"
+"""Before each step in the answers of bases that are trained here; ``<search>`` inherits its row."""
 ADDED = "models"
 """Folder of the cache."""
 BASE_SUFFIXES = (".json", ".safetensors", ".jinja", ".model", ".txt")
@@ -118,10 +120,8 @@ def model_template(name: str) -> Template:
 def step_mark(name: str, tokenizer: Any) -> str:
     """Return the token with which a model begins each step: of the marks that its prompt removes, one that it has.
 
-    A model that was taught none has the mark of the bases that are trained here, which its tokenizer does not know.
+    A model that was taught none has `STEP`, which its tokenizer does not know.
     """
-    from ..zoo.base.tokenizer import STEP
-
     known = tokenizer.get_vocab()
     return next((mark for mark in model_template(name).remove if mark in known), STEP)
 

@@ -1,6 +1,9 @@
 """Folders of models: replaced whole, whatever kills the writer."""
 
+import json
+import shutil
 import struct
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -8,9 +11,14 @@ import numpy as np
 import pytest
 import torch
 from rwbench import models
-from rwbench.models import fingerprint, replaced_folder
-from rwbench.models.reader import RuleReader
+from rwbench.backends.local import load_tokenizer
+from rwbench.models import adapter_folder, base_folder, fingerprint, replaced_folder, shipped, step_mark
+from rwbench.models.reader import RuleReader, load_reader
+from rwbench.score.results import find_results
 from safetensors.torch import save_file
+
+ROOT = Path(__file__).parents[3]
+METHODS = ("dynarule", "srki", "kblam", "dynarule-plus")
 
 
 def write(folder, text):
@@ -73,3 +81,55 @@ def test_a_bank_is_where_its_model_is():
     rules = Mock(texts=lambda ids, column: [f"If A is {i}, A will be {column}." for i in ids])
     bank = RuleReader(model, None, None, None, encode).bank(rules, np.arange(3, dtype=np.int32), "nl")
     assert (len(bank), bank.device.type, bank.keys_MP.device.type) == (3, "meta", "meta")
+
+
+def test_the_memory_methods_run_in_fp32_on_a_cpu():
+    assert json.loads((base_folder("tiny") / "config.json").read_text())["dtype"] == "bfloat16"
+    assert load_reader("tiny", "kblam", "nl").model.dtype == torch.float32
+    load_reader.cache_clear()
+
+
+def test_steps_begin_with_the_mark_that_a_model_was_taught(tmp_path):
+    """The mark of a pretrained model is one of its own tokens, which its prompt names; no other token is one."""
+    tokenizer = load_tokenizer(base_folder("tiny"))
+    assert step_mark("tiny", tokenizer) == "<step>"
+    taught = shutil.copytree(base_folder("tiny"), tmp_path / "taught")
+    prompt = (taught / "prompt.toml").read_text()
+    for mark, known in (("<pad>", "<pad>"), ("<of another>", "<step>")):
+        (taught / "prompt.toml").write_text(prompt.replace("<step>", mark))
+        assert step_mark(str(taught), tokenizer) == known
+
+
+def test_committed_results_are_of_what_is_shipped():
+    """Every run in the repository names the base, and the adapter, that come with it, or one of further trainings.
+
+    A model that is added, not shipped, is made where it is added: of that one the adapters are here, and all runs are
+    of one base.
+    """
+    added = {"smollm2-rules": ROOT / "benchmarks/base/smollm2"}
+    seen, bases = set(), {}
+    for run in find_results(ROOT / "benchmarks/results"):
+        path, spec = run["run_id"], run["spec"]
+        method = spec["method"]
+        if not isinstance(method.get("model"), dict):
+            continue
+        name, weights = method["model"]["model"], method["model"]["weights"]
+        assert weights == bases.setdefault(name, weights), path
+        if name not in added:
+            assert weights == fingerprint(base_folder(name)), path
+        if method["name"] in METHODS:
+            own = "-".join(filter(None, (method["name"], method.get("variant"))))
+            form = spec["representation"]
+            folder = added[name] / f"{own}-{form}" if name in added else adapter_folder(name, own, form)
+            further = ROOT / f"benchmarks/results/seeds/{own}-{form}/adapters.json"
+            of = fingerprint(folder) if folder else json.loads(further.read_text())["fingerprint"]
+            assert method["adapter"] == of, path
+            seen.add((name, method["name"], spec["representation"]))
+    there = {
+        (name, method, form)
+        for name in shipped()
+        for method in METHODS
+        for form in ("fol", "nl")
+        if adapter_folder(name, method, form)
+    }
+    assert there <= seen

@@ -4,9 +4,9 @@ import random
 import re
 
 import pytest
+from plain import DOMAINS, HELD_OUT, Claim, PlainWorld, plain_questions, plain_world
 from rwbench.run.books import book_rules
 from rwbench.spec import BOOKS, VALIDATION_BOOKS
-from rwbench.zoo.base.plain import HELD_OUT, PlainWorld, domains, plain_questions, plain_world
 
 
 def clauses(text):
@@ -30,7 +30,7 @@ def closure(texts, given):
     return known - set(given)
 
 
-@pytest.mark.parametrize("domain", domains(), ids=lambda each: each.name)
+@pytest.mark.parametrize("domain", DOMAINS, ids=lambda each: each.name)
 def test_answers_follow_from_the_rules_and_no_other_value_does(domain):
     asked = 0
     for number in range(12):
@@ -66,15 +66,15 @@ def test_answers_follow_from_the_rules_and_no_other_value_does(domain):
 
 
 def test_facts_of_a_domain_are_told_apart():
-    for domain in domains():
+    for domain in DOMAINS:
         for fact in domain.facts:
             assert fact.role in ("start", "middle", "end")
             assert bool(fact.said) == (fact.role != "end") and bool(fact.ask) == (fact.role != "start")
             same = [each for each in domain.facts if re.fullmatch(pattern(each.rule), fact.rule)]
             assert same == [fact], (domain.name, fact.rule)
             if fact.role == "middle":
-                assert len(domain.values(fact)) >= 6
-    assert set(HELD_OUT) < {domain.name for domain in domains()}
+                assert len(fact.values) >= 6
+    assert set(HELD_OUT) < {domain.name for domain in DOMAINS}
 
 
 def test_no_rule_book_says_what_a_domain_says():
@@ -85,7 +85,7 @@ def test_no_rule_book_says_what_a_domain_says():
         for text in book_rules(book)
         for clause in clauses(text)
     }
-    for domain in domains():
+    for domain in DOMAINS:
         for fact in domain.facts:
             found = [clause for clause in said if re.fullmatch(pattern(fact.rule), clause)]
             assert not found, (domain.name, fact.rule, found)
@@ -93,25 +93,23 @@ def test_no_rule_book_says_what_a_domain_says():
 
 def test_a_question_with_two_values_is_never_asked():
     """Either way would be an answer, so there is none."""
-    domain = domains()[0]
-    start = next(fact for fact in domain.facts if fact.role == "start" and fact.slot is None)
+    domain = DOMAINS[0]
+    start = next(fact for fact in domain.facts if fact.role == "start" and fact.values == (None,))
     middle = next(fact for fact in domain.facts if fact.role == "middle")
-    end = next(fact for fact in domain.facts if fact.role == "end" and fact.slot is not None)
-    from rwbench.zoo.base.plain import Said
-
-    values = domain.values(end)
-    first, between = Said(start, None), Said(middle, domain.values(middle)[0])
-    sure = PlainWorld(domain, [(first, between), (between, Said(end, values[0]))])
-    torn = PlainWorld(domain, [*sure.rules, (first, Said(end, values[1]))])
+    end = next(fact for fact in domain.facts if fact.role == "end" and fact.values != (None,))
+    values = end.values
+    first, between = Claim(start, None), Claim(middle, middle.values[0])
+    sure = PlainWorld(domain, [(first, between), (between, Claim(end, values[0]))])
+    torn = PlainWorld(domain, [*sure.rules, (first, Claim(end, values[1]))])
     assert sure.question(random.Random(0), 2)["answers"]
     assert torn.question(random.Random(0), 2) is None
 
 
 def test_finding_gets_one_world_a_domain_and_other_domains_to_measure():
-    rules, rows = plain_questions("test", False, 90, rules=80)
-    held, held_rows = plain_questions("test", True, 15, rules=80)
+    rules, rows = plain_questions("test", False, 90)
+    held, held_rows = plain_questions("test", True, 15)
     assert len(rows) == 90 and len(held_rows) == 15 and not set(rules) & set(held)
-    assert plain_questions("test", False, 90, rules=80) == (rules, rows)
+    assert plain_questions("test", False, 90) == (rules, rows)
     assert {row["subtask"] for row in rows} == {"single_rule", "multi_rule", "multi_hop"}
     for row in rows:
         for step in row["steps"]:

@@ -1,1 +1,0 @@
-"""The models that ship with the package, and the scripts that train them."""

@@ -1,1 +1,0 @@
-"""Adapters for a base model, trained alike: DynaRule, SR-KI and KBLaM on RuleWorld's questions."""

@@ -1,1 +1,0 @@
-"""The bundled base model: a small Llama trained from scratch to apply rules that stand in its context."""

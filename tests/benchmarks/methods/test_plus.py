@@ -1,0 +1,99 @@
+"""DynaRule+'s search in a prompt, and other searches in its place."""
+
+import numpy as np
+import pytest
+from rwbench.backends.local import Local
+from rwbench.methods.plus import DynaRulePlus, Planned, Searched
+from rwbench.retrievers import Retriever
+from rwbench.retrievers.both_ends import BothEnds
+from rwbench.run.data import DataSource, select
+from rwbench.run.pools import Pool
+
+
+def test_the_search_of_dynarule_plus_may_fill_a_prompt(monkeypatch):
+    """The first search of each question is the same, and what DynaRule+ would read stands in the prompt."""
+    model, source = Local.of("tiny"), DataSource("tiny", version="1.1")
+    rules, asked = source.rules("test"), select(source.questions("multi_hop_3", "test"), 2)
+    pool = Pool(np.union1d(rules.ids[:300], asked[0].gold + asked[1].gold), rules, "nl", tuple(asked))
+    batch, prompts, generate = [(pool, question) for question in asked], [], Local.generate
+    read = [each.retrieved for each in DynaRulePlus.of(model, "nl").answer(batch, 16)]
+    monkeypatch.setattr(
+        Local, "generate", lambda self, asks, *rest: prompts.extend(asks) or generate(self, asks, *rest)
+    )
+    method = Planned.of(model, "nl")
+    assert method.missing() is None and method.label == "RAG by DynaRule+'s search, tiny"
+    outputs = method.answer(batch, 16)
+    for output, found, prompt, question in zip(outputs, read, prompts, asked, strict=False):
+        assert output.error is None and output.retrieved[0] == found[0]
+        *lines, blank, text = prompt.text.rstrip("\n").split("\n")
+        assert (blank, text, prompt.begun) == ("", question.text, "")
+        first = pool.rules.texts(np.array(found[0][:1], dtype=np.int32), "nl")
+        assert lines[0] == first[0] and len(lines) < 16
+        assert len(output.retrieved) > 1
+    assert any(prompt.begun.count("\n") for prompt in prompts)
+
+
+def test_another_search_may_stand_in_the_place_of_dynarule_plus():
+    """What it finds for the question, and from the second step on for the step before, is read, best first."""
+    model, source = Local.of("tiny"), DataSource("tiny", version="1.1")
+    rules, asked = source.rules("test"), select(source.questions("multi_hop_3", "test"), 2)
+    pools = [
+        Pool(np.union1d(rules.ids[at : at + 300], each.gold), rules, "nl", (each,))
+        for at, each in enumerate(asked)
+    ]
+    for changes in ({"rules": "without_gold"}, {"rules": "gold"}, {"correct_layer": 2}):
+        with pytest.raises(ValueError, match="another search finds rules of the pool, got"):
+            Searched.of(model, "nl", retriever=BothEnds(), **changes)
+    method = Searched.of(model, "nl", retriever=BothEnds(), score_weight=1, kept=5)
+    assert method.missing() is None
+    assert method.label == "DynaRule+, both ends in place of its search, tiny, 5 kept, scores x 1"
+    outputs = method.answer(list(zip(pools, asked, strict=True)), 16)
+    for output, pool, question in zip(outputs, pools, asked, strict=True):
+        score, found = BothEnds().scorer(pool.ids, pool.texts), {}
+        lines = [step.text.strip() for step in output.trace]
+        for last, step in zip(["", *lines], output.retrieved, strict=False):
+            rows = score([question.text, f"{question.text}\n{last}"] if last else [question.text])
+            best = (rows / rows.max(1, keepdims=True)).max(0)
+            order = sorted(range(len(best)), key=lambda at: (-best[at], pool.ids[at]))
+            assert set(step) <= set(pool.ids[best > 0].tolist())
+            found[last] = [int(pool.ids[at]) for at in order[:5] if best[at] > 0]
+            assert [best[list(pool.ids).index(rule)] for rule in step] == pytest.approx(
+                [best[list(pool.ids).index(rule)] for rule in found[last]]
+            )
+        assert len(found) > 1
+        assert output.answers
+
+
+def test_a_search_that_finds_nothing_leaves_the_question_to_be_guessed():
+    """Of a pool that shares no word with what is asked nothing is read, and the output says so."""
+    model, source = Local.of("tiny"), DataSource("tiny", version="1.1")
+    rules, (question,) = source.rules("test"), select(source.questions("single_rule", "test"), 1)
+    index = BothEnds().scorer(rules.ids, rules.texts(rules.ids, "nl"))
+    unrelated = rules.ids[np.isneginf(index([question.text])[0])][:5]
+    pool = Pool(unrelated, rules, "nl", (question,))
+    (output,) = Searched.of(model, "nl", retriever=BothEnds(), score_weight=1).answer([(pool, question)], 16)
+    assert output.error is None
+    assert len(unrelated) == 5 and output.retrieved[0] == []
+
+
+def test_a_rule_counts_by_the_better_of_its_two_scores():
+    """Of the question and of the last step, as shares of the best one's; what scores 0 is not found."""
+    source = DataSource("tiny", version="1.1")
+    rules, (question,) = source.rules("test"), select(source.questions("single_rule", "test"), 1)
+    told = {question.text: [4.0, 2.0, 0.0, 1.0], f"{question.text}\nlast": [1.0, 0.5, 0.0, 2.0]}
+
+    class Given(Retriever):
+        name, plans = "given", True
+
+        def scorer(self, ids, texts):
+            return lambda queries: np.array([told[query] for query in queries])
+
+    pool = Pool(rules.ids[:4], rules, "nl", (question,))
+    method = Searched.of(Local.of("tiny"), "nl", retriever=Given())
+    names, half = [str(rule) for rule in rules.ids[:4]], float(np.log(0.5))
+    first = method.find(pool, question, "", 16)
+    assert first == pytest.approx({names[0]: 0.0, names[1]: half, names[3]: 2 * half})
+    assert list(first) == [names[0], names[1], names[3]]
+    both = {names[0]: 0.0, names[3]: 0.0, names[1]: half}
+    assert method.find(pool, question, "earlier\nlast", 16) == pytest.approx(both)
+    assert list(method.find(pool, question, "last", 2)) == [names[0], names[3]]
