@@ -105,19 +105,13 @@ class Component:
 
     @classmethod
     def from_dict(cls, params: dict[str, Any]) -> Any:
-        """Build the component that ``to_dict`` described.
-
-        Raises
-        ------
-        ValueError
-            If the name is unknown or a parameter does not belong to the component.
-        """
+        """Build the component that ``to_dict`` described; a ValueError names an unknown component or parameter."""
         values = dict(params)
-        found = cls.registry.get(values.pop("name", None))
-        known = [field.name for field in dataclasses.fields(found)]
+        kind = cls.registry.get(values.pop("name", None))
+        known = [field.name for field in dataclasses.fields(kind)]
         for name in values:
-            check_name(f"parameter of {cls.registry.kind} {found.name!r}", name, known)
-        return found(**values)
+            check_name(f"parameter of {cls.registry.kind} {kind.name!r}", name, known)
+        return kind(**values)
 
 
 @dataclass_transform(frozen_default=True)

@@ -102,7 +102,7 @@ class RunSpec:
     def __post_init__(self) -> None:
         check_name("representation", self.representation, REPRESENTATIONS)
         check_name("pool_scope", self.pool_scope, POOL_SCOPES)
-        dials = self.turned
+        dials = self.parsed_dials
         version = {} if dials == PAPER_POINT else {"version": data_version(self.data)}
         WorldSpec(self.scale, self.split, self.world_seed, dials=dials, **version)
         known = (*BOOKS, *VALIDATION_BOOKS) if self.on_books else subtasks_of(dials)
@@ -136,7 +136,7 @@ class RunSpec:
         return self.data.startswith(BOOKS_DATA)
 
     @property
-    def turned(self) -> Dials:
+    def parsed_dials(self) -> Dials:
         """The dials, read."""
         return Dials.parse(self.dials or "")
 

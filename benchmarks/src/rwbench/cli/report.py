@@ -37,7 +37,6 @@ def report(
             help="With --markdown: runs of the same methods on held-out rules, as further columns.",
         ),
     ] = None,
-    recipe: Annotated[str | None, typer.Option(help="Only the runs that this recipe made.")] = None,
     data: Annotated[
         Path | None, typer.Option(help="The build that the runs used, for questions and proofs.")
     ] = None,
@@ -58,10 +57,8 @@ def report(
         results = existing_results(folder, "give the --out folder of `rwbench run`")
         if not results:
             raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
-        if recipe is not None:
-            results = _of_recipe(folder, recipe, results)
         if pack_to is not None:
-            _pack(results, folder, pack_to, recipe, as_json)
+            _pack(results, folder, pack_to, as_json)
         elif figure is not None:
             from ..report.figures import write_figure
             from ..report.setting import settings
@@ -78,24 +75,10 @@ def report(
             show_results(results, page, as_json, [])
 
 
-def _of_recipe(folder: Path, recipe: str, results: list[Results]) -> list[Results]:
-    """Return the runs that a recipe made in a folder; a ValueError names the recipes that were run there."""
-    from ruleworld_data.spec import check_name
-
-    from ..run.folder import read_manifests
-
-    made = {manifest.recipe: manifest for manifest in read_manifests(folder)}
-    if not made:
-        raise ValueError(
-            f"no recipe's list of runs is in {folder}; `rwbench run {recipe} --out {folder}` writes it"
-        )
-    return made[check_name("recipe in this folder", recipe, made)].select(results)
-
-
-def _pack(results: list[Results], folder: Path, to: Path, recipe: str | None, as_json: bool) -> None:
+def _pack(results: list[Results], folder: Path, to: Path, as_json: bool) -> None:
     from ..report.packing import pack
 
-    size = pack(results, folder, to, recipe)
+    size = pack(results, folder, to)
     if as_json:
         typer.echo(json.dumps({"runs": len(results), "bytes": size, "folder": str(to)}))
     else:

@@ -44,11 +44,11 @@ def searches(options: Options, form: str, size: int) -> list[Method]:
     acting: Changes = [{"in_prompt": 4}, *({"in_prompt": rules} | SEARCHES["react"] for rules in (2, 4, 8))]
     rows: list[Method] = []
     for model in options.all_models:
-        rows += [IRCoT(model=model, retriever=bm25, in_prompt=16, **each) for each in thinking]
-        rows += [ReAct(model=model, retriever=bm25, **each) for each in acting]
+        rows += [IRCoT(model=model, retriever=bm25, in_prompt=16, **change) for change in thinking]
+        rows += [ReAct(model=model, retriever=bm25, **change) for change in acting]
         rows += [
-            Stepwise(model=model, retriever=each, aggregation="in_turn", in_prompt=rules)
-            for each in (bm25, Graph(), BothEnds())
+            Stepwise(model=model, retriever=search, aggregation="in_turn", in_prompt=rules)
+            for search in (bm25, Graph(), BothEnds())
             for rules in (8, 16)
         ]
         _, stepwise, ircot, react = from_both_ends(model)
@@ -72,7 +72,7 @@ def plus(options: Options, form: str, size: int) -> list[Method]:
     settings += [{"word_weight": weight, "word_stemmer": stems} for weight, stems in words]
     rows: list[DynaRulePlus] = []
     for model in options.local_models:
-        rows += [DynaRulePlus.of(model, form, **each) for each in (*left_out, *settings)]
+        rows += [DynaRulePlus.of(model, form, **change) for change in (*left_out, *settings)]
         by_words = {"retriever": BothEnds()}
         rows += [Searched.of(model, form, score_weight=weight, **by_words) for weight in (0, 0.5, 1, 2, 3)]
         rows += [Planned.of(model, form)]

@@ -36,7 +36,7 @@ def table2(options: Options, form: str, size: int) -> list[Method]:
     for model in options.all_models:
         rows += [Prompting(model=model)] if size <= PROMPTING_UP_TO else []
         # a hundred rules all fit, so there is nothing to retrieve
-        rows += [RAG(model=model, retriever=each) for each in retrievers(options)] if size > 100 else []
+        rows += [RAG(model=model, retriever=search) for search in retrievers(options)] if size > 100 else []
     return rows + rule_memory(options, form, size)
 
 

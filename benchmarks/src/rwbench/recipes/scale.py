@@ -37,8 +37,8 @@ def _methods(options: Options, form: str) -> list[Method]:
     """Return the rows; a rule memory without an adapter for the model does not run, which the command says."""
     rows: list[Method] = [Solver()]  # whether more rules leave the answers what they are
     for model in options.all_models:
-        retrievers = (BM25(), Dense(options.encoder))
-        rows += [RAG(model=model, retriever=each, in_prompt=IN_PROMPT) for each in retrievers]
+        searches = (BM25(), Dense(options.encoder))
+        rows += [RAG(model=model, retriever=search, in_prompt=IN_PROMPT) for search in searches]
         both = from_both_ends(model)[:3]  # without ReAct
         # the usual share was chosen among 10,000 rules; what suits more of them may be another
         rows += [*both, *(replace(row, score_share=share) for row in both for share in (0.5, 0.7, 0.9))]

@@ -11,10 +11,10 @@ from ..score.results import FILE_NAME, Results, find_results, find_samples
 from ..score.samples import Sample, samples_sha256
 
 
-def pack(results: Sequence[Results], folder: Path, to: Path, recipe: str | None = None) -> int:
+def pack(results: Sequence[Results], folder: Path, to: Path) -> int:
     """Write what `report`, `compare` and `trace` need of some runs in ``folder``, and return the bytes written.
 
-    The same runs give the same bytes. Of the recipes' lists of runs, all are taken along, or that of ``recipe`` only.
+    The same runs give the same bytes. The recipes' lists of runs are taken along.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def pack(results: Sequence[Results], folder: Path, to: Path, recipe: str | None 
         )
     write_packed(to, [(run, _samples(run, folder)) for run in results])
     for manifest in read_manifests(folder):
-        if recipe in (None, manifest.recipe) and ids & set(manifest.runs):
+        if ids & set(manifest.runs):
             manifest.write(to)
     return sum(path.stat().st_size for path in to.rglob("*") if path.is_file())
 

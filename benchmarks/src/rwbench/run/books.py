@@ -95,7 +95,9 @@ class BookSource(DataSource):
 def source_of(spec: RunSpec) -> DataSource:
     """Return the world, or the books, that a run names; `ValueError` if no such data can be made here."""
     if not spec.on_books:
-        return DataSource(spec.scale, spec.world_seed, version=data_version(spec.data), dials=spec.turned)
+        return DataSource(
+            spec.scale, spec.world_seed, version=data_version(spec.data), dials=spec.parsed_dials
+        )
     tested, validated = BookSource(), BookSource(books=VALIDATION_BOOKS)
     return validated if validated.data == spec.data else tested
 

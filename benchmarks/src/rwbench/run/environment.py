@@ -14,16 +14,7 @@ from typing import Any
 from ..score.results import Environment
 
 PACKAGES = (
-    "rwbench",
-    "ruleworld-data",
-    "numpy",
-    "scipy",
-    "pyarrow",
-    "bm25s",
-    "PyStemmer",
-    "sentence-transformers",
-    "torch",
-    "transformers",
+    "rwbench ruleworld-data numpy scipy pyarrow bm25s PyStemmer sentence-transformers torch transformers"
 )
 
 
@@ -47,7 +38,7 @@ def _installed() -> Environment:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu_count": os.cpu_count(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in PACKAGES.split()},
         "git": _git(),
     }
 

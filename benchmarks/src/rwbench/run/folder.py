@@ -118,31 +118,17 @@ class Manifest(BaseModel):
 
 
 def read_manifests(folder: Path) -> list[Manifest]:
-    """Return the manifests in and below a folder, table 2 before table 10; a recipe run in several folders is one.
-
-    Raises
-    ------
-    ValueError
-        If a file is not a manifest.
-    """
-    manifests: dict[str, Manifest] = {}
+    """Return the manifests in and below a folder, table 2 before table 10; a ValueError if a file is not a manifest."""
+    manifests = []
     paths = folder.rglob(f"*{MANIFEST_SUFFIX}")
     for path in sorted(paths, key=lambda path: (natural_order(path.name), path)):
         try:
-            new = Manifest.model_validate_json(path.read_bytes())
+            manifests.append(Manifest.model_validate_json(path.read_bytes()))
         except ValueError as error:
             raise ValueError(
                 f"{path} is not a recipe's list of runs ({in_words(error)}); delete it, `rwbench run` writes it anew"
             ) from None
-        known = manifests.setdefault(new.recipe, new)
-        if known is not new:
-            manifests[new.recipe] = Manifest(
-                recipe=new.recipe,
-                command="; ".join(dict.fromkeys([known.command, new.command])),
-                skipped=list(dict.fromkeys(known.skipped + new.skipped)),
-                runs=list(dict.fromkeys(known.runs + new.runs)),
-            )
-    return list(manifests.values())
+    return manifests
 
 
 def natural_order(name: str) -> list[tuple[str, int]]:

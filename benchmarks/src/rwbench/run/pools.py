@@ -30,8 +30,6 @@ from .data import Ids, Question, RuleTable, select
 FOLD_SIZE = MINI_FOLD_SIZE
 BATCH_SIZE = MINI_FOLD_SIZE * MINI_FOLDS
 
-Key = tuple[int | str, ...]
-
 
 @dataclass(frozen=True)
 class Pool:
@@ -56,20 +54,20 @@ def build_pools(spec: RunSpec, split: Mapping[str, Sequence[Question]], rules: R
 
     ``split`` holds all questions of the spec's split by sub-task: also those that the spec does not ask.
     """
-    asked = {q.id for name in spec.subtasks for q in select(split[name], spec.limit)}
+    chosen = {q.id for name in spec.subtasks for q in select(split[name], spec.limit)}
     everything = [question for questions in split.values() for question in questions]
-    parents: dict[Key, Ids] = {}
+    universes: dict[int | str, Ids] = {}
     if spec.pool_within is not None:
-        for key, members in _groups(everything, "batch", spec.split):
-            parents[key] = np.sort(_draw(rules.ids, members, spec.pool_within, spec, "batch", *key))
-    for key, members in _groups(everything, spec.pool_scope, spec.split):
-        wanted = tuple(question for question in members if question.id in asked)
+        for key, members in _grouped(everything, "batch", spec.split).items():
+            universes[key] = np.sort(_draw(rules.ids, members, spec.pool_within, spec, "batch", key))
+    for key, members in _grouped(everything, spec.pool_scope, spec.split).items():
+        wanted = tuple(question for question in members if question.id in chosen)
         if wanted:
             if spec.pool_scope == "world":
                 ids = _all_of(rules, members[0].world_id, spec.pool_size)
             else:
-                universe = parents[_key(members[0], "batch", spec.split)] if parents else rules.ids
-                ids = _draw(universe, members, spec.pool_size, spec, spec.pool_scope, *key)
+                universe = universes[_key(members[0], "batch", spec.split)] if universes else rules.ids
+                ids = _draw(universe, members, spec.pool_size, spec, spec.pool_scope, key)
             yield Pool(ids, rules, spec.representation, wanted)
 
 
@@ -81,23 +79,23 @@ def pools_sha256(pools: Iterable[Pool]) -> str:
     return digest.hexdigest()
 
 
-def _groups(questions: Sequence[Question], scope: str, split: str) -> Iterator[tuple[Key, list[Question]]]:
-    """Yield (key, questions) in order of first appearance."""
-    groups: dict[Key, list[Question]] = defaultdict(list)
+def _grouped(questions: Sequence[Question], scope: str, split: str) -> dict[int | str, list[Question]]:
+    """Return the questions by who shares a pool, in order of first appearance."""
+    groups: dict[int | str, list[Question]] = defaultdict(list)
     for question in questions:
         groups[_key(question, scope, split)].append(question)
-    yield from groups.items()
+    return groups
 
 
-def _key(question: Question, scope: str, split: str) -> Key:
+def _key(question: Question, scope: str, split: str) -> int | str:
     if scope == "question":
-        return (question.id,)
+        return question.id
     if scope == "world":
-        return (question.world_id,)
+        return question.world_id
     if scope == "batch":
-        return (question.index // BATCH_SIZE,)
+        return question.index // BATCH_SIZE
     # Only mini names its folds; elsewhere ten questions in table order make one.
-    return (question.fold if split == "mini" else question.index // FOLD_SIZE,)
+    return question.fold if split == "mini" else question.index // FOLD_SIZE
 
 
 def _all_of(rules: RuleTable, world: str, size: int) -> Ids:
@@ -113,10 +111,10 @@ def _all_of(rules: RuleTable, world: str, size: int) -> Ids:
 
 
 def _draw(
-    universe: Ids, members: Sequence[Question], size: int, spec: RunSpec, scope: str, *key: int | str
+    universe: Ids, members: Sequence[Question], size: int, spec: RunSpec, scope: str, key: int | str
 ) -> Ids:
     gold = np.unique(np.asarray([rule for question in members for rule in question.gold], dtype=np.int32))
     # The seed, 63 bits, is a hash of the draw's name: no two draws share a stream by accident.
-    name = "\x1f".join(map(str, (spec.pool_seed, spec.world_seed, spec.split, scope, size, *key)))
+    name = "\x1f".join(map(str, (spec.pool_seed, spec.world_seed, spec.split, scope, size, key)))
     seed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") >> 1
     return shared_pool(universe, gold, size, seed)

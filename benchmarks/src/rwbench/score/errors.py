@@ -1,17 +1,7 @@
 """Why an answer is wrong: its steps compared with the gold proof, as in the paper's case study.
 
-`diagnose` walks the proof of the first wrong sub-question rule by rule and stops at the first rule that the answer
-did not apply. It reads first-order logic and English alike, follows fixed rules and asks no model:
-
-1. No answer at all: ``no_answer`` (the sample's outcome says why). No box, or another number of answers: ``format``.
-2. The rule was not among those retrieved: ``retrieval_miss``.
-3. The text concludes the opposite change, or passes over a rule whose trigger is another verb of the same operator
-   ("get" where the rule says "gain"): ``operator_misalignment``.
-4. The text concludes a change of the right attribute by another amount: ``incorrect_use``.
-5. The text concludes nothing of the kind: ``rule_omission``.
-6. Every rule was applied and the answer is wrong all the same: ``incorrect_use``.
-
-An answer that says nothing before its box is ``unexplained``, unless a rule of its proof was not retrieved.
+`diagnose` walks the proof of the first wrong sub-question rule by rule and stops at the first rule that the answer did
+not apply. It reads first-order logic and English alike, follows fixed rules and asks no model.
 """
 
 from __future__ import annotations
@@ -87,6 +77,7 @@ def diagnose(
                 return Diagnosis("retrieval_miss", first, rule)
             if error is not None and has_steps:
                 return Diagnosis(error, first, rule)
+    # Every rule was applied, and the answer is wrong all the same.
     return Diagnosis("incorrect_use" if has_steps else "unexplained", first)
 
 
@@ -104,6 +95,7 @@ def _first_fault(text: str, step: str, rule: Mapping[str, Any]) -> str | None:
         return None
     if any(operator == rule["operator"] for operator, _ in claims):
         return "incorrect_use"
+    # The opposite change, or silence on a rule whose trigger is another verb ("get" where the rule says "gain").
     return "operator_misalignment" if claims or another_verb else "rule_omission"
 
 

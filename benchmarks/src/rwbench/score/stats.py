@@ -178,8 +178,8 @@ def wilson(successes: int, n: int) -> tuple[float, float]:
     """Return the 95 % Wilson score interval of a proportion."""
     from scipy.stats import binomtest
 
-    found = binomtest(successes, n).proportion_ci(LEVEL, method="wilson")
-    return float(found.low), float(found.high)
+    limits = binomtest(successes, n).proportion_ci(LEVEL, method="wilson")
+    return float(limits.low), float(limits.high)
 
 
 def interval(draws: Floats) -> tuple[float, float]:
