@@ -76,21 +76,6 @@ def test_json_is_one_object_and_nothing_else(quick, tmp_path):
     assert sorted(r["run_id"] for r in reported["runs"]) == sorted(r["run_id"] for r in value["runs"])
 
 
-def test_dry_run_writes_nothing_and_says_what_is_done(quick, tmp_path):
-    words = ("run", quick, "--scale", "tiny", "--limit", 2, "--out", tmp_path / "runs")
-    result = rwbench(*words, "--dry-run")
-    assert result.exit_code == 0
-    assert "2 runs, 44 samples to do" in result.stdout
-    assert not (tmp_path / "runs").exists()
-    rwbench(*words)
-    assert "2 runs, 0 samples to do" in rwbench(*words, "--dry-run").stdout
-    samples = next((tmp_path / "runs").glob("*/samples.jsonl"))
-    samples.write_bytes(b"".join(samples.read_bytes().splitlines(keepends=True)[:5]))
-    plan = json.loads(rwbench(*words, "--dry-run", "--json").stdout)
-    assert plan["samples_left"] == 17
-    assert sorted(run["state"] for run in plan["runs"]) == ["finished", "resume"]
-
-
 def test_several_processes_give_the_same_results(tmp_path, monkeypatch):
     """Of a recipe its smaller pools will do; the processes are told which runs, not which recipe."""
     smoke = recipes.get("smoke")
@@ -193,7 +178,6 @@ def test_an_interrupt_keeps_samples_and_says_how_to_go_on(quick, tmp_path, monke
 
 def test_a_build_folder_gives_the_same_run_and_an_edited_one_none(quick, tmp_path, monkeypatch):
     """Rows read from parquet and rows generated here: same ids, same samples. No changed gold answer gets in."""
-
     build = tmp_path / "build"
     make(build, "tiny")
     built = rwbench("run", quick, "--data", build, "--limit", 2, "--out", tmp_path / "a", "--json")
@@ -210,22 +194,25 @@ def test_a_build_folder_gives_the_same_run_and_an_edited_one_none(quick, tmp_pat
     assert result.exit_code == 2 and "was changed since it was built" in result.output
 
 
-@pytest.mark.parametrize("module", ["rwbench.run.folder", "ruleworld_data.io"])
-def test_a_full_disk_after_the_last_sample_says_so(quick, tmp_path, monkeypatch, module):
-    """While the list of runs is written, or the page: by `run`, then by `report`."""
+FULL = (
+    "rwbench.score.samples.SampleLog.append",
+    "rwbench.run.folder.write_whole",
+    "ruleworld_data.io.write_whole",
+)
 
-    def full(path, body):
+
+@pytest.mark.parametrize("writing", FULL, ids=["a sample", "the list of runs", "the page"])
+def test_a_full_disk_says_so(quick, tmp_path, monkeypatch, writing):
+    def full(*_args):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     words = ("run", quick, "--scale", "tiny", "--limit", "1", "--out", tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(f"{module}.write_whole", full)
+        patch.setattr(writing, full)
         patch.setattr(sys, "argv", ["rwbench", *map(str, words)])
         result = rwbench(*words)
-        assert result.exit_code == 1
-        told = f"the disk is full; finished samples are kept. To go on: rwbench run {quick} --scale tiny"
-        assert told in result.stderr
+    told = f"the disk is full; finished samples are kept. To go on: rwbench run {quick} --scale tiny"
+    assert result.exit_code == 1 and told in result.stderr
     assert rwbench(*words).exit_code == 0
-    if module == "ruleworld_data.io":
-        monkeypatch.setattr(f"{module}.write_whole", full)
-        assert rwbench("report", tmp_path).exception.errno == errno.ENOSPC  # which `main` says in one line
+    monkeypatch.setattr("ruleworld_data.io.write_whole", full)
+    assert rwbench("report", tmp_path).exception.errno == errno.ENOSPC  # which `main` says in one line
