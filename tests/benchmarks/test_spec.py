@@ -35,30 +35,6 @@ def test_run_id_is_the_hash_of_sorted_json_without_nulls():
     assert spec.run_id == hashlib.sha256(text.encode()).hexdigest()[:12] == "ff74ff4e22c1"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"representation": "fol"},
-        {"pool_size": 101},
-        {"pool_scope": "fold"},
-        {"pool_within": 1000},
-        {"pool_seed": 1},
-        {"split": "test"},
-        {"scale": "tiny"},
-        {"world_seed": 1},
-        {"limit": 3},
-        {"top_k": 10},
-        {"data": "2"},
-        {"subtasks": ("single_rule",)},
-        {"dials": "hops=6", "data": "1.1.0"},
-        {"scorer_version": "0"},
-        {"method": Retrieve(BM25(k1=0.9)).to_dict()},
-    ],
-)
-def test_every_field_changes_the_run_id(change):
-    assert make(**change).run_id != make().run_id
-
-
 @pytest.mark.parametrize("same", [None, "", "hops=4", "parts=4,thresholds=false"])
 def test_the_paper_s_point_has_one_spelling_and_old_run_ids(same):
     assert make(dials=same).run_id == make().run_id and "dials" not in make(dials=same).to_dict()
@@ -96,8 +72,7 @@ def test_errors_name_the_field_and_the_value(change, words):
     with pytest.raises(ValidationError) as error:
         make(**change)
     told = in_words(error.value)
-    assert "\n" not in told
-    assert all(word in told for word in words), told
+    assert "\n" not in told and all(word in told for word in words), told
 
 
 def test_unknown_fields_and_parameters_are_named_with_near_matches():
@@ -123,9 +98,8 @@ def test_committed_runs_keep_their_ids():
     assert len(runs) > 800
     for run in runs:
         assert RunSpec.from_dict(run["spec"]).run_id == run["run_id"]
-    entries = list(BENCHMARKS.glob("leaderboard/submissions/*/submission.json"))
-    ids = {run["run_id"] for run in runs}
-    assert (
-        entries
-        and {RunSpec.from_dict(json.loads(path.read_text())["spec"]).run_id for path in entries} <= ids
-    )
+    entries = [
+        json.loads(path.read_text()) for path in BENCHMARKS.glob("leaderboard/submissions/*/submission.json")
+    ]
+    assert entries
+    assert {RunSpec.from_dict(entry["spec"]).run_id for entry in entries} <= {run["run_id"] for run in runs}

@@ -1,6 +1,4 @@
-import json
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,10 +8,8 @@ from rwbench.recipes import Options
 from rwbench.retrievers.random import Random
 from rwbench.run.environment import environment
 from rwbench.run.runner import run_spec
-from rwbench.score.results import FILE_NAME, check_results, find_results, read_results
+from rwbench.score.results import FILE_NAME, find_results, read_results
 from rwbench.score.samples import read_samples
-
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 @pytest.fixture
@@ -32,12 +28,6 @@ def test_results_name_the_kernels_that_torch_chose(gpu, monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "torch", chosen)
     assert (environment()["cpu_kernels"], environment()["gpu"]) == ("AVX512", gpu)
-
-
-def test_committed_results_are_what_this_version_reads():
-    assert len(find_results(BENCHMARKS / "results")) > 800
-    for path in BENCHMARKS.glob("leaderboard/**/results.json"):
-        assert check_results(json.loads(path.read_text())), path
 
 
 def test_metrics_are_the_means_of_the_samples(run):
@@ -85,7 +75,7 @@ def test_a_file_that_is_no_json_or_of_another_version_is_named(run):
     assert find_results(folder.parent) == [results]
     for body, told in (
         ("not json", r"not a results file \(.*\); delete it"),
-        ('{"schema_version": 99}', "99.* reads 2"),
+        ('{"schema_version": 99}', "schema_version: Input should be 2, got 99"),
     ):
         (folder / FILE_NAME).write_text(body)
         with pytest.raises(ValueError, match=told):

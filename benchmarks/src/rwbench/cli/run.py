@@ -225,7 +225,7 @@ def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int, ray: str)
 
 
 def _show_plans(plans: Sequence[Plan], workspace: Workspace, skipped: list[str], as_json: bool) -> None:
-    from ..run.dry_run import cost_line, planned_cost
+    from ..run.session import cost_line, planned_cost
 
     with user_errors():
         previews = [planned_cost(plan, workspace) for plan in plans]
@@ -249,16 +249,23 @@ def _command(
 ) -> str:
     """Return the command that makes the same numbers on any machine."""
     source = options.source
-    words = ["rwbench run", recipe]
-    words += [f"--scale {source.scale}"] if source.scale != "paper" else []
-    words += [f"--seed {source.seed}"] if source.seed else []
-    words += [f"--dials {source.dials}"] if source.dials.tag else []
-    words += [f"--split {options.split}"] if options.split != "mini" else []
-    words += [f"--limit {options.limit}"] if options.limit else []
-    words += [f"--sizes {','.join(map(str, options.sizes))}"] if options.sizes else []
-    words += [f"--form {options.forms[0]}"] if len(options.forms) == 1 else []
+    usual = {"--scale": "paper", "--split": "mini"}
+    chosen = {
+        "--scale": source.scale,
+        "--seed": source.seed,
+        "--dials": str(source.dials),
+        "--split": options.split,
+        "--limit": options.limit,
+        "--sizes": ",".join(map(str, options.sizes)),
+        "--form": options.forms[0] if len(options.forms) == 1 else "",
+        "--endpoint": endpoint,
+    }
+    words = [
+        f"{name} {shlex.quote(str(value))}"
+        for name, value in chosen.items()
+        if value and value != usual.get(name)
+    ]
     words += [f"--method {name}" for name in methods]
     # Of a folder only its name: where it lies on this machine is nobody's business.
     words += [f"--model {shlex.quote(name if endpoint else Path(name).name)}" for name in models]
-    words += [f"--endpoint {shlex.quote(endpoint)}"] if endpoint else []
-    return " ".join(words)
+    return " ".join(["rwbench run", recipe, *words])

@@ -1,4 +1,4 @@
-"""A command's work: all runs of a recipe, one after another, in several processes, or on a cluster."""
+"""A command's work: all runs of a recipe, estimated, or one after another, in several processes, or on a cluster."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from ruleworld_data.io import Progress, start_worker
 from ruleworld_data.spec import check_name
@@ -20,6 +21,9 @@ from .data import DataSource
 from .folder import Plan
 from .runner import run_spec
 from .workspace import Workspace
+
+CHARACTERS_PER_TOKEN = 4
+"""Where a model's tokenizer is not at hand (endpoints)."""
 
 
 def of_methods(specs: Sequence[RunSpec], names: Sequence[str]) -> list[RunSpec]:
@@ -42,6 +46,49 @@ def usable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], list[str]]:
         else:
             notes[f"{method.label} (needs: {need})"] = None
     return ready, list(notes)
+
+
+def planned_cost(plan: Plan, workspace: Workspace) -> tuple[dict[str, Any], str | None]:
+    """Return a plan with what is left of it to do as JSON values, and its first prompt, without asking or searching.
+
+    ``calls`` is a maximum; ``prompt_tokens`` counts first prompts, each taken to be as long as this one; ``fits`` says
+    whether this one and its answer fit the model's context (None: not known before asking).
+    """
+    spec = plan.spec
+    method: Method = Method.from_dict(spec.method)
+    pool = workspace.pools(spec)[0]
+    first = method.preview(pool, pool.questions[0], spec.top_k)
+    tokens, context = first.tokens, getattr(getattr(method, "model", None), "context_length", None)
+    fits = None
+    if tokens is not None and context is not None:
+        fits = tokens + getattr(method, "max_new_tokens", 0) <= context
+    if tokens is None:
+        tokens = len(first.prompt or "") // CHARACTERS_PER_TOKEN
+    cost = {
+        "run_id": spec.run_id,
+        "method": spec.method,
+        "label": method.label,
+        "representation": spec.representation,
+        "pool_size": spec.pool_size,
+        "pool_scope": spec.pool_scope,
+        "scheduled": plan.scheduled,
+        "done": plan.done,
+        "state": plan.state,
+        "folder": str(plan.folder),
+        "calls": plan.left * first.calls,
+        "prompt_tokens": plan.left * tokens,
+        "fits": fits,
+    }
+    return cost, first.prompt
+
+
+def cost_line(cost: dict[str, Any]) -> str:
+    """Return a plan and its cost as a line for a terminal."""
+    where = f"{cost['representation'].upper():<3} {cost['pool_size']:>6,} rules per {cost['pool_scope']}"
+    line = f"{cost['folder']}  {cost['state']:<8} {cost['done']}/{cost['scheduled']}  {where:<27}  {cost['label']}"
+    line += f"  {cost['calls']:,} calls" if cost["calls"] else ""
+    line += f", about {cost['prompt_tokens']:,} tokens" if cost["prompt_tokens"] else ""
+    return line + (", DOES NOT FIT the model's context" if cost["fits"] is False else "")
 
 
 def run_all(plans: Sequence[Plan], workspace: Workspace, jobs: int, progress: Progress) -> list[Results]:

@@ -17,7 +17,6 @@ from .packed import SAMPLES as PACKED_SAMPLES
 from .packed import is_packed, packed_results, packed_samples
 from .samples import OPEN, SAMPLES_FILE, STRICT, Sample, read_samples
 
-SCHEMA_VERSION = 2
 FILE_NAME = "results.json"
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -47,7 +46,6 @@ def _same_lengths(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-@with_config(STRICT)
 class Estimate(TypedDict):
     """A mean with its 95 % interval, rounded to six decimals; ``method`` says how the interval was found."""
 
@@ -58,7 +56,6 @@ class Estimate(TypedDict):
     method: Literal["bootstrap", "wilson", "none"]
 
 
-@with_config(STRICT)
 class Folds(TypedDict):
     """Split mini: the macro average of each fold, their standard deviation and the t interval's half width."""
 
@@ -69,7 +66,6 @@ class Folds(TypedDict):
     displayed: NotRequired[list[float] | None]
 
 
-@with_config(STRICT)
 class Metric(TypedDict):
     """One metric over sub-tasks of equal weight, by sub-task, and by groups that the paper reports as one column."""
 
@@ -79,7 +75,6 @@ class Metric(TypedDict):
     folds: NotRequired[Folds | None]
 
 
-@with_config(STRICT)
 class Details(TypedDict):
     """Recall by step of the proof, and by type of the gold rules: metric -> step or type -> estimate."""
 
@@ -87,7 +82,6 @@ class Details(TypedDict):
     by_rule_type: NotRequired[dict[str, dict[str, Estimate]]]
 
 
-@with_config(STRICT)
 class MethodName(TypedDict):
     """How reports call the method; equal keys share one colour."""
 
@@ -95,7 +89,6 @@ class MethodName(TypedDict):
     label: PlainText
 
 
-@with_config(STRICT)
 class Counts(TypedDict):
     """Questions; failed ones are in no metric."""
 
@@ -104,7 +97,6 @@ class Counts(TypedDict):
     failed: Count
 
 
-@with_config(STRICT)
 class Total(TypedDict):
     """A cost that does not depend on the machine, over all questions and per question."""
 
@@ -112,7 +104,6 @@ class Total(TypedDict):
     mean: float
 
 
-@with_config(STRICT)
 class Entropy(TypedDict):
     """Entropy of attention over rules in nats by layer, over ``n`` questions."""
 
@@ -122,7 +113,6 @@ class Entropy(TypedDict):
     n: Positive
 
 
-@with_config(STRICT)
 class AttentionMap(TypedDict):
     """Weight on gold steps: a row per retrieval, a column per gold step; ``n`` questions per row."""
 
@@ -130,7 +120,6 @@ class AttentionMap(TypedDict):
     n: list[Count]
 
 
-@with_config(STRICT)
 class MeanMeasures(TypedDict, total=False):
     """What an analysis measured, averaged over questions; ``rule_attention`` by number of gold steps."""
 
@@ -159,7 +148,7 @@ class Environment(TypedDict):
     git: dict[str, Any] | None
 
 
-@with_config(STRICT)
+@with_config(STRICT)  # of what it holds, too, but where OPEN stands
 class Results(TypedDict):
     """The content of results.json, schema version 2; ``run_id`` is the start of the spec's hash."""
 
@@ -202,17 +191,12 @@ def read_results(folder: Path) -> Results | None:
     if not path.is_file():
         return next(iter(_packed(folder.parent, folder.name)), None)
     try:
-        results = from_json(path.read_bytes())
-        version = results["schema_version"] if isinstance(results, dict) else None
-        if version == SCHEMA_VERSION:
-            return check_results(results)
-        why = f"schema version {version!r}, this rwbench reads {SCHEMA_VERSION}"
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        why = in_words(error)
-    raise ValueError(
-        f"{path} is not a results file ({why}); delete it and run the recipe again: samples are kept, only the summary "
-        "is rewritten"
-    )
+        return check_results(from_json(path.read_bytes()))
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is not a results file ({in_words(error)}); delete it and run the recipe again: samples are kept, "
+            "only the summary is rewritten"
+        ) from None
 
 
 def find_results(folder: Path) -> list[Results]:

@@ -40,7 +40,6 @@ RuleId = Annotated[int, Field(ge=0, lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 
-@with_config(STRICT)
 class TraceStep(TypedDict):
     """What a method did at one step: it searches (``query``, ``retrieved``), writes (``text``), or both."""
 
@@ -77,7 +76,7 @@ class Measures(TypedDict, total=False):
     rule_attention_step: list[int]  # the gold step of each column
 
 
-@with_config(STRICT)
+@with_config(STRICT)  # of what it holds, too, but where OPEN stands
 class Sample(TypedDict):
     """One question of a run, as one line of samples.jsonl."""
 
