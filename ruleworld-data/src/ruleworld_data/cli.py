@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from .environments.command import certify
-
 if TYPE_CHECKING:
     from .spec import WorldSpec
 
@@ -42,6 +40,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+ALL_CORES = os.cpu_count() or 1
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Scale = Annotated[str, typer.Option("--scale", help="tiny, paper or full.")]
@@ -53,7 +52,7 @@ Dials = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="World seed.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", help="Worker processes.", show_default="all cores")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Worker processes.", show_default="all cores")]
 BuildFolder = Annotated[Path, typer.Argument(help="Folder made by: ruleworld build", show_default=False)]
 NewFolder = Annotated[Path, typer.Option("--out", help="New or empty folder.", show_default=False)]
 
@@ -93,10 +92,6 @@ def options(
     """RuleWorld: 4.94 M abstract rules, 3.38 M questions, every answer provable."""
 
 
-def _all_cores(jobs: int | None) -> int:
-    return os.cpu_count() or 1 if jobs is None else jobs
-
-
 def _print(value: dict[str, Any], text: str | None = None) -> None:
     """Print a text, or without one JSON."""
     typer.echo(json.dumps(value, indent=1, ensure_ascii=False) if text is None else text)
@@ -128,7 +123,7 @@ def build(
     seed: Seed = 0,
     data_version: Version = "",
     dials: Dials = "",
-    jobs: Jobs = None,
+    jobs: Jobs = ALL_CORES,
     shard: Annotated[
         str, typer.Option("--shard", metavar="I/N", help="Every N-th shard only, from the I-th on.")
     ] = "",
@@ -154,7 +149,6 @@ def build(
             "--shard makes a part, --merge finishes the whole, --ray does both; give one of them"
         )
     part = parse_shard(shard) if shard else None
-
     spec = _spec(scale, "train", seed, data_version, dials)
     try:
         with Progress("shards", quiet=quiet) as progress:
@@ -162,18 +156,9 @@ def build(
             def report(made: ShardFile, done: int, total: int) -> None:
                 progress.update(done, total, f"{'kept' if made.resumed else 'wrote'} {made.shard.path}")
 
-            made = run(
-                out,
-                scale,
-                seed,
-                _all_cores(jobs),
-                report,
-                version=spec.version,
-                dials=spec.dials,
-                part=part,
-                merge=merge,
-                ray=ray,
-            )
+            work: dict[str, Any] = {"part": part, "merge": merge, "ray": ray}
+            world: dict[str, Any] = {"version": spec.version, "dials": spec.dials}
+            made = run(out, scale, seed, jobs, report, **world, **work)
     except KeyboardInterrupt:
         again = build_command(out, spec)
         typer.echo(f"\nruleworld: stopped; finished shards are kept. Go on with: {again}", err=True)
@@ -242,7 +227,7 @@ def verify(
     solver: Annotated[
         SolverChoice, typer.Option("--solver", help="Who re-derives the answers.")
     ] = SolverChoice.both,
-    jobs: Jobs = None,
+    jobs: Jobs = ALL_CORES,
     leaks: Annotated[
         bool, typer.Option("--leaks", help="Report leaks between splits and shortcuts, too.")
     ] = False,
@@ -259,15 +244,15 @@ def verify(
 
     solvers = ("executor", "clingo") if solver is SolverChoice.both else (solver.value,)
     with Progress("", quiet=quiet) as progress:
-        report = run(folder, solvers=solvers, jobs=_all_cores(jobs), progress=progress.stage)
-        found = leak_report(folder, progress.stage) if leaks and report.ok else None
+        report = run(folder, solvers=solvers, jobs=jobs, progress=progress.stage)
+        leaked = leak_report(folder, progress.stage) if leaks and report.ok else None
     if as_json:
-        _print(report.to_dict() | ({"leaks": found} if leaks else {}))
+        _print(report.to_dict() | ({"leaks": leaked} if leaks else {}))
     else:
         typer.echo(render_text(report))
         if leaks:
             missing = "leaks: not measured, because a check failed"
-            typer.echo("\n" + (render_leaks(found) if found else missing))
+            typer.echo("\n" + (render_leaks(leaked) if leaked else missing))
     if not report.ok:
         raise typer.Exit(1)
 
@@ -384,7 +369,31 @@ def plugin_path(
     typer.echo(path(tool))
 
 
-app.command()(certify)
+@app.command()
+def certify(
+    config: Annotated[
+        Path | None, typer.Argument(help="JSON file of an EnvConfig.", show_default="its defaults")
+    ] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="Option of the EnvConfig, as JSON: pool_size=1000.")
+    ] = None,
+    instances: Annotated[int, typer.Option("--instances", min=2, help="Instances to certify.")] = 300,
+    out: Annotated[Path | None, typer.Option("--out", help="JSON file to write.", show_default=False)] = None,
+    as_json: Json = False,
+) -> None:
+    """Certify the reward of a training environment: golden answers, clingo, gaming policies. Exit code 1 if it fails.
+
+    Example: ruleworld certify --set subtasks='["multi_hop_3"]' --set pool_size=200 --out certificate.json
+    """
+    from .environments import certify as run
+    from .environments import read_config
+    from .io import write_whole
+
+    made = run(read_config(config, change or []), instances, lambda stage: typer.echo(stage, err=True))
+    if out:
+        write_whole(out, json.dumps(made.to_dict(), indent=1) + "\n")
+    _print(made.to_dict(), None if as_json else made.to_text())
+    raise typer.Exit(not made.passes)
 
 
 if __name__ == "__main__":

@@ -151,11 +151,10 @@ class EnvConfig:
 
     def _gold_rules(self, subtask: str) -> int:
         """Most gold rules of a question."""
-        if subtask == "single_rule":
-            return 1
         kind, _, size = subtask.rpartition("_")
-        paths = multi_hop(int(size), Dials.parse(self.dials)) if kind == "multi_hop" else ()
-        return max([len(skeleton.path) + 1 for skeleton in paths], default=int(size))
+        if kind == "multi_hop":
+            return max(len(skeleton.path) + 1 for skeleton in multi_hop(int(size), Dials.parse(self.dials)))
+        return int(size) if kind == "multi_rule" else 1
 
     @property
     def world_key(self) -> WorldKey:
@@ -213,12 +212,12 @@ def world_sizes(scale: str) -> WorldSizes:
 
 def world_questions(key: WorldKey) -> int:
     """Return how many questions of each sub-task one world serves."""
-    each = max(1, _WORLD_QUESTIONS[key.scale] // len(key.subtasks))
+    count = max(1, _WORLD_QUESTIONS[key.scale] // len(key.subtasks))
     if key.dials == Dials() or not any(name.startswith("multi_hop") for name in key.subtasks):
-        return each
+        return count
     # A thin crowd has few chains.
     room = replace(SCALES[key.scale].turned(key.dials), subset=None).chain_room(1.0)
-    return min(each, max(50, room // 10 * 10))
+    return min(count, max(50, room // 10 * 10))
 
 
 def _check_share(name: str, value: object) -> None:

@@ -117,8 +117,7 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
         """
         pairs = []
         for question, gold in qrels.items():
-            found = results.get(question, {})
-            ranked = sorted((-value, int(rule)) for rule, value in found.items())
+            ranked = sorted((-value, int(rule)) for rule, value in results.get(question, {}).items())
             pairs.append(([[rule for _, rule in ranked]], [[int(rule) for rule in gold]]))
         budgets: tuple[Any, ...] = ("gold", 1, 10, 100)
         return {f"ruleworld_recall_at_{k}": mean([union_recall(*pair, k) for pair in pairs]) for k in budgets}

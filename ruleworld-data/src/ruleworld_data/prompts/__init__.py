@@ -99,8 +99,9 @@ class Template:
         ValueError
             If the template has no such section.
         """
-        found = self.sections.get(section)
-        text = found.get(representation) if isinstance(found, Mapping) else found
+        text = self.sections.get(section)
+        if isinstance(text, Mapping):
+            text = text.get(representation)
         if not isinstance(text, str):
             raise ValueError(
                 f"prompt template {self.name!r} has no section {section!r} for {representation!r}; it has: "
