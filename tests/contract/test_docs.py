@@ -11,6 +11,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from zlib import crc32
 
@@ -44,9 +45,12 @@ WITH_STAND_INS = {
 ONCE = ("rwbench run smoke ", "ruleworld verify data")
 
 
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
 def blocks(page: str, language: str) -> list[str]:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.M | re.S)
+    return re.findall(rf"^```{language}\n(.*?)^```", text_of(page), flags=re.M | re.S)
 
 
 def commands(page: str) -> list[str]:
@@ -55,14 +59,6 @@ def commands(page: str) -> list[str]:
     return [
         line.split("  #")[0].strip() for line in lines if line.strip() and not line.lstrip().startswith("#")
     ]
-
-
-def environment() -> dict[str, str]:
-    return os.environ | {
-        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
-        "HF_HUB_OFFLINE": "1",
-        "COLUMNS": "160",
-    }
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +113,15 @@ def test_commands_of_the_page_run(page, tmp_path, embeddings, ran, quick_encoder
 
 @pytest.mark.slow
 def test_the_example_trains_to_what_the_page_says(tmp_path, embeddings, monkeypatch):
+    """The page's table is that of the card which its commands wrote, but for another torch's rounding."""
     run_here(commands(TRAINING), TRAINING, tmp_path, embeddings, monkeypatch)
-    check_recall_of_the_example(TRAINING, tmp_path / "depot" / "stage2" / "README.md")
+    card = (tmp_path / "depot/stage2/README.md").read_text()
+    measured = dict(re.findall(r"^\| (\d+) \| ([\d.]+) \|.*\|.*\|$", card, flags=re.M))
+    rows = re.findall(r"^\| (?:step|Recall@1) \|.*$", text_of(TRAINING), flags=re.M)
+    steps, recalls = (re.findall(r"(?<![@\w])[\d.]+", row) for row in rows)
+    assert len(steps) >= 6
+    for step, recall in zip(steps, recalls, strict=True):
+        assert abs(float(measured[step]) - float(recall)) < 0.1, (step, measured)
 
 
 def run_here(lines, page, tmp_path, embeddings, monkeypatch):
@@ -133,51 +136,67 @@ def run_here(lines, page, tmp_path, embeddings, monkeypatch):
             continue
         words = shlex.split(line)
         assert (BIN / words[0]).exists(), f"{page} names a command that is not ours: {line}"
-        done = CliRunner().invoke(app_of(words[0]), words[1:], input="")
+        done = call(words)
         assert done.exit_code == 0 and "Traceback" not in done.output, (
             f"{line}\n{done.output}\n{done.exception}"
         )
 
 
-def app_of(command: str):
+def call(words: list[str]):
+    """Run a command of ours in this process."""
     import dynarule.cli.app
     import ruleworld_data.cli
     import rwbench.cli.app
 
     apps = {"ruleworld": ruleworld_data.cli, "dynarule": dynarule.cli.app, "rwbench": rwbench.cli.app}
-    return apps[command].app
+    return CliRunner().invoke(apps[words[0]].app, words[1:], input="")
+
+
+def check_install_line(line: str) -> None:
+    """What the line installs are folders of a clone, with extras that they have, and all that they need beside them."""
+    needs, ours = {}, {"ruleworld-data", "dynarule", "rwbench"}
+    for word in shlex.split(line)[2:]:
+        if word.startswith("-"):
+            continue
+        name, _, extras = word.rstrip("]").partition("[")
+        assert name.startswith("./"), f"{line}: no package of ours is on an index; install it from the clone"
+        project = tomllib.loads((ROOT / name / "pyproject.toml").read_text())["project"]
+        known = project.get("optional-dependencies", {})
+        chosen = list(filter(None, extras.split(",")))
+        assert set(chosen) <= set(known), line
+        listed = project["dependencies"] + [need for extra in chosen for need in known[extra]]
+        needs[project["name"]] = {re.split(r"[\[<>=!~ ;]", need)[0] for need in listed}
+    missing = set().union(*needs.values()) & ours - needs.keys()
+    assert not missing, f"{line}: {missing} is needed and on no index"
 
 
 SHOWN = re.compile(r"^```bash\n(ruleworld show [^\n]*)\n```\n\n> ([^\n]*)$", flags=re.M)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if SHOWN.search((ROOT / page).read_text("utf-8"))])
+@pytest.mark.parametrize("page", [page for page in PAGES if SHOWN.search(text_of(page))])
 def test_questions_shown_are_those_that_the_command_prints(page):
     """Written anew, when the data is meant to change, by RULEWORLD_UPDATE_GOLDEN=1 and this test."""
 
     def question(shown: re.Match) -> str:
-        words = [*shlex.split(shown[1])[1:], "--json"]
-        printed = json.loads(CliRunner().invoke(app_of("ruleworld"), words).output)
+        printed = json.loads(call([*shlex.split(shown[1]), "--json"]).output)
         return shown[0].removesuffix(shown[2]) + printed["rows"][0]["question"]
 
-    text = (ROOT / page).read_text(encoding="utf-8")
-    printed = SHOWN.sub(question, text)
-    if os.environ.get("RULEWORLD_UPDATE_GOLDEN"):
-        (ROOT / page).write_text(printed, encoding="utf-8")
-    assert printed == (ROOT / page).read_text(encoding="utf-8")
+    check_golden(page, SHOWN.sub(question, text_of(page)))
 
 
 def test_the_readme_shows_what_the_command_prints():
     """The block ends in a line of three dots; the same switch writes it anew."""
-    page = ROOT / "ruleworld-data/README.md"
-    text = page.read_text(encoding="utf-8")
-    shown = re.search(r"^```text\n\$ (ruleworld show .*?)\n\n(.*?)\n\.\.\.\n```", text, flags=re.M | re.S)
-    printed = CliRunner().invoke(app_of("ruleworld"), shlex.split(shown[1])[1:]).output
-    lines = printed.splitlines()[: len(shown[2].splitlines())]
+    page = "ruleworld-data/README.md"
+    pattern = r"^```text\n\$ (ruleworld show .*?)\n\n(.*?)\n\.\.\.\n```"
+    shown = re.search(pattern, text_of(page), flags=re.M | re.S)
+    lines = call(shlex.split(shown[1])).output.splitlines()[: len(shown[2].splitlines())]
+    check_golden(page, text_of(page).replace(shown[2], "\n".join(lines)))
+
+
+def check_golden(page: str, printed: str) -> None:
     if os.environ.get("RULEWORLD_UPDATE_GOLDEN"):
-        text = text.replace(shown[2], "\n".join(lines))
-        page.write_text(text, encoding="utf-8")
-    assert "\n".join(lines) in text
+        (ROOT / page).write_text(printed, encoding="utf-8")
+    assert printed == text_of(page)
 
 
 def test_commands_that_need_a_stand_in_have_a_test_of_their_own():
@@ -186,35 +205,25 @@ def test_commands_that_need_a_stand_in_have_a_test_of_their_own():
         assert Path(page).name in (ROOT / test).read_text(encoding="utf-8"), f"{test} does not read {page}"
 
 
-def run(words: list[str], folder: Path) -> None:
+def run(words: list, folder: Path, **env: str) -> None:
     done = subprocess.run(
-        words, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True
+        words,
+        cwd=folder,
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "COLUMNS": "160"} | env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
     )
-    assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr
-
-
-def check_recall_of_the_example(page: str, card: Path) -> None:
-    """The page's table is that of the card which its commands wrote, but for another torch's rounding."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    rows = [
-        re.findall(r"[\d.]+", line) for line in re.findall(r"^\| (?:step|Recall@1) \|.*$", text, flags=re.M)
-    ]
-    said = dict(zip(rows[0], map(float, rows[1][-len(rows[0]) :]), strict=True))
-    measured = {
-        step: float(recall)
-        for step, recall in re.findall(r"^\| (\d+) \| ([\d.]+) \|.*\|.*\|$", card.read_text(), flags=re.M)
-    }
-    assert len(said) >= 6 and said.keys() <= measured.keys()
-    assert all(abs(measured[step] - recall) < 0.1 for step, recall in said.items()), (said, measured)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, (
+        f"{shlex.join(map(str, words))}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    )
 
 
 @pytest.mark.slow
 def test_two_processes_are_started_as_the_page_says(tmp_path):
     """The command of the text, on the page's example: one adapter of two processes, not two of one."""
-    page = (ROOT / "dynarule/docs/training.md").read_text(encoding="utf-8")
-    launcher = re.search(r"`(python -m torch\.distributed\.run [^`]*) train \.\.\.`", page)[1]
-    run(["dynarule", "example", "depot"], tmp_path)
+    launcher = re.search(r"`(python -m torch\.distributed\.run [^`]*) train \.\.\.`", text_of(TRAINING))[1]
+    run([BIN / "dynarule", "example", "depot"], tmp_path)
     train = (
         "train --model depot/model --rules depot/rules.txt --encoder layers:1 --questions depot/train.jsonl"
     )
@@ -226,67 +235,27 @@ def test_two_processes_are_started_as_the_page_says(tmp_path):
     assert "| processes | 2 |" in card and "| steps | 2, 16 questions in all |" in card
 
 
-def check_install_line(line: str) -> None:
-    """What the line installs are folders of a clone, with extras that they have, and all that they need beside them."""
-    import tomllib
-
-    folders = {}
-    for word in shlex.split(line)[2:]:
-        if word.startswith("-"):
-            continue
-        name, _, extras = word.rstrip("]").partition("[")
-        assert name.startswith("./"), f"{line}: no package of ours is on an index; install it from the clone"
-        project = tomllib.loads((ROOT / name / "pyproject.toml").read_text())["project"]
-        known = project.get("optional-dependencies", {})
-        chosen = list(filter(None, extras.split(",")))
-        assert set(chosen) <= set(known), line
-        folders[project["name"]] = project["dependencies"] + [
-            need for extra in chosen for need in known[extra]
-        ]
-    ours = {"ruleworld-data", "dynarule", "rwbench"}
-    for needs in folders.values():
-        named = {re.split(r"[\[<>=!~ ;]", need)[0] for need in needs}
-        assert named & ours <= set(folders), (
-            f"{line}: {named & ours - set(folders)} is needed and on no index"
-        )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if any(line.startswith("pip install") for line in commands(page))]
 )
-def test_install_lines_make_an_environment_in_which_the_page_runs(page, tmp_path):
+def test_install_lines_make_an_environment_in_which_the_page_runs(page, tmp_path, monkeypatch):
     """A fresh virtual environment, the page's own install lines, then its commands and its Python."""
+    bin, place = tmp_path / "env/bin", tmp_path / "place"
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
-    bin = tmp_path / "env/bin"
-    place = tmp_path / "place"
     place.mkdir()
-    env = environment() | {
-        "PATH": f"{bin}{os.pathsep}/usr/bin:/bin",
-        "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
-    }
-    env.pop("PYTHONPATH", None)
-
-    def do(words: list[str], folder: Path) -> None:
-        done = subprocess.run(
-            words, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True
-        )
-        assert done.returncode == 0, (
-            f"{shlex.join(map(str, words))}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        )
-
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    env = {"PATH": f"{bin}{os.pathsep}/usr/bin:/bin", "PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
     # The CPU build, as the pages say for a machine without a GPU.
-    torch = next(
-        line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")
-    )
-    do([bin / "python", "-m", "pip", "install", "--quiet", torch], ROOT)
+    (torch,) = re.findall(r"^torch==.*$", (ROOT / "constraints.txt").read_text(), flags=re.M)
+    run([bin / "python", "-m", "pip", "install", "--quiet", torch], ROOT, **env)
     for line in commands(page):
         if line.startswith("pip install"):
-            do([bin / "python", "-m", *shlex.split(line)], ROOT)
+            run([bin / "python", "-m", *shlex.split(line)], ROOT, **env)
         elif not line.startswith(tuple(ELSEWHERE)):
-            do([bin / shlex.split(line)[0], *shlex.split(line)[1:]], place)
+            run([bin / shlex.split(line)[0], *shlex.split(line)[1:]], place, **env)
     for block in blocks(page, "python"):
-        do([bin / "python", "-c", block], place)
+        run([bin / "python", "-c", block], place, **env)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -299,10 +268,15 @@ def test_python_blocks_of_the_page_run(page, tmp_path, monkeypatch):
         runpy.run_path(str(script), run_name="__main__")
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_inside_the_repository_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text(encoding="utf-8")):
-        assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
+def test_links_and_names_of_files_lead_somewhere():
+    """`src/...` is of the page's package, other folders are the repository's."""
+    named = r"`((?:src|tests|benchmarks|dynarule|ruleworld-data)/[\w./-]+)`"
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", text_of(page)):
+            assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
+        for name in re.findall(named, text_of(page)):
+            places = (ROOT / page.split("/")[0] / name, ROOT / name)
+            assert any(place.exists() for place in places), f"{page} names {name}"
 
 
 def test_the_data_card_counts_what_the_scales_hold():
@@ -317,18 +291,8 @@ def test_the_data_card_counts_what_the_scales_hold():
     rows += [f"| {name} | {full.train[name]:,} | {paper.train[name]:,} | {tests} |" for name in SUBTASKS]
     totals = [sum(scale.train.values()) for scale in (full, paper)]
     rows.append(f"| all | {totals[0]:,} | {totals[1]:,} | {tests * len(SUBTASKS):,} |")
-    card = (ROOT / "ruleworld-data/docs/data-card.md").read_text(encoding="utf-8")
+    card = text_of("ruleworld-data/docs/data-card.md")
     assert [row for row in card.splitlines() if re.search(r"\| [\d,]+ \|$", row)] == rows
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_files_that_the_page_names_exist(page):
-    """`src/...` is of the page's package, other folders are the repository's."""
-    package = ROOT / page.split("/")[0]
-    for name in re.findall(
-        r"`((?:src|tests|benchmarks|dynarule|ruleworld-data)/[\w./-]+)`", (ROOT / page).read_text()
-    ):
-        assert (package / name).exists() or (ROOT / name).exists(), f"{page} names {name}"
 
 
 def test_the_site_builds_without_a_warning(tmp_path):
@@ -347,6 +311,5 @@ def test_the_citation_names_the_version_that_is_here():
     import yaml
     from ruleworld_data import __version__
 
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation["version"] == __version__
-    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert yaml.safe_load(text_of("CITATION.cff"))["version"] == __version__
+    assert f"## {__version__}" in text_of("CHANGELOG.md")
