@@ -45,17 +45,14 @@ class _File(BaseModel):
 class Secret(_File):
     """What `new_round` keeps from the public: a world seed below 2**63 and 32 random bytes in hexadecimal."""
 
-    name: str
     seed: int
     salt: str
 
 
-class Reveal(_File):
+class Reveal(Secret):
     """What ends a round: its secret, and the sha256 of every entry."""
 
     time: str
-    seed: int
-    salt: str
     entries: dict[str, str]
 
 
@@ -73,10 +70,10 @@ class Round(_File):
     revealed: Reveal | None = None
     schema_version: int = 1
 
-    def check(self, secret: Secret | Reveal) -> None:
+    def check(self, secret: Secret) -> None:
         """Raise ValueError unless seed and salt are the ones that were committed to."""
         setting = self.model_dump(include={"name", "scale", "split", "pool_size", "data"})
-        if (digest := commitment(setting, secret.seed, secret.salt)) != self.commitment:
+        if (digest := commitment(setting, secret)) != self.commitment:
             raise ValueError(
                 f"seed and salt have the hash {digest[:16]}..., round {self.name} was opened with "
                 f"{self.commitment[:16]}...: this is not its secret, or {ROUND} was changed"
@@ -92,9 +89,10 @@ class Round(_File):
         return write_kit(folder, Judge((seed,)), spec)
 
 
-def commitment(setting: dict[str, Any], seed: int, salt: str) -> str:
+def commitment(setting: dict[str, Any], secret: Secret) -> str:
     """Return the hash that is published before anything else."""
-    return hashlib.sha256(canonical_json({**setting, "seed": seed, "salt": salt}).encode()).hexdigest()
+    hidden = {"seed": secret.seed, "salt": secret.salt}
+    return hashlib.sha256(canonical_json(setting | hidden).encode()).hexdigest()
 
 
 def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size: int) -> Round:
@@ -108,11 +106,17 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
     for path in (folder / ROUND, secret_file):
         if path.exists():
             raise ValueError(f"{path} is there already; choose another name")
-    secret = Secret(name=folder.name, seed=secrets.randbits(63) or 1, salt=secrets.token_hex(32))
+    secret = Secret(seed=secrets.randbits(63) or 1, salt=secrets.token_hex(32))
     data = board_spec(METHOD, "nl", pool_size, scale, split, seed=secret.seed).data
-    setting = {"name": folder.name, "scale": scale, "split": split, "pool_size": pool_size, "data": data}
-    public = commitment(setting, secret.seed, secret.salt)
-    made = Round.model_validate({**setting, "commitment": public, "opened": _now()})
+    setting: dict[str, Any] = {
+        "name": folder.name,
+        "scale": scale,
+        "split": split,
+        "pool_size": pool_size,
+        "data": data,
+    }
+    public = commitment(setting, secret)
+    made = Round(**setting, commitment=public, opened=_now())
     # The secret first: a hash without its secret would be a round that nobody can open.
     with os.fdopen(os.open(secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(json_bytes(secret.model_dump()))
