@@ -366,7 +366,7 @@ def test_a_page_says_what_the_runs_say(page):
     assert places == sorted(set(places))  # rows in their order, none in the place of two
 
 
-@pytest.mark.parametrize("page", ["results", "scale", "bundled-models"])
+@pytest.mark.parametrize("page", ["results", "scale", "bundled-models", "rulebooks"])
 def test_no_sentence_has_a_number_of_its_own(page):
     """What has a decimal point stands in a sentence that is compared with the runs, or in a table."""
     path = f"benchmarks/docs/{page}.md"
