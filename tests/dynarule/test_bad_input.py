@@ -127,31 +127,6 @@ def test_a_cache_of_other_prompts_is_refused(ready, bank):
             model(IDS[:, :1].expand(3, 1), past_key_values=more)
 
 
-@torch.no_grad()
-@torch.no_grad()
-@pytest.mark.parametrize(
-    ("ids", "texts", "message"),
-    [
-        (["a", "a"], ["x", "y"], "'a' comes twice"),
-        (["a", "b"], ["x", " "], "rule 'b' has no text"),
-        (["a"], ["x"], "2 .* 1 ids|1 ids"),
-        (["a", "b"], ["x"], "2 ids but 1 texts"),
-    ],
-)
-def test_duplicate_empty_or_missing_rules_are_refused(ids, texts, message):
-    with pytest.raises(ValueError, match=message):
-        RuleBank(torch.randn(2, WIDTH), torch.randn(2, WIDTH), ids, texts)
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-@pytest.mark.parametrize("which", ["key", "value"])
-def test_embeddings_that_are_not_finite_are_refused(which, value):
-    keys, values = torch.randn(3, WIDTH), torch.randn(3, WIDTH)
-    {"key": keys, "value": values}[which][1, 4] = value
-    with pytest.raises(ValueError, match=f"the {which} embedding of rule 'b' is not finite"):
-        RuleBank(keys, values, list("abc"), list("abc"))
-
-
 def test_a_tokenizer_without_search_is_refused(ready, bank, tiny_tokenizer):
     model, _, _adapter = ready
     with pytest.raises(ValueError, match=r"has no token '<search>'.*call dynarule\.prepare_search"):
