@@ -17,36 +17,20 @@ ROW = {
 }
 
 
-def test_natural_language():
+def test_texts_typed_by_hand():
     assert training_text(ROW) == (
         "[Step 1] The cat is in the den, so the cat is sad.\n"
         "<search>[Step 2] The cat is sad, so it loses 1 fin.\n"
         "[Answer] \\boxed{12, deeply hungry}"
     )
-
-
-def test_logic_without_search():
-    assert training_text(ROW, "fol", None) == (
-        "[Step 1] In(x, Den) => Sad(x)\n[Step 2] Sad(x) => Lose_Fin(x, 1)\n[Answer] \\boxed{12, deeply hungry}"
-    )
-
-
-def test_an_opening_search_token_stands_before_every_step():
+    logic = "[Step 1] In(x, Den) => Sad(x)\n[Step 2] Sad(x) => Lose_Fin(x, 1)\n[Answer] \\boxed{12, deeply hungry}"
+    assert training_text(ROW, "fol", None) == training_text(ROW, "fol", None, opening=True) == logic
     assert training_text(ROW, "fol", opening=True) == "<search>" + training_text(ROW, "fol")
-    assert training_text(ROW, search_token=None, opening=True) == training_text(ROW, search_token=None)
-
-
-def test_another_search_token():
     assert "\n<look>[Step 2]" in training_text(ROW, search_token="<look>")
-    assert SEARCH_TOKEN == "<search>"
+    assert SEARCH_TOKEN == "<search>" and boxed(["9"]) == r"\boxed{9}"
 
 
-def test_boxed():
-    assert boxed(["9"]) == r"\boxed{9}"
-    assert boxed(["9", "the bridge"]) == r"\boxed{9, the bridge}"
-
-
-@pytest.mark.parametrize("representation", ["NL", "", None, "text"])
+@pytest.mark.parametrize("representation", ["NL", None])
 def test_other_representations_are_refused(representation):
     with pytest.raises(ValueError, match=rf"must be 'nl' or 'fol', got {representation!r}"):
         training_text(ROW, representation)

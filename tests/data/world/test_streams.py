@@ -33,7 +33,8 @@ def test_first_words_never_change(key):
 def test_a_stream_is_philox_keyed_by_the_hash_of_its_name():
     digest = hashlib.blake2b(b"str:1:aint:1:7", digest_size=16).digest()
     philox = np.random.Philox(key=int.from_bytes(digest, "little"))
-    assert Stream("a", 7).words(5).tolist() == philox.random_raw(5).tolist()
+    expected = philox.random_raw(5).tolist()
+    assert Stream("a", 7).words(5).tolist() == Stream("a", np.int64(7)).words(5).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -50,10 +51,6 @@ def test_a_stream_is_philox_keyed_by_the_hash_of_its_name():
 )
 def test_different_keys_give_different_streams(one, other):
     assert Stream(*one).words(4).tolist() != Stream(*other).words(4).tolist()
-
-
-def test_numpy_integers_name_the_same_stream():
-    assert Stream("pool", np.int64(5)).words(2).tolist() == Stream("pool", 5).words(2).tolist()
 
 
 def test_integers_are_uniform_and_bounded():
@@ -87,14 +84,7 @@ def test_distinct_is_uniform_in_small_ranges(n):
 
 @pytest.mark.parametrize(
     "n",
-    [
-        3 * 2**20,
-        2**32 + 4,
-        2**40,
-        2**62,
-        3 * 2**30,
-        3 * 2**60,
-    ],
+    [3 * 2**20, 2**32 + 4, 2**40, 2**62, 3 * 2**30, 3 * 2**60],
 )
 def test_distinct_is_uniform_in_huge_ranges(n):
     drawn = Stream("huge").distinct(n, 30_000)
