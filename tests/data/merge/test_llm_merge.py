@@ -186,8 +186,9 @@ def test_an_endpoint_that_cannot_work_or_stops_ends_the_run(model, build, tmp_pa
         run(build, tmp_path / "other.parquet", 2)
     assert not list(tmp_path.glob("*.parquet"))
     monkeypatch.undo()
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     with pytest.raises(ValueError, match=r"does not answer \(cannot connect: .*refused"):
-        run(build, out, tries=1)  # nobody listens there
+        run(build, out)  # nobody listens there
 
 
 @pytest.mark.parametrize(

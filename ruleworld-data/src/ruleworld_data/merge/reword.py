@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,9 +43,6 @@ def merge_split(
     out: str | Path,
     limit: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
-    *,
-    timeout: float = 120.0,
-    tries: int = 5,
 ) -> MergeResult:
     """Let a language model reword the parallel questions of one split.
 
@@ -67,8 +63,6 @@ def merge_split(
         First rows only.
     progress : callable
         Called with the rows that are settled and all rows.
-    timeout, tries
-        Of `ruleworld_data.io.ChatClient`.
 
     Raises
     ------
@@ -89,10 +83,14 @@ def merge_split(
     shards = [s for s in read_manifest(folder)["shards"] if (s["config"], s["split"]) == (subtask, split)]
     if not sum(shard["rows"] for shard in shards):
         raise ValueError(f"{folder} holds no {split} questions of {subtask}; make it again: ruleworld build")
-    _check_out(out, folder)
+    if out.suffix != ".parquet" or out.is_dir():
+        raise ValueError(f"out must be a parquet file, got {out}; type e.g. --out reworded.parquet")
+    if folder.resolve() in out.resolve().parents[1:]:
+        raise ValueError(f"out {out} is among the shards of the build; choose a file outside {folder}")
+    out.parent.mkdir(parents=True, exist_ok=True)
     tables = [decode(read_shard(folder / shard["path"]), QUESTION_SCHEMA) for shard in shards]
     table = pa.concat_tables(tables).slice(0, limit)
-    with ChatClient(endpoint, model, Path(f"{out}.replies"), timeout, tries) as client:
+    with ChatClient(endpoint, model, Path(f"{out}.replies")) as client:
         reason = _ask_all(client, table["question"].to_pylist(), progress)
         table, counts = _reworded(table, client)
     if counts["failed"] == len(table):
@@ -147,8 +145,9 @@ def _ask_all(client: ChatClient, questions: list[str], progress: Callable[[int, 
 
 def _request(question: str) -> dict[str, Any]:
     parts = "\n".join(f"- {part}" for part in sub_questions(question))
-    prompt = load_prompt().replace("{questions}", parts)
-    return {"messages": [{"role": "user", "content": prompt}], "temperature": 0}
+    prompt = resources.files(__package__).joinpath("prompt.txt").read_text(encoding="utf-8").strip()
+    text = prompt.replace("{questions}", parts)
+    return {"messages": [{"role": "user", "content": text}], "temperature": 0}
 
 
 def _reworded(table: pa.Table, client: ChatClient) -> tuple[pa.Table, Counter[str]]:
@@ -168,17 +167,3 @@ def _reworded(table: pa.Table, client: ChatClient) -> tuple[pa.Table, Counter[st
             counts["reworded"] += 1
             row |= {"question": wording, "template_id": f"llm:{client.model}"}
     return pa.Table.from_pylist(rows, QUESTION_SCHEMA), counts
-
-
-@lru_cache(maxsize=1)
-def load_prompt() -> str:
-    """Return the prompt, with the slot ``{questions}``."""
-    return resources.files(__package__).joinpath("prompt.txt").read_text(encoding="utf-8").strip()
-
-
-def _check_out(out: Path, folder: Path) -> None:
-    if out.suffix != ".parquet" or out.is_dir():
-        raise ValueError(f"out must be a parquet file, got {out}; type e.g. --out reworded.parquet")
-    if folder.resolve() in out.resolve().parents and out.parent.resolve() != folder.resolve():
-        raise ValueError(f"out {out} is among the shards of the build; choose a file outside {folder}")
-    out.parent.mkdir(parents=True, exist_ok=True)
