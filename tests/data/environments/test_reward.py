@@ -47,42 +47,33 @@ def test_answers_and_form(answer, exact, strict, form):
 
 
 @pytest.mark.parametrize(
-    "line, right",
+    "line, text, right",
     [
-        (1, "It enters the dungeon."),
-        (1, "Serve(y, x) => Enter(x, Dungeon)"),
-        (2, "so it is **completely sleepy**"),
-        (2, "Dungeon(x) => Completely_sleepy(x)"),
-        (3, "so it drops 3 hollow teeth."),
-        (3, "It gains 1 fin, so it loses 1 x 3 = 3 hollow teeth"),
-        (3, "Completely_sleepy(x) => Lose_Hollow_tooth(x, 3)"),
-        (4, "It has 20 hollow teeth: 20 - 3 = 17."),
+        (1, "It enters the dungeon.", True),
+        (1, "Serve(y, x) => Enter(x, Dungeon)", True),
+        (1, "It enters the bridge.", False),
+        (1, "dungeon, bridge, desert, temple", False),
+        (1, "dungeon " * 100, False),
+        (2, "so it is **completely sleepy**", True),
+        (2, "Dungeon(x) => Completely_sleepy(x)", True),
+        (2, "It is sleepy.", False),
+        (2, "completely hungry and sleepy", False),
+        (3, "so it drops 3 hollow teeth.", True),
+        (3, "It gains 1 fin, so it loses 1 x 3 = 3 hollow teeth", True),
+        (3, "Completely_sleepy(x) => Lose_Hollow_tooth(x, 3)", True),
+        (3, "It gains 3 hollow teeth.", False),
+        (3, "It loses 3 pointed teeth.", False),
+        (3, "It loses, gets 3 hollow teeth.", False),
+        (3, "hollow teeth 3", False),
+        (4, "It has 20 hollow teeth: 20 - 3 = 17.", True),
+        (4, "hollow teeth 17 or 18", False),
+        (4, "It has 17 teeth.", False),
     ],
 )
-def test_steps_that_are_right(line, right):
-    text = "\n".join(f"[Step {i}] {right if i == line else 'no'}" for i in range(1, 5))
-    assert scored(text, steps=1).steps == 0.25
-    assert scored(text, exact=0.5, steps=0.5).reward == 0.125
-
-
-@pytest.mark.parametrize(
-    "line, wrong",
-    [
-        (1, "It enters the bridge."),
-        (1, "dungeon, bridge, desert, temple"),
-        (2, "It is sleepy."),
-        (2, "completely hungry and sleepy"),
-        (3, "It gains 3 hollow teeth."),
-        (3, "It loses 3 pointed teeth."),
-        (3, "It loses, gets 3 hollow teeth."),
-        (3, "hollow teeth 3"),
-        (4, "hollow teeth 17 or 18"),
-        (4, "It has 17 teeth."),
-    ],
-)
-def test_steps_that_are_wrong(line, wrong):
-    text = "\n".join(f"[Step {i}] {wrong if i == line else 'no'}" for i in range(1, 5))
-    assert scored(text, steps=1).steps == 0
+def test_a_step_ends_in_what_follows(line, text, right):
+    lines = "\n".join(f"[Step {i}] {text if i == line else 'no'}" for i in range(1, 5))
+    assert scored(lines, steps=1).steps == 0.25 * right
+    assert scored(lines, exact=0.5, steps=0.5).reward == 0.125 * right
 
 
 def test_steps_count_at_their_number_and_the_first_line_of_one():
@@ -103,15 +94,17 @@ def test_searches_cost_beyond_one_for_each_gold_rule():
     assert scored(perfect, 100).reward == 1
 
 
-@given(st.one_of(st.text(), st.binary(), st.none(), st.integers(), st.lists(st.text())))
-def test_anything_is_scored_and_nothing_wins(answer):
-    found = scored(answer, exact=0.3, strict=0.2, steps=0.3, format=0.2)
-    assert found.exact == found.strict == 0 and 0 <= found.reward <= 0.5
-
-
-@given(st.text(r"\boxed{}[Step 1]0,17dungeon <>$" + "\ud800\x00", max_size=200))
-def test_near_answers_are_scored(answer):
-    assert 0 <= scored(answer, steps=1, format=1).reward <= 1
+@given(
+    st.one_of(
+        st.text(),
+        st.binary(),
+        st.none(),
+        st.lists(st.text()),
+        st.text(r"\boxed{}[Step 1]0,17dungeon <>$" + "\ud800\x00", max_size=200),
+    )
+)
+def test_anything_is_scored(answer):
+    assert 0 <= scored(answer, exact=0.3, strict=0.2, steps=0.3, format=0.2).reward <= 1
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def _benchmark(stats: BuildStats) -> str:
     return yaml.safe_dump({"name": "RuleWorld", "description": description, "tasks": tasks}, sort_keys=False)
 
 
-def _table(head: list[str], rows: Sequence[Sequence[str | int]]) -> str:
-    cells = [[f"{cell:,}" if isinstance(cell, int) else cell for cell in row] for row in rows]
+def _table(head: list[str], rows: Sequence[Sequence[object]]) -> str:
+    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
