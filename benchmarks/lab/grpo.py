@@ -26,10 +26,13 @@ from rwbench.models import base_folder, fingerprint, model_template
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessor
 
+STEPS, EVERY = 15, 5  # optimizer steps, and those between evaluations
+PROMPTS, GROUP = 6, 8  # prompts a step, and episodes sampled for each
+RATE, WARMUP = 3e-4, 5  # the learning rate rises for some steps, and falls to zero
+TOKENS = 240  # longest episode, with the rules that it finds
+TEST, AT_ONCE = 128, 64  # held-out instances, and how many are answered at once
 TRAIN_SEED, TEST_SEED = 1, 2
 APART = 64  # indexes between instances: a world serves a thousand, and a model would learn the rules of one by heart
-WARMUP = 5
-AT_ONCE = 64  # instances answered at once
 SETTINGS = {
     "subtasks": ["multi_hop_2"],
     "access": "tool",
@@ -53,13 +56,12 @@ class Rollout(NamedTuple):
 def instances(config: EnvConfig, count: int, template: Template) -> list[tuple[str, str]]:
     """Return different questions as the model is asked, each with the record that scores its answers."""
     records: dict[str, str] = {}
-    for number in itertools.count():
-        if len(records) == count:
-            return list(records.items())
-        record = instance(config, APART * number).metadata
+    numbers = itertools.count(0, APART)
+    while len(records) < count:
+        record = instance(config, next(numbers)).metadata
         prompt = template.render("answer_without_rules", config.form, record["question"], ()).text
         records.setdefault(prompt, json.dumps(record))
-    raise AssertionError
+    return list(records.items())
 
 
 class Lookups(LogitsProcessor):
@@ -99,7 +101,7 @@ class Lookups(LogitsProcessor):
 
 @torch.no_grad()
 def rollouts(
-    model: Any, tokenizer: Any, batch: list[tuple[str, str]], mark: str, tokens: int, sample: bool
+    model: Any, tokenizer: Any, batch: list[tuple[str, str]], mark: str, sample: bool
 ) -> list[Rollout]:
     """Let a model answer, drawn at temperature 1 or greedily; ``mark`` begins a line that asks for rules."""
     prompts, episodes = [prompt for prompt, _ in batch], [Episode(record) for _, record in batch]
@@ -109,7 +111,7 @@ def rollouts(
     lookups = Lookups(tokenizer, episodes, mark)
     options = {"temperature": 1.0, "top_k": 0, "top_p": 1.0} if sample else {}
     # a cache that grows is copied at each token: half of the time
-    options |= {"do_sample": sample, "max_new_tokens": tokens, "cache_implementation": "static"}
+    options |= {"do_sample": sample, "max_new_tokens": TOKENS, "cache_implementation": "static"}
     written = model.generate(**encoded, **options, logits_processor=[lookups])
     done, end = [], tokenizer.eos_token_id
     for row, ids in enumerate(written[:, encoded["input_ids"].shape[1] :].tolist()):
@@ -121,9 +123,9 @@ def rollouts(
     return done
 
 
-def policy_loss(model: Any, done: list[Rollout], group: int) -> Tensor:
-    """Return the loss of one step on answers just sampled, a group for each prompt: no ratio to clip, no reference."""
-    rewards = torch.tensor([rollout.reward for rollout in done]).view(-1, group)
+def policy_loss(model: Any, done: list[Rollout]) -> Tensor:
+    """Return the loss of one step on episodes just sampled, a group for each prompt: no ratio to clip, no reference."""
+    rewards = torch.tensor([rollout.reward for rollout in done]).view(-1, GROUP)
     advantages = ((rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-4)).flatten()
     ids_BT = torch.zeros(len(done), max(len(r.prompt) + len(r.ids) for r in done), dtype=torch.long)
     weights_BT = torch.zeros(ids_BT.shape)
@@ -151,37 +153,22 @@ def main(
         Path, typer.Option(help="Folder of curve and model; if it holds a training, that goes on.")
     ],
     model: Annotated[str, typer.Option(help="A model that asks for rules, or its folder.")] = "tiny",
-    steps: Annotated[int, typer.Option(help="Optimizer steps.")] = 15,
-    every: Annotated[int, typer.Option(help="Steps between evaluations, with a checkpoint each.")] = 5,
-    test: Annotated[int, typer.Option(help="Held-out instances.")] = 128,
-    prompts: Annotated[int, typer.Option(help="Prompts a step.")] = 6,
-    group: Annotated[int, typer.Option(help="Episodes sampled for a prompt.")] = 8,
-    rate: Annotated[float, typer.Option(help="Learning rate; falls to zero.")] = 3e-4,
-    tokens: Annotated[int, typer.Option(help="Longest episode, with rules found.")] = 240,
     change: Annotated[list[str] | None, typer.Option("--set", help="Option of the environment.")] = None,
 ) -> None:
-    """Train by reward, and write ``curve.json``."""
+    """Train by reward, and write ``curve.json``; the constants above say how much."""
     folder, template = base_folder(model), model_template(model)
     settings = [f"{name}={json.dumps(value)}" for name, value in SETTINGS.items()]
     config = read_config(None, [*settings, f"seed={TRAIN_SEED}", *(change or [])])
     if not template.request or config.access != "tool":
         raise typer.BadParameter("it needs access=tool and a model whose prompt.toml names its request")
-    train = instances(config, steps * prompts, template)
-    held_out = instances(replace(config, seed=TEST_SEED), test, template)
+    train = instances(config, STEPS * PROMPTS, template)
+    held_out = instances(replace(config, seed=TEST_SEED), TEST, template)
     tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left", trust_remote_code=False)
-    learner = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, trust_remote_code=False
-    ).eval()
-    torch.nn.Module.to(learner, "cuda" if torch.cuda.is_available() else "cpu")
-    optimizer = torch.optim.AdamW(learner.parameters(), lr=rate, weight_decay=0.0)
-    recipe = {
-        "environment": config.to_dict(),
-        "steps": steps,
-        "prompts": prompts,
-        "group": group,
-        "rate": rate,
-    }
-    recipe |= {"tokens": tokens, "model": fingerprint(folder)}
+    learner = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False)
+    torch.nn.Module.to(learner.eval(), "cuda" if torch.cuda.is_available() else "cpu")
+    optimizer = torch.optim.AdamW(learner.parameters(), weight_decay=0.0)
+    amounts = {"steps": STEPS, "prompts": PROMPTS, "group": GROUP, "rate": RATE, "tokens": TOKENS}
+    recipe = {"environment": config.to_dict(), "model": fingerprint(folder)} | amounts
     out.mkdir(parents=True, exist_ok=True)
     path, done, weights = out / "state.safetensors", 0, dict(learner.named_parameters())
     curve: list[dict[str, float]] = []
@@ -191,9 +178,9 @@ def main(
 
     def measure(step: int) -> None:
         answered: list[Rollout] = []
-        for first in range(0, test, AT_ONCE):
+        for first in range(0, TEST, AT_ONCE):
             batch = held_out[first : first + AT_ONCE]
-            answered += rollouts(learner, tokenizer, batch, template.request, tokens, sample=False)
+            answered += rollouts(learner, tokenizer, batch, template.request, sample=False)
         curve.append({"step": step} | summary(answered))
         print(json.dumps(curve[-1]), flush=True)
         record = recipe | {"curve": curve, "sampled": sampled}
@@ -202,19 +189,19 @@ def main(
 
     if not curve:
         measure(0)
-    for step in range(done, steps):
+    for step in range(done, STEPS):
         torch.manual_seed(step)  # a training that goes on draws what one that was not killed draws
-        batch = [row for row in train[step * prompts : (step + 1) * prompts] for _ in range(group)]
-        episodes = rollouts(learner, tokenizer, batch, template.request, tokens, sample=True)
-        policy_loss(learner, episodes, group).backward()
+        batch = [row for row in train[step * PROMPTS : (step + 1) * PROMPTS] for _ in range(GROUP)]
+        episodes = rollouts(learner, tokenizer, batch, template.request, sample=True)
+        policy_loss(learner, episodes).backward()
         torch.nn.utils.clip_grad_norm_(learner.parameters(), 1.0)
         for parameters in optimizer.param_groups:
-            parameters["lr"] = rate * min(1.0, (step + 1) / WARMUP) * (1 - step / steps)
+            parameters["lr"] = RATE * min(1.0, (step + 1) / WARMUP) * (1 - step / STEPS)
         optimizer.step()
         optimizer.zero_grad()
         sampled.append({"step": step + 1} | summary(episodes))
         print(json.dumps(sampled[-1]), flush=True)
-        if (step + 1) % every == 0 or step + 1 == steps:
+        if (step + 1) % EVERY == 0 or step + 1 == STEPS:
             measure(step + 1)
     learner.save_pretrained(out / "model")
     tokenizer.save_pretrained(out / "model")

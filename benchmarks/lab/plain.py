@@ -119,11 +119,7 @@ class PlainWorld:
     def question(self, draw: random.Random, hops: int, parts: int = 1) -> dict[str, Any] | None:
         """Draw a question of some steps, or of two parts with a step each; None if there seems to be none.
 
-        Returns
-        -------
-        dict
-            ``question``, ``steps`` (``nl``, ``rule_ids``: numbers of rules), ``answers``, ``gold_rule_ids`` and
-            ``subtask``, as the benchmark's questions have them.
+        It is a row as the benchmark's questions are; its rule ids are numbers of rules.
         """
         for _ in range(TRIES):
             paths = [self._path(draw, hops if parts == 1 else 1) for _ in range(parts)]
@@ -220,17 +216,15 @@ def _someone(domain: Domain, draw: random.Random) -> Sequence[str]:
 
 def plain_world(draw: random.Random, domain: Domain, rules: int) -> PlainWorld:
     """Draw a world of some rules (fewer, where a domain has no more to say)."""
-    by_role = {
-        role: [fact for fact in domain.facts if fact.role == role] for role in ("start", "middle", "end")
-    }
-    middle = draw.sample(by_role["middle"], len(by_role["middle"]))
-    order = [*by_role["start"], *middle, *by_role["end"]]
+    starts, middles, ends = (
+        [f for f in domain.facts if f.role == role] for role in ("start", "middle", "end")
+    )
+    order = [*starts, *draw.sample(middles, len(middles)), *ends]
     most = max(2, rules // 12)
-    values = {
-        fact: draw.sample(fact.values, min(len(fact.values), most if fact.over is None else 1))
-        for fact in order
-        if fact.role != "end"
+    sizes = {
+        fact: min(len(fact.values), most if fact.over is None else 1) for fact in order if fact.role != "end"
     }
+    values = {fact: draw.sample(fact.values, size) for fact, size in sizes.items()}
     drawn: dict[tuple[Claim, Fact], tuple[Claim, Claim]] = {}
     reached: list[Claim] = []
     for _ in range(20 * rules):
@@ -239,7 +233,7 @@ def plain_world(draw: random.Random, domain: Domain, rules: int) -> PlainWorld:
         if reached and draw.random() < 0.5:
             premise = draw.choice(reached)
         else:
-            fact = draw.choice([fact for fact in order if fact.role != "end"])
+            fact = draw.choice([*values])
             premise = Claim(fact, draw.choice(values[fact]))
         later = order[order.index(premise.fact) + 1 :]
         fact = draw.choice([fact for fact in later if fact.role != "start"])
@@ -260,18 +254,8 @@ def plain_question(draw: random.Random, held_out: bool) -> tuple[PlainWorld, dic
             return world, row
 
 
-def plain_questions(
-    key: str, held_out: bool, count: int
-) -> tuple[dict[str, tuple[str, str]], list[dict[str, Any]]]:
-    """Draw one large world a domain, and some questions on all of them together.
-
-    Returns
-    -------
-    rules : dict
-        Text and conclusion of each rule by its id.
-    questions : list of dict
-        As `PlainWorld.question` returns them, with those ids in their steps.
-    """
+def plain_questions(key: str, held_out: bool, count: int) -> tuple[dict[str, tuple[str, str]], list[Any]]:
+    """Draw one large world a domain; return text and conclusion of each rule by id, and questions on all of them."""
     domains = [domain for domain in DOMAINS if (domain.name in HELD_OUT) == held_out] if count else []
     rules: dict[str, tuple[str, str]] = {}
     rows: list[dict[str, Any]] = []

@@ -49,7 +49,8 @@ def test_a_request_is_answered_and_one_too_many_ends_the_episode(requests, token
     assert sum(lookups.own[0]) == len(line) * requests + (requests == 1)
 
 
-def test_the_loss_raises_what_earned_more_and_leaves_the_environments_words_alone(model):
+def test_the_loss_raises_what_earned_more_and_leaves_the_environments_words_alone(model, monkeypatch):
+    monkeypatch.setattr(grpo, "GROUP", 2)
     base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     done = [Rollout([5, 6], [7, 8, 9], [1, 0, 1], 1.0, 1), Rollout([5, 6], [10, 11], [1, 1], 0.0, 0)]
 
@@ -59,7 +60,7 @@ def test_the_loss_raises_what_earned_more_and_leaves_the_environments_words_alon
         return (logs * torch.tensor(rollout.own)).sum().item()
 
     before = [log_of(rollout) for rollout in done]
-    loss = policy_loss(base, done, 2)
+    loss = policy_loss(base, done)
     assert loss.item() == pytest.approx(-(before[0] - before[1]) * 0.5**0.5 / 4, rel=1e-3)
     loss.backward()
     with torch.no_grad():
@@ -71,8 +72,9 @@ def test_the_loss_raises_what_earned_more_and_leaves_the_environments_words_alon
 
 def test_two_steps_and_what_goes_on_is_what_was_not_killed(tmp_path, monkeypatch):
     """The bundled model, on as little as can be."""
-    options = {"steps": 2, "every": 1, "test": 2, "prompts": 1, "group": 2, "tokens": 24}
-    grpo.main(tmp_path / "whole", **options, model="tiny", rate=1e-3, change=None)
+    for name, value in {"STEPS": 2, "EVERY": 1, "TEST": 2, "PROMPTS": 1, "GROUP": 2, "TOKENS": 24}.items():
+        monkeypatch.setattr(grpo, name, value)
+    grpo.main(tmp_path / "whole")
 
     real = grpo.policy_loss
 
@@ -82,9 +84,9 @@ def test_two_steps_and_what_goes_on_is_what_was_not_killed(tmp_path, monkeypatch
 
     monkeypatch.setattr(grpo, "policy_loss", killed_at_the_second)
     with pytest.raises(SystemExit):
-        grpo.main(tmp_path / "parts", **options, model="tiny", rate=1e-3, change=None)
+        grpo.main(tmp_path / "parts")
     monkeypatch.setattr(grpo, "policy_loss", real)
-    grpo.main(tmp_path / "parts", **options, model="tiny", rate=1e-3, change=None)
+    grpo.main(tmp_path / "parts")
     curves = [json.loads((tmp_path / name / "curve.json").read_text()) for name in ("whole", "parts")]
     assert curves[0] == curves[1] and [row["step"] for row in curves[0]["curve"]] == [0, 1, 2]
     ours, theirs = (AutoModelForCausalLM.from_pretrained(tmp_path / n / "model") for n in ("whole", "parts"))

@@ -37,15 +37,9 @@ def test_jax_is_not_started(tmp_path, search):
     (tmp_path / "jax").mkdir()
     (tmp_path / "jax" / "__init__.py").write_text("print('jax was started')")
     (tmp_path / "jax" / "lax.py").write_text("top_k = max")
-    code = f"{search}\nimport numpy\nSearch().scorer(numpy.arange(2), ['a wet fox', 'an owl'])(['fox'])\nimport jax.lax"
+    code = f"{search}\nimport numpy\nSearch().scorer(numpy.arange(2), ['a wet fox', 'an owl'])(['fox'])\n"
+    code += "print('searched')\nimport jax.lax"
     paths = os.pathsep.join([str(tmp_path), *sys.path])
     run = [sys.executable, "-c", code + "\nprint('imported', jax.__name__)"]
     done = subprocess.run(run, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths})
-    assert done.stdout.split("\n")[-3:-1] == ["jax was started", "imported jax"], done.stderr
-    before = subprocess.run(
-        [*run[:2], code.removesuffix("import jax.lax")],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": paths},
-    )
-    assert (before.returncode, before.stdout) == (0, ""), before.stderr
+    assert done.stdout.splitlines() == ["searched", "jax was started", "imported jax"], done.stderr
