@@ -96,14 +96,12 @@ def test_replies_are_kept_and_a_second_run_asks_nothing(serve):
 
 def test_answers_come_in_order_and_at_once(serve, monkeypatch):
     monkeypatch.setenv("RWBENCH_CONCURRENCY", "4")
-
-    second = threading.Event()
+    both, late = threading.Barrier(2, timeout=60), threading.Event()
 
     def play(prompt, nth):
-        if prompt == "1":
-            second.set()
-        if prompt == "0":  # is answered once the next has been asked beside it
-            assert second.wait(60)
+        if prompt in "01":
+            both.wait()  # each is answered once the other has been asked beside it
+            late.set() if prompt == "1" else late.wait(60)
         return f"said {prompt}"
 
     server = serve(play)
@@ -112,17 +110,14 @@ def test_answers_come_in_order_and_at_once(serve, monkeypatch):
     assert 2 <= server.most_at_once <= 4
 
 
-@pytest.mark.parametrize("trouble", [429, 500, 503, (ANSWER, "half")])
+@pytest.mark.parametrize("trouble", [429, 503, (ANSWER, "half")])
 def test_passing_trouble_is_tried_again(serve, trouble):
     server = serve(lambda prompt, nth: trouble if nth < 3 else ANSWER)
     (done,) = ask(server, "q")
-    assert (done.text, done.error) == (ANSWER, None)
-    assert server.asked["q"] == 3
+    assert (done.text, done.error, server.asked["q"]) == (ANSWER, None, 3)
 
 
-@pytest.mark.parametrize(
-    "trouble", [400, 503, b"<html>gateway</html>", b"{", b'{"choices": []}', (ANSWER, "half")]
-)
+@pytest.mark.parametrize("trouble", [400, 503, b"<html>gateway</html>", b'{"choices": []}', (ANSWER, "half")])
 def test_lasting_trouble_fails_the_question_alone(serve, trouble, monkeypatch):
     monkeypatch.setenv("RWBENCH_TRIES", "2")
     server = serve(lambda prompt, nth: trouble if prompt == "bad" else ANSWER)
@@ -139,14 +134,6 @@ def test_a_slow_endpoint_is_cut_off(serve, monkeypatch):
     (done,) = ask(server, "q")
     asked_for_all.set()
     assert done.error == "no answer within 0.2 s"
-
-
-def test_a_context_that_is_too_short_is_an_outcome(serve):
-    said = '{"error": {"message": "maximum context length is 10 tokens", "code": "context_length_exceeded"}}'
-    server = serve(lambda prompt, nth: (400, said) if prompt == "long" else ("cut", "length"))
-    long, short = ask(server, "long", "short")
-    assert (long.finish, long.error) == ("context", None)
-    assert short.finish == "length"
 
 
 def test_an_endpoint_that_is_down_stops_the_run(serve, monkeypatch):

@@ -111,18 +111,16 @@ def byte_level():
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
-@pytest.mark.parametrize("ending", ["\n", "\n\n", " \n", "\n\n\n"])
-@pytest.mark.parametrize("word", ["[Step 1]", "If", "7", "<step>"])
-def test_a_text_that_goes_on_has_the_tokens_that_it_has_before_a_word(byte_level, ending, word):
+@pytest.mark.parametrize("ending", ["\n", "\n\n", " \n"])
+def test_a_text_that_goes_on_has_the_tokens_that_it_has_before_a_word(byte_level, ending):
     """A blank line at its end is two line breaks, as in every text that was read whole; alone it would be one token."""
+    text = f"a rule ends{ending}"
     for tokenizer in (byte_level, load("tiny")[1]):
-        text = f"a rule ends{ending}"
         ids = encoded(tokenizer, text, True)
         assert tokenizer.decode(ids) == tokenizer.decode(tokenizer(text)["input_ids"])
-        assert tokenizer(text + word)["input_ids"][: len(ids)] == ids
-    alone = byte_level("ends.\n\n")["input_ids"]
-    assert alone != encoded(byte_level, "ends.\n\n", True)
-    assert encoded(byte_level, "ends. ", True) == byte_level("ends. ")["input_ids"]
+        for word in ("[Step 1]", "If", "7"):
+            assert tokenizer(text + word)["input_ids"][: len(ids)] == ids
+    assert byte_level("ends.\n\n")["input_ids"] != encoded(byte_level, "ends.\n\n", True)
 
 
 def test_no_more_is_held_than_one_forward_has(talks, monkeypatch, forget):

@@ -143,25 +143,26 @@ def test_whose_answer_has_ended_leaves_the_batch(workspace, monkeypatch, stop):
     assert sum(rows) <= sum(done.completion_tokens + 5 for done in alone)
 
 
-@pytest.mark.parametrize("name, value", [("use_cache", False), ("num_beams", 3)])
-def test_a_checkpoint_s_own_settings_change_no_greedy_answer(workspace, monkeypatch, forget, name, value):
-    """As a training may leave them."""
-    backend, prompts = Local.of("tiny"), of_each_length(workspace)
-    wanted = [done.text for done in backend.generate(prompts, Decoding(100))]
-    forget()
-    monkeypatch.setattr(load("tiny")[0].generation_config, name, value)
-    assert [done.text for done in backend.generate(prompts, Decoding(100))] == wanted
-
-
-@pytest.mark.parametrize("name, value", [("min_new_tokens", 12), ("forced_eos_token_id", 0)])
-def test_settings_that_count_new_tokens_count_from_the_prompt(
-    backend, prompts, model_folder, monkeypatch, forget, name, value
-):
-    monkeypatch.setattr(load(str(model_folder))[0].generation_config, name, value, raising=False)
-    whole = [done.text for done in backend.generate(prompts, Decoding(20))]
-    forget()
-    monkeypatch.setattr(local, "PIECE", 5)
-    assert [done.text for done in backend.generate(prompts, Decoding(20))] == whole
+@pytest.mark.parametrize(
+    ("name", "value", "changes"),
+    [
+        ("use_cache", False, False),
+        ("num_beams", 3, False),
+        ("min_new_tokens", 40, True),
+        ("forced_eos_token_id", 0, True),
+    ],
+)
+def test_a_checkpoint_s_own_settings(workspace, monkeypatch, forget, name, value, changes):
+    """As a training may leave them: some change no greedy answer, others count new tokens from the prompt."""
+    backend, prompts = Local.of("tiny"), of_each_length(workspace)[::2]
+    plain = [done.text for done in backend.generate(prompts, Decoding(60))]
+    monkeypatch.setattr(load("tiny")[0].generation_config, name, value, raising=False)
+    answers = []
+    for piece in (64, 5):
+        forget()
+        monkeypatch.setattr(local, "PIECE", piece)
+        answers.append([done.text for done in backend.generate(prompts, Decoding(60))])
+    assert answers[0] == answers[1] and (answers[0] != plain) == changes
 
 
 def test_long_prompts_go_in_parts(backend, prompts, monkeypatch, forget):
