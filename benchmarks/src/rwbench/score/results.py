@@ -148,20 +148,25 @@ class Environment(TypedDict):
     git: dict[str, Any] | None
 
 
-@with_config(STRICT)  # of what it holds, too, but where OPEN stands
-class Results(TypedDict):
-    """The content of results.json, schema version 2; ``run_id`` is the start of the spec's hash."""
+class Summary(TypedDict):
+    """What follows from a run's samples alone."""
 
-    schema_version: Literal[2]
-    run_id: Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
-    spec: Annotated[dict[str, Any], AfterValidator(_check_spec)]
-    method: MethodName
     n: Counts
     metrics: dict[MetricName, Metric]
     details: Details
     outcomes: dict[str, Positive]  # how many samples ended how, failed included
     usage: dict[str, Total]
     measures: MeanMeasures
+
+
+@with_config(STRICT)  # of what it holds, too, but where OPEN stands
+class Results(Summary):
+    """The content of results.json, schema version 2; ``run_id`` is the start of the spec's hash."""
+
+    schema_version: Literal[2]
+    run_id: Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
+    spec: Annotated[dict[str, Any], AfterValidator(_check_spec)]
+    method: MethodName
     samples_sha256: Sha256  # in the order of their ids, without their timing
     pool_sha256: Sha256  # over the rule ids of all pools, in order
     environment: Environment

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from statistics import fmean, pstdev
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from ruleworld_data.scoring import step_recalls
 
 from ..spec import RunSpec
-from .results import AttentionMap, Details, Estimate, Folds, MeanMeasures, Metric, Total
+from .results import AttentionMap, Details, Estimate, Folds, MeanMeasures, Metric, Summary, Total
 from .samples import VOLATILE_USAGE, Measures, Sample
 from .scoring import Budget, budgets
 from .stats import fold_interval, grouped_estimates, sample_clusters
@@ -35,7 +35,7 @@ DISPLAYED = ("single_rule", "parallel_2_4", "parallel_5_8", "multi_hop_2", "mult
 
 def summary(
     spec: RunSpec, samples: Sequence[Sample], rule_types: Mapping[int, str], num_scheduled: int
-) -> dict[str, Any]:
+) -> Summary:
     """Return every part of `Results` that follows from the samples alone.
 
     ``rule_types`` has the type of every gold rule; ``num_scheduled`` is how many questions the spec asks.
