@@ -16,27 +16,10 @@ WIDTH = 20
 
 def make_model(family: str, dtype: torch.dtype = torch.float32, **changes):
     """A random model whose weights are large enough that attention is not uniform."""
-    from transformers import (
-        LlamaConfig,
-        LlamaForCausalLM,
-        MistralConfig,
-        MistralForCausalLM,
-        Qwen2Config,
-        Qwen2ForCausalLM,
-        Qwen3Config,
-        Qwen3ForCausalLM,
-    )
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    config_class, model_class, extra = {
-        "qwen2": (Qwen2Config, Qwen2ForCausalLM, {}),
-        "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 16}),
-        "llama": (LlamaConfig, LlamaForCausalLM, {}),
-        "mistral": (
-            MistralConfig,
-            MistralForCausalLM,
-            {"sliding_window": 12},
-        ),  # shorter than the laws' texts
-    }[family]
+    # Mistral's window is shorter than the laws' texts.
+    extra = {"qwen3": {"head_dim": 16}, "mistral": {"sliding_window": 12}}.get(family, {})
     settings = {
         "vocab_size": 97,
         "hidden_size": 48,
@@ -50,7 +33,8 @@ def make_model(family: str, dtype: torch.dtype = torch.float32, **changes):
         "eos_token_id": 96,
     }
     torch.manual_seed(0)
-    model = model_class(config_class(**(settings | extra | changes))).eval()
+    config = AutoConfig.for_model(family, **(settings | extra | changes))
+    model = AutoModelForCausalLM.from_config(config).eval()
     for parameter in model.parameters():
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.25)

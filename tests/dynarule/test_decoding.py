@@ -92,16 +92,6 @@ def test_a_growing_cache_holds_what_transformers_own_does(tokens):
     assert not torch.equal(own.layers[1].keys[:1, :, : kept.shape[-2] + 1], first.layers[1].keys)
 
 
-def test_the_room_of_rows_that_left_is_let_go():
-    config = LlamaConfig(num_hidden_layers=1, num_attention_heads=2, hidden_size=8)
-    cache = growing_cache(SimpleNamespace(config=config))
-    cache.update(*torch.ones(2, 8, 2, 3, 4), 0)
-    held = cache.layers[0].keys.untyped_storage().nbytes()
-    cache.batch_select_indices(torch.tensor([1]))
-    assert cache.layers[0]._rooms == [None, None]
-    assert cache.layers[0].keys.untyped_storage().nbytes() < held
-
-
 def test_layers_that_keep_more_than_keys_and_values_get_no_cache_of_ours():
     config = Qwen3NextConfig(num_hidden_layers=4, hidden_size=8, num_attention_heads=2, num_key_value_heads=1)
     assert growing_cache(SimpleNamespace(config=config)) is None

@@ -160,26 +160,6 @@ def test_every_way_to_attend_is_the_equation(shift, masked, visible, tokens, sha
     assert near(way(*text, mask, rules, scale), expected, units=8)
 
 
-@pytest.mark.parametrize("tokens", [1, 2, 32])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shared", [False, True])
-def test_the_fast_way_is_chosen_by_shape_and_dtype(tokens, dtype, shared, monkeypatch):
-    called = []
-    for way in ("rule_attention", "plain_attention", "fused_attention", "merged_attention"):
-        monkeypatch.setattr(f"dynarule.kernels.{way}", lambda *_, way=way: called.append(way))
-    query, rules = (
-        torch.zeros(2, 4, tokens, 8, dtype=dtype),
-        torch.zeros(1 if shared else 2, 4, 6, 8, dtype=dtype),
-    )
-    arguments = (query, query, query, None, AttendedRules(query, rules, rules), 1.0)
-    attend(*arguments)
-    attend(*arguments, dropout=0.1)  # which only SDPA itself has
-    merged = tokens == 32 or (shared and tokens > 1)
-    plain = "rule_attention" if shared else "plain_attention"
-    alone = plain if dtype == torch.float32 else "fused_attention"
-    assert called == ["merged_attention" if merged else alone, "fused_attention"]
-
-
 def test_dropout_drops(near):
     (*text, mask, rules, scale), _ = attention_case(5, "causal", False, False, 0.0)
     whole = fused_attention(*text, mask, rules, scale)
@@ -343,25 +323,6 @@ def test_a_search_changes_only_what_comes_after_it(scope, bank, tiny_model, near
     assert near(searched[1:], plain[1:])
     assert near(searched[0, :13], plain[0, :13])
     assert (searched[0, 13:] - plain[0, 13:]).abs().max() > 1e-3
-
-
-@torch.no_grad()
-def test_a_batch_is_its_rows_one_by_one(family, bank, tiny_model):
-    model = tiny_model(family)
-    memory = RuleMemory(RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=1, top_k=4)), bank, SEARCH)
-    ids, mask = batch()
-    with attach(model, memory):
-        together = model.generate(ids, attention_mask=mask, max_new_tokens=8, do_sample=False)
-        for row in range(3):
-            kept = mask[row].bool()
-            alone = model.generate(
-                ids[row : row + 1, kept],
-                attention_mask=mask[row : row + 1, kept],
-                max_new_tokens=8,
-                do_sample=False,
-            )
-            new = alone[0, int(kept.sum()) :]
-            assert torch.equal(together[row, 9 : 9 + len(new)], new)
 
 
 @torch.no_grad()

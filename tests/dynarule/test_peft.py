@@ -147,20 +147,6 @@ def test_it_comes_back_from_disk(base, bank, tmp_path):
 
 
 @torch.no_grad()
-def test_late_layers_that_share_what_was_kept_come_back_from_disk(base, bank, tmp_path):
-    tuned = get_peft_model(base(), config(None, first_layer=1, shared_after=True))
-    assert sum(isinstance(m, DynaRuleLayer) for m in tuned.modules()) == 3
-    tuned.save_pretrained(tmp_path / "adapter")
-    assert set(load_file(tmp_path / "adapter" / "adapter_model.safetensors")) == {
-        name.replace("projection.default.", "projection.")
-        for name in tuned.state_dict()
-        if "dynarule_" in name
-    }
-    again = PeftModel.from_pretrained(base(), tmp_path / "adapter")
-    assert torch.equal(read(again, bank), read(tuned, bank))
-
-
-@torch.no_grad()
 def test_switched_off_it_is_the_base_bit_for_bit(base, bank):
     plain = base()
     expected = plain(IDS).logits

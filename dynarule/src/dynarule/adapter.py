@@ -143,8 +143,6 @@ class RuleAdapter(nn.Module):
 
     Attributes
     ----------
-    name : str
-        The adapter's name in the PEFT model.
     layers : nn.ModuleDict
         Its projections, by layer number as text.
 

@@ -10,16 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = [
-    "FAMILIES",
-    "LARGEST",
-    "BaseModel",
-    "attention_blocks",
-    "base_matrix",
-    "first_layers",
-    "weights_hash",
-]
-
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types on which the laws are tested; the attention of others has parts that rules would bypass (sinks, caps)."""
 LARGEST = 1 << 20
@@ -49,14 +39,7 @@ def attention_blocks(model: nn.Module) -> list[nn.Module]:
 def first_layers(decoder: Any, count: int) -> Any:
     """Return a decoder of the first layers alone, ending in the norm with which the next layer begins.
 
-    Its modules are the decoder's own, hooks on them included.
-
-    Parameters
-    ----------
-    decoder : torch.nn.Module
-        ``model.get_decoder()``.
-    count : int
-        0 up to all layers.
+    Its modules are those of the decoder, of ``model.get_decoder()``, hooks on them included.
     """
     config = copy.deepcopy(decoder.config)
     config.num_hidden_layers = count
@@ -72,30 +55,16 @@ def first_layers(decoder: Any, count: int) -> Any:
 
 @dataclass(frozen=True)
 class BaseModel:
-    """What an adapter must find in a model: its shapes, and some of its weights.
+    """What an adapter must find in a model: its shapes, and some of its weights."""
 
-    Attributes
-    ----------
-    model_type : str
-        Family, such as ``qwen2``.
-    num_layers, hidden_size, query_size, head_dim : int
-        Shapes; ``query_size`` is the width of ``q_proj``.
-    query_bias : bool
-        Whether ``q_proj`` has a bias.
-    tied : bool
-        Whether the output matrix is the embedding matrix.
-    weights_hash : str
-        `weights_hash` of the model; ``""`` (an older adapter, a quantised model) is not compared.
-    """
-
-    model_type: str
+    model_type: str  # family, such as qwen2
     num_layers: int
     hidden_size: int
-    query_size: int
+    query_size: int  # width of q_proj
     head_dim: int
-    query_bias: bool
-    tied: bool
-    weights_hash: str = ""
+    query_bias: bool  # whether q_proj has a bias
+    tied: bool  # whether the output matrix is the embedding matrix
+    weights_hash: str = ""  # of the model; "" (an older adapter, a quantised model) is not compared
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -123,10 +92,10 @@ class BaseModel:
         """Raise ValueError if a model has not the shape, or not the weights, of this one, called ``name``."""
         seen = BaseModel.of(model)
         for f in fields(self):
-            wanted, found = getattr(self, f.name), getattr(seen, f.name)
-            if f.name != "weights_hash" and wanted != found:
+            wanted, given = getattr(self, f.name), getattr(seen, f.name)
+            if f.name != "weights_hash" and wanted != given:
                 raise ValueError(
-                    f"the adapter was trained for a base with {f.name} {wanted}, this one has {found}: another base "
+                    f"the adapter was trained for a base with {f.name} {wanted}, this one has {given}: another base "
                     f"model; load {name or self.model_type!r}"
                 )
         if self.weights_hash and seen.weights_hash and self.weights_hash != seen.weights_hash:

@@ -85,8 +85,7 @@ def _matrices(model: nn.Module) -> list[Tensor]:
 def _id_of(tokenizer: Any, token: str) -> int | None:
     # Not by get_vocab(), which lists the whole vocabulary; a token that is unknown may get the id of another.
     row = tokenizer.convert_tokens_to_ids(token)
-    known = row is not None and tokenizer.convert_ids_to_tokens(row) == token
-    return row if known else None
+    return row if row is not None and tokenizer.convert_ids_to_tokens(row) == token else None
 
 
 def _add(tokenizer: Any, token: str) -> int:

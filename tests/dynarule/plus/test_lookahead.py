@@ -6,6 +6,7 @@ import pytest
 import torch
 from dynarule.plus.lookahead import LookAhead, Tables, planned
 from dynarule.plus.reader import EARLIER, QUESTION, SINCE, TOKEN, SearchContext, SearchInput, SearchReader
+from dynarule.plus.words import Words
 
 from dynarule import PlusMemory, RuleAdapter, RuleBank, attach, dynarule_config, load_adapter
 
@@ -24,21 +25,25 @@ def planning(model, **changes):
     return adapter
 
 
-def reference(look, goal_P, keys, values, count, width):
-    """The formula of the module, rule by rule, in Python's numbers."""
+def reference(look, first, keys, values, count, width, words=lambda m, j: 0.0):
+    """The formula of the module, rule by rule, in Python's numbers, with what words add to a link."""
     rules = range(len(keys))
     weight, bias = look.link.weight.detach().double(), look.link.bias.detach().double()
 
     def link(m, j):
         mapped = weight @ values[m].double() + bias
         logit = float(mapped[:-1] @ keys[j].double() + mapped[-1])
-        return -math.log1p(math.exp(-logit))
+        return words(m, j) - math.log1p(math.exp(-logit))
 
-    levels = [[float(goal_P.double() @ values[m].double()) for m in rules]]
+    levels = [first]
     while len(levels) < count:
         best = sorted(rules, key=lambda j: -levels[-1][j])[:width]
         levels.append([max(link(m, j) + levels[-1][j] for j in best) for m in rules])
     return torch.tensor(levels)
+
+
+def goals(goal_P, values):
+    return (values.double() @ goal_P.double()).tolist()
 
 
 @pytest.mark.parametrize("width", [3, 30])
@@ -49,11 +54,34 @@ def test_levels_are_those_of_the_formula(bank, near, width):
     goal_BP = torch.randn(4, WIDTH)
     got = look.levels(goal_BP @ bank.values_MP.T, Tables(bank.keys_MP, bank.values_MP), 3, width)
     for row in range(4):
-        expected = reference(look, goal_BP[row], bank.keys_MP, bank.values_MP, 3, width)
+        first = goals(goal_BP[row], bank.values_MP)
+        expected = reference(look, first, bank.keys_MP, bank.values_MP, 3, width)
         assert near(torch.stack(got)[:, row], expected.float(), units=500)
     own_BM = torch.randn(4, 30)
     best_BM = torch.stack(got).amax(0)
     assert near(planned(own_BM, got, torch.tensor(0.5)), own_BM + 0.5 * best_BM)
+
+
+def test_words_count_in_levels_by_how_much_conclusion_and_premise_cover_each_other(bank, near):
+    """`test_words` has what covers what."""
+    torch.manual_seed(0)
+    look, generator = LookAhead(8, WIDTH, 2), torch.Generator().manual_seed(5)
+    torch.nn.init.normal_(look.link.weight, std=0.3)
+    draws = torch.randint(0, 9, (2, 30, 3), generator=generator).tolist()
+    words = Words(*([" ".join(f"w{w}" for w in row) for row in side] for side in draws))
+    tables = Tables(bank.keys_MP, bank.values_MP, words=words, word_weight=1.5)
+    first_M, covered = torch.randn(30), words.links(torch.arange(30))
+    levels = look.levels(first_M[None], tables, 3, 4)
+    expected = reference(
+        look,
+        first_M.tolist(),
+        bank.keys_MP,
+        bank.values_MP,
+        3,
+        4,
+        lambda m, j: 1.5 * (float(covered[j, m]) - 1),
+    )
+    assert near(torch.stack(levels)[:, 0], expected.float(), units=500)
 
 
 def test_rules_of_one_premise_or_one_conclusion_are_worked_on_once(bank, tiny_model, near, monkeypatch):
@@ -83,7 +111,8 @@ def test_rules_of_one_premise_or_one_conclusion_are_worked_on_once(bank, tiny_mo
     goal_BP = torch.randn(2, WIDTH)
     got = look.levels(goal_BP @ values_VP.T, Tables(keys_UP, values_VP, key_rows_M, rows_M), 3, 30)
     for row in range(2):
-        expected = reference(look, goal_BP[row], keys_UP[key_rows_M], values_VP[rows_M], 3, 30)
+        first = goals(goal_BP[row], values_VP[rows_M])
+        expected = reference(look, first, keys_UP[key_rows_M], values_VP[rows_M], 3, 30)
         assert near(torch.stack(got)[:, row], expected.float(), units=500)
 
 

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from dynarule.plus.lookahead import LookAhead, Tables
 from dynarule.plus.words import SearchText, Words, words_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,70 +58,6 @@ def test_how_texts_cover_each_other(premises, conclusions, text):
     for at in range(len(conclusions)):
         one = words.links(torch.tensor(rows), at)
         torch.testing.assert_close(one, torch.tensor(expected)[:, at : at + 1])
-
-
-FORMS = {
-    "greet": "greets",
-    "punish": "punishes",
-    "bury": "buries",
-    "follow": "following",
-    "rabbit": "rabbits",
-}
-"""Words, and another form in which a text may say them."""
-
-
-@given(
-    *[st.lists(st.lists(st.sampled_from(sorted(FORMS)), max_size=4), min_size=1, max_size=4)] * 2,
-    st.randoms(),
-)
-def test_stems_are_one_word_whatever_the_form(premises, conclusions, random):
-    """By a table, in identifiers with variables: what is left are words and numbers."""
-
-    def in_any_form(words):
-        return "_A, 2".join(random.choice((word, FORMS[word].title())) for word in words)
-
-    forms = {}  # one for each text: said in two, a premise would count as two where words are weighed
-    sides = [
-        [forms.setdefault(tuple(each), in_any_form(each)) for each in side]
-        for side in (premises, conclusions)
-    ]
-    plain = Words([" 2 ".join(each) for each in premises], [" 2 ".join(each) for each in conclusions])
-    stemmed = Words(*sides, stemmer="english")
-    text = premises[0] + conclusions[0]
-    torch.testing.assert_close(stemmed.premises(in_any_form(text)), plain.premises(" 2 ".join(text)))
-    torch.testing.assert_close(stemmed.conclusions(in_any_form(text)), plain.conclusions(" 2 ".join(text)))
-    rows = torch.arange(len(premises))
-    torch.testing.assert_close(stemmed.links(rows), plain.links(rows))
-
-
-def test_levels_with_words_are_those_of_the_formula(bank, near):
-    torch.manual_seed(0)
-    look, generator = LookAhead(8, WIDTH, 2), torch.Generator().manual_seed(5)
-    torch.nn.init.normal_(look.link.weight, std=0.3)
-    premises, conclusions = (
-        [" ".join(f"w{w}" for w in row) for row in torch.randint(0, 9, (30, 3), generator=generator).tolist()]
-        for _ in range(2)
-    )
-    tables = Tables(bank.keys_MP, bank.values_MP, words=Words(premises, conclusions), word_weight=1.5)
-    first_M = torch.randn(30)
-    got = look.levels(first_M[None], tables, 3, 4)
-    weight, bias = look.link.weight.detach(), look.link.bias.detach()
-    everything = different(premises, conclusions)
-    levels = [first_M.tolist()]
-    for _ in range(2):
-        best = sorted(range(30), key=lambda j: -levels[-1][j])[:4]
-        level = []
-        for m in range(30):
-            mapped = weight @ bank.values_MP[m] + bias
-            ways = []
-            for j in best:
-                logit = float(mapped[:-1] @ bank.keys_MP[j] + mapped[-1])
-                one, two = conclusions[m], premises[j]
-                shared = max(cover(one, two, everything), cover(two, one, everything))
-                ways.append(levels[-1][j] - math.log1p(math.exp(-logit)) + 1.5 * (shared - 1))
-            level.append(max(ways))
-        levels.append(level)
-    assert near(torch.stack(got)[:, 0], torch.tensor(levels), units=500)
 
 
 def bank_of(rules, **changes):
@@ -191,14 +126,11 @@ def test_a_search_counts_the_words_of_the_text_since_the_last(rules, tiny_model,
 
 
 def test_words_are_those_of_the_bank_as_it_is(rules):
-    bank, said = bank_of(rules[:6]), SearchText("w10 w12 w14", "", "w11 w18")
-    before = words_of(bank)
-    assert words_of(bank) is before
-    stemmed = words_of(bank, "english")
-    assert words_of(bank) is before and stemmed is not before and words_of(bank, "english") is stemmed
-    other = bank_of(rules)
+    bank, text, other = bank_of(rules[:6]), SearchText("w10 w12 w14", "", "w11 w18"), bank_of(rules)
+    before, stemmed = words_of(bank), words_of(bank, "english")
+    assert words_of(bank) is before is not stemmed and words_of(bank, "english") is stemmed
     bank.add(RuleBank(other.keys_MP[6:], other.values_MP[6:], other.ids[6:], rules[6:]))
-    torch.testing.assert_close(words_of(bank).begun(said), words_of(other).begun(said))
+    torch.testing.assert_close(words_of(bank).begun(text), words_of(other).begun(text))
 
 
 def test_words_are_those_of_the_rules_however_a_bank_keeps_them(rules):

@@ -178,7 +178,7 @@ def ruleworld_case(**memory):
 
 @pytest.mark.slow
 def test_a_few_steps_of_stage_two_find_a_third_of_held_out_rules(tmp_path):
-    from dynarule.training import Muon, SortedBatches, paper_recipe, train
+    from dynarule.training import paper_recipe, train
 
     model, tokenizer, adapter, rows, bank, held_out, premises = ruleworld_case(top_k=100)
     before = mean(served_recall(model, tokenizer, adapter, bank, held_out, opening=True))
@@ -189,7 +189,7 @@ def test_a_few_steps_of_stage_two_find_a_third_of_held_out_rules(tmp_path):
         accumulation=2,
         learning_rate=1.2e-2,  # a tiny model's
         temperature=0.5,
-        additions=(Muon(value_rate=5.0), SortedBatches()),
+        additions={"muon": {"value_rate": 5.0}, "sorted_batches": {}},
     )
     log = train(
         model,

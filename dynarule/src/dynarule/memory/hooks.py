@@ -20,11 +20,10 @@ Memory = TypeVar("Memory", bound=LayerMemory)
 def attach(model: nn.Module, memory: Memory) -> Iterator[Memory]:
     """Let a model read a rule memory, in ``model(...)`` and ``model.generate(...)``, inside the block.
 
-    Two kinds of hooks do it: one on the decoder sees each forward's tokens, one on every attention block computes the
-    rule query from the hidden states. The model's code and weights stay as they are, and leaving the block restores
-    the attention implementation it had: SDPA or eager, which also computes whatever reads no rules. Greedy and sampled
-    decoding are supported. Beam search and the like reorder rows, or read other tokens in between, behind the memory's
-    back: inside the block ``model.generate`` refuses them.
+    A hook on the decoder sees each forward's tokens, one on every attention block computes the rule query from the
+    hidden states. The model's code and weights stay as they are, and leaving the block restores its attention: SDPA or
+    eager, which also computes whatever reads no rules. Beam search and the like reorder rows, or read other tokens in
+    between, behind the memory's back: inside the block ``model.generate`` refuses them.
 
     Raises
     ------

@@ -93,16 +93,14 @@ def train_retrieval(
 
     Parameters
     ----------
-    model, tokenizer : PreTrainedModel, PreTrainedTokenizerBase
-        The base, which knows ``<search>``, and its tokenizer.
+    model, tokenizer, bank, encoder, resume
+        As for `dynarule.training.train`; the tokenizer knows ``<search>``.
     adapter : RuleAdapter
         With no rules below its confidence layer. Without ``search_heads`` it asks as in the paper: with the state of
         ``<search>``, at the prompt with the mean of the question's.
     rows, held_out : datasets.Dataset or sequence of dict
         Questions, see `read_searches`. Held-out ones are searched for among ``recipe.evaluate_rules`` rules that hold
         theirs; the best weights on them are kept, and training ends when none better come.
-    bank : RuleBank
-        The rule table that the questions' rule ids name.
     recipe : RetrievalRecipe
         Hyper-parameters.
     folder : path
@@ -111,10 +109,6 @@ def train_retrieval(
     premises : sequence or None
         One premise per rule of the bank, None: those of the rules' texts. Rules of one premise are hard negatives, and
         all of them follow what one of them follows.
-    encoder : Encoder or None
-        Rows to tokens, if prompt or target differ from the defaults.
-    resume : bool
-        Go on from what is in the folder, or begin.
     report : callable
         Gets every entry of the log.
 

@@ -72,12 +72,7 @@ class TokenMemory(PlusMemory):
     search : callable or None
         Finds rules in the adapter's place, such as a retriever of one's own: called with a row of the batch and what is
         written there, it returns ids of rules of the bank and their scores, finite logarithms, which `score_weight`
-        weighs. All of them that the row may keep are read; none is right, too. None: the adapter finds.
-
-    Raises
-    ------
-    ValueError
-        As for `RuleMemory`; if no confidence layer is set.
+        weighs; none is right, too. All of them that the row may keep are read.
     """
 
     def __init__(

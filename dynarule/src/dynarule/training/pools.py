@@ -37,8 +37,6 @@ class RulePools:
         One hashable premise per rule. None: no hard negatives.
     hard_share : float
         Share of the places left by gold that goes to rules with a gold rule's premise, as far as there are any.
-    seed : int
-        Seed.
     """
 
     def __init__(
@@ -55,21 +53,9 @@ class RulePools:
             self._same.setdefault(premise, []).append(row)
 
     def draw(self, gold: Iterable[int], size: int | tuple[int, int], key: int) -> NDArray[np.int64]:
-        """Return rows of the rule table.
+        """Return rows of the rule table: M or its range of them, the gold ones among them, by the place in the run.
 
-        Parameters
-        ----------
-        gold : iterable of int
-            Rows that must be there.
-        size : int or (int, int)
-            M, or its range; a table of fewer rules gives them all.
-        key : int
-            Place in the run.
-
-        Raises
-        ------
-        ValueError
-            If the batch has more gold rules than the pool has places.
+        A table of fewer rules gives them all; a batch with more gold rules than places is refused (ValueError).
         """
         random = keyed(self.seed, 1, key)
         chosen = list(dict.fromkeys(map(int, gold)))
@@ -111,8 +97,6 @@ class TrainingStream(Dataset):
         Share of each family; None: every row alike.
     block : int
         Batch size, or all batches of a step if they are sorted.
-    seed : int
-        Seed.
     by_length : bool
         Put each block's rows in the order of their steps and words, so that batches of alike ones pad little.
 
