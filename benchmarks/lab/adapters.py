@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import torch
 import typer
 from documents import STRICT, Form
-from dynarule.bank import EmbeddingCache, premise_of
+from dynarule.bank import EmbeddingCache
 from dynarule.plus import RetrievalRecipe, train_retrieval
 from dynarule.training import Encoder, LogLines, RulePools, paper_recipe, recipe_steps, train
 from peft.utils import SAFETENSORS_WEIGHTS_NAME as WEIGHTS
@@ -109,7 +109,7 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
         write_whole(started, text)
         bank, rows, held_out = training_data(recipe, form, model, tokenizer)
         row_of = {name: row for row, name in enumerate(bank.ids)}
-        data = {"held_out": held_out, "premises": [premise_of(rule) for rule in bank.texts], "resume": True}
+        data = {"held_out": held_out, "resume": True}
         torch.manual_seed(recipe.training_seed)
         adapter = dynarule.RuleAdapter(model, CONFIGS[method](bank.encoder_dim, **memory))
         if method == PLUS:

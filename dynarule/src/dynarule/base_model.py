@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+__all__ = ["FAMILIES", "BaseModel", "attention_blocks", "first_layers", "weights_hash"]
+
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types on which the laws are tested; the attention of others has parts that rules would bypass (sinks, caps)."""
 LARGEST = 1 << 20

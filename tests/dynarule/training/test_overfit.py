@@ -144,9 +144,8 @@ def test_retrieval_rises_from_chance_on_the_example(tmp_path):
     )
     after = mean(served_recall(model, tokenizer, adapter, bank, held_out))
     assert before < 0.1 and after > 0.3, (before, after)
-    assert log[-1]["eval_recall_at_1"] == pytest.approx(
-        after, abs=0.01
-    )  # training measures what serving finds
+    # Training measures what serving finds.
+    assert log[-1]["eval_recall_at_1"] == pytest.approx(after, abs=0.01)
 
 
 def ruleworld_case(**memory):
@@ -172,15 +171,14 @@ def ruleworld_case(**memory):
     )
     torch.manual_seed(0)
     config = dynarule_config(bank.encoder_dim, confidence_layer=2, first_layer=2, **memory)
-    premises = [rule["premise_nl"] for rule in rules]
-    return model, tokenizer, RuleAdapter(model, config), rows, bank, held_out, premises
+    return model, tokenizer, RuleAdapter(model, config), rows, bank, held_out
 
 
 @pytest.mark.slow
 def test_a_few_steps_of_stage_two_find_a_third_of_held_out_rules(tmp_path):
     from dynarule.training import paper_recipe, train
 
-    model, tokenizer, adapter, rows, bank, held_out, premises = ruleworld_case(top_k=100)
+    model, tokenizer, adapter, rows, bank, held_out = ruleworld_case(top_k=100)
     before = mean(served_recall(model, tokenizer, adapter, bank, held_out, opening=True))
     recipe = paper_recipe(
         max_steps=130,
@@ -200,16 +198,13 @@ def test_a_few_steps_of_stage_two_find_a_third_of_held_out_rules(tmp_path):
         recipe,
         tmp_path,
         held_out=held_out,
-        premises=premises,
         encoder=rule_encoder(tokenizer, bank, opening=True),
         save_strategy="no",
         eval_steps=130,
     )
     after = mean(served_recall(model, tokenizer, adapter, bank, held_out, opening=True))
     assert before < 0.05 and after > 0.3, (before, after)
-    assert log[-1]["eval_recall_at_1"] == pytest.approx(
-        after, abs=0.02
-    )  # training measures what serving finds
+    assert log[-1]["eval_recall_at_1"] == pytest.approx(after, abs=0.02)
 
 
 @pytest.mark.slow
@@ -217,7 +212,7 @@ def test_finding_alone_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
     from dynarule.plus import RetrievalRecipe, train_retrieval
 
     memory = {"search_heads": 4, "search_offsets": 64, "lookahead": 4, "top_k": 8}
-    model, tokenizer, adapter, rows, bank, held_out, premises = ruleworld_case(**memory)
+    model, tokenizer, adapter, rows, bank, held_out = ruleworld_case(**memory)
     before = mean(served_recall(model, tokenizer, adapter, bank, held_out, opening=True))
     log = train_retrieval(
         model,
@@ -228,7 +223,6 @@ def test_finding_alone_finds_nine_of_ten_rules_on_held_out_questions(tmp_path):
         RetrievalRecipe(max_steps=600, pool_size=len(bank), learning_rate=1e-3),
         tmp_path,
         held_out=held_out,
-        premises=premises,
         encoder=rule_encoder(tokenizer, bank, opening=True),
         report=print,
     )

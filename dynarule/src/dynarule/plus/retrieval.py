@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,6 @@ def train_retrieval(
     folder: str | Path,
     *,
     held_out: Rows | None = None,
-    premises: Sequence[Any] | None = None,
     encoder: Encoder | None = None,
     resume: bool = False,
     report: Callable[[Mapping[str, float]], None] = lambda entry: None,
@@ -106,9 +105,6 @@ def train_retrieval(
     folder : path
         Holds ``retrieval.json`` (recipe and log) and, in the end, the adapter and its card. A training that was killed
         goes on from its last measurement.
-    premises : sequence or None
-        One premise per rule of the bank, None: those of the rules' texts. Rules of one premise are hard negatives, and
-        all of them follow what one of them follows.
     report : callable
         Gets every entry of the log.
 
@@ -147,7 +143,7 @@ def train_retrieval(
     search = search_id(tokenizer, token)
     encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
     encoder = replace(encoder, search=True, question_opening=config.question_opening, search_token=token)
-    premises = [premise_of(text) for text in bank.texts] if premises is None else premises
+    premises = [premise_of(text) for text in bank.texts]
     with exclusive(folder):
         done = _begin(folder, recipe, resume)
         torch.manual_seed(recipe.seed)

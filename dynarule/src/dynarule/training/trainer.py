@@ -131,7 +131,6 @@ def train(
     folder: str | Path,
     *,
     held_out: Rows | None = None,
-    premises: Sequence[Any] | None = None,
     encoder: Encoder | None = None,
     resume: bool = False,
     curve: dict[str, Any] | None = None,
@@ -151,14 +150,12 @@ def train(
     rows, held_out : datasets.Dataset or sequence of dict
         Questions, see `dynarule.training.data`. Held-out ones are measured ten times, or as ``eval_strategy`` says.
     bank : RuleBank
-        The rule table that the questions' rule ids name.
+        The rule table that the questions' rule ids name; rules with a gold rule's premise are hard negatives.
     recipe : Recipe
         Hyper-parameters.
     folder : path
         Checkpoints, ``recipe.json``, and at the end ``log.json``, the adapter with its model card ``README.md``, and
         the model as ``base`` where the recipe trains its whole embedding matrix.
-    premises : sequence or None
-        One premise per rule of the bank, for hard negatives; None: those of the rules' texts.
     encoder : Encoder or None
         Rows to tokens, if prompt or target differ from the defaults.
     resume : bool
@@ -204,7 +201,7 @@ def train(
         arguments = {"eval_strategy": "steps", "eval_steps": -(-steps // MEASUREMENTS)} | arguments
     settings = training_arguments(recipe, folder, steps, **arguments)
     module = RuleModel(model, adapter, bank, recipe, trained_rows)
-    premises = [premise_of(text) for text in bank.texts] if premises is None else premises
+    premises = [premise_of(text) for text in bank.texts]
     pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
     per_step = recipe.batch_size * recipe.accumulation * processes
     by_length = "sorted_batches" in recipe.additions
