@@ -12,6 +12,7 @@ from dynarule.cli import loading
 from dynarule.cli.app import app
 from dynarule.cli.chat import RuleChat, searches_of
 from dynarule.memory import Retrieval
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from dynarule import (
@@ -393,6 +394,10 @@ def test_errors_are_one_line(cli, files):
     (folder / "empty.txt").write_text("\n")
     assert "holds no rules" in refused(served(folder, rules="empty.txt"))
     (weights,) = (folder / "adapter").glob("*.safetensors")
+    whole = weights.read_bytes()
+    save_file({name: value.to(torch.int8) for name, value in load_file(weights).items()}, weights)
+    assert "holds I8; expected F32, F16 or BF16" in cli("inspect", folder / "adapter", code=2)
+    weights.write_bytes(whole)
     weights.write_bytes(weights.read_bytes()[:200])
     assert "truncated" in refused() and "truncated" in cli("inspect", folder / "adapter", code=2)
 

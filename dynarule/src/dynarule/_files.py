@@ -185,13 +185,20 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every tensor of a safetensors file, from its header; ValueError if it is truncated."""
+    """Return the shape of every tensor of an adapter's weights; ValueError if they are truncated or no floats."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, "pt") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            dtypes = {part.get_dtype() for part in parts.values()}
+            shapes = {name: tuple(part.get_shape()) for name, part in parts.items()}
     except (SafetensorError, OSError) as error:
         raise ValueError(
             f"{path} ({path.stat().st_size} bytes) is truncated or not safetensors ({error}); copy the adapter again"
         ) from None
+    if others := dtypes - {"F64", "F32", "F16", "BF16"}:
+        raise ValueError(
+            f"{path} holds {', '.join(sorted(others))}; expected F32, F16 or BF16: save the adapter again"
+        )
+    return shapes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -176,7 +176,10 @@ def read_rules(
     if suffix in _NO_TEXT:
         raise ValueError(f"{path} is no list of rules; {expected}")
     if suffix == ".parquet":
-        table = _read_parquet(several, {text, conclusion, id})
+        usual = {text, conclusion, id, "fol", "id", *_TEXT_COLUMNS}  # a table of millions of rules has others
+        table = read_parquet(
+            several, lambda name: {name, name.lower()} & usual or name.lower().startswith("conclusion")
+        ).to_pydict()
     elif suffix in (".csv", ".tsv"):
         table = _read_cells(path)
     else:
@@ -215,25 +218,14 @@ def read_text(path: Path) -> str:
     return text
 
 
-def _read_parquet(paths: Sequence[Path], named: set[str | None]) -> dict[str, list[Any]]:
-    """Return the columns that may be asked for: a table of millions of rules has others."""
+def read_parquet(paths: Sequence[Path], keep: Callable[[str], object] = bool) -> Any:
+    """Read files of one schema as a pyarrow table, of the columns whose names are to be kept, or all if none is."""
     pa, pq = need("pyarrow", "parquet"), need("pyarrow.parquet", "parquet")
-    usual = (*_TEXT_COLUMNS, "fol", "id")
-    tables: list[Any] = []
-    for path in paths:
-        try:
-            names = pq.read_schema(path).names
-            wanted = [
-                n for n in names if n in named or n.lower() in usual or n.lower().startswith("conclusion")
-            ]
-            table = pq.read_table(path, columns=wanted or names)
-        except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"{path} is not a readable parquet file: {error}") from None
-        if tables and table.column_names != tables[0].column_names:
-            raise ValueError(f"{path} has columns {names}, those before have {tables[0].column_names}")
-        tables.append(table)
-    columns: dict[str, list[Any]] = pa.concat_tables(tables).to_pydict()
-    return columns
+    try:
+        names = pq.read_schema(paths[0]).names
+        return pq.read_table([*paths], columns=[name for name in names if keep(name)] or None)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{paths[0]} is not a readable parquet file: {error}") from None
 
 
 def _read_cells(path: Path) -> dict[str, list[Any]]:

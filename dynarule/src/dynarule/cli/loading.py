@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._lazy import need
-from ..bank.sources import read_text
+from ..bank.sources import read_parquet, read_text
 from .shared import AdapterOption, DeviceOption, EncoderOption, FolOption, ModelOption, RulesOption, note
 
 if TYPE_CHECKING:
@@ -186,11 +185,7 @@ def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
         raise ValueError(f"{path} is no list of questions; {kinds}")
     rows: list[dict[str, Any]]
     if suffix == ".parquet":
-        pa, pq = need("pyarrow", "parquet"), need("pyarrow.parquet", "parquet")
-        try:
-            rows = pq.read_table(path).to_pylist()
-        except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"{path} is not a readable parquet file: {error}") from None
+        rows = read_parquet([path]).to_pylist()
     else:
         lines = [line for line in read_text(path).split("\n") if line.strip()]
         try:
