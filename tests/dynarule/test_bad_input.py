@@ -175,6 +175,7 @@ def test_rules_added_or_removed_are_seen_at_the_next_search(ready, bank):
     best = same.trace[2].ids[0]
     removed = run(lambda live: live.remove([best]))
     assert [r.ids for r in removed.trace[:2]] == [r.ids for r in same.trace[:2]]
+    assert removed.token_ids[:4] == same.token_ids[:4]  # what was kept is read until the next search
     assert removed.trace[2].ids[:4] == same.trace[2].ids[1:]
     row = bank.ids.index(best)
     twin = some(bank, row, row + 1, prefix="twin-")  # scores as the best one does

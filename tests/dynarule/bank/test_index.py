@@ -342,52 +342,22 @@ def test_serving_takes_the_index_beside_the_bank_until_the_bank_changes(folder, 
     assert not (other.folder / "index").exists()
 
 
-def centroid(tensors):
-    tensors["centroids"][1, 2] = math.nan
+def wrapped(sizes):
+    return sizes + torch.tensor([2**62, -(2**62), *[0] * (len(sizes) - 2)])
 
 
-def quantizer(tensors):
-    tensors["ranges"][3] = math.inf
-
-
-def sizes_that_wrap(tensors):
-    tensors["sizes"][:2] = torch.tensor([2**62, -(2**62)]) + tensors["sizes"][:2]
-
-
-def row_twice(tensors):
-    tensors["rows"][0] = tensors["rows"][1]
-
-
-def no_such_row(tensors):
-    tensors["rows"][tensors["rows"].argmax()] = COUNT
-
-
-def too_few_codes(tensors):
-    tensors["codes"] = tensors["codes"][:-1].clone()
-
-
-def another_width(tensors):
-    tensors["centroids"] = tensors["centroids"][:, 1:].clone()
-
-
-def more_lists(tensors):
-    tensors["sizes"] = torch.cat([tensors["sizes"], torch.zeros(1, dtype=torch.int64)])
-
-
-def another_dtype(tensors):
-    tensors["rows"] = tensors["rows"].int()
-
-
-def missing(tensors):
-    del tensors["codes"]
-
-
-def swapped_sizes(tensors):
-    tensors["sizes"][0] += 1
-
-
-TENSOR_ATTACKS = [centroid, quantizer, sizes_that_wrap, row_twice, no_such_row, too_few_codes, another_width]
-TENSOR_ATTACKS += [more_lists, another_dtype, missing, swapped_sizes]
+ATTACKS = {
+    "a centroid": ("centroids", lambda rows: rows.index_fill(0, torch.tensor(1), math.nan)),
+    "the quantizer": ("ranges", lambda numbers: numbers * math.inf),
+    "sizes that wrap": ("sizes", wrapped),
+    "a size too large": ("sizes", lambda sizes: sizes + 1),
+    "more lists": ("sizes", lambda sizes: torch.cat([sizes, torch.zeros(1, dtype=torch.int64)])),
+    "a row twice": ("rows", lambda rows: rows.clamp_min(1)),
+    "no such row": ("rows", lambda rows: rows + 1),
+    "another dtype": ("rows", torch.Tensor.int),
+    "too few codes": ("codes", lambda codes: codes[:-1].clone()),
+    "another width": ("centroids", lambda rows: rows[:, 1:].clone()),
+}
 
 
 def test_a_file_that_is_not_this_index_never_reaches_faiss(folder, monkeypatch):
@@ -401,12 +371,13 @@ def test_a_file_that_is_not_this_index_never_reaches_faiss(folder, monkeypatch):
         with pytest.raises(ValueError, match=r"is damaged \(.*make it again: dynarule bank index"):
             opened(folder)
 
-    for attack in TENSOR_ATTACKS:
-        bad = {name: tensor.clone() for name, tensor in tensors.items()}
-        attack(bad)
-        true_hash = {"sha256": hash_tensors([bad[name] for name in faiss_file.TENSORS if name in bad])}
+    for name, attack in ATTACKS.values():
+        bad = tensors | {name: attack(tensors[name])}
+        true_hash = {"sha256": hash_tensors([bad[name] for name in faiss_file.TENSORS])}
         save_file(bad, file, metadata | true_hash)  # by someone who knows how
         refused()
+    save_file({"rows": tensors["rows"]}, file, metadata)
+    refused()
     file.write_bytes(data[:-3] + bytes([data[-3] ^ 1]) + data[-2:])
     refused()
     for bad in (
