@@ -22,10 +22,6 @@ from rwbench.run.data import DataSource
 played = runpy.run_path(str(Path(__file__).parents[1] / "script.py"))
 
 
-def test_the_template_is_the_one_of_the_published_runs():
-    assert answer_template().id == "answer-2@f1e6d2aefb88"
-
-
 @pytest.mark.parametrize("rules", ["pool", "gold", "none"])
 @pytest.mark.parametrize("representation", ["nl", "fol"])
 def test_the_prompts_are_the_same(representation, rules):
@@ -44,33 +40,25 @@ def test_the_prompts_are_the_same(representation, rules):
         assert row["prompt"] == prompt.text
 
 
-SAME = {
-    "nl": '"loses" and "drops" mean the same',
-    "fol": "Lose_X and Drop_X mean",
-}
-
-
-@pytest.mark.parametrize("representation", SAME)
-def test_every_prompt_states_the_conventions(representation):
+@pytest.mark.parametrize(
+    ("representation", "same"),
+    [("nl", '"loses" and "drops" mean the same'), ("fol", "Lose_X and Drop_X mean")],
+)
+def test_every_prompt_states_the_conventions(representation, same):
     words = " ".join(answer_template().render("answer", representation, "Q?", ["R"]).text.split())
-    for convention in (SAME[representation], "fires per unit", "scene of its own"):
-        assert convention in words
-    bare = answer_template().render("answer_without_rules", representation, "Q?").text
-    assert "scene of its own" in bare
-
-
-@pytest.mark.parametrize("method", ["ircot", "react"])
-@pytest.mark.parametrize("representation", ["nl", "fol"])
-def test_the_rounds_on_data_1_1_state_the_conventions_that_the_answer_s_prompt_states(method, representation):
-    section = {"ircot": "reason", "react": "act"}[method]
-    text = shipped_template(method).sections[section][representation]
-    said = [
-        line for line in answer_template().sections["answer"][representation].splitlines() if line[:2] == "- "
+    assert all(convention in words for convention in (same, "fires per unit", "scene of its own"))
+    assert "scene of its own" in answer_template().render("answer_without_rules", representation, "Q?").text
+    lists = [
+        [line for line in template.sections[section][representation].splitlines() if line[:2] == "- "]
+        for template, section in (
+            (answer_template(), "answer"),
+            (shipped_template("ircot"), "reason"),
+            (shipped_template("react"), "act"),
+        )
     ]
-    follow = "- What a rule concludes can make another rule apply. Follow the chain to its end."
-    assert [line for line in text.splitlines() if line[:2] == "- "] == [
-        line for line in said if line != follow
-    ]
+    # in rounds, the chain is followed by searching
+    lists[0].remove("- What a rule concludes can make another rule apply. Follow the chain to its end.")
+    assert lists[0] == lists[1] == lists[2]
 
 
 def test_the_example_of_react_is_data_1_1_and_its_answer_follows():
@@ -82,17 +70,13 @@ def test_the_example_of_react_is_data_1_1_and_its_answer_follows():
     assert read == [parse_rule_fol(text) for text in fol] and len(read) == 4
     rules = RuleIndex.from_table(pa.table({"id": pa.array(range(4), pa.int32()), "fol": fol}))
     derived = execute("Calm_fox(x) & Bakery(x)", "Has(x, Amber_bead, ?)", rules)
-    assert (
-        re.findall(r"finish\[(\d+)\]", texts["nl"])
-        == re.findall(r"finish\[(\d+)\]", texts["fol"])
-        == [derived.answer]
-    )
+    for text in texts.values():
+        assert re.findall(r"finish\[(\d+)\]", text) == [derived.answer]
     assert set(derived.rule_ids) == {0, 1, 2, 3}
 
 
-def test_the_rounds_ask_the_prompts_that_runs_are_named_after():
-    ids = {
-        kind.name: kind(model=played["script"]("said", str), retriever=BM25()).prompt
-        for kind in (IRCoT, ReAct)
-    }
-    assert ids == {"ircot": "ircot-2@474632e8a1fe", "react": "react-2@771f1e307b60"}
+def test_prompts_are_those_that_published_runs_are_named_after():
+    kinds = (IRCoT, ReAct)
+    rounds = [kind(model=played["script"]("said", str), retriever=BM25()).prompt for kind in kinds]
+    assert rounds == ["ircot-2@474632e8a1fe", "react-2@771f1e307b60"]
+    assert answer_template().id == "answer-2@f1e6d2aefb88"

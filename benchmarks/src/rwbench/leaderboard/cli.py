@@ -206,8 +206,8 @@ def new(
         from .rounds import new_round
 
         path = _secret(folder, secret)
-        made = new_round(folder, path, scale, split, pool_size)
-    typer.echo(f"commitment: {made.commitment}")
+        opened = new_round(folder, path, scale, split, pool_size)
+    typer.echo(f"commitment: {opened.commitment}")
     typer.echo(f"publish {folder}, keep {path} to yourself; next: rwbench round seal {folder}")
 
 

@@ -31,7 +31,7 @@ HELD_OUT_LIMIT = 50
 MAX_TOP_K = 100
 PUBLIC_SEED = 0
 
-Asked = Mapping[str, tuple[Question, Pool]]
+Questions = Mapping[str, tuple[Question, Pool]]
 """Question and pool by the question's id."""
 
 
@@ -119,13 +119,13 @@ class Judge:
         answers or searches on some questions only.
         """
         pools = self.workspace(spec).pools(spec)
-        asked = {question.id: (question, pool) for pool in pools for question in pool.questions}
-        _check_questions(records, asked, spec, file)
-        _check_rankings(records, asked, spec, file)
+        questions = {question.id: (question, pool) for pool in pools for question in pool.questions}
+        _check_questions(records, questions, spec, file)
+        _check_rankings(records, questions, spec, file)
         known = Method.registry.items().get(str(spec.method["name"]))
         several = any(len(record.retrieved or ()) > 1 for record in records.values())
         stepwise = several if known is None else known.stepwise
-        return [_sample(record, asked[record.id][0], spec, stepwise) for record in records.values()]
+        return [_sample(record, questions[record.id][0], spec, stepwise) for record in records.values()]
 
     def results(self, spec: RunSpec, samples: Sequence[Sample], label: str) -> Results:
         """Return results.json as the samples give it; environment and time are this process's own."""
@@ -140,20 +140,22 @@ class Judge:
         )
 
 
-def _check_questions(records: Mapping[int, Record], asked: Asked, spec: RunSpec, file: str) -> None:
+def _check_questions(records: Mapping[int, Record], questions: Questions, spec: RunSpec, file: str) -> None:
     """Refuse records that are not one for each question, or leave a field out on some."""
     lines: dict[str, int] = {}
     for line, record in records.items():
         place = f"{file}, line {line}"
-        if record.id not in asked:
+        if record.id not in questions:
             what = f"is not the id of a question asked, got {quote(record.id)}"
             raise Refused(
                 f"{place}: {what}; ids are those of split {spec.split}, scale {spec.scale}, its sub-tasks"
             )
         if (first := lines.setdefault(record.id, line)) != line:
             raise Refused(f"{place}: an id occurs twice, got {quote(record.id)}; keep line {first}")
-    if missing := [name for name in asked if name not in lines]:
-        what = f"{len(missing):,} of {len(asked):,} questions are missing, got none of {quote(missing[0])}"
+    if missing := [name for name in questions if name not in lines]:
+        what = (
+            f"{len(missing):,} of {len(questions):,} questions are missing, got none of {quote(missing[0])}"
+        )
         raise Refused(f"{file}: {what}; give each a line, one without an answer an empty list of answers")
     without = {
         field: [line for line, record in records.items() if getattr(record, field) is None]
@@ -167,11 +169,11 @@ def _check_questions(records: Mapping[int, Record], asked: Asked, spec: RunSpec,
         raise Refused(f"{file}: there are neither answers nor rules found; give at least one of them")
 
 
-def _check_rankings(records: Mapping[int, Record], asked: Asked, spec: RunSpec, file: str) -> None:
+def _check_rankings(records: Mapping[int, Record], questions: Questions, spec: RunSpec, file: str) -> None:
     """Refuse a search that is longer than the spec says, or ranks a rule that the question's pool lacks."""
-    members = {id(pool): frozenset(pool.ids.tolist()) for _, pool in asked.values()}
+    members = {id(pool): frozenset(pool.ids.tolist()) for _, pool in questions.values()}
     for line, record in records.items():
-        place, pool = f"{file}, line {line}", members[id(asked[record.id][1])]
+        place, pool = f"{file}, line {line}", members[id(questions[record.id][1])]
         for search in record.retrieved or ():
             if len(search) > spec.top_k:
                 what = f"a search returns more than spec.top_k = {spec.top_k} rules, got {len(search)}"

@@ -116,15 +116,15 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
         "data": data,
     }
     public = commitment(setting, secret)
-    made = Round(**setting, commitment=public, opened=_now())
+    this = Round(**setting, commitment=public, opened=_now())
     # The secret first: a hash without its secret would be a round that nobody can open.
     with os.fdopen(os.open(secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(json_bytes(secret.model_dump()))
         file.flush()
         os.fsync(file.fileno())
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / ROUND, json_bytes(made.model_dump()))
-    return made
+    write_whole(folder / ROUND, json_bytes(this.model_dump()))
+    return this
 
 
 def seal_round(folder: Path, secret_file: Path) -> Round:

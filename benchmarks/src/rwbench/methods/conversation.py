@@ -179,7 +179,9 @@ def read_answer(template: Template, question: Question, done: Completion, **rest
     return Output(question.id, answers=[], text=text, outcome=outcome, **rest)
 
 
-def end_answer(method: Any, question: Question, prompt: Prompt, begun: str, **rest: Any) -> Conversation:
-    """Let the model end an answer whose beginning it has written; see `read_answer`."""
+def final_answer(
+    method: Any, question: Question, prompt: Prompt, begun: str = "", **rest: Any
+) -> Conversation:
+    """Ask for the answer, or for the end of one whose beginning the model has written; see `read_answer`."""
     done = yield Call(replace(prompt, begun=begun), Decoding(method.max_new_tokens))
     return read_answer(method.model.template, question, replace(done, text=begun + done.text), **rest)

@@ -90,9 +90,9 @@ class Memory(Method):
     @classmethod
     def of(cls, model: Local, representation: str, **changes: Any) -> Any:
         """Return the method on a model, with the fingerprint of its adapter for a representation."""
-        made = cls(model=model, **changes)
-        folder = adapter_folder(model.model, made.adapter_key, representation)
-        return replace(made, adapter=fingerprint(folder) if folder else "")
+        method = cls(model=model, **changes)
+        folder = adapter_folder(model.model, method.adapter_key, representation)
+        return replace(method, adapter=fingerprint(folder) if folder else "")
 
     @property
     def adapter_key(self) -> str:
@@ -228,17 +228,17 @@ class Memory(Method):
             # An answer that opens with <search> looked for its first step there; what the prompt found is not read,
             # unless the memory never searches again.
             steps, parts = steps[1:] or steps, parts[1:]
-        found = [[int(rule) for rule in step.ids[:top_k]] for step in steps]
+        retrieved = [[int(rule) for rule in step.ids[:top_k]] for step in steps]
         trace = [
             StepTrace(retrieved=ids, text=part)
-            for ids, part in zip(found, [*parts, *[None] * len(found)], strict=False)
+            for ids, part in zip(retrieved, [*parts, *[None] * len(retrieved)], strict=False)
         ]
         done = Completion("".join(parts), "stop" if ended else "length")
         return read_answer(
             self.model.template,
             question,
             done,
-            retrieved=found or None,
+            retrieved=retrieved or None,
             trace=trace if len(trace) > 1 else (),
             measures=_attention(question, steps),
             usage=usage.to_dict(),

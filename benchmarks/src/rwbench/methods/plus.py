@@ -14,7 +14,7 @@ from ..retrievers import pool_index
 from ..run.data import Ids, Question
 from ..run.pools import Pool
 from . import Batch, Output, Preview, StepTrace, component, hand_texts
-from .conversation import Call, Conversation, UsageCounter, converse_all, end_answer
+from .conversation import Call, Conversation, UsageCounter, converse_all, final_answer
 from .ircot import ANSWER
 from .memory import Memory
 
@@ -92,6 +92,14 @@ class Searched(DynaRulePlus):
     adapter_name = "dynarule-plus"
 
     retriever: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rules != "pool" or self.correct_layer is not None:
+            raise ValueError(
+                f"another search finds rules of the pool, got rules={self.rules!r} and correct_layer="
+                f"{self.correct_layer!r}; leave both out"
+            )
 
     @property
     def label(self) -> str:
@@ -177,7 +185,7 @@ class Planned(DynaRulePlus):
             if not text or line.finish == "context" or ANSWER.search(text):
                 break
             written += (line.marked or line.text) + "\n"
-        return (yield from end_answer(self, question, prompt, written, retrieved=retrieved, trace=trace))
+        return (yield from final_answer(self, question, prompt, written, retrieved=retrieved, trace=trace))
 
     def _search(self, pool: Pool, question: Question, written: str) -> tuple[list[int], Ids]:
         """Return the rules that DynaRule+ finds for the next step, best first, and those of them that it reads."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from ruleworld_data.spec import check_name
 
-from ..backends import Decoding
 from ..run.data import Question
 from ..run.pools import Pool
 from . import component
-from .conversation import Call, Conversation, ModelMethod, UsageCounter, read_answer
+from .conversation import Conversation, ModelMethod, UsageCounter, final_answer
 
 LABELS = {"pool": "Prompting", "gold": "Gold rules only (ceiling)", "none": "No rules (floor)"}
 KEYS = {"pool": "prompting", "gold": "gold-only", "none": "no-rules"}
@@ -53,5 +52,4 @@ class Prompting(ModelMethod):
             ids = {"pool": pool.ids, "gold": sorted(question.gold), "none": []}[self.rules]
             texts = pool.rules.texts(np.array(ids, dtype=np.int32), representation)
             prompt = template.render("answer", representation, question.text, texts)
-        done = yield Call(prompt, Decoding(self.max_new_tokens))
-        return read_answer(template, question, done)
+        return (yield from final_answer(self, question, prompt))

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, ClassVar
 
-from ..backends import Decoding
 from ..retrievers import Hits, pool_index
 from ..run.data import Ids, Question
 from ..run.pools import Pool
 from . import StepTrace, component
-from .conversation import Call, Conversation, ModelMethod, UsageCounter, read_answer
+from .conversation import Conversation, ModelMethod, UsageCounter, final_answer
 
 
 @component
@@ -89,8 +88,7 @@ class RAG(ModelMethod):
         **usage: Any,
     ) -> Conversation:
         """Answer from the retrieved rules alone, or from those of them that are ``shown``."""
-        template = self.model.template
         texts = self.texts(pool, ids if shown is None else shown)
-        prompt = template.render("answer", pool.representation, question.text, texts)
-        done = yield Call(prompt, Decoding(self.max_new_tokens))
-        return read_answer(template, question, done, retrieved=[ids.tolist()], trace=trace, usage=usage)
+        prompt = self.model.template.render("answer", pool.representation, question.text, texts)
+        rest = {"retrieved": [ids.tolist()], "trace": trace, "usage": usage}
+        return (yield from final_answer(self, question, prompt, **rest))

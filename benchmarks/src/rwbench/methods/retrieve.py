@@ -39,7 +39,7 @@ class Retrieve(Method):
         for _, members in groupby(batch, key=lambda member: id(member[0])):
             pools, questions = zip(*members, strict=True)
             index = self.retriever.index(pools[0].ids, pools[0].texts)
-            found = index.search([question.text for question in questions], top_k)
-            for question, hits in zip(questions, found, strict=True):
+            rankings = index.search([question.text for question in questions], top_k)
+            for question, hits in zip(questions, rankings, strict=True):
                 ties = Ties(hits.scores.tolist(), hits.tail.tolist())
                 yield Output(question.id, retrieved=[hits.ids.tolist()], ties=ties)

@@ -13,7 +13,7 @@ from ..backends import Decoding
 from ..run.data import Ids, Question
 from ..run.pools import Pool
 from . import component
-from .conversation import Call, Conversation, UsageCounter, end_answer
+from .conversation import Call, Conversation, UsageCounter, final_answer
 from .ircot import ANSWER, first_sentence
 from .iterative import AGGREGATIONS, Iterative, Search
 
@@ -69,4 +69,4 @@ class Stepwise(Iterative):
         # the first search is the question's; each step has one of its own, unless there was no step
         steps = retrieved[1:] or retrieved
         rest = {"retrieved": steps, "trace": search.trace, "usage": search.costs()}
-        return (yield from end_answer(self, question, prompt, written, **rest))
+        return (yield from final_answer(self, question, prompt, written, **rest))
