@@ -70,3 +70,14 @@ def test_logic_is_put_into_words_and_sentences_stay():
     rules = ["Tiny_cat(A) => Has(A, Strong_horn, 14)", "If A is a tiny cat, it has 14 strong horns."]
     assert Dense()._wording(rules) == ["if tiny cat A, then has A strong horn 14", rules[1]]
     assert Dense(verbalise_fol=False)._wording(rules) == rules
+
+
+@NEEDS
+def test_code_in_an_encoder_folder_does_not_run(tmp_path):
+    from rwbench.retrievers import dense
+
+    (tmp_path / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "", "type": "theirs.Module"}]')
+    (tmp_path / "theirs.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Module: pass\n")
+    with pytest.raises(ValueError, match="third-party code"):
+        dense._model(str(tmp_path))
+    assert not (tmp_path / "ran").exists()
