@@ -1,19 +1,37 @@
-"""Tables of questions that are one chain of rules each, and what they share with parallel questions."""
+"""Tables of questions that are one chain of rules each, and what they share with parallel questions.
+
+Every drawn unit becomes a scene, and every scene a question, or a clause of one, with its proof.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..io.schema import QUESTION_SCHEMA
-from ..world import Key, Stream, World
-from .proofs import Proof, prove
+from ..world import Key, RuleBlock, Stream, World
+from .scene import Hop, Scene, Step
 from .skeletons import SINGLE, Skeleton, multi_hop
-from .units import draw_units
+from .units import Units, draw_units
+from .wording import clause_templates, question_templates
+
+
+class Proof(NamedTuple):
+    """What one unit contributes to a question: its scope in FOL, its words, its answer, and one step a hop."""
+
+    skeleton: str
+    facts: str
+    query: str
+    question: str
+    template_id: str
+    answer: str
+    answer_type: str
+    steps: list[Step]
 
 
 @dataclass(frozen=True)
@@ -46,7 +64,7 @@ class Origin:
         """Draw, word and shuffle units of several skeletons."""
         proofs: list[Proof] = []
         for units in draw_units(self.world, self.split, shares, count, self.key):
-            proofs += prove(self.world, units, self.stream("wording", units.skeleton.name), clauses=clauses)
+            proofs += _prove(self.world, units, self.stream("wording", units.skeleton.name), clauses=clauses)
         order = self.stream("order", *[skeleton.name for skeleton in shares]).permutation(count)
         return [proofs[i] for i in order.tolist()]
 
@@ -88,3 +106,39 @@ def chain_table(origin: Origin, count: int) -> pa.Table:
         for values in [columns[field.name]]
     }
     return pa.table(arrays)
+
+
+def _prove(world: World, units: Units, stream: Stream, *, clauses: bool) -> list[Proof]:
+    """Word units, as questions of their own or as clauses; the stream chooses templates and verbs."""
+    templates = clause_templates if clauses else question_templates
+    skeleton, blocks = units.skeleton, world.blocks
+    verbs, picks = (stream.integers(2**31, len(units)).tolist() for _ in range(2))
+    hops = [_dicts(blocks[kind].take(rows)) for kind, rows in zip(skeleton.path, units.rows, strict=True)]
+    givers = None if units.initial_row is None else blocks["entity2attr"].ids[units.initial_row]
+    numbers = (units.initial, givers, units.subject, units.other)
+    columns = [[None] * len(units) if values is None else values.tolist() for values in numbers]
+    proofs = []
+    for chain, amount, initial, giver, subject, other, verb, pick in zip(
+        zip(*hops, strict=True), units.amount.tolist(), *columns, verbs, picks, strict=True
+    ):
+        last = chain[-1]
+        stated = (last["attribute"], initial) if skeleton.initial == "stated" else None
+        scene = Scene(world.names, skeleton.start, subject, stated)
+        scene.begin(chain[0], amount, verb, other)
+        for kind, hop in zip(skeleton.path, chain, strict=True):
+            scene.fire(kind, hop)
+        if skeleton.initial is not None:
+            scene.conclude(last, initial, giver)
+        choices = templates(scene.start, scene.ask)
+        template = choices[pick % len(choices)]
+        facts, question = " & ".join(scene.facts), template.text.format_map(scene.slots)
+        worded = (skeleton.name, facts, scene.query, question, template.id)
+        proofs.append(Proof(*worded, scene.answer, skeleton.answer_type, scene.steps))
+    return proofs
+
+
+def _dicts(block: RuleBlock) -> Iterator[Hop]:
+    """Yield a block's rows as dicts."""
+    columns = {"id": block.ids.tolist()} | {name: values.tolist() for name, values in block.columns.items()}
+    names = tuple(columns)
+    return (dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True))

@@ -147,7 +147,7 @@ def _rules(rules: pd.DataFrame) -> Iterator[str]:
         yield from map(template.__mod__, own[["pool", "id", *names]].itertuples(index=False, name=None))
 
 
-def _fact(scope: int, fact: Fact, terms: Codes[str]) -> str:
+def _fact(scope: int, fact: Fact, terms: Codes) -> str:
     """Write one fact; a term that no rule knows gets a number of its own."""
     who, term = "xy".index(fact.who), terms[fact.term]
     if fact.kind == "act":
@@ -158,7 +158,7 @@ def _fact(scope: int, fact: Fact, terms: Codes[str]) -> str:
     return f"{fact.kind}({scope},{who},{term},{number})."
 
 
-def _query(scope: int, query: Query, terms: Codes[str]) -> str:
+def _query(scope: int, query: Query, terms: Codes) -> str:
     who = "xy".index(query.who)
     if query.kind == "has":
         return f"ask_count({scope},{who},{terms[query.term]})."

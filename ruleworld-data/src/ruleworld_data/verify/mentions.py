@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
 from ..text import Fact, parse_facts, parse_query
-from ..world import Verb, load_vocabulary
+from ..world import load_vocabulary
 
 _NUMBER = re.compile(r"\d+")
 _TO_WORDS = {code: " " for code in range(128) if not chr(code).isalnum()}
 
 Thing = tuple[str, ...]
-"""One thing that a text must mention: all its forms, of which one must be there, with a space at both ends."""
+"""One thing that a text must mention: all its forms, of which one must be there."""
 
 
 def question_problems(text: str, scopes: Sequence[tuple[str, str]]) -> list[str]:
@@ -33,44 +33,37 @@ def question_problems(text: str, scopes: Sequence[tuple[str, str]]) -> list[str]
     return problems + [f"the number {n} in {text!r} is in no fact" for n in numbers if n not in stated]
 
 
-def plain_words(text: str) -> str:
-    """Lower-case words with single signs between them turned to spaces, a space at both ends."""
-    return f" {text.lower().translate(_TO_WORDS)} "
-
-
 def unmentioned(text: str, facts: Iterable[Fact]) -> str:
     """Return the first term or number of the facts that a text does not name, or nothing."""
     return _missing(plain_words(text), [thing for fact in facts for thing in _fact_things(fact)])
 
 
+def plain_words(text: str) -> str:
+    """Lower-case words with single signs between them turned to spaces, a space at both ends."""
+    return f" {text.lower().translate(_TO_WORDS)} "
+
+
 def _missing(words: str, things: list[Thing]) -> str:
-    for forms in things:
-        for form in forms:
-            if form in words:
-                break
-        else:
-            return repr(forms[0].strip())
-    return ""
+    return next((repr(forms[0]) for forms in things if not any(f" {form} " in words for form in forms)), "")
 
 
 @lru_cache(maxsize=60_000)
 def _needed(facts: str, query: str) -> tuple[list[Thing], list[str]]:
     """Return the things that a text must mention, and the numbers that it may."""
-    scope, asked = parse_facts(facts), parse_query(query)
+    scope, parsed = parse_facts(facts), parse_query(query)
     things = [thing for fact in scope for thing in _fact_things(fact)]
-    if asked.kind in ("has", "state_of_count"):
-        things.append((f" {plurals().get(asked.term, asked.term)} ", f" {asked.term} "))
-    elif asked.kind == "state" and asked.term != "in":
-        things.append(_verb_forms(asked.term))
+    if parsed.kind in ("has", "state_of_count"):
+        things.append((plurals().get(parsed.term, parsed.term), parsed.term))
+    elif parsed.kind == "state" and parsed.term != "in":
+        things.append(_verb_forms(parsed.term))
     return things, [str(fact.number) for fact in scope if fact.number is not None]
 
 
 def _fact_things(fact: Fact) -> list[Thing]:
-    if fact.number is not None:
-        plural = plurals().get(fact.term, fact.term)
-        counted = (f" {fact.number} {fact.term if fact.number == 1 else plural} ",)
-        return [counted, _change_forms(fact.operator)] if fact.operator else [counted]
-    return [_verb_forms(fact.term) if fact.kind == "act" else (f" {fact.term} ",)]
+    if fact.number is None:
+        return [_verb_forms(fact.term) if fact.kind == "act" else (fact.term,)]
+    counted = f"{fact.number} {fact.term if fact.number == 1 else plurals().get(fact.term, fact.term)}"
+    return [(counted,), _change_forms(fact.operator)] if fact.operator else [(counted,)]
 
 
 @cache
@@ -81,13 +74,10 @@ def plurals() -> dict[str, str]:
 
 @cache
 def _verb_forms(base: str) -> Thing:
-    return next((_forms(verb) for verb in load_vocabulary().actions if verb.base == base), (f" {base} ",))
+    forms = (tuple(vars(verb).values()) for verb in load_vocabulary().actions if verb.base == base)
+    return next(forms, (base,))
 
 
 @cache
 def _change_forms(operator: str) -> Thing:
-    return tuple(form for verb in load_vocabulary().change_verbs[operator] for form in _forms(verb))
-
-
-def _forms(verb: Verb) -> Thing:
-    return tuple(f" {form} " for form in vars(verb).values())
+    return tuple(form for verb in load_vocabulary().change_verbs[operator] for form in vars(verb).values())

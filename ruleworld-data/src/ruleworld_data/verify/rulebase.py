@@ -7,12 +7,12 @@ the distinct halves, Python parses each of those once, and numpy does the rest.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from itertools import chain, product
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,17 +33,16 @@ _SIGNED = [TYPE_CODE[name] for name in ("attrchange2attr", "count2state")]
 """Types whose premise has an operator."""
 _CHUNK = 250_000
 _NO_RULES = pa.record_batch({"id": pa.array([], pa.int32()), "fol": pa.array([], pa.string())})
-_T = TypeVar("_T", bound=Hashable)
 
 
-class Codes(dict[_T, int], Generic[_T]):
+class Codes(dict[Any, int]):
     """Numbers for names (or other values), handed out on first use; `names` lists them in order."""
 
-    def __init__(self, names: Iterable[_T] = ()) -> None:
+    def __init__(self, names: Iterable[Any] = ()) -> None:
         self.names = list(names)
         super().__init__({name: code for code, name in enumerate(self.names)})
 
-    def __missing__(self, name: _T) -> int:
+    def __missing__(self, name: Any) -> int:
         self[name] = code = len(self.names)
         self.names.append(name)
         return code
@@ -68,7 +67,7 @@ class RuleBase:
         ``nl_key``, equal exactly where two texts are equal.
     """
 
-    terms: Codes[str]
+    terms: Codes
     worlds: tuple[str, ...]
     rules: pd.DataFrame
 
@@ -105,7 +104,7 @@ class RuleBase:
         return ParsedRule(**{name: values[0].as_py() for name, values in columns.items()})
 
 
-def typed_columns(rules: pd.DataFrame, terms: Codes[str]) -> dict[str, pa.Array]:
+def typed_columns(rules: pd.DataFrame, terms: Codes) -> dict[str, pa.Array]:
     """Return what the typed columns of the rule table must say of some rules."""
     codes = {part.name: np.full(len(rules), -1, dtype=np.int32) for part in fields(ParsedRule)}
     codes |= {name: rules[name].to_numpy() for name in ("type", "operator", "amount", "threshold")}
@@ -154,32 +153,21 @@ def parse_rule_table(table: pa.Table) -> RuleBase:
     return base
 
 
-class _Language(NamedTuple):
-    """One of the two texts of a rule: what stands before, between and after its halves, and how these are parsed."""
-
-    frame: tuple[str, str, str]
-    parse_premise: Callable[[str], Fact]
-    parse_conclusion: Callable[[str], Fact]
-    parse_rule: Callable[[str], ParsedRule]
-
-
-_LANGUAGES = {
-    "fol": _Language(("", FOL_ARROW, ""), parse_premise_fol, parse_conclusion_fol, parse_rule_fol),
-    "nl": _Language(("If ", NL_COMMA, "."), parse_premise_nl, parse_conclusion_nl, parse_rule_nl),
-}
+_FRAMES = {"fol": ("", FOL_ARROW, ""), "nl": ("If ", NL_COMMA, ".")}
+"""What stands before, between and after the halves of each text."""
 
 
 class TableReader:
     """Reads rule tables; terms and the keys of texts are shared by all tables that one reader reads."""
 
     def __init__(self) -> None:
-        self.terms: Codes[str] = Codes()
+        self.terms = Codes()
         self._halves = {
-            name: (
-                _Halves(language.parse_premise, self.terms, start=language.frame[0]),
-                _Halves(language.parse_conclusion, self.terms, end=language.frame[2]),
-            )
-            for name, language in _LANGUAGES.items()
+            "fol": (_Halves(parse_premise_fol, self.terms), _Halves(parse_conclusion_fol, self.terms)),
+            "nl": (
+                _Halves(parse_premise_nl, self.terms, start="If "),
+                _Halves(parse_conclusion_nl, self.terms, end="."),
+            ),
         }
 
     def read(self, batches: Iterable[pa.RecordBatch], findings: Findings) -> RuleBase:
@@ -239,7 +227,7 @@ class TableReader:
             columns[name].cast(pa.string()),
             self._halves[name],
         )
-        before, between, after = _LANGUAGES[name].frame
+        before, between, after = _FRAMES[name]
         # A text without the separator has an empty second half.
         whole = texts.fill_null("")
         padded = pc.binary_join_element_wise(whole, "", between)
@@ -283,7 +271,7 @@ class TableReader:
 def _complaint(name: str, text: str | None) -> str:
     """Say why a text does not parse."""
     try:
-        _LANGUAGES[name].parse_rule(text or "")
+        {"fol": parse_rule_fol, "nl": parse_rule_nl}[name](text or "")
     except ValueError as error:
         return str(error)
     return f"cannot read {text!r}"
@@ -292,13 +280,11 @@ def _complaint(name: str, text: str | None) -> str:
 class _Halves(dict[str, int]):
     """Number of each distinct premise (or conclusion), parsed when first seen."""
 
-    def __init__(
-        self, parse: Callable[[str], Fact], terms: Codes[str], start: str = "", end: str = ""
-    ) -> None:
+    def __init__(self, parse: Callable[[str], Fact], terms: Codes, start: str = "", end: str = "") -> None:
         super().__init__()
         self._parse, self._terms, self._start, self._end = parse, terms, start, end
         self._parsed = array("i")
-        self.shapes: Codes[Fact | None] = Codes([None])
+        self.shapes = Codes([None])
 
     def __missing__(self, text: str) -> int:
         number = self[text] = len(self)
