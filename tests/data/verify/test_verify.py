@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.io import build
 from ruleworld_data.spec import SCALES, SUBTASKS
-from ruleworld_data.verify import CHECKS, render_text, verify
+from ruleworld_data.verify import CHECKS, parse_rule_table, render_text, rules, verify
 from ruleworld_data.verify.mentions import question_problems
+from ruleworld_data.verify.report import Findings
 from ruleworld_data.world import article, load_vocabulary, symbol
 
 WORDS = load_vocabulary()
@@ -322,6 +323,19 @@ def test_rules_that_break_a_constraint(copy, check, plant):
     copy.write("rules", "train", rows)
     failed = copy.failed()
     assert all(message in failed[check] for message in messages)
+
+
+def test_thresholds_of_one_count_leave_one_state_and_drivers_of_their_own():
+    texts = ["Deeply_sad(A) => Lose_Strong_fin(A, 1)", "Attack(A, B) => Lose_Strong_fin(B, 1)"]
+    texts += ["Fewer_Strong_horn(A, 15) => Deeply_sad(A)", "More_Strong_horn(A, 11) => Deeply_angry(A)"]
+    base, findings = (
+        parse_rule_table(pa.table({"id": pa.array(range(4), pa.int32()), "fol": texts})),
+        Findings(),
+    )
+    rules._thresholds(base, findings)
+    overlap, shared = findings["C5"].examples
+    assert "'strong horn': a count can be more than 11 and fewer than 15" in overlap
+    assert "the count of 'strong horn' changes 'strong fin', and so does something else" in shared
 
 
 def test_counts_that_fall_below_zero(copy):

@@ -114,8 +114,8 @@ class AspSolver:
 def _growth(changes: pd.DataFrame) -> int:
     """Return the largest factor by which a chain of attribute changes multiplies."""
     causes: dict[int, dict[int, int]] = defaultdict(dict)
-    largest = changes.groupby(["conclusion", "premise"])["amount"].max().clip(lower=1)
-    for (target, trigger), amount in largest.items():
+    largest = changes.groupby(["conclusion", "premise"])["amount"].max().clip(lower=1).reset_index()
+    for target, trigger, amount in largest.to_numpy().tolist():
         causes[target][trigger] = amount
     most: dict[int, int] = {}
     for term in TopologicalSorter(causes).static_order():

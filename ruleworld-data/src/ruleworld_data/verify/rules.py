@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -102,7 +103,7 @@ def _functional(base: RuleBase, findings: Findings) -> None:
 def _levels(base: RuleBase, findings: Findings) -> None:
     """C3 and C4: acyclic; what states and actions change has no driver; one driver per response; thresholds apart."""
     names, changes = base.terms.names, base.of_type("attrchange2attr")
-    drivers_of = changes.groupby("conclusion")["premise"].agg(set).to_dict()
+    drivers_of: dict[Any, set[int]] = changes.groupby("conclusion")["premise"].agg(set).to_dict()
     try:
         TopologicalSorter(drivers_of).prepare()
     except CycleError as error:
@@ -148,11 +149,11 @@ def _routes(base: RuleBase, findings: Findings) -> None:
     )
     shared = routes[routes.duplicated([*who, "attribute"], keep=False)]
     names = base.terms.names
-    for (action, role), group in shared.groupby(who):
-        several = f"({group['attribute'].nunique()} such attributes)"
+    for _, group in shared.groupby(who):
+        action, role, attribute = group[[*who, "attribute"]].to_numpy().min(axis=0).tolist()
         findings["C5"].fail(
-            f"{names[action]!r} changes {names[group['attribute'].min()]!r} of its {ROLES[role]} by "
-            f"{' and by '.join(group['by'].unique())} {several}"
+            f"{names[action]!r} changes {names[attribute]!r} of its {ROLES[role]} by "
+            f"{' and by '.join(group['by'].unique())} ({group['attribute'].nunique()} such attributes)"
         )
 
 
@@ -160,9 +161,9 @@ def _thresholds(base: RuleBase, findings: Findings) -> None:
     """C5 for counts: no count has two states, and what counts change nothing else does, as they do it always."""
     names, fail, cuts = base.terms.names, findings["C5"].fail, base.of_type("count2state")
     bounds = cuts.pivot_table(index="premise", columns="mark", values="threshold", aggfunc="last")
-    for attribute, (fewer, more) in bounds.reindex(columns=[0, 1]).iterrows():
+    for attribute, fewer, more in bounds.reindex(columns=[0, 1]).dropna().astype(int).itertuples():
         if fewer > more + 1:
-            both = f"more than {more:.0f} and fewer than {fewer:.0f}"
+            both = f"more than {more} and fewer than {fewer}"
             fail(f"{names[attribute]!r}: a count can be {both}, and then has two states")
     owned = cuts[["premise", "conclusion"]].set_axis(["owner", "state"], axis=1)
     owned = owned.merge(_effects(base, owned["state"]))[["owner", "attribute"]].drop_duplicates()
@@ -174,9 +175,10 @@ def _thresholds(base: RuleBase, findings: Findings) -> None:
     free = pd.DataFrame({"owner": -1, "attribute": pd.concat(others)["conclusion"].unique()})
     changed = pd.concat([owned, free])
     shared = changed[changed["attribute"].duplicated(keep=False) & (changed["owner"] >= 0)]
-    for owner, group in shared.groupby("owner"):
+    for _, group in shared.groupby("owner"):
+        owner, attribute = group[["owner", "attribute"]].to_numpy().min(axis=0).tolist()
         fail(
-            f"the count of {names[owner]!r} changes {names[group['attribute'].min()]!r}, and so does something else "
+            f"the count of {names[owner]!r} changes {names[attribute]!r}, and so does something else "
             f"({len(group)} such attributes)"
         )
 

@@ -129,9 +129,9 @@ class Scan:
         """Number the sub-questions of a row: one of all its steps, or one of each."""
         numbers, parts = [], zip(*(row[name] for name in _SCOPE), strict=True)
         for i, texts in enumerate(parts):
-            scope = (text or "" for text in texts)
-            steps = proof if len(row["queries"]) == 1 else proof[i : i + 1]
-            known = SubQuestion(world_id, *scope, tuple(steps), row["id"])
+            facts, query, answer, answer_type = (text or "" for text in texts)
+            steps = tuple(proof if len(row["queries"]) == 1 else proof[i : i + 1])
+            known = SubQuestion(world_id, facts, query, answer, answer_type, steps, row["id"])
             numbers.append(self._numbers.setdefault(known, len(self.subquestions)))
             if numbers[-1] == len(self.subquestions):
                 self.subquestions.append(known)
@@ -141,11 +141,13 @@ class Scan:
     def questions(self) -> pd.DataFrame:
         """One row a question, once all are read.
 
-        Hashes of ``id`` and ``question`` text, ``split``, ``shard``, and ``row`` in the shard.
+        Hashes of ``id`` and ``question`` text, ``config``, ``split``, ``shard``, and ``row`` in the shard.
         """
         columns = {"id": self._ids, "question": self._texts, "shard": self._shards}
         rows = pd.DataFrame({name: np.array(values) for name, values in columns.items()})
-        rows["split"] = pd.Categorical([shard.split for shard in self.shards]).take(rows["shard"])
+        for name in ("config", "split"):
+            values = [getattr(shard, name) for shard in self.shards]
+            rows[name] = pd.Categorical(values).take(rows["shard"].to_numpy())
         rows["row"] = rows.groupby("shard").cumcount()
         return rows
 
@@ -191,7 +193,6 @@ def _check_repeats(scan: Scan) -> None:
     """Find ids and texts that occur twice; mini repeats rows of test, and only those."""
     rows = scan.questions
     in_mini, in_test = rows["split"] == "mini", rows["split"] == "test"
-    configs = pd.Series([shard.config for shard in scan.shards]).take(rows["shard"]).to_numpy()
     scan.findings["duplicates"].checked += len(rows)
 
     def place(row: int) -> str:
@@ -201,14 +202,16 @@ def _check_repeats(scan: Scan) -> None:
         for part in (rows[~in_mini], rows[in_mini]):
             again, before = part.index[part.duplicated(key)], part[key]
             check.fail_rows(
-                again,
+                again.to_numpy(),
                 lambda row, key=key, before=before: (
                     f"{place(row)} repeats the {key} of {place(before.index[before == before[row]][0])}"
                 ),
             )
         # Where the test shard could not be read there is nothing to compare with.
-        foreign = in_mini & ~rows[key].isin(rows[key][in_test]) & np.isin(configs, configs[in_test])
-        check.fail_rows(rows.index[foreign], lambda row, key=key: f"{place(row)}: its {key} is not in test")
+        foreign = in_mini & ~rows[key].isin(rows[key][in_test]) & rows["config"].isin(rows["config"][in_test])
+        check.fail_rows(
+            np.flatnonzero(foreign), lambda row, key=key: f"{place(row)}: its {key} is not in test"
+        )
 
 
 def _check_overlap(scan: Scan) -> None:
