@@ -141,7 +141,7 @@ def build(
 
     Example: ruleworld build --scale paper --out data
     """
-    from .io import Progress, ShardFile, build_command, parse_shard
+    from .io import Progress, build_command, parse_shard
     from .io import build as run
 
     if bool(shard) + merge + bool(ray) > 1:
@@ -152,13 +152,9 @@ def build(
     spec = _spec(scale, "train", seed, data_version, dials)
     try:
         with Progress("shards", quiet=quiet) as progress:
-
-            def report(made: ShardFile, done: int, total: int) -> None:
-                progress.update(done, total, f"{'kept' if made.resumed else 'wrote'} {made.shard.path}")
-
             work: dict[str, Any] = {"part": part, "merge": merge, "ray": ray}
             world: dict[str, Any] = {"version": spec.version, "dials": spec.dials}
-            made = run(out, scale, seed, jobs, report, **world, **work)
+            made = run(out, scale, seed, jobs, progress.update, **world, **work)
     except KeyboardInterrupt:
         again = build_command(out, spec)
         typer.echo(f"\nruleworld: stopped; finished shards are kept. Go on with: {again}", err=True)

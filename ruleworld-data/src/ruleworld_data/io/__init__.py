@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from .._lazy import attach
 
 if TYPE_CHECKING:
-    from .builds import ShardFile as ShardFile
     from .builds import build as build
     from .builds import build_command as build_command
     from .builds import read_build as read_build
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
-    builds="ShardFile build build_command read_build read_manifest world_spec",
+    builds="build build_command read_build read_manifest world_spec",
     card="export",
     cluster="run_on_ray",
     chat="ChatClient NoAnswerError Reply",

@@ -17,7 +17,7 @@ from contextlib import suppress
 from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..spec import PAPER_POINT, VERSION, Dials, WorldSpec, check_count, data_version
 from .cluster import run_on_ray
@@ -33,18 +33,8 @@ _AGAIN = (
 )
 
 
-class ShardFile(NamedTuple):
-    """A shard that is there: SHA-256 and size in bytes; ``resumed`` if it was there before."""
-
-    shard: Shard
-    digest: str
-    size: int
-    resumed: bool
-
-    def entry(self) -> dict[str, Any]:
-        """Return what the manifest says of it."""
-        named = {name: getattr(self.shard, name) for name in ("path", "config", "split", "rows")}
-        return named | {"bytes": self.size, "sha256": self.digest}
+Report = Callable[[int, int, str], None]
+"""Called with the number of shards done, their total, and what was done last."""
 
 
 def build(
@@ -52,7 +42,7 @@ def build(
     scale: str = "paper",
     seed: int = 0,
     jobs: int = 1,
-    progress: Callable[[ShardFile, int, int], None] | None = None,
+    progress: Report = lambda done, total, text: None,
     *,
     version: str = VERSION,
     dials: Dials = PAPER_POINT,
@@ -71,8 +61,8 @@ def build(
     jobs : int
         Worker processes. They are spawned, so a script that asks for more than one needs the usual
         ``if __name__ == "__main__":``.
-    progress : callable, optional
-        Called after every shard with the shard, the number done and the total.
+    progress : callable
+        Called after every shard with the number done, the total, and what was done: "wrote rules/train-...".
     part : tuple of int, optional
         ``(i, n)``: make every n-th shard from the i-th on only, and no manifest.
     merge : bool
@@ -97,26 +87,26 @@ def build(
     check_count("jobs", jobs, 1)
     shards = plan(scale, seed, version, dials)
     if ray:
-        _build_on_ray(ray, out, spec, shards, progress)
+        _build_on_ray(ray, out, spec, len(shards), progress)
         merge = True
     place, head = _Place(out), _head(spec)
     manifest = _check_is_ours(place, head)
     if part is not None:
         shards = shards[part[0] - 1 :: part[1]]
-    files: dict[str, ShardFile] = {}
+    entries: dict[str, dict[str, Any]] = {}
 
-    def add(shard: Shard, body: bytes, resumed: bool) -> None:
-        files[shard.path] = ShardFile(shard, sha256(body).hexdigest(), len(body), resumed)
-        if progress:
-            progress(files[shard.path], len(files), len(shards))
+    def add(shard: Shard, body: bytes, done: str) -> None:
+        entry = {name: getattr(shard, name) for name in ("path", "config", "split", "rows")}
+        entries[shard.path] = entry | {"bytes": len(body), "sha256": sha256(body).hexdigest()}
+        progress(len(entries), len(shards), f"{done} {shard.path}")
 
     # A finished build tells the digests, so that a shard that was damaged is made again.
     known = {str(e.get("path")): e.get("sha256") for e in manifest.get("shards", ()) if isinstance(e, dict)}
     for shard in shards:
         body = place.read(shard.path)
         if body and shard.matches(body) and known.get(shard.path) in (None, sha256(body).hexdigest()):
-            add(shard, body, resumed=True)
-    missing = [shard for shard in shards if shard.path not in files]
+            add(shard, body, "kept")
+    missing = [shard for shard in shards if shard.path not in entries]
     if merge and missing:
         names = ", ".join(shard.path for shard in missing[:3])
         raise ValueError(
@@ -129,8 +119,8 @@ def build(
         _check_is_ours(place, head)  # another build may have begun at the same time
     for shard, body in _make_all(missing, jobs):
         place.write(shard.path, body)
-        add(shard, body, resumed=False)
-    manifest = head | {"shards": [files[shard.path].entry() for shard in shards]}
+        add(shard, body, "wrote")
+    manifest = head | {"shards": [entries[shard.path] for shard in shards]}
     if part is None:
         place.write(MANIFEST, _dump(manifest))
         place.remove(STARTED)
@@ -244,25 +234,14 @@ def _start_maker() -> None:
     gc.disable()
 
 
-def _build_on_ray(
-    address: str,
-    out: str | Path,
-    spec: WorldSpec,
-    shards: list[Shard],
-    progress: Callable[[ShardFile, int, int], None] | None,
-) -> None:
+def _build_on_ray(address: str, out: str | Path, spec: WorldSpec, count: int, progress: Report) -> None:
     place = out if "://" in str(out) else Path(out).absolute()  # tasks run in folders of their own
     scale, seed, world = spec.scale, spec.seed, {"version": spec.version, "dials": spec.dials}
 
     def work(number: int, total: int) -> None:
         build(place, scale, seed, part=(number, total), **world)  # type: ignore[arg-type]
 
-    def report(done: int, total: int) -> None:
-        count = len(shards) * done // total
-        if progress:
-            progress(ShardFile(shards[max(0, count - 1)], "", 0, False), count, len(shards))
-
-    run_on_ray(address, work, len(shards), report)
+    run_on_ray(address, work, count, lambda done, total: progress(count * done // total, count, ""))
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
