@@ -5,14 +5,14 @@ import shutil
 
 import pytest
 from rwbench.leaderboard.files import ENTRY, SAMPLES, packed, sample_lines
-from rwbench.leaderboard.judge import Judge, pool_design
+from rwbench.leaderboard.judge import Judge, board_spec
 from rwbench.leaderboard.submissions import read_run, submit
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
-from rwbench.spec import RunSpec, canonical_json
+from rwbench.spec import canonical_json
 
 DATE = "2026-01-31"
 WORDS = {
@@ -50,17 +50,16 @@ class Folder:
     def lines(self, lines):
         self.path(SAMPLES).write_bytes(packed("".join(line + "\n" for line in lines).encode()))
 
-    def change(self, number, **fields):
-        """Change the record on a line (1-based)."""
-        lines = self.lines
-        lines[number - 1] = canonical_json(json.loads(lines[number - 1]) | fields)
-        self.lines = lines
-
     def change_all(self, change):
         records = [json.loads(line) for line in self.lines]
         for record in records:
             change(record)
         self.lines = [canonical_json(record) for record in records]
+
+    def change(self, number, **fields):
+        """Change the record on a line (1-based)."""
+        name = json.loads(self.lines[number - 1])["id"]
+        self.change_all(lambda record: record.update(fields) if record["id"] == name else None)
 
     def rename(self, name):
         self.folder = self.folder.rename(self.folder.with_name(name))
@@ -74,32 +73,17 @@ def judge(workspace):
 
 
 @pytest.fixture(scope="session")
-def small_spec(workspace):
-    """A function from method and representation to the spec of a quick run on the board's own setting."""
-
-    def spec(method, representation="nl", size=100):
-        return RunSpec(
-            method=method.to_dict(),
-            representation=representation,
-            data=workspace.source.data,
-            scale="tiny",
-            subtasks=("multi_hop_2",),
-            **pool_design(size, "tiny"),
-        )
-
-    return spec
+def small_spec():
+    """A function from a method to the spec of a quick run on the board's own setting."""
+    return lambda method: board_spec(method.to_dict(), "nl", 100, "tiny", subtasks=("multi_hop_2",))
 
 
 @pytest.fixture(scope="session")
 def runs(workspace, small_spec, tmp_path_factory):
     """Run folders by short name."""
     out = tmp_path_factory.mktemp("runs")
-    methods = {
-        "bm25": Retrieve(BM25()),
-        "naive": Retrieve(BM25(tokenizer="naive")),
-        "random": Retrieve(Random()),
-        "solver": Solver(),
-    }
+    methods = {"bm25": Retrieve(BM25()), "naive": Retrieve(BM25(tokenizer="naive"))}
+    methods |= {"random": Retrieve(Random()), "solver": Solver()}
     return {
         name: out / run_spec(small_spec(method), workspace, out)["run_id"] for name, method in methods.items()
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ruleworld_data.spec import num_rows
+from ruleworld_data.spec import SUBTASKS, num_rows
 
 from ..methods import Method
 from ..recipes import SCOPES
@@ -35,17 +35,6 @@ Questions = Mapping[str, tuple[Question, Pool]]
 """Question and pool by the question's id."""
 
 
-def pool_design(size: int, scale: str) -> dict[str, Any]:
-    """Return the fields of a spec that make a pool of this size, the same for all; a ValueError if there is none."""
-    everything = num_rows("rules", "train", scale)
-    scopes = {min(known, everything): scope for known, scope in SCOPES.items()}
-    if size not in scopes:
-        raise ValueError(f"the board has pools of {', '.join(f'{n:,}' for n in scopes)} rules, got {size!r}")
-    largest = max(scopes)
-    within = largest if size < largest else None
-    return {"pool_size": size, "pool_scope": scopes[size], "pool_within": within}
-
-
 def board_spec(
     method: dict[str, Any],
     representation: str,
@@ -55,11 +44,27 @@ def board_spec(
     subtasks: Sequence[str] = (),
     seed: int = PUBLIC_SEED,
 ) -> RunSpec:
-    """Return the spec of a method on one of the board's settings; no sub-tasks: all."""
-    fields = pool_design(pool_size, scale) | ({"subtasks": tuple(subtasks)} if subtasks else {})
-    data = DataSource(scale, seed).data
-    world: dict[str, Any] = {"scale": scale, "world_seed": seed, "split": split, "data": data}
-    return RunSpec(method=method, representation=representation, **world, **fields)
+    """Return the spec of a method on one of the board's settings, whose pools are the same for all methods.
+
+    No sub-tasks: all. A ValueError if the board has no pools of this size.
+    """
+    everything = num_rows("rules", "train", scale)
+    scopes = {min(size, everything): scope for size, scope in SCOPES.items()}
+    if pool_size not in scopes:
+        sizes = ", ".join(f"{size:,}" for size in scopes)
+        raise ValueError(f"the board has pools of {sizes} rules, got {pool_size!r}")
+    return RunSpec(
+        method=method,
+        representation=representation,
+        pool_size=pool_size,
+        pool_scope=scopes[pool_size],
+        pool_within=max(scopes) if pool_size < max(scopes) else None,
+        data=DataSource(scale, seed).data,
+        scale=scale,
+        world_seed=seed,
+        split=split,
+        subtasks=tuple(subtasks) or SUBTASKS,
+    )
 
 
 def looks_at_gold(method: Mapping[str, Any]) -> str | None:

@@ -16,6 +16,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,10 @@ from ruleworld_data.io import file_digest, whole_file, write_whole
 
 from ..report.setting import macro
 from ..score.results import Estimate
-from ..spec import RunSpec, canonical_json
+from ..spec import canonical_json
 from .board import TRACKS, track_of
 from .files import json_bytes
-from .judge import PUBLIC_SEED, SPLITS, Judge, board_spec, pool_design
+from .judge import PUBLIC_SEED, SPLITS, Judge, board_spec
 from .kit import METHOD, write_kit
 from .problems import Model
 from .records import read_predictions
@@ -254,8 +255,7 @@ def _score(this: Round, seed: int, path: Path, submissions: Path, judge: Judge) 
             f"{path.stem} has scale, split and pool size {setting}, round {this.name} has "
             f"{(this.scale, this.split, this.pool_size)}; enter with a submission of the same setting"
         )
-    sealed = pool_design(this.pool_size, this.scale) | {"world_seed": seed}
-    spec = RunSpec.from_dict(public.spec.to_dict() | sealed)
+    spec = replace(public.spec, world_seed=seed)
     try:
         samples = judge.samples(spec, read_predictions(path), path.name)
     except ValueError as error:
