@@ -84,13 +84,8 @@ class Writer:
 
     def __init__(self, tokenizer: Any, mark: str, context_weight: float) -> None:
         self.tokenizer, self.mark, self.context_weight = tokenizer, mark, context_weight
-        if (
-            self.write([Part("A.\n\nB")]).ids
-            != self.write([Part("A."), Part("\n"), Part("\n"), Part("B")]).ids
-        ):
-            raise ValueError(
-                "the model's tokenizer joins line breaks with what stands before them; it cannot be used"
-            )
+        if self.write([Part("A.\n\nB")]).ids != self.write([*_lines(["A."]), Part("B")]).ids:
+            raise ValueError("the tokenizer joins line breaks with what stands around them; it cannot be used")
 
     def write(self, parts: Sequence[Part]) -> Document:
         """Turn the parts of a document into tokens."""
@@ -113,10 +108,8 @@ class Writer:
             parts += [Part(row["question"] + "\n"), Part(answer, 1.0, row["subtask"])]
         return self.write(parts)
 
-    def requests(
-        self, row: Mapping[str, Any], brought: Sequence[tuple[str, list[str]]], form: Form
-    ) -> Document:
-        """Write a question; before each step, for each of its rules, what is asked for and the rules that it brings."""
+    def requests(self, row: Mapping[str, Any], brought: list[tuple[str, list[str]]], form: Form) -> Document:
+        """Write a question; before each step, for each of its rules, what is asked for and the rules brought."""
         parts, pairs = [Part(row["question"] + "\n")], iter(brought)
         _, *answer = training_text(row, form, self.mark, opening=True).split(self.mark)
         for step, text in zip(row["steps"], answer, strict=True):
