@@ -85,7 +85,9 @@ class Writer:
     def __init__(self, tokenizer: Any, mark: str, context_weight: float) -> None:
         self.tokenizer, self.mark, self.context_weight = tokenizer, mark, context_weight
         if self.write([Part("A.\n\nB")]).ids != self.write([*_lines(["A."]), Part("B")]).ids:
-            raise ValueError("the tokenizer joins line breaks with what stands around them; it cannot be used")
+            raise ValueError(
+                "the tokenizer joins line breaks with what stands around them; it cannot be used"
+            )
 
     def write(self, parts: Sequence[Part]) -> Document:
         """Turn the parts of a document into tokens."""

@@ -146,10 +146,9 @@ class Training:
         matrices = {name: w for name, w in own.items() if w.ndim == 2 and "embed" not in name}
         others = [weight for name, weight in self.weights.items() if name not in matrices]
         adam = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
-        self.optimizers: list[tuple[torch.optim.Optimizer, float]] = [(adam, recipe.adam_rate)]
+        self.optimizers: list[torch.optim.Optimizer] = [adam]
         if matrices:
-            muon = Float32Muon([*matrices.values()], weight_decay=recipe.weight_decay)
-            self.optimizers.append((muon, recipe.muon_rate))
+            self.optimizers.append(Float32Muon([*matrices.values()], weight_decay=recipe.weight_decay))
         # without instructions for it, arithmetic in bfloat16 is fifty times slower than in float32
         self.half = self.device.type != "cpu" or torch.cpu.get_capabilities().get("avx512_bf16", False)
         self.at: dict[str, Any] = {"block": 0, "step": 0, "tokens": 0, "seconds": 0.0}
@@ -165,7 +164,8 @@ class Training:
         loss = F.cross_entropy(logits_NV, target_N)
         loss.backward()
         finite = bool(nn.utils.clip_grad_norm_([*self.weights.values()], self.recipe.clip).isfinite())
-        for optimizer, own_rate in self.optimizers:
+        own_rates = (self.recipe.adam_rate, self.recipe.muon_rate)
+        for optimizer, own_rate in zip(self.optimizers, own_rates, strict=False):
             for group in optimizer.param_groups:
                 group["lr"] = own_rate * rate * min(1.0, (self.at["step"] + 1) / self.recipe.warmup)
             if finite:
@@ -198,14 +198,14 @@ class Training:
     def save(self) -> None:
         """Write a checkpoint."""
         log_bytes = (self.out / "log.jsonl").stat().st_size
-        optimizers, recipe = [optimizer for optimizer, _ in self.optimizers], asdict(self.recipe)
-        write_checkpoint(self.out / STATE, self.weights, optimizers, recipe, [self.at, log_bytes])
+        state = [self.at, log_bytes]
+        write_checkpoint(self.out / STATE, self.weights, self.optimizers, asdict(self.recipe), state)
 
     def resume(self) -> None:
         """Go to the folder's checkpoint, if there is one."""
         if (self.out / STATE).is_file():
-            optimizers, recipe = [optimizer for optimizer, _ in self.optimizers], asdict(self.recipe)
-            self.at, log_bytes = read_checkpoint(self.out / STATE, self.weights, optimizers, recipe)
+            whose = (self.weights, self.optimizers, asdict(self.recipe))
+            self.at, log_bytes = read_checkpoint(self.out / STATE, *whose)
             # blocks trained after the checkpoint come again
             os.truncate(self.out / "log.jsonl", log_bytes)
 
