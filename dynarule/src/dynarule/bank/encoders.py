@@ -142,9 +142,8 @@ class SentenceEncoder:
 
     def _warn_of_cut(self, texts: Sequence[str]) -> None:
         most = self.model.max_seq_length or sys.maxsize
-        long = [
-            text for text in texts if len(text.encode(errors="replace")) > most
-        ]  # a token has a byte at least
+        # a token has a byte at least
+        long = [text for text in texts if len(text.encode(errors="replace")) > most]
         cut = [text for text in long if len(self.model.tokenizer(text)["input_ids"]) > most]
         if cut:
             warnings.warn(

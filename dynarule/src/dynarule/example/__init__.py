@@ -22,15 +22,13 @@ FILES = ("rules.txt", "train.jsonl", "held_out.jsonl")
 BOOKS = {"library": ("rules.txt", "questions.jsonl")}
 
 
-def write_example(folder: str | Path, seed: int = 0, book: str | None = None) -> Path:
+def write_example(folder: str | Path, book: str | None = None) -> Path:
     """Write ``rules.txt``, ``train.jsonl``, ``held_out.jsonl`` and ``model`` into a new folder, or a rule book.
 
     Parameters
     ----------
     folder : path
         Where; must not exist.
-    seed : int
-        Of the model's weights.
     book : str or None
         A name of `BOOKS`: its ``rules.txt`` and ``questions.jsonl`` instead, and no model.
 
@@ -56,17 +54,17 @@ def write_example(folder: str | Path, seed: int = 0, book: str | None = None) ->
         for name in FILES if book is None else BOOKS[book]:
             shutil.copy(DATA / (book or "") / name, work / name)
         if book is None:
-            _write_model(work / "model", seed)
+            _write_model(work / "model")
         work.replace(folder)
     return folder
 
 
-def _write_model(folder: Path, seed: int) -> None:
+def _write_model(folder: Path) -> None:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     tokenizer = _tokenizer()
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=len(tokenizer) + 1,  # a row for <search>
         hidden_size=128,
