@@ -77,99 +77,57 @@ def test_answers_and_traces_are_those_of_full_forwards(family, batch_size, bank,
         ids, trace = by_hand(model, tokenizer, adapter, bank, prompt, 8, forced=(2, 5))
         assert list(answer.token_ids) == ids
         # The last token of an answer is never fed, so a <search> there reads nothing.
-        told = [(r.step, r.layer, r.ids) for r in answer.trace]
-        assert told == [(r.step, r.layer, r.ids) for r in trace][: len(told)]
-        assert len(told) == 1 + ids[:-1].count(SEARCH) == 3
+        searches = [(r.step, r.layer, r.ids) for r in answer.trace]
+        assert searches == [(r.step, r.layer, r.ids) for r in trace][: len(searches)]
+        assert len(searches) == 1 + ids[:-1].count(SEARCH) == 3
         assert {r.row for r in answer.trace} == {index % batch_size}
     assert len(answers) == 4
     with pytest.raises(dataclasses.FrozenInstanceError):
         answers[0].text = ""
 
 
+@pytest.fixture
+def ask(bank, ready):
+    """Generates with a model that does not end by itself."""
+    model, tokenizer, _ = ready()
+    return lambda prompts, **options: generate(model, tokenizer, bank, prompts, **options)
+
+
 @pytest.mark.parametrize("most", [0, 1, 3])
-@torch.no_grad()
-def test_searches_are_capped(most, bank, ready):
-    model, tokenizer, _adapter = ready()
+def test_searches_are_capped_and_traced_by_prompt_across_batches(most, ask):
     wants = [lambda ids, scores: scores.index_fill(1, torch.tensor([SEARCH]), 1e4)]
-    answers = generate(
-        model,
-        tokenizer,
-        bank,
-        PROMPTS,
-        max_new_tokens=7,
-        max_searches=most,
-        logits_processor=wants,
-        eos_token_id=-1,
-    )
-    for answer in answers:
+    options = {"max_new_tokens": 7, "max_searches": most, "logits_processor": wants, "eos_token_id": -1}
+    for number, answer in enumerate(ask(PROMPTS, batch_size=3, **options)):
         assert answer.token_ids[:most] == (SEARCH,) * most
-        assert SEARCH not in answer.token_ids[most:]
-        assert len(answer.token_ids) == 7
-        assert [r.step for r in answer.trace] == list(range(most + 1))
+        assert SEARCH not in answer.token_ids[most:] and len(answer.token_ids) == 7
+        assert [(r.row, r.step) for r in answer.trace] == [(number, step) for step in range(most + 1)]
 
 
-@torch.no_grad()
-def test_the_token_is_stripped_or_kept(bank, ready):
-    model, tokenizer, _adapter = ready()
-    texts = []
-    for keep in (False, True):
-        (answer,) = generate(
-            model,
-            tokenizer,
-            bank,
-            PROMPTS[:1],
-            max_new_tokens=5,
-            keep_search=keep,
-            logits_processor=[always(SEARCH, at=(2,))],
-        )
-        assert answer.token_ids[2] == SEARCH
-        texts.append(answer.text.split())
-    assert texts[1][2] == "<search>"
-    assert texts[0] == [word for word in texts[1] if word != "<search>"]
+def test_the_token_is_stripped_or_kept(ask):
+    (stripped,), (kept,) = (
+        ask(PROMPTS[:1], max_new_tokens=5, keep_search=keep, logits_processor=[always(SEARCH, at=(2,))])
+        for keep in (False, True)
+    )
+    assert stripped.token_ids[2] == SEARCH and kept.text.split()[2] == "<search>"
+    assert stripped.text.split() == [word for word in kept.text.split() if word != "<search>"]
 
 
-@torch.no_grad()
-def test_an_answer_ends_at_the_end_token_and_without_pads(bank, ready):
-    model, tokenizer, _adapter = ready()
-
+def test_an_answer_ends_at_the_end_token_and_without_pads(ask):
     def ends_first_row(ids, scores):
         scores = scores.index_fill(1, torch.tensor([96, 0]), -torch.inf)
         scores[0, 96] = torch.inf if ids.shape[1] == 8 else -torch.inf
         return scores
 
-    short, long = generate(
-        model,
-        tokenizer,
-        bank,
-        [PROMPTS[2], PROMPTS[0]],
-        max_new_tokens=6,
-        logits_processor=[ends_first_row],
-    )
-    assert len(short.token_ids) == 3
-    assert short.token_ids[-1] == 96
-    assert len(long.token_ids) == 6
+    short, long = ask([PROMPTS[2], PROMPTS[0]], max_new_tokens=6, logits_processor=[ends_first_row])
+    assert (len(short.token_ids), short.token_ids[-1], len(long.token_ids)) == (3, 96, 6)
 
 
-@torch.no_grad()
-def test_sampling_follows_the_seed(bank, ready):
-    model, tokenizer, _adapter = ready()
+def test_sampling_follows_the_seed(ask):
     runs = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        runs.append(
-            [
-                a.token_ids
-                for a in generate(
-                    model,
-                    tokenizer,
-                    bank,
-                    PROMPTS,
-                    max_new_tokens=6,
-                    do_sample=True,
-                    temperature=2.0,
-                )
-            ]
-        )
+        answers = ask(PROMPTS, max_new_tokens=6, do_sample=True, temperature=2.0)
+        runs.append([answer.token_ids for answer in answers])
     assert runs[0] == runs[1] != runs[2]
 
 

@@ -67,42 +67,22 @@ class DynaRuleConfig(PeftConfig):
     or none does. A subclass with settings of its own says in `make_projection` and `memory_class` what they change.
     """
 
-    encoder_dim: int = field(default=0, metadata={"help": "P, width of the sentence embeddings"})
-    every: int = field(default=1, metadata={"help": "rules join every n-th layer, from first_layer"})
-    first_layer: int = field(default=0, metadata={"help": "0-based layer from which rules join"})
-    top_k: int | None = field(default=100, metadata={"help": "K, rules kept per layer; None keeps all"})
-    confidence_layer: int | None = field(
-        default=None, metadata={"help": "0-based layer that <search> re-reads; measured, never guessed"}
-    )
-    update_scope: UpdateScope = field(
-        default="confidence", metadata={"help": "layers whose rules <search> replaces"}
-    )
-    shared_after: bool = field(
-        default=False, metadata={"help": "later layers read the rules that the confidence layer keeps"}
-    )
-    length_shift: float | None = field(
-        default=None, metadata={"help": "C: adds log C - log(rules attended) to rule scores (KBLaM)"}
-    )
-    encoder: str = field(
-        default="", metadata={"help": "fingerprint of the rules' encoder; '' fits every bank of the width"}
-    )
-    search_token: str | None = field(default=None, metadata={"help": "text of the trained token, <search>"})
-    curve: dict[str, Any] | None = field(
-        default=None, metadata={"help": "measured entropies behind the confidence layer"}
-    )
-    base: dict[str, Any] | None = field(
-        default=None, metadata={"help": "shapes and hash of the base model, see BaseModel"}
-    )
-    layer_convention: str = field(default="0-based", metadata={"help": "how this file counts layers"})
-    target_modules: set[str] | list[str] = field(
-        default_factory=lambda: set(BLOCKS), metadata={"help": "names of the attention blocks"}
-    )
-    layers_to_transform: list[int] | None = field(
-        default=None, metadata={"help": "set from `every`; the layers that hold rules"}
-    )
-    trainable_token_indices: list[int] | dict[str, list[int]] | None = field(
-        default=None, metadata={"help": "vocabulary rows to train"}
-    )
+    encoder_dim: int = 0  # P, width of the sentence embeddings
+    every: int = 1  # rules join every n-th layer, from first_layer
+    first_layer: int = 0  # 0-based layer from which rules join
+    top_k: int | None = 100  # K, rules kept per layer; None keeps all
+    confidence_layer: int | None = None  # 0-based layer that <search> re-reads; measured, never guessed
+    update_scope: UpdateScope = "confidence"  # layers whose rules <search> replaces
+    shared_after: bool = False  # later layers read the rules that the confidence layer keeps
+    length_shift: float | None = None  # C: adds log C - log(rules attended) to rule scores (KBLaM)
+    encoder: str = ""  # fingerprint of the rules' encoder; "" fits every bank of the width
+    search_token: str | None = None  # text of the trained token, <search>
+    curve: dict[str, Any] | None = None  # measured entropies behind the confidence layer
+    base: dict[str, Any] | None = None  # shapes and hash of the base model, see BaseModel
+    layer_convention: str = "0-based"  # how this file counts layers
+    target_modules: set[str] | list[str] = field(default_factory=lambda: set(BLOCKS))
+    layers_to_transform: list[int] | None = None  # the layers that hold rules, set from `every`
+    trainable_token_indices: list[int] | dict[str, list[int]] | None = None  # vocabulary rows to train
 
     def __post_init__(self) -> None:
         super().__post_init__()

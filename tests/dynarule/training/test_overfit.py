@@ -72,7 +72,7 @@ def served_recall(model, tokenizer, adapter, bank, rows, opening=False):
     from dynarule.training.data import Collator
     from dynarule.training.pools import RulePools
 
-    from dynarule import RuleMemory, attach
+    from dynarule import attach
 
     encoder = rule_encoder(tokenizer, bank, opening)
     collate = Collator(encoder, RulePools(len(bank)), len(bank))
@@ -80,7 +80,7 @@ def served_recall(model, tokenizer, adapter, bank, rows, opening=False):
     for start in range(0, len(rows), 30):
         part = rows[start : start + 30]
         batch = collate(list(enumerate(part)))
-        memory = RuleMemory(adapter, bank, search_id(tokenizer))
+        memory = adapter.config.memory_class()(adapter, bank, search_id(tokenizer))
         memory.question_mask_BT = batch["question_BT"]
         with attach(model.eval(), memory), torch.no_grad():
             model(batch["input_ids"], attention_mask=batch["attention_mask"])
