@@ -97,6 +97,8 @@ def read_recipe(path: Path) -> Recipe:
 
 def open_base(recipe: Recipe) -> tuple[Any, Writer]:
     """Return a random base, and what writes its documents."""
+    if not recipe.shape:
+        raise ValueError("the recipe must have a table [shape], as benchmarks/base/tiny.toml, or [lora]")
     tokenizer = AutoTokenizer.from_pretrained(base_folder("tiny"), trust_remote_code=False)
     return new_base(recipe.shape, tokenizer, recipe.seed), Writer(tokenizer, STEP, recipe.context_weight)
 

@@ -196,3 +196,5 @@ def test_the_recipes_in_the_repository_can_be_read(name):
     assert len(recipe.blocks) * recipe.block_tokens > 5e6 and recipe.seed != gates.SEED
     with pytest.raises(ValueError, match="colour"):
         Recipe(recipe.phases, colour=1)
+    with pytest.raises(ValueError, match=r"must have a table \[shape\]"):
+        train.open_base(Recipe(recipe.phases))
