@@ -150,9 +150,7 @@ def continent(
     """
     world_seed = int(Stream("fresh", seed, number).words(1)[0] >> np.uint64(1))
     world, schema = build_world(world_seed, sizes.turned(dials), dials=dials), rule_schema(dials)
-    blocks = [
-        block_table(block, world.names, world.world_id, schema=schema) for block in world.blocks.values()
-    ]
+    blocks = [block_table(block, world, schema=schema) for block in world.blocks.values()]
     rules = pa.concat_tables(decode(block, schema) for block in blocks).combine_chunks()
     tables = {}
     for subtask, rows in questions.items():

@@ -175,7 +175,7 @@ def rule_table(
             rows = np.arange(low, high)
             in_paper = np.isin(rows, world.subset_rows.get(block.type, rows))
             part = block.take(slice(low, high))
-            table = block_table(part, world.names, world.world_id, in_paper, schema=schema)
+            table = block_table(part, world, in_paper, schema=schema)
             tables.append(table if encoded else decode(table, schema))
         first += len(block)
     if not tables:

@@ -29,7 +29,16 @@ CHECKED = [*PAIRS, ("kind", "outcome")]
 FILLERS = {
     "kind": {"X": "a tiny cat", "X_capital": "A tiny cat", "S": "the tiny cat", "plural": "strong horns"},
     "change": {"loses": "loses", "lost": "lost", "things": "2 strong fins"},
-    "actor": {"does": "bites", "did": "bit", "done": "bitten", "Y": "an owl", "Y_capital": "An owl"},
+    "actor": {
+        "does_X": "bites a tiny cat",
+        "does_Y": "bites an owl",
+        "does_it": "bites it",
+        "did_X": "bit a tiny cat",
+        "did_Y": "bit an owl",
+        "done": "bitten",
+        "Y": "an owl",
+        "Y_capital": "An owl",
+    },
     "environment": {
         "at_place": "on the bridge",
         "place": "the bridge",

@@ -51,7 +51,7 @@ class RuleWorldConfig(datasets.BuilderConfig):
     form : str
         ``"nl"`` or ``"fol"`` leaves out the rule and step texts of the other form. Facts, queries and the state
         after a step are annotations in FOL and always stay.
-    hops, parts, crowd, conjunction, thresholds
+    hops, parts, crowd, conjunction, thresholds, words
         Where the world departs from the paper's; see `ruleworld_data.spec.Dials`. A configuration beyond the paper's
         turns the dial that it needs.
     """
@@ -65,6 +65,7 @@ class RuleWorldConfig(datasets.BuilderConfig):
     crowd: int | None = PAPER_POINT.crowd
     conjunction: int = PAPER_POINT.conjunction
     thresholds: bool = PAPER_POINT.thresholds
+    words: float = PAPER_POINT.words
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "version":  # "1.1" as well as "1.1.0", which is what the library wants

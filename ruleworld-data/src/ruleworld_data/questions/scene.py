@@ -6,11 +6,13 @@ one rule and records a step: rule ids, English, FOL, and what holds after it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ..spec import ROLES
 from ..text.fol import AND, COMPARED
-from ..world import Names
+from ..world import Names, article, with_object
 from ..world.arrays import PLUS
 
 Hop = dict[str, int]
@@ -33,21 +35,32 @@ class Scene:
     ``ask`` and ``slots`` choose and fill the question's template; ``query`` and ``answer`` stand after the last step.
     """
 
-    def __init__(self, names: Names, start: str, subject: int, stated: tuple[int, int] | None) -> None:
-        self.names, self.symbols, self.start = names, names.symbols, start
+    def __init__(
+        self,
+        names: Names,
+        start: str,
+        subject: int,
+        stated: tuple[int, int] | None,
+        forms: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self.names, self.symbols, self.start, self.forms = names, names.symbols, start, forms
         if stated is None:
-            self.who, a_who = names.entity[subject], names.an_entity[subject]
+            self.who = names.kind(subject, self._form("subject"))
+            a_who = f"{article(self.who)} {self.who}"
             self.facts = [f"{self.symbols['entity'][subject]}(x)"]
         else:
             attribute, count = stated
-            self.who, a_who = "creature", f"a creature with {count} {names.plural[attribute]}"
+            self.who, a_who = (
+                "creature",
+                f"a creature with {count} {names.plural_of(attribute, self._form('stated'))}",
+            )
             self.facts = [self._has(attribute, count)]
         self.slots = {"X": a_who, "X_capital": _capital(a_who), "S": f"the {self.who}"}
         if start != "action":
             self.slots["S"] = "it"
         self.steps: list[Step] = []
         self.premise = self.stated = ("", "")
-        self.place = ("", "")
+        self.place, self.state = ("", ""), ""
         self.ask, self.query, self.answer, self.amount = "count", "", "", 1
 
     def begin(self, hop: Hop, amount: int, pick: int, other: int) -> None:
@@ -66,35 +79,48 @@ class Scene:
         if self.start == "change":
             operator, attribute = hop["trigger_operator"], hop["trigger_attribute"]
             verb = pick % len(names.lexicon[operator])
-            form, things = names.lexicon[operator][verb], names.things(attribute, amount)
+            form = names.change(operator, verb, self._form("verb"))
+            things = names.things(attribute, amount, self._form("trigger"))
             self.slots |= {"loses": form.third, "lost": form.past, "things": things}
             self.amount = amount
             fol = names.event(operator, verb, attribute, amount, "x")
             self._state_fact(f"{who} {form.third} {things}", fol)
         elif self.start == "environment":
-            place, entering = hop["environment"], names.entering[hop["environment"]]
-            self.slots |= {"at_place": names.at_place[place]}
+            place, worded = hop["environment"], (hop["environment"], self._form("environment"))
+            entering = names.enter(*worded)
+            self.slots |= {"at_place": names.at(*worded)}
             self.slots |= {"enters": entering.third, "entered": entering.past}
-            self._state_fact(f"{who} is {names.at_place[place]}", self._in(place))
+            self._state_fact(f"{who} is {names.at(*worded)}", self._in(place))
             self.place = self.premise
         elif self.start == "state":
-            state = self.slots["state"] = names.state[hop["state"]]
+            state = self.slots["state"] = names.mood(hop["state"], self._form("state"))
             self._state_fact(f"{who} is {state}", f"{symbols['state'][hop['state']]}(x)")
         elif self.start == "action":
             self.start = ROLES[hop.get("role", ROLES.index("target"))]  # only a target enters an environment
-            form, the_other, a_name = names.verbs[hop["action"]], names.entity[other], names.an_entity[other]
+            verb, the_other = (
+                names.verb(hop["action"], self._form("action")),
+                names.kind(other, self._form("other")),
+            )
+            a_name = f"{article(the_other)} {the_other}"
             self.slots |= {"Y": a_name, "Y_capital": _capital(a_name)}
-            self.slots |= {"does": form.third, "did": form.past, "done": form.participle}
+            for slot, object_ in (("X", self.slots["X"]), ("Y", a_name), ("it", "it")):
+                self.slots[f"does_{slot}"] = with_object(verb.third, object_)
+                self.slots[f"did_{slot}"] = with_object(verb.past, object_)
+            self.slots["done"] = verb.participle.replace(" ~", "")
             self.facts.append(f"{symbols['entity'][other]}(y)")
             act = symbols["action"][hop["action"]]
             if self.start == "actor":
-                self._state_fact(f"{who} {form.third} the {the_other}", f"{act}(x, y)")
+                self._state_fact(f"{who} {with_object(verb.third, f'the {the_other}')}", f"{act}(x, y)")
             else:
-                self._state_fact(f"the {the_other} {form.third} {who}", f"{act}(y, x)")
+                self._state_fact(f"the {the_other} {with_object(verb.third, who)}", f"{act}(y, x)")
 
     def _state_fact(self, nl: str, fol: str) -> None:
         self.facts.append(fol)
         self.premise = self.stated = (nl, fol)
+
+    def _form(self, name: str) -> int:
+        """Return which name the question has for a thing."""
+        return self.forms.get(name, 0)
 
     # What follows, rule by rule.
 
@@ -126,24 +152,26 @@ class Scene:
     def _read_count(self, hop: Hop) -> None:
         attribute, count = hop["attribute"], hop["amount"]
         has = self._has(attribute, count)
-        nl = f"{self.slots['X_capital']} has {self.names.things(attribute, count)}."
+        things = self.names.things(attribute, count, hop.get("attribute_form", 0))
+        nl = f"{self.slots['X_capital']} has {things}."
         self.steps.append(Step([hop["id"]], nl, f"{self.facts[0]} => {has}", has))
-        self.premise = (f"the {self.who} has {self.names.things(attribute, count)}", has)
+        self.premise = (f"the {self.who} has {things}", has)
         self._ask_count(attribute, count)
 
     def _enter_place(self, hop: Hop) -> None:
-        place = hop["environment"]
-        arrival = f"{self._subject()} {self.names.entering[place].third}"
+        place, worded = hop["environment"], (hop["environment"], hop.get("environment_form", 0))
+        arrival = f"{self._subject()} {self.names.enter(*worded).third}"
         event = f"Enter(x, {self.symbols['environment'][place]})"
-        self._step(hop, arrival, event, f"the {self.who} is {self.names.at_place[place]}", self._in(place))
+        self._step(hop, arrival, event, f"the {self.who} is {self.names.at(*worded)}", self._in(place))
         self.place = self.premise
         self.ask, self.query, self.answer = "environment", "In(x, ?)", self.names.environment[place]
 
     def _reach_state(self, hop: Hop, query: str, ask: str) -> None:
-        state = self.names.state[hop["state"]]
+        state = self.names.mood(hop["state"], hop.get("state_form", 0))
         fact = f"{self.symbols['state'][hop['state']]}(x)"
         self._step(hop, f"{self._subject()} is {state}", fact, f"the {self.who} is {state}")
-        self.ask, self.query, self.answer = ask, query, state
+        self.state = state
+        self.ask, self.query, self.answer = ask, query, self.names.state[hop["state"]]
 
     def _pass_threshold(self, hop: Hop) -> None:
         """Feel what a count gives that a rule has just told."""
@@ -156,13 +184,13 @@ class Scene:
         """Let the place and the state of a rule meet as the premise."""
         state = hop["state"]
         atom = f"{self.symbols['state'][state]}(x)"
-        self.premise = (f"{self.place[0]} and is {self.names.state[state]}", f"{self.place[1]}{AND}{atom}")
+        self.premise = (f"{self.place[0]} and is {self.state}", f"{self.place[1]}{AND}{atom}")
 
     def _change(self, hop: Hop, *, per_unit: bool) -> None:
         """Change an attribute; a trigger is linear, each unit of the change that fires it has the rule's effect."""
         total = hop["amount"] * (self.amount if per_unit else 1)
-        form = self.names.lexicon[hop["operator"]][hop["verb"]].third
-        things = self.names.things(hop["attribute"], total)
+        form = self.names.change(hop["operator"], hop["verb"], hop.get("verb_form", 0)).third
+        things = self.names.things(hop["attribute"], total, hop.get("attribute_form", 0))
         effect = f"{self._subject()} {form} {things}"
         if per_unit:
             effect = f"it {form} {self.amount} x {hop['amount']} = {things}"
@@ -193,7 +221,8 @@ class Scene:
             nl += f" It had {initial}: {sum_}."
         else:
             ids = [*ids, giver]
-            nl += f" {self.slots['X_capital']} has {self.names.things(attribute, initial)}: {sum_}."
+            things = self.names.things(attribute, initial, self._form("giver"))
+            nl += f" {self.slots['X_capital']} has {things}: {sum_}."
             fol += f"; {self.facts[0]} => {self._has(attribute, initial)}"
         fol += f"; {self._has(attribute, sum_)}"
         self.steps[-1] = Step(ids, nl, fol, self._has(attribute, final))
@@ -202,7 +231,7 @@ class Scene:
             self.ask = "outcome"
 
     def _ask_count(self, attribute: int, answer: int) -> None:
-        self.slots["plural"] = self.names.plural[attribute]
+        self.slots["plural"] = self.names.plural_of(attribute, self._form("asked"))
         self.ask, self.query, self.answer = "count", self._has(attribute, "?"), str(answer)
 
     def _has(self, attribute: int, value: int | str) -> str:

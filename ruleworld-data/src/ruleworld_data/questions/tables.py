@@ -5,8 +5,9 @@ Every drawn unit becomes a scene, and every scene a question, or a clause of one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 
 from ..io.schema import QUESTION_SCHEMA
 from ..world import Key, RuleBlock, Stream, World
+from ..world.forms import QUESTION_NAMES, draw_forms
 from .scene import Hop, Scene, Step
 from .skeletons import SINGLE, Skeleton, multi_hop
 from .units import Units, draw_units
@@ -45,7 +47,7 @@ class Origin:
     @property
     def key(self) -> tuple[Key, ...]:
         """The name of the drawing."""
-        return (self.world.world_id, len(self.world), self.split, self.subtask)
+        return (self.world.structure_id, len(self.world), self.split, self.subtask)
 
     @property
     def size(self) -> int:
@@ -64,7 +66,9 @@ class Origin:
         """Draw, word and shuffle units of several skeletons."""
         proofs: list[Proof] = []
         for units in draw_units(self.world, self.split, shares, count, self.key):
-            proofs += _prove(self.world, units, self.stream("wording", units.skeleton.name), clauses=clauses)
+            name = units.skeleton.name
+            forms = _forms(self.world, units, ("question words", *self.key, name))
+            proofs += _prove(self.world, units, self.stream("wording", name), forms, clauses=clauses)
         order = self.stream("order", *[skeleton.name for skeleton in shares]).permutation(count)
         return [proofs[i] for i in order.tolist()]
 
@@ -108,28 +112,34 @@ def chain_table(origin: Origin, count: int) -> pa.Table:
     return pa.table(arrays)
 
 
-def _prove(world: World, units: Units, stream: Stream, *, clauses: bool) -> list[Proof]:
+def _prove(
+    world: World, units: Units, stream: Stream, forms: Iterable[dict[str, int]], *, clauses: bool
+) -> list[Proof]:
     """Word units, as questions of their own or as clauses; the stream chooses templates and verbs."""
     templates = clause_templates if clauses else question_templates
     skeleton, blocks = units.skeleton, world.blocks
     verbs, picks = (stream.integers(2**31, len(units)).tolist() for _ in range(2))
-    hops = [_dicts(blocks[kind].take(rows)) for kind, rows in zip(skeleton.path, units.rows, strict=True)]
+    hops = [
+        _dicts(world, blocks[kind].take(rows)) for kind, rows in zip(skeleton.path, units.rows, strict=True)
+    ]
     givers = None if units.initial_row is None else blocks["entity2attr"].ids[units.initial_row]
     numbers = (units.initial, givers, units.subject, units.other)
     columns = [[None] * len(units) if values is None else values.tolist() for values in numbers]
     proofs = []
-    for chain, amount, initial, giver, subject, other, verb, pick in zip(
-        zip(*hops, strict=True), units.amount.tolist(), *columns, verbs, picks, strict=True
+    for chain, amount, initial, giver, subject, other, verb, pick, names in zip(
+        zip(*hops, strict=True), units.amount.tolist(), *columns, verbs, picks, forms, strict=True
     ):
         last = chain[-1]
         stated = (last["attribute"], initial) if skeleton.initial == "stated" else None
-        scene = Scene(world.names, skeleton.start, subject, stated)
+        scene = Scene(world.names, skeleton.start, subject, stated, names)
         scene.begin(chain[0], amount, verb, other)
         for kind, hop in zip(skeleton.path, chain, strict=True):
             scene.fire(kind, hop)
         if skeleton.initial is not None:
             scene.conclude(last, initial, giver)
         choices = templates(scene.start, scene.ask)
+        if not scene.slots.get("done", "done"):  # a verb without a passive
+            choices = tuple(choice for choice in choices if "{done}" not in choice.text)
         template = choices[pick % len(choices)]
         facts, question = " & ".join(scene.facts), template.text.format_map(scene.slots)
         worded = (skeleton.name, facts, scene.query, question, template.id)
@@ -137,8 +147,21 @@ def _prove(world: World, units: Units, stream: Stream, *, clauses: bool) -> list
     return proofs
 
 
-def _dicts(block: RuleBlock) -> Iterator[Hop]:
-    """Yield a block's rows as dicts."""
-    columns = {"id": block.ids.tolist()} | {name: values.tolist() for name, values in block.columns.items()}
+def _forms(world: World, units: Units, key: tuple[Key, ...]) -> Iterable[dict[str, int]]:
+    """Yield which names each question has for what it names, and the rule of its initial count for the attribute."""
+    if not world.dials.words:
+        return repeat({}, len(units))
+    columns = draw_forms(key, world.dials.words, QUESTION_NAMES, np.arange(len(units)))
+    if units.initial_row is not None:
+        given = world.forms(world.blocks["entity2attr"].take(units.initial_row))
+        columns["giver"] = given["attribute_form"]
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return (dict(zip(columns, row, strict=True)) for row in rows)
+
+
+def _dicts(world: World, block: RuleBlock) -> Iterator[Hop]:
+    """Yield a block's rows as dicts, with the forms of their names."""
+    typed = block.columns | world.forms(block)
+    columns = {"id": block.ids.tolist()} | {name: values.tolist() for name, values in typed.items()}
     names = tuple(columns)
     return (dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True))

@@ -27,6 +27,9 @@ class Dials:
         Most atoms of a premise, 1 or 2; with 2 there are rules of type ``place_state2attr``.
     thresholds : bool
         Whether there are rules of type ``count2state``: "If A has more than 12 strong horns, ...".
+    words : float
+        How often a word of a rule or a question is another one that means the same, 0 to 1. It changes texts alone:
+        rules, questions, answers and ids are those of 0.
 
     Raises
     ------
@@ -39,6 +42,7 @@ class Dials:
     crowd: int | None = None
     conjunction: int = 1
     thresholds: bool = False
+    words: float = 0.0
 
     def __post_init__(self) -> None:
         for name, most in {"hops": 8, "parts": 8, "crowd": 64, "conjunction": 2}.items():
@@ -49,6 +53,13 @@ class Dials:
                 raise ValueError(f"{name} must be an integer from 1 to {most}, got {value!r}")
         if not isinstance(self.thresholds, bool):
             raise ValueError(f"thresholds must be true or false, got {self.thresholds!r}")
+        if (
+            isinstance(self.words, bool)
+            or not isinstance(self.words, int | float)
+            or not 0 <= self.words <= 1
+        ):
+            raise ValueError(f"words must be a number from 0 to 1, got {self.words!r}")
+        object.__setattr__(self, "words", float(self.words))  # 1 and 1.0 name one world
 
     def to_dict(self) -> dict[str, Any]:
         """Return the dials that are not at the paper's point."""
@@ -105,9 +116,14 @@ class Dials:
         return ",".join(f"{name}={json.dumps(value)}" for name, value in self.to_dict().items())
 
     @property
+    def structure(self) -> Dials:
+        """These dials without those that change texts alone: what rules and questions depend on."""
+        return replace(self, words=PAPER_POINT.words)
+
+    @property
     def tag(self) -> str:
-        """Eight hex digits that name this point in world ids and streams; empty at the paper's point."""
-        turned = self.to_dict()
+        """Eight hex digits that name this point's structure in world ids and streams; empty at the paper's point."""
+        turned = self.structure.to_dict()
         if not turned:
             return ""
         return hashlib.blake2b(json.dumps(turned, sort_keys=True).encode(), digest_size=4).hexdigest()

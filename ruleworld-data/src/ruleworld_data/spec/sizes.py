@@ -142,7 +142,7 @@ class WorldSizes:
         ValueError
             If a dial is out of what this size allows.
         """
-        if dials == PAPER_POINT:
+        if dials.structure == PAPER_POINT:
             return self
         colours = 2 + (dials.conjunction > 1) + dials.thresholds
         cut = self.attributes * dials.levels * colours // 4
@@ -229,7 +229,7 @@ class Scale:
 
         A subset keeps as many rules of a kind or a state as it had, and all attribute changes in more than two levels.
         """
-        if dials == PAPER_POINT:
+        if dials.structure == PAPER_POINT:
             return self
         old, new, subset = self.sizes, self.sizes.turned(dials), None
         if self.subset is not None:

@@ -84,7 +84,11 @@ class WorldSpec:
             return self.drawn.sized.rule_count()
         scale, train = self.drawn.sized, self.split == "train"
         rows = scale.train.get(config, scale.train[SUBTASKS[-1]]) if train else scale.evaluation[self.split]
-        if self.dials == PAPER_POINT or not config.startswith("multi_hop") or config == "multi_hop_2":
+        if (
+            self.dials.structure == PAPER_POINT
+            or not config.startswith("multi_hop")
+            or config == "multi_hop_2"
+        ):
             return rows
         # A thin crowd has few chains. Three hops have four paths through a state that is led to.
         room = scale.chain_room(0.5 if train else 0.25) * (4 if config == "multi_hop_3" else 1)

@@ -56,6 +56,13 @@ def parse_conclusion_nl(text: str) -> Fact:
     return _change(who, words.operator_of_base[verb], object_, text, words)
 
 
+def is_known(fact: Fact) -> bool:
+    """Whether the vocabulary has the kind or the state that a clause names; it may be any lower-case words."""
+    names = _lexicon().names
+    kind_or_state = [fact.term] if fact.kind in ("entity", "state") else []
+    return all(name in names for name in [*kind_or_state, *([fact.state] if fact.state else [])])
+
+
 def _being(rest: str, text: str, words: _Lexicon) -> Fact:
     where, both, state = rest.partition(" and is ")
     if where in words.place and both:
@@ -92,6 +99,7 @@ class _Lexicon:
 
     def __init__(self) -> None:
         words = load_vocabulary()
+        self.names = {*words.entities, *words.states}
         self.attributes = words.plural_of
         self.singular = {plural: name for name, plural in self.attributes.items()}
         self.action_of_third = {verb.third: verb.base for verb in words.actions}

@@ -6,15 +6,26 @@ module joins them. Every function returns parts or raises `ValueError` naming th
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..spec import ROLES
-from .english import parse_conclusion_nl, parse_premise_nl
+from .english import is_known, parse_conclusion_nl, parse_premise_nl
 from .fol import Fact, parse_conclusion_fol, parse_premise_fol, unreadable
+from .natural import read_conclusion, read_premise
 
 FOL_ARROW = " => "
 NL_COMMA = ", "
+SENTENCES = (
+    ("If ", NL_COMMA, "."),
+    ("Whenever ", NL_COMMA, "."),
+    ("Suppose that ", "; then ", "."),
+    ("", " once ", "."),
+)
+"""How premise and conclusion are joined in English; in the last one the conclusion comes first."""
 
 
 class RuleShape(NamedTuple):
@@ -84,7 +95,33 @@ def parse_rule_nl(text: str) -> ParsedRule:
         If the text is not a rule of the grammar, wrong articles, plurals and prepositions included.
     """
     premise, conclusion = halves_nl(text)
-    return join_halves(parse_premise_nl(premise), parse_conclusion_nl(conclusion), text)
+    return join_halves(clause_of_premise(premise), clause_of_conclusion(conclusion), text)
+
+
+def clause_of_premise(text: str) -> Fact:
+    """Read the premise of a rule in English, in the usual words or any others; a ValueError as `parse_rule_nl`."""
+    return _clause(text, parse_premise_nl, read_premise)
+
+
+def clause_of_conclusion(text: str) -> Fact:
+    """Read the conclusion of a rule in English, in the usual words or any others; a ValueError as `parse_rule_nl`."""
+    return _clause(text, parse_conclusion_nl, read_conclusion)
+
+
+def _clause(text: str, usual: Callable[[str], Fact], other: Callable[[str], Fact]) -> Fact:
+    """Read a clause in the usual words, or else in any others that are known; say what the usual ones lack."""
+    fact: Fact | ValueError
+    try:
+        fact = usual(text)
+        if is_known(fact):
+            return fact
+    except ValueError as error:
+        fact = error
+    with suppress(ValueError):
+        return other(text)
+    if isinstance(fact, ValueError):
+        raise fact
+    return fact
 
 
 def halves_fol(text: str) -> tuple[str, str]:
@@ -109,10 +146,16 @@ def halves_nl(text: str) -> tuple[str, str]:
     ValueError
         If it is not ``If <premise>, <conclusion>.``; the clauses themselves are not read.
     """
-    halves = text.split(NL_COMMA)
-    if len(halves) != 2 or not text.startswith("If ") or not text.endswith("."):
-        raise unreadable("rule", text, "'If <premise>, <conclusion>.' with one comma")
-    return halves[0][3:], halves[1][:-1]
+    for start, middle, end in SENTENCES:
+        halves = text.removeprefix(start).removesuffix(end).split(middle)
+        if text.startswith(start) and text.endswith(end) and len(halves) == 2:
+            return (halves[0], halves[1]) if start else (halves[1], _uncapitalised(halves[0]))
+    raise unreadable("rule", text, "'If <premise>, <conclusion>.' with one comma")
+
+
+def _uncapitalised(clause: str) -> str:
+    """Take the capital from a clause that began a sentence; letters that stand for creatures keep theirs."""
+    return clause if re.match("[ABXY] (?!creature|being)", clause) else clause[:1].lower() + clause[1:]
 
 
 def type_of_rule(premise: Fact, conclusion: Fact, text: str) -> str:

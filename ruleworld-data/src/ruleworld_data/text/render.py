@@ -12,62 +12,127 @@ import pyarrow.compute as pc
 
 from ..io.schema import RULE_SCHEMA
 from ..spec import OPERATORS, ROLES
-from ..world import Ints, Names, RuleBlock
+from ..world import Ints, Names, RuleBlock, World, article, with_object
 from .fol import COMPARED
 
 _FEW = 2**24
 """Possible keys of a half that are worth a table of their own."""
 _EFFECT = ("operator", "verb", "attribute", "amount")
-_CHANGE = "{who} will {lose} {things}", "{Lose}_{Attribute}({who}, {amount})"
-_ACT = "A {acts} B", "{Action}(A, B)"
+_IS_KIND = (
+    "{A} is {a_kind}",
+    "{A} counts as {a_kind}",
+    "{A} turns out to be {a_kind}",
+    "{a_kind} is what {A} is",
+)
+_LOSES = (
+    "{A} {loses} {thing}",
+    "{thing} is {lost} by {A}",
+    "{A} happens to {lose} {thing}",
+    "it comes about that {A} {loses} {thing}",
+)
+_ACTS = (
+    "{A} {acts_B}",
+    "{B} is {acted} by {A}",
+    "{A} makes up its mind to {act_B}",
+    "it is {A} that {acts_B}",
+)
+_IS_AT = (
+    "{A} is {at_place}",
+    "{A} finds itself {at_place}",
+    "{A} stays {at_place}",
+    "{A} is to be found {at_place}",
+)
+_IS = "{A} is {state}", "{A} feels {state}", "{A} finds itself {state}", "{A} happens to be {state}"
+_IS_BOTH = (
+    "{A} is {at_place} and is {state}",
+    "{A} is {state} while {at_place}",
+    "{A} finds itself {at_place} and feels {state}",
+    "{A} happens to be {at_place} and to be {state}",
+)
+_HAS_MORE = (
+    "{A} has {more} than {things}",
+    "{A} has {over} {things}",
+    "{A} is the owner of {more} than {things}",
+    "{more} than {things} belong to {A}",
+)
+_HAS = "{it} has {things}", "{A} has {things}", "{A} comes with {things}", "there are {things} on {A}"
+_WILL_LOSE = (
+    "{who} will {lose} {things}",
+    "{things} will be {lost} by {who}",
+    "{who} ends up {losing} {things}",
+    "{who} is bound to {lose} {things}",
+)
+_WILL_BE = (
+    "{who} will be {state}",
+    "{who} becomes {state}",
+    "{who} ends up {state}",
+    "{who} will find itself {state}",
+)
+_WILL_ENTER = (
+    "{who} will {enter_place}",
+    "{who} is made to {enter_place}",
+    "{who} ends up {at_place}",
+    "{who} will find itself {at_place}",
+)
+_CHANGE = _WILL_LOSE, "{Lose}_{Attribute}({role}, {amount})"
+_STATE = _WILL_BE, "{State}({role})"
+_ACT = _ACTS, "{Action}(A, B)"
+_PASSIVE = ("{lost}", "lost"), ("{acted}", "acted")
+_OVER = "under", "over"
+JOINS = ("If ", ", ", "."), ("Whenever ", ", ", "."), ("Suppose that ", "; then ", "."), ("", " once ", ".")
+"""How premise and conclusion make a sentence; in the last one the conclusion stands first."""
+MENTIONS = (
+    (("A", "A"), ("B", "B")),
+    (("a creature", "that creature"), ("another creature", "the other creature")),
+    (("a being", "the being"), ("some other being", "that other being")),
+    (("X", "X"), ("Y", "Y")),
+)
+"""What the two individuals of a rule are called at first, and again."""
 _PREMISES = {
-    "entity2attr": (("entity",), ("A is {a_kind}", "{Entity}(A)")),
+    "entity2attr": (("entity",), (_IS_KIND, "{Entity}(A)")),
     "attrchange2attr": (
         ("trigger_operator", "trigger_verb", "trigger_attribute"),
-        ("A {loses} {thing}", "{Loses}_{Trigger}(A, 1)"),
+        (_LOSES, "{Loses}_{Trigger}(A, 1)"),
     ),
     "action2env": (("action",), _ACT),
     "action2attr": (("action",), _ACT),
     "action2state": (("action",), _ACT),
-    "env2state": (("environment",), ("A is {at_place}", "{Environment}(A)")),
-    "state2attr": (("state",), ("A is {state}", "{State}(A)")),
+    "env2state": (("environment",), (_IS_AT, "{Environment}(A)")),
+    "state2attr": (("state",), (_IS, "{State}(A)")),
     "place_state2attr": (
         ("environment", "state"),
-        ("A is {at_place} and is {state}", "{Environment}(A) & {State}(A)"),
+        (_IS_BOTH, "{Environment}(A) & {State}(A)"),
     ),
     "count2state": (
         ("trigger_attribute", "trigger_operator", "threshold"),
-        ("A has {more} than {things}", "{More}_{Trigger}(A, {threshold})"),
+        (_HAS_MORE, "{More}_{Trigger}(A, {threshold})"),
     ),
 }
 _CONCLUSIONS = {
-    "entity2attr": (("attribute", "amount"), ("it has {things}", "Has({Attribute}, {amount})")),
+    "entity2attr": (("attribute", "amount"), (_HAS, "Has({Attribute}, {amount})")),
     "attrchange2attr": (_EFFECT, _CHANGE),
-    "action2env": (("environment",), ("B will {enter_place}", "Enter(B, {Environment})")),
+    "action2env": (("environment",), (_WILL_ENTER, "Enter(B, {Environment})")),
     "action2attr": (("role", *_EFFECT), _CHANGE),
-    "action2state": (("role", "state"), ("{who} will be {state}", "{State}({who})")),
-    "env2state": (("state",), ("{who} will be {state}", "{State}({who})")),
+    "action2state": (("role", "state"), _STATE),
+    "env2state": (("state",), _STATE),
     "state2attr": (_EFFECT, _CHANGE),
     "place_state2attr": (_EFFECT, _CHANGE),
-    "count2state": (("state",), ("{who} will be {state}", "{State}({who})")),
+    "count2state": (("state",), _STATE),
 }
 """What each half of a rule of a type says: its parts, and its text in English and FOL."""
 
 
 def block_table(
-    block: RuleBlock,
-    names: Names,
-    world_id: str,
-    in_paper: Ints | None = None,
-    schema: pa.Schema = RULE_SCHEMA,
+    block: RuleBlock, world: World, in_paper: Ints | None = None, schema: pa.Schema = RULE_SCHEMA
 ) -> pa.Table:
     """Render a block's rows with the columns of a schema, strings dictionary-encoded where they repeat.
 
     ``in_paper`` says which rows are in the paper's subset; all of them where it is not given.
     """
-    premise_nl, premise_fol = _half(block, names, *_PREMISES[block.type])
-    conclusion_nl, conclusion_fol = _half(block, names, *_CONCLUSIONS[block.type])
-    nl = _join("If ", premise_nl, ", ", conclusion_nl, ".")
+    names, worded = world.names, block.columns | _wording(block, world.forms(block))
+    premise_nl, premise_fol = _half(worded, names, *_PREMISES[block.type], "premise")
+    conclusion_nl, conclusion_fol = _half(worded, names, *_CONCLUSIONS[block.type], "conclusion")
+    nl = _sentences(premise_nl, conclusion_nl, worded.get("join"))
     fol = _join("", premise_fol, " => ", conclusion_fol, "")
     columns: dict[str, pa.Array] = {
         "id": pa.array(block.ids),
@@ -79,7 +144,7 @@ def block_table(
         "premise_fol": premise_fol,
         "conclusion_fol": conclusion_fol,
         "in_paper": pa.array(np.ones(len(block), bool) if in_paper is None else in_paper),
-        "world_id": _constant(world_id, len(block)),
+        "world_id": _constant(world.world_id, len(block)),
     }
     lists = {
         "entity": names.entity,
@@ -103,66 +168,136 @@ def block_table(
     return pa.table({field.name: columns[field.name] for field in schema})
 
 
+def _wording(block: RuleBlock, forms: dict[str, Ints]) -> dict[str, Ints]:
+    """Return the columns of forms, with the frames that do not go together changed."""
+    if not forms:
+        return {}
+    forms = dict(forms)
+    forms["late"] = forms["join"] == len(JOINS) - 1
+    if block.type.startswith(
+        "action"
+    ):  # "another creature ... once a creature chases it" would name them in no order
+        letters = np.array([0, 0, 3, 3])[forms["mention"]]
+        forms["mention"] = np.where(forms["late"], letters, forms["mention"])
+    if block.type == "entity2attr":  # "it" cannot stand before what it is
+        forms["conclusion_frame"] = np.where(
+            forms["late"], np.maximum(forms["conclusion_frame"], 1), forms["conclusion_frame"]
+        )
+    return forms
+
+
 def _half(
-    block: RuleBlock, names: Names, key: tuple[str, ...], templates: tuple[str, str]
+    columns: dict[str, Ints],
+    names: Names,
+    parts: tuple[str, ...],
+    texts: tuple[tuple[str, ...], str],
+    half: str,
 ) -> tuple[pa.Array, pa.Array]:
     """Render one half of every rule, in English and FOL: each distinct key once."""
-    radix = [int(block[name].max()) + 1 if len(block) else 1 for name in key]
-    code = np.zeros(len(block), dtype=np.int64)
+    forms = (f"{half}_frame", "mention", "late", *(f"{name}_form" for name in parts))
+    key = (*parts, *(name for name in forms if name in columns))
+    rows = len(columns[key[0]])
+    radix = [int(columns[name].max()) + 1 if rows else 1 for name in key]
+    code = np.zeros(rows, dtype=np.int64)
     for name, size in zip(key, radix, strict=True):
-        code = code * size + block[name]
-    if np.prod(radix, dtype=np.int64) < _FEW:
+        code = code * size + columns[name]
+    if np.prod(radix, dtype=np.float64) < _FEW:
         used = np.zeros(int(np.prod(radix)), dtype=bool)
         used[code] = True
-        indices, found = (np.cumsum(used, dtype=np.int32) - 1)[code], np.flatnonzero(used)
+        indices, distinct_codes = (np.cumsum(used, dtype=np.int32) - 1)[code], np.flatnonzero(used)
     else:
-        found, inverse = np.unique(code, return_inverse=True)
+        distinct_codes, inverse = np.unique(code, return_inverse=True)
         indices = inverse.astype(np.int32)
-    distinct = [part.tolist() for part in np.unravel_index(found, radix)]
+    distinct = [part.tolist() for part in np.unravel_index(distinct_codes, radix)]
     # The 84,257 conclusions of the whole world come back in each of its shards.
-    known, texts = names.halves.setdefault((key, templates), {}), []
-    for parts in zip(*distinct, strict=True):
-        if parts not in known:
-            slots = _slots(names, dict(zip(key, parts, strict=True)))
-            known[parts] = templates[0].format_map(slots), templates[1].format_map(slots)
-        texts.append(known[parts])
-    nl, fol = zip(*texts, strict=True) if texts else ((), ())
+    known, rendered = names.halves.setdefault((key, texts), {}), []
+    for values in zip(*distinct, strict=True):
+        if values not in known:
+            slots = _slots(names, dict(zip(key, values, strict=True)), half)
+            known[values] = _frame(texts[0], slots), texts[1].format_map(slots)
+        rendered.append(known[values])
+    nl, fol = zip(*rendered, strict=True) if rendered else ((), ())
     return tuple(
         pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(text, pa.string())) for text in (nl, fol)
     )
 
 
-def _slots(names: Names, parts: dict[str, int]) -> dict[str, str]:
+def _frame(frames: tuple[str, ...], slots: dict[str, str]) -> str:
+    """Fill the frame that was drawn; the usual one where it is passive and the verb has no passive."""
+    frame = frames[int(slots["frame"])]
+    if any(slot in frame and not slots[name] for slot, name in _PASSIVE):
+        frame = frames[0]
+    return frame.format_map(slots)
+
+
+def _slots(names: Names, parts: dict[str, int], half: str) -> dict[str, str]:
     """Return the words for the parts of one half."""
-    slots = {"who": "AB"[parts.get("role", 0)]}
+
+    def form(name: str) -> int:
+        return parts.get(f"{name}_form", 0)
+
+    again = (half == "premise") == bool(parts.get("late", 0))
+    individuals = [mention[again] for mention in MENTIONS[parts.get("mention", 0)]]
+    role = parts.get("role", 0)
+    slots = {"frame": str(parts.get(f"{half}_frame", 0)), "role": "AB"[role], "it": "it"}
+    slots |= {"A": individuals[0], "B": individuals[1], "who": individuals[role]}
     for kind in ("entity", "action", "environment", "state", "attribute"):
         if kind in parts:
             slots[kind.capitalize()] = names.symbols[kind][parts[kind]]
     if "state" in parts:
-        slots["state"] = names.state[parts["state"]]
+        slots["state"] = names.mood(parts["state"], form("state"))
     if "entity" in parts:
-        slots["a_kind"] = names.an_entity[parts["entity"]]
+        kind = names.kind(parts["entity"], form("entity"))
+        slots["a_kind"] = f"{article(kind)} {kind}"
     elif "action" in parts:
-        slots["acts"] = names.verbs[parts["action"]].third
+        verb = names.verb(parts["action"], form("action"))
+        slots |= {"act_B": with_object(verb.base, individuals[1])}
+        slots |= {"acts_B": with_object(verb.third, individuals[1])}
+        slots["acted"] = verb.participle.replace(" ~", "")
     elif "environment" in parts:
-        place = parts["environment"]
-        slots |= {"at_place": names.at_place[place], "enter_place": names.entering[place].base}
+        place = parts["environment"], form("environment")
+        slots |= {"at_place": names.at(*place), "enter_place": names.enter(*place).base}
+        if half == "conclusion":
+            slots["who"] = individuals[1]  # only a target enters a place
     elif "threshold" in parts:
         trigger, operator = parts["trigger_attribute"], parts["trigger_operator"]
-        slots |= {"more": COMPARED[operator].lower(), "More": COMPARED[operator]}
-        slots |= {"things": names.things(trigger, parts["threshold"]), "threshold": str(parts["threshold"])}
+        slots |= {"more": COMPARED[operator].lower(), "More": COMPARED[operator], "over": _OVER[operator]}
+        slots["things"] = names.things(trigger, parts["threshold"], form("trigger_attribute"))
+        slots["threshold"] = str(parts["threshold"])
         slots["Trigger"] = names.symbols["attribute"][trigger]
     elif "trigger_verb" in parts:
         operator, verb, trigger = (parts[f"trigger_{name}"] for name in ("operator", "verb", "attribute"))
-        slots |= {"loses": names.lexicon[operator][verb].third, "Loses": names.changes[operator][verb]}
-        slots["thing"] = names.things(trigger, 1)
+        lose = names.change(operator, verb, form("trigger_verb"))
+        slots |= {"lose": lose.base, "loses": lose.third, "lost": lose.participle}
+        slots["Loses"] = names.changes[operator][verb]
+        slots["thing"] = names.things(trigger, 1, form("trigger_attribute"))
         slots["Trigger"] = names.symbols["attribute"][trigger]
     elif "amount" in parts:
-        slots |= {"things": names.things(parts["attribute"], parts["amount"]), "amount": str(parts["amount"])}
+        slots |= {"things": names.things(parts["attribute"], parts["amount"], form("attribute"))}
+        slots["amount"] = str(parts["amount"])
         if "verb" in parts:
             operator, verb = parts["operator"], parts["verb"]
-            slots |= {"lose": names.lexicon[operator][verb].base, "Lose": names.changes[operator][verb]}
+            lose = names.change(operator, verb, form("verb"))
+            slots |= {"lose": lose.base, "losing": lose.gerund, "lost": lose.participle}
+            slots["Lose"] = names.changes[operator][verb]
     return slots
+
+
+def _sentences(premise: pa.Array, conclusion: pa.Array, join: Ints | None) -> pa.Array:
+    """Join halves to sentences."""
+    if join is None:
+        start, middle, end = JOINS[0]
+        return _join(start, premise, middle, conclusion, end)
+    sentences = []
+    for start, middle, end in JOINS:
+        first, second = (premise, conclusion) if start else (conclusion, premise)
+        sentences.append(_join(start, first, middle, second, end))
+    sentences[-1] = pc.binary_join_element_wise(
+        pc.utf8_upper(pc.utf8_slice_codeunits(sentences[-1], 0, 1)),
+        pc.utf8_slice_codeunits(sentences[-1], 1),
+        "",
+    )
+    return pc.choose(pa.array(join), *sentences)
 
 
 def _join(start: str, premise: pa.Array, middle: str, conclusion: pa.Array, end: str) -> pa.Array:

@@ -20,10 +20,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..spec import EXTRA_TYPES, OPERATORS, ROLES, RULE_TYPES
-from ..text import Fact, ParsedRule, parse_rule_fol, parse_rule_nl
-from ..text.english import parse_conclusion_nl, parse_premise_nl
+from ..text import Fact, ParsedRule, halves_fol, halves_nl, parse_rule_fol, parse_rule_nl
 from ..text.fol import parse_conclusion_fol, parse_premise_fol
-from ..text.parser import FOL_ARROW, NL_COMMA, RULE_SHAPES, type_of_rule
+from ..text.parser import (
+    FOL_ARROW,
+    RULE_SHAPES,
+    SENTENCES,
+    clause_of_conclusion,
+    clause_of_premise,
+    type_of_rule,
+)
 from ..world import Ints
 from .report import Findings
 
@@ -153,8 +159,9 @@ def parse_rule_table(table: pa.Table) -> RuleBase:
     return base
 
 
-_FRAMES = {"fol": ("", FOL_ARROW, ""), "nl": ("If ", NL_COMMA, ".")}
-"""What stands before, between and after the halves of each text."""
+_FRAMES = {"fol": ("", FOL_ARROW, ""), "nl": SENTENCES[0]}
+"""What usually stands before, between and after the halves of each text."""
+_CUTS = {"fol": halves_fol, "nl": halves_nl}
 
 
 class TableReader:
@@ -164,10 +171,7 @@ class TableReader:
         self.terms = Codes()
         self._halves = {
             "fol": (_Halves(parse_premise_fol, self.terms), _Halves(parse_conclusion_fol, self.terms)),
-            "nl": (
-                _Halves(parse_premise_nl, self.terms, start="If "),
-                _Halves(parse_conclusion_nl, self.terms, end="."),
-            ),
+            "nl": (_Halves(clause_of_premise, self.terms), _Halves(clause_of_conclusion, self.terms)),
         }
 
     def read(self, batches: Iterable[pa.RecordBatch], findings: Findings) -> RuleBase:
@@ -227,14 +231,11 @@ class TableReader:
             columns[name].cast(pa.string()),
             self._halves[name],
         )
-        before, between, after = _FRAMES[name]
-        # A text without the separator has an empty second half.
-        whole = texts.fill_null("")
-        padded = pc.binary_join_element_wise(whole, "", between)
-        whole = pc.if_else(pc.match_substring(whole, between), whole, padded)
-        halves = pc.split_pattern(whole, between, max_splits=1)
-        first = premises.numbers(pc.list_element(halves, 0).dictionary_encode())
-        second = conclusions.numbers(pc.list_element(halves, 1).dictionary_encode())
+        halves = _cut(texts.fill_null(""), name)
+        first, second = (
+            numbered.numbers(half.dictionary_encode())
+            for numbered, half in zip((premises, conclusions), halves, strict=True)
+        )
         shape, _, premise, trigger_operator, number, state = premises.parsed(first)
         other_shape, who, conclusion, operator, amount, _ = conclusions.parsed(second)
         shapes = premises.shapes.names, conclusions.shapes.names
@@ -246,8 +247,8 @@ class TableReader:
         )
         if {f"premise_{name}", f"conclusion_{name}"} <= columns.keys():
             given = [columns[f"{half}_{name}"].cast(pa.string()) for half in ("premise", "conclusion")]
-            joined = pc.binary_join_element_wise(before, given[0], between, given[1], after, "")
-            same = pc.equal(joined, texts).fill_null(False).to_numpy(zero_copy_only=False)
+            equal = pc.and_(*(pc.equal(*pair) for pair in zip(given, halves, strict=True)))
+            same = equal.fill_null(False).to_numpy(zero_copy_only=False)
             findings["rule_halves"].fail_rows(
                 np.flatnonzero(~same),
                 lambda row: (
@@ -268,6 +269,27 @@ class TableReader:
         return pd.DataFrame(rules), first << 32 | second
 
 
+def _cut(texts: pa.Array, name: str) -> tuple[pa.Array, pa.Array]:
+    """Return the halves of texts; empty where a text has not two."""
+    before, between, after = _FRAMES[name]
+    usual = pc.and_(pc.starts_with(texts, before), pc.ends_with(texts, after))
+    usual = pc.and_(usual, pc.equal(pc.count_substring(texts, between), 1))
+    inner = pc.utf8_slice_codeunits(texts, len(before), -len(after) or None)
+    cut = pc.split_pattern(pc.if_else(usual, inner, between), between)
+    halves = pc.list_element(cut, 0), pc.list_element(cut, 1)
+    if pc.all(usual, min_count=0).as_py():
+        return halves
+    others: list[tuple[str, str]] = []
+    for text in texts.filter(pc.invert(usual)).to_pylist():
+        others.append(("", ""))
+        with suppress(ValueError):
+            others[-1] = _CUTS[name](text)
+    return tuple(
+        pc.replace_with_mask(half, pc.invert(usual), pa.array(values, pa.string()))
+        for half, values in zip(halves, zip(*others, strict=True), strict=True)
+    )
+
+
 def _complaint(name: str, text: str | None) -> str:
     """Say why a text does not parse."""
     try:
@@ -280,28 +302,27 @@ def _complaint(name: str, text: str | None) -> str:
 class _Halves(dict[str, int]):
     """Number of each distinct premise (or conclusion), parsed when first seen."""
 
-    def __init__(self, parse: Callable[[str], Fact], terms: Codes, start: str = "", end: str = "") -> None:
+    def __init__(self, parse: Callable[[str], Fact], terms: Codes) -> None:
         super().__init__()
-        self._parse, self._terms, self._start, self._end = parse, terms, start, end
+        self._parse, self._terms = parse, terms
         self._parsed = array("i")
         self.shapes = Codes([None])
 
     def __missing__(self, text: str) -> int:
         number = self[text] = len(self)
         parts = (0, 0, 0, -1, -1, -1)
-        if text.startswith(self._start) and text.endswith(self._end):
-            with suppress(ValueError):
-                clause = self._parse(text[len(self._start) : len(text) - len(self._end)])
-                # All that the type of a rule depends on: its kind, whom it is about, and whether its number is 1.
-                shape = Fact(clause.kind, clause.who, "", number=int(clause.number == 1))
-                parts = (
-                    self.shapes[shape],
-                    "AB".index(clause.who),
-                    self._terms[clause.term],
-                    -1 if clause.operator is None else OPERATORS.index(clause.operator),
-                    -1 if clause.number is None else clause.number,
-                    -1 if clause.state is None else self._terms[clause.state],
-                )
+        with suppress(ValueError):
+            clause = self._parse(text)
+            # All that the type of a rule depends on: its kind, whom it is about, and whether its number is 1.
+            shape = Fact(clause.kind, clause.who, "", number=int(clause.number == 1))
+            parts = (
+                self.shapes[shape],
+                "AB".index(clause.who),
+                self._terms[clause.term],
+                -1 if clause.operator is None else OPERATORS.index(clause.operator),
+                -1 if clause.number is None else clause.number,
+                -1 if clause.state is None else self._terms[clause.state],
+            )
         self._parsed.extend(parts)
         return number
 

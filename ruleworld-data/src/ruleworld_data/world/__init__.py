@@ -7,7 +7,7 @@ from .arrays import RuleBlock, World
 from .drawing import build_world
 from .names import Names
 from .streams import Ints, Key, Stream, keyed_integers, mix
-from .vocabulary import Place, Verb, Vocabulary, article, load_vocabulary, symbol, term
+from .vocabulary import Place, Verb, Vocabulary, article, load_vocabulary, symbol, term, with_object
 
 __all__ = [
     "Ints",
@@ -26,4 +26,5 @@ __all__ = [
     "mix",
     "symbol",
     "term",
+    "with_object",
 ]

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..spec import PAPER_POINT, Dials
+from .forms import FRAMES, HERE, SHAPES, THERE, draw_forms
 from .names import Names
 from .streams import Ints
 
@@ -35,6 +36,18 @@ MIN_CUT, MAX_CUT = 11, 17
 MAX_EFFECT = 3
 MAX_UNITS = 3
 MINUS, PLUS = 0, 1
+NAMED = ("entity", "action", "environment", "state", "trigger_attribute", "trigger_verb", "attribute", "verb")
+"""Columns of a rule that its text names."""
+_PREMISE_OF = {
+    "entity": ("entity",),
+    "attrchange": ("trigger_attribute", "trigger_verb"),
+    "action": ("action",),
+    "env": ("environment",),
+    "state": ("state",),
+    "place_state": ("environment", "state"),
+    "count": ("trigger_attribute",),
+}
+"""Which of them its premise names, by the first half of its type."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +112,22 @@ class World:
     def is_heldout(self) -> bool:
         """Whether this is the held-out world of its seed."""
         return self.world_id.endswith("-heldout")
+
+    @property
+    def structure_id(self) -> str:
+        """The world's name without the dials that change texts alone: names the streams of its questions."""
+        return "-".join(part for part in self.world_id.split("-") if not part.startswith("words"))
+
+    def forms(self, block: RuleBlock) -> dict[str, Ints]:
+        """Return how rules are worded: a frame and forms of names for each; nothing where all words are the usual."""
+        if not self.dials.words:
+            return {}
+        key = ("words", self.structure_id, block.type)
+        premise = _PREMISE_OF[block.type.partition("2")[0]]
+        sides = dict.fromkeys(FRAMES, SHAPES)
+        sides |= {name: HERE if name in premise else THERE for name in NAMED if name in block.columns}
+        forms = draw_forms(key, self.dials.words, sides, block.ids)
+        return {name if name in FRAMES else f"{name}_form": drawn for name, drawn in forms.items()}
 
     def restrict(self) -> World:
         """Return the same world with only the rules of its subset; their ids do not change."""

@@ -87,7 +87,8 @@ class _Drawing:
             count = len(next(iter(part.values())))
             blocks[rule_type] = RuleBlock(rule_type, np.arange(first, first + count, dtype=np.int32), part)
             first += count
-        parts = (f"rw-{self.seed}", self.dials.tag, "heldout" if self.heldout else "")
+        words = f"words{self.dials.words:g}" if self.dials.words else ""
+        parts = (f"rw-{self.seed}", self.dials.tag, words, "heldout" if self.heldout else "")
         world_id = "-".join(part for part in parts if part)
         threshold_driven = _below(colours[-1] if len(owners) else owners, levels)
         return World(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .forms import load_forms
 from .streams import Ints
-from .vocabulary import Verb, article, load_vocabulary, symbol
+from .vocabulary import Place, Verb, article, load_vocabulary, symbol
 
 
 class Names:
@@ -19,7 +20,7 @@ class Names:
     """
 
     def __init__(self, terms: Mapping[str, Ints]) -> None:
-        words = load_vocabulary()
+        words, self.terms = load_vocabulary(), terms
         places = [words.environments[i] for i in terms["environment"].tolist()]
         self.verbs: list[Verb] = [words.actions[i] for i in terms["action"].tolist()]
         self.entity = [words.entities[i] for i in terms["entity"].tolist()]
@@ -40,9 +41,51 @@ class Names:
         self.changes = tuple([symbol(verb.base) for verb in verbs] for verbs in self.lexicon)
         self.halves: dict[Any, dict[tuple[int, ...], tuple[str, str]]] = {}
 
-    def things(self, attribute: int, amount: int) -> str:
+    def kind(self, entity: int, form: int = 0) -> str:
+        """``"tiny cat"``, or another name of it (`forms.Forms`)."""
+        return load_forms().entity(int(self.terms["entity"][entity]), form) if form else self.entity[entity]
+
+    def mood(self, state: int, form: int = 0) -> str:
+        """``"deeply hungry"``."""
+        return load_forms().state(int(self.terms["state"][state]), form) if form else self.state[state]
+
+    def plural_of(self, attribute: int, form: int = 0) -> str:
+        """``"strong horns"``."""
+        if not form:
+            return self.plural[attribute]
+        return load_forms().attribute(int(self.terms["attribute"][attribute]), form)[1]
+
+    def things(self, attribute: int, amount: int, form: int = 0) -> str:
         """``"1 strong horn"``, ``"2 strong horns"``."""
-        return f"{amount} {self.attribute[attribute] if amount == 1 else self.plural[attribute]}"
+        if not form:
+            return f"{amount} {self.attribute[attribute] if amount == 1 else self.plural[attribute]}"
+        names = load_forms().attribute(int(self.terms["attribute"][attribute]), form)
+        return f"{amount} {names[amount != 1]}"
+
+    def verb(self, action: int, form: int = 0) -> Verb:
+        """Return the verb of an action."""
+        return load_forms().action(int(self.terms["action"][action]), form) if form else self.verbs[action]
+
+    def change(self, operator: int, verb: int, form: int = 0) -> Verb:
+        """Return a verb of change."""
+        return load_forms().change(operator, verb, form) if form else self.lexicon[operator][verb]
+
+    def place(self, environment: int, form: int = 0) -> Place:
+        """Return a place with its small words."""
+        return load_forms().place(int(self.terms["environment"][environment]), form)
+
+    def at(self, environment: int, form: int = 0) -> str:
+        """``"on the bridge"``."""
+        if not form:
+            return self.at_place[environment]
+        place = self.place(environment, form)
+        return f"{place.preposition} {place.article} {place.name}"
+
+    def enter(self, environment: int, form: int = 0) -> Verb:
+        """Return the forms of ``"step onto the bridge"``."""
+        if not form:
+            return self.entering[environment]
+        return load_vocabulary().entering(self.place(environment, form))
 
     def event(self, operator: int, verb: int, attribute: int, amount: int, who: str) -> str:
         """``"Lose_Strong_fin(A, 1)"``."""

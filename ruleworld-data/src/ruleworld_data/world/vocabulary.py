@@ -116,6 +116,11 @@ class Vocabulary:
         return mask
 
 
+def with_object(form: str, who: str) -> str:
+    """Return a verb with its object: "chases it", or "cuts it short" of ``"cuts ~ short"``."""
+    return form.replace("~", who) if "~" in form else f"{form} {who}"
+
+
 def symbol(term: str) -> str:
     """Return the logic symbol of a plain term: "Tiny_cat" of "tiny cat"."""
     return term[:1].upper() + term[1:].replace(" ", "_")

@@ -1,0 +1,203 @@
+"""Read the English halves of rules in any of their wordings: the inverse of what `words` above 0 brings.
+
+Written without the renderer: sentence shapes as regular expressions, and every name looked up in the tables of names. A
+half has one reading, since no two things share a name.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from ..spec import OPERATORS
+from ..world import article, load_vocabulary
+from ..world.forms import FORMS, load_forms
+from .fol import Fact, unreadable
+
+_A = r"(?:A|X|a creature|that creature|a being|the being)"
+_B = r"(?:B|Y|another creature|the other creature|some other being|that other being)"
+_WHO = rf"(?P<who>{_B}|{_A})"
+_MORE = r"(?P<more>more than|over|fewer than|under)"
+_THINGS = r"(?P<number>[1-9][0-9]*) (?P<things>.+)"
+
+_PREMISES = {
+    "entity": (
+        rf"{_A} (?:is|counts as|turns out to be) (?P<kind>.+)",
+        rf"(?P<kind>.+) is what {_A} is",
+    ),
+    "change": (
+        rf"(?:it comes about that )?{_A} (?P<third>.+?) {_THINGS}",
+        rf"{_A} happens to (?P<base>.+?) {_THINGS}",
+        rf"{_THINGS} is (?P<participle>.+) by {_A}",
+    ),
+    "act": (
+        rf"(?:it is {_A} that|{_A}) (?P<third>.+)",
+        rf"{_A} makes up its mind to (?P<base>.+)",
+        rf"{_B} is (?P<participle>.+) by {_A}",
+    ),
+    "in": (rf"{_A} (?:is to be found|is|finds itself|stays) (?P<place>.+)",),
+    "state": (rf"{_A} (?:is|feels|finds itself|happens to be) (?P<state>.+)",),
+    "both": (
+        rf"{_A} (?:is|finds itself|happens to be) (?P<place>.+) and (?:is|feels|to be) (?P<state>.+)",
+        rf"{_A} is (?P<state>.+) while (?P<place>.+)",
+    ),
+    "count": (
+        rf"{_A} (?:has|is the owner of) {_MORE} {_THINGS}",
+        rf"{_MORE} {_THINGS} belong to {_A}",
+    ),
+}
+_CONCLUSIONS = {
+    "has": (
+        rf"(?:it has|{_A} has|{_A} comes with) {_THINGS}",
+        rf"there are {_THINGS} on {_A}",
+    ),
+    "change": (
+        rf"{_WHO} (?:will|is bound to) (?P<base>.+?) {_THINGS}",
+        rf"{_THINGS} will be (?P<participle>.+) by {_WHO}",
+        rf"{_WHO} ends up (?P<gerund>.+?) {_THINGS}",
+    ),
+    "in": (
+        rf"{_WHO} (?:will|is made to) (?P<goal>.+)",
+        rf"{_WHO} (?:ends up|will find itself) (?P<place>.+)",
+    ),
+    "state": (rf"{_WHO} (?:will be|becomes|ends up|will find itself) (?P<state>.+)",),
+}
+
+
+def read_premise(text: str) -> Fact:
+    """Read a premise, e.g. ``"a pint-sized feline is what a being is"``.
+
+    Raises
+    ------
+    ValueError
+        If it has no reading, or two.
+    """
+    return _read(text, _compiled(True), "premise")
+
+
+def read_conclusion(text: str) -> Fact:
+    """Read a conclusion, e.g. ``"3 glued-on lashes will be shed by X"``; `ValueError` as for `read_premise`."""
+    return _read(text, _compiled(False), "conclusion")
+
+
+@cache
+def _compiled(premise: bool) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    shapes = _PREMISES if premise else _CONCLUSIONS
+    return tuple((kind, re.compile(shape)) for kind, several in shapes.items() for shape in several)
+
+
+def _read(text: str, shapes: tuple[tuple[str, re.Pattern[str]], ...], half: str) -> Fact:
+    readings = set()
+    for kind, shape in shapes:
+        if match := shape.fullmatch(text):
+            readings.add(_fact(kind, match.groupdict()))
+    readings.discard(None)
+    if len(readings) != 1:
+        raise unreadable(
+            half, text, f"one clause about a creature, in known names; it has {len(readings)} readings"
+        )
+    return readings.pop()
+
+
+def _fact(kind: str, parts: dict[str, str | None]) -> Fact | None:
+    """Return what one shape says, if all its names are known."""
+    names = _names()
+    who = "B" if parts.get("who") and re.fullmatch(_B, parts["who"] or "") else "A"
+    if kind == "entity":
+        name = names.kind.get(parts["kind"] or "")
+        return Fact("entity", "A", name) if name else None
+    if kind == "act":
+        return _act(parts)
+    if kind == "state":
+        state = names.state.get(parts["state"] or "")
+        return Fact("state", who, state) if state else None
+    place = (
+        names.goal.get(parts["goal"] or "")
+        if parts.get("goal")
+        else names.place.get(parts.get("place") or "")
+    )
+    if kind == "in":
+        return Fact("in", who, place) if place else None
+    if kind == "both":
+        state = names.state.get(parts["state"] or "")
+        return Fact("both", "A", place, state=state) if place and state else None
+    number = int(parts["number"] or 0)
+    attribute = (names.singular if number == 1 else names.plural).get(parts["things"] or "")
+    if attribute is None:
+        return None
+    if kind == "has":
+        return Fact("has", "A", attribute, number=number)
+    if kind == "count":
+        operator = OPERATORS[parts["more"] in ("more than", "over")]
+        return Fact("count", "A", attribute, None, operator, number)
+    for form in ("base", "third", "gerund", "participle"):
+        if parts.get(form):
+            operator = names.change[form].get(parts[form] or "")
+            return Fact("change", who, attribute, None, operator, number) if operator else None
+    return None
+
+
+def _act(parts: dict[str, str | None]) -> Fact | None:
+    """Read an action: the verb with its object, or the participle alone."""
+    names = _names()
+    if participle := parts.get("participle"):
+        action = names.action["participle"].get(participle)
+        return Fact("act", "A", action, "B") if action else None
+    form, phrase = next(
+        (form, phrase) for form, phrase in parts.items() if phrase and form in ("third", "base")
+    )
+    match = re.fullmatch(rf"(.+?) {_B}( .+)?", phrase)
+    if match is None:
+        return None
+    verb = f"{match[1]} ~{match[2]}" if match[2] else match[1]
+    action = names.action[form].get(verb)
+    return Fact("act", "A", action, "B") if action else None
+
+
+class _Names:
+    """Every name of every thing, and which thing it is."""
+
+    def __init__(self) -> None:
+        words, forms = load_vocabulary(), load_forms()
+        two = range(FORMS * FORMS)
+        kinds = [(forms.entity(i, form), name) for i, name in enumerate(words.entities) for form in two]
+        self.kind = {f"{article(name)} {name}": usual for name, usual in kinds}
+        pairs = [(forms.attribute(i, form), name) for i, name in enumerate(words.attributes) for form in two]
+        self.singular = {singular: usual for (singular, _), usual in pairs}
+        self.plural = {plural: usual for (_, plural), usual in pairs}
+        self.state = {forms.state(i, form): name for i, name in enumerate(words.states) for form in two}
+        places = [
+            (forms.place(i, form), place.name)
+            for i, place in enumerate(words.environments)
+            for form in range(FORMS)
+        ]
+        self.place = {f"{place.preposition} {place.article} {place.name}": usual for place, usual in places}
+        self.goal = {words.entering(place).base: usual for place, usual in places}
+        verbs = [
+            (forms.action(i, form), verb.base)
+            for i, verb in enumerate(words.actions)
+            for form in range(FORMS)
+        ]
+        changes = [
+            (forms.change(sign, i, form), operator)
+            for sign, operator in enumerate(OPERATORS)
+            for i in range(len(words.change_verbs[operator]))
+            for form in range(FORMS)
+        ]
+        self.action = _by_form(verbs)
+        self.action["participle"] = {
+            verb.participle.replace(" ~", ""): usual for verb, usual in verbs if verb.participle
+        }
+        self.change = _by_form(changes)
+
+
+def _by_form(verbs) -> dict[str, dict[str, str]]:
+    forms = ("base", "third", "gerund", "participle")
+    return {
+        form: {getattr(verb, form): usual for verb, usual in verbs if getattr(verb, form)} for form in forms
+    }
+
+
+@cache
+def _names() -> _Names:
+    return _Names()

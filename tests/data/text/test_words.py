@@ -1,0 +1,156 @@
+"""Other words for the same: every text has one reading, and nothing but texts changes."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from ruleworld_data.generate import question_table, rule_table
+from ruleworld_data.scoring.answers import same_answer
+from ruleworld_data.spec import Dials, subtasks_of
+from ruleworld_data.text import halves_nl, parse_rule_fol, parse_rule_nl
+from ruleworld_data.text.english import parse_conclusion_nl, parse_premise_nl
+from ruleworld_data.text.natural import read_conclusion, read_premise
+from ruleworld_data.text.parser import join_halves
+from ruleworld_data.world import load_vocabulary, with_object
+from ruleworld_data.world.forms import FORMS, load_forms
+
+ALL = Dials(hops=5, conjunction=2, thresholds=True)
+TEXTS = ["nl", "premise_nl", "conclusion_nl", "world_id"]
+
+
+@pytest.fixture(scope="module", params=[0.5, 1.0])
+def dials(request):
+    return replace(ALL, words=request.param)
+
+
+def test_no_two_things_share_a_name():
+    words, forms = load_vocabulary(), load_forms()
+    two, one = range(FORMS**2), range(FORMS)
+    names = Counter(forms.entity(i, form) for i in range(len(words.entities)) for form in two)
+    names += Counter(forms.state(i, form) for i in range(len(words.states)) for form in two)
+    for number in (0, 1):
+        names += Counter(
+            forms.attribute(i, form)[number] for i in range(len(words.attributes)) for form in two
+        )
+    names += Counter(forms.place(i, form).name for i in range(len(words.environments)) for form in one)
+    for part in ("base", "third"):
+        names += Counter(
+            getattr(forms.action(i, form), part) for i in range(len(words.actions)) for form in one
+        )
+        for sign, verbs in enumerate((words.minus, words.plus)):
+            names += Counter(
+                getattr(forms.change(sign, i, form), part) for i in range(len(verbs)) for form in one
+            )
+    assert [name for name, count in names.items() if count > 1] == []
+    assert not any(mark in name for name in names for mark in (",", ";", " once ", "  "))
+
+
+def test_usual_names_are_those_of_the_vocabulary():
+    words, forms = load_vocabulary(), load_forms()
+    assert tuple(forms.entity(i, 0) for i in range(960)) == words.entities
+    assert tuple(forms.state(i, 0) for i in range(1664)) == words.states
+    assert [forms.attribute(i, 0) for i in range(4096)] == list(words.plural_of.items())
+
+
+def test_an_object_stands_where_the_verb_wants_it():
+    assert with_object("chases", "it") == "chases it"
+    assert with_object("cuts ~ short", "a tiny cat") == "cuts a tiny cat short"
+
+
+def test_every_rule_is_read_back(dials):
+    rules = rule_table("train", "tiny", dials=dials).to_pylist()
+    assert len({rule["nl"] for rule in rules}) == len(rules)
+    for rule in rules:
+        assert parse_rule_nl(rule["nl"]) == parse_rule_fol(rule["fol"])
+        if dials.words == 1:
+            assert read_premise(rule["premise_nl"]) and read_conclusion(rule["conclusion_nl"])
+
+
+def test_only_texts_change(dials):
+    worded, usual = (rule_table("train", "tiny", dials=each) for each in (dials, ALL))
+    assert worded.drop_columns(TEXTS) == usual.drop_columns(TEXTS)
+    for subtask in subtasks_of(ALL):
+        ours, theirs = (
+            question_table(subtask, "test", "tiny", dials=each).to_pylist() for each in (dials, ALL)
+        )
+        for row, other in zip(ours, theirs, strict=True):
+            same = ("id", "gold_rule_ids", "facts", "queries", "skeleton", "answer_types", "n_hops")
+            assert [row[name] for name in same] == [other[name] for name in same]
+            assert [step["fol"] for step in row["steps"]] == [step["fol"] for step in other["steps"]]
+            assert [answer for answer in row["answers"] if answer.isdigit()] == [
+                answer for answer in other["answers"] if answer.isdigit()
+            ]
+
+
+def test_words_decide_how_much_is_changed():
+    """With more of it what has changed stays so, and the share of usual names falls with it."""
+    tables = [rule_table("train", "tiny", dials=Dials(words=words)) for words in (0.0, 0.3, 0.6)]
+    none, some, more = (table["nl"].to_pylist() for table in tables)
+    unchanged = [sum(a == b for a, b in zip(none, other, strict=True)) for other in (some, more)]
+    assert len(none) / 5 > unchanged[0] > 10 * unchanged[1]
+    premises = [table["premise_nl"].to_pylist() for table in tables]
+    assert sum(a == b for a, b in zip(premises[0], premises[1], strict=True)) > unchanged[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "reading"),
+    [
+        ("Whenever X is a striped jungle hunter, it has 9 horns.", None),
+        ("A creature gains 1 golden coin once that creature drops 1 golden coin.", None),
+        ("Suppose that a being feels profoundly parched; then 2 gilded plumes will be shed by it.", None),
+        ("Suppose that X feels profoundly parched; then 2 gilded plumes will be shed by X.", "state2attr"),
+        ("Y will find itself in the fire mountain once X makes up its mind to cut Y short.", "action2env"),
+    ],
+)
+def test_a_reading_or_a_refusal(text, reading):
+    if reading is None:
+        with pytest.raises(ValueError, match="cannot read"):
+            parse_rule_nl(text)
+    else:
+        assert parse_rule_nl(text).type == reading
+
+
+@pytest.mark.parametrize(("words", "least", "most"), [(0.0, 1.0, 1.0), (0.5, 0.0, 0.1), (1.0, 0.0, 0.0)])
+def test_one_wording_a_rule_type_is_not_enough(words, least, most):
+    """What any solver can reach that reads rules by the usual wording: it needs every gold rule of a question."""
+    dials, readable = Dials(words=words), set()
+    for rule in rule_table("train", "tiny", dials=dials).to_pylist():
+        try:
+            premise, conclusion = halves_nl(rule["nl"])
+            reading = join_halves(parse_premise_nl(premise), parse_conclusion_nl(conclusion), rule["nl"])
+        except ValueError:
+            continue
+        if reading == parse_rule_fol(rule["fol"]):
+            readable.add(rule["id"])
+    gold = question_table("multi_hop_3", "test", "tiny", dials=dials)["gold_rule_ids"].to_pylist()
+    assert least <= sum(readable.issuperset(rules) for rules in gold) / len(gold) <= most
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "same"),
+    [
+        ("the tundra", "tundra", True),
+        ("a tundra", "Tundra", True),
+        ("Permafrost", "tundra", True),
+        ("the frozen plain", "tundra", True),
+        ("in the tundra", "tundra", False),
+        ("the the tundra", "tundra", False),
+        ("savanna", "tundra", False),
+        ("profoundly_famished", "deeply hungry", True),
+        ("peckish to the core", "deeply hungry", True),
+        ("hungry", "deeply hungry", False),
+        ("a little famished", "deeply hungry", False),
+        ("16 muddy paws", "16", True),
+        ("16 mucky mitts", "16", True),
+        ("1 muddy paw", "1", True),
+        ("17 muddy paws", "16", False),
+        ("16 or 17", "16", False),
+        ("16 paws of mine", "16", False),
+        ("about 16 muddy paws", "16", False),
+        ("the 16", "16", False),
+        ("", "tundra", False),
+        ("the", "tundra", False),
+    ],
+)
+def test_an_answer_may_be_in_any_words(answer, gold, same):
+    assert same_answer(answer, gold) is same
