@@ -220,7 +220,9 @@ def test_normalise_twice_changes_nothing(text: str) -> None:
     ("output", "score"),
     [
         (r"\boxed{6, bridge}", 1.0),
-        (r"\boxed{6, a bridge}", 0.5),
+        (r"\boxed{6, a bridge}", 1.0),
+        (r"\boxed{6 muddy paws, the bridge}", 1.0),
+        (r"\boxed{6 cats, two bridges}", 0.0),
         (r"\boxed{six, bridge}", 0.5),
         (r"\boxed{6; bridge}", 0.0),
         (r"\boxed{6 and bridge}", 0.0),

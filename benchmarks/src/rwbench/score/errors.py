@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ruleworld_data.scoring import normalise
+from ruleworld_data.scoring import same_answer
 from ruleworld_data.world import load_vocabulary, term
 
 ERROR_CLASSES = {
@@ -61,7 +61,7 @@ def diagnose(
         return Diagnosis("no_answer")
     if len(answers) != len(gold):
         return Diagnosis("format")
-    wrong = [normalise(given) != normalise(right) for given, right in zip(answers, gold, strict=True)]
+    wrong = [not same_answer(given, right) for given, right in zip(answers, gold, strict=True)]
     if not any(wrong):
         return Diagnosis("correct")
     first = wrong.index(True)

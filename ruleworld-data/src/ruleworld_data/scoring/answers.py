@@ -32,6 +32,7 @@ _COMMANDS = re.compile(
 _MARKS = re.compile(
     r"""\\(?:[\s,;:!/()\[\]{}_*`'".«»“”‘’\\-]|$)|(\\[^a-z])|[${}*`_]|~(?![\s${}]{0,8}[-+]?\d)""", re.DOTALL
 )
+_ARTICLE = re.compile(r"^(?:the|an?) (?=.)")
 _OPENING = " \"'“”‘’«(["
 _CLOSING = " \"'“”‘’»)]."
 
@@ -122,7 +123,7 @@ def normalise(text: str) -> str:
     Removed: formatting and spacing commands (``\text{..}``, ``\mathrm``, ``\,``, ``\!``, ``\left`` ...),
     ``$``, braces, Markdown marks, quotes and brackets around the answer, a final period. Underscores become
     spaces, so that the FOL symbol ``Celestial_garden`` equals ``celestial garden``. What has a meaning stays, and so
-    does not match: ``\frac``, ``<6``, ``~6``, ``6\%``, ``\16``, a hyphen, an article, a number in words.
+    does not match: ``\frac``, ``<6``, ``~6``, ``6\%``, ``\16``, a hyphen, a number in words.
 
     Examples
     --------
@@ -196,7 +197,30 @@ def _matches(prediction: Sequence[str], gold: Sequence[str]) -> list[bool]:
         raise ValueError("gold has no answers; every question has at least one")
     if len(prediction) != len(gold):
         return []
-    return [normalise(ours) == normalise(theirs) for ours, theirs in zip(prediction, gold, strict=True)]
+    return [same_answer(ours, theirs) for ours, theirs in zip(prediction, gold, strict=True)]
+
+
+def same_answer(answer: str, gold: str) -> bool:
+    """Whether an answer says what the gold answer says.
+
+    Both are normalised. A place or a state may have an article before it and any of its names, a number what it counts
+    behind it, in any name of RuleWorld: "the tundra", "out of breath" for ``breathless``, "16 muddy paws" for ``16``.
+
+    Examples
+    --------
+    >>> same_answer("The Tundra", "tundra"), same_answer("16 muddy paws", "16"), same_answer("16 or 17", "16")
+    (True, True, False)
+    """
+    ours, theirs = normalise(answer), normalise(gold)
+    if ours == theirs or not ours:
+        return ours == theirs
+    from ..world.forms import load_forms  # with numpy, which a scorer seldom needs
+
+    number, _, things = ours.partition(" ")
+    if theirs.isdigit():
+        return number == theirs and bool(things) and load_forms().is_attribute(things)
+    ours = _ARTICLE.sub("", ours)
+    return ours == theirs or load_forms().usual(ours) == theirs
 
 
 def score_output(output: str, gold: Sequence[str] | str) -> Score:
