@@ -39,8 +39,8 @@ def rows_with_rules(config: str, spec: WorldSpec, start: int, n: int) -> list[di
     questions = question_table(config, split, *place, start, stop, **made).to_pylist()
     rules = rule_table("heldout" if split == "heldout" else "train", spec.drawn.scale, spec.seed, **made)
     wanted = sorted({rule for row in questions for rule in row["gold_rule_ids"]})
-    found = rules.filter(pc.is_in(rules.column("id"), pa.array(wanted, pa.int32())))
-    by_id = {rule["id"]: rule for rule in found.select(["id", "nl", "fol"]).to_pylist()}
+    gold = rules.filter(pc.is_in(rules.column("id"), pa.array(wanted, pa.int32())))
+    by_id = {rule["id"]: rule for rule in gold.select(["id", "nl", "fol"]).to_pylist()}
     return [row | {"rules": [by_id[rule] for rule in row["gold_rule_ids"]]} for row in questions]
 
 

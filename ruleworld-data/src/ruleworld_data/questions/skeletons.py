@@ -148,9 +148,9 @@ def chains(world: World, path: tuple[str, ...]) -> list[Ints]:
     """Enumerate all rule chains along a path: for each hop the row of the rule in its block."""
     rows = [np.arange(len(world.blocks[path[0]]), dtype=np.int32)]
     for hop in range(1, len(path)):
-        keep, found = _follow(world, path[: hop + 1], rows)
+        keep, follows = _follow(world, path[: hop + 1], rows)
         rows = [column[keep] for column in rows]
-        rows.append(found)
+        rows.append(follows)
     return rows
 
 
@@ -186,12 +186,12 @@ def _follow(world: World, path: tuple[str, ...], rows: list[Ints]) -> tuple[Ints
     repeat = count[key]
     keep = np.repeat(np.arange(len(key), dtype=np.int32), repeat)
     within = np.arange(len(keep)) - np.repeat(np.cumsum(repeat) - repeat, repeat)
-    found = order[first[key][keep] + within]
+    follows = order[first[key][keep] + within]
     if following == "count2state":
-        has, cut = block["amount"][keep], target["threshold"][found]
-        holds = np.where(target["trigger_operator"][found] == PLUS, has > cut, has < cut)
-        return keep[holds], found[holds]
-    return keep, found
+        has, cut = block["amount"][keep], target["threshold"][follows]
+        holds = np.where(target["trigger_operator"][follows] == PLUS, has > cut, has < cut)
+        return keep[holds], follows[holds]
+    return keep, follows
 
 
 def group(key: Ints, size: int) -> tuple[Ints, Ints, Ints]:

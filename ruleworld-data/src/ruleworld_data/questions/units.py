@@ -212,8 +212,8 @@ def _source(world: World, skeleton: Skeleton, split: str) -> UnitSource:
     key = (UnitSource, skeleton, split)
     if key not in world.derived:
         world.derived[key] = UnitSource(world, skeleton, split)
-    found: UnitSource = world.derived[key]
-    return found
+    source: UnitSource = world.derived[key]
+    return source
 
 
 def draw_units(

@@ -32,11 +32,12 @@ def step_recalls(retrieved: Rankings, gold: Sequence[Collection[RuleId]], k: Bud
         If ``k`` is no positive integer or ``"gold"``, there is no gold step, or a gold step is empty.
     """
     steps = _checked(retrieved, gold, k)
-    found = [
-        set(ranked[: len(ids) if k == "gold" else k]) for ranked, ids in zip(retrieved, steps, strict=False)
+    rankings = [*retrieved, *[()] * len(steps)]  # the missing ones
+    hits = [
+        ids & {*ranked[: len(ids) if k == "gold" else k]}
+        for ids, ranked in zip(steps, rankings, strict=False)
     ]
-    found += [set()] * (len(steps) - len(found))
-    return [len(ids & hits) / len(ids) for ids, hits in zip(steps, found, strict=True)]
+    return [len(right) / len(ids) for right, ids in zip(hits, steps, strict=True)]
 
 
 def step_recall(retrieved: Rankings, gold: Sequence[Collection[RuleId]], k: Budget) -> float:
@@ -52,11 +53,11 @@ def union_recall(retrieved: Rankings, gold: Sequence[Collection[RuleId]], k: Bud
     errors are those of `step_recalls`, and so is the budget.
     """
     steps = _checked(retrieved, gold, k)
-    found: set[RuleId] = set()
+    retrieved_ids: set[RuleId] = set()
     for ranked, ids in zip(retrieved, steps, strict=False):
-        found.update(ranked[: len(ids) if k == "gold" else k])
+        retrieved_ids.update(ranked[: len(ids) if k == "gold" else k])
     wanted = set[RuleId]().union(*steps)
-    return len(found & wanted) / len(wanted)
+    return len(retrieved_ids & wanted) / len(wanted)
 
 
 def _checked(retrieved: Rankings, gold: Sequence[Collection[RuleId]], k: object) -> list[set[RuleId]]:

@@ -46,8 +46,8 @@ def check_name(kind: str, value: object, known: Iterable[str]) -> str:
     names = list(known)
     if isinstance(value, str) and value in names:
         return value
-    near = difflib.get_close_matches(str(value), names, n=2, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    similar = difflib.get_close_matches(str(value), names, n=2, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(map(repr, similar))}?" if similar else "."
     raise ValueError(f"unknown {kind} {value!r}{hint} Known: {', '.join(names)}.")
 
 

@@ -35,12 +35,12 @@ class RuleShape(NamedTuple):
     conclusion: tuple[str, ...]
     premise_column: str
     conclusion_column: str
-    about: str = "A"
+    subject: str = "A"
 
     @property
     def with_role(self) -> bool:
         """Whether the rule says whose change or state it is; only a target ever enters a place."""
-        return self.about == "AB"
+        return self.subject == "AB"
 
 
 RULE_SHAPES = {
@@ -172,13 +172,13 @@ def type_of_rule(premise: Fact, conclusion: Fact, text: str) -> str:
         if premise.kind in shape.premise and conclusion.kind in shape.conclusion
     ]
     if not fitting:
-        found = f"{premise.kind} => {conclusion.kind}"
-        raise unreadable("rule", text, f"one of the nine rule types, not {found}")
+        kinds = f"{premise.kind} => {conclusion.kind}"
+        raise unreadable("rule", text, f"one of the nine rule types, not {kinds}")
     ((name, shape),) = fitting
     if premise.who != "A":
         raise unreadable("rule", text, "a premise about A")
-    if conclusion.who not in shape.about:
-        raise unreadable("rule", text, f"a conclusion about {shape.about}")
+    if conclusion.who not in shape.subject:
+        raise unreadable("rule", text, f"a conclusion about {shape.subject}")
     if premise.kind == "change" and premise.number != 1:
         raise unreadable("rule", text, "a premise of 1 unit (effects are per unit)")
     return name
