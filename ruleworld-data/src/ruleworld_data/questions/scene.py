@@ -97,22 +97,22 @@ class Scene:
             self._state_fact(f"{who} is {state}", f"{symbols['state'][hop['state']]}(x)")
         elif self.start == "action":
             self.start = ROLES[hop.get("role", ROLES.index("target"))]  # only a target enters an environment
-            verb, the_other = (
+            act, the_other = (
                 names.verb(hop["action"], self._form("action")),
                 names.kind(other, self._form("other")),
             )
             a_name = f"{article(the_other)} {the_other}"
             self.slots |= {"Y": a_name, "Y_capital": _capital(a_name)}
             for slot, object_ in (("X", self.slots["X"]), ("Y", a_name), ("it", "it")):
-                self.slots[f"does_{slot}"] = with_object(verb.third, object_)
-                self.slots[f"did_{slot}"] = with_object(verb.past, object_)
-            self.slots["done"] = verb.participle.replace(" ~", "")
+                self.slots[f"does_{slot}"] = with_object(act.third, object_)
+                self.slots[f"did_{slot}"] = with_object(act.past, object_)
+            self.slots["done"] = act.participle.replace(" ~", "")
             self.facts.append(f"{symbols['entity'][other]}(y)")
-            act = symbols["action"][hop["action"]]
+            symbol = symbols["action"][hop["action"]]
             if self.start == "actor":
-                self._state_fact(f"{who} {with_object(verb.third, f'the {the_other}')}", f"{act}(x, y)")
+                self._state_fact(f"{who} {with_object(act.third, f'the {the_other}')}", f"{symbol}(x, y)")
             else:
-                self._state_fact(f"the {the_other} {with_object(verb.third, who)}", f"{act}(y, x)")
+                self._state_fact(f"the {the_other} {with_object(act.third, who)}", f"{symbol}(y, x)")
 
     def _state_fact(self, nl: str, fol: str) -> None:
         self.facts.append(fol)

@@ -10,12 +10,13 @@ import re
 from functools import cache
 
 from ..spec import OPERATORS
-from ..world import article, load_vocabulary
+from ..world import Verb, article, load_vocabulary
 from ..world.forms import FORMS, load_forms
 from .fol import Fact, unreadable
 
 _A = r"(?:A|X|a creature|that creature|a being|the being)"
 _B = r"(?:B|Y|another creature|the other creature|some other being|that other being)"
+_FORMS = ("base", "third", "gerund", "participle")
 _WHO = rf"(?P<who>{_B}|{_A})"
 _MORE = r"(?P<more>more than|over|fewer than|under)"
 _THINGS = r"(?P<number>[1-9][0-9]*) (?P<things>.+)"
@@ -87,70 +88,60 @@ def _compiled(premise: bool) -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 
 def _read(text: str, shapes: tuple[tuple[str, re.Pattern[str]], ...], half: str) -> Fact:
-    readings = set()
-    for kind, shape in shapes:
-        if match := shape.fullmatch(text):
-            readings.add(_fact(kind, match.groupdict()))
-    readings.discard(None)
+    matches = [(kind, match) for kind, shape in shapes if (match := shape.fullmatch(text))]
+    facts = [_fact(kind, match.groupdict(default="")) for kind, match in matches]
+    readings = {fact for fact in facts if fact}
     if len(readings) != 1:
-        raise unreadable(
-            half, text, f"one clause about a creature, in known names; it has {len(readings)} readings"
-        )
+        problem = f"one clause about a creature, in known names; it has {len(readings)} readings"
+        raise unreadable(half, text, problem)
     return readings.pop()
 
 
-def _fact(kind: str, parts: dict[str, str | None]) -> Fact | None:
+def _fact(kind: str, parts: dict[str, str]) -> Fact | None:
     """Return what one shape says, if all its names are known."""
     names = _names()
-    who = "B" if parts.get("who") and re.fullmatch(_B, parts["who"] or "") else "A"
-    if kind == "entity":
-        name = names.kind.get(parts["kind"] or "")
-        return Fact("entity", "A", name) if name else None
+    who = "B" if re.fullmatch(_B, parts.get("who", "")) else "A"
     if kind == "act":
         return _act(parts)
-    if kind == "state":
-        state = names.state.get(parts["state"] or "")
-        return Fact("state", who, state) if state else None
-    place = (
-        names.goal.get(parts["goal"] or "")
-        if parts.get("goal")
-        else names.place.get(parts.get("place") or "")
-    )
-    if kind == "in":
-        return Fact("in", who, place) if place else None
-    if kind == "both":
-        state = names.state.get(parts["state"] or "")
-        return Fact("both", "A", place, state=state) if place and state else None
-    number = int(parts["number"] or 0)
-    attribute = (names.singular if number == 1 else names.plural).get(parts["things"] or "")
-    if attribute is None:
+    if "number" in parts:
+        return _counted(kind, who, parts)
+    if kind == "entity":
+        term = names.kind.get(parts["kind"])
+    elif kind == "state":
+        term = names.state.get(parts["state"])
+    else:
+        term = names.goal.get(parts["goal"]) if "goal" in parts else names.place.get(parts["place"])
+    state = names.state.get(parts["state"]) if kind == "both" else None
+    if term is None or (kind == "both" and state is None):
         return None
-    if kind == "has":
-        return Fact("has", "A", attribute, number=number)
+    return Fact(kind, who, term, state=state)
+
+
+def _counted(kind: str, who: str, parts: dict[str, str]) -> Fact | None:
+    """Read a number of things: what one has, what changes, or a threshold."""
+    names, number = _names(), int(parts["number"])
+    attribute = (names.singular if number == 1 else names.plural).get(parts["things"])
+    operator = None
     if kind == "count":
         operator = OPERATORS[parts["more"] in ("more than", "over")]
-        return Fact("count", "A", attribute, None, operator, number)
-    for form in ("base", "third", "gerund", "participle"):
-        if parts.get(form):
-            operator = names.change[form].get(parts[form] or "")
-            return Fact("change", who, attribute, None, operator, number) if operator else None
-    return None
-
-
-def _act(parts: dict[str, str | None]) -> Fact | None:
-    """Read an action: the verb with its object, or the participle alone."""
-    names = _names()
-    if participle := parts.get("participle"):
-        action = names.action["participle"].get(participle)
-        return Fact("act", "A", action, "B") if action else None
-    form, phrase = next(
-        (form, phrase) for form, phrase in parts.items() if phrase and form in ("third", "base")
-    )
-    match = re.fullmatch(rf"(.+?) {_B}( .+)?", phrase)
-    if match is None:
+    elif kind == "change":
+        form = next(form for form in _FORMS if parts.get(form))
+        operator = names.change[form].get(parts[form])
+    if attribute is None or (kind == "change" and operator is None):
         return None
-    verb = f"{match[1]} ~{match[2]}" if match[2] else match[1]
-    action = names.action[form].get(verb)
+    return Fact(kind, who, attribute, None, operator, number)
+
+
+def _act(parts: dict[str, str]) -> Fact | None:
+    """Read an action: the verb with its object, or the participle alone."""
+    form = next(form for form in _FORMS if parts.get(form))
+    verb = parts[form]
+    if form != "participle":
+        match = re.fullmatch(rf"(.+?) {_B}( .+)?", verb)
+        if match is None:
+            return None
+        verb = f"{match[1]} ~{match[2]}" if match[2] else match[1]
+    action = _names().action[form].get(verb)
     return Fact("act", "A", action, "B") if action else None
 
 
@@ -191,10 +182,9 @@ class _Names:
         self.change = _by_form(changes)
 
 
-def _by_form(verbs) -> dict[str, dict[str, str]]:
-    forms = ("base", "third", "gerund", "participle")
+def _by_form(verbs: list[tuple[Verb, str]]) -> dict[str, dict[str, str]]:
     return {
-        form: {getattr(verb, form): usual for verb, usual in verbs if getattr(verb, form)} for form in forms
+        form: {getattr(verb, form): usual for verb, usual in verbs if getattr(verb, form)} for form in _FORMS
     }
 
 

@@ -247,13 +247,13 @@ def _slots(names: Names, parts: dict[str, int], half: str) -> dict[str, str]:
     if "state" in parts:
         slots["state"] = names.mood(parts["state"], form("state"))
     if "entity" in parts:
-        kind = names.kind(parts["entity"], form("entity"))
-        slots["a_kind"] = f"{article(kind)} {kind}"
+        creature = names.kind(parts["entity"], form("entity"))
+        slots["a_kind"] = f"{article(creature)} {creature}"
     elif "action" in parts:
-        verb = names.verb(parts["action"], form("action"))
-        slots |= {"act_B": with_object(verb.base, individuals[1])}
-        slots |= {"acts_B": with_object(verb.third, individuals[1])}
-        slots["acted"] = verb.participle.replace(" ~", "")
+        act = names.verb(parts["action"], form("action"))
+        slots["act_B"] = with_object(act.base, individuals[1])
+        slots["acts_B"] = with_object(act.third, individuals[1])
+        slots["acted"] = act.participle.replace(" ~", "")
     elif "environment" in parts:
         place = parts["environment"], form("environment")
         slots |= {"at_place": names.at(*place), "enter_place": names.enter(*place).base}

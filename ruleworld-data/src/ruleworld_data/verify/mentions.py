@@ -70,8 +70,8 @@ def _other_names() -> dict[str, Thing]:
         others[usual] = [names.entity(index, form) for form in two]
     for index, usual in enumerate(words.states):
         others[usual] = [names.state(index, form) for form in two]
-    for index, usual in enumerate(words.environments):
-        others[usual.name] = [names.place(index, form).name for form in one]
+    for index, place in enumerate(words.environments):
+        others[place.name] = [names.place(index, form).name for form in one]
     for index, pair in enumerate(words.plural_of.items()):
         for usual, several in zip(
             pair, zip(*(names.attribute(index, form) for form in two), strict=True), strict=True
@@ -80,10 +80,10 @@ def _other_names() -> dict[str, Thing]:
     verbs = [(verb, [names.action(i, form) for form in one]) for i, verb in enumerate(words.actions)]
     for sign, change in enumerate((words.minus, words.plus)):
         verbs += [(verb, [names.change(sign, i, form) for form in one]) for i, verb in enumerate(change)]
-    for verb, several in verbs:
+    for verb, synonyms in verbs:
         for part, usual in vars(verb).items():
             # What stands behind an object, "cuts it short", is not looked for.
-            phrases = [getattr(other, part).split(" ~")[0] for other in several]
+            phrases = [getattr(other, part).split(" ~")[0] for other in synonyms]
             others.setdefault(usual, []).extend(phrase for phrase in phrases if phrase)
     return {usual: tuple(plain_words(name).strip() for name in several) for usual, several in others.items()}
 
