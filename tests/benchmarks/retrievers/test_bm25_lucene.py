@@ -25,6 +25,11 @@ def test_scores_and_what_is_retrieved_are_lucene_s(setting):
             assert scores[int(document)] == pytest.approx(score, rel=2e-6)
 
 
+@pytest.mark.parametrize("texts", [["...", "!?"], ["", "a"]])
+def test_rules_without_words_are_not_found(texts):
+    assert not len(BM25().index(np.arange(2), texts).search(["cat"], 2)[0].ids)
+
+
 @pytest.mark.parametrize(
     "search",
     [

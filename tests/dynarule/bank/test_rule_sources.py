@@ -1,5 +1,7 @@
 """Rules from texts, tables and files, and the conclusions found in them."""
 
+import time
+
 import pytest
 import torch
 from dynarule.bank.sources import conclusion_of, premise_of, read_rules
@@ -31,6 +33,13 @@ encode.fingerprint = "characters"
 )
 def test_conclusions_are_found_in_rules(rule, conclusion):
     assert conclusion_of(rule) == conclusion
+
+
+def test_a_rule_of_many_blanks_or_commas_is_split_at_once():
+    start = time.process_time()
+    for rule in ("a" + " " * 7_900 + "b", "If a," + "\n" * 7_900 + "b", "If a" + "," * 7_900):
+        assert conclusion_of(rule)
+    assert time.process_time() - start < 0.2  # where time grew with the square, 1.2 seconds
 
 
 def test_every_rule_of_ruleworld_has_its_premise_and_conclusion_found():

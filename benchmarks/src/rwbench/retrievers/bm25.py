@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from ruleworld_data.environments import import_bm25s
+from ruleworld_data.environments import lucene_bm25
 
 from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component
@@ -54,8 +54,7 @@ class BM25(Retriever):
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
         """Index the pool with bm25s."""
         split = tokenizer(self.tokenizer)
-        engine = import_bm25s().BM25(k1=self.k1, b=self.b, method="lucene", dtype="float64", backend="numpy")
-        engine.index([list(split(text)) for text in texts], show_progress=False)
+        engine = lucene_bm25([list(split(text)) for text in texts], k1=self.k1, b=self.b, dtype="float64")
         size = len(texts)
 
         def score(queries: Sequence[str]) -> Scores:

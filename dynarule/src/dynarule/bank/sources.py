@@ -14,7 +14,7 @@ from .._lazy import need
 
 LONGEST = 8_000
 """Bytes of a rule at most: a rule is a sentence or a paragraph, and an encoder's time grows with the square."""
-_ARROW = re.compile(r"\s*(?:=>|->|⇒|→)\s*")
+_ARROW = re.compile("=>|->|⇒|→")
 _IF = re.compile(r"(if\s[^,]*),\s*(?:then\s+)?(.+)", re.IGNORECASE | re.DOTALL)
 _TEXT_COLUMNS = ("nl", "rule", "text")
 HALF_PAIR = re.compile("[\ud800-\udfff]")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .reward import score as score
     from .search import Episode as Episode
     from .search import import_bm25s as import_bm25s
+    from .search import lucene_bm25 as lucene_bm25
     from .worlds import place_of as place_of
 
 __getattr__, __dir__, __all__ = attach(
@@ -30,6 +31,6 @@ __getattr__, __dir__, __all__ = attach(
     curriculum="AdaptiveCurriculum",
     instances="Instance instance",
     reward="Reward score",
-    search="Episode import_bm25s",
+    search="Episode import_bm25s lucene_bm25",
     worlds="place_of",
 )

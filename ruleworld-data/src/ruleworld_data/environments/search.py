@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -20,7 +20,7 @@ from .instances import instance
 from .reward import Reward, read_metadata, score
 from .worlds import EnvWorld, place_of
 
-__all__ = ["Episode", "import_bm25s"]
+__all__ = ["Episode", "import_bm25s", "lucene_bm25"]
 
 NOTHING = "No rule shares a word with that."
 NO_MORE = "No searches are left. Give the answer now."
@@ -118,12 +118,18 @@ def import_bm25s() -> Any:
     return bm25s
 
 
+def lucene_bm25(texts: Sequence[Sequence[str]], **options: Any) -> Any:
+    """Return bm25s's index, in Lucene's form, of the terms of each text."""
+    engine = import_bm25s().BM25(method="lucene", backend="numpy", **options)
+    # bm25s indexes no empty vocabulary: where no text has a term, each gets one that no query has
+    engine.index([*texts] if any(texts) else [[""]] * len(texts), show_progress=False)
+    return engine
+
+
 @lru_cache(maxsize=16)
 def _bm25(world: EnvWorld, form: str) -> Any:
     """Index the rules of a world."""
-    engine = import_bm25s().BM25(method="lucene", backend="numpy")
-    engine.index([*map(_terms(), world.texts(form))], show_progress=False)
-    return engine
+    return lucene_bm25([*map(_terms(), world.texts(form))])
 
 
 @lru_cache(maxsize=1)
