@@ -62,7 +62,7 @@ def row_text(row: dict[str, Any], form: str | None = None) -> str:
 
 def head_text(spec: WorldSpec) -> str:
     """Return a line that names a world: version, id, scale, and the dials that are turned."""
-    dials = f", {spec.dials}" if spec.dials.tag else ""
+    dials = f", {spec.dials}" if str(spec.dials) else ""
     return f"RuleWorld {spec.version}, world {world_of(spec).world_id}, scale {spec.scale}{dials}"
 
 
@@ -81,7 +81,8 @@ def print_stats(stats: BuildStats) -> None:
         counts = [stats.rows[subtask].get(split, 0) for split in QUESTION_SPLITS]
         kinds = ("count", "environment", "state")
         shares = [f"{types.get(name, 0) / sum(types.values()):.1%}" if types else "" for name in kinds]
-        questions.append([subtask, *counts, f"{stats.mean_characters[subtask]:.0f}", *shares])
+        shared = f"{stats.shared_words[subtask]:.1%}" if subtask in stats.shared_words else ""
+        questions.append([subtask, *counts, f"{stats.mean_characters[subtask]:.0f}", *shares, shared])
     sums = [
         sum(stats.rows[subtask].get(split, 0) for subtask in stats.answer_types) for split in QUESTION_SPLITS
     ]
@@ -95,11 +96,19 @@ def print_stats(stats: BuildStats) -> None:
         for subtask, splits in stats.diversity.items()
         for split, counts in splits.items()
     ]
-    columns = ["questions", *QUESTION_SPLITS, "characters", "counts", "environments", "states"]
+    columns = [
+        "questions",
+        *QUESTION_SPLITS,
+        "characters",
+        "counts",
+        "environments",
+        "states",
+        "shared words",
+    ]
     _print(
         head,
         _table(["rules", *RULE_SPLITS], rules, totals),
-        _table(columns, questions, ["total", *sums, "", "", "", ""]),
+        _table(columns, questions, ["total", *sums, "", "", "", "", ""]),
         _table(["skeleton", "sub-task", *QUESTION_SPLITS], skeletons),
         _table(["split", "sub-task", "questions", "chains", "most frequent", "starts", "answers"], diversity),
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from ruleworld_data.generate import question_table, rule_table
+from ruleworld_data.io import build, build_stats
 from ruleworld_data.scoring.answers import same_answer
 from ruleworld_data.spec import Dials, subtasks_of
 from ruleworld_data.text import halves_nl, parse_rule_fol, parse_rule_nl
@@ -154,3 +155,14 @@ def test_one_wording_a_rule_type_is_not_enough(words, least, most):
 )
 def test_an_answer_may_be_in_any_words(answer, gold, same):
     assert same_answer(answer, gold) is same
+
+
+def test_stats_tell_how_many_gold_rules_share_a_word(tmp_path):
+    """At 1 some do by chance: "mountain" is a word of two names."""
+    shared = []
+    for words in (0.0, 0.5, 1.0):
+        build(tmp_path / str(words), "tiny", dials=Dials(words=words), jobs=1)
+        shared.append(build_stats(tmp_path / str(words)).shared_words)
+    for subtask in ("single_rule", "multi_rule_4", "multi_hop_4"):
+        none, some, all_ = (each[subtask] for each in shared)
+        assert none > 0.8 > some > 0.4 > all_

@@ -306,7 +306,7 @@ def world_spec(manifest: dict[str, Any], path: Path = Path(MANIFEST)) -> WorldSp
 
 def build_command(folder: str | Path, spec: WorldSpec) -> str:
     """Return what to type to make, or finish, a build."""
-    dials = f" --dials {spec.dials}" if spec.dials.tag else ""
+    dials = f" --dials {spec.dials}" if str(spec.dials) else ""
     return (
         f"ruleworld build --out {folder} --scale {spec.scale} --seed {spec.seed} "
         f"--data-version {spec.version}{dials}"

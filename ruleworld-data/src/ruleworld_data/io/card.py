@@ -127,7 +127,7 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
         seed=stats.seed,
         command=build_command("data", spec),
         version=stats.generator_version,
-        dials=f", dials {spec.dials}" if spec.dials.tag else "",
+        dials=f", dials {spec.dials}" if str(spec.dials) else "",
         n_subtasks=len(subtasks),
         n_parts=spec.dials.parts,
         n_rules=f"{sum(stats.rules['train'].values()):,}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..spec import EXTRA_TYPES, RULE_TYPES, subtasks_of
+from ..world.forms import load_forms
 from .builds import read_build, world_spec
 from .shards import read_shard
 
@@ -38,6 +40,9 @@ class BuildStats:
         Answers by sub-task and type, over all splits.
     mean_characters : dict
         Mean question length by sub-task, over all splits.
+    shared_words : dict
+        By sub-task, of the test split: the share of gold rules that have a name's word in common with what is at hand
+        when they are looked for: the question, or its part, and the step before. By it searches by words are judged.
     bytes : int
         Size of the shards.
     """
@@ -52,6 +57,7 @@ class BuildStats:
     diversity: dict[str, dict[str, dict[str, int]]]
     answer_types: dict[str, dict[str, int]]
     mean_characters: dict[str, float]
+    shared_words: dict[str, float]
     bytes: int
 
 
@@ -100,12 +106,51 @@ def build_stats(folder: str | Path) -> BuildStats:
         diversity=dict(diversity),
         answer_types={config: dict(sorted(count.items())) for config, count in types.items()},
         mean_characters={c: round(characters[c] / max(1, rows[c].total()), 1) for c in subtasks},
+        shared_words=_shared_words(folder, manifest["shards"]),
         bytes=sum(shard["bytes"] for shard in manifest["shards"]),
     )
 
 
 def _counts(column: pa.ChunkedArray) -> Counter[str]:
     return Counter({row["values"]: row["counts"] for row in pc.value_counts(column).to_pylist()})
+
+
+def _shared_words(folder: Path, shards: list[dict[str, Any]]) -> dict[str, float]:
+    columns = ["question", "steps", "gold_rule_ids"]
+    tables = {
+        shard["config"]: read_shard(folder / shard["path"], columns)
+        for shard in shards
+        if shard["split"] == "test"
+    }
+    if not tables:
+        return {}
+    gold = pa.concat_arrays(
+        [pc.list_flatten(table["gold_rule_ids"]).combine_chunks() for table in tables.values()]
+    )
+    texts: dict[int, str] = {}
+    for shard in shards:
+        if (shard["config"], shard["split"]) == ("rules", "train"):
+            rules = read_shard(folder / shard["path"], ["id", "nl"])
+            rules = rules.filter(pc.is_in(rules["id"], gold.unique()))
+            texts |= dict(zip(*(rules[name].to_pylist() for name in ("id", "nl")), strict=True))
+    shares = {}
+    for subtask, table in tables.items():
+        shared = []
+        for row in table.to_pylist():
+            steps, parts, before = row["steps"], row["question"].split("; "), ""
+            if subtask.startswith("multi_hop"):
+                parts = [row["question"]] * len(steps)
+            for part, step in zip(parts, steps, strict=True):
+                at_hand = _names_in(f"{part} {before}")
+                shared += [bool(at_hand & _names_in(texts[rule])) for rule in step["rule_ids"]]
+                before = step["nl"] if subtask.startswith("multi_hop") else ""
+        shares[subtask] = sum(shared) / len(shared)
+    return shares
+
+
+def _names_in(text: str) -> set[str]:
+    """Return the words of a text that names of things are made of."""
+    return {word for word in re.findall(r"[a-z]+", text.lower()) if word in load_forms().words}
 
 
 def _diversity(table: pa.Table) -> dict[str, int]:

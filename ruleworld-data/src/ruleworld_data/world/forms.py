@@ -6,9 +6,11 @@ all. No two things share a name, in any form, so that every text says one thing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache, cached_property
 from importlib import resources
+from itertools import chain
 
 import numpy as np
 
@@ -32,12 +34,16 @@ TWO_WORDS = (
 HERE, THERE, SHAPES = np.array([0, 1]), np.array([2, 3]), np.array([0, 1, 2, 3])
 """Forms of names in premises and in what is asked for, of those in conclusions and facts, and of frames."""
 QUESTION_NAMES = dict.fromkeys(
-    ("subject", "other", "trigger", "verb", "environment", "state", "action", "stated"), THERE
-) | {"asked": HERE}
+    ("subject", "other", "trigger", "verb", "environment", "state", "action"), THERE
+) | dict.fromkeys(("stated", "asked"), HERE)
 """What a question names: two creatures, what happens, and the attributes that it states and asks for."""
 FRAMES = ("premise_frame", "conclusion_frame", "join", "mention")
 """What else has four forms: the shapes of sentences."""
 _SCALE = 2**30
+_JOINING = frozenset(
+    "a all an and at away be been being by for from go goes had has have in is it its no of off on or out over s the "
+    "through to toward under up upon was with without".split()
+)
 
 
 def draw_forms(key: tuple[Key, ...], words: float, sides: Mapping[str, Ints], rows: Ints) -> dict[str, Ints]:
@@ -137,6 +143,21 @@ class Forms:
     def is_attribute(self, name: str) -> bool:
         """Whether a text names an attribute, one or many of it."""
         return name in self._attribute_names
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words that names are made of, without those that join them."""
+        pairs = (
+            name
+            for lists in (self._entity, self._attribute, self._state)
+            for words in lists
+            for name in words
+        )
+        names = [text for name in pairs for form in name for text in form]
+        names += [place.name for several in self._place for place in several]
+        verbs = chain(self._action, *self._change)
+        names += [form for several in verbs for verb in several for form in vars(verb).values()]
+        return frozenset(re.findall(r"[a-z]+", " ".join(names).lower())) - _JOINING
 
     @cached_property
     def _usual(self) -> dict[str, str]:
