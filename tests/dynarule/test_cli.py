@@ -5,6 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 import torch
@@ -471,12 +473,13 @@ def test_help_loads_nothing_heavy():
 def test_texts_do_not_steer_the_terminal(cli, files):
     folder, *_ = files
     hostile = "If A is w1\x1b[2J\x07, A will be \x9b31m \u202ew2.\n[99] a rule that nobody gave"
+    hostile += "\u200b\U000e0041"  # of no width, and a tag: nobody sees them
     lines = [f'"{rule}"' for rule in ["rule", hostile, *RULES]]
     (folder / "rules.csv").write_text("\n".join(lines), encoding="utf-8")
     bank = folder / "bank"
-    cli("bank", "build", folder / "rules.csv", "--out", bank)
+    built = run("bank", "build", folder / "rules.csv", "--out", bank).stderr
     common = [*served(folder, rules="bank"), "--max-new-tokens", 1, "--top", 99]
-    chatted = run("chat", *common, stdin="rules\nw1\n")
+    chatted = run("chat", *common, stdin="rules\nw\u200b1\n")
     texts = [
         cli("inspect", bank),
         cli("generate", *common, "-q", "w1", "--trace"),
@@ -487,10 +490,12 @@ def test_texts_do_not_steer_the_terminal(cli, files):
         cli("generate", *common, "-q", "w1", "--trace", "--json"),
     ]
     for text in texts:
-        assert not set(text) & set("\x1b\x07\x9b\u202e")
+        assert not set(text) & set("\x1b\x07\x9b\u202e\u200b\U000e0041")
         # nor does a rule look like another's line
         assert not any(line.lstrip().startswith("[99]") for line in text.splitlines())
-    assert r"\u001b[2J" in texts[0]
+    assert r"\u001b[2J" in texts[0] and r"\u200b\udb40\udc41" in texts[0]
+    assert "1 of 13 rules hold characters that nobody sees: " in built
+    assert "1 of 1 questions hold characters that nobody sees: w\\u200b1" in chatted.stderr
     assert json.loads(texts[5])["first"][0]["text"] == hostile  # escapes of JSON, so nothing is lost
 
 
@@ -589,14 +594,62 @@ def test_steps_are_told_apart_at_the_searches(text, trace, shown):
     assert [search and search.ids[0] for search in searches] == list(shown)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", "/config", {"host": "127.0.0.1:7860"}, None),
+        ("POST", "/gradio_api/queue/join", {"host": "localhost:1", "origin": "http://localhost:1"}, None),
+        ("GET", "/config", {"host": "evil.example:7860"}, 403),  # a name with this machine's address
+        ("GET", "/config", {}, 403),
+        ("POST", "/gradio_api/queue/join", {"host": "localhost:1", "origin": "http://evil.example"}, 403),
+        ("POST", "/gradio_api/queue/join", {"host": "localhost:1", "origin": "null"}, 403),
+        ("POST", "/gradio_api/upload", {"host": "localhost"}, 404),
+        ("PUT", "/gradio_api/queue/join", {"host": "localhost"}, 404),
+        ("POST", "/gradio_api/queue/join", {"host": "localhost", "content-length": str(1 << 30)}, 413),
+        ("POST", "/gradio_api/queue/join", {"host": "localhost", "content-length": ""}, 413),
+    ],
+)
+def test_the_page_answers_itself_alone(method, path, headers, status):
+    from dynarule.cli.ui import refusal
+
+    given = {"content-length": "9"} | headers
+    raw = [(name.encode(), value.encode()) for name, value in given.items()]
+    assert refusal({"method": method, "path": path, "headers": raw}) == status
+
+
+def test_the_page_is_served_guarded():
+    """The book is read and changed by whoever opens the page from this machine, and nobody else; no file is kept."""
+    pytest.importorskip("gradio")
+    from dynarule.cli.ui import launch, page
+
+    def status(path, data=None, **headers):
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            with urlopen(Request(url.rstrip("/") + path, data, headers), timeout=30) as reply:
+                return reply.status
+        except HTTPError as error:
+            return error.code
+
+    blocks = page(lambda line: iter([line]))
+    _, url, _ = launch(blocks, None, prevent_thread_lock=True)
+    try:
+        assert [status("/"), status("/config"), status("/config", Host="evil.example")] == [200, 200, 403]
+        assert status("/gradio_api/upload", b"a file") == 404
+        question = {"data": ["what?", []], "fn_index": 2, "session_hash": "s"}
+        ours = {"Content_Type": "application/json", "Origin": url.rstrip("/")}
+        assert status("/gradio_api/queue/join", json.dumps(question).encode(), **ours) == 200
+    finally:
+        blocks.close()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 def test_the_page_opens_in_a_browser(chat, tmp_path):
     pytest.importorskip("gradio")
-    from dynarule.cli.ui import page
+    from dynarule.cli.ui import launch, page
 
     blocks = page(chat.stream)
-    _, url, _ = blocks.launch(prevent_thread_lock=True, quiet=True, server_name="127.0.0.1")
+    _, url, _ = launch(blocks, None, prevent_thread_lock=True)
     try:
         flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
         flags += ["--disable-background-networking", "--virtual-time-budget=20000", "--dump-dom"]

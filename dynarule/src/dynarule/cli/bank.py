@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .loading import load_model, rule_encoder
-from .shared import EncoderOption, FolOption, grouped, note, progress_bar
+from .shared import EncoderOption, FolOption, grouped, note, note_unseen, progress_bar
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
@@ -52,7 +52,9 @@ class Reading:
 
         if path.is_dir():
             raise ValueError(f"{path} is a folder; expected a file of rules (.parquet, .csv, .tsv or text)")
-        return read_rules(path, self.text, self.conclusion, self.id, self.fol)
+        rules = read_rules(path, self.text, self.conclusion, self.id, self.fol)
+        note_unseen("rules", rules.texts)
+        return rules
 
     def open_encoder(self, like: str = "") -> Any:
         """Open the encoder that is named, else the one of a fingerprint."""

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..bank.sources import read_parquet, read_text
-from .shared import AdapterOption, DeviceOption, EncoderOption, FolOption, ModelOption, RulesOption, note
+from .shared import (
+    AdapterOption,
+    DeviceOption,
+    EncoderOption,
+    FolOption,
+    ModelOption,
+    RulesOption,
+    note,
+    note_unseen,
+)
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
@@ -54,6 +63,7 @@ def load_rules(path: Path, encoder: str | None, fol: bool, like: str, model: Any
 
     if not path.is_dir():
         texts, conclusions, ids = read_rules(path, fol=fol)  # before an encoder is loaded for nothing
+        note_unseen("rules", texts)
         encode = rule_encoder(encoder, fol, like=like, model=model, tokenizer=tokenizer)
         return RuleBank.from_texts(texts, conclusions, encode, ids)
     bank = RuleBank.load(path)
@@ -138,7 +148,8 @@ def _choose_index(bank: RuleBank) -> None:
 
 
 def warn_of_unknown(tokenizer: Any, texts: Sequence[str]) -> None:
-    """Say which words a model has no tokens for, so that it reads them letter by letter or not at all."""
+    """Say which words of questions a model has no tokens for, so that it reads them letter by letter or not at all."""
+    note_unseen("questions", texts)
     words = dict.fromkeys(word for text in texts for word in re.findall(r"\b[^\W\d_]+\b", text))
     unknown = []
     for word in words:

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import wraps
@@ -17,9 +17,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-# control characters but tab and line feed, and those that turn the direction of writing
+# control characters but tab and line feed, those that turn the direction of writing, and those that nobody sees, in
+# which a rule can hide a second text: Unicode's Default_Ignorable_Code_Point, of variation selectors two or more
 _CONTROL = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    r"\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    r"\U000e0000-\U000e0fff]|[\ufe00-\ufe0f]{2,}"
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -130,8 +133,21 @@ def one_line(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text with what would steer a terminal as an escape, which JSON reads back."""
-    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    """Return a text with what would steer a terminal, or be seen by nobody, as escapes, which JSON reads back."""
+
+    def escaped(match: re.Match[str]) -> str:
+        units = match[0].encode("utf-16-be", "surrogatepass")
+        return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
+
+    return _CONTROL.sub(escaped, text)
+
+
+def note_unseen(what: str, texts: Sequence[str]) -> None:
+    """Say which texts hold characters that `printable` escapes: a model reads what their reader does not see."""
+    if hiding := [text for text in texts if _CONTROL.search(text)]:
+        note(
+            f"{len(hiding)} of {len(texts)} {what} hold characters that nobody sees: {one_line(hiding[0][:200])}"
+        )
 
 
 @contextmanager

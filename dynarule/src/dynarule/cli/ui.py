@@ -11,7 +11,13 @@ import typer
 from .._lazy import need
 from .chat import HELP, RuleChat
 from .loading import Served, closed_stdin
-from .shared import MaxNewTokensOption, TopOption, grouped, message_of, note
+from .shared import MaxNewTokensOption, TopOption, grouped, message_of, note, printable
+
+HOSTS = (b"127.0.0.1", b"localhost")
+POSTS = ("/gradio_api/queue/join", "/gradio_api/cancel", "/gradio_api/reset")
+"""All that the page posts to: a question, and that it was stopped."""
+MOST_BYTES = 4 << 20
+"""Of a request: the conversation so far comes with each."""
 
 
 def page(reply: Callable[[str], Iterator[str]]) -> Any:
@@ -20,7 +26,7 @@ def page(reply: Callable[[str], Iterator[str]]) -> Any:
 
     def respond(line: str, _history: list[Any]) -> Iterator[str]:
         try:
-            yield from reply(line.strip())
+            yield from map(printable, reply(line.strip()))
         except (ValueError, KeyError, ImportError) as error:
             raise gr.Error(message_of(error)) from None
 
@@ -33,6 +39,52 @@ def page(reply: Callable[[str], Iterator[str]]) -> Any:
         concurrency_limit=1,  # one model and one book: one thing at a time
         analytics_enabled=False,
         api_visibility="private",
+    )
+
+
+def refusal(scope: dict[str, Any]) -> int | None:
+    """Return the status with which a request (ASGI) is refused that the page, opened from this machine, does not make.
+
+    A stranger's page can give its own name the address of this machine, or post without reading what comes back.
+    """
+    headers = dict(scope["headers"])
+    host = headers.get(b"host", b"")
+    if host.partition(b":")[0] not in HOSTS or headers.get(b"origin", b"http://" + host) != b"http://" + host:
+        return 403
+    if scope["method"] in ("GET", "HEAD"):
+        return None
+    if scope["method"] != "POST" or scope["path"].rstrip("/") not in POSTS:
+        return 404
+    length = headers.get(b"content-length", b"")
+    return None if length.isdigit() and int(length) <= MOST_BYTES else 413
+
+
+def guarded(app: Any) -> Any:
+    """Return a web application (ASGI) without the requests of `refusal`."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        status = refusal(scope) if scope["type"] == "http" else None
+        if status is None:
+            await app(scope, receive, send)
+        else:
+            await send({"type": "http.response.start", "status": status, "headers": []})
+            await send({"type": "http.response.body"})
+
+    return answer
+
+
+def launch(blocks: Any, port: int | None, **options: Any) -> Any:
+    """Serve a page to this machine alone, whatever gradio's environment variables say."""
+    middleware = [need("starlette.middleware", "ui").Middleware(guarded)]
+    return blocks.launch(
+        server_name="127.0.0.1",
+        server_port=port,
+        app_kwargs={"middleware": middleware},
+        quiet=True,
+        share=False,
+        ssr_mode=False,
+        mcp_server=False,
+        **options,
     )
 
 
@@ -56,6 +108,4 @@ def ui(
     note(f"{len(chat.bank):,} rules; the page is at http://127.0.0.1:{port}, Ctrl-C ends it")
     # fonts of the system: none are loaded from elsewhere
     theme = gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
-    page(chat.stream).launch(
-        server_name="127.0.0.1", server_port=port, quiet=True, theme=theme, footer_links=[]
-    )
+    launch(page(chat.stream), port, theme=theme, footer_links=[])
