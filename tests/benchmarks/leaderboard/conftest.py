@@ -14,7 +14,7 @@ from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
 from rwbench.spec import canonical_json
 
-DATE = "2026-01-31"
+DATE = "2026-11-28"
 WORDS = {
     "name": "BM25",
     "submitter": "The testers",

@@ -6,13 +6,17 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html import unescape
 
 import numpy as np
 import pytest
 from rwbench.leaderboard.board import build_board, order, ranks
 from rwbench.leaderboard.copies import cell_of
+from rwbench.leaderboard.judge import RELEASED, Judge
 from rwbench.leaderboard.page import render_board, write_board
+from rwbench.leaderboard.submissions import read_run, submit
+from rwbench.run.data import DataSource
 from rwbench.score.samples import read_samples
 from rwbench.score.stats import paired_difference, sample_clusters
 
@@ -32,13 +36,14 @@ def made_up_row(number, **changes):
     estimate = {"value": value, "ci_low": max(0, value - 0.05), "ci_high": min(1, value + 0.05), "n": 550}
     row = dict.fromkeys(("tokens", "calls", "hardware", "sealed"))
     row |= {
-        "submission": f"2026-01-31_m{number}",
+        "submission": f"2026-11-28_m{number}",
         "track": "answers",
         "name": f"Method {number}",
         "links": {},
     }
-    row |= {"submitter": "Team", "date": "2026-01-31", "kind": "contender", "model": "none", "n": 550}
+    row |= {"submitter": "Team", "date": "2026-11-28", "kind": "contender", "model": "none", "n": 550}
     row |= {"open_weights": "none", "description": "Does things.", "scale": "paper", "split": "mini"}
+    row |= {"data": "1.1.0"}
     row |= {"trained": "yes" if number % 2 else "no", "representation": "nl" if number % 3 else "fol"}
     row |= {"subtasks": ["single_rule"], "pool_size": (100, 1_000, 10_000)[number % 3], "rank": number + 1}
     row |= {"cost_usd": None if number % 4 else number / 10, "badges": ["claimed"], "run_id": "0" * 12}
@@ -101,6 +106,45 @@ def test_held_out_rules_and_large_pools_come_first_and_the_order_of_sub_tasks_ma
     ]
 
 
+@pytest.fixture
+def next_data(monkeypatch):
+    """A version of the data to come, as the generator of today makes it."""
+    for place in ("names", "world"):
+        monkeypatch.setattr(f"ruleworld_data.spec.{place}.VERSIONS", ("1.1", "1.2"))
+    monkeypatch.setitem(RELEASED, "1.2.0", "2026-12-01")
+    return "1.2.0"
+
+
+def test_a_board_of_two_versions_of_the_data(submissions, next_data, runs, tmp_path):
+    """Each entry is asked in its own version and ranked in it alone; the newest data come first."""
+    root = shutil.copytree(submissions, tmp_path / "submissions")
+    spec, samples = read_run([runs["naive"]])
+    words = json.loads((root / "2026-11-28_naive/submission.json").read_text()) | {"date": "2026-12-01"}
+    del words["spec"]
+    words["name"] = "BM25, next data"
+    for sample in samples:  # a run of its own: it finds one rule less
+        sample["retrieved"] = [search[:-1] for search in sample["retrieved"]]
+    with pytest.raises(ValueError, match=r"between 2026-12-01, when data 1\.2\.0 came out"):
+        submit(replace(spec, data=next_data), samples, words | {"date": "2026-11-30"}, root, Judge())
+    submit(replace(spec, data=next_data), samples, words, root, Judge())
+    rows = [row for row in build_board(root)["rows"] if row["track"] == "retrieval"]
+    shown = [(row["data"], row["name"], row["rank"]) for row in rows if row["kind"] == "contender"]
+    assert shown[0] == ("1.2.0", "BM25, next data", 1) and {data for data, *_ in shown[1:]} == {"1.1.0"}
+    page = render_board(build_board(root))
+    assert "<option>tiny, mini, data 1.2.0</option><option>tiny, mini, data 1.1.0</option>" in page
+    with pytest.raises(
+        ValueError, match=r"spec\.data is not on the board, got '1\.3\.0'; run it with 1\.2\.0"
+    ):
+        Judge().check_spec(spec.to_dict() | {"data": "1.3.0"})
+
+
+def test_the_page_says_what_is_computed_and_what_is_claimed(board):
+    lead = " ".join(render_board(board).partition('<p class="lead">')[2].partition("</p>")[0].split())
+    assert "computed here" in lead and "submitter's word" in lead
+    assert all(word in lead for word in ("model", "training", "hardware", "tokens", "cost"))
+    assert DataSource().data in RELEASED
+
+
 def test_a_ceiling_that_answers_frames_both_tables_each_in_its_cell(board):
     page = render_board(board)
     answering, _, finding = page.partition('<section id="retrieval">')
@@ -137,8 +181,8 @@ def test_what_cannot_be_on_a_board_is_named(submissions, tmp_path):
         with pytest.raises(ValueError, match=r"scores\.json is no round's scores .* rwbench round score"):
             build_board(submissions, tmp_path / "rounds")
     root = shutil.copytree(submissions, tmp_path / "submissions")
-    (root / "2026-01-31_bm25" / "submission.json").write_text('{"name": "x"}')
-    with pytest.raises(ValueError, match=r"2026-01-31_bm25 is refused:\n.*submitter is missing"):
+    (root / "2026-11-28_bm25" / "submission.json").write_text('{"name": "x"}')
+    with pytest.raises(ValueError, match=r"2026-11-28_bm25 is refused:\n.*submitter is missing"):
         build_board(root)
 
 

@@ -7,14 +7,14 @@ import tracemalloc
 import pytest
 from rwbench.cli.app import app
 from rwbench.leaderboard import files, records
-from rwbench.leaderboard.copies import skeleton
+from rwbench.leaderboard.copies import alike
 from rwbench.leaderboard.files import ENTRY, SAMPLES, packed
 from rwbench.leaderboard.problems import MAX_PROBLEMS, Refused
 from rwbench.leaderboard.submissions import check_all, fingerprints, validate
 from typer.testing import CliRunner
 
 HTML = "<img src=x onerror=alert(1)>"
-NAIVE = "2026-01-31_naive"
+NAIVE = "2026-11-28_naive"
 
 
 def word(name, value):
@@ -52,6 +52,14 @@ def rename(name):
     return lambda entry: entry.rename(name)
 
 
+def dated(day):
+    def attack(entry):
+        entry.word("date", day)
+        entry.rename(f"{day}_bm25")
+
+    return attack
+
+
 def link(entry):
     entry.path(ENTRY).symlink_to(entry.path(ENTRY).rename(entry.folder.parent / "secret"))
 
@@ -73,7 +81,7 @@ def copy_with_ranks_swapped_in_a_third(entry):
 
     spoilt = {json.loads(text)["id"] for text in entry.lines[:20]}
     entry.change_all(swap)
-    entry.rename("2026-01-31_better")
+    entry.rename("2026-11-28_better")
 
 
 def deep(depth):
@@ -99,7 +107,7 @@ IN_SAMPLES = {
         line(1, answers=["8"], output=r"so \boxed{9}"),
         ", line 1: content answers are not what the scorer reads in output",
     ),
-    "a copy": (rename("2026-01-31_better"), ": 100% of the records, rankings included, are those of other"),
+    "a copy": (rename("2026-11-28_better"), ": 100% of the records, rankings included, are those of other"),
     "a copy, a third of it spoilt": (copy_with_ranks_swapped_in_a_third, ": 60% of the records, rankings"),
     # numbers
     "NaN": (in_line(1, '"usage":{', '"usage":{"calls":NaN,'), ", line 1: is not strict JSON (NaN is no JSON)"),
@@ -149,13 +157,17 @@ IN_ENTRY = {
     "a ligature of a sentence": (word("name", "\ufdfa" * 10), "name must have 1 to 60 characters spelt out"),
     "an endless name": (word("name", "a" * 5_000), "name must have 1 to 60 characters"),
     "a name of dots": (word("name", "..."), "name must have a letter or a digit"),
-    "a date to come": (word("date", "2999-01-01"), "date must not lie in the future"),
-    "a date of old": (word("date", "0001-01-01"), "date must not lie in the future or before"),
+    "a date to come": (dated("2999-01-01"), "date must lie between 2026-11-28"),
+    "a date of old": (dated("0001-01-01"), "date must lie between 2026-11-28"),
+    "a date before the data": (dated("2026-11-27"), "date must lie between 2026-11-28, when data 1.1.0 came out"),
     "a date that is none": (word("date", "2026-02-30"), "date day is out of range for month"),
     "another date": (word("date", "2026-01-30"), "date is not the folder's"),
     "a rank": (word("rank", "1"), "rank is an unknown field"),
     "another's name": (word("name", "BM25, Naive Tokens"), f"name reads like 'BM25, naive tokens' of {NAIVE}"),
     "another's name in Cyrillic": (word("name", "ВМ25, nаivе tоkеns"), "name reads like 'BM25, naive tokens'"),
+    "another's name in Lisu and digits": (word("name", "ꓐꓟ2Ƽ, ոaive tokens"), "name reads like 'BM25, naive tokens'"),
+    "another's name in small capitals": (word("name", "ʙᴍ25 ɴᴀɪᴠᴇ ᴛᴏᴋᴇɴꜱ"), "name reads like 'BM25, naive tokens'"),
+    "another's name in wide letters": (word("name", "ＢＭ２５，ｎａｉｖｅ tokens"), "name reads like"),
     "a submitter like another": (word("submitter", "The teѕters"), "submitter reads like"),
     # formats
     "Latin-1": (raw(ENTRY, lambda body: body.replace(b"BM25", b"M\xfcller")), "is not strict JSON ('utf-8' codec"),
@@ -167,14 +179,16 @@ IN_ENTRY = {
 }  # fmt: skip
 for field in ("name", "submitter", "description", "model", "hardware"):
     IN_ENTRY[f"html in {field}"] = (word(field, HTML), f"{field} must be plain text")
-for unseen in "\u3164,A\u115f,\u2800A,A\ufe0fB,A\u034fB,A\u200bB,A\u2066B,A\xadB,\x1b[2J,\u202e52MB".split(
-    ","
+for unseen in (
+    "\u3164,A\U0001d159B,A\u115f,\u2800A,A\ufe0fB,A\u034fB,A\u200bB,A\u2066B,A\xadB,\x1b[2J,\u202e52MB".split(
+        ","
+    )
 ):
     IN_ENTRY[f"unseen {unseen!a}"] = (word("submitter", unseen), "submitter must be one line without control")
 OF_THE_FOLDER = {
-    "a folder as a link": (submission_that_is_a_link, "2026-01-31_bm25: is not a folder"),
+    "a folder as a link": (submission_that_is_a_link, "2026-11-28_bm25: is not a folder"),
     "a script beside the data": (lambda entry: entry.path("run.py").write_text("import os\n"), "'run.py': is not a"),
-    "html as a folder": (rename("2026-01-31_<b>"), "folder: its name must be"),
+    "html as a folder": (rename("2026-11-28_<b>"), "folder: its name must be"),
     "a deep method": (spec(method={"name": "x", "y": deep(900)}), ""),
 }  # fmt: skip
 ATTACKS = (
@@ -230,30 +244,86 @@ def test_a_best_of_two_others_is_refused(entry, submissions, judge):
     other = type(entry)(submissions / NAIVE).lines
     entry.lines = [pair[number % 2] for number, pair in enumerate(zip(entry.lines, other, strict=True))]
     entry.word("name", "Best of both")
-    entry.rename("2026-01-31_best")
+    entry.rename("2026-11-28_best")
     with pytest.raises(Refused, match="100% of the records, rankings included"):
         validate(entry.folder, judge, fingerprints(submissions))
 
 
-def test_answers_of_another_without_its_rankings_are_refused(entry, judge):
-    """Of another pool or form, too: the fingerprint of answers holds no rules."""
+def answering(number):
+    """Give every question an answer and a text of its own, as method ``number`` would, and no rankings."""
 
     def say(record):
-        record |= {"answers": [record["id"][-2:]], "output": f"so \\boxed{{{record['id'][-2:]}}}"}
+        answer = str((int(record["id"][-2:]) * 7 + number) % 100)
+        record |= {"answers": [answer], "output": f"It has {answer}: \\boxed{{{answer}}}", "retrieved": None}
 
-    entry.change_all(say)
-    theirs = validate(entry.folder, judge).fingerprint
-    entry.change_all(lambda record: record.update(retrieved=None))
+    return say
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["It has {0}: {box}", "IT HAS {0} {box}", " It  has\n{0}: {box}\n", "So {box}", None],
+    ids=["as it is", "other case", "blanks", "other words", "answers alone"],
+)
+def test_answers_of_another_are_refused_however_they_are_retold(text, entry, judge):
+    """Of another pool or form, too: the fingerprint of answers holds no rules."""
+
+    def retell(record):
+        (answer,) = record["answers"]
+        record["output"] = text and text.format(answer, box=f"\\boxed{{{answer}}}")
+
+    entry.change_all(answering(0))
+    theirs = validate(entry.folder, judge).fingerprint._replace(cell=("nl", 500))
+    others = {"2026-11-28_theirs": theirs}
     entry.word("name", "Mine")
-    with pytest.raises(Refused, match="all answers are those of another submission, got 2026-01-31_theirs"):
-        validate(entry.folder, judge, {"2026-01-31_theirs": theirs})
+    entry.change_all(retell)
+    with pytest.raises(Refused, match="all answers are those of another submission, got 2026-11-28_theirs"):
+        validate(entry.folder, judge, others)
+    # right answers are nobody's: a ceiling has the same
+    ceiling = {"2026-11-28_solver": theirs._replace(kind="ceiling", outputs=frozenset())}
+    outputs = theirs._replace(outputs=frozenset())
+    assert validate(entry.folder, judge, ceiling | {"2026-11-28_theirs": outputs}).entry.name == "Mine"
     entry.change(1, answers=["0"], output=r"\boxed{0}")
-    assert validate(entry.folder, judge, {"2026-01-31_theirs": theirs}).entry.name == "Mine"
+    assert validate(entry.folder, judge, others).entry.name == "Mine"
 
 
-def test_names_that_look_alike_share_a_skeleton():
-    assert skeleton("BM25") == skeleton("вм25") and skeleton("a.b") == skeleton("A B")
-    assert skeleton("rn") == skeleton("m") and skeleton("v1.5") != skeleton("v15")
+def test_a_best_of_two_others_answers_is_refused(entry, judge):
+    others, lines = {}, []
+    for number in range(2):
+        entry.change_all(answering(number))
+        others[f"2026-11-28_m{number}"] = validate(entry.folder, judge).fingerprint
+        lines.append(entry.lines)
+    entry.lines = [pair[number % 2] for number, pair in enumerate(zip(*lines, strict=True))]
+    entry.word("name", "Best of both")
+    with pytest.raises(Refused, match="all answers are those of several other submissions"):
+        validate(entry.folder, judge, others)
+
+
+def test_a_pull_request_names_no_day_to_come_and_the_board_needs_no_clock(
+    submissions, judge, monkeypatch, entry
+):
+    dated("2027-11-29")(entry)
+    with pytest.raises(Refused, match="and 2027-11-28, got 2027-11-29; give the day of the pull request"):
+        validate(entry.folder, judge, latest="2027-11-28")
+    assert validate(entry.folder, judge).entry.date == "2027-11-29"
+    monkeypatch.setattr("rwbench.leaderboard.submissions.date", None)
+    assert not any(
+        isinstance(c, Refused) for c in check_all(files.submission_folders(submissions), judge).values()
+    )
+
+
+def test_names_that_look_alike():
+    pairs = [
+        "BM25 вм25",
+        "BM25 ＢＭ２５",
+        "a.b AB",
+        "rn m",
+        "ΝΑΙ ναι",
+        "OpenAI 0penAl",
+        "v1.5 v1．5",
+        "Google Ꮐoogle",
+    ]
+    assert [pair for pair in pairs if not alike(*pair.split())] == []
+    assert not alike("v1.5", "v15") and not alike("C#", "C")
 
 
 @pytest.mark.parametrize("error", [ValueError("a\x1b"), RecursionError(), OSError(5, "disk"), KeyError("a")])
@@ -290,5 +360,5 @@ def test_the_command_says_so_and_fails(entry, tmp_path):
     run = CliRunner().invoke(app, ["validate", str(entry.folder), "--json"])
     (report,) = json.loads(run.stdout)["submissions"]
     assert report["accepted"] is False and report["problems"][0].startswith(ENTRY)
-    run = CliRunner().invoke(app, ["validate", str(tmp_path / "2026-01-31_nothing")])
+    run = CliRunner().invoke(app, ["validate", str(tmp_path / "2026-11-28_nothing")])
     assert run.exit_code == 2 and "rwbench submit" in run.stderr

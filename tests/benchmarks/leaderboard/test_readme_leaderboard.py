@@ -43,8 +43,9 @@ def done(tmp_path_factory):
         patch.setattr("secrets.randbits", lambda bits: 4_611_686_018_427_387_905)
         for line in lines:
             words = [name for word in shlex.split(line) for name in (sorted(glob.glob(word)) or [word])]
-            if words[0] == "python":
-                subprocess.run([sys.executable, *words[1:]], check=True, capture_output=True)
+            if words[0] in ("python", "cp"):
+                program = {"python": sys.executable}.get(words[0], words[0])
+                subprocess.run([program, *words[1:]], check=True, capture_output=True)
                 continue
             run = CliRunner().invoke({"rwbench": app, "ruleworld": ruleworld}[words[0]], words[1:])
             assert run.exit_code == 0, (line, run.output)

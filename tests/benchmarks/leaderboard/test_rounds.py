@@ -15,6 +15,7 @@ from rwbench.leaderboard.board import build_board
 from rwbench.leaderboard.page import render_board
 from rwbench.leaderboard.rounds import (
     drop,
+    enter_round,
     new_round,
     read_round,
     reveal_round,
@@ -31,7 +32,7 @@ from rwbench.run.workspace import Workspace
 from rwbench.score.samples import read_samples
 from typer.testing import CliRunner
 
-BM25 = "2026-01-31_bm25"
+BM25 = "2026-11-28_bm25"
 
 
 def command(*words):
@@ -62,8 +63,10 @@ def played(submissions, small_spec, tmp_path_factory):
     ran = run_spec(spec, Workspace(DataSource("tiny", seed)), place / "runs")
     samples = read_samples(place / "runs" / ran["run_id"] / "samples.jsonl")
     lines = [json.dumps({"id": sample["id"], "retrieved": sample["retrieved"]}) + "\n" for sample in samples]
-    (folder / "entries" / f"{BM25}.jsonl").write_text("".join(lines))
+    (place / f"{BM25}.jsonl").write_text("".join(lines))
+    run("enter", folder, place / f"{BM25}.jsonl")
     run("reveal", folder, *keep)
+    shutil.copy(place / f"{BM25}.jsonl", folder / "entries")
     run("score", folder)
     return folder, json.loads(secret.read_text()), secret, stages
 
@@ -140,7 +143,7 @@ def test_the_drop_is_a_column_of_the_board(played):
     rows = {row["submission"]: row for row in built["rows"]}
     assert rows[BM25]["badges"] == ["sealed round"]
     assert rows[BM25]["sealed"]["round"] == "2026-1"
-    assert rows["2026-01-31_naive"]["sealed"] is None
+    assert rows["2026-11-28_naive"]["sealed"] is None
     page = render_board(built)
     assert page.count("Drop in sealed round</button>") == 1
     assert f"{100 * rows[BM25]['sealed']['drop']['value']:+.1f}" in page
@@ -161,16 +164,42 @@ def test_another_secret_or_kit_after_the_fact_is_found_out(folder):
             verify_round(folder)
 
 
+def test_an_entry_is_a_hash_that_no_other_can_open_until_the_reveal(played, folder):
+    """Whoever copies another's hash, or after the reveal its bytes, has nothing that counts."""
+    _, _, secret, stages = played
+    place = folder.parent.parent
+    assert not any(b"retrieved" in body for body in stages["enter"][1].values())
+    public = json.loads((folder / "round.json").read_text())
+    (folder / "round.json").write_text(json.dumps(public | {"revealed": None}))
+    with pytest.raises(ValueError, match="is open before the reveal, for all to copy"):
+        reveal_round(folder, secret)
+    mine = (folder / "entries" / f"{BM25}.jsonl").rename(place / f"{BM25}.jsonl")
+    theirs = (folder / "entries" / f"{BM25}.sha256").read_text()
+    (folder / "entries" / "2026-11-28_naive.sha256").write_text(theirs)
+    with pytest.raises(ValueError, match="named after its submission"):
+        enter_round(folder, mine.rename(place / "bm25.txt"))
+    assert set(reveal_round(folder, secret).entries) == {BM25, "2026-11-28_naive"}
+    with pytest.raises(ValueError, match="takes entries after it is sealed and before"):
+        enter_round(folder, place / "bm25.txt")
+    copied = shutil.copy(place / "bm25.txt", folder / "entries" / "2026-11-28_naive.jsonl")
+    with pytest.raises(ValueError, match=r"2026-11-28_naive\.jsonl is not what a hash was handed in of"):
+        score_round(folder, place / "submissions")
+    (folder / "entries" / copied.name).rename(folder / "entries" / f"{BM25}.jsonl")
+    scored = score_round(folder, place / "submissions")
+    assert [score["public"] for score in scored["scores"]] == [BM25]
+    assert scored["unopened"] == ["2026-11-28_naive"]
+
+
 def test_entries_that_come_late_or_change_do_not_count(folder):
     entry = folder / "entries" / f"{BM25}.jsonl"
-    late = shutil.copy(entry, entry.with_name("2026-01-31_naive.jsonl"))
-    with pytest.raises(ValueError, match="changed or added after the reveal"):
+    late = shutil.copy(entry, entry.with_name("2026-11-28_naive.jsonl"))
+    with pytest.raises(ValueError, match="is not what a hash was handed in of before the reveal"):
         score_round(folder, folder.parent.parent / "submissions")
     late.unlink()
     entry.write_text(entry.read_text().replace("[", "[ ", 1))
     done = command("score", folder)
     assert done.exit_code == 2
-    assert "changed or added after the reveal" in done.stderr
+    assert "is not what a hash was handed in of before the reveal" in done.stderr
     assert not (folder / "scores.json").exists()
 
 
@@ -178,7 +207,7 @@ def test_entries_are_checked_as_submissions_are(folder):
     entry = folder / "entries" / f"{BM25}.jsonl"
     entry.write_text(entry.read_text() + '{"id": "x", "retrieved": [[1, 1]]}\n')
     public = json.loads((folder / "round.json").read_text())
-    public["revealed"]["entries"][BM25] = hashlib.sha256(entry.read_bytes()).hexdigest()
+    public["revealed"]["entries"][BM25] = rounds.entry_sha256(entry)
     (folder / "round.json").write_text(json.dumps(public))
     with pytest.raises(ValueError, match=r"line 51: retrieved\.0 must name each rule once"):
         score_round(folder, folder.parent.parent / "submissions")
@@ -234,6 +263,19 @@ def test_of_two_that_take_a_step_at_once_one_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(rounds, "_now", slow)
     assert "was sealed on" in both(seal_round)
     assert "was revealed on" in both(reveal_round)
+
+
+def test_nobody_else_can_read_a_secret_while_it_is_written(tmp_path, monkeypatch):
+    modes, real = [], rounds.os.open
+    monkeypatch.setattr(
+        rounds.os, "open", lambda path, flags, mode: modes.append(mode) or real(path, flags, mode)
+    )
+    monkeypatch.setattr(
+        rounds.os, "fsync", lambda number: modes.append(stat.S_IMODE(rounds.os.fstat(number).st_mode))
+    )
+    monkeypatch.setattr(rounds, "write_whole", lambda *_: None)
+    new_round(tmp_path / "r", tmp_path / "s.json", "tiny", "mini", 100)
+    assert modes == [0o600, 0o600]
 
 
 def test_no_two_rounds_share_a_secret(tmp_path):

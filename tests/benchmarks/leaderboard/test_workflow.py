@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 WORKFLOW = ROOT / ".github/workflows/submissions.yml"
 SCRIPT = "benchmarks/leaderboard/check_pull_request.sh"
 PLACE = "benchmarks/leaderboard/submissions"
-NEW = f"{PLACE}/2026-01-31_naive"
+NEW = f"{PLACE}/2026-11-28_naive"
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def check(submissions, tmp_path):
 
     (place / SCRIPT).parent.mkdir(parents=True)
     shutil.copy(ROOT / SCRIPT, place / SCRIPT)
-    shutil.copytree(submissions / "2026-01-31_bm25", place / PLACE / "2026-01-31_bm25")
+    shutil.copytree(submissions / "2026-11-28_bm25", place / PLACE / "2026-11-28_bm25")
     (place / "README.md").write_text("main\n")
     do("git", "init", "-q", "-b", "main")
     do("git", "add", ".")
@@ -39,7 +39,7 @@ def check(submissions, tmp_path):
 
     def run(change=None):
         do("git", "checkout", "-q", "-B", "pull", "main")
-        shutil.copytree(submissions / "2026-01-31_naive", place / NEW)
+        shutil.copytree(submissions / "2026-11-28_naive", place / NEW)
         if change is not None:
             change(place)
         do("git", "add", "-A", ".")
@@ -54,7 +54,7 @@ def check(submissions, tmp_path):
 
 def test_a_pull_request_with_a_good_submission(check):
     done = check()
-    assert (done.returncode, done.stdout) == (0, "2026-01-31_naive: accepted\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "2026-11-28_naive: accepted\n"), done.stderr
 
 
 def write(path, text="{}"):
@@ -75,17 +75,17 @@ def link(path, to):
 
 CHANGES = {
     "another file": write("README.md", "mine\n"),
-    "a changed submission": write(f"{PLACE}/2026-01-31_bm25/submission.json"),
-    "a removed submission": lambda place: shutil.rmtree(place / PLACE / "2026-01-31_bm25"),
+    "a changed submission": write(f"{PLACE}/2026-11-28_bm25/submission.json"),
+    "a removed submission": lambda place: shutil.rmtree(place / PLACE / "2026-11-28_bm25"),
     "a file beside the folders": write(f"{PLACE}/submission.json"),
-    "a deeper folder": write(f"{PLACE}/2026-01-31_x/deep/submission.json"),
+    "a deeper folder": write(f"{PLACE}/2026-11-28_x/deep/submission.json"),
     "a third file": write(f"{NEW}/.gitattributes"),
     "a file with a line break": write(f"{NEW}/submission.json\n"),
-    "a folder with a line break": write(f"{PLACE}/2026-01-31_x\n/submission.json"),
-    "a terminal's codes": write(f"{PLACE}/2026-01-31_x\x1b[2J/submission.json"),
-    "a quotation mark": write(f'{PLACE}/2026-01-31_x"/submission.json'),
-    "a Cyrillic letter": write(f"{PLACE}/2026-01-31_\u0445/submission.json"),
-    "capitals": write(f"{PLACE}/2026-01-31_x/Submission.json"),
+    "a folder with a line break": write(f"{PLACE}/2026-11-28_x\n/submission.json"),
+    "a terminal's codes": write(f"{PLACE}/2026-11-28_x\x1b[2J/submission.json"),
+    "a quotation mark": write(f'{PLACE}/2026-11-28_x"/submission.json'),
+    "a Cyrillic letter": write(f"{PLACE}/2026-11-28_\u0445/submission.json"),
+    "capitals": write(f"{PLACE}/2026-11-28_x/Submission.json"),
     "a workflow": write(".github/workflows/submissions.yml"),
     "a program": lambda place: (place / NEW / "submission.json").chmod(0o755),
     "a link in place of a file": link(f"{NEW}/submission.json", "/etc/passwd"),

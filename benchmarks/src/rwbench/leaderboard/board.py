@@ -1,8 +1,8 @@
 """The board as data: one row per accepted submission, every number recomputed from its samples.
 
 Two tables: *answers*, ranked by exact match, and *retrieval*, ranked by Recall@1, of methods that only find rules.
-Ranks are within a cell: world, split, sub-tasks, representation and pool size. Numbers of different pool sizes are
-never averaged. Floors and ceilings frame a cell and have no rank.
+Ranks are within a cell: data version, world, split, sub-tasks, representation and pool size. Numbers of different
+pool sizes are never averaged. Floors and ceilings frame a cell and have no rank.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ def row_of(submission: Submission) -> Row:
         **{name: getattr(entry, name) for name in words},
         "links": {name: link for name in ("code", "paper") if (link := getattr(entry, name))},
         **{name: spec[name] for name in CELL},
-        "data": spec["data"],
         "n": results["n"]["scored"],
         "metrics": {name: macro(results, name) for name in METRICS},
         "cost_usd": logged if entry.cost_usd is None else entry.cost_usd,
@@ -99,9 +98,14 @@ def track_of(submission: Submission) -> str:
 
 
 def order(row: Row, metric: str) -> tuple[Any, ...]:
-    """Return what rows are sorted by: cell (held-out rules and large pools first), and in it best first."""
+    """Return what rows are sorted by: cell (newest data, held-out rules, large pools first), in it best first."""
     estimate = row["metrics"][metric]
-    world = (row["scale"] != "paper", row["scale"], SPLITS.index(row["split"]))
+    world = (
+        [-int(part) for part in row["data"].split(".")],
+        row["scale"] != "paper",
+        row["scale"],
+        SPLITS.index(row["split"]),
+    )
     cell = (*world, -len(row["subtasks"]), sorted(row["subtasks"]), -row["pool_size"], row["representation"])
     return (*cell, -(estimate["value"] if estimate else -1), row["submission"])
 

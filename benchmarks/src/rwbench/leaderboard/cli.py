@@ -138,14 +138,14 @@ def validate(
 ) -> None:
     """Check submissions: everything is recomputed from their samples. Nothing is run, nothing is written.
 
-    Example: rwbench validate benchmarks/leaderboard/submissions/2026-01-31_my-method
+    Example: rwbench validate benchmarks/leaderboard/submissions/2026-11-28_my-method
     """
     with user_errors():
         from .judge import Judge
         from .problems import Refused
-        from .submissions import check_all, fingerprints
+        from .submissions import check_all, fingerprints, tomorrow
 
-        checked = check_all(folders, Judge(), fingerprints(board) if board is not None else None)
+        checked = check_all(folders, Judge(), fingerprints(board) if board is not None else None, tomorrow())
     problems_of = {
         name: str(result).splitlines() if isinstance(result, Refused) else []
         for name, result in checked.items()
@@ -221,13 +221,31 @@ def seal(folder: Folder, secret: SecretFile = None) -> None:
         from .rounds import ENTRIES, KIT, seal_round
 
         seal_round(folder, _secret(folder, secret))
-    typer.echo(f"kit: {folder / KIT}; entries go to {folder / ENTRIES}/SUBMISSION.jsonl")
-    typer.echo(f"when they are in: rwbench round reveal {folder}")
+    typer.echo(f"kit: {folder / KIT}; entrants: rwbench round enter {folder} SUBMISSION.jsonl")
+    typer.echo(f"when all hashes are in {folder / ENTRIES}: rwbench round reveal {folder}")
+
+
+@round_app.command()
+def enter(
+    folder: Folder,
+    predictions: Annotated[
+        Path, typer.Argument(metavar="SUBMISSION.jsonl", help="Named after its submission.")
+    ],
+) -> None:
+    """Write the hash of an entry to the round; the entry itself stays with you until the reveal.
+
+    Example: rwbench round enter benchmarks/leaderboard/rounds/2026-1 2026-11-28_my-method.jsonl
+    """
+    with user_errors():
+        from .rounds import enter_round
+
+        path = enter_round(folder, predictions)
+    typer.echo(f"hand in {path}; after the reveal, and not before, {path.with_suffix('.jsonl')}")
 
 
 @round_app.command()
 def reveal(folder: Folder, secret: SecretFile = None) -> None:
-    """Publish seed and salt, and the hashes of all entries.
+    """Publish seed and salt, and end the list of hashes.
 
     Example: rwbench round reveal benchmarks/leaderboard/rounds/2026-1
     """
@@ -235,7 +253,9 @@ def reveal(folder: Folder, secret: SecretFile = None) -> None:
         from .rounds import reveal_round
 
         done = reveal_round(folder, _secret(folder, secret))
-    typer.echo(f"seed {done.seed}, {len(done.entries)} entries; next: rwbench round score {folder}")
+    typer.echo(
+        f"seed {done.seed}, {len(done.entries)} entries; when they are opened: rwbench round score {folder}"
+    )
 
 
 @round_app.command()

@@ -12,30 +12,22 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from confusable_homoglyphs.confusables import confusables_data
+
 from ..spec import canonical_json
 from .entry import Entry
 from .files import ENTRY, SAMPLES
 from .problems import quote
 from .records import Record
 
-CELL = ("scale", "split", "subtasks", "representation", "pool_size")
+CELL = ("scale", "split", "subtasks", "representation", "pool_size", "data")
 """Fields of a spec that submissions share if they are compared."""
 COPIED = 0.5
 """Share of questions whose whole record, with a ranking of at least `LONG` rules, may be another's."""
 LONG = 10
 
-LOOKALIKES = str.maketrans(
-    {
-        other: letter
-        for letter, others in {
-            "a": "аαɑ", "b": "вьβ", "c": "сϲ", "d": "ԁ", "e": "еεє", "g": "ɡց", "h": "һнη", "j": "јϳ", "k": "кκ",
-            "l": "1i|іιıӏ", "m": "мμ", "n": "ոп", "o": "0оοօσ", "p": "рρ", "q": "ԛ", "r": "г", "s": "ѕ", "t": "тτ",
-            "u": "υս", "v": "νѵ", "w": "ԝω", "x": "хχ", "y": "уγү", "z": "ζ",
-        }.items()
-        for other in others
-    }
-)  # fmt: skip
-"""Lower-case Cyrillic, Greek and Armenian letters, and digits, that look like a Latin one in either case."""
+SAME = str.maketrans("01i|", "olll")
+"""Signs that fonts do not tell apart once case is folded, beside those of UTS 39."""
 
 
 class Fingerprint(NamedTuple):
@@ -49,7 +41,9 @@ class Fingerprint(NamedTuple):
     size : int
         Number of questions.
     answers : frozenset of str
-        A hash per question of its output and answers; none of a method that only finds rules.
+        A hash per question of its answers; none of a method that only finds rules.
+    outputs : frozenset of str
+        A hash per question of its answers and the words of its output; none of a method that only finds rules.
     rankings : frozenset of str
         A hash per question of all that it holds, of those with a ranking of at least `LONG` rules.
     """
@@ -60,12 +54,13 @@ class Fingerprint(NamedTuple):
     kind: str
     size: int
     answers: frozenset[str]
+    outputs: frozenset[str]
     rankings: frozenset[str]
 
 
 def fingerprint(entry: Entry, records: Iterable[Record]) -> Fingerprint:
-    """Return the fingerprint of a submission."""
-    records = list(records)
+    """Return the fingerprint of a submission: case, blanks and punctuation of outputs make no other record."""
+    records = [record.model_copy(update={"output": _words(record.output)}) for record in records]
     answering = [record for record in records if record.answers is not None]
     ranking = [record for record in records if any(len(ids) >= LONG for ids in record.retrieved or ())]
     return Fingerprint(
@@ -74,6 +69,7 @@ def fingerprint(entry: Entry, records: Iterable[Record]) -> Fingerprint:
         entry.submitter,
         entry.kind,
         len(records),
+        frozenset(content_sha256([record], {"id", "answers"}) for record in answering),
         frozenset(content_sha256([record], {"id", "output", "answers"}) for record in answering),
         frozenset(content_sha256([record]) for record in ranking),
     )
@@ -84,11 +80,38 @@ def cell_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(tuple(sorted(values[name])) if name == "subtasks" else values[name] for name in CELL)
 
 
+def alike(first: str, second: str) -> bool:
+    """Whether two names look the same to who reads them in passing, as written or without their case."""
+    return bool({*map(skeleton, (first, first.casefold()))} & {*map(skeleton, (second, second.casefold()))})
+
+
 def skeleton(text: str) -> str:
     """Return what is left of a name that is read in passing: no case, accents, blanks, punctuation or lookalikes."""
-    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
-    plain = "".join(re.findall(r"\w|(?<=\d)\.(?=\d)|[+#*|]", plain)).replace("_", "").translate(LOOKALIKES)
-    return plain.replace("rn", "m").replace("vv", "w")
+    text = re.sub(r"(?<=\d)[.\uff0e\u2024](?=\d)", "dot", text)  # version 1.5 is not 15
+    for form in ("NFD", "NFKD"):  # a lunate sigma looks like c, and is a sigma to NFKD
+        text = "".join(map(_prototype, unicodedata.normalize(form, text)))
+    plain = "".join(re.findall(r"\w|[+#*|]", text.casefold())).replace("_", "")
+    return plain.translate(SAME).replace("rn", "m").replace("vv", "w")
+
+
+def _prototype(letter: str) -> str:
+    """Return what a letter looks like by UTS 39: Latin if it, its capital or its small capital's letter does."""
+    small = unicodedata.name(letter, "").rpartition("LETTER SMALL CAPITAL ")[2]
+    looks = [_lookalike(form) for form in (letter, letter.upper(), small) if len(form) == 1]
+    return next((look for look in looks if look.isascii()), looks[0])
+
+
+def _lookalike(letter: str) -> str:
+    # The table goes both ways: a prototype lists all that look like it, all else its one prototype.
+    listed = confusables_data.get(letter, ())
+    if len(listed) != 1:
+        return letter
+    other: str = listed[0]["c"]
+    return other if len(other) > 1 or len(confusables_data[other]) > 1 else min(letter, other)
+
+
+def _words(output: str | None) -> str:
+    return " ".join(re.findall(r"\w+", (output or "").casefold()))
 
 
 def copied(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iterator[str]:
@@ -100,7 +123,7 @@ def copied(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iterator[str]
         for field in ("name", "submitter"):
             mine, theirs = getattr(own, field), getattr(other, field)
             taken = field == "name" and own.cell == other.cell
-            if skeleton(mine) == skeleton(theirs) and (taken or mine != theirs):
+            if alike(mine, theirs) and (taken or mine != theirs):
                 what = f"{field} reads like {quote(theirs)} of {folder}, got {quote(mine)}"
                 fix = "choose a name that differs" if taken else "choose another, or write it the same"
                 yield f"{ENTRY}: {what}; {fix}"
@@ -108,16 +131,21 @@ def copied(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iterator[str]
 
 
 def _copied_results(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iterator[str]:
-    """Yield a problem if all answers are those of another submission, or most rankings are those of others.
+    """Yield a problem if all answers are those of other submissions, or most rankings.
 
-    Others of every form and pool size count, since their pools are nested, and all of them together, since a best-of
-    is made from several. Answers alone must all be another's: two honest methods of one model share up to 93 %.
+    Others of every form and pool size count, since their pools are nested, and of outputs and rankings all of them
+    together, since a best-of is made from several. All answers must be another's: two honest methods of one model
+    share up to 94 %, with those of all others up to 98 %. Right answers are nobody's: a ceiling has them all.
     """
     fix = "a result is on the board once; submit a run of your own"
+    right = any(own.answers <= other.answers for other in others.values() if other.kind == "ceiling")
     for name, other in others.items():
-        if own.answers and own.answers <= other.answers:
+        if own.outputs and (own.outputs <= other.outputs or (own.answers <= other.answers and not right)):
             yield f"{SAMPLES}: all answers are those of another submission, got {name}; {fix}"
             return
+    if own.outputs and own.outputs <= frozenset().union(*(other.outputs for other in others.values())):
+        yield f"{SAMPLES}: all answers are those of several other submissions; {fix}"
+        return
     known = frozenset().union(*(other.rankings for other in others.values()))
     share = len(own.rankings & known) / max(own.size, 1)
     if share >= COPIED:

@@ -40,7 +40,7 @@ def read_folder(folder: Path) -> dict[str, bytes]:
     """Return the bytes of a submission's files; `Refused` if a name, kind or size is not what one has."""
     if not FOLDER_NAME.fullmatch(folder.name):
         what = "its name must be a date and a short name in a-z, 0-9, dot and hyphen, at most 80 characters"
-        raise Refused(f"folder: {what}, got {quote(folder.name)}; for example 2026-01-31_my-method")
+        raise Refused(f"folder: {what}, got {quote(folder.name)}; for example 2026-11-28_my-method")
     if folder.is_symlink() or not folder.is_dir():
         raise Refused(f"{folder.name}: is not a folder; submit a real folder, no link and no file")
     names = {path.name for path in folder.iterdir()}

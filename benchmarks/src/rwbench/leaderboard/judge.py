@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ruleworld_data.spec import SUBTASKS, num_rows
+from ruleworld_data.spec import SUBTASKS, data_version, num_rows
 
 from ..methods import Method
 from ..recipes import SCOPES
@@ -19,13 +19,15 @@ from ..run.workspace import Workspace
 from ..score.results import Results
 from ..score.samples import Sample, check_sample
 from ..score.scoring import score
-from ..spec import RunSpec, spec_differences
+from ..spec import DATA_VERSION, RunSpec, spec_differences
 from .files import ENTRY, HOW_TO_WRITE, SAMPLES
 from .problems import Refused, quote
 from .records import Record
 
 SPLITS = ("heldout", "mini", "test")
 """Splits on the board, in its order; train and validation are for building methods."""
+RELEASED = {"1.1.0": "2026-11-28"}
+"""Versions of the data that the board takes, oldest first, and the day that each came out: no result is older."""
 HELD_OUT_LIMIT = 50
 """Held-out questions of a sub-task that suffice: 550 in all, as many as `mini` has."""
 MAX_TOP_K = 100
@@ -43,10 +45,11 @@ def board_spec(
     split: str = "mini",
     subtasks: Sequence[str] = (),
     seed: int = PUBLIC_SEED,
+    data: str = DATA_VERSION,
 ) -> RunSpec:
     """Return the spec of a method on one of the board's settings, whose pools are the same for all methods.
 
-    No sub-tasks: all. A ValueError if the board has no pools of this size.
+    No sub-tasks: all; ``data`` is a version. A ValueError if the board has no pools of this size.
     """
     everything = num_rows("rules", "train", scale)
     scopes = {min(size, everything): scope for size, scope in SCOPES.items()}
@@ -59,7 +62,7 @@ def board_spec(
         pool_size=pool_size,
         pool_scope=scopes[pool_size],
         pool_within=max(scopes) if pool_size < max(scopes) else None,
-        data=DataSource(scale, seed).data,
+        data=DataSource(scale, seed, version=data_version(data)).data,
         scale=scale,
         world_seed=seed,
         split=split,
@@ -95,7 +98,8 @@ class Judge:
         try:
             spec = RunSpec.from_dict(values)
             setting = (spec.pool_size, spec.scale, spec.split, spec.subtasks, spec.world_seed)
-            ours = board_spec(spec.method, spec.representation, *setting)
+            data = spec.data if spec.data in RELEASED else [*RELEASED][-1]
+            ours = board_spec(spec.method, spec.representation, *setting, data)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             what = f"spec is not a run's ({quote(str(error))[1:-1]}), got {quote(values)}"
             raise Refused(f"{ENTRY}: {what}; {HOW_TO_WRITE}") from None

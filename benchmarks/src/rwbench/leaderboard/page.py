@@ -90,7 +90,7 @@ def _cells(row: Row, metric: str) -> Row:
         "filters": {
             "representation": row["representation"].upper(),
             "pool": f"{row['pool_size']:,}",
-            "world": f"{row['scale']}, {row['split']}",
+            "world": f"{row['scale']}, {row['split']}, data {row['data']}",
             "tasks": "all 11" if len(subtasks) == 11 else f"{len(subtasks)}: {', '.join(subtasks)}",
             "trained": row["trained"],
             "weights": row["open_weights"],

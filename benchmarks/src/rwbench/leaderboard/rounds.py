@@ -1,8 +1,9 @@
 """Sealed rounds: a world from a secret seed whose hash is published first.
 
 ``new`` draws seed and salt and publishes their hash with the setting; ``seal`` publishes questions, rules and pools,
-without answers; entries come in; ``reveal`` publishes seed and salt, and the hash of every entry so far; ``score``
-compares them with the public world. Whoever doubts a round can make its world again from the seed: hash and files
+without answers; ``enter`` hashes an entry, and only the hash is handed in, so that nobody can copy it; ``reveal``
+publishes seed and salt, and ends the list of hashes; then entries are opened, and ``score`` compares them with the
+public world. Whoever doubts a round can make its world again from the seed: hash and files
 must agree. A salt of 256 bits keeps the seed from being guessed from the hash.
 """
 
@@ -22,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from ruleworld_data.io import file_digest, whole_file, write_whole
+from ruleworld_data.io import whole_file, write_whole
 
 from ..report.setting import macro
 from ..score.results import Estimate
 from ..spec import canonical_json
 from .board import TRACKS, track_of
-from .files import json_bytes
+from .files import FOLDER_NAME, json_bytes
 from .judge import PUBLIC_SEED, SPLITS, Judge, board_spec
 from .kit import METHOD, write_kit
 from .problems import Model
@@ -51,7 +52,7 @@ class Secret(_File):
 
 
 class Reveal(Secret):
-    """What ends a round: its secret, and the sha256 of every entry."""
+    """What ends a round: its secret, and the `entry_sha256` of every entry."""
 
     time: str
     entries: dict[str, str]
@@ -82,11 +83,7 @@ class Round(_File):
 
     def write_kit(self, seed: int, folder: Path) -> dict[str, str]:
         """Write the kit of the round's world and return its hashes."""
-        spec = board_spec(METHOD, "nl", self.pool_size, self.scale, self.split, seed=seed)
-        if spec.data != self.data:
-            raise ValueError(
-                f"round {self.name} is of generator version {self.data}, this is {spec.data}; install that version"
-            )
+        spec = board_spec(METHOD, "nl", self.pool_size, self.scale, self.split, seed=seed, data=self.data)
         return write_kit(folder, Judge((seed,)), spec)
 
 
@@ -142,15 +139,40 @@ def seal_round(folder: Path, secret_file: Path) -> Round:
     return this
 
 
+def enter_round(folder: Path, predictions: Path) -> Path:
+    """Write the hash of an entry, whose file is named after its submission, to a round and return the hash's path."""
+    this = read_round(folder)
+    if this.sealed is None or this.revealed is not None:
+        raise ValueError(f"round {this.name} takes entries after it is sealed and before it is revealed")
+    if predictions.suffix != ".jsonl" or not FOLDER_NAME.fullmatch(predictions.stem):
+        raise ValueError(
+            f"an entry is named after its submission, SUBMISSION.jsonl, got {predictions.name!r}"
+        )
+    read_predictions(predictions)
+    path = folder / ENTRIES / f"{predictions.stem}.sha256"
+    write_whole(path, f"{entry_sha256(predictions)}\n".encode())
+    return path
+
+
+def entry_sha256(path: Path) -> str:
+    """Return the hash of an entry's name and bytes: with the name, another's hash is of no use."""
+    return hashlib.sha256(f"{path.stem}\n".encode() + path.read_bytes()).hexdigest()
+
+
 def reveal_round(folder: Path, secret_file: Path) -> Reveal:
-    """Publish seed and salt, and the hashes of the entries: what comes later does not count."""
+    """Publish seed and salt, and end the list of hashes: what comes later does not count."""
     with _step(folder, secret_file) as (this, secret):
         if this.sealed is None:
             raise ValueError(f"round {this.name} is not sealed; first: rwbench round seal {folder}")
         if this.revealed is not None:
             raise ValueError(f"round {this.name} was revealed on {this.revealed.time}")
         this.check(secret)
-        entries = {path.stem: file_digest(path) for path in entry_files(folder)}
+        for path in entry_files(folder):
+            raise ValueError(
+                f"{path} is open before the reveal, for all to copy; keep it, and hand in its hash"
+            )
+        hashes = sorted((folder / ENTRIES).glob("*.sha256"))
+        entries = {path.stem: path.read_text(encoding="ascii").strip() for path in hashes}
         this.revealed = Reveal(time=_now(), seed=secret.seed, salt=secret.salt, entries=entries)
     return this.revealed
 
@@ -159,7 +181,7 @@ def verify_round(folder: Path) -> tuple[Round, Reveal]:
     """Make a revealed round's world again and return the round.
 
     A ValueError if seed and salt are not those of the published hash, the kit is not that world's, or an entry was
-    changed or came after the reveal.
+    changed or its hash came after the reveal.
     """
     this = read_round(folder)
     sealed, revealed = this.sealed, this.revealed
@@ -175,9 +197,10 @@ def verify_round(folder: Path) -> tuple[Round, Reveal]:
                 f"its seed gives {value[:16]}...: entrants answered another world"
             )
     for path in entry_files(folder):
-        if revealed.entries.get(path.stem) != file_digest(path):
+        if revealed.entries.get(path.stem) != entry_sha256(path):
             raise ValueError(
-                f"{path} was changed or added after the reveal and cannot count; restore its bytes, or move it away"
+                f"{path} is not what a hash was handed in of before the reveal, and cannot count; restore its bytes, "
+                "or move it away"
             )
     return this, revealed
 
@@ -188,14 +211,17 @@ def score_round(folder: Path, submissions: Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``round``, ``seed`` and ``scores``: per entry ``public`` (the submission), ``metric``, the estimates
+        ``round``, ``seed``, ``unopened`` (submissions of which there is a hash alone) and ``scores``:
+        per entry ``public`` (the submission), ``metric``, the estimates
         ``public_score`` and ``sealed_score``, and ``drop`` (public minus sealed, with its 95 % interval).
     """
     this, revealed = verify_round(folder)
     judge = Judge((PUBLIC_SEED, revealed.seed))
-    scores = [_score(this, revealed.seed, path, submissions, judge) for path in entry_files(folder)]
+    opened = entry_files(folder)
+    scores = [_score(this, revealed.seed, path, submissions, judge) for path in opened]
+    unopened = sorted(revealed.entries.keys() - {path.stem for path in opened})
     scores.sort(key=lambda score: (-score["sealed_score"]["value"], score["public"]))
-    done = {"round": this.name, "seed": revealed.seed, "scores": scores}
+    done = {"round": this.name, "seed": revealed.seed, "unopened": unopened, "scores": scores}
     write_whole(folder / SCORES, json_bytes(done))
     return done
 
@@ -214,7 +240,7 @@ def drop(public: Estimate, sealed: Estimate) -> dict[str, float]:
 
 
 def entry_files(folder: Path) -> list[Path]:
-    """Return the entries of a round: one file per submission, named like it."""
+    """Return the opened entries of a round: one file per submission, named like it."""
     return sorted((folder / ENTRIES).glob("*.jsonl"))
 
 
@@ -249,11 +275,11 @@ def _score(this: Round, seed: int, path: Path, submissions: Path, judge: Judge) 
     if not (submissions / path.stem).is_dir():
         raise ValueError(f"{path} is named after no submission; there is no {submissions / path.stem}")
     public = validate(submissions / path.stem, judge)
-    setting = (public.spec.scale, public.spec.split, public.spec.pool_size)
-    if setting != (this.scale, this.split, this.pool_size):
+    setting = (public.spec.data, public.spec.scale, public.spec.split, public.spec.pool_size)
+    if setting != (this.data, this.scale, this.split, this.pool_size):
         raise ValueError(
-            f"{path.stem} has scale, split and pool size {setting}, round {this.name} has "
-            f"{(this.scale, this.split, this.pool_size)}; enter with a submission of the same setting"
+            f"{path.stem} has data, scale, split and pool size {setting}, round {this.name} has "
+            f"{(this.data, this.scale, this.split, this.pool_size)}; enter with a submission of the same setting"
         )
     spec = replace(public.spec, world_seed=seed)
     try:

@@ -7,6 +7,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,9 +20,11 @@ from ..spec import RunSpec, canonical_json
 from .copies import Fingerprint, content_sha256, copied, fingerprint
 from .entry import Entry, read_entry
 from .files import ENTRY, FOLDER_NAME, HOW_TO_WRITE, SAMPLES, json_bytes, read_folder, submission_folders
-from .judge import Judge, board_spec, looks_at_gold
+from .judge import RELEASED, Judge, board_spec, looks_at_gold
 from .problems import Refused, quote, validated
 from .records import Record, pack_records, read_predictions, read_records
+
+YEARS = 10
 
 
 class Submission(NamedTuple):
@@ -35,16 +38,26 @@ class Submission(NamedTuple):
     fingerprint: Fingerprint
 
 
-def validate(folder: Path, judge: Judge, others: Mapping[str, Fingerprint] | None = None) -> Submission:
+def validate(
+    folder: Path, judge: Judge, others: Mapping[str, Fingerprint] | None = None, latest: str | None = None
+) -> Submission:
     """Check a submission against our data, and ``others``: the fingerprints on the board, by folder name.
 
-    `Refused` with the problems of the first stage that finds one: files, words, spec, samples, copies.
+    A date lies between the data's release and ``latest``, or, for what is on the board whatever a clock says, within
+    `YEARS` of the newest before it. `Refused` with the problems of the first stage that finds one: files, words, spec,
+    date, samples, copies.
     """
     files = read_folder(folder)
     entry = read_entry(files[ENTRY])
     if not folder.name.startswith(entry.date):
         raise Refused(f"{ENTRY}: date is not the folder's, got {entry.date}; folder: {folder.name[:10]}")
     spec = judge.check_spec(entry.spec)
+    first = RELEASED[spec.data]
+    newest = max([first, *(name[:10] for name in others or () if name != folder.name)])
+    last = latest or f"{int(newest[:4]) + YEARS}{newest[4:]}"
+    if not first <= entry.date <= last:
+        what = f"date must lie between {first}, when data {spec.data} came out, and {last}, got {entry.date}"
+        raise Refused(f"{ENTRY}: {what}; give the day of the pull request")
     if entry.kind != "ceiling" and (gold := looks_at_gold(spec.method)):
         raise Refused(f"{ENTRY}: spec.method looks at gold data, got {gold!r}; set kind to ceiling")
     records = read_records(files[SAMPLES])
@@ -56,7 +69,10 @@ def validate(folder: Path, judge: Judge, others: Mapping[str, Fingerprint] | Non
 
 
 def check_all(
-    folders: Iterable[Path], judge: Judge, known: Mapping[str, Fingerprint] | None = None
+    folders: Iterable[Path],
+    judge: Judge,
+    known: Mapping[str, Fingerprint] | None = None,
+    latest: str | None = None,
 ) -> dict[str, Submission | Refused]:
     """Return each submission, or why it is refused, by folder name; copies of each other or of ``known`` are."""
     known = dict(known or {})
@@ -65,7 +81,7 @@ def check_all(
         if not os.path.lexists(path):
             raise FileNotFoundError(f"no {path}; `rwbench submit RUN --to DIR` writes a submission")
         try:
-            submission = checked[path.name] = validate(path, judge, known)
+            submission = checked[path.name] = validate(path, judge, known, latest)
             known[path.name] = submission.fingerprint
         except Refused as error:
             checked[path.name] = error
@@ -75,6 +91,12 @@ def check_all(
             what = f"cannot be checked ({type(error).__name__}: {quote(str(error))[1:-1]})"
             checked[path.name] = Refused(f"{quote(path.name)}: {what}; {HOW_TO_WRITE}")
     return checked
+
+
+def tomorrow() -> str:
+    """Return the latest day that a submission of today may name: somewhere it is tomorrow already."""
+    # a clock that stands before the release is wrong
+    return max((date.today() + timedelta(days=1)).isoformat(), *RELEASED.values())
 
 
 def fingerprints(board: Path) -> dict[str, Fingerprint]:
@@ -161,7 +183,7 @@ def submit(
         part.mkdir()
         write_whole(part / ENTRY, json_bytes(entry.model_dump(exclude_none=True)))
         write_whole(part / SAMPLES, body)
-        validate(part, judge, fingerprints(root))
+        validate(part, judge, fingerprints(root), tomorrow())
         part.rename(root / name)
     return root / name
 
