@@ -1,5 +1,6 @@
 """An adapter is a PEFT adapter: trained, saved, reloaded, switched, switched off, and refused where it does not fit."""
 
+import copy
 import json
 import math
 import subprocess
@@ -12,13 +13,29 @@ import pytest
 import torch
 from dynarule.adapter import DynaRuleLayer
 from dynarule.base_model import BaseModel, weights_hash
-from peft import AutoPeftModelForCausalLM, LoraConfig, PeftConfig, PeftModel, get_peft_model
+from dynarule.training.recipe import Recipe
+from dynarule.training.rule_model import RuleModel
+from peft import (
+    AutoPeftModelForCausalLM,
+    LoraConfig,
+    PeftConfig,
+    PeftModel,
+    PromptTuningConfig,
+    get_peft_model,
+)
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DynamicCache,
+    TextIteratorStreamer,
+    pipeline,
+)
 
 from dynarule import (
     DynaRuleConfig,
     RuleAdapter,
+    RuleBank,
     RuleMemory,
     attach,
     dynarule_config,
@@ -488,3 +505,409 @@ def test_the_method_is_registered_and_nothing_heavy_is_imported():
     subprocess.run([sys.executable, "-c", code], check=True)
     code = "from dynarule import attach\nimport peft\nassert 'DYNARULE' in peft.PEFT_TYPE_TO_CONFIG_MAPPING"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# Above a quantised base.
+
+
+class Packed(torch.nn.Module):
+    """A layer of whole numbers under a name that no library has, as GPTQ's and AWQ's are."""
+
+    def __init__(self, linear):
+        super().__init__()
+        self.in_features, self.out_features, self.bias = linear.in_features, linear.out_features, linear.bias
+        self.register_buffer("scale", linear.weight.abs().amax(1, keepdim=True) / 127)
+        self.register_buffer("packed", (linear.weight / self.scale).round().to(torch.int8))
+
+    def forward(self, x):
+        return torch.nn.functional.linear(x, self.packed * self.scale, self.bias)
+
+
+class Blind(Packed):
+    def forward(self, x):
+        return super().forward(x.detach())
+
+
+class Broken(Packed):
+    def forward(self, x):
+        raise RuntimeError("no kernel for this device")
+
+
+def eight_bits_alone(linear):
+    """What a checkpoint of fp8 looks like when its scales are elsewhere."""
+    linear.weight = torch.nn.Parameter(linear.weight.to(torch.float8_e4m3fn), requires_grad=False)
+    return linear
+
+
+def quantised(model, make):
+    for layer in model.model.layers:
+        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            setattr(layer.self_attn, name, make(getattr(layer.self_attn, name)))
+    return model
+
+
+def of_library(kind, folder):
+    if kind == "torchao":
+        pytest.importorskip("torchao")
+        from torchao.quantization import Int8WeightOnlyConfig
+        from transformers import TorchAoConfig
+
+        settings = TorchAoConfig(Int8WeightOnlyConfig())
+    else:
+        pytest.importorskip("bitsandbytes")
+        from transformers import BitsAndBytesConfig
+
+        settings = BitsAndBytesConfig(**{f"load_in_{kind}": True}, bnb_4bit_compute_dtype=torch.float32)
+    return AutoModelForCausalLM.from_pretrained(folder, quantization_config=settings)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["packed", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("torchao", "8bit", "4bit"))],
+)
+@pytest.mark.parametrize("ran", [False, True])
+def test_rules_stand_beside_a_quantised_base(kind, ran, tiny_model, tiny_tokenizer, bank, tmp_path):
+    """A new adapter, its training, saving and loading, before and after the base has run (and packed its weights)."""
+    sizes = {"hidden_size": 64, "tie_word_embeddings": False}
+    plain, tokenizer = tiny_model("qwen2", **sizes), tiny_tokenizer(search=True)
+    plain.save_pretrained(tmp_path / "base")
+
+    def base():
+        if kind == "packed":
+            return quantised(tiny_model("qwen2", **sizes), Packed)
+        return of_library(kind, tmp_path / "base")
+
+    model = base().eval()
+    if ran:
+        with torch.no_grad():
+            expected = model(IDS).logits
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
+    for layer, projection in adapter.projections().items():
+        own = plain.model.layers[layer].self_attn.q_proj
+        apart = (projection.q.weight - own.weight).abs().max() / own.weight.abs().max()
+        assert apart < (0.2 if kind == "4bit" else 0.02) and torch.equal(projection.q.bias, own.bias)
+    if ran:
+        with torch.no_grad(), adapter.model.disable_adapter():
+            assert torch.equal(adapter.model(IDS).logits, expected)
+    adapter.train_search(90)
+    adapter.model.train()
+    if kind != "4bit" or not ran:  # once it has answered on a CPU, bitsandbytes cannot train it
+        train(adapter.model, bank)
+        assert all(p.grad is not None for p in adapter.model.parameters() if p.requires_grad)
+    adapter.model.eval()
+    adapter.save(tmp_path / "adapter")
+    loaded = base().eval()
+    load_adapter(loaded, tmp_path / "adapter")
+    answers = [
+        generate(m, tokenizer, bank, ["w11 w12", "w13"], max_new_tokens=4) for m in (adapter.model, loaded)
+    ]
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            Broken,
+            r"a quantised Broken, does not run here \(no kernel for this device\); load the base in bf16",
+        ),
+        (eight_bits_alone, "a quantised Linear, does not run here .* load the base in bf16"),
+        (Blind, "no gradient passes the layers of this quantised base"),
+    ],
+)
+def test_a_quantised_base_that_rules_cannot_use_is_refused(make, message, tiny_model, bank):
+    model = quantised(tiny_model("qwen2"), make)
+    with pytest.raises(ValueError, match=message):
+        RuleModel(model, RuleAdapter(model, dynarule_config(WIDTH, 2)), bank, Recipe())
+
+
+# What users of PEFT and of `generate` do: it works, with the answer of greedy decoding where it must, or is refused.
+
+
+class Cell:
+    """A base model, an adapter above it, and rules."""
+
+    def __init__(self, make, tokenizer, bank, folder):
+        self.make, self.tokenizer, self.bank, self.folder = make, tokenizer, bank, folder
+        self.make().save_pretrained(folder / "base")
+        RuleAdapter(self.tuned()).save(folder / "adapter", tokenizer)
+
+    def base(self, **options):
+        return AutoModelForCausalLM.from_pretrained(self.folder / "base", **options)
+
+    def tuned(self, base=None):
+        torch.manual_seed(3)
+        return moved(base or self.base(), rows=None)
+
+    def load(self, **options):
+        return PeftModel.from_pretrained(self.base(), self.folder / "adapter", **options)
+
+    def ask(self, model=None, ids=((11, 12, 13),), asked=None, **options):
+        model = self.tuned() if model is None else model
+        with attach(model, RuleMemory(model, self.bank, SEARCH)):
+            return self.plain(model if asked is None else asked, ids, **options)
+
+    def plain(self, model, ids=((11, 12, 13),), **options):
+        options = {"max_new_tokens": 5, "do_sample": False} | options
+        out = model.generate(input_ids=torch.tensor(ids), **options)
+        return out.tolist() if isinstance(out, torch.Tensor) else out
+
+
+def sequences(kept):
+    def ask(cell):
+        out = cell.ask(return_dict_in_generate=True, **{f"output_{kept}": True})
+        assert len(out[kept]) == 5 and len(out[kept][0])
+        return out.sequences.tolist()
+
+    return ask
+
+
+def second(cell):
+    model = cell.tuned()
+    model.add_adapter("b", kblam_config(WIDTH))
+    return model
+
+
+def switched(cell, **steps):
+    model = second(cell)
+    for method, name in steps.items():
+        getattr(model, method)(name)
+    return cell.ask(model)
+
+
+def attached_call(cell, call):
+    model = cell.tuned()
+    with attach(model, RuleMemory(model, cell.bank, SEARCH)):
+        return call(model)
+
+
+def piped(cell, model, **options):
+    pipe = pipeline("text-generation", model=model, tokenizer=cell.tokenizer, **options)
+    cell.tokenizer.padding_side = "left"
+    with attach(model, RuleMemory(model, cell.bank, SEARCH)):
+        out = pipe(["w11 w12 w13", "w1 w2 w3 w4"], max_new_tokens=5, do_sample=False, return_tensors=True)
+    return [out[0][0]["generated_token_ids"][-8:]]
+
+
+def streamed(cell):
+    streamer = TextIteratorStreamer(cell.tokenizer)
+    rows = cell.ask(streamer=streamer)
+    assert "".join(streamer).split() == [f"w{token}" for token in rows[0]]
+    return rows
+
+
+def continued(cell, *, within):
+    model = cell.tuned()
+    with attach(model, RuleMemory(model, cell.bank, SEARCH)):
+        out = cell.plain(model, return_dict_in_generate=True)
+        if within:
+            return cell.plain(model, out.sequences.tolist(), past_key_values=out.past_key_values)
+    return attached_call(cell, lambda m: m(out.sequences[:, -1:], past_key_values=out.past_key_values))
+
+
+def saved(cell, **options):
+    folder = cell.folder / f"saved {sorted(options)}"
+    cell.tuned().save_pretrained(folder, **options)
+    return cell.ask(PeftModel.from_pretrained(cell.base(), folder))
+
+
+def through_transformers(cell):
+    model = cell.base()
+    model.load_adapter(str(cell.folder / "adapter"))
+    return cell.ask(model)
+
+
+def disabled(cell):
+    model = cell.tuned()
+    with model.disable_adapter():
+        return cell.ask(model)
+
+
+def lora(cell):
+    return get_peft_model(cell.base(), LoraConfig(target_modules=["q_proj"]))
+
+
+def prompts():
+    return PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
+
+
+NOT_FOLLOWED = {
+    "num_beams": 2,
+    "prompt_lookup_num_tokens": 2,
+    "use_cache": False,
+    "guidance_scale": 2.0,
+    "penalty_alpha": 0.6,
+    "dola_layers": "low",
+    "prefill_chunk_size": 2,
+    "custom_generate": print,
+}
+SAME, BASE, DONE = "the same answer", "the base's answer", "done"
+CELLS = [
+    (
+        "add, set, delete",
+        lambda c: switched(c, set_adapter="b") and switched(c, delete_adapter="b"),
+        SAME,
+    ),
+    ("delete the active", lambda c: switched(c, delete_adapter="default"), DONE),
+    (
+        "delete the only",
+        lambda c: (m := c.tuned()).delete_adapter("default") or c.ask(m),
+        r"exactly one .* got \[\]",
+    ),
+    ("set an unknown", lambda c: c.tuned().set_adapter("x"), "Adapter x not found"),
+    (
+        "set while attached",
+        lambda c: (m := second(c)) and c.ask(m, asked=Switching(m)),
+        "make a new RuleMemory",
+    ),
+    ("disable", disabled, BASE),
+    ("unload", lambda c: c.plain(c.tuned().unload()), BASE),
+    ("merge_and_unload", lambda c: c.tuned().merge_and_unload(), r"cannot be merged; call unload\(\)"),
+    ("merge_adapter", lambda c: c.tuned().merge_adapter(), r"cannot be merged; call unload\(\)"),
+    ("unmerge_adapter", lambda c: (m := c.tuned()).unmerge_adapter() or c.ask(m), SAME),
+    ("save, load", saved, SAME),
+    ("save as a pickle", lambda c: saved(c, safe_serialization=False), "is a pickle"),
+    (
+        "load a second",
+        lambda c: (
+            ((m := c.tuned()).load_adapter(c.folder / "adapter", "b") and m.set_adapter("b")) or c.ask(m)
+        ),
+        SAME,
+    ),
+    (
+        "low_cpu_mem_usage",
+        lambda c: c.load(low_cpu_mem_usage=True),
+        "low_cpu_mem_usage=True is not supported",
+    ),
+    (
+        "AutoPeftModelForCausalLM",
+        lambda c: c.ask(AutoPeftModelForCausalLM.from_pretrained(str(c.folder / "adapter"))),
+        SAME,
+    ),
+    (
+        "AutoModelForCausalLM",
+        lambda c: c.ask(AutoModelForCausalLM.from_pretrained(c.folder / "adapter")),
+        SAME,
+    ),
+    ("model.load_adapter", through_transformers, SAME),
+    ("deepcopy", lambda c: c.ask(copy.deepcopy(c.tuned())), SAME),
+    ("torch.compile", lambda c: c.ask(torch.compile(c.tuned(), backend="eager")), SAME),
+    (
+        "adapter_names",
+        lambda c: c.ask(adapter_names=["default"]),
+        "adapter_names is not supported with rules",
+    ),
+    (
+        "LoRA beside",
+        lambda c: c.tuned().add_adapter("b", LoraConfig(target_modules=["q_proj"])),
+        "Cannot combine adapters",
+    ),
+    ("LoRA below", lambda c: c.tuned(lora(c)), "has a PEFT method already .* merge_and_unload"),
+    ("LoRA below, unwrapped", lambda c: c.tuned(lora(c).get_base_model()), "has a PEFT method already"),
+    ("LoRA merged", lambda c: c.ask(c.tuned(lora(c).merge_and_unload())), SAME),
+    ("prompt learning beside", lambda c: c.tuned().add_adapter("b", prompts()), "Cannot combine adapters"),
+    (
+        "prompt learning below",
+        lambda c: c.tuned(get_peft_model(c.base(), prompts())),
+        "has a PEFT method already",
+    ),
+    ("rules above rules", lambda c: c.tuned(c.tuned()), "has a PEFT method already"),
+    ("greedy", Cell.ask, SAME),
+    (
+        "dynarule.generate",
+        lambda c: [
+            [
+                11,
+                12,
+                13,
+                *generate(c.tuned(), c.tokenizer, c.bank, ["w11 w12 w13"], max_new_tokens=5)[0].token_ids,
+            ]
+        ],
+        SAME,
+    ),
+    ("sampling", lambda c: c.ask(do_sample=True, top_k=1), SAME),
+    ("num_return_sequences", lambda c: c.ask(do_sample=True, top_k=1, num_return_sequences=2)[1:], SAME),
+    (
+        "left padding",
+        lambda c: [
+            c.ask(ids=[[0, 11, 12, 13], [1, 2, 3, 4]], attention_mask=torch.tensor([[0, 1, 1, 1], [1] * 4]))[
+                0
+            ][1:]
+        ],
+        SAME,
+    ),
+    ("streamer", streamed, SAME),
+    ("pipeline", lambda c: piped(c, c.tuned(), batch_size=2), SAME),
+    ("pipeline of the base", lambda c: piped(c, c.tuned().get_base_model()), SAME),
+    ("the base's generate", lambda c: (m := c.tuned()) and c.ask(m, asked=m.get_base_model()), SAME),
+    (
+        "the base's beams",
+        lambda c: (m := c.tuned()) and c.ask(m, asked=m.get_base_model(), num_beams=2),
+        "num_beams=2 is not",
+    ),
+    ("a cache", lambda c: c.ask(past_key_values=DynamicCache()), SAME),
+    ("a cache by name", lambda c: c.ask(cache_implementation="dynamic"), SAME),
+    ("a static cache", lambda c: c.ask(cache_implementation="static"), "a StaticCache is not supported"),
+    ("a continued cache", lambda c: continued(c, within=True), "past_key_values holds an earlier turn"),
+    ("a cache of another block", lambda c: continued(c, within=False), "the cache goes on with 1 rows"),
+    (
+        "inputs_embeds",
+        lambda c: attached_call(c, lambda m: m(inputs_embeds=torch.zeros(1, 2, 48))),
+        "needs input_ids",
+    ),
+    (
+        "continuous batching",
+        lambda c: attached_call(c, lambda m: m.generate_batch([[11, 12]])),
+        "not supported for continuous",
+    ),
+    ("output_attentions", sequences("attentions"), "output_attentions=True is not supported with rules"),
+    *((f"output_{kept}", sequences(kept), SAME) for kept in ("hidden_states", "scores", "logits")),
+    (
+        "assistant_model",
+        lambda c: c.ask(assistant_model=c.base()),
+        r"assistant_model=Qwen2ForCausalLM\( is not supported",
+    ),
+    *(
+        (name, lambda c, option={name: value}: c.ask(**option), f"{name}=.* is not supported with rules")
+        for name, value in NOT_FOLLOWED.items()
+    ),
+]
+
+
+class Switching:
+    """Asks after the active adapter was changed."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def generate(self, **options):
+        self.model.set_adapter("b")
+        return self.model.generate(**options)
+
+
+@pytest.fixture(scope="module")
+def cell(tiny_model, tiny_tokenizer, tmp_path_factory):
+    generator = torch.Generator().manual_seed(1)
+    keys, values = (torch.randn(30, WIDTH, generator=generator) for _ in range(2))
+    rules = RuleBank(keys, values, [f"r{i}" for i in range(30)], [f"rule {i}" for i in range(30)])
+
+    def base():
+        model = tiny_model("qwen2", tie_word_embeddings=False)
+        model.get_output_embeddings().weight[[0, 95, 96]] = 0  # it does not end by itself
+        return model
+
+    return Cell(base, tiny_tokenizer(search=True), rules, tmp_path_factory.mktemp("cell"))
+
+
+@pytest.mark.parametrize(("do", "expected"), [pytest.param(*rest, id=name) for name, *rest in CELLS])
+@pytest.mark.filterwarnings("error::FutureWarning", "ignore:.*is_gradient_checkpointing")
+def test_what_users_do_works_or_is_refused_in_a_sentence(do, expected, cell):
+    same, base = cell.ask(), cell.plain(cell.base())
+    assert same != base
+    if expected in (SAME, BASE, DONE):
+        out = do(cell)
+        assert expected == DONE or out == {SAME: same, BASE: base}[expected]
+    else:
+        with pytest.raises(ValueError, match=expected) as refused:
+            do(cell)
+        assert "\n" not in str(refused.value)

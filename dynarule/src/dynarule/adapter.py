@@ -9,12 +9,15 @@ Importing this module, or any name of `dynarule` that uses it, tells PEFT about 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 from peft import PeftModel, get_peft_model, set_peft_model_state_dict
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING, PEFT_TYPE_TO_PREFIX_MAPPING, PEFT_TYPE_TO_TUNER_MAPPING
+from peft.tuners.trainable_tokens import TrainableTokensLayer
 from peft.tuners.tuners_utils import BaseTuner, BaseTunerLayer
 from peft.utils import load_peft_weights
 from peft.utils.other import set_additional_trainable_modules
@@ -46,6 +49,9 @@ class DynaRuleLayer(nn.Module, BaseTunerLayer):
         """Run the attention block."""
         return self._modules["base_layer"](*args, **kwargs)  # type: ignore[misc]  # not through __getattr__
 
+    def unmerge(self) -> None:
+        """Do nothing, since nothing is ever merged."""
+
     def __getattr__(self, name: str) -> Any:
         """Look like the attention block: q_proj, q_norm, head_dim and the like are its own."""
         try:
@@ -64,6 +70,13 @@ class DynaRuleModel(BaseTuner):
 
     def _prepare_adapter_config(self, peft_config: Any, model_config: dict[str, Any]) -> Any:
         count = len(attention_blocks(self.model))
+        for module in self.model.modules():
+            mine = isinstance(module, DynaRuleLayer | TrainableTokensLayer)
+            if isinstance(module, PeftModel | BaseTunerLayer) and not mine:
+                raise ValueError(
+                    f"the model has a PEFT method already ({type(module).__name__}), which no adapter of rules would "
+                    "save; call its merge_and_unload() or unload() first"
+                )
         layer = peft_config.confidence_layer
         if layer is not None and layer >= count:
             raise ValueError(
@@ -103,7 +116,8 @@ class DynaRuleModel(BaseTuner):
         if not isinstance(target, DynaRuleLayer):
             target = DynaRuleLayer(target, adapter_name)
             self._replace_module(parent, target_name, target, None)
-        projection = peft_config.make_projection(target.get_base_layer())
+        # In the dtype of hidden states, whatever a quantised weight is held in.
+        projection = peft_config.make_projection(target.get_base_layer()).to(cast(Any, self.model).dtype)
         target.dynarule_projection[adapter_name] = projection
         projection.requires_grad_(adapter_name in self.active_adapters and not peft_config.inference_mode)
 
@@ -118,6 +132,20 @@ class DynaRuleModel(BaseTuner):
     def _replace_module(self, parent: nn.Module, child_name: str, new_module: nn.Module, child: Any) -> None:
         """Swap the block; PEFT's own way assumes a layer with a weight."""
         setattr(parent, child_name, new_module)
+
+    def _check_merge_allowed(self) -> None:
+        raise ValueError(
+            "rules are read by attention, and no weight of the base could hold them, so they cannot be merged; call "
+            "unload() for the base without them, or keep the adapter beside it"
+        )
+
+    @contextmanager
+    def _enable_peft_forward_hooks(self, *_args: Any, **kwargs: Any) -> Iterator[None]:
+        if kwargs.get("adapter_names") is not None:
+            raise ValueError(
+                "adapter_names is not supported with rules: all rows read by one adapter; call set_adapter(name)"
+            )
+        yield
 
     def _cast_adapter_dtype(self, adapter_name: str, autocast_adapter_dtype: bool = True) -> None:
         """Stay in the base model's dtype, which attention reads without a cast."""

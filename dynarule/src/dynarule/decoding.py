@@ -44,8 +44,8 @@ def check_decoding(model: nn.Module, options: Mapping[str, Any], **allowed: Any)
         given = next((given for given in values if given is not None), None)
         if given not in (None, value):
             raise ValueError(
-                f"{name}={given!r} is not supported with rules: the memory follows one forward per new token of a "
-                f"fixed batch; set {name}={value!r} (greedy or sampled decoding)"
+                f"{name}={repr(given).splitlines()[0]:.60} is not supported with rules: the memory follows one forward "
+                f"per new token of a fixed batch; set {name}={value!r} (greedy or sampled decoding)"
             )
 
 
@@ -58,6 +58,8 @@ def single_pass(model: Any) -> Iterator[None]:
     if not hasattr(model, "generate"):  # a decoder without a head
         yield
         return
+    if hasattr(model, "get_base_model"):  # a PeftModel calls its base's, and so may a user
+        model = model.get_base_model()
     generate, own = model.generate, vars(model).get("generate")
 
     @wraps(generate)

@@ -14,6 +14,8 @@ which is exact. So one matrix of embeddings serves all layers, and a rule costs 
 from __future__ import annotations
 
 import math
+from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +23,7 @@ from torch import Tensor, nn
 __all__ = ["RuleProjection", "score_keys"]
 
 LAYER_NORM_EPS = 1e-5
+FLOATS = torch.float64, torch.float32, torch.bfloat16, torch.float16
 CACHE_TILE = 1 << 18  # numbers of a half-precision tile widened at once; 1 MiB stays in a core's cache
 
 
@@ -37,22 +40,26 @@ class RuleProjection(nn.Module):
 
     def __init__(self, attention: nn.Module, encoder_dim: int) -> None:
         super().__init__()
-        q_proj = attention.q_proj
-        assert isinstance(q_proj, nn.Linear)
+        q_proj: Any = attention.q_proj
         width = q_proj.out_features
         self.head_dim = int(attention.head_dim)  # type: ignore[arg-type]
         self.q = nn.Linear(q_proj.in_features, width, bias=q_proj.bias is not None)
         self.k = nn.Linear(encoder_dim, width)
         self.v = nn.Linear(encoder_dim, width)
-        self.reset(q_proj)
-        self.to(q_proj.weight.device, q_proj.weight.dtype)
+        weight = float_weight(q_proj, getattr(getattr(attention, "config", None), "dtype", None))
+        if self.q.weight.is_meta and not weight.is_meta:
+            raise ValueError(
+                "low_cpu_mem_usage=True is not supported, an adapter takes little memory; leave it out"
+            )
+        self.reset(weight, q_proj.bias)
+        self.to(weight)
 
     @torch.no_grad()
-    def reset(self, q_proj: nn.Linear) -> None:
+    def reset(self, weight: Tensor, bias: Tensor | None) -> None:
         """Start from the base model's query; keys and values at random (Xavier normal, zero bias)."""
-        self.q.weight.copy_(q_proj.weight)
-        if q_proj.bias is not None:
-            self.q.bias.copy_(q_proj.bias)
+        self.q.weight.copy_(weight)
+        if bias is not None:
+            self.q.bias.copy_(bias)
         for linear in (self.k, self.v):
             nn.init.xavier_normal_(linear.weight)
             nn.init.zeros_(linear.bias)
@@ -127,6 +134,45 @@ class RuleProjection(nn.Module):
             The bank's keys, and `inverse_scale` of them.
         """
         return encoder_scores(*self.encoder_query(query_BHD), embeddings_MP, inverse_scale_M)
+
+
+@torch.no_grad()
+def float_weight(linear: Any, dtype: torch.dtype | None = None) -> Tensor:
+    """Return the weight of a linear layer in floats, whatever it is quantised to.
+
+    Parameters
+    ----------
+    linear : nn.Module
+        With ``in_features``, ``out_features`` and ``bias``.
+    dtype : torch.dtype or None
+        What a layer reads whose weight does not say so; None: fp32.
+
+    Raises
+    ------
+    ValueError
+        If the layer cannot run, or its weight is not there.
+    """
+    weight = getattr(linear, "weight", None)
+    if type(weight) in (Tensor, nn.Parameter) and weight.dtype in FLOATS:
+        return weight.detach()
+    dtype = next(
+        (known for known in (getattr(weight, "dtype", None), dtype) if known in FLOATS), torch.float32
+    )
+    bias = linear.bias
+    try:
+        device = next(chain(linear.parameters(), linear.buffers())).device
+        linear.bias = None
+        # Libraries pack weights in ways of their own; what a layer makes of unit vectors is its weight in all of them.
+        # With a gradient, or bitsandbytes packs 4 bits on a CPU for answers alone, and could not train any more.
+        unit = torch.eye(linear.in_features, dtype=dtype, device=device, requires_grad=True)
+        return linear(unit).T
+    except Exception as error:  # whatever a library makes of a kernel or a state that it lacks
+        raise ValueError(
+            f"rule queries start from the base's own, and its q_proj, a quantised {type(linear).__name__}, does not "
+            f"run here ({error!s:.80}); load the base in bf16 or fp32, or quantised by torchao or bitsandbytes"
+        ) from None
+    finally:
+        linear.bias = bias
 
 
 def encoder_scores(

@@ -1,7 +1,9 @@
 """`rwbench book`: the model in the box with a rule book that can be asked at once."""
 
+import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from rwbench.backends.local import load_tokenizer
@@ -17,9 +19,12 @@ def test_the_book_is_the_shipped_model_and_rules_of_its_language(tmp_path):
     done = CliRunner().invoke(app, ["book", str(tmp_path / "book")])
     assert done.exit_code == 0 and f"dynarule chat --model {tmp_path}/book/base" in done.stderr
     assert fingerprint(tmp_path / "book/base") == fingerprint(base_folder("tiny"))
-    assert fingerprint(tmp_path / "book/adapter") == fingerprint(
-        adapter_folder("tiny", "dynarule-plus", "nl")
-    )
+    shipped, own = adapter_folder("tiny", "dynarule-plus", "nl"), tmp_path / "book/adapter"
+    for path in shipped.iterdir():
+        if path.name != "adapter_config.json":
+            assert (own / path.name).read_bytes() == path.read_bytes()
+    before, after = (json.loads((at / "adapter_config.json").read_text()) for at in (shipped, own))
+    assert before | {"base_model_name_or_path": str(tmp_path / "book/base")} == after
     tokenizer = load_tokenizer(tmp_path / "book/base")
     rules = (tmp_path / "book/rules.txt").read_text().splitlines()
     assert len(rules) == len({*rules}) == 18
@@ -70,3 +75,15 @@ def test_the_chat_answers_from_the_rules_as_they_are(tmp_path):
     found = [re.findall(r"\[(\d+)\]", line) for line in told.splitlines() if line.startswith("  step")]
     assert (found[0][0], found[1][0]) == ("1", "5")
     assert set(found[2][:2]) == {"8", "14"}  # what the state gives, and how many there were
+
+
+def test_the_adapter_says_where_its_base_is(tmp_path, monkeypatch):
+    """PEFT loads the base from what the adapter's configuration says, wherever it is called."""
+    from dynarule.plus.config import PlusConfig
+    from peft import AutoPeftModelForCausalLM
+
+    monkeypatch.chdir(tmp_path)
+    write_book(Path("book"))
+    monkeypatch.chdir("/")
+    model = AutoPeftModelForCausalLM.from_pretrained(str(tmp_path / "book" / "adapter"))
+    assert type(model.peft_config["default"]) is PlusConfig

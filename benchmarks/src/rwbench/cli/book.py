@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Annotated
@@ -46,6 +47,11 @@ def write_book(folder: Path, model: str = "tiny") -> None:
         with whole_folder(folder) as work:
             shutil.copytree(base, work / "base")
             shutil.copytree(adapter, work / "adapter")
+            config = work / "adapter" / "adapter_config.json"
+            values = json.loads(config.read_text(encoding="utf-8"))
+            # PEFT's AutoPeftModelForCausalLM loads the base from here.
+            values["base_model_name_or_path"] = str((folder / "base").absolute())
+            config.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
             shutil.copyfile(SHIPPED / "book.txt", work / "rules.txt")
     except OSError as error:
         # copytree has a list of (from, to, why), one a file

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
 
 
 def quiet_libraries() -> None:
-    """Keep transformers' bars and notices out of our stderr; errors still come through."""
+    """Keep transformers' bars, and notices to developers, out of our stderr; errors still come through."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning)
 
 
 def load_model(name: str, adapter: Path | None, device: str | None) -> tuple[Any, Any]:

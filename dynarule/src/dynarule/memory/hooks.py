@@ -92,10 +92,15 @@ def _search_rows_in_place(model: Any) -> Iterator[None]:
 
 
 def _note_tokens(memory: LayerMemory) -> Any:
-    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def hook(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         input_ids = args[0] if args else kwargs.get("input_ids")
         if input_ids is None:
             raise ValueError("a rule memory needs input_ids: <search> cannot be seen in inputs_embeds")
+        if kwargs.get("output_attentions") or module.config.output_attentions:
+            raise ValueError(
+                "output_attentions=True is not supported with rules, whose attention weights are not kept; leave it "
+                "out: memory.trace says which rules were read"
+            )
         past = kwargs.get("past_key_values")
         if getattr(past, "is_compileable", False):
             raise ValueError(

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
+from ..base_model import attention_blocks
 from ..memory.hooks import attach
 from ..memory.selection import check_bank
 from ..memory.training import RuleBatch, TrainingMemory
@@ -39,6 +41,16 @@ class RuleModel(nn.Module):
                 "stage 1 (`dynarule confidence`) and set confidence_layer"
             )
         base.requires_grad_(False)
+        last: Any = attention_blocks(base)[-1].o_proj
+        with torch.enable_grad():  # layers that quantise what they read may cut the gradient, and say nothing
+            read = torch.zeros(1, last.in_features, device=base.device, dtype=base.dtype, requires_grad=True)  # type: ignore[arg-type]
+            passes = last(read).requires_grad
+        if not passes:
+            raise ValueError(
+                "no gradient passes the layers of this quantised base, so nothing below them would learn; train above "
+                "a base in bf16, or one that is quantised by its weights alone, such as torchao's Int8WeightOnlyConfig "
+                "(or bitsandbytes' 4 bits, which on a CPU must be loaded anew after they have answered)"
+            )
         # Before the base, which holds it: names begin with adapter.
         self.adapter = adapter.float().requires_grad_(True)
         self.search = nn.ParameterList(search_rows)
