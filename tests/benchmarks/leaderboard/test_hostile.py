@@ -249,19 +249,28 @@ def test_a_best_of_two_others_is_refused(entry, submissions, judge):
         validate(entry.folder, judge, fingerprints(submissions))
 
 
+STEPS = "It is asked what it has, and by the second rule that is"
+
+
 def answering(number):
     """Give every question an answer and a text of its own, as method ``number`` would, and no rankings."""
 
     def say(record):
         answer = str((int(record["id"][-2:]) * 7 + number) % 100)
-        record |= {"answers": [answer], "output": f"It has {answer}: \\boxed{{{answer}}}", "retrieved": None}
+        record |= {"answers": [answer], "output": f"{STEPS} {answer}: \\boxed{{{answer}}}", "retrieved": None}
 
     return say
 
 
 @pytest.mark.parametrize(
     "text",
-    ["It has {0}: {box}", "IT HAS {0} {box}", " It  has\n{0}: {box}\n", "So {box}", None],
+    [
+        STEPS + " {0}: {box}",
+        STEPS.upper() + " {0} {box}",
+        STEPS.replace(" ", "\n ") + "{0}: {box}",
+        "So {box}",
+        None,
+    ],
     ids=["as it is", "other case", "blanks", "other words", "answers alone"],
 )
 def test_answers_of_another_are_refused_however_they_are_retold(text, entry, judge):
@@ -278,11 +287,14 @@ def test_answers_of_another_are_refused_however_they_are_retold(text, entry, jud
     entry.change_all(retell)
     with pytest.raises(Refused, match="all answers are those of another submission, got 2026-11-28_theirs"):
         validate(entry.folder, judge, others)
-    # right answers are nobody's: a ceiling has the same
+    # right answers are nobody's: a ceiling has the same, and so may two who write no more than them
     ceiling = {"2026-11-28_solver": theirs._replace(kind="ceiling", outputs=frozenset())}
     outputs = theirs._replace(outputs=frozenset())
+    copies = ceiling | {"2026-11-28_theirs": theirs}
+    if text is None or text.startswith("So"):
+        assert validate(entry.folder, judge, copies).entry.name == "Mine"
     assert validate(entry.folder, judge, ceiling | {"2026-11-28_theirs": outputs}).entry.name == "Mine"
-    entry.change(1, answers=["0"], output=r"\boxed{0}")
+    entry.change(1, answers=["0"], output=f"{STEPS} another: \\boxed{{0}}")
     assert validate(entry.folder, judge, others).entry.name == "Mine"
 
 

@@ -175,6 +175,10 @@ def test_an_entry_is_a_hash_that_no_other_can_open_until_the_reveal(played, fold
         reveal_round(folder, secret)
     mine = (folder / "entries" / f"{BM25}.jsonl").rename(place / f"{BM25}.jsonl")
     theirs = (folder / "entries" / f"{BM25}.sha256").read_text()
+    for no_hash in ("", "0" * 63, "é" * 64, "0" * 10_000):
+        (folder / "entries" / "2026-11-28_naive.sha256").write_text(no_hash)
+        with pytest.raises(ValueError, match=r"2026-11-28_naive\.sha256 is no hash"):
+            reveal_round(folder, secret)
     (folder / "entries" / "2026-11-28_naive.sha256").write_text(theirs)
     with pytest.raises(ValueError, match="named after its submission"):
         enter_round(folder, mine.rename(place / "bm25.txt"))

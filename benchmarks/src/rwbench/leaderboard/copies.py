@@ -25,6 +25,7 @@ CELL = ("scale", "split", "subtasks", "representation", "pool_size", "data")
 COPIED = 0.5
 """Share of questions whose whole record, with a ranking of at least `LONG` rules, may be another's."""
 LONG = 10
+"""Rules of a ranking, or words of an output, that two runs do not have in common by chance."""
 
 SAME = str.maketrans("01i|", "olll")
 """Signs that fonts do not tell apart once case is folded, beside those of UTS 39."""
@@ -43,7 +44,7 @@ class Fingerprint(NamedTuple):
     answers : frozenset of str
         A hash per question of its answers; none of a method that only finds rules.
     outputs : frozenset of str
-        A hash per question of its answers and the words of its output; none of a method that only finds rules.
+        A hash per question of its answers and the words of its output, of those with at least `LONG` words.
     rankings : frozenset of str
         A hash per question of all that it holds, of those with a ranking of at least `LONG` rules.
     """
@@ -62,6 +63,7 @@ def fingerprint(entry: Entry, records: Iterable[Record]) -> Fingerprint:
     """Return the fingerprint of a submission: case, blanks and punctuation of outputs make no other record."""
     records = [record.model_copy(update={"output": _words(record.output)}) for record in records]
     answering = [record for record in records if record.answers is not None]
+    worded = [record for record in answering if len((record.output or "").split()) >= LONG]
     ranking = [record for record in records if any(len(ids) >= LONG for ids in record.retrieved or ())]
     return Fingerprint(
         cell_of(entry.spec),
@@ -70,7 +72,7 @@ def fingerprint(entry: Entry, records: Iterable[Record]) -> Fingerprint:
         entry.kind,
         len(records),
         frozenset(content_sha256([record], {"id", "answers"}) for record in answering),
-        frozenset(content_sha256([record], {"id", "output", "answers"}) for record in answering),
+        frozenset(content_sha256([record], {"id", "output", "answers"}) for record in worded),
         frozenset(content_sha256([record]) for record in ranking),
     )
 
@@ -139,11 +141,13 @@ def _copied_results(own: Fingerprint, others: Mapping[str, Fingerprint]) -> Iter
     """
     fix = "a result is on the board once; submit a run of your own"
     right = any(own.answers <= other.answers for other in others.values() if other.kind == "ceiling")
+    worded = len(own.outputs) >= COPIED * own.size
     for name, other in others.items():
-        if own.outputs and (own.outputs <= other.outputs or (own.answers <= other.answers and not right)):
+        same_words = worded and own.outputs <= other.outputs
+        if own.answers and (same_words or (own.answers <= other.answers and not right)):
             yield f"{SAMPLES}: all answers are those of another submission, got {name}; {fix}"
             return
-    if own.outputs and own.outputs <= frozenset().union(*(other.outputs for other in others.values())):
+    if worded and own.outputs <= frozenset().union(*(other.outputs for other in others.values())):
         yield f"{SAMPLES}: all answers are those of several other submissions; {fix}"
         return
     known = frozenset().union(*(other.rankings for other in others.values()))

@@ -172,7 +172,10 @@ def reveal_round(folder: Path, secret_file: Path) -> Reveal:
                 f"{path} is open before the reveal, for all to copy; keep it, and hand in its hash"
             )
         hashes = sorted((folder / ENTRIES).glob("*.sha256"))
-        entries = {path.stem: path.read_text(encoding="ascii").strip() for path in hashes}
+        entries = {path.stem: path.read_bytes()[:80].decode("ascii", "replace").strip() for path in hashes}
+        for path in hashes:
+            if not re.fullmatch("[0-9a-f]{64}", entries[path.stem]):
+                raise ValueError(f"{path} is no hash; write it with rwbench round enter, or move it away")
         this.revealed = Reveal(time=_now(), seed=secret.seed, salt=secret.salt, entries=entries)
     return this.revealed
 
