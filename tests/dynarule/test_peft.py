@@ -621,6 +621,19 @@ def test_a_quantised_base_that_rules_cannot_use_is_refused(make, message, tiny_m
         RuleModel(model, RuleAdapter(model, dynarule_config(WIDTH, 2)), bank, Recipe())
 
 
+def test_a_quantised_vocabulary_has_no_row_for_search(tiny_model, tiny_tokenizer):
+    model = tiny_model("qwen2", tie_word_embeddings=False)
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.to(torch.int8), requires_grad=False)
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, 2))
+    for do in (
+        lambda: prepare_search(model, tiny_tokenizer()),
+        lambda: adapter.train_search(SEARCH),
+        lambda: get_peft_model(adapter.model.unload(), config()),
+    ):
+        with pytest.raises(ValueError, match=r"the vocabulary is quantised .* needs a row of its own"):
+            do()
+
+
 # What users of PEFT and of `generate` do: it works, with the answer of greedy decoding where it must, or is refused.
 
 

@@ -27,7 +27,7 @@ from ._files import assembled, changing
 from .base_model import BaseModel, attention_blocks, base_matrix
 from .config import NAME, WEIGHTS_FILE, DynaRuleConfig
 from .projection import RuleProjection
-from .search_token import SEARCH_TOKEN, token_rows
+from .search_token import SEARCH_TOKEN, token_rows, vocabulary_matrices
 
 
 class DynaRuleLayer(nn.Module, BaseTunerLayer):
@@ -95,6 +95,8 @@ class DynaRuleModel(BaseTuner):
                 "another base model, or set these two"
             )
         rows = base_matrix(self.model.get_input_embeddings()).num_embeddings
+        if peft_config.search_id is not None:
+            vocabulary_matrices(self.model)  # refuses quantised ones
         if peft_config.search_id is not None and peft_config.search_id >= rows:
             raise ValueError(
                 f"{SEARCH_TOKEN} has id {peft_config.search_id}, the model's vocabulary has {rows} rows; call "

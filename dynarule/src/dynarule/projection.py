@@ -152,7 +152,7 @@ def float_weight(linear: Any, dtype: torch.dtype | None = None) -> Tensor:
     ValueError
         If the layer cannot run, or its weight is not there.
     """
-    weight = getattr(linear, "weight", None)
+    weight: Any = getattr(linear, "weight", None)
     if type(weight) in (Tensor, nn.Parameter) and weight.dtype in FLOATS:
         return weight.detach()
     dtype = next(

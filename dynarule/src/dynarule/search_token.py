@@ -32,12 +32,12 @@ def prepare_search(model: nn.Module, tokenizer: Any, token: str = SEARCH_TOKEN) 
     if row is None:
         row = _add(tokenizer, token)
     if known is None or row >= rows:
-        means = [matrix.detach().float().mean(0) for matrix in _matrices(model)]
+        means = [matrix.detach().float().mean(0) for matrix in vocabulary_matrices(model)]
         if row >= rows:
             model.resize_token_embeddings(row + 1, mean_resizing=False)  # type: ignore[operator]
         # Every row that growing made is a mean, in case the tokenizer was more than one token ahead of the model.
         with torch.no_grad():
-            for matrix, mean in zip(_matrices(model), means, strict=True):
+            for matrix, mean in zip(vocabulary_matrices(model), means, strict=True):
                 matrix[min(row, rows) : row + 1] = mean.to(matrix)
     return row
 
@@ -67,18 +67,30 @@ def search_id(tokenizer: Any, token: str | None = None, trained: int | None = No
 
 def token_rows(model: nn.Module, row: int) -> list[int] | dict[str, list[int]]:
     """Return what PEFT's ``trainable_token_indices`` takes to train one row, in both matrices where they are untied."""
-    if len(_matrices(model)) == 1:
+    if len(vocabulary_matrices(model)) == 1:
         return [row]
     names = {module: name.rsplit(".", 1)[-1] for name, module in model.named_modules()}
     embeddings = (model.get_input_embeddings(), model.get_output_embeddings())  # type: ignore[operator]
     return {names[module]: [row] for module in embeddings}
 
 
-def _matrices(model: nn.Module) -> list[Tensor]:
-    """The input embedding, and the output embedding unless it is the same tensor."""
+def vocabulary_matrices(model: nn.Module) -> list[Tensor]:
+    """Return the input embedding, and the output embedding unless it is the same tensor.
+
+    Raises
+    ------
+    ValueError
+        If one is quantised: it has no rows to write to.
+    """
     source: Tensor = base_matrix(model.get_input_embeddings()).weight  # type: ignore[operator]
     output = model.get_output_embeddings()  # type: ignore[operator]
     head = source if output is None else base_matrix(output).weight
+    for matrix in (source, head):
+        if type(matrix) not in (Tensor, nn.Parameter) or not matrix.is_floating_point():
+            raise ValueError(
+                f"the vocabulary is quantised (a {type(matrix).__name__}), and {SEARCH_TOKEN} needs a row of its own; "
+                "quantise the base without its embeddings and lm_head, as libraries do unless told"
+            )
     return [source] if head is source else [source, head]
 
 

@@ -43,7 +43,8 @@ class RuleModel(nn.Module):
         base.requires_grad_(False)
         last: Any = attention_blocks(base)[-1].o_proj
         with torch.enable_grad():  # layers that quantise what they read may cut the gradient, and say nothing
-            read = torch.zeros(1, last.in_features, device=base.device, dtype=base.dtype, requires_grad=True)  # type: ignore[arg-type]
+            like: Any = base
+            read = torch.zeros(1, last.in_features, device=like.device, dtype=like.dtype, requires_grad=True)
             passes = last(read).requires_grad
         if not passes:
             raise ValueError(
