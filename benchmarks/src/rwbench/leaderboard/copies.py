@@ -10,6 +10,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from confusable_homoglyphs.confusables import confusables_data
@@ -87,6 +88,7 @@ def alike(first: str, second: str) -> bool:
     return bool({*map(skeleton, (first, first.casefold()))} & {*map(skeleton, (second, second.casefold()))})
 
 
+@lru_cache(maxsize=1 << 16)
 def skeleton(text: str) -> str:
     """Return what is left of a name that is read in passing: no case, accents, blanks, punctuation or lookalikes."""
     text = re.sub(r"(?<=\d)[.\uff0e\u2024](?=\d)", "dot", text)  # version 1.5 is not 15
