@@ -28,7 +28,7 @@ from dynarule.training import Float32Muon
 from peft import LoraConfig, PeftModel, get_peft_model
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
-from rwbench.backends.local import release_memory
+from rwbench.backends.kept import release_memory
 from rwbench.models import PROMPT_FILE, STEP, base_folder, fingerprint, replaced_folder
 from rwbench.models.added import taught_base
 from rwbench.run.environment import environment

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +16,7 @@ from .decoding import check_decoding, growing_cache
 from .memory.hooks import attach
 from .memory.serving import Retrieval, RuleMemory
 from .search_token import search_id
+from .tokenizer import as_text, control_tokens, encode_marked
 
 __all__ = ["Generation", "Prompt", "encode_prompt", "generate", "question_prompts", "rule_memory"]
 
@@ -207,18 +207,10 @@ def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[in
                 f"prompt {index} holds a turn of the {message['role']}: a search would look for what all turns say, "
                 "not for what the last one asks; ask the last question by itself, with all that it needs"
             )
-    # Control tokens that contents spell get marks, which keep them from the template's own, and are read as text.
-    control = sorted({*_special(tokenizer).values()}, key=len, reverse=True)
-    pattern = re.compile("|".join(map(re.escape, control)) or r"(?!)")
-    spelled: list[str] = []
-
-    def mark(match: re.Match[str]) -> str:
-        spelled.append(match[0])
-        return f"\ue000{len(spelled) - 1}\ue001"
 
     def marked(content: Any) -> Any:
         if isinstance(content, str):
-            return pattern.sub(mark, content)
+            return as_text(tokenizer, content)
         if isinstance(content, list):
             return list(map(marked, content))
         if isinstance(content, Mapping):
@@ -227,10 +219,11 @@ def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[in
             }
         return content
 
-    messages = marked(messages)
+    contents = marked(messages)  # the template's own control tokens have no marks
+    spelled = contents != messages
     try:
         written = tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=not spelled, return_dict=not spelled
+            contents, add_generation_prompt=True, tokenize=not spelled, return_dict=not spelled
         )
     except Exception as error:  # a template is a program: it may raise anything
         raise ValueError(
@@ -239,11 +232,7 @@ def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[in
         ) from None
     if not spelled:
         return written["input_ids"]
-    ids: list[int] = []
-    for at, part in enumerate(re.split(r"\ue000(\d+)\ue001", written)):
-        part = spelled[int(part)] if at % 2 and int(part) < len(spelled) else part
-        ids += tokenizer(part, add_special_tokens=False, split_special_tokens=bool(at % 2))["input_ids"]
-    return ids
+    return encode_marked(tokenizer, written)
 
 
 def pad_id(model: nn.Module, tokenizer: Any) -> int:
@@ -290,11 +279,5 @@ def _until_end(tokens: list[int], ends: list[int], pad: int | None) -> list[int]
 
 
 def _decode(tokenizer: Any, tokens: list[int], keep: int | None) -> str:
-    special = _special(tokenizer).keys() - {keep}
+    special = control_tokens(tokenizer).keys() - {keep}
     return tokenizer.decode([t for t in tokens if t not in special], clean_up_tokenization_spaces=False)
-
-
-def _special(tokenizer: Any) -> dict[int, str]:
-    """Return the control tokens: id to text."""
-    added = {row: added.content for row, added in tokenizer.added_tokens_decoder.items() if added.special}
-    return dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)) | added

@@ -1,11 +1,16 @@
-"""Load a tokenizer as it was saved."""
+"""Load a tokenizer as it was saved; read as text the control tokens that a user's text spells."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+__all__ = ["as_text", "control_tokens", "encode_marked", "load_tokenizer", "without_marks"]
+
+_MARK = "\ue000"
+"""Before a control token that is text, and before itself."""
 _GENERIC = ("TokenizersBackend", "PreTrainedTokenizerFast")
 
 
@@ -25,3 +30,39 @@ def load_tokenizer(name: str | Path) -> Any:
         ):
             return PreTrainedTokenizerFast.from_pretrained(name, trust_remote_code=False)
     return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+
+
+def control_tokens(tokenizer: Any) -> dict[int, str]:
+    """Return a tokenizer's control tokens: id to text."""
+    added = {row: added.content for row, added in tokenizer.added_tokens_decoder.items() if added.special}
+    return dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)) | added
+
+
+def _control(tokenizer: Any) -> str:
+    tokens = sorted({_MARK, *control_tokens(tokenizer).values()}, key=len, reverse=True)
+    return "|".join(map(re.escape, tokens))
+
+
+def as_text(tokenizer: Any, text: str) -> str:
+    """Return a text whose control tokens are marked as text, for `encode_marked`; most texts spell none and stay."""
+    return re.sub(_control(tokenizer), lambda match: _MARK + match[0], text)
+
+
+def without_marks(text: str) -> str:
+    """Return a text as it was before `as_text`."""
+    return re.sub(f"{_MARK}(.)", r"\1", text, flags=re.DOTALL)
+
+
+def encode_marked(tokenizer: Any, text: str, add_special_tokens: bool = False) -> list[int]:
+    """Return the tokens of a text in which what `as_text` marked is text, and other control tokens are themselves."""
+    pieces = re.split(f"{_MARK}({_control(tokenizer)})", text) if _MARK in text else [text]
+    parts = pieces[:1]
+    for token, after in zip(pieces[1::2], pieces[2::2], strict=True):
+        if token == _MARK:
+            parts[-1] += token + after
+        else:
+            parts += [token, after]
+    ids = list(tokenizer(parts[0], add_special_tokens=add_special_tokens)["input_ids"])
+    for at, part in enumerate(parts[1:]):
+        ids += tokenizer(part, add_special_tokens=False, split_special_tokens=at % 2 == 0)["input_ids"]
+    return ids

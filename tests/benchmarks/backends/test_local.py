@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from ruleworld_data.prompts import Prompt, answer_template, read_template
+from ruleworld_data.prompts import Prompt, Template, answer_template, read_template
 from rwbench.backends import Decoding, cut, local, rows
 from rwbench.backends.local import Local, load
 from rwbench.methods.conversation import UsageCounter
@@ -267,6 +267,32 @@ def test_other_weights_or_another_prompt_are_another_model(model_folder, tmp_pat
     (copy / "base" / "config.json").write_text(json.dumps(config | {"rope_theta": 20_000.0}))
     with pytest.raises(ValueError, match=r"weights is .* put the old files back, or start a new run"):
         own.prepare()
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_control_tokens_that_rules_questions_and_answers_spell_are_text(model_folder, monkeypatch, chat):
+    """Of a template, and those that the model wrote, they are themselves; what goes on reads them as they were."""
+    backend, tokenizer = Local.of(str(model_folder)), local.load_tokenizer(base_folder(str(model_folder)))
+    end, search = tokenizer.convert_tokens_to_ids(["<end>", "<search>"])
+    sections = {"answer": "<search>{rules}\n{question}<end>"}
+    template = Template("own", "1", "0" * 64, chat=chat, sections=sections)
+    monkeypatch.setattr(Local, "template", template)
+    if chat:
+        monkeypatch.setattr(tokenizer, "chat_template", "{{ messages[0]['content'] }}<search>")
+    rules, question = ["If a, <end> b.", "\ue000<pad>"], "What is <search>?\ue000"
+    prompt = template.render("answer", "nl", question, rules)
+    row = backend._encode(replace(prompt, begun="<search>" + backend.as_text("c <end>\n")))
+    wanted = f"<search>{rules[0]}\n{rules[1]}\n{question}<end>{'<search>' * (1 + chat)}c <end>\n"
+    control = [token for token in row.ids if token in tokenizer.all_special_ids]
+    assert control == [search, end, search, *[search] * chat]
+    assert tokenizer.decode(row.ids, clean_up_tokenization_spaces=False) == wanted
+    assert tokenizer.decode(row.ids[: row.shared]).endswith("<pad>\n")  # the rules, marks or not, are shared
+    plain = backend._encode(Prompt("a <end> <search>")).ids  # no template
+    assert plain.count(end) == 0 and plain.count(search) == chat
+    written = [*tokenizer("a <end> b", split_special_tokens=True)["input_ids"], search]
+    text, marked, ended, _ = backend._read(written, tokenizer, Decoding())
+    assert (text, ended, backend.without_marks(marked)) == ("a <end> b", False, "a <end> b<search>")
+    assert rows.encoded(tokenizer, marked, False) == written
 
 
 def test_a_small_model_runs_in_float32_wherever_it_is(model_folder, monkeypatch):

@@ -275,6 +275,12 @@ def test_react_asks_in_the_models_own_language(talk, pool, own_language):
     assert talk(ReAct, "", "\\boxed{5}")[1].answers == ["5"]  # the reader's, over what the question finds
 
 
+def test_rules_under_a_request_are_text(talk, own_language, monkeypatch):
+    monkeypatch.setattr(type(script("own", str)), "as_text", lambda self, text: f"({text})")
+    _, _, prompts = talk(ReAct, "[Search] fox fins", "\\boxed{7}", final="agent", rounds=2)
+    assert prompts[-1] == f"{QUESTION}\n[Search] fox fins\n({RULES[3]})\n({RULES[2]})\n\n"
+
+
 def test_a_first_request_is_reworded_as_a_rule_that_it_found(talk, own_language):
     """The premise that shares most words with it stands for the first request and for no other; what was said stays."""
     settings = {"final": "agent", "rounds": 4, "in_prompt": 2, "reworded": True}

@@ -67,8 +67,8 @@ class Completion:
     error : str, or None
         Why there is no text.
     marked : str, or None
-        The text with the special tokens of the model's own format, from which the model can go on; None: the text has
-        them.
+        The text with the special tokens of the model's own format, from which the model can go on, and with marks
+        where it spells them as text (`Backend.as_text`); None: the text has them.
     """
 
     text: str = ""
@@ -115,6 +115,14 @@ class Backend(Component):
     def count_tokens(self, prompt: Prompt) -> int | None:
         """Return a prompt's length in tokens; None: not known before asking."""
         return None
+
+    def as_text(self, text: str) -> str:
+        """Return a text for `Prompt.begun` that the model did not write: its control tokens are text."""
+        return text
+
+    def without_marks(self, begun: str) -> str:
+        """Return the beginning of an answer as it reads."""
+        return begun
 
     @abstractmethod
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:

@@ -9,13 +9,12 @@ prompt whole and alone (tests say so), but for near ties that other shapes round
 from __future__ import annotations
 
 import copy
-import ctypes
 import hashlib
 import importlib.util
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import dropwhile, takewhile
 from pathlib import Path
@@ -25,8 +24,8 @@ from ruleworld_data.prompts import Prompt, Template
 
 from ..models import base_folder, fingerprint, model_template
 from . import Backend, Completion, Decoding, Finish, component, cut
-from .kept import KeptStates
-from .rows import NoRequest, Row, encoded, parts_of
+from .kept import KeptStates, release_memory
+from .rows import NoRequest, Row, as_written, encoded, marked, parts_of
 
 PIECE = 64
 """Tokens after which rows whose answer has ended leave the batch: else all are computed until the longest ends."""
@@ -121,6 +120,18 @@ class Local(Backend):
         """Return the prompt's length in tokens, chat template included."""
         return len(self._encode(prompt).ids)
 
+    def as_text(self, text: str) -> str:
+        """Return a text with marks at the control tokens that it spells."""
+        from dynarule.tokenizer import as_text
+
+        return as_text(load_tokenizer(base_folder(self.model)), text)
+
+    def without_marks(self, begun: str) -> str:
+        """Return a text without such marks."""
+        from dynarule.tokenizer import without_marks
+
+        return without_marks(begun)
+
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yield the answers of one batch.
 
@@ -163,12 +174,11 @@ class Local(Backend):
 
     def _encode(self, prompt: Prompt) -> Row:
         tokenizer = load_tokenizer(base_folder(self.model))
-        text, special = self._rendered(prompt)
+        asked, prefix = marked(tokenizer, prompt)
+        text, special = self._rendered(replace(prompt, text=asked))
         ids = encoded(tokenizer, text, special)
-        place = text.find(prompt.text)
-        head = (
-            _encode_prefix(self.model, text[: place + len(prompt.prefix)], special) if prompt.prefix else ()
-        )
+        place = text.find(asked)
+        head = _encode_prefix(self.model, text[: place + len(prefix)], special) if prompt.prefix else ()
         # Tokens at the seam may join with the question's, so the prefix is what both really share; one token is left
         # to be read with the question.
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(head, ids, strict=False)))
@@ -269,13 +279,11 @@ class Local(Backend):
         length = next((place + 1 for place, token in enumerate(tokens) if token in ends), len(tokens))
         ended = length < len(tokens) or (tokens and tokens[-1] in ends)
         kept = tokens[:length]
-        text, marked = (
-            tokenizer.decode(kept, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
-            for skip in (True, False)
-        )
+        text = tokenizer.decode(kept, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        whole = as_written(tokenizer, kept, text)
         # A stop string may hold special tokens, which the text does not show.
-        short, before = cut(text, decoding.stop), cut(marked, decoding.stop)
-        stopped = before != marked or short != text
+        short, before = cut(text, decoding.stop), cut(whole, decoding.stop)
+        stopped = before != whole or short != text
         if stopped:  # what fills a row behind a stop string was not written
             pad = _pad_id(tokenizer)
             length = len(list(dropwhile(lambda token: token == pad, reversed(kept))))
@@ -284,17 +292,6 @@ class Local(Backend):
 
 def _pad_id(tokenizer: Any) -> int:
     return tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
-
-
-def release_memory() -> None:
-    """Return freed memory to the system where the allocator (glibc) keeps it.
-
-    Caches of all lengths leave gaps of all sizes behind; over thousands of prompts they became seven gigabytes.
-    """
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
 
 
 @lru_cache(maxsize=1)
@@ -375,7 +372,9 @@ def end_ids(name: str) -> set[int]:
 
 @lru_cache(maxsize=4)
 def _encode_prefix(name: str, text: str, special: bool) -> tuple[int, ...]:
-    return tuple(load_tokenizer(base_folder(name))(text, add_special_tokens=special)["input_ids"])
+    from dynarule.tokenizer import encode_marked
+
+    return tuple(encode_marked(load_tokenizer(base_folder(name)), text, special))
 
 
 @lru_cache(maxsize=1)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from ruleworld_data.prompts import Prompt
     from torch import Tensor
 
 BATCH_TOKENS = 1 << 17
@@ -41,11 +44,35 @@ def encoded(tokenizer: Any, text: str, special: bool) -> list[int]:
     SmolLM2's tokenizer, as GPT-2's, takes two line breaks at the end of a text for one token, and for two where a line
     follows, which is all that the model has read.
     """
-    ids: list[int] = tokenizer(text, add_special_tokens=special)["input_ids"]
+    from dynarule.tokenizer import encode_marked
+
+    ids = encode_marked(tokenizer, text, special)
     if not text.endswith("\n"):
         return ids
-    *longer, last = tokenizer(text + MARK, add_special_tokens=special)["input_ids"]
+    *longer, last = encode_marked(tokenizer, text + MARK, special)
     return longer if tokenizer.decode([last]) == MARK else ids
+
+
+def marked(tokenizer: Any, prompt: Prompt) -> tuple[str, str]:
+    """Return a prompt's text and prefix, with marks where what was filled into the template spells control tokens."""
+    from dynarule.tokenizer import as_text
+
+    parts = prompt.parts if "".join(prompt.parts) == prompt.text else ("", prompt.text)
+    texts = [as_text(tokenizer, part) if at % 2 else part for at, part in enumerate(parts)]
+    ends = dict(zip(accumulate(map(len, parts)), accumulate(texts), strict=True))
+    return "".join(texts), ends.get(len(prompt.prefix)) or as_text(tokenizer, prompt.prefix)
+
+
+def as_written(tokenizer: Any, tokens: list[int], text: str) -> str:
+    """Return the text of an answer with its control tokens, and with marks where other tokens spell one."""
+    from dynarule.tokenizer import as_text, control_tokens
+
+    decode = partial(tokenizer.decode, clean_up_tokenization_spaces=False)
+    if as_text(tokenizer, text) == text:
+        return decode(tokens)
+    control = control_tokens(tokenizer)
+    runs = ((own, decode([*run])) for own, run in groupby(tokens, control.__contains__))
+    return "".join(run if own else as_text(tokenizer, run) for own, run in runs)
 
 
 class NoRequest:

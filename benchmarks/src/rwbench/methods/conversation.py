@@ -184,4 +184,9 @@ def final_answer(
 ) -> Conversation:
     """Ask for the answer, or for the end of one whose beginning the model has written; see `read_answer`."""
     done = yield Call(replace(prompt, begun=begun), Decoding(method.max_new_tokens))
-    return read_answer(method.model.template, question, replace(done, text=begun + done.text), **rest)
+    return read_answer(
+        method.model.template,
+        question,
+        replace(done, text=method.model.without_marks(begun) + done.text),
+        **rest,
+    )

@@ -190,6 +190,7 @@ class Planned(DynaRulePlus):
     def _search(self, pool: Pool, question: Question, written: str) -> tuple[list[int], Ids]:
         """Return the rules that DynaRule+ finds for the next step, best first, and those of them that it reads."""
         import torch
+        from dynarule.tokenizer import encode_marked
 
         from dynarule import attach
 
@@ -197,7 +198,7 @@ class Planned(DynaRulePlus):
         bank = reader.bank(pool.rules, pool.ids, pool.representation)
         memory = reader.memory(bank, replace(reader.config, **self.changes))
         opening = reader.question_tokens(question.text)
-        answer = reader.tokenizer(f"{written}{reader.search_text}", add_special_tokens=False)["input_ids"]
+        answer = [*encode_marked(reader.tokenizer, written), reader.search_id]
         ids = torch.tensor([[*opening, *answer]], device=reader.model.device)
         memory.question_mask_BT = torch.arange(ids.shape[1], device=ids.device)[None] < len(opening)
         with torch.no_grad(), attach(reader.model, memory):

@@ -144,8 +144,8 @@ class ReAct(Iterative):
                 words = line.removeprefix(request).strip()
                 rules = search.texts(search.find(words).ids)
                 if self.reworded and len(search.rounds) == 1:
-                    shown = [request + _in_words_of(rules, words)]
-                shown += [*rules, ""]
+                    shown = [request + self.model.as_text(_in_words_of(rules, words))]
+                shown += [*map(self.model.as_text, rules), ""]
             elif parse_boxed(line) is not None:
                 break
             written += "\n".join([*shown, ""])

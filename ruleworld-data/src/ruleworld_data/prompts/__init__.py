@@ -30,12 +30,14 @@ _FIELD = re.compile(r"\{(rules|question|thoughts|history)\}")
 class Prompt:
     """One prompt: the whole text, and the beginning of it that other questions on the same pool share.
 
-    ``begun`` is what the model has written of its answer and is to continue.
+    ``begun`` is what the model has written of its answer and is to continue. ``parts`` are the words of the template
+    and what was filled in, in turn: only the former may hold control tokens of a model.
     """
 
     text: str
     prefix: str = ""
     begun: str = ""
+    parts: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ class Template:
         values = {"question": question, "rules": self.separator.join(rules), **fields}
         # The prefix ends where the first thing that differs between questions begins.
         head = re.split(r"\{(?:question|thoughts|history)\}", text, maxsplit=1)[0]
-        return Prompt(_fill(text, values), _fill(head, values))
+        parts = _fill(text, values)
+        return Prompt("".join(parts), "".join(_fill(head, values)), parts=parts)
 
     def clean(self, output: str) -> str:
         """Return a model's output without the marks of its own format."""
@@ -119,9 +122,10 @@ class Template:
         return output
 
 
-def _fill(text: str, values: Mapping[str, str]) -> str:
+def _fill(text: str, values: Mapping[str, str]) -> tuple[str, ...]:
     # In one pass: what is filled in is never looked at again.
-    return _FIELD.sub(lambda match: values.get(match[1], match[0]), text)
+    parts = enumerate(_FIELD.split(text))
+    return tuple(values.get(part, f"{{{part}}}") if at % 2 else part for at, part in parts)
 
 
 @lru_cache(maxsize=1)
