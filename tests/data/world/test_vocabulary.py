@@ -27,6 +27,9 @@ HEADERS = {
     "environments.tsv": ("name", "preposition", "article", "goal"),
     "goal_verbs.tsv": FORMS,
     "denied.tsv": ("kind", "left", "right"),
+    "variants.tsv": ("kind", "word", "variant", "plural"),
+    "verb_variants.tsv": ("word", *FORMS),
+    "place_variants.tsv": ("word", "name", "preposition", "article", "goal"),
 }
 
 # Words that templates need as plain English; no term may use them.
@@ -233,6 +236,9 @@ def test_every_file_is_a_table_of_plain_words():
         rows, width = lines(path.name), len(HEADERS.get(path.name, [""]))
         assert len({tuple(row) for row in rows}) == len(rows), path.name
         word = "[a-z]+" if width == 1 else "[a-z]+(?: [a-z]+)*|(?:env|action)_(?:state|env)"
+        # "~" stands for an object or an adjective; a cell is empty for no plural, or no passive.
+        if path.stem.endswith("variants"):
+            word = "(?:[a-z~][a-z']*(?:[ -][a-z~][a-z']*)*|[a-z]+_[a-z]+)?"
         for row in rows:
             assert len(row) == width and all(re.fullmatch(word, cell) for cell in row), (path.name, row)
     assert {row[0] for row in lines("change_verbs.tsv")} == {"minus", "plus"}

@@ -144,7 +144,8 @@ def printable(text: str) -> str:
 
 def note_unseen(what: str, texts: Sequence[str]) -> None:
     """Say which texts hold characters that `printable` escapes: a model reads what their reader does not see."""
-    if hiding := [text for text in texts if _CONTROL.search(text)]:
+    # Half a surrogate pair is refused where the text is read.
+    if hiding := [t for t in texts if any(not "\ud800" <= sign <= "\udfff" for sign in _CONTROL.findall(t))]:
         note(
             f"{len(hiding)} of {len(texts)} {what} hold characters that nobody sees: {one_line(hiding[0][:200])}"
         )
