@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .style import Style
 
@@ -147,17 +147,19 @@ def save(figure: Figure, path: Path) -> None:
 
 def data_uri(figure: Figure) -> str:
     """Return a figure as the address of a picture that stands in the page itself."""
-    return "data:image/svg+xml;base64," + base64.b64encode(rendered(figure, "svg")).decode()
+    return (
+        "data:image/svg+xml;base64," + base64.b64encode(rendered(figure, "svg", bbox_inches="tight")).decode()
+    )
 
 
-def rendered(figure: Figure, form: str) -> bytes:
+def rendered(figure: Figure, form: str, **options: Any) -> bytes:
     """Return a figure's bytes as svg, png or pdf, without the date."""
     from matplotlib import rc_context
 
     dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     buffer = io.BytesIO()
     with rc_context({"svg.hashsalt": "rwbench"}):
-        figure.savefig(buffer, format=form, metadata=dates[form], dpi=2 * UNITS, facecolor="white")
+        figure.savefig(buffer, format=form, metadata=dates[form], dpi=2 * UNITS, facecolor="white", **options)
     return _in_few_colours(buffer) if form == "png" else buffer.getvalue()
 
 
