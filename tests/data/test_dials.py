@@ -28,6 +28,7 @@ QUICK = [
     Dials(hops=5, conjunction=2),
     Dials(hops=3, parts=2, thresholds=True),
     ALL,
+    Dials(hops=3, parts=2, conjunction=2, thresholds=True, words=1.0),
 ]
 
 

@@ -213,7 +213,7 @@ def world_sizes(scale: str) -> WorldSizes:
 def world_questions(key: WorldKey) -> int:
     """Return how many questions of each sub-task one world serves."""
     count = max(1, _WORLD_QUESTIONS[key.scale] // len(key.subtasks))
-    if key.dials == Dials() or not any(name.startswith("multi_hop") for name in key.subtasks):
+    if key.dials.structure == Dials() or not any(name.startswith("multi_hop") for name in key.subtasks):
         return count
     # A thin crowd has few chains.
     room = replace(SCALES[key.scale].turned(key.dials), subset=None).chain_room(1.0)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ..scoring import Score, score_output
 from ..world import load_vocabulary
+from ..world.forms import other_names
 from .config import RewardWeights
 from .instances import SCHEMA
 
@@ -143,28 +144,33 @@ def _concludes(line: str, conclusion: Sequence[str]) -> bool:
         return False
     kind, operator, number, *term = conclusion
     words = _WORD.findall(line.lower())
+    name = " ".join(term)
     if not number:
         while words and words[-1] in _VARIABLES:
             words.pop()
-        return words[-len(term) :] == term
+        return any(words[-len(last) :] == last for last in map(str.split, _names(name)))
     numbers = [word for word in words if word.isdigit()]
     if not numbers or numbers[-1] != number:
         return False
-    plurals, signs = _lexicon()
-    text, name = f" {' '.join(words)} ", " ".join(term)
-    if f" {name} " not in text and f" {plurals[name]} " not in text:
+    text = f" {' '.join(words)} "
+    if not any(f" {known} " in text for known in _names(name) + _names(load_vocabulary().plural_of[name])):
         return False
-    return kind == "has" or [signs[word] for word in words if word in signs][-1:] == [operator]
+    last = max(_signs(), key=text.rfind)
+    return kind == "has" or (last in text and _signs()[last] == operator)
+
+
+def _names(usual: str) -> tuple[str, ...]:
+    """Return all names of what a term names."""
+    return usual, *other_names().get(usual, ())
 
 
 @cache
-def _lexicon() -> tuple[dict[str, str], dict[str, str]]:
-    """Return the plural of each attribute, and the sign of each verb of change."""
-    words = load_vocabulary()
-    signs = {
-        form: sign
-        for sign, verbs in words.change_verbs.items()
+def _signs() -> dict[str, str]:
+    """Return the sign of each verb of change, with a space at both ends."""
+    return {
+        f" {name} ": sign
+        for sign, verbs in load_vocabulary().change_verbs.items()
         for verb in verbs
         for form in (verb.base, verb.third)
+        for name in _names(form)
     }
-    return words.plural_of, signs

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 
 from ..text import Fact, parse_facts, parse_query
 from ..world import load_vocabulary
-from ..world.forms import FORMS, load_forms
+from ..world.forms import other_names
 
 _NUMBER = re.compile(r"\d+")
 _TO_WORDS = {code: " " for code in range(128) if not chr(code).isalnum()}
@@ -56,36 +56,8 @@ def _others(forms: Thing) -> Thing:
     """Return what else a thing is called in worlds with other words."""
     number, _, name = forms[0].partition(" ")
     if not number.isdigit():
-        return tuple(other for form in forms for other in _other_names().get(form, ()))
-    return tuple(f"{number} {other}" for other in _other_names().get(name, ()))
-
-
-@cache
-def _other_names() -> dict[str, Thing]:
-    """Return the other names of every term and verb by its usual one, as `plain_words` writes them."""
-    words, names = load_vocabulary(), load_forms()
-    two, one = range(1, FORMS * FORMS), range(1, FORMS)
-    others: dict[str, list[str]] = {}
-    for index, usual in enumerate(words.entities):
-        others[usual] = [names.entity(index, form) for form in two]
-    for index, usual in enumerate(words.states):
-        others[usual] = [names.state(index, form) for form in two]
-    for index, place in enumerate(words.environments):
-        others[place.name] = [names.place(index, form).name for form in one]
-    for index, pair in enumerate(words.plural_of.items()):
-        for usual, several in zip(
-            pair, zip(*(names.attribute(index, form) for form in two), strict=True), strict=True
-        ):
-            others[usual] = list(several)
-    verbs = [(verb, [names.action(i, form) for form in one]) for i, verb in enumerate(words.actions)]
-    for sign, change in enumerate((words.minus, words.plus)):
-        verbs += [(verb, [names.change(sign, i, form) for form in one]) for i, verb in enumerate(change)]
-    for verb, synonyms in verbs:
-        for part, usual in vars(verb).items():
-            # What stands behind an object, "cuts it short", is not looked for.
-            phrases = [getattr(other, part).split(" ~")[0] for other in synonyms]
-            others.setdefault(usual, []).extend(phrase for phrase in phrases if phrase)
-    return {usual: tuple(plain_words(name).strip() for name in several) for usual, several in others.items()}
+        return tuple(other for form in forms for other in other_names().get(form, ()))
+    return tuple(f"{number} {other}" for other in other_names().get(name, ()))
 
 
 @lru_cache(maxsize=60_000)

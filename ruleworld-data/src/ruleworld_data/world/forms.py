@@ -191,3 +191,33 @@ def _rows(name: str) -> list[list[str]]:
 def load_forms() -> Forms:
     """Read the other names; the same object on every call."""
     return Forms()
+
+
+@cache
+def other_names() -> dict[str, tuple[str, ...]]:
+    """Return the other names of every term and form of a verb by its usual one, as letters and spaces."""
+    words, names = load_vocabulary(), load_forms()
+    two, one = range(1, FORMS * FORMS), range(1, FORMS)
+    others: dict[str, list[str]] = {}
+    for index, usual in enumerate(words.entities):
+        others[usual] = [names.entity(index, form) for form in two]
+    for index, usual in enumerate(words.states):
+        others[usual] = [names.state(index, form) for form in two]
+    for index, place in enumerate(words.environments):
+        others[place.name] = [names.place(index, form).name for form in one]
+    for index, pair in enumerate(words.plural_of.items()):
+        for usual, several in zip(
+            pair, zip(*(names.attribute(index, form) for form in two), strict=True), strict=True
+        ):
+            others[usual] = list(several)
+    verbs = [(verb, [names.action(i, form) for form in one]) for i, verb in enumerate(words.actions)]
+    for sign, change in enumerate((words.minus, words.plus)):
+        verbs += [(verb, [names.change(sign, i, form) for form in one]) for i, verb in enumerate(change)]
+    for verb, synonyms in verbs:
+        for part, usual in vars(verb).items():
+            # What stands behind an object, "cuts it short", is not looked for.
+            phrases = [getattr(other, part).split(" ~")[0] for other in synonyms]
+            others.setdefault(usual, []).extend(phrase for phrase in phrases if phrase)
+    return {
+        usual: tuple(re.sub("[^a-z]", " ", name) for name in several) for usual, several in others.items()
+    }
