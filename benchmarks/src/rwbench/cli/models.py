@@ -15,11 +15,6 @@ models = typer.Typer(
 )
 
 
-@models.callback()
-def _models() -> None:
-    """Keep `add` a command of its own."""
-
-
 @models.command("add")
 def add(
     source: Annotated[

@@ -21,11 +21,6 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def efficiency() -> None:
-    """Keep `serving` a command of its own; typer would drop the name of an only one."""
-
-
 @app.command()
 def serving(
     shape: Annotated[str, typer.Option(help=f"Model: {', '.join(SHAPES)}.")] = DEFAULT.shape,
