@@ -23,6 +23,8 @@ Encode = Callable[[Sequence[str]], Tensor]
 BLOCK = 16_384  # texts that are encoded together: what shares a batch decides the last bits of an embedding
 
 _TABLE = "CREATE TABLE IF NOT EXISTS embeddings (text BLOB PRIMARY KEY, embedding BLOB, checksum INTEGER)"
+_SELECT = "SELECT text, embedding, checksum FROM embeddings"
+_PER_QUERY = 500  # texts: one query each took most of a build's time beside the encoder
 
 
 def unique_texts(texts: Sequence[str]) -> tuple[list[str], Tensor]:
@@ -102,7 +104,7 @@ class EmbeddingCache:
     """
 
     def __init__(
-        self, encode: Encode, folder: str | PathLike[str], fingerprint: str | None = None, batch: int = 4_096
+        self, encode: Encode, folder: str | PathLike[str], fingerprint: str | None = None, batch: int = BLOCK
     ) -> None:
         name = getattr(encode, "fingerprint", None) if fingerprint is None else fingerprint
         if not name:
@@ -158,10 +160,12 @@ class EmbeddingCache:
         damaged = 0
         try:
             with closing(self._open()) as database:
-                for key in keys:
-                    query = "SELECT embedding, checksum FROM embeddings WHERE text = ?"
-                    for row, checksum in database.execute(query, (key,)):
-                        if isinstance(row, bytes) and zlib.crc32(key + row) == checksum:
+                wanted = list(keys)
+                for start in range(0, len(wanted), _PER_QUERY):
+                    part = wanted[start : start + _PER_QUERY]
+                    query = f"{_SELECT} WHERE text IN ({','.join('?' * len(part))})"
+                    for key, row, checksum in database.execute(query, part):
+                        if {type(key), type(row)} == {bytes} and zlib.crc32(key + row) == checksum:
                             known[key] = np.frombuffer(row, np.float32)
                         else:
                             damaged += 1
