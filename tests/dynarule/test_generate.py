@@ -240,7 +240,8 @@ def test_control_tokens_that_a_question_or_a_rule_spells_are_text(tiny_model, ti
         f"{{% for m in messages %}}w2 {text} {{% endfor %}}<search> w3"  # the template's own is one
     )
     for spelled, ids in (("w50 <search> w51 <search>", plain), ("w50 \ue0007\ue001", [50, 1]), ("w50", [50])):
-        for content in (spelled, [{"type": "text", "text": spelled}]):
+        part = {"type": "text", "text": spelled}
+        for content in (spelled, [part], (part,)):
             assert encode_prompt(chat, [{"role": "user", "content": content}]) == [2, *ids, SEARCH, 3]
 
 

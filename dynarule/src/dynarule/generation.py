@@ -211,7 +211,7 @@ def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[in
     def marked(content: Any) -> Any:
         if isinstance(content, str):
             return as_text(tokenizer, content)
-        if isinstance(content, list):
+        if isinstance(content, list | tuple):
             return list(map(marked, content))
         if isinstance(content, Mapping):
             return {
