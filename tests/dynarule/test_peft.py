@@ -8,6 +8,7 @@ import sys
 import time
 import tracemalloc
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -468,6 +469,14 @@ def test_files_that_are_missing_pickled_or_damaged_are_refused(folder, tiny_mode
     path.unlink()
     with pytest.raises(FileNotFoundError, match=r"has no adapter_model.safetensors"):
         load_adapter(tiny_model("qwen2"), folder)
+    adapter = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH, confidence_layer=2))
+    with pytest.raises(
+        FileNotFoundError, match=r"has no adapter_model.safetensors"
+    ):  # PEFT would ask the Hub
+        adapter.load(folder)
+    for load in (DynaRuleConfig.from_pretrained, adapter.load):
+        with pytest.raises(FileNotFoundError, match=r"no adapter_config.json in some/adapter"):
+            load(Path("some/adapter"))
     (folder / "adapter_model.bin").write_bytes(whole)
     for load in (load_adapter, PeftModel.from_pretrained):
         with pytest.raises(ValueError, match="is a pickle, which may run code"):

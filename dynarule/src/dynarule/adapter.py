@@ -295,7 +295,7 @@ class RuleAdapter(nn.Module):
         FileNotFoundError, ValueError
             If it is no adapter, or one of another base or shape.
         """
-        config = DynaRuleConfig.from_pretrained(str(folder))
+        config = _local_config(folder)
         BaseModel(**config.base or {}).check(self.model, config.base_model_name_or_path or "")
         if config.trainable_token_indices is not None and self.config.trainable_token_indices is None:
             self._add_rows(config.trainable_token_indices, config.search_token)
@@ -329,15 +329,21 @@ def load_adapter(model: nn.Module, folder: str | Path, **options: Any) -> PeftMo
     FileNotFoundError, ValueError
         As `DynaRuleConfig.from_pretrained`; if the weights are missing (PEFT would ask the Hub) or not finite.
     """
+    config = _local_config(folder, options.pop("config", None))
+    tuned = PeftModel.from_pretrained(cast(Any, model), Path(folder), config=config, **options)
+    RuleAdapter(tuned).check_finite()
+    return tuned
+
+
+def _local_config(folder: str | Path, config: DynaRuleConfig | None = None) -> DynaRuleConfig:
+    """Return a folder's configuration, unless it is given; refuse one whose weights PEFT would ask the Hub for."""
     folder = Path(folder)
-    config = options.pop("config", None) or DynaRuleConfig.from_pretrained(folder)
+    config = config or DynaRuleConfig.from_pretrained(folder)
     if not (folder / WEIGHTS_FILE).is_file():
         raise FileNotFoundError(
             f"{folder} has no {WEIGHTS_FILE}, the adapter's weights; copy the adapter again"
         )
-    tuned = PeftModel.from_pretrained(cast(Any, model), folder, config=config, **options)
-    RuleAdapter(tuned).check_finite()
-    return tuned
+    return config
 
 
 def _tuned(model: nn.Module) -> dict[int, DynaRuleLayer]:

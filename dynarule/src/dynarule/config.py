@@ -199,10 +199,10 @@ class DynaRuleConfig(PeftConfig):
         folder = Path(pretrained_model_name_or_path) / (subfolder or "")
         path, weights = folder / CONFIG_FILE, folder / WEIGHTS_FILE
         refuse_unfinished(folder)
-        if not folder.exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", str(pretrained_model_name_or_path)):
-            # A repository of the Hub.
+        name = pretrained_model_name_or_path
+        # A repository of the Hub; a Path, as of the command line, is never one.
+        if isinstance(name, str) and not folder.exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", name):
             options = {name: kwargs[name] for name in HUB_OPTIONS if name in kwargs}
-            name = str(pretrained_model_name_or_path)
             path = Path(hf_hub_download(name, CONFIG_FILE, subfolder=subfolder, **options))
         elif not path.is_file():
             raise FileNotFoundError(
