@@ -495,6 +495,10 @@ def test_an_interrupted_save_leaves_the_old_adapter(tiny_model, tmp_path, monkey
     adapter.save(tmp_path / "a")
     files = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
     adapter.save(tmp_path / "b")
+    (tmp_path / "plain").touch()
+    assert {path.stat().st_mode for path in (tmp_path / "b").glob("adapter_*")} == {
+        (tmp_path / "plain").stat().st_mode
+    }
     # Same adapter, same bytes.
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()}
     assert sorted(files) == [".lock", "adapter_config.json", "adapter_model.safetensors"]

@@ -91,6 +91,7 @@ def assembled(folder: Path) -> Iterator[Path]:
         yield work
         for path in work.rglob("*"):  # a tokenizer with several chat templates has a folder of them
             if path.is_file():
+                path.chmod(work.stat().st_mode & 0o666)  # safetensors lets nobody but the owner read
                 _sync(path)
         work.replace(folder / SAVED)
         _move_saved(folder)
