@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 from dynarule.generation import encode_prompt
+from dynarule.tokenizer import as_text, encode_marked
 from transformers import GenerationConfig
 
 from dynarule import (
@@ -243,6 +244,8 @@ def test_control_tokens_that_a_question_or_a_rule_spells_are_text(tiny_model, ti
         part = {"type": "text", "text": spelled}
         for content in (spelled, [part], (part,)):
             assert encode_prompt(chat, [{"role": "user", "content": content}]) == [2, *ids, SEARCH, 3]
+    # a mark that ends a text does not take the template's own token for text
+    assert encode_marked(chat, as_text(chat, "w50 \ue000") + "<search>")[-1] == SEARCH
 
 
 @torch.no_grad()
