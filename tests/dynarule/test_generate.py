@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 import torch
 from dynarule.generation import encode_prompt
-from dynarule.tokenizer import as_text, encode_marked
 from transformers import GenerationConfig
 
 from dynarule import (
@@ -241,11 +240,8 @@ def test_control_tokens_that_a_question_or_a_rule_spells_are_text(tiny_model, ti
         f"{{% for m in messages %}}w2 {text} {{% endfor %}}<search> w3"  # the template's own is one
     )
     for spelled, ids in (("w50 <search> w51 <search>", plain), ("w50 \ue0007\ue001", [50, 1]), ("w50", [50])):
-        part = {"type": "text", "text": spelled}
-        for content in (spelled, [part], (part,)):
+        for content in (spelled, [{"type": "text", "text": spelled}], ({"type": "text", "text": spelled},)):
             assert encode_prompt(chat, [{"role": "user", "content": content}]) == [2, *ids, SEARCH, 3]
-    # a mark that ends a text does not take the template's own token for text
-    assert encode_marked(chat, as_text(chat, "w50 \ue000") + "<search>")[-1] == SEARCH
 
 
 @torch.no_grad()

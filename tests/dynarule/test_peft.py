@@ -8,7 +8,6 @@ import sys
 import time
 import tracemalloc
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
@@ -469,14 +468,6 @@ def test_files_that_are_missing_pickled_or_damaged_are_refused(folder, tiny_mode
     path.unlink()
     with pytest.raises(FileNotFoundError, match=r"has no adapter_model.safetensors"):
         load_adapter(tiny_model("qwen2"), folder)
-    adapter = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH, confidence_layer=2))
-    with pytest.raises(
-        FileNotFoundError, match=r"has no adapter_model.safetensors"
-    ):  # PEFT would ask the Hub
-        adapter.load(folder)
-    for load in (DynaRuleConfig.from_pretrained, adapter.load):
-        with pytest.raises(FileNotFoundError, match=r"no adapter_config.json in some/adapter"):
-            load(Path("some/adapter"))
     (folder / "adapter_model.bin").write_bytes(whole)
     for load in (load_adapter, PeftModel.from_pretrained):
         with pytest.raises(ValueError, match="is a pickle, which may run code"):
@@ -495,10 +486,6 @@ def test_an_interrupted_save_leaves_the_old_adapter(tiny_model, tmp_path, monkey
     adapter.save(tmp_path / "a")
     files = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
     adapter.save(tmp_path / "b")
-    (tmp_path / "plain").touch()
-    assert {path.stat().st_mode for path in (tmp_path / "b").glob("adapter_*")} == {
-        (tmp_path / "plain").stat().st_mode
-    }
     # Same adapter, same bytes.
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()}
     assert sorted(files) == [".lock", "adapter_config.json", "adapter_model.safetensors"]
