@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from ..io.shards import Shard
 from ..spec import MINI_FOLD_SIZE, MINI_FOLDS
+from ..world import Ints
 from .mentions import question_problems
 from .report import Findings, StageProgress
 from .rulebase import ALL_TYPES, RuleBase
@@ -168,8 +169,9 @@ def check_questions(
     scan, skeletons, check = Scan(folder, findings), list[str](), findings["question_text"]
     for done, shard in enumerate(shards, start=1):
         base = worlds["heldout" if shard.split == "heldout" else "train"]
+        types = base["type"]  # taking a column from a frame costs as much as all else about a sub-question
         for row in scan.read(shard, base.world_id):
-            skeletons += [_skeleton(base, known) for known in scan.subquestions[len(skeletons) :]]
+            skeletons += [_skeleton(base, types, known) for known in scan.subquestions[len(skeletons) :]]
             scopes = [(scan.subquestions[n].facts, scan.subquestions[n].query) for n in row.numbers]
             check.checked += 1
             check.fail(*(f"{row.id}: {problem}" for problem in question_problems(row.question, scopes)))
@@ -183,10 +185,10 @@ def check_questions(
     return scan
 
 
-def _skeleton(base: RuleBase, subquestion: SubQuestion) -> str:
-    rows, codes = base.find(subquestion.rule_ids).tolist(), base["type"]
-    types = iter([ALL_TYPES[codes[row]] if row >= 0 else "?" for row in rows])
-    return ">".join("+".join(next(types) for _ in step.rule_ids) for step in subquestion.steps)
+def _skeleton(base: RuleBase, types: Ints, subquestion: SubQuestion) -> str:
+    rows = base.find(subquestion.rule_ids).tolist()
+    names = iter([ALL_TYPES[types[row]] if row >= 0 else "?" for row in rows])
+    return ">".join("+".join(next(names) for _ in step.rule_ids) for step in subquestion.steps)
 
 
 def _check_repeats(scan: Scan) -> None:
