@@ -289,6 +289,8 @@ def test_other_fol_is_refused_by_name(text):
         "If A has more than 12 strong horn, A will be deeply hungry.",
         "If A has more than 12 strong horns, it has 4 strong fins.",
         "If A has at least 12 strong horns, A will be deeply hungry.",
+        "If A is a tiny cat, it has 1000000000 strong horns.",
+        "If A has over 1000000000 strong horns, A will be deeply hungry.",
     ],
 )
 def test_other_english_is_refused(text):

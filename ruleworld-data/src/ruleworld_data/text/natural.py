@@ -19,7 +19,7 @@ _B = r"(?:B|Y|another creature|the other creature|some other being|that other be
 _FORMS = ("base", "third", "gerund", "participle")
 _WHO = rf"(?P<who>{_B}|{_A})"
 _MORE = r"(?P<more>more than|over|fewer than|under)"
-_THINGS = r"(?P<number>[1-9][0-9]*) (?P<things>.+)"
+_THINGS = r"(?P<number>[1-9][0-9]{0,8}) (?P<things>.+)"
 
 _PREMISES = {
     "entity": (
