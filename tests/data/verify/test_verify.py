@@ -338,6 +338,19 @@ def test_thresholds_of_one_count_leave_one_state_and_drivers_of_their_own():
     assert "the count of 'strong horn' changes 'strong fin', and so does something else" in shared
 
 
+def test_what_a_place_and_a_state_change_and_a_count_with_a_threshold_change_by_nothing_else():
+    texts = ["Attack(A, B) => Enter(B, Desert)", "Desert(A) => Deeply_sad(A)"]
+    texts += ["Desert(A) & Deeply_sad(A) => Lose_Strong_fin(A, 1)", "Deeply_sad(A) => Gain_Strong_fin(A, 1)"]
+    texts += ["Fewer_Strong_horn(A, 15) => Deeply_angry(A)", "Attack(A, B) => Lose_Strong_horn(B, 1)"]
+    base = parse_rule_table(pa.table({"id": pa.array(range(6), pa.int32()), "fol": texts}))
+    findings = Findings()
+    rules._routes(base, findings)
+    rules._levels(base, findings)
+    assert "'attack' changes 'strong fin' of its target" in findings["C5"].examples[0]
+    assert "place and state together" in findings["C5"].examples[0]
+    assert findings["C4"].examples == ["'strong horn' has a threshold and is changed"]
+
+
 def test_counts_that_fall_below_zero(copy):
     """A kind with too few of what a question takes away."""
     question = next(row for row in copy.rows("multi_hop_3", "test") if " - " in row["steps"][-1]["fol"])
@@ -504,7 +517,11 @@ def test_what_is_there_twice(copy):
 def test_mini_is_a_part_of_test_in_folds_of_ten(copy):
     copy.change("single_rule", "mini", lambda row: row.update(question="What is 1?", id="new"))
     copy.change("multi_hop_2", "mini", lambda row: row.update(fold=(row["fold"] + 1) % 5))
+    rows = copy.rows("multi_rule_3", "mini")
+    rows[1]["question"] = rows[0]["question"]
+    copy.write("multi_rule_3", "mini", rows)
     failed = copy.failed()
+    assert "multi_rule_3/mini-00000-of-00001.parquet, row 1 repeats the question" in failed["duplicates"]
     assert "its question is not in test" in failed["duplicates"]
     assert "its id is not in test" in failed["question_labels"] and "folds have" in failed["question_labels"]
 
