@@ -218,7 +218,7 @@ def same_answer(answer: str, gold: str) -> bool:
 
     number, _, things = ours.partition(" ")
     if theirs.isdigit():
-        return number == theirs and bool(things) and load_forms().is_attribute(things)
+        return number == theirs and load_forms().is_attribute(things)
     ours = _ARTICLE.sub("", ours)
     return ours == theirs or load_forms().usual(ours) == theirs
 
