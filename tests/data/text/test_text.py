@@ -253,11 +253,8 @@ def test_every_row_of_a_table_says_its_columns_in_both_forms(split, scale, dials
 def test_other_fol_is_refused_by_name(text):
     with pytest.raises(ValueError, match="expected") as caught:
         parse_rule_fol(text)
-    assert (
-        repr(text) in str(caught.value)
-        or repr(text.split(" => ")[0]) in str(caught.value)
-        or text.split(" => ")[-1] in str(caught.value)
-    )
+    premise, conclusion = text.split(" => ")[0], text.split(" => ")[-1]
+    assert any(part in str(caught.value) for part in (repr(text), repr(premise), conclusion))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +287,6 @@ def test_other_fol_is_refused_by_name(text):
         "If A has more than 12 strong horns, it has 4 strong fins.",
         "If A has at least 12 strong horns, A will be deeply hungry.",
         "If A is a tiny cat, it has 1000000000 strong horns.",
-        "If A has over 1000000000 strong horns, A will be deeply hungry.",
     ],
 )
 def test_other_english_is_refused(text):

@@ -95,12 +95,8 @@ def test_one_solver_alone_skips_the_other(built):
     assert skipped == {"C9_gold_clingo", "C9_pool_clingo", "C9_full_clingo"}
     assert "incomplete" in render_text(report)
     skipped = {check.name for check in verify(built, solvers=("clingo",)).checks if check.status == "skip"}
-    assert skipped == {f"C9_{p}_executor" for p in ("gold", "pool", "full")} | {
-        "C6",
-        "steps",
-        "step_texts",
-        "needed",
-    }
+    answers = {f"C9_{pool}_executor" for pool in ("gold", "pool", "full")}
+    assert skipped == answers | {"C6", "steps", "step_texts", "needed"}
 
 
 @pytest.mark.parametrize("options", [{"solvers": ()}, {"solvers": ("prolog",)}, {"jobs": 0}, {"jobs": True}])
@@ -325,29 +321,19 @@ def test_rules_that_break_a_constraint(copy, check, plant):
     assert all(message in failed[check] for message in messages)
 
 
-def test_thresholds_of_one_count_leave_one_state_and_drivers_of_their_own():
+def test_thresholds_of_one_count_and_the_ways_to_an_attribute():
     texts = ["Deeply_sad(A) => Lose_Strong_fin(A, 1)", "Attack(A, B) => Lose_Strong_fin(B, 1)"]
     texts += ["Fewer_Strong_horn(A, 15) => Deeply_sad(A)", "More_Strong_horn(A, 11) => Deeply_angry(A)"]
-    base, findings = (
-        parse_rule_table(pa.table({"id": pa.array(range(4), pa.int32()), "fol": texts})),
-        Findings(),
-    )
-    rules._thresholds(base, findings)
-    overlap, shared = findings["C5"].examples
+    texts += ["Admire(A, B) => Enter(B, Desert)", "Desert(A) => Deeply_sad(A)"]
+    texts += ["Desert(A) & Deeply_sad(A) => Lose_Strong_fin(A, 1)", "Help(A, B) => Lose_Strong_horn(B, 1)"]
+    base = parse_rule_table(pa.table({"id": pa.array(range(8), pa.int32()), "fol": texts}))
+    findings = Findings()
+    for check in (rules._thresholds, rules._routes, rules._levels):
+        check(base, findings)
+    overlap, shared, ways = findings["C5"].examples
     assert "'strong horn': a count can be more than 11 and fewer than 15" in overlap
     assert "the count of 'strong horn' changes 'strong fin', and so does something else" in shared
-
-
-def test_what_a_place_and_a_state_change_and_a_count_with_a_threshold_change_by_nothing_else():
-    texts = ["Attack(A, B) => Enter(B, Desert)", "Desert(A) => Deeply_sad(A)"]
-    texts += ["Desert(A) & Deeply_sad(A) => Lose_Strong_fin(A, 1)", "Deeply_sad(A) => Gain_Strong_fin(A, 1)"]
-    texts += ["Fewer_Strong_horn(A, 15) => Deeply_angry(A)", "Attack(A, B) => Lose_Strong_horn(B, 1)"]
-    base = parse_rule_table(pa.table({"id": pa.array(range(6), pa.int32()), "fol": texts}))
-    findings = Findings()
-    rules._routes(base, findings)
-    rules._levels(base, findings)
-    assert "'attack' changes 'strong fin' of its target" in findings["C5"].examples[0]
-    assert "place and state together" in findings["C5"].examples[0]
+    assert "'admire' changes 'strong fin' of its target by" in ways and "place and state together" in ways
     assert findings["C4"].examples == ["'strong horn' has a threshold and is changed"]
 
 
@@ -521,8 +507,8 @@ def test_mini_is_a_part_of_test_in_folds_of_ten(copy):
     rows[1]["question"] = rows[0]["question"]
     copy.write("multi_rule_3", "mini", rows)
     failed = copy.failed()
-    assert "multi_rule_3/mini-00000-of-00001.parquet, row 1 repeats the question" in failed["duplicates"]
-    assert "its question is not in test" in failed["duplicates"]
+    for problem in ("row 1 repeats the question", "its question is not in test"):
+        assert problem in failed["duplicates"]
     assert "its id is not in test" in failed["question_labels"] and "folds have" in failed["question_labels"]
 
 
