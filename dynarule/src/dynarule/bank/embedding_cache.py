@@ -104,7 +104,7 @@ class EmbeddingCache:
     """
 
     def __init__(
-        self, encode: Encode, folder: str | PathLike[str], fingerprint: str | None = None, batch: int = BLOCK
+        self, encode: Encode, folder: str | PathLike[str], fingerprint: str | None = None, batch: int = 4_096
     ) -> None:
         name = getattr(encode, "fingerprint", None) if fingerprint is None else fingerprint
         if not name:
