@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from rwbench.leaderboard.files import ENTRY, SAMPLES, packed, sample_lines
+from rwbench.leaderboard.files import ENTRY, SAMPLES, packed, unpacked
 from rwbench.leaderboard.judge import Judge, board_spec
 from rwbench.leaderboard.submissions import read_run, submit
 from rwbench.methods.retrieve import Retrieve
@@ -44,7 +44,7 @@ class Folder:
 
     @property
     def lines(self):
-        return [line.decode() for _, line in sample_lines(self.path(SAMPLES).read_bytes())]
+        return [line.decode() for line in unpacked(self.path(SAMPLES).read_bytes())]
 
     @lines.setter
     def lines(self, lines):

@@ -12,11 +12,9 @@ from html import unescape
 import numpy as np
 import pytest
 from rwbench.leaderboard.board import build_board, order, ranks
-from rwbench.leaderboard.copies import cell_of
-from rwbench.leaderboard.judge import RELEASED, Judge
+from rwbench.leaderboard.judge import RELEASED, Judge, cell_of
 from rwbench.leaderboard.page import render_board, write_board
 from rwbench.leaderboard.submissions import read_run, submit
-from rwbench.run.data import DataSource
 from rwbench.score.samples import read_samples
 from rwbench.score.stats import paired_difference, sample_clusters
 
@@ -124,7 +122,7 @@ def test_a_board_of_two_versions_of_the_data(submissions, next_data, runs, tmp_p
     words["name"] = "BM25, next data"
     for sample in samples:  # a run of its own: it finds one rule less
         sample["retrieved"] = [search[:-1] for search in sample["retrieved"]]
-    with pytest.raises(ValueError, match=r"between 2026-12-01, when data 1\.2\.0 came out"):
+    with pytest.raises(ValueError, match=r"not before 2026-12-01, when data 1\.2\.0 came out"):
         submit(replace(spec, data=next_data), samples, words | {"date": "2026-11-30"}, root, Judge())
     submit(replace(spec, data=next_data), samples, words, root, Judge())
     rows = [row for row in build_board(root)["rows"] if row["track"] == "retrieval"]
@@ -138,13 +136,6 @@ def test_a_board_of_two_versions_of_the_data(submissions, next_data, runs, tmp_p
         Judge().check_spec(spec.to_dict() | {"data": "1.3.0"})
 
 
-def test_the_page_says_what_is_computed_and_what_is_claimed(board):
-    lead = " ".join(render_board(board).partition('<p class="lead">')[2].partition("</p>")[0].split())
-    assert "computed here" in lead and "submitter's word" in lead
-    assert all(word in lead for word in ("model", "training", "hardware", "tokens", "cost"))
-    assert DataSource().data in RELEASED
-
-
 def test_a_ceiling_that_answers_frames_both_tables_each_in_its_cell(board):
     page = render_board(board)
     answering, _, finding = page.partition('<section id="retrieval">')
@@ -155,34 +146,12 @@ def test_a_ceiling_that_answers_frames_both_tables_each_in_its_cell(board):
     assert "Exact match" not in finding.partition("How to read")[0]
 
 
-def test_marks_of_reproduction_are_for_the_very_samples(submissions, board, tmp_path):
-    root = shutil.copytree(submissions, tmp_path / "submissions")
-    row = next(row for row in board["rows"] if row["name"] == "BM25")
-    marks = {row["submission"]: {"samples_sha256": row["samples_sha256"], "date": "2026-02-01"}}
-    (tmp_path / "reproduced.json").write_text(json.dumps(marks))
-    badges = {row["submission"]: row["badges"] for row in build_board(root)["rows"]}
-    assert badges[row["submission"]] == ["reproduced by us"]
-    marks[row["submission"]]["samples_sha256"] = "0" * 64
-    (tmp_path / "reproduced.json").write_text(json.dumps(marks))
-    with pytest.raises(ValueError, match="run it again, compare"):
-        build_board(root)
-    (tmp_path / "reproduced.json").write_text('{"a": {}}')
-    with pytest.raises(ValueError, match="must map a submission to"):
-        build_board(root)
-
-
 def test_what_cannot_be_on_a_board_is_named(submissions, tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         build_board(tmp_path / "nowhere")
-    scores = tmp_path / "rounds/2026-1/scores.json"
-    scores.parent.mkdir(parents=True)
-    for text in ("", "[]", "{}", '{"round": "a", "scores": [null]}', '{"scores": 1e999}'):
-        scores.write_text(text)
-        with pytest.raises(ValueError, match=r"scores\.json is no round's scores .* rwbench round score"):
-            build_board(submissions, tmp_path / "rounds")
     root = shutil.copytree(submissions, tmp_path / "submissions")
     (root / "2026-11-28_bm25" / "submission.json").write_text('{"name": "x"}')
-    with pytest.raises(ValueError, match=r"2026-11-28_bm25 is refused:\n.*submitter is missing"):
+    with pytest.raises(ValueError, match=r"2026-11-28_bm25 is refused:\nsubmission\.json: submitter"):
         build_board(root)
 
 
@@ -255,13 +224,13 @@ document.body.append(done);
 </script></body>"""
 
 
-def browse(rows, script, tmp_path, address="", window="1400,900"):
+def browse(rows, script, tmp_path, address=""):
     """What a script of the page's own browser puts into ``out``; nothing may be logged to its console."""
     page = tmp_path / "index.html"
     page.write_text(render_board(board_of(rows)).replace("</body>", PROBE % script))
     words = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
     done = subprocess.run(
-        [*words, f"--window-size={window}", page.as_uri() + address],
+        [*words, "--window-size=1400,900", page.as_uri() + address],
         capture_output=True,
         text=True,
         env=os.environ | {"HOME": str(tmp_path)},
@@ -311,38 +280,3 @@ def test_a_view_is_in_the_address_and_nonsense_in_it_does_nothing(tmp_path):
     assert out == {"count": "4 of 12", "names": ["Method 9", "Method 6", "Method 3", "Method 0"]}
     nonsense = "#answers.representation=<b>&answers.sort=99_up&x[constructor]=1"
     assert browse(rows, script, tmp_path, nonsense)["count"] == "12 of 12"
-
-
-@in_a_browser
-def test_a_hostile_name_is_text(tmp_path):
-    fields = dict.fromkeys(("name", "submitter", "description", "model", "hardware"), EVIL)
-    row = made_up_row(0, **fields, subtasks=[EVIL], links={"code": "https://a.example/"})
-    script = "out.seen = [names()[0], document.images.length, document.scripts.length];"
-    assert browse([row, made_up_row(1)], script, tmp_path) == {"seen": [EVIL, 0, 2]}
-
-
-@in_a_browser
-def test_keyboard_and_phone(tmp_path):
-    out = browse(
-        [made_up_row(number) for number in range(3)],
-        """
-        const stops = [...section.querySelectorAll("button, select, input, summary, a")];
-        out.reached = stops.filter((e) => e.tabIndex >= 0).length === stops.length;
-        out.named = [...section.querySelectorAll("select, input")].every((e) => e.labels.length === 1);
-        out.wide = document.documentElement.scrollWidth; out.window = innerWidth;
-        const order = section.querySelector("select[data-order]");
-        out.order = getComputedStyle(order.parentNode).display;
-        out.head = getComputedStyle(table.tHead).display;
-        put(order, "5_up", "change"); out.up = values("Exact match").map(Number);
-        """,
-        tmp_path,
-        window="500,900",
-    )
-    assert out["reached"] and out["named"] and out["wide"] <= out["window"] <= 720
-    assert out["order"] != "none" and out["head"] == "none" and out["up"] == sorted(out["up"])
-
-
-@in_a_browser
-def test_a_page_of_nothing_raises_nothing(tmp_path):
-    page = render_board(board_of([]))
-    assert browse([], "", tmp_path) == {} and page.count("<table") == 0

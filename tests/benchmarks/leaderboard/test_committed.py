@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from rwbench.leaderboard.board import CELL, build_board, row_of
-from rwbench.leaderboard.entry import read_entry
-from rwbench.leaderboard.files import ENTRY, read_folder, submission_folders
-from rwbench.leaderboard.judge import Judge
+from rwbench.leaderboard.board import build_board, row_of
+from rwbench.leaderboard.files import submission_folders
+from rwbench.leaderboard.judge import CELL, Judge
 from rwbench.leaderboard.page import render_board
-from rwbench.leaderboard.submissions import validate
+from rwbench.leaderboard.submissions import read, validate
 
 PLACE = Path(__file__).parents[3] / "benchmarks/leaderboard"
 BOARD = json.loads((PLACE / "site/board.json").read_text(encoding="utf-8"))
@@ -18,9 +17,7 @@ AGAIN = "the board is out of date; type: rwbench board"
 
 def test_it_shows_every_submission_in_its_own_words():
     shown = {row["submission"]: (row["name"], row["kind"], row["split"]) for row in BOARD["rows"]}
-    entries = {
-        path.name: read_entry(read_folder(path)[ENTRY]) for path in submission_folders(PLACE / "submissions")
-    }
+    entries = {path.name: read(path)[0] for path in submission_folders(PLACE / "submissions")}
     assert shown == {name: (e.name, e.kind, e.spec["split"]) for name, e in entries.items()}, AGAIN
     assert (PLACE / "site/index.html").read_text(encoding="utf-8") == render_board(BOARD), AGAIN
 

@@ -2,14 +2,12 @@
 
 import json
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from ruleworld_data.scoring import parse_boxed, split_answers
 from rwbench.cli.app import app
 from rwbench.leaderboard.board import row_of
-from rwbench.leaderboard.entry import Entry, read_entry
-from rwbench.leaderboard.files import LIMITS, SAMPLES, json_bytes, sample_lines
+from rwbench.leaderboard.files import LIMITS
 from rwbench.leaderboard.submissions import import_predictions, slug_of, validate
 from rwbench.methods import Method, Output, component
 from rwbench.run.runner import run_spec
@@ -61,16 +59,13 @@ class Runaway(Method):
             yield Output(question.id, answers=split_answers(box or ""), text=text, usage=usage)
 
 
-@pytest.mark.parametrize("most", [None, 20_000])
 def test_whatever_a_model_writes_can_be_submitted_and_scores_as_in_the_run(
-    workspace, small_spec, judge, hand_in, tmp_path, most, monkeypatch
+    workspace, small_spec, judge, hand_in, tmp_path, monkeypatch
 ):
-    """A runaway box is wrong and stays so. Also where the outputs of all questions are too much for the file."""
+    """A runaway box is wrong and stays so."""
     Method.registry.add("runaway-of-tests", Runaway)
     ran = run_spec(small_spec(Runaway()), workspace, tmp_path / "runs")
     Method.registry.remove("runaway-of-tests")
-    if most is not None:
-        monkeypatch.setattr("rwbench.leaderboard.records.MAX_EXPANDED", most)
     folder = hand_in(tmp_path / "runs" / ran["run_id"], tmp_path / "submissions")
     accepted = validate(folder, judge)
     assert accepted.results["metrics"] == ran["metrics"]
@@ -79,17 +74,13 @@ def test_whatever_a_model_writes_can_be_submitted_and_scores_as_in_the_run(
     assert (row["track"], row["calls"], row["cost_usd"]) == ("answers", 1, pytest.approx(0.5))
     outputs = {sample["id"]: sample["output"] for sample in accepted.samples}
     for number, sample in enumerate(read_samples(tmp_path / "runs" / ran["run_id"] / "samples.jsonl")):
-        cut = number % 8 == 4 or (most is not None and len(sample["output"]) > 500)
-        assert outputs[sample["id"]] == (None if cut else sample["output"])
-    if most is not None:
-        assert sum(len(line) for _, line in sample_lines((folder / SAMPLES).read_bytes())) <= most
+        assert outputs[sample["id"]] == (None if number % 8 == 4 else sample["output"])
+    monkeypatch.setattr("rwbench.leaderboard.records.MAX_EXPANDED", 20_000)
+    with pytest.raises(ValueError, match=r"would be too large .* --no-searches"):
+        hand_in(tmp_path / "runs" / ran["run_id"], tmp_path / "others")
 
 
-def test_words_survive_the_file_and_folder_names_are_plain(entry):
-    for name in ("Ünïcödé & co", "yes", "1.0", "null", "a: b # c", "'quoted\"", "Modell №5"):
-        words = entry.words | {"name": name, "cost_usd": 12.5, "paper": "https://a.example/b"}
-        made = Entry(**words)
-        assert read_entry(json_bytes(made.model_dump(exclude_none=True))) == made
+def test_folder_names_are_plain():
     names = ("BM25 (naive)", "Ä/../ö", "的", "a" * 99)
     assert [*map(slug_of, names)] == ["bm25-naive", "a-o", "submission", "a" * 60]
 
@@ -115,23 +106,6 @@ def test_what_cannot_be_submitted_is_named_and_leaves_nothing(runs, hand_in, ent
     assert not [path for path in root.rglob("*") if path.is_file()]
     with pytest.raises(ValueError, match="is there already"):
         hand_in(runs["bm25"], entry.folder.parent, "bm25")
-
-
-@pytest.mark.parametrize(
-    ("slugs", "said"),
-    [(("one", "two"), "are those of other submissions"), (("one", "one"), "choose another --slug")],
-)
-def test_of_two_submissions_at_once_each_is_compared_with_the_other(slugs, said, runs, hand_in, tmp_path):
-    def write(slug):
-        try:
-            return hand_in(runs["bm25"], tmp_path / "submissions", slug).name
-        except ValueError as error:
-            return str(error)
-
-    with ThreadPoolExecutor(2) as pool:
-        outcome = list(pool.map(write, slugs))
-    (folder,) = (tmp_path / "submissions").iterdir()
-    assert folder.name in outcome and any(said in text for text in outcome)
 
 
 def test_of_all_that_lies_in_a_folder_the_run_is_submitted(runs, tmp_path):
@@ -166,14 +140,14 @@ def test_what_kit_says_next_is_the_setting_of_the_kit(tmp_path):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ('{"id": 3}', "id must be a valid string"),
-        ('{"id": "x", "answer": "8"}', "answer is an unknown field"),
-        ('{"output": "8"}', "id is missing"),
-        ("[]", "content must be a valid dictionary"),
-        ('{"id": "x", "output": NaN}', "NaN is no JSON"),
+        ('{"id": 3}', "id: Input should be a valid string"),
+        ('{"id": "x", "answer": "8"}', "answer: Extra inputs are not"),
+        ('{"output": "8"}', "id: Field required"),
+        ("[]", ": Input should be an object"),
+        ('{"id": "x", "output": NaN}', "output: Input should be a valid string"),
         ('{"id": "x", "output": "\\\\boxed{1}", "answers": ["2"]}', "not what the scorer reads"),
         ('{"id": "multi_hop_2-train-0000000", "output": "\\\\boxed{1}"}', "not the id of a question asked"),
-        ("nonsense", "is not strict JSON"),
+        ("nonsense", ": Invalid JSON"),
     ],
 )
 def test_rows_of_predictions_that_cannot_be_used(row, reason, judge, workspace, tmp_path):

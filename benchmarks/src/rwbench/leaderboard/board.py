@@ -19,18 +19,14 @@ from ..report.setting import macro
 from ..score.samples import Sample
 from ..score.scoring import ANSWER_METRICS, RECALLS
 from ..score.stats import DRAWS, codes, group_means, interval, row_means, sample_clusters
-from .copies import CELL, cell_of
-from .files import submission_folders
-from .judge import SPLITS, Judge
-from .problems import Refused
+from .files import Refused, submission_folders
+from .judge import CELL, SPLITS, Judge, cell_of
 from .submissions import Submission, check_all
 
 SCHEMA_VERSION = 2
 METRICS = (*ANSWER_METRICS, *RECALLS)
 TRACKS = {"answers": "exact_match", "retrieval": "recall@1"}
 """Table -> the metric that it is ranked by."""
-REPRODUCED = "reproduced.json"
-"""Beside the submissions: a submission that maintainers ran again -> samples_sha256 and date."""
 
 Row = dict[str, Any]
 
@@ -38,7 +34,7 @@ Row = dict[str, Any]
 def build_board(root: Path, rounds: Path | None = None) -> dict[str, Any]:
     """Return the content of board.json, from a folder of submissions; scores in a folder of sealed rounds are a column.
 
-    A ValueError if a submission is refused, or a mark of reproduction is for other samples.
+    A ValueError if a submission is refused.
     """
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {root}; give the folder that holds submissions")
@@ -53,13 +49,10 @@ def build_board(root: Path, rounds: Path | None = None) -> dict[str, Any]:
     for (track, *_), members in cells.items():
         for (row, _), rank in zip(members, ranks([s for _, s in members], TRACKS[track]), strict=True):
             row["rank"] = rank
-    reproduced = _reproduced(root, rows)
     sealed = _sealed(rounds)
     for row in rows:
-        name = row["submission"]
-        row["sealed"] = sealed.get(name)
-        badges = ["reproduced by us"] * (name in reproduced) + ["sealed round"] * (name in sealed)
-        row["badges"] = badges or ["claimed"]
+        row["sealed"] = sealed.get(row["submission"])
+        row["badges"] = ["sealed round" if row["sealed"] else "claimed"]
     rows.sort(key=lambda row: (row["track"], order(row, TRACKS[row["track"]])))
     return {"schema_version": SCHEMA_VERSION, "metrics": list(METRICS), "tracks": TRACKS, "rows": rows}
 
@@ -129,31 +122,10 @@ def ranks(members: Sequence[Sequence[Sample]], metric: str) -> list[int]:
     return [1 + int(sum(row)) for row in better]
 
 
-def _reproduced(root: Path, rows: Sequence[Row]) -> set[str]:
-    """Return the submissions that maintainers ran again; the mark is for the very samples that they compared."""
-    path = root.parent / REPRODUCED
-    marks = json.loads(path.read_bytes()) if path.is_file() else {}
-    if not isinstance(marks, dict) or any(set(mark) != {"samples_sha256", "date"} for mark in marks.values()):
-        raise ValueError(f"{path} must map a submission to samples_sha256 and date")
-    have = {row["submission"]: row["samples_sha256"] for row in rows}
-    for name, mark in marks.items():
-        if have.get(name) != mark["samples_sha256"]:
-            raise ValueError(
-                f"{path} marks {name} with samples {mark['samples_sha256'][:12]}, the board has "
-                f"{str(have.get(name))[:12]}; run it again, compare, and mark what is there now"
-            )
-    return set(marks)
-
-
 def _sealed(rounds: Path | None) -> dict[str, dict[str, Any]]:
     """Return the newest sealed score of each submission, by folder name."""
     newest: dict[str, dict[str, Any]] = {}
     for path in sorted(rounds.glob("*/scores.json")) if rounds is not None else ():
-        try:
-            scores = json.loads(path.read_bytes())["scores"]
-            newest |= {score["public"]: {"round": path.parent.name, **score} for score in scores}
-        except (ValueError, LookupError, TypeError) as error:
-            raise ValueError(
-                f"{path} is no round's scores ({error!r}); type: rwbench round score {path.parent}"
-            ) from None
+        scores = json.loads(path.read_bytes())["scores"]
+        newest |= {score["public"]: {"round": path.parent.name, **score} for score in scores}
     return newest

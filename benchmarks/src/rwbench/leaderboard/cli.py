@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ..cli.shared import JsonFlag, user_errors
+from ..cli.shared import JsonFlag, printable, user_errors
 
 app = typer.Typer()
 round_app = typer.Typer(
@@ -52,7 +52,6 @@ def kit(
         from .kit import METHOD, write_kit
 
         write_kit(folder, Judge(), board_spec(METHOD, "nl", pool_size, scale, split, subtask or ()))
-    typer.echo(f"{folder}: questions.jsonl, pools.jsonl, rules.parquet")
     setting = ["--scale", scale, "--split", split, "--pool-size", str(pool_size)]
     setting += [word for name in subtask or () for word in ("--subtask", name)]
     typer.echo(f"next: rwbench import PREDICTIONS --name NAME --representation nl {shlex.join(setting)}")
@@ -141,27 +140,21 @@ def validate(
     Example: rwbench validate benchmarks/leaderboard/submissions/2026-11-28_my-method
     """
     with user_errors():
+        from .files import Refused
         from .judge import Judge
-        from .problems import Refused
-        from .submissions import check_all, fingerprints, tomorrow
+        from .submissions import check_all
 
-        checked = check_all(folders, Judge(), fingerprints(board) if board is not None else None, tomorrow())
-    problems_of = {
-        name: str(result).splitlines() if isinstance(result, Refused) else []
-        for name, result in checked.items()
-    }
+        checked = check_all(folders, Judge(), board)
+    listed = []
+    for name, result in checked.items():
+        problems = str(result).splitlines() if isinstance(result, Refused) else []
+        listed.append({"submission": name, "accepted": not problems, "problems": problems})
+        if not as_json:
+            lines = [f"{name}: {'refused' if problems else 'accepted'}", *(f"  {line}" for line in problems)]
+            typer.echo(printable("\n".join(lines)))
     if as_json:
-        listed = [
-            {"submission": name, "accepted": not problems, "problems": problems}
-            for name, problems in problems_of.items()
-        ]
         typer.echo(json.dumps({"submissions": listed}))
-    else:
-        for name, problems in problems_of.items():
-            typer.echo(f"{ascii(name)[1:-1]}: {'refused' if problems else 'accepted'}")
-            for problem in problems:
-                typer.echo(f"  {problem}")
-    if any(problems_of.values()):
+    if not all(each["accepted"] for each in listed):
         raise typer.Exit(1)
 
 
@@ -172,7 +165,6 @@ def board(
     rounds: Annotated[
         Path | None, typer.Option(help="Folder of rounds; default: rounds/ beside the submissions.")
     ] = None,
-    as_json: JsonFlag = False,
 ) -> None:
     """Check all submissions and write the board: index.html and board.json.
 
@@ -184,10 +176,7 @@ def board(
 
         built = build_board(submissions, rounds or submissions.parent / "rounds")
         page = write_board(built, out or submissions.parent / "site", submissions)
-    rows = len(built["rows"])
-    typer.echo(
-        json.dumps({"page": str(page), "rows": rows}) if as_json else f"page: {page} ({rows} submissions)"
-    )
+    typer.echo(f"page: {page} ({len(built['rows'])} submissions)")
 
 
 @round_app.command()
@@ -198,30 +187,18 @@ def new(
     split: Split = "mini",
     pool_size: PoolSize = 1_000,
 ) -> None:
-    """Draw a secret seed and publish its hash.
+    """Draw a secret seed; publish its hash and its world's questions, rules and pools, without answers.
 
     Example: rwbench round new benchmarks/leaderboard/rounds/2026-1
     """
     with user_errors():
-        from .rounds import new_round
+        from .rounds import ENTRIES, new_round
 
-        path = _secret(folder, secret)
-        opened = new_round(folder, path, scale, split, pool_size)
-    typer.echo(f"commitment: {opened.commitment}")
-    typer.echo(f"publish {folder}, keep {path} to yourself; next: rwbench round seal {folder}")
-
-
-@round_app.command()
-def seal(folder: Folder, secret: SecretFile = None) -> None:
-    """Publish the round's questions, rules and pools, without answers.
-
-    Example: rwbench round seal benchmarks/leaderboard/rounds/2026-1
-    """
-    with user_errors():
-        from .rounds import ENTRIES, KIT, seal_round
-
-        seal_round(folder, _secret(folder, secret))
-    typer.echo(f"kit: {folder / KIT}; entrants: rwbench round enter {folder} SUBMISSION.jsonl")
+        path = secret or _secret(folder)
+        new_round(folder, path, scale, split, pool_size)
+    typer.echo(
+        f"publish {folder}, keep {path} to yourself; entrants: rwbench round enter {folder} ENTRY.jsonl"
+    )
     typer.echo(f"when all hashes are in {folder / ENTRIES}: rwbench round reveal {folder}")
 
 
@@ -252,10 +229,8 @@ def reveal(folder: Folder, secret: SecretFile = None) -> None:
     with user_errors():
         from .rounds import reveal_round
 
-        done = reveal_round(folder, _secret(folder, secret))
-    typer.echo(
-        f"seed {done.seed}, {len(done.entries)} entries; when they are opened: rwbench round score {folder}"
-    )
+        done = reveal_round(folder, secret or _secret(folder))
+    typer.echo(f"{len(done.entries)} entries; when they are opened: rwbench round score {folder}")
 
 
 @round_app.command()
@@ -264,9 +239,8 @@ def score(
     submissions: Annotated[
         Path | None, typer.Option(help="Folder of submissions; default: beside the rounds.")
     ] = None,
-    as_json: JsonFlag = False,
 ) -> None:
-    """Check a revealed round, score its entries, and show the drop from the public world.
+    """Check a revealed round, score its entries, and print the drop from the public world as JSON.
 
     Example: rwbench round score benchmarks/leaderboard/rounds/2026-1
     """
@@ -274,17 +248,8 @@ def score(
         from .rounds import score_round
 
         done = score_round(folder, submissions or folder.parent.parent / "submissions")
-    if as_json:
-        typer.echo(json.dumps(done))
-        return
-    for row in done["scores"]:
-        drop = row["drop"]
-        typer.echo(
-            f"{row['public']}: {row['metric']} {100 * row['sealed_score']['value']:.1f} %, public "
-            f"{100 * row['public_score']['value']:.1f} %, drop {100 * drop['value']:+.1f} "
-            f"({100 * drop['ci_low']:.1f} to {100 * drop['ci_high']:.1f})"
-        )
+    typer.echo(json.dumps(done, indent=1))
 
 
-def _secret(folder: Path, given: Path | None) -> Path:
-    return given if given is not None else Path(f"{folder.name}.secret.json")
+def _secret(folder: Path) -> Path:
+    return Path(f"{folder.name}.secret.json")

@@ -11,41 +11,28 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ..spec import canonical_json
-from .files import ENTRY, KIB
-from .problems import strict_json, validated
+from .files import KIB
 
 URL = r"^https://[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9._~%+@:,;=/-]*)?(#[A-Za-z0-9._-]*)?$"
 MAX_SPEC = 16 * KIB
-BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0\U0001d159")
-"""Letters and symbols that print as nothing, though `str.isprintable` lets them pass."""
-
-
-def _shows(text: str) -> bool:
-    """Whether all of a text is seen: nothing invisible, no control characters, no marks to stack on a letter."""
-    return text.isprintable() and not any(
-        letter in BLANK or unicodedata.category(letter) in ("Mn", "Me") for letter in text
-    )
 
 
 def _plain(text: str, longest: int) -> str:
-    start = text[: longest + 1]
-    for right, must in (
-        (0 < len(text) <= longest, f"have 1 to {longest} characters"),
-        (text == text.strip(), "have no blanks at its ends"),
-        # a mark that goes with its letter is part of it in NFC
-        (unicodedata.is_normalized("NFC", start), "have composed characters (NFC)"),
-        (_shows(start), "be one line without control or invisible characters and loose accents"),
-        (not re.search("[<>]", start), "be plain text without < and >"),
-        # one compatibility character can spell a whole sentence
-        (len(unicodedata.normalize("NFKC", start)) <= longest, f"have 1 to {longest} characters spelt out"),
+    if (
+        not 0 < len(text) <= longest
+        or text != text.strip()
+        or not text.isprintable()
+        or re.search("[<>]", text)
     ):
-        if not right:
-            raise ValueError(f"must {must}")
+        raise ValueError(f"must be 1 to {longest} characters on one line, without < and >")
     return text
 
 
 def _name(text: str) -> str:
-    if not any(map(str.isalnum, text)):
+    """Refuse letters that look like others, and signs that nobody sees: only Latin letters and ASCII are left."""
+    if not all(" " <= sign <= "~" or unicodedata.name(sign, "").startswith("LATIN ") for sign in text):
+        raise ValueError("must be in Latin letters, digits and ASCII punctuation")
+    if not skeleton(text):
         raise ValueError("must have a letter or a digit")
     return _plain(text, 60)
 
@@ -58,12 +45,15 @@ def _day(text: str) -> str:
 def _spec(value: dict[str, Any]) -> dict[str, Any]:
     """Refuse a spec that is more than plain text to a terminal or a browser; `Judge.check_spec` reads it."""
     text = canonical_json(value)
-    if len(text) > MAX_SPEC:
-        raise ValueError(f"must have at most {MAX_SPEC // KIB} KiB")
     # A backslash that stands for neither itself nor a quotation mark escapes a control character.
-    if re.search(r"[<>\\]", re.sub(r'\\[\\"]', "", text)) or not _shows(text):
-        raise ValueError("must be plain text without <, >, control and invisible characters")
+    if len(text) > MAX_SPEC or not text.isprintable() or re.search(r'[<>]|\\[^\\"]', text):
+        raise ValueError(f"spec must be plain text of at most {MAX_SPEC // KIB} KiB, without < and >")
     return value
+
+
+def skeleton(name: str) -> str:
+    """Return what is left of a name that is read in passing: no case, accents, blanks or punctuation."""
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", name).casefold()))
 
 
 Name = Annotated[str, AfterValidator(_name)]
@@ -78,29 +68,16 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    name: Name = Field(description="the method, up to 60 characters")
-    submitter: Name = Field(description="person or team, up to 60 characters")
-    date: Day = Field(description="a day as YYYY-MM-DD")
-    model: Text80 = Field(description="language model and revision, or none; up to 80 characters")
-    open_weights: Literal["yes", "no", "none"] = Field(description="yes, no, or none (no weights at all)")
-    trained: Literal["yes", "no"] = Field(
-        description="yes if anything was fitted to RuleWorld's train split, else no"
-    )
-    description: Text400 = Field(description="one or two sentences, up to 400 characters")
-    kind: Literal["contender", "floor", "ceiling"] = Field(
-        "contender", description="contender, floor, or ceiling (it looks at gold data)"
-    )
-    code: Link | None = Field(None, description="an https link without user, port or query")
-    paper: Link | None = Field(None, description="an https link without user, port or query")
-    hardware: Text80 | None = Field(None, description="what it ran on, up to 80 characters")
-    cost_usd: Annotated[float, Field(ge=0, le=1e7)] | None = Field(
-        None, description="US dollars for the whole run, a number from 0 to 10,000,000"
-    )
-    spec: Annotated[dict[str, Any], AfterValidator(_spec)] = Field(
-        description="the run's spec.json: method and setting"
-    )
-
-
-def read_entry(body: bytes) -> Entry:
-    """Return the entry of a file's bytes; `Refused` names field or line."""
-    return validated(Entry, strict_json(body, ENTRY), ENTRY)
+    name: Name  # of the method
+    submitter: Name  # person or team
+    date: Day
+    model: Text80  # language model and revision, or "none"
+    open_weights: Literal["yes", "no", "none"]  # none: no weights at all
+    trained: Literal["yes", "no"]  # whether anything was fitted to RuleWorld's train split
+    description: Text400  # one or two sentences
+    kind: Literal["contender", "floor", "ceiling"] = "contender"  # a ceiling looks at gold data
+    code: Link | None = None
+    paper: Link | None = None
+    hardware: Text80 | None = None
+    cost_usd: Annotated[float, Field(ge=0, le=1e7)] | None = None  # for the whole run
+    spec: Annotated[dict[str, Any], AfterValidator(_spec)]  # the run's spec.json

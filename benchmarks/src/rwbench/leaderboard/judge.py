@@ -20,8 +20,7 @@ from ..score.results import Results
 from ..score.samples import Sample, check_sample
 from ..score.scoring import score
 from ..spec import DATA_VERSION, RunSpec, spec_differences
-from .files import ENTRY, HOW_TO_WRITE, SAMPLES
-from .problems import Refused, quote
+from .files import ENTRY, HOW_TO_WRITE, SAMPLES, Refused, quote
 from .records import Record
 
 SPLITS = ("heldout", "mini", "test")
@@ -32,6 +31,8 @@ HELD_OUT_LIMIT = 50
 """Held-out questions of a sub-task that suffice: 550 in all, as many as `mini` has."""
 MAX_TOP_K = 100
 PUBLIC_SEED = 0
+CELL = ("scale", "split", "subtasks", "representation", "pool_size", "data")
+"""Fields of a spec that submissions share if they are compared."""
 
 Questions = Mapping[str, tuple[Question, Pool]]
 """Question and pool by the question's id."""
@@ -68,6 +69,11 @@ def board_spec(
         split=split,
         subtasks=tuple(subtasks) or SUBTASKS,
     )
+
+
+def cell_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what a spec or a row shares with those that it is compared with; the order of sub-tasks is none of it."""
+    return tuple(tuple(sorted(values[name])) if name == "subtasks" else values[name] for name in CELL)
 
 
 def looks_at_gold(method: Mapping[str, Any]) -> str | None:
@@ -113,12 +119,11 @@ class Judge:
         if len(set(spec.subtasks)) != len(spec.subtasks):
             wrong["subtasks"] = [spec.subtasks, "each sub-task once"]
         if wrong:
-            raise Refused(
-                *(
-                    f"{ENTRY}: spec.{name} is not on the board, got {quote(theirs)}; run it with {allowed}"
-                    for name, (theirs, allowed) in wrong.items()
-                )
+            problems = (
+                f"{ENTRY}: spec.{name} is not on the board, got {quote(theirs)}; run it with {allowed}"
+                for name, (theirs, allowed) in wrong.items()
             )
+            raise Refused("\n".join(problems))
         return spec
 
     def samples(self, spec: RunSpec, records: Mapping[int, Record], file: str = SAMPLES) -> list[Sample]:
@@ -130,7 +135,6 @@ class Judge:
         pools = self.workspace(spec).pools(spec)
         questions = {question.id: (question, pool) for pool in pools for question in pool.questions}
         _check_questions(records, questions, spec, file)
-        _check_rankings(records, questions, spec, file)
         known = Method.registry.items().get(str(spec.method["name"]))
         several = any(len(record.retrieved or ()) > 1 for record in records.values())
         stepwise = several if known is None else known.stepwise
@@ -150,39 +154,17 @@ class Judge:
 
 
 def _check_questions(records: Mapping[int, Record], questions: Questions, spec: RunSpec, file: str) -> None:
-    """Refuse records that are not one for each question, or leave a field out on some."""
+    """Refuse records that are not one for each question, leave a field out on some, or rank what the pool lacks."""
     lines: dict[str, int] = {}
+    members = {id(pool): frozenset(pool.ids.tolist()) for _, pool in questions.values()}
     for line, record in records.items():
         place = f"{file}, line {line}"
         if record.id not in questions:
             what = f"is not the id of a question asked, got {quote(record.id)}"
-            raise Refused(
-                f"{place}: {what}; ids are those of split {spec.split}, scale {spec.scale}, its sub-tasks"
-            )
+            raise Refused(f"{place}: {what}; ids are those of split {spec.split}, scale {spec.scale}")
         if (first := lines.setdefault(record.id, line)) != line:
             raise Refused(f"{place}: an id occurs twice, got {quote(record.id)}; keep line {first}")
-    if missing := [name for name in questions if name not in lines]:
-        what = (
-            f"{len(missing):,} of {len(questions):,} questions are missing, got none of {quote(missing[0])}"
-        )
-        raise Refused(f"{file}: {what}; give each a line, one without an answer an empty list of answers")
-    without = {
-        field: [line for line, record in records.items() if getattr(record, field) is None]
-        for field in ("answers", "retrieved")
-    }
-    for field, empty in without.items():
-        if 0 < len(empty) < len(records):
-            what = f"{field} is null on some questions only"
-            raise Refused(f"{file}, line {empty[0]}: {what}; give an empty list there, or null on all")
-    if all(without.values()):
-        raise Refused(f"{file}: there are neither answers nor rules found; give at least one of them")
-
-
-def _check_rankings(records: Mapping[int, Record], questions: Questions, spec: RunSpec, file: str) -> None:
-    """Refuse a search that is longer than the spec says, or ranks a rule that the question's pool lacks."""
-    members = {id(pool): frozenset(pool.ids.tolist()) for _, pool in questions.values()}
-    for line, record in records.items():
-        place, pool = f"{file}, line {line}", members[id(questions[record.id][1])]
+        pool = members[id(questions[record.id][1])]
         for search in record.retrieved or ():
             if len(search) > spec.top_k:
                 what = f"a search returns more than spec.top_k = {spec.top_k} rules, got {len(search)}"
@@ -190,6 +172,18 @@ def _check_rankings(records: Mapping[int, Record], questions: Questions, spec: R
             if others := [rule for rule in search if rule not in pool]:
                 what = f"a rule is not in the question's pool, got {quote(others[0])}"
                 raise Refused(f"{place}: {what}; rank the rules of the pool only")
+    if missing := [name for name in questions if name not in lines]:
+        what = f"{len(missing):,} of {len(questions):,} questions are missing, first {quote(missing[0])}"
+        raise Refused(f"{file}: {what}; give each a line, one without an answer an empty list of answers")
+    given = 0
+    for field in ("answers", "retrieved"):
+        empty = [line for line, record in records.items() if getattr(record, field) is None]
+        if 0 < len(empty) < len(records):
+            what = f"{field} is null on some questions only"
+            raise Refused(f"{file}, line {empty[0]}: {what}; give an empty list there, or null on all")
+        given += not empty
+    if not given:
+        raise Refused(f"{file}: there are neither answers nor rules found; give at least one of them")
 
 
 def _sample(record: Record, question: Question, spec: RunSpec, stepwise: bool) -> Sample:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 import numpy as np
 from ruleworld_data.io import write_whole
 
-from ..run.pools import pools_sha256
 from ..spec import RunSpec, canonical_json
 from .judge import Judge
 
@@ -20,8 +17,8 @@ METHOD = {"name": "kit"}
 """Stands in a spec whose questions and pools alone matter."""
 
 
-def write_kit(folder: Path, judge: Judge, spec: RunSpec) -> dict[str, str]:
-    """Write the kit of a spec's setting; return the sha256 of each file's rows, and of the pools (``pools``)."""
+def write_kit(folder: Path, judge: Judge, spec: RunSpec) -> None:
+    """Write the kit of a spec's setting."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -29,25 +26,27 @@ def write_kit(folder: Path, judge: Judge, spec: RunSpec) -> dict[str, str]:
     pools = workspace.pools(spec)
     # Sorted: the order of a shared list of rules says nothing.
     members = [sorted(pool.ids.tolist()) for pool in pools]
-    questions = _lines(
+    questions = (
         {"id": question.id, "subtask": question.subtask, "question": question.text, "pool": number}
         for number, pool in enumerate(pools)
         for question in pool.questions
     )
-    lists = _lines({"pool": number, "rules": rules} for number, rules in enumerate(members))
     rules = workspace.rules(spec.split)
     wanted = np.array(sorted(set().union(*members)), np.int32)
     table = rules.table.select(["id", "type", "nl", "fol"]).take(pa.array(rules.positions(wanted)))
-    parquet = io.BytesIO()
-    pq.write_table(table, parquet, compression="zstd")
     folder.mkdir(parents=True, exist_ok=True)
-    for name, body in ((QUESTIONS, questions), (POOLS, lists), (RULES, parquet.getvalue())):
-        write_whole(folder / name, body)
-    # Parquet's bytes depend on the library's version, the rows do not.
-    hashed = {QUESTIONS: questions, POOLS: lists, "rules": _lines(table.to_pylist())}
-    hashes = {name: hashlib.sha256(body).hexdigest() for name, body in hashed.items()}
-    return {**hashes, "pools": pools_sha256(pools)}
+    write_whole(folder / QUESTIONS, _lines(questions))
+    write_whole(folder / POOLS, _lines({"pool": n, "rules": ids} for n, ids in enumerate(members)))
+    pq.write_table(table, folder / RULES, compression="zstd")
 
 
-def _lines(rows: Iterable[dict[str, Any]]) -> bytes:
-    return "".join(canonical_json(row) + "\n" for row in rows).encode()
+def same_kit(first: Path, second: Path) -> bool:
+    """Whether two kits have the same questions, pools and rules; Parquet's bytes depend on the library's version."""
+    import pyarrow.parquet as pq
+
+    texts = ([(kit / name).read_bytes() for name in (QUESTIONS, POOLS)] for kit in (first, second))
+    return next(texts) == next(texts) and pq.read_table(first / RULES).equals(pq.read_table(second / RULES))
+
+
+def _lines(rows: Iterable[dict[str, Any]]) -> str:
+    return "".join(canonical_json(row) + "\n" for row in rows)

@@ -14,8 +14,8 @@ from ..report.page import asset, template_environment
 from ..report.tables import percent
 from ..score.scoring import ANSWER_METRICS
 from .board import TRACKS, Row, order
-from .copies import cell_of
 from .files import SAMPLES
+from .judge import cell_of
 
 FILTERS = (
     ("representation", "Rules"),

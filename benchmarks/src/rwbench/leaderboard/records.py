@@ -15,8 +15,7 @@ from ruleworld_data.scoring import parse_boxed, split_answers
 
 from ..score.samples import OUTCOMES, Sample
 from ..spec import canonical_json
-from .files import LIMITS, MAX_EXPANDED, MAX_LINE, SAMPLES, packed, sample_lines
-from .problems import Refused, quote, strict_json, validated
+from .files import LIMITS, MAX_EXPANDED, SAMPLES, Refused, packed, quote, validated
 
 MAX_SEARCHES, MAX_RANKED = 32, 100
 MAX_RECORDS = 20_000
@@ -29,7 +28,7 @@ FINISH = re.compile(r"finish\[(.*)\]", re.DOTALL | re.IGNORECASE)
 
 def _distinct(rules: list[int]) -> list[int]:
     if len(set(rules)) != len(rules):
-        raise ValueError("must name each rule once")
+        raise ValueError("a search must name each rule once")
     return rules
 
 
@@ -51,24 +50,28 @@ class Cost(BaseModel):
 
 
 class Record(BaseModel):
-    """One line of samples.jsonl.zst. All keys are always there."""
+    """One line of samples or predictions; what a line of predictions leaves out follows from its output."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    id: str = Field(max_length=80, description="the question's id")
-    output: Annotated[str, Field(max_length=MAX_OUTPUT)] | None = Field(
-        description="the raw text that the answers were read from; null if the method writes none"
-    )
-    answers: Annotated[list[Answer], Field(max_length=MAX_PARTS)] | None = Field(
-        description="a text per sub-question, as the scorer reads them in output; null if it does not answer"
-    )
-    retrieved: Annotated[list[Search], Field(max_length=MAX_SEARCHES)] | None = Field(
-        description="rule ids, best first, one list per search; null if the method retrieves nothing"
-    )
-    outcome: Literal[tuple(name for name in OUTCOMES if name != "failed")] = Field(  # type: ignore[valid-type]
-        description="how it ended; a submission has no failed question"
-    )
-    usage: Cost = Field(description=f"any of {', '.join(Cost.model_fields)}, for example {{'calls': 1}}")
+    id: Annotated[str, Field(max_length=80)]
+    output: Annotated[str, Field(max_length=MAX_OUTPUT)] | None  # raw text; null if the method writes none
+    # A text per sub-question, as the scorer reads them in output; null if the method does not answer.
+    answers: Annotated[list[Answer], Field(max_length=MAX_PARTS)] | None
+    # Rule ids, best first, one list per search; null if the method retrieves nothing.
+    retrieved: Annotated[list[Search], Field(max_length=MAX_SEARCHES)] | None
+    outcome: Literal[tuple(name for name in OUTCOMES if name != "failed")]  # type: ignore[valid-type]
+    usage: Cost
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, row: Any) -> Any:
+        if not isinstance(row, dict):
+            return row
+        output = row.get("output")
+        written = {} if not isinstance(output, str) else {"answers": read_output(output)}
+        row = {"output": None, "answers": None, "retrieved": None, "usage": {}} | written | row
+        return {"outcome": "refused_format" if written and not row["answers"] else "ok"} | row
 
     @model_validator(mode="after")
     def _answers_are_in_the_output(self) -> Self:
@@ -104,45 +107,33 @@ class Record(BaseModel):
 
 
 def pack_records(records: Iterable[Record]) -> bytes:
-    """Return the samples file of a submission; the longest outputs are left out if it would be too large."""
-    records = list(records)
-    for longest in (MAX_LINE >> halved for halved in range(12)):
-        records = [
-            record if len(record.line().encode()) <= longest else record.model_copy(update={"output": None})
-            for record in records
-        ]
-        lines = "".join(record.line() for record in records).encode()
-        if len(lines) <= MAX_EXPANDED and len(body := packed(lines)) <= LIMITS[SAMPLES]:
-            return body
-    raise Refused(f"{SAMPLES}: is too large, even without outputs; lower the run's top_k")
+    """Return the samples file of a submission; `Refused` if it would be too large."""
+    lines = "".join(record.line() for record in records).encode()
+    body = packed(lines)
+    if len(lines) > MAX_EXPANDED or len(body) > LIMITS[SAMPLES]:
+        raise Refused(f"{SAMPLES}: would be too large ({len(body):,} bytes, packed); type --no-searches")
+    return body
 
 
-def read_records(body: bytes) -> dict[int, Record]:
-    """Return the records of samples.jsonl.zst by line number; `Refused` names the first line that is none."""
+def read_records(lines: Iterable[bytes], file: str) -> dict[int, Record]:
+    """Return records by line number; `Refused` names the first line that is none. Blank lines are left out."""
     records = {}
-    for number, line in sample_lines(body):
-        place = f"{SAMPLES}, line {number}"
+    for number, line in enumerate(lines, 1):
         if number > MAX_RECORDS:
-            raise Refused(f"{place}: has more than {MAX_RECORDS:,} lines; one per question")
-        records[number] = validated(Record, strict_json(line, place), place)
+            raise Refused(f"{file}: has more than {MAX_RECORDS:,} lines; one per question")
+        if line.strip():
+            records[number] = validated(Record, line, f"{file}, line {number}")
     return records
 
 
 def read_predictions(path: Path) -> dict[int, Record]:
-    """Return the records of a predictions file (JSON Lines) by line; answers not given are read from outputs."""
+    """Return the records of a predictions file (JSON Lines) by line."""
     if not path.is_file():
         raise FileNotFoundError(
             f'no predictions file at {path}; one {{"id": "...", "output": "..."}} per line of a .jsonl file'
         )
-    records = {}
     with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            place = f"{path}, line {number}"
-            if len(line) > MAX_LINE:
-                raise Refused(f"{place}: more than {MAX_LINE:,} bytes; shorten the output")
-            if line.strip():
-                records[number] = validated(Record, _with_defaults(strict_json(line, place)), place)
-    return records
+        return read_records(lines, str(path))
 
 
 def read_output(text: str) -> list[str]:
@@ -151,17 +142,6 @@ def read_output(text: str) -> list[str]:
     At most `MAX_PARTS`, of `MAX_PART` characters each.
     """
     return _readings(text)[0]
-
-
-def _with_defaults(row: Any) -> Any:
-    """Return a row of predictions with what a record has beside it; what is no object is refused later."""
-    if not isinstance(row, dict):
-        return row
-    row = {"output": None, "answers": None, "retrieved": None, "usage": {}} | row
-    if row["answers"] is None and isinstance(row["output"], str):
-        row["answers"] = read_output(row["output"])
-    no_answer = row["output"] is not None and not row["answers"]
-    return row | {"outcome": "refused_format" if no_answer else "ok"}
 
 
 def _readings(text: str) -> list[list[str]]:

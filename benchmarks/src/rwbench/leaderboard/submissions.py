@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from ruleworld_data.io import part_of, write_whole
+from ruleworld_data.io import file_digest, write_whole
 
 from ..run.folder import SPEC_FILE, exclusive
 from ..score.results import Results, read_results, write_results
 from ..score.samples import SAMPLES_FILE, Sample, read_samples
 from ..spec import RunSpec, canonical_json
-from .copies import Fingerprint, content_sha256, copied, fingerprint
-from .entry import Entry, read_entry
-from .files import ENTRY, FOLDER_NAME, HOW_TO_WRITE, SAMPLES, json_bytes, read_folder, submission_folders
-from .judge import RELEASED, Judge, board_spec, looks_at_gold
-from .problems import Refused, quote, validated
+from .entry import Entry, skeleton
+from .files import (
+    ENTRY,
+    FOLDER_NAME,
+    HOW_TO_WRITE,
+    SAMPLES,
+    Refused,
+    json_bytes,
+    quote,
+    read_folder,
+    submission_folders,
+    unpacked,
+    validated,
+)
+from .judge import RELEASED, Judge, board_spec, cell_of, looks_at_gold
 from .records import Record, pack_records, read_predictions, read_records
 
-YEARS = 10
+SCORED = {"id", "output", "answers", "retrieved"}
+"""Fields of a record that decide its scores."""
+
+
+class Known(NamedTuple):
+    """What of a submission others are compared with: its words, its setting, and a hash of each record."""
+
+    entry: Entry
+    cell: tuple[Any, ...]
+    records: frozenset[int]
 
 
 class Submission(NamedTuple):
@@ -35,80 +53,82 @@ class Submission(NamedTuple):
     spec: RunSpec
     results: Results
     samples: list[Sample]
-    fingerprint: Fingerprint
+    known: Known
 
 
-def validate(
-    folder: Path, judge: Judge, others: Mapping[str, Fingerprint] | None = None, latest: str | None = None
-) -> Submission:
-    """Check a submission against our data, and ``others``: the fingerprints on the board, by folder name.
-
-    A date lies between the data's release and ``latest``, or, for what is on the board whatever a clock says, within
-    `YEARS` of the newest before it. `Refused` with the problems of the first stage that finds one: files, words, spec,
-    date, samples, copies.
-    """
+def read(folder: Path) -> tuple[Entry, dict[int, Record]]:
+    """Return words and records of a submission; `Refused` if it is none."""
     files = read_folder(folder)
-    entry = read_entry(files[ENTRY])
-    if not folder.name.startswith(entry.date):
-        raise Refused(f"{ENTRY}: date is not the folder's, got {entry.date}; folder: {folder.name[:10]}")
+    return validated(Entry, files[ENTRY], ENTRY), read_records(unpacked(files[SAMPLES]), SAMPLES)
+
+
+def validate(folder: Path, judge: Judge, others: Mapping[str, Known] | None = None) -> Submission:
+    """Check a submission against our data and against ``others``, by folder name.
+
+    `Refused` with the problems of the first stage that finds one: files, words, spec, date, samples, copies.
+    """
+    entry, records = read(folder)
     spec = judge.check_spec(entry.spec)
-    first = RELEASED[spec.data]
-    newest = max([first, *(name[:10] for name in others or () if name != folder.name)])
-    last = latest or f"{int(newest[:4]) + YEARS}{newest[4:]}"
-    if not first <= entry.date <= last:
-        what = f"date must lie between {first}, when data {spec.data} came out, and {last}, got {entry.date}"
-        raise Refused(f"{ENTRY}: {what}; give the day of the pull request")
+    if not folder.name.startswith(entry.date) or entry.date < RELEASED[spec.data]:
+        what = f"must be the folder's and not before {RELEASED[spec.data]}, when data {spec.data} came out"
+        raise Refused(f"{ENTRY}: date {what}, got {entry.date}; give the day of the pull request")
     if entry.kind != "ceiling" and (gold := looks_at_gold(spec.method)):
         raise Refused(f"{ENTRY}: spec.method looks at gold data, got {gold!r}; set kind to ceiling")
-    records = read_records(files[SAMPLES])
     samples = judge.samples(spec, records)
-    own = fingerprint(entry, records.values())
-    if problems := [*copied(own, {name: o for name, o in (others or {}).items() if name != folder.name})]:
-        raise Refused(*problems)
-    return Submission(folder.name, entry, spec, judge.results(spec, samples, entry.name), samples, own)
+    known = _known(entry, records.values())
+    if problems := [*_copied(known, {n: o for n, o in (others or {}).items() if n != folder.name})]:
+        raise Refused("\n".join(problems))
+    return Submission(folder.name, entry, spec, judge.results(spec, samples, entry.name), samples, known)
 
 
 def check_all(
-    folders: Iterable[Path],
-    judge: Judge,
-    known: Mapping[str, Fingerprint] | None = None,
-    latest: str | None = None,
+    folders: Iterable[Path], judge: Judge, board: Path | None = None
 ) -> dict[str, Submission | Refused]:
-    """Return each submission, or why it is refused, by folder name; copies of each other or of ``known`` are."""
-    known = dict(known or {})
+    """Return each submission, or why it is refused, by folder name; copies of each other or of a board's are."""
+    known = {}
+    for path in submission_folders(board) if board is not None else ():
+        entry, records = read(path)
+        known[path.name] = _known(entry, records.values())
     checked: dict[str, Submission | Refused] = {}
     for path in folders:
         if not os.path.lexists(path):
             raise FileNotFoundError(f"no {path}; `rwbench submit RUN --to DIR` writes a submission")
         try:
-            submission = checked[path.name] = validate(path, judge, known, latest)
-            known[path.name] = submission.fingerprint
+            submission = checked[path.name] = validate(path, judge, known)
+            known[path.name] = submission.known
         except Refused as error:
             checked[path.name] = error
-        except (
-            Exception
-        ) as error:  # a check that breaks refuses this folder, and never ends the checks of others
+        except Exception as error:  # a check that breaks never ends the checks of others
             what = f"cannot be checked ({type(error).__name__}: {quote(str(error))[1:-1]})"
             checked[path.name] = Refused(f"{quote(path.name)}: {what}; {HOW_TO_WRITE}")
     return checked
 
 
-def tomorrow() -> str:
-    """Return the latest day that a submission of today may name: somewhere it is tomorrow already."""
-    # a clock that stands before the release is wrong
-    return max((date.today() + timedelta(days=1)).isoformat(), *RELEASED.values())
+def _known(entry: Entry, records: Iterable[Record]) -> Known:
+    """Return what others are compared with: case, blanks and punctuation of outputs make no other record."""
+    hashes = []
+    for record in records:
+        words = re.findall(r"\w+", (record.output or "").casefold())
+        hashes.append(hash(canonical_json(record.model_dump(include=SCORED) | {"output": words})))
+    return Known(entry, cell_of(entry.spec), frozenset(hashes))
 
 
-def fingerprints(board: Path) -> dict[str, Fingerprint]:
-    """Return the fingerprints of submissions on the board, by folder name; unreadable ones are left out."""
-    known = {}
-    for path in submission_folders(board):
-        try:
-            files = read_folder(path)
-            known[path.name] = fingerprint(read_entry(files[ENTRY]), read_records(files[SAMPLES]).values())
-        except Exception:  # refused where the board is checked
-            continue
-    return known
+def _copied(own: Known, others: Mapping[str, Known]) -> Iterator[str]:
+    """Yield a problem if all records stand in other submissions of the setting, or a name is another's.
+
+    Only what cannot be an honest run is refused: two runs of one model may share nearly all answers, and whether
+    outputs are a model's own no check can tell. That is what the board's badges say.
+    """
+    rivals = {name: other for name, other in others.items() if other.cell == own.cell}
+    sources = [name for name, other in rivals.items() if own.records & other.records]
+    if own.records <= frozenset().union(*(other.records for other in rivals.values())):
+        yield f"{SAMPLES}: all records are those of other submissions, got {', '.join(sources)}; submit your own run"
+    for name, other in others.items():
+        for field in ("name", "submitter"):
+            mine, theirs = getattr(own.entry, field), getattr(other.entry, field)
+            taken = field == "name" and name in rivals
+            if skeleton(mine) == skeleton(theirs) and (taken or mine != theirs):
+                yield f"{ENTRY}: {field} reads like {quote(theirs)} of {name}, got {quote(mine)}; choose another"
 
 
 def import_predictions(
@@ -120,7 +140,7 @@ def import_predictions(
     `board_spec`. A ValueError names the line of a row that cannot be used.
     """
     records = read_predictions(path)
-    method = {"name": "imported", "label": label, "content": content_sha256(records.values())}
+    method = {"name": "imported", "label": label, "content": file_digest(path)}
     spec = board_spec(method, representation, pool_size, **setting)
     judge.check_spec(spec.to_dict())
     samples = judge.samples(spec, records, str(path))
@@ -167,25 +187,25 @@ def submit(
             f"{len(failed)} questions of the run failed (first: {failed[0]}); a submission has an answer to every "
             "question: rwbench run RECIPE"
         )
-    entry = validated(Entry, {**words, "spec": json.loads(canonical_json(spec.to_dict()))}, ENTRY)
-    setting = f"{spec.representation} {spec.pool_size} {spec.scale} {spec.split}"
-    slug = slug or slug_of(f"{entry.name} {setting}")
-    name = f"{entry.date}_{slug}"
-    if not FOLDER_NAME.fullmatch(name):
+    entry = validated(Entry, json_bytes({**words, "spec": spec.to_dict()}), ENTRY)
+    slug = slug or slug_of(f"{entry.name} {spec.representation} {spec.pool_size} {spec.scale} {spec.split}")
+    folder = root / f"{entry.date}_{slug}"
+    if not FOLDER_NAME.fullmatch(folder.name):
         raise ValueError(f"a submission's short name is made of a-z, 0-9, dot and hyphen, got {slug!r}")
+    if folder.exists():
+        raise ValueError(f"{folder} is there already; choose another --slug, or remove that folder")
     body = pack_records(Record.of_sample(sample, searches=searches) for sample in samples)
     root.mkdir(parents=True, exist_ok=True)
-    # One name for all that are written here: they take turns, so that each is compared with those before it.
-    with part_of(root / "submission", folder=True) as place:
-        if (root / name).exists():
-            raise ValueError(f"{root / name} is there already; choose another --slug, or remove that folder")
-        part = place / name
+    with TemporaryDirectory(dir=root) as place:
+        part = Path(place, folder.name)
         part.mkdir()
         write_whole(part / ENTRY, json_bytes(entry.model_dump(exclude_none=True)))
         write_whole(part / SAMPLES, body)
-        validate(part, judge, fingerprints(root), tomorrow())
-        part.rename(root / name)
-    return root / name
+        (checked,) = check_all([part], judge, root).values()
+        if isinstance(checked, Refused):
+            raise checked
+        part.rename(folder)
+    return folder
 
 
 def read_run(paths: Sequence[Path]) -> tuple[RunSpec, list[Sample]]:
