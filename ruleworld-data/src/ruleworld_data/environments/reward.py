@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ..scoring import Score, score_output
@@ -148,29 +149,37 @@ def _concludes(line: str, conclusion: Sequence[str]) -> bool:
     if not number:
         while words and words[-1] in _VARIABLES:
             words.pop()
-        return any(words[-len(last) :] == last for last in map(str.split, _names(name)))
-    numbers = [word for word in words if word.isdigit()]
-    if not numbers or numbers[-1] != number:
+        return f" {' '.join(words)} ".endswith(_names(name))
+    if next((word for word in reversed(words) if word.isdigit()), "") != number:
         return False
     text = f" {' '.join(words)} "
-    if not any(f" {known} " in text for known in _names(name) + _names(load_vocabulary().plural_of[name])):
+    if not any(known in text for known in _names(name, load_vocabulary().plural_of[name])):
         return False
-    last = max(_signs(), key=text.rfind)
-    return kind == "has" or (last in text and _signs()[last] == operator)
+    if kind == "has":
+        return True
+    last = _last_change().match(text)
+    return last is not None and _signs()[last[1]] == operator
 
 
-def _names(usual: str) -> tuple[str, ...]:
-    """Return all names of what a term names."""
-    return usual, *other_names().get(usual, ())
+@cache
+def _names(*usual: str) -> tuple[str, ...]:
+    """Return all names of what a term's forms name, the usual ones first, with a space at both ends."""
+    others = other_names()
+    return tuple(f" {name} " for name in (*usual, *chain(*(others.get(form, ()) for form in usual))))
 
 
 @cache
 def _signs() -> dict[str, str]:
     """Return the sign of each verb of change, with a space at both ends."""
     return {
-        f" {name} ": sign
+        name: sign
         for sign, verbs in load_vocabulary().change_verbs.items()
         for verb in verbs
-        for form in (verb.base, verb.third)
-        for name in _names(form)
+        for name in _names(verb.base, verb.third)
     }
+
+
+@cache
+def _last_change() -> re.Pattern[str]:
+    """Return what finds the last verb of change; no verb begins within another."""
+    return re.compile(f".*({'|'.join(_signs())})")
