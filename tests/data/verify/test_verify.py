@@ -203,14 +203,16 @@ def test_signed_shards_of_another_shape(copy):
 
 
 def test_edited_rule_cells(copy):
+    rows = copy.rows("rules", "train")
     edits = [
         ("fol", "Nothing", "rule_fol"),
         ("nl", "If pigs fly, it rains.", "rule_nl"),
+        ("nl", rows[2]["nl"].replace("If ", "Whenever "), "rule_nl"),
+        ("nl", rows[3]["nl"].replace("A is ", "A counts as "), "rule_nl"),
         ("amount", 77, "rule_columns"),
         ("attribute", "strong unicycle", "rule_columns"),
         ("premise_nl", "A is somebody", "rule_halves"),
     ]
-    rows = copy.rows("rules", "train")
     for row, (column, value, _) in zip(rows, edits, strict=False):
         row[column] = value
     wrong = rows[len(edits)]  # its FOL, in all columns, says another number than its English

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from ..spec import EXTRA_TYPES, OPERATORS, ROLES, RULE_TYPES
 from ..text import Fact, ParsedRule, halves_fol, halves_nl, parse_rule_fol, parse_rule_nl
+from ..text.english import parse_conclusion_nl, parse_premise_nl
 from ..text.fol import parse_conclusion_fol, parse_premise_fol
 from ..text.parser import (
     FOL_ARROW,
@@ -161,17 +162,24 @@ def parse_rule_table(table: pa.Table) -> RuleBase:
 
 _FRAMES = {"fol": ("", FOL_ARROW, ""), "nl": SENTENCES[0]}
 """What usually stands before, between and after the halves of each text."""
-_CUTS = {"fol": halves_fol, "nl": halves_nl}
+_OTHER_CUTS = {"fol": halves_fol, "nl": halves_nl}
 
 
 class TableReader:
-    """Reads rule tables; terms and the keys of texts are shared by all tables that one reader reads."""
+    """Reads rule tables; terms and the keys of texts are shared by all tables that one reader reads.
 
-    def __init__(self) -> None:
+    ``in_usual_words`` refuses English in any other wording than the usual one, as rules have it where `words` is 0.
+    """
+
+    def __init__(self, in_usual_words: bool = False) -> None:
         self.terms = Codes()
+        self._in_usual_words = in_usual_words
+        english = parse_premise_nl, parse_conclusion_nl
+        if not in_usual_words:
+            english = clause_of_premise, clause_of_conclusion
         self._halves = {
-            "fol": (_Halves(parse_premise_fol, self.terms), _Halves(parse_conclusion_fol, self.terms)),
-            "nl": (_Halves(clause_of_premise, self.terms), _Halves(clause_of_conclusion, self.terms)),
+            name: tuple(_Halves(parse, self.terms) for parse in parses)
+            for name, parses in (("fol", (parse_premise_fol, parse_conclusion_fol)), ("nl", english))
         }
 
     def read(self, batches: Iterable[pa.RecordBatch], findings: Findings) -> RuleBase:
@@ -231,7 +239,7 @@ class TableReader:
             columns[name].cast(pa.string()),
             self._halves[name],
         )
-        halves = _cut(texts.fill_null(""), name)
+        halves = _cut(texts.fill_null(""), name, self._in_usual_words)
         first, second = (
             numbered.numbers(half.dictionary_encode())
             for numbered, half in zip((premises, conclusions), halves, strict=True)
@@ -269,8 +277,8 @@ class TableReader:
         return pd.DataFrame(rules), first << 32 | second
 
 
-def _cut(texts: pa.Array, name: str) -> tuple[pa.Array, pa.Array]:
-    """Return the halves of texts; empty where a text has not two."""
+def _cut(texts: pa.Array, name: str, as_usual: bool) -> tuple[pa.Array, pa.Array]:
+    """Return the halves of texts; empty where a text has not two, or not as usual where it must."""
     before, between, after = _FRAMES[name]
     usual = pc.and_(pc.starts_with(texts, before), pc.ends_with(texts, after))
     usual = pc.and_(usual, pc.equal(pc.count_substring(texts, between), 1))
@@ -282,8 +290,9 @@ def _cut(texts: pa.Array, name: str) -> tuple[pa.Array, pa.Array]:
     others: list[tuple[str, str]] = []
     for text in texts.filter(pc.invert(usual)).to_pylist():
         others.append(("", ""))
-        with suppress(ValueError):
-            others[-1] = _CUTS[name](text)
+        if not as_usual:
+            with suppress(ValueError):
+                others[-1] = _OTHER_CUTS[name](text)
     return tuple(
         pc.replace_with_mask(half, pc.invert(usual), pa.array(values, pa.string()))
         for half, values in zip(halves, zip(*others, strict=True), strict=True)

@@ -29,7 +29,8 @@ def check_rules(
     folder: Path, shards: list[Shard], findings: Findings, progress: StageProgress
 ) -> dict[str, RuleBase]:
     """Read and check the rules of both worlds, as far as their files can be read; by split."""
-    reader, worlds = TableReader(), dict[str, RuleBase]()
+    reader = TableReader(in_usual_words=not any(shard.dials.words for shard in shards))
+    worlds = dict[str, RuleBase]()
     for done, split in enumerate(RULE_SPLITS, start=1):
         if own := [shard for shard in shards if shard.split == split]:
             worlds[split] = base = reader.read(_batches(folder, own, findings), findings)
