@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -204,6 +205,7 @@ def test_an_endpoint_that_cannot_work_or_stops_ends_the_run(model, build, tmp_pa
         ({"endpoint": "http://host/v1/chat/completions"}, r"type: --endpoint http://host/v1$"),
         ({"endpoint": "http://me:secret@host/v1"}, r"RULEWORLD_API_KEY"),
         ({"out": "out.txt"}, r"must be a parquet file, got .*out\.txt; type e\.g\. --out"),
+        ({"folder": "worded"}, r"has words=0\.5, and only wordings of words=0 can be checked"),
         ({"folder": "nowhere"}, r"no build; make one with: ruleworld build"),
     ],
 )
@@ -211,10 +213,14 @@ def test_wrong_arguments_are_named(build, tmp_path, change, message):
     arguments = {"folder": build, "subtask": "multi_rule_3", "split": "validation", "endpoint": URL}
     arguments |= {"model": "qwen", "out": "out.parquet", "limit": None} | change
     arguments["out"] = tmp_path / str(arguments["out"])
+    if change.get("folder") == "worded":
+        arguments["folder"] = shutil.copytree(build, tmp_path / "worded")
+        manifest = json.loads((build / MANIFEST).read_text()) | {"dials": {"words": 0.5}}
+        (tmp_path / "worded" / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises((ValueError, FileNotFoundError), match=message) as error:
         merge_split(**arguments)
     assert "secret" not in str(error.value)
-    assert list(tmp_path.iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} <= {"worded"}
 
 
 def test_the_shards_of_a_build_are_not_overwritten(build):

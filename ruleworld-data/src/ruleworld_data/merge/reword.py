@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from ..io import ChatClient, NoAnswerError, read_manifest, read_shard, trust_endpoint, whole_file
 from ..io.schema import QUESTION_SCHEMA, decode
-from ..spec import QUESTION_SPLITS, SUBTASKS, check_count, check_name
+from ..spec import QUESTION_SPLITS, SUBTASKS, Dials, check_count, check_name
 from .check import sub_questions, why_refused
 
 PARALLEL = tuple(subtask for subtask in SUBTASKS if subtask.startswith("multi_rule"))
@@ -80,7 +80,12 @@ def merge_split(
         check_count("limit", limit, least=1)
     trust_endpoint(endpoint, model)
     folder, out = Path(folder), Path(out)
-    shards = [s for s in read_manifest(folder)["shards"] if (s["config"], s["split"]) == (subtask, split)]
+    manifest = read_manifest(folder)
+    if words := Dials.from_dict(manifest.get("dials", {})).words:
+        raise ValueError(
+            f"{folder} has words={words}, and only wordings of words=0 can be checked; merge such a build"
+        )
+    shards = [s for s in manifest["shards"] if (s["config"], s["split"]) == (subtask, split)]
     if not sum(shard["rows"] for shard in shards):
         raise ValueError(f"{folder} holds no {split} questions of {subtask}; make it again: ruleworld build")
     if out.suffix != ".parquet" or out.is_dir():
