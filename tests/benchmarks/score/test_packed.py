@@ -13,6 +13,7 @@ from rwbench.recipes import Options
 from rwbench.report.packing import pack
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.books import source_of
+from rwbench.run.folder import Manifest
 from rwbench.run.runner import run_spec
 from rwbench.score.packed import UNKNOWN_RULE, is_packed
 from rwbench.score.results import find_results, find_samples, read_results, run_samples
@@ -122,6 +123,7 @@ def test_a_packed_run_is_finished_and_the_same_runs_give_the_same_bytes(both, wo
     [
         (lambda out, to: (to, out / "again"), "is packed already"),
         (lambda out, to: (out, out / "deep" / "packed"), "count every run twice; choose a folder outside"),
+        (lambda out, to: listed(out), "recipe table3 are listed in .*a and in .*b, .* pack each of these"),
         (lambda out, to: cut(out), r"holds other samples than .* scored, 3 here\)"),
         (lambda out, to: cut(out, lines=0), "there are no samples beside the"),
     ],
@@ -138,6 +140,14 @@ def cut(out, lines=3):
     """Leave so many samples of each run."""
     for path in out.glob("*/samples.jsonl"):
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
+    return out, out.parent / "packed"
+
+
+def listed(out):
+    """Write lists of one recipe's runs in two subfolders."""
+    for run, name in zip(find_results(out), "ab", strict=True):
+        (out / name).mkdir()
+        Manifest(recipe="table3", command="", skipped=[], runs=[run["run_id"]]).write(out / name)
     return out, out.parent / "packed"
 
 
