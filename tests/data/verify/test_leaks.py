@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import product
 from math import hypot, log
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.io import build
+from ruleworld_data.scoring.memory import PROBES, memory
 from ruleworld_data.scoring.shortcuts import SHORTCUT_BAR, SHORTCUTS, shortcuts
 from ruleworld_data.spec import Dials, subtasks_of
 from ruleworld_data.verify import leak_report, render_leaks
@@ -117,9 +118,14 @@ def test_no_shortcut_reaches_its_bar_at_scale_paper(tmp_path, dials):
     ).groups()
     assert (mean, highest) == (f"{found[NUMBER]['all']:.3f}", top(found[NUMBER]))
     if not dials.to_dict():
-        section = (DOCS / "data-card.md").read_text().split("## Shortcuts")[1]
-        rows = re.findall(r"^\| .* \| (0[\d.]+) \| (.*) \|$", section, flags=re.M)
+        _, shortcut, known = re.split("## Shortcuts|## Memory", (DOCS / "data-card.md").read_text())
+        rows = re.findall(r"^\| .* \| (0[\d.]+) \| (.*) \|$", shortcut, flags=re.M)
         assert rows == [(f"{found[name]['all']:.3f}", top(found[name])) for name in SHORTCUTS]
+        columns = [scores for splits in memory(tmp_path).values() for scores in splits.values()]
+        rows = re.findall(r"^\| \w+ (?:\| [\d.]+ )+\|$", known, flags=re.M)
+        assert [row.split()[3::2] for row in rows] == [
+            [f"{scores[name]:.3f}" for scores in columns] for name in columns[0]
+        ]
 
 
 def test_shortcuts_against_plain_counts(tiny):
@@ -146,6 +152,50 @@ def test_shortcuts_against_plain_counts(tiny):
     )
     prior = [score for name, score in found["answer prior"].items() if name != "all"]
     assert found["answer prior"]["all"] == pytest.approx(sum(prior) / 11)
+
+
+def test_memory_against_a_plain_count(tiny):
+    def parts(split, config):
+        for row in rows(tiny, config, split):
+            for facts, query, answer in zip(row["facts"], row["queries"], row["answers"], strict=True):
+                facts = re.sub(r"\w+\(y\) & ", "", facts).replace("Drop_", "Lose_")
+                facts = re.sub("(?:Get|Receive)_", "Gain_", facts)
+                stated, units = re.search(r"Has\([^)]*, (\d+)\)", facts), re.search(r"\(x, (\d+)\)$", facts)
+                clause = (re.sub(r"\d+", "", facts), query) if stated else (facts, query)
+                yield clause, int(stated[1]) if stated else None, int(units[1]) if units else 1, answer
+
+    changes, answers = defaultdict(Counter), Counter()
+    for config in subtasks_of(Dials()):
+        for clause, stated, units, answer in parts("train", config):
+            answers[answer] += 1
+            changes[clause][answer if stated is None else (int(answer) - stated) / units] += 1
+    right = []
+    for clause, stated, units, answer in parts("test", "single_rule"):
+        best = max(changes[clause].values(), default=0)
+        guesses = {change for change, n in changes[clause].items() if n == best} or {
+            max(answers, key=answers.get)
+        }
+        right.append(answer in {g if stated is None else str(int(g * units) + stated) for g in guesses})
+    known = memory(tiny)["train by heart"]
+    assert (
+        known["test"]["single_rule"] == pytest.approx(sum(right) / len(right), abs=0.021) and sum(right) > 15
+    )
+    assert known["heldout"]["all"] < 0.15 < known["test"]["all"]
+
+
+def test_clauses_that_train_has_with_other_numbers_are_remembered(tiny, tampered):
+    copy = tampered(tiny)
+    planted = [row for row in copy.rows("single_rule", "test") if "Has(" in row["facts"][0]]
+    for row in planted:
+        row["facts"] = [re.sub(r"(, )(\d+)\)", lambda m: f"{m[1]}{int(m[2]) + 5})", row["facts"][0], count=1)]
+        row["answers"] = [str(int(row["answers"][0]) + 5)]
+    copy.write("single_rule", "train", planted * 9)
+    known = memory(copy.folder)
+    asked = len(planted) / 50
+    assert known.keys() == PROBES.keys()
+    for scores in known.values():
+        assert scores["test"]["single_rule"] > 0.9 * asked > 0.4
+        assert scores["heldout"]["all"] < 0.15
 
 
 def test_planted_shortcuts_show(tiny, tampered):

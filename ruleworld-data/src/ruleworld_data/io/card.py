@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from ..questions import training_text
+from ..scoring.memory import memory
 from ..scoring.shortcuts import shortcuts
 from ..show import rows_with_rules
 from ..spec import QUESTION_SPLITS, RULE_SPLITS
@@ -121,6 +122,12 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
         [name, f"{scores['all']:.3f}", f"{max(scores.values()):.3f}"]
         for name, scores in shortcuts(folder).items()
     ]
+    known = memory(folder)
+    columns = {f"{probe}, `{split}`": scores for probe, of in known.items() for split, scores in of.items()}
+    remembered = [
+        [name, *(f"{scores[key]:.3f}" for scores in columns.values())]
+        for name, key in {"mean": "all", **{subtask: subtask for subtask in subtasks}}.items()
+    ]
     template = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
     return template.format(
         scale=stats.scale,
@@ -142,6 +149,7 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
         ),
         skeleton_table=_table(["skeleton", *QUESTION_SPLITS], skeletons),
         shortcut_table=_table(["shortcut", "mean over sub-tasks", "highest sub-task"], guesses),
+        memory_table=_table(["sub-task", *columns], remembered),
     )
 
 

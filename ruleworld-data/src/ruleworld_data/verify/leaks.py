@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..io.builds import read_manifest
+from ..scoring.memory import memory
 from ..scoring.shortcuts import SHORTCUT_BAR, shortcuts
 from ..spec import QUESTION_SPLITS
 from .files import check_shards
@@ -47,7 +48,8 @@ def leak_report(build_dir: str | Path, progress: StageProgress | None = None) ->
           most frequent answer of the type asked for; ``initial_share`` and ``unchanged_share``, the answers that equal
           the initial count, all and those after a change; ``visible_share``, the answers that occur, as words, in
           their question; and ``skeletons``, questions by reasoning skeleton;
-        - ``shortcuts``: what partial knowledge scores on test, see `ruleworld_data.scoring.shortcuts.shortcuts`.
+        - ``shortcuts``: what partial knowledge scores on test, see `ruleworld_data.scoring.shortcuts.shortcuts`;
+        - ``memory``: what memory of train scores by split, see `ruleworld_data.scoring.memory.memory`.
 
     Raises
     ------
@@ -95,6 +97,7 @@ def leak_report(build_dir: str | Path, progress: StageProgress | None = None) ->
         "overlap": overlap,
         "subtasks": {name: _subtask(scan, rows, uses[name]) for name, rows in test.items()},
         "shortcuts": shortcuts(folder),
+        "memory": memory(folder),
     }
 
 
@@ -167,6 +170,12 @@ def render_leaks(report: dict[str, Any]) -> str:
     ]
     for name, scores in report["shortcuts"].items():
         lines.append(f"  {name:26}{scores['all']:6.1%} {max(scores.values()):6.1%}")
+    lines += ["", "what memory of train scores without a rule, mean over sub-tasks and each:"]
+    lines += [
+        f"  {split:12}{probe:26}" + " ".join(f"{score:6.1%}" for score in scores.values())
+        for probe, splits in report["memory"].items()
+        for split, scores in splits.items()
+    ]
     return "\n".join(map(printable, lines))
 
 
