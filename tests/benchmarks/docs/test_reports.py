@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 from rwbench.cli.app import app
@@ -23,11 +22,10 @@ def test_the_commands_run(options, workspace, tmp_path, monkeypatch):
     specs = [options.spec(Retrieve(r), "nl", size=100, scope="question") for r in (BM25(), Random())]
     for spec in specs:
         run_spec(spec, workspace, out)
-        run_spec(replace(spec, split="heldout"), workspace, tmp_path / "unseen")
     ids = [spec.run_id for spec in specs]
     Manifest(recipe="smoke", command="rwbench run smoke", skipped=[], runs=ids).write(out)
     lines = [line.split("  #")[0] for line in re.search(r"```sh\n(.*?)```", PAGE, flags=re.S)[1].splitlines()]
-    assert [line.split()[1] for line in lines] == ["report"] * 5 + ["compare"]
+    assert [line.split()[1] for line in lines] == ["report"] * 4 + ["compare"]
     for line in lines:
         words = shlex.split(line)
         for run_id in ids:

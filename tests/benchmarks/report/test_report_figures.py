@@ -14,7 +14,6 @@ from rwbench.report import figures
 from rwbench.report.charts import (
     Line,
     Point,
-    draw_lines,
     drawing_style,
     label_ends,
     number_axis,
@@ -90,23 +89,10 @@ def drawn_at(axes, colour):
     return [list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in lines]
 
 
-def test_time_and_entropy_are_those_of_the_runs(answering):
-    for run, seconds in zip(answering, (11.0, 22.0) * 4, strict=True):
-        run["timing"]["seconds"] = seconds
-    (setting,) = settings(answering)
-    assert figures.over_time(setting) is None  # one method competes: nothing to compare
-    for run in answering[4:]:
-        run["method"] = {"key": "kblam", "label": "KBLaM"}
-    (setting,) = settings(answering)
-    panel = figures.over_time(setting).axes[0]
-    ((mark,),) = drawn_at(panel, STYLES["dynarule"].colour)
-    assert mark == (pytest.approx(22 / answering[1]["n"]["scored"]), 0.43) and panel.get_xscale() == "log"
-    (panel,) = figures.entropy(setting).axes
-    points, ring = (
-        drawn_at(panel, STYLES["dynarule"].colour)[0],
-        drawn_at(panel, STYLES["dynarule"].colour)[-1],
-    )
-    assert points == [(0, 3.0), (2, 1.0), (5, 2.0)] and ring == [(2, 1.0)]  # the lowest layer
+def test_entropy_is_that_of_the_runs_and_the_lowest_layer_is_ringed(answering):
+    (panel,) = figures.entropy(*settings(answering)).axes
+    points, *_, ring = drawn_at(panel, STYLES["dynarule"].colour)
+    assert points == [(0, 3.0), (2, 1.0), (5, 2.0)] and ring == [(2, 1.0)]
     assert figures.entropy(*settings(answering[4:])) is None
 
 
@@ -131,56 +117,15 @@ def test_values_at_the_right_edge_stand_apart_and_beside_the_axes(values):
     assert all(b - a >= 0.04 for a, b in itertools.pairwise(places))
 
 
-def test_lines_and_whiskers_are_to_scale():
-    points = [Point(100, 0.5, 0.4, 0.6), Point(10000, 0, 0, 0.1), Point(1000, 0.25, 0.2, 0.3)]
-    colour = STYLES["rrf"].colour
-    _, (axes,) = stacked(["t"])
-    draw_lines(axes, [Line("s", STYLES["rrf"], points)], intervals=False)
-    assert drawn_at(axes, colour) == [[(100, 0.5), (1000, 0.25), (10000, 0)]]
-    _, (axes,) = stacked(["t"])
-    draw_lines(axes, [Line("s", STYLES["rrf"], points)])
-    heights = [(low, high) for (_, low), (_, high) in drawn_at(axes, colour)[1:]]
-    assert heights == [(0.4, 0.6), (0.2, 0.3), (0, 0.1)]
-
-
 def test_styles_are_fixed_and_distinct_without_colour():
     assert styles(["rrf", "dense"])["dense"] == styles(["dense", "new"])["dense"] == STYLES["dense"]
     assert len({(style.marker, style.line) for style in STYLES.values()}) == len(STYLES)
     many = styles([f"method {i}" for i in range(30)])
     assert len({many[f"method {i}"] for i in range(30)}) == 30
-
-
-VISION = {
-    "normal": np.eye(3),
-    "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
-    "protanopia": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
-}
-"""Machado, Oliveira and Fernandes 2009, on linear RGB."""
-XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
-
-
-def linear(colour):
-    value = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
-
-
-def lab(rgb):
-    x, y, z = np.cbrt(np.maximum(XYZ @ np.clip(rgb, 0, 1) / (0.9505, 1, 1.089), 0.008856))
-    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
-
-
-def test_every_contender_has_a_colour_that_any_reader_can_tell():
-    """Ten colours on white; what shares one has lines of another kind, and markers of its own."""
     owner = {}
     for key, style in STYLES.items():
         if style.line != ":":
             owner.setdefault(style.colour, []).append((style.line, key.removeprefix("rag-")))
-    assert len(owner) == 10
     for shared in owner.values():
         # A retriever alone has the colour of the method that reads what it finds.
         assert len({name for _, name in shared}) == 1 or len({line for line, _ in shared}) == len(shared)
-    for matrix in map(np.array, VISION.values()):
-        seen = [lab(matrix @ linear(colour)) for colour in owner]
-        assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 15
-    for colour in owner:
-        assert 1.05 / (float(XYZ[1] @ linear(colour)) + 0.05) > 1.85, colour

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .shared import JsonFlag, RunsFolder, existing_results, user_errors
+from .shared import JsonFlag, RunsFolder, existing_results, printable, user_errors
 
 if TYPE_CHECKING:
     from ..run.data import DataSource
     from ..score.results import Results
-
-
-HELD_OUT_HINT = "`rwbench run RECIPE --split heldout --out FOLDER` writes it"
 
 
 def report(
@@ -27,14 +24,6 @@ def report(
         Path | None,
         typer.Option(
             metavar="FILE", help="Only draw accuracy by number of rules: .png, .svg or .pdf, and .csv."
-        ),
-    ] = None,
-    held_out: Annotated[
-        Path | None,
-        typer.Option(
-            "--held-out",
-            metavar="FOLDER",
-            help="With --markdown: runs of the same methods on held-out rules, as further columns.",
         ),
     ] = None,
     data: Annotated[
@@ -52,13 +41,16 @@ def report(
     Example: rwbench report runs
     """
     with user_errors():
-        if held_out is not None and not markdown:
-            raise ValueError("--held-out adds columns to the table of --markdown; type --markdown, too")
         results = existing_results(folder, "give the --out folder of `rwbench run`")
         if not results:
             raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
         if pack_to is not None:
-            _pack(results, folder, pack_to, as_json)
+            from ..report.packing import pack
+
+            size = pack(results, folder, pack_to)
+            typer.echo(
+                f"{len(results)} runs in {pack_to}, {size:,} bytes; look at it: rwbench report {pack_to}"
+            )
         elif figure is not None:
             from ..report.figures import write_figure
             from ..report.setting import settings
@@ -66,7 +58,11 @@ def report(
             numbers = write_figure(settings(results)[0], figure)
             typer.echo(f"{figure}, its numbers in {numbers}")
         elif markdown or latex:
-            typer.echo("\n\n".join(_tables(results, held_out, markdown, latex)))
+            from ..report.setting import settings
+            from ..report.tables import latex_table, markdown_table
+
+            shown = [markdown_table] * markdown + [latex_table] * latex
+            typer.echo("\n\n".join(table(setting) for table in shown for setting in settings(results)))
         else:
             from ..run.data import DataSource
 
@@ -75,48 +71,17 @@ def report(
             show_results(results, page, as_json, [])
 
 
-def _pack(results: list[Results], folder: Path, to: Path, as_json: bool) -> None:
-    from ..report.packing import pack
-
-    size = pack(results, folder, to)
-    if as_json:
-        typer.echo(json.dumps({"runs": len(results), "bytes": size, "folder": str(to)}))
-    else:
-        typer.echo(f"{len(results)} runs in {to}, {size:,} bytes; look at it: rwbench report {to}")
-
-
-def _tables(results: list[Results], held_out: Path | None, markdown: bool, latex: bool) -> list[str]:
-    from ..report.setting import settings
-    from ..report.tables import latex_table, markdown_table
-
-    tables = settings(results)
-    others = [] if held_out is None else settings(existing_results(held_out, HELD_OUT_HINT))
-    beside = [None if setting.on_books else setting.held_out(others) for setting in tables]
-    if held_out is not None and not any(beside):
-        there = "; ".join(setting.title() for setting in others) or f"no results.json ({HELD_OUT_HINT})"
-        raise ValueError(
-            f"--held-out {held_out}: expected runs of --split heldout with these methods, data and number of "
-            f"questions: {'; '.join(setting.title() for setting in tables)}; found {there}"
-        )
-    texts = [markdown_table(*pair) for pair in zip(tables, beside, strict=True)] if markdown else []
-    return texts + ([latex_table(setting) for setting in tables] if latex else [])
-
-
 def show_results(results: list[Results], page: Path, as_json: bool, skipped: list[str]) -> None:
     """Print results and leave with 1 if any question failed."""
     failed = sum(run["n"]["failed"] for run in results)
     if as_json:
         typer.echo(json.dumps({"runs": results, "skipped": skipped, "report": str(page)}))
     else:
-        from rich.console import Console
-
         from ..report.setting import settings
         from ..report.tables import headline, terminal_table
 
-        console = Console()
         for setting in settings(results):
-            console.print(terminal_table(setting))
-            console.print(" ".join(headline(setting)), style="bold", highlight=False, markup=False)
+            typer.echo(printable(f"{terminal_table(setting)}\n{headline(setting)}"))
         typer.echo(f"page: {page}")
     if failed:
         typer.echo(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..cli.shared import JsonFlag, user_errors
+from ..cli.shared import user_errors
 from .settings import METHODS, RULES, Settings, grid
 from .workload import SHAPES
 
@@ -38,10 +37,7 @@ def serving(
         map(str, RULES)
     ),
     methods: Annotated[str, typer.Option(help="Separated by commas.")] = ",".join(METHODS),
-    out: Annotated[Path, typer.Option(help="Folder of the results file, table and figure.")] = Path(
-        "efficiency"
-    ),
-    as_json: JsonFlag = False,
+    out: Annotated[Path, typer.Option(help="Folder of results file and table.")] = Path("efficiency"),
 ) -> None:
     """Measure time to first token, time per token and per search, and peak memory by number of rules.
 
@@ -52,7 +48,7 @@ def serving(
 
         from ..cache import cache_root
         from .serving import measure
-        from .tables import draw, serving_markdown
+        from .tables import serving_markdown
 
         settings = Settings(
             shape=shape,
@@ -72,7 +68,7 @@ def serving(
 
             if not torch.cuda.is_available():
                 raise ValueError("--device cuda: torch sees no GPU here; use --device cpu")
-        cells = grid(_words(methods), _numbers(rules))
+        cells = grid(methods.split(","), [int(count) for count in rules.split(",")])
         if not cells:
             raise ValueError(
                 f"--methods {methods} --rules {rules} name nothing to measure; add dynarule, or rules above 0"
@@ -84,21 +80,8 @@ def serving(
             cache_root() / "random",
             lambda line: typer.echo(line, err=True),
         )
-        if any(cell["status"] == "ok" and cell["rules"] for cell in table["cells"]):
-            draw(table, out / "serving.svg")
         text = serving_markdown(table)
         write_whole(out / "serving.md", text + "\n")
-    typer.echo(json.dumps(table) if as_json else text)
+    typer.echo(text)
     if any(cell["status"] == "failed" for cell in table["cells"]):
         raise typer.Exit(1)
-
-
-def _words(text: str) -> list[str]:
-    return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(word.replace("_", "")) for word in _words(text)]
-    except ValueError:
-        raise ValueError(f"--rules must be whole numbers separated by commas, got {text!r}") from None

@@ -53,16 +53,15 @@ def measure(
     Raises
     ------
     ValueError
-        If the file is not a results file, or was measured with other settings.
+        If the file was measured with other settings.
     """
     table = _open(path, settings)
-    done = {(cell["method"], cell["rules"]): cell for cell in table["cells"]}
+    done = {(cell["method"], cell["rules"]): cell for cell in table["cells"] if cell["status"] != "failed"}
     path.parent.mkdir(parents=True, exist_ok=True)
     for cell in cells:
         name = cell.method, cell.rules
-        if done.get(name, {"status": "failed"})["status"] == "failed":
+        if name not in done:
             note(f"{cell.method}, {cell.rules:,} rules")
-            done.pop(name, None)
             done[name] = {"method": cell.method, "rules": cell.rules} | _outcome(settings, cell, cache, run)
             table["cells"] = list(done.values())
             write_whole(path, json.dumps(table, indent=1, allow_nan=False) + "\n")
@@ -70,23 +69,15 @@ def measure(
 
 
 def _open(path: Path, settings: Settings) -> Table:
-    head = {"schema_version": 1, "kind": "serving", "settings": asdict(settings)}
-    new = head | {"environment": environment(), "cells": []}
+    new = {"schema_version": 1, "kind": "serving", "settings": asdict(settings), "environment": environment()}
     if not path.exists():
-        return new
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-        # A setting that came after the file had its default.
-        before, cells = asdict(Settings()) | table["settings"], [*table["cells"]]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} is not a results file; delete it or choose another --out") from None
-    if other := [
-        f"{name} {before[name]!r}" for name, value in asdict(settings).items() if before[name] != value
-    ]:
+        return new | {"cells": []}
+    table = json.loads(path.read_text(encoding="utf-8"))
+    if table["settings"] != asdict(settings):
         raise ValueError(
-            f"{path} was measured with {', '.join(other)}; give the same options to go on, or another --out"
+            f"{path} was measured with {table['settings']}; give the same options to go on, or another --out"
         )
-    return new | {"cells": cells}
+    return new | {"cells": table["cells"]}
 
 
 def _outcome(

@@ -1,20 +1,16 @@
-"""Results as Markdown and as a figure: times as multiples of the base model's, by number of rules."""
+"""Results as Markdown: times as multiples of the base model's, by number of rules."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ..markdown import markdown_table
-from ..report.charts import Line, Point, draw_lines, drawing_style, legend, number_axis, save, stacked
-from ..report.style import styles
 from .settings import METHODS, PLUS
 
 HEAD = (
     "method", "rules", "TTFT ms", "x M=0", "decode ms", "x M=0", "`<search>` ms", "peak MB (M=0)", "bytes per rule",
     "n",
 )  # fmt: skip
-TICKS = (1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1_000)
 
 
 def serving_markdown(table: dict[str, Any]) -> str:
@@ -62,42 +58,3 @@ def _row(cell: dict[str, Any]) -> list[str]:
 
 def _ratio(spread: dict[str, float]) -> str:
     return "{median:.2f} ({q25:.2f}-{q75:.2f})".format(**spread)
-
-
-def draw(table: dict[str, Any], path: Path) -> None:
-    """Write a figure with a panel for the first token and one for a further token; whiskers are quartiles.
-
-    Raises
-    ------
-    ValueError
-        If no cell with rules was measured.
-    """
-    cells = [cell for cell in table["cells"] if cell["status"] == "ok" and cell["rules"]]
-    if not cells:
-        raise ValueError("no cell with rules was measured, so there is nothing to draw")
-    drawn = styles(METHODS)
-    titles = {
-        "ttft_ratio": "First token, times the base model's",
-        "decode_ratio": "Further token, times the base model's",
-    }
-    with drawing_style():
-        figure, axes_of = stacked([*titles.values()])
-        for axes, name in zip(axes_of, titles, strict=True):
-            lines = []
-            for method, label in METHODS.items():
-                points = [
-                    Point(cell["rules"], ratio["median"], ratio["q25"], ratio["q75"])
-                    for cell in cells
-                    if cell["method"] == method and (ratio := cell[name])
-                ]
-                lines += [Line(label, drawn[method], points)] if points else []
-            axes.set(xscale="log", yscale="log", xlabel="rules")
-            draw_lines(axes, lines)
-            axes.axhline(1, color="grey", linewidth=0.8)
-            number_axis(axes, sorted({cell["rules"] for cell in cells}))
-            low, high = axes.get_ylim()
-            ticks = [tick for tick in TICKS if low <= tick <= high]
-            axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
-            axes.set_yticks([], minor=True)
-            legend(axes)
-        save(figure, path)

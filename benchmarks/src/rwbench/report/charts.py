@@ -24,12 +24,10 @@ PHONE, PANEL = 410, 330
 
 
 class Point(NamedTuple):
-    """A value with its interval."""
+    """A value at a place of the x axis."""
 
     x: float
     value: float
-    low: float | None = None
-    high: float | None = None
 
 
 class Line(NamedTuple):
@@ -60,28 +58,15 @@ def stacked(titles: Sequence[str]) -> tuple[Figure, list[Axes]]:
     return figure, axes_of
 
 
-def draw_lines(axes: Axes, lines: Sequence[Line], intervals: bool = True, connected: bool = True) -> None:
-    """Draw each line's points with their markers; intervals as whiskers, beside each other where points share an x."""
-    log = axes.get_xscale() == "log"
-    for slot, line in enumerate(lines):
-        colour, marker = line.style.colour, line.style.marker
-        whiskers = intervals and line.style.line != ":"
-        # A step aside of at most 5 % (of the value, or of one unit), so that whiskers do not cover each other.
-        aside = 0.1 * (slot / max(len(lines) - 1, 1) - 0.5) if whiskers else 0.0
-        points = sorted(line.points, key=lambda point: point.x)
-        places = [point.x * (1 + 2 * aside) if log else point.x + aside for point in points]
-        values = [point.value for point in points]
-        style = line.style.line if connected else "none"
-        drawn = axes.plot(
-            places, values, color=colour, linestyle=style, marker=marker, linewidth=1.7, label=line.label
+def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
+    """Draw each line's points with their markers."""
+    for line in lines:
+        x, y = zip(*sorted(line.points), strict=True)
+        style = line.style
+        (drawn,) = axes.plot(
+            x, y, style.line, color=style.colour, marker=style.marker, linewidth=1.7, label=line.label
         )
-        # Without lines, which tell methods of one colour apart, the marker of a dashed one is open.
-        is_open = not connected and line.style.line == "--"
-        drawn[0].set_fillstyle("none" if is_open else "full")
-        drawn[0].set_markeredgewidth(1.4 if is_open or marker in "x+1" else 0)
-        for x, point in zip(places, points, strict=True):
-            if whiskers and point.low is not None and point.high is not None:
-                axes.plot([x, x], [point.low, point.high], color=colour, linewidth=1.1, alpha=0.55)
+        drawn.set_markeredgewidth(1.4 if style.marker in "x+1" else 0)
 
 
 def label_ends(axes: Axes, lines: Sequence[Line], gap: float = 0.06) -> None:

@@ -1,4 +1,4 @@
-"""Figures of a setting: accuracy by number of rules and over time, and entropy of attention by layer."""
+"""Figures of a setting: accuracy by number of rules, and entropy of attention by layer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..score.results import Results
 from .charts import (
     Line,
     Point,
@@ -19,12 +18,10 @@ from .charts import (
     share_axis,
     stacked,
 )
-from .setting import ANSWERS, MethodView, Setting, macro
+from .setting import ANSWERS, Setting, macro
 from .style import styles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from matplotlib.figure import Figure
 
 
@@ -44,62 +41,30 @@ def one_each(setting: Setting) -> Setting:
     return Setting(tuple(run for run in runs if first.method_of(run) in best.values()) or setting.runs)
 
 
-def lines_by_form(
-    setting: Setting, points: Callable[[Results, MethodView], list[Point]]
-) -> dict[str, list[Line]]:
-    """Return representation -> a line per method that has any points, its runs together."""
-    drawn = styles(view.key for view in setting.methods.values())
-    lines: dict[str, list[Line]] = {}
-    for form in setting.representations:
-        for method, view in setting.methods.items():
-            runs = [setting.find(method, form, size) for size in setting.sizes]
-            if together := [point for run in runs if run for point in points(run, view)]:
-                lines.setdefault(form, []).append(Line(view.label, drawn[view.key], together))
-    return lines
-
-
 def by_size(setting: Setting) -> Figure | None:
     """Draw the lead metric against pool size, a line per method of `one_each` with its name."""
-
-    def points(run: Results, view: MethodView) -> list[Point]:
-        estimate = macro(run, setting.lead)
-        return [Point(run["spec"]["pool_size"], estimate["value"])] if estimate else []
-
-    lines = lines_by_form(one_each(setting), points)
+    best = one_each(setting)
+    drawn = styles(view.key for view in best.methods.values())
+    lines: dict[str, list[Line]] = {}
+    for form in best.representations:
+        for method, view in best.methods.items():
+            points = [
+                Point(size, estimate["value"])
+                for size in best.sizes
+                if (run := best.find(method, form, size)) and (estimate := macro(run, best.lead))
+            ]
+            if points:
+                lines.setdefault(form, []).append(Line(view.label, drawn[view.key], points))
     if not lines:
         return None
-    figure, axes_of = stacked([f"{_name(setting.lead)}, {form.upper()}" for form in lines])
-    for axes, drawn in zip(axes_of, lines.values(), strict=True):
+    name = setting.lead.replace("_", " ").capitalize()
+    figure, axes_of = stacked([f"{name}, {form.upper()}" for form in lines])
+    for axes, of_form in zip(axes_of, lines.values(), strict=True):
         axes.set(xlabel="rules in the pool", xscale="log")
         share_axis(axes)
-        draw_lines(axes, drawn, intervals=False)
+        draw_lines(axes, of_form)
         number_axis(axes, setting.sizes)
-        label_ends(axes, drawn)
-    return figure
-
-
-def over_time(setting: Setting) -> Figure | None:
-    """Draw the lead metric over seconds a question on the largest pools, a mark per method of `one_each`."""
-
-    def points(run: Results, view: MethodView) -> list[Point]:
-        estimate, seconds = macro(run, setting.lead), run["timing"]["seconds"]
-        if not estimate or not seconds or run["spec"]["pool_size"] != setting.sizes[-1]:
-            return []
-        return [Point(seconds / run["n"]["scored"], estimate["value"])]
-
-    lines = lines_by_form(one_each(setting), points)
-    if max(map(len, lines.values()), default=0) < 2:
-        return None
-    figure, axes_of = stacked([f"{_name(setting.lead)}, {form.upper()}" for form in lines])
-    for axes, drawn in zip(axes_of, lines.values(), strict=True):
-        axes.set(xlabel=f"seconds a question, {setting.sizes[-1]:,} rules", xscale="log")
-        share_axis(axes)
-        draw_lines(axes, drawn, intervals=False, connected=False)
-        low, high = axes.get_xlim()
-        digits = (1, 2, 5) if high < 100 * low else (1,)
-        ticks = [digit * 10.0**power for power in range(-5, 6) for digit in digits]
-        number_axis(axes, [tick for tick in ticks if low <= tick <= high])
-        legend(axes)
+        label_ends(axes, of_form)
     return figure
 
 
@@ -116,7 +81,7 @@ def entropy(setting: Setting) -> Figure | None:
         return None
     figure, (axes,) = stacked(["Attention entropy by layer"])
     axes.set(xlabel="layer (counted from 0)", ylabel="nats")
-    draw_lines(axes, lines, intervals=False)
+    draw_lines(axes, lines)
     for line in lines:
         low = min(line.points, key=lambda point: point.value)
         axes.plot(low.x, low.value, "o", markersize=13, fillstyle="none", color=line.style.colour)
@@ -158,7 +123,3 @@ def write_figure(setting: Setting, path: Path) -> Path:
     table = pd.DataFrame(rows, columns=["method", "form", "size", "value", "ci_low", "ci_high"])
     write_whole(path.with_suffix(".csv"), table.to_csv(index=False, lineterminator="\n").encode())
     return path.with_suffix(".csv")
-
-
-def _name(metric: str) -> str:
-    return metric.replace("_", " ").capitalize()

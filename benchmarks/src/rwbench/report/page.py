@@ -13,7 +13,7 @@ from ..score.results import Results
 from ..score.samples import OUTCOMES
 from ..score.scoring import ANSWER_METRICS, RECALLS
 from .charts import data_uri, drawing_style
-from .figures import by_size, entropy, over_time
+from .figures import by_size, entropy
 from .mistakes import error_counts
 from .paper import PaperTable, quotes, tables_beside_paper
 from .setting import MAIN_METRIC, Setting, macro, settings
@@ -78,7 +78,7 @@ def render_page(
 
 def _section(setting: Setting, errors: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
     with drawing_style():
-        draws = [by_size] * (len(setting.sizes) > 1) + [over_time, entropy]
+        draws = [by_size] * (len(setting.sizes) > 1) + [entropy]
         drawn = [draw(setting) for draw in draws]
         figures = [data_uri(figure) for figure in drawn if figure is not None]
     size = setting.sizes[-1]
@@ -93,7 +93,7 @@ def _section(setting: Setting, errors: Mapping[str, Mapping[str, int]]) -> dict[
     }
     return {
         "title": setting.title(),
-        "headline": " ".join(headline(setting)),
+        "headline": headline(setting),
         "figures": figures,
         "tables": [(title, _html(frame)) for title, frame in tables.items() if not frame.empty],
         "failed": sum(run["n"]["failed"] for run in setting.runs),

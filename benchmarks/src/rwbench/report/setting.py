@@ -19,8 +19,6 @@ MAIN_METRIC = "recall@1"
 ANSWERS = "exact_match"
 OF_A_RUN = ("method", "representation", "pool_size", "pool_scope", "pool_within")
 """Fields of a spec in which the runs of one setting may differ."""
-QUESTIONS = ("split", "limit", "limit_by")
-"""Fields that say which questions of a sub-task a run has."""
 
 
 class MethodView(NamedTuple):
@@ -68,13 +66,13 @@ class Setting:
 
     @cached_property
     def lead(self) -> str:
-        """The metric that the setting is about: the one that most rows have, exact match if both as many.
+        """The metric that the setting is about: the one that most rows have, exact match if both as many and on books.
 
         Floors and ceilings count only where there is nothing else: the solver answers in a table of retrieval too.
         """
         rows = [run for run in self.runs if run["method"]["key"] not in (*CEILINGS, *FLOORS)] or self.runs
         answering, searching = (sum(1 for run in rows if macro(run, name)) for name in (ANSWERS, MAIN_METRIC))
-        return ANSWERS if answering >= searching else MAIN_METRIC
+        return ANSWERS if self.on_books or answering >= searching else MAIN_METRIC
 
     @cached_property
     def model(self) -> str | None:
@@ -149,34 +147,6 @@ class Setting:
             if cell(other) == cell(run) or (same_size and _design(other) != _design(run)):
                 return False
         return True
-
-    def held_out(self, others: Sequence[Setting]) -> Setting | None:
-        """Return which of some settings asks these methods as many questions about held-out rules, None if none does.
-
-        Raises
-        ------
-        ValueError
-            If several do.
-        """
-        fitting = [
-            other
-            for other in others
-            if self._matches_held_out(other) and other.methods.keys() & self.methods.keys()
-        ]
-        if len(fitting) > 1:
-            titles = " and ".join(other.title() for other in fitting)
-            raise ValueError(f"several settings of held-out rules fit: {titles}")
-        return fitting[0] if fitting else None
-
-    def _matches_held_out(self, other: Setting) -> bool:
-        """Say whether another has as many questions of the same kinds, on held-out rules."""
-        if self.spec["split"] == "heldout" or other.spec["split"] != "heldout":
-            return False
-        ours, theirs = (
-            {key: value for key, value in setting.spec.items() if key not in (*OF_A_RUN, *QUESTIONS)}
-            for setting in (self, other)
-        )
-        return ours == theirs and self.num_questions == other.num_questions
 
     def title(self) -> str:
         """Return what was asked, in words."""
