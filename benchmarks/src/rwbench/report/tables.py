@@ -46,7 +46,7 @@ def estimates(run: Results, metric: str) -> dict[str, Estimate]:
     return {"macro": parts["macro"]} | parts["by_subtask"] | parts["by_group"] if parts else {}
 
 
-class Cell(NamedTuple):
+class Shown(NamedTuple):
     """What a table shows of a run."""
 
     estimate: Estimate
@@ -75,14 +75,14 @@ def table(setting: Setting) -> pd.DataFrame:
             for form in setting.representations
         }
 
-    def cell(method: str, size: int, form: str, part: str, metrics: Sequence[str]) -> Cell | None:
+    def cell(method: str, size: int, form: str, part: str, metrics: Sequence[str]) -> Shown | None:
         run = setting.find(method, form, size)
         found = (estimates(run, name).get(part) for name in metrics) if run else ()
         estimate = next(filter(None, found), None)
         if run is None or estimate is None:
             return None
         strict = None if setting.on_books or metrics != (ANSWERS,) else macro(run, STRICT)
-        return Cell(estimate, strict["value"] if strict else None, run["n"]["failed"])
+        return Shown(estimate, strict["value"] if strict else None, run["n"]["failed"])
 
     rows = {
         view.label: [cell(method, *column) for column in columns.values()]
@@ -94,7 +94,7 @@ def table(setting: Setting) -> pd.DataFrame:
 def markdown_table(setting: Setting) -> str:
     """Return `table` in Markdown, with 95 % intervals."""
 
-    def text(cell: Cell | None) -> str:
+    def text(cell: Shown | None) -> str:
         if cell is None:
             return MISSING
         strict = "" if cell.strict is None else f", {percent(cell.strict)}"
@@ -117,7 +117,7 @@ def terminal_table(setting: Setting) -> str:
     """Return `table` for a terminal, with half of the 95 % interval."""
     import pandas as pd
 
-    def text(cell: Cell | None) -> str:
+    def text(cell: Shown | None) -> str:
         if cell is None:
             return MISSING
         half = (cell.estimate["ci_high"] - cell.estimate["ci_low"]) / 2
