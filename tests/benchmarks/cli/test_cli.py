@@ -55,8 +55,7 @@ def test_run_prints_a_table_and_writes_a_page(quick, tmp_path):
     assert result.exit_code == 0, result.output
     assert "Symbolic solver" in result.stdout
     assert "11 questions (11 sub-tasks, split mini, 1 per sub-task, folds" in " ".join(result.stdout.split())
-    page = (tmp_path / "quick.html").read_text()
-    assert "rwbench run quick --scale tiny --limit 1" in page
+    assert "Symbolic solver" in (tmp_path / "quick.html").read_text()
     assert "22/22" in result.stderr
     assert re.search(r"22 samples took \d+\.\d\d CPU-hours", result.stderr)
     again = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
@@ -196,12 +195,11 @@ def test_a_build_folder_gives_the_same_run_and_an_edited_one_none(quick, tmp_pat
 
 FULL = (
     "rwbench.score.samples.SampleLog.append",
-    "rwbench.run.folder.write_whole",
     "ruleworld_data.io.write_whole",
 )
 
 
-@pytest.mark.parametrize("writing", FULL, ids=["a sample", "the list of runs", "the page"])
+@pytest.mark.parametrize("writing", FULL, ids=["a sample", "the page"])
 def test_a_full_disk_says_so(quick, tmp_path, monkeypatch, writing):
     def full(*_args):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -1,9 +1,6 @@
 """Run folders of a stranger: what they hold is refused in one line or shown as text, and links write nowhere."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from rwbench.cli.app import app
@@ -45,20 +42,16 @@ FILES = {
     "deep": "[" * 100_000,
     "huge": '{"schema_version": ' + "9" * 5_000 + "}",
     "null": "null",
-    "list": '{"schema_version": [1]}',
-    "half a pair": '"\\ud800"',
     "no UTF-8": "\xff",
-    "empty": "",
 }
 
 
-@pytest.mark.parametrize("name", ["results.json", "samples.jsonl", "x.recipe.json"])
+@pytest.mark.parametrize("name", ["results.json", "samples.jsonl"])
 @pytest.mark.parametrize("body", FILES.values(), ids=FILES)
 def test_files_that_are_not_what_their_names_say_are_named(runs, name, body):
-    folder = sorted(runs.iterdir())[0] if name != "x.recipe.json" else runs
+    folder = sorted(runs.iterdir())[0]
     (folder / name).write_bytes(body.encode("latin-1") + b"\n" * (name == "samples.jsonl"))
-    reading = {"results.json": ("report", "trace"), "samples.jsonl": ("report", "compare")}
-    for command in reading.get(name, ("report",)):
+    for command in ("report", "trace" if name == "results.json" else "compare"):
         words = sorted(runs.iterdir()) if command == "compare" else [runs]
         check_refusal(rwbench(command, *words), name)
 
@@ -73,22 +66,12 @@ def check_refusal(result, name):
     ("path", "value"),
     [
         (("spec",), None),
-        (("spec", "pool_size"), 10**300),
-        (("spec", "representation"), ["nl"]),
-        (("spec", "data"), None),
-        (("spec", "unknown"), 1),
-        (("method", "label"), ESC),
-        (("method", "label"), "BM25\u202egnihtemos"),
         (("metrics", "recall@1", "by_subtask", "single_rule"), 0.5),
         (("details",), []),
         (("timing", "seconds"), None),
-        (("measures", "rule_entropy"), {"layers": [], "mean": [], "std": [], "n": 1}),
         (("run_id",), "../../etc"),
         (("n", "failed"), -1),
         (("metrics", "recall@1", "macro", "value"), 1.2),
-        (("metrics", "recall@1", "macro", "n"), "22"),
-        (("metrics", "accuracy"), {}),
-        (("samples_sha256",), "00"),
     ],
 )
 def test_results_of_other_types_or_ranges_are_refused_in_one_line(runs, path, value):
@@ -102,25 +85,13 @@ def test_results_of_other_types_or_ranges_are_refused_in_one_line(runs, path, va
         check_refusal(rwbench(*words), "results.json")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"retrieved": [[10**20]]},
-        {"retrieved": [[-1]]},
-        {"gold_rules": [[2**31]]},
-        {"usage": {"calls": 10**400}},
-    ],
-    ids=str,
-)
-def test_samples_of_other_ranges_are_refused_in_one_line(runs, change):
-    file = sorted(runs.glob("*/samples.jsonl"))[0]
-    first, *rest = file.read_text().splitlines(keepends=True)
-    file.write_text(json.dumps(json.loads(first) | change) + "\n" + "".join(rest))
-    check_refusal(rwbench("report", runs), "samples.jsonl")
-
-
 def test_text_of_a_stranger_is_shown_as_text(runs):
-    file = sorted(runs.glob("*/samples.jsonl"))[0]
+    file = sorted(runs.glob("*/results.json"))[0]
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"method": {"key": "bm25", "label": ESC}}))
+    for words in (["report", runs], ["compare", *sorted(runs.iterdir())]):
+        shown = rwbench(*words)
+        assert shown.exit_code == 0 and "\x1b" not in shown.output and "\\x1b]0;owned" in shown.output
+    file = file.with_name("samples.jsonl")
     odd = [sample | {"output": ESC, "answers": [ESC]} for sample in read_samples(file)]
     file.write_text("".join(json.dumps(sample) + "\n" for sample in odd))
     shown = rwbench("trace", file.parent, "--method", "retrieve", "--subtask", "single_rule")
@@ -175,13 +146,3 @@ def test_what_cannot_be_written_stops_no_run(options, workspace, tmp_path):
     assert samples[0]["output"] == "half a pair: ?" and samples[0]["outcome"] == "ok"
     assert [sample["outcome"] for sample in samples[1:6]] == ["failed"] * 5
     assert all(len(sample["error"]) <= 10_001 for sample in samples[1:6])
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-@pytest.mark.parametrize("words", [("list",), ("compare", "{0}", "{1}", "--json")])
-def test_a_full_disk_under_stdout_is_one_line(runs, words):
-    names = [str(path) for path in sorted(runs.iterdir())]
-    with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "rwbench", *(word.format(*names) for word in words)]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert (done.returncode, done.stderr) == (1, "error: the disk is full\n")

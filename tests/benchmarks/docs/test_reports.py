@@ -8,7 +8,6 @@ from rwbench.cli.app import app
 from rwbench.methods.retrieve import Retrieve
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
-from rwbench.run.folder import Manifest
 from rwbench.run.runner import run_spec
 from rwbench.score.errors import ERROR_CLASSES
 from typer.testing import CliRunner
@@ -23,7 +22,6 @@ def test_the_commands_run(options, workspace, tmp_path, monkeypatch):
     for spec in specs:
         run_spec(spec, workspace, out)
     ids = [spec.run_id for spec in specs]
-    Manifest(recipe="smoke", command="rwbench run smoke", skipped=[], runs=ids).write(out)
     lines = [line.split("  #")[0] for line in re.search(r"```sh\n(.*?)```", PAGE, flags=re.S)[1].splitlines()]
     assert [line.split()[1] for line in lines] == ["report"] * 4 + ["compare"]
     for line in lines:

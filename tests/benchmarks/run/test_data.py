@@ -93,7 +93,7 @@ def test_a_table_leads_with_what_most_of_its_rows_have(rows, lead):
     estimate = {"macro": {"value": 0.5, "ci_low": 0.4, "ci_high": 0.6, "n": 5, "method": "bootstrap"}}
     runs = [
         {
-            "spec": {"method": {"name": key}, "pool_size": 100, "representation": "nl"},
+            "spec": {"method": {"name": key}, "pool_size": 100, "representation": "nl", "data": "1"},
             "method": {"key": key, "label": key},
             "metrics": ({"exact_match": estimate} if answers else {})
             | ({"recall@1": estimate} if searches else {}),

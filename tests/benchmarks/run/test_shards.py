@@ -53,17 +53,17 @@ def whole(tmp_path_factory):
 def test_any_shards_in_any_order_end_with_the_same_results(whole, tmp_path, shards):
     for shard in shards:
         code, told = command(tmp_path, "--shard", shard)
-        assert code == 0 and not list(tmp_path.glob("*.recipe.json")), told
+        assert code == 0 and not list(tmp_path.glob("*.html")), told
     made = {path: path.read_bytes() for path in tmp_path.glob("*/samples.jsonl")}
     assert command(tmp_path)[0] == 0
     assert results(tmp_path) == whole and len(whole) > 1
     assert {path: path.read_bytes() for path in made} == made  # the last command asks only what is missing
-    assert len(list(tmp_path.glob("*.recipe.json"))) == 1
+    assert len(list(tmp_path.glob("*.html"))) == 1
 
 
 def test_a_part_of_more_than_there_are_runs_is_empty(tmp_path):
     code, told = command(tmp_path, "--shard", "99/99")
-    assert code == 0 and "has none" in told and results(tmp_path) == {}
+    assert code == 0 and "no runs here" in told and results(tmp_path) == {}
 
 
 @pytest.mark.parametrize("words", [["--shard", "0/2"], ["--shard", "x"], ["--shard", "1/2", "--ray", "auto"]])

@@ -69,7 +69,7 @@ def test_the_command_prints_what_json_holds(runs):
     assert f"{100 * entry['difference']['value']:+.1f} points" in text
     assert 'method.retriever.name: "bm25" -> "random"' in text
     assert "multi_hop_4" in text
-    assert "Holm's correction over 1 test." in text
+    assert "Holm's correction over 1 test(s)." in text
     assert found["baseline"]["run_id"] == ids[0]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .shared import JsonFlag, user_errors
+from .shared import JsonFlag, printable, user_errors
 
 if TYPE_CHECKING:
     from ..report.compare import Comparison
@@ -32,42 +32,34 @@ def compare(
         from ..report.compare import compare_runs, find_run
 
         comparison = compare_runs([find_run(name, out) for name in runs], metric or ())
-    if as_json:
-        typer.echo(json.dumps(comparison))
-    else:
-        _print(comparison)
+    typer.echo(json.dumps(comparison) if as_json else printable(_text(comparison)))
 
 
-def _print(comparison: Comparison) -> None:
-    typer.echo(f"baseline {comparison['baseline']['run_id']}  {comparison['baseline']['label']}")
-    for other in comparison["comparisons"]:
-        typer.echo(f"\n{other['run_id']}  {other['label']}")
+def _text(comparison: Comparison) -> str:
+    baseline, others = comparison["baseline"], comparison["comparisons"]
+    lines = [f"baseline {baseline['run_id']}  {baseline['label']}"]
+    for other in others:
+        lines.append(f"\n{other['run_id']}  {other['label']}")
         for field, (ours, theirs) in other["spec_differences"].items():
-            typer.echo(f"  {field}: {json.dumps(ours)} -> {json.dumps(theirs)}")
+            lines.append(f"  {field}: {json.dumps(ours)} -> {json.dumps(theirs)}")
         for metric, entry in other["metrics"].items():
             d = entry["difference"]
-            typer.echo(
-                f"  {metric}: {_percent(entry['first'])} -> {_percent(entry['second'])}, difference "
-                f"{_points(d['value'])} points (95 % interval {_points(d['ci_low'])} to {_points(d['ci_high'])}), "
+            lines.append(
+                f"  {metric}: {100 * entry['first']:.1f} % -> {100 * entry['second']:.1f} %, difference {_points(d)}, "
                 f"p = {d['p_value']:.2g}, Holm {entry['p_holm']:.2g}; {d['n']} shared questions in {d['clusters']} "
                 f"clusters, {d['better']} better, {d['worse']} worse"
             )
-            if len(comparison["comparisons"]) == 1:
-                for subtask, part in entry["by_subtask"].items():
-                    interval = f"{_points(part['ci_low'])} to {_points(part['ci_high'])}"
-                    typer.echo(
-                        f"    {subtask:<14} {_points(part['value']):>6}  ({interval}), n = {part['n']}"
-                    )
-    typer.echo(
-        f"\nPaired by question. Intervals: bootstrap over clusters of questions that share a gold rule. p: sign flips "
-        f"of whole clusters, two-sided; Holm's correction over {comparison['tests']} test"
-        f"{'s' if comparison['tests'] != 1 else ''}. Differences by sub-task are not tested."
+            if len(others) == 1:
+                parts = entry["by_subtask"].items()
+                lines += [f"    {name:<14} {_points(part)}, n = {part['n']}" for name, part in parts]
+    lines.append(
+        "\nPaired by question. Intervals: bootstrap over clusters of questions that share a gold rule. p: sign flips "
+        f"of whole clusters, two-sided; Holm's correction over {comparison['tests']} test(s). Differences by sub-task "
+        "are not tested."
     )
+    return "\n".join(lines)
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
-def _points(value: float) -> str:
-    return f"{100 * value:+.1f}"
+def _points(difference: dict[str, float]) -> str:
+    value, low, high = (f"{100 * difference[name]:+.1f}" for name in ("value", "ci_low", "ci_high"))
+    return f"{value} points (95 % interval {low} to {high})"

@@ -95,26 +95,19 @@ def write_page(
     folder: Path,
     command: str,
     skipped: list[str],
-    recipe: str | None = None,
+    recipe: str = "",
     source: DataSource | None = None,
 ) -> Path:
     """Write the page of some runs into their folder (see `render_page`) and return its path.
 
-    A recipe gives the page its name, else it is called report.html, and is noted in the folder with its runs.
+    A recipe gives the page its name, else it is called report.html.
     """
     from ruleworld_data.io import write_whole
 
     from ..report.page import render_page
-    from ..run.folder import Manifest, file_stem, read_manifests
 
-    folder.mkdir(parents=True, exist_ok=True)
-    if recipe:
-        runs = [run["run_id"] for run in results]
-        Manifest(recipe=recipe, command=command, skipped=skipped, runs=runs).write(folder)
-        recipes = [(recipe, results)]
-    else:
-        recipes = [(manifest.recipe, manifest.select(results)) for manifest in read_manifests(folder)]
-    path = folder / (f"{file_stem(recipe)}.html" if recipe else "report.html")
+    path = folder / (f"{recipe.replace('/', '-')}.html" if recipe else "report.html")
     title = f"RuleWorld: {recipe or 'all runs'}"
-    write_whole(path, render_page(results, title, command, skipped, folder, source, recipes))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(path, render_page(results, title, command, skipped, folder, source, recipe))
     return path

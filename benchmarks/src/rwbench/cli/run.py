@@ -19,7 +19,6 @@ from .shared import Build, JsonFlag, OutFolder, disk_error, printable, user_erro
 
 if TYPE_CHECKING:
     from ..backends import Backend
-    from ..recipes import Options
     from ..run.folder import Plan
     from ..run.workspace import Workspace
     from ..score.results import Results
@@ -126,12 +125,7 @@ def run(
     for note in skipped:
         typer.echo(f"not run here: {note}", err=True)
     if not plans and not skipped:
-        none = (
-            f"part {shard} of {len(specs)} runs has none"
-            if specs
-            else f"{made.name} makes no runs. {made.help}"
-        )
-        typer.echo(none, err=True)
+        typer.echo(f"no runs here: {made.name} makes {len(specs)}. {made.help}", err=True)
     if dry_run:
         _show_plans(plans, workspace, skipped, as_json)
         return
@@ -148,8 +142,7 @@ def run(
                 err=True,
             )
             return
-        command = _command(made.name, options, method or [], model or [], endpoint)
-        page = write_page(results, out, command, skipped, recipe=made.name, source=source)
+        page = write_page(results, out, _command(), skipped, recipe=made.name, source=source)
     show_results(results, page, as_json, skipped)
 
 
@@ -166,9 +159,12 @@ def _resumable() -> Iterator[None]:
         why = "stopped"
     except (GoneError, OSError) as error:
         why = f"error: {disk_error(error) if isinstance(error, OSError) else error}"
-    again = shlex.join(["rwbench", *sys.argv[1:]])
-    typer.echo(f"{why}; finished samples are kept. To go on: {again}", err=True)
+    typer.echo(f"{why}; finished samples are kept. To go on: {_command()}", err=True)
     raise typer.Exit(1)
+
+
+def _command() -> str:
+    return shlex.join(["rwbench", *sys.argv[1:]])
 
 
 def _backend(
@@ -242,30 +238,3 @@ def _show_plans(plans: Sequence[Plan], workspace: Workspace, skipped: list[str],
     typer.echo(printable("\n".join(lines)))
     if first is not None:
         typer.echo(f"\nThe first prompt:\n\n{first}")
-
-
-def _command(
-    recipe: str, options: Options, methods: Sequence[str], models: Sequence[str], endpoint: str | None
-) -> str:
-    """Return the command that makes the same numbers on any machine."""
-    source = options.source
-    usual = {"--scale": "paper", "--split": "mini"}
-    chosen = {
-        "--scale": source.scale,
-        "--seed": source.seed,
-        "--dials": str(source.dials),
-        "--split": options.split,
-        "--limit": options.limit,
-        "--sizes": ",".join(map(str, options.sizes)),
-        "--form": options.forms[0] if len(options.forms) == 1 else "",
-        "--endpoint": endpoint,
-    }
-    words = [
-        f"{name} {shlex.quote(str(value))}"
-        for name, value in chosen.items()
-        if value and value != usual.get(name)
-    ]
-    words += [f"--method {name}" for name in methods]
-    # Of a folder only its name: where it lies on this machine is nobody's business.
-    words += [f"--model {shlex.quote(name if endpoint else Path(name).name)}" for name in models]
-    return " ".join(["rwbench run", recipe, *words])

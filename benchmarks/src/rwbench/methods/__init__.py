@@ -20,7 +20,6 @@ from ..retrievers import Retriever
 from ..run.data import Question
 from ..run.pools import Pool
 from ..score.samples import OUTCOMES
-from ..score.scoring import Ties
 
 __all__ = ["Batch", "Method", "Output", "Preview", "StepTrace", "Work", "batches", "component"]
 
@@ -75,8 +74,6 @@ class Output:
         What was searched and written on the way, for a method that does so more than once.
     measures : mapping
         What an analysis measured, name -> numbers; the names are in `rwbench.score.samples`.
-    ties : Ties, or None
-        Scores of a single search, from which the expected recall under ties is computed; never logged.
     error : str, or None
         Why this question failed; it is then counted as failed, not scored.
     """
@@ -89,7 +86,6 @@ class Output:
     outcome: str = "ok"
     trace: Sequence[StepTrace] = ()
     measures: Mapping[str, Any] = field(default_factory=dict)
-    ties: Ties | None = None
     error: str | None = None
 
     def __post_init__(self) -> None:

@@ -66,7 +66,7 @@ class RAG(ModelMethod):
         if not self.score_share:
             return hits
         count = max(1, int((hits.scores >= self.score_share * hits.scores[:1]).sum()))
-        return Hits(hits.ids[:count], hits.scores[:count], hits.tail[:0])
+        return Hits(hits.ids[:count], hits.scores[:count])
 
     def texts(self, pool: Pool, ids: Ids) -> list[str]:
         """Return rules as the model reads them, at most ``in_prompt``."""

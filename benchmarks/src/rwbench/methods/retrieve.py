@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from ..score.scoring import Ties
 from . import Batch, Method, Output, component
 
 
@@ -41,5 +40,4 @@ class Retrieve(Method):
             index = self.retriever.index(pools[0].ids, pools[0].texts)
             rankings = index.search([question.text for question in questions], top_k)
             for question, hits in zip(questions, rankings, strict=True):
-                ties = Ties(hits.scores.tolist(), hits.tail.tolist())
-                yield Output(question.id, retrieved=[hits.ids.tolist()], ties=ties)
+                yield Output(question.id, retrieved=[hits.ids.tolist()])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..run.folder import MANIFEST_SUFFIX, file_stem, read_manifests
 from ..score.packed import is_packed, write_packed
 from ..score.results import FILE_NAME, Results, find_results, find_samples
 from ..score.samples import Sample, samples_sha256
@@ -34,18 +33,7 @@ def pack(results: Sequence[Results], folder: Path, to: Path) -> int:
             f"{to} holds {len(others)} runs that are not among these (first: {others[0]}), and a report would mix "
             f"them; remove {to}, or choose another folder"
         )
-    lists = [manifest for manifest in read_manifests(folder) if ids & set(manifest.runs)]
-    for manifest in lists:
-        places = sorted(folder.rglob(f"{file_stem(manifest.recipe)}{MANIFEST_SUFFIX}"))
-        if len(places) > 1:
-            both = " and in ".join(str(path.parent) for path in places[:2])
-            raise ValueError(
-                f"the runs of recipe {manifest.recipe} are listed in {both}, and a packed folder holds one list a "
-                "recipe; pack each of these folders by itself"
-            )
     write_packed(to, [(run, _samples(run, folder)) for run in results])
-    for manifest in lists:
-        manifest.write(to)
     return sum(path.stat().st_size for path in to.rglob("*") if path.is_file())
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 MISSING = "–"
-METRICS = (*ANSWER_METRICS, *RECALLS, f"expected_{RECALLS[0]}", f"step_{RECALLS[0]}")
+METRICS = (*ANSWER_METRICS, *RECALLS, f"step_{RECALLS[0]}")
 Cells = Mapping[str, str]
 
 
@@ -36,7 +36,7 @@ def render_page(
     skipped: Sequence[str] = (),
     folder: Path | None = None,
     source: DataSource | None = None,
-    recipes: Sequence[tuple[str, Sequence[Results]]] = (),
+    recipe: str = "",
 ) -> str:
     """Return the page as one HTML string with no outside resource; a ValueError if there are no results.
 
@@ -52,23 +52,22 @@ def render_page(
         Folder of the runs, for error classes of their samples; without it the page has none.
     source : DataSource, optional
         Where questions and rules come from (see `mistakes.error_counts`).
-    recipes : sequence of (name, runs)
-        Those of the paper's tables are shown with the paper's numbers.
+    recipe : str
+        One of the paper's tables is shown with the paper's numbers.
     """
     if not results:
         raise ValueError(
             "there are no results to report; run a recipe first, for example `rwbench run smoke`"
         )
     errors, notes = ({}, []) if folder is None else error_counts(results, folder, source)
-    tables = [table for name, runs in recipes for table in tables_beside_paper(runs, name)]
     page = template_environment().get_template("report.html.j2")
     return page.render(
         title=title,
         command=command,
         skipped=list(skipped),
         sections=[_section(setting, errors) for setting in settings(results)],
-        tables=[(table, _html(beside_paper(table))) for table in tables],
-        quotes=[(name, text) for name, _ in recipes for text in quotes(name)],
+        tables=[(table, _html(beside_paper(table))) for table in tables_beside_paper(results, recipe)],
+        quotes=[(recipe, text) for text in quotes(recipe)],
         notes=notes,
         words={**(ERROR_CLASSES if any(errors.values()) else {}), **OUTCOMES},
         environment=results[0]["environment"],
@@ -86,7 +85,7 @@ def _section(setting: Setting, errors: Mapping[str, Mapping[str, int]]) -> dict[
     tables = {
         "All runs, in % with 95 % intervals": run_table(setting, _scores),
         f"{lead} by sub-task in %, {size:,} rules": run_table(setting, lambda run: _by_subtask(setting, run)),
-        "Recall@1 in % by step of the proof and by rule type": run_table(setting, _by_step),
+        "Recall@1 in % by step of the proof": run_table(setting, _by_step),
         "Gold rules by step: attention at each retrieval": run_table(setting, _attention),
         "How answers go wrong: questions": run_table(setting, lambda run: _mistakes(run, errors)),
         "Cost: mean per question": run_table(setting, _cost),
@@ -134,10 +133,8 @@ def _by_subtask(setting: Setting, run: Results) -> Cells:
 
 
 def _by_step(run: Results) -> Cells:
-    details = run["details"]
-    steps = {f"step {name}": e for name, e in details["by_step"].get(MAIN_METRIC, {}).items()}
-    types = details.get("by_rule_type", {}).get(MAIN_METRIC, {})
-    return {name: percent(e["value"]) for name, e in {**steps, **types}.items()}
+    steps = run["details"]["by_step"].get(MAIN_METRIC, {})
+    return {f"step {name}": percent(e["value"]) for name, e in steps.items()}
 
 
 def _attention(run: Results) -> Cells:

@@ -28,14 +28,10 @@ __all__ = ["Hits", "Index", "Retriever", "component", "pool_index", "rank"]
 
 
 class Hits(NamedTuple):
-    """Ranked rules of one query, best first: ``ids`` int32 and ``scores`` float64, at most k of each.
-
-    ``tail`` holds the ids of rules that score as much as the last kept one and were cut off, ascending.
-    """
+    """Ranked rules of one query, best first: ``ids`` int32 and ``scores`` float64, at most k of each."""
 
     ids: Ids
     scores: Scores
-    tail: Ids = np.empty(0, dtype=np.int32)
 
 
 class Retriever(Component):
@@ -117,6 +113,5 @@ def rank(ids: Ids, scores: Scores, k: int) -> Hits:
         # Everything that ties with the k-th score stays in until the ids have decided.
         values = scores[keep]
         keep = keep[values >= np.partition(values, len(values) - k)[len(values) - k]]
-    order = keep[np.lexsort((ids[keep], -scores[keep]))]
-    # Beyond the k-th only rules that tie with it are left.
-    return Hits(ids[order[:k]], scores[order[:k]], ids[order[k:]])
+    order = keep[np.lexsort((ids[keep], -scores[keep]))][:k]
+    return Hits(ids[order], scores[order])

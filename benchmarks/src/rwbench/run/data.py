@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import count
@@ -96,12 +96,6 @@ class RuleTable:
             column = self.table[representation].to_numpy(zero_copy_only=False)
             self._texts[representation] = np.asarray(column, dtype=object)
         return self._texts[representation][self.positions(ids)].tolist()
-
-    def types(self, ids: Iterable[int]) -> dict[int, str]:
-        """Return the relation type of each rule id."""
-        wanted = np.array(sorted(set(ids)), dtype=np.int32)
-        kinds = self.table["type"].take(self.positions(wanted)).to_pylist()
-        return dict(zip(wanted.tolist(), kinds, strict=True))
 
     def take(self, ids: AnyIds) -> pa.Table:
         """Return the rows of ``ids`` in that order, as a table."""

@@ -1,27 +1,23 @@
-"""Folders of runs: which spec a folder belongs to, how far it is, and which runs a recipe made."""
+"""Folders of runs: which spec a folder belongs to, and how far it is."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
 from pydantic_core import from_json
-from ruleworld_data.io import write_whole
 
 from ..score.results import Results, read_results, run_samples
 from ..score.samples import samples_sha256
-from ..spec import RunSpec, in_words, spec_differences
+from ..spec import RunSpec, spec_differences
 from .data import select
 from .workspace import Workspace
 
 SPEC_FILE = "spec.json"
-MANIFEST_SUFFIX = ".recipe.json"
 
 
 @contextmanager
@@ -94,48 +90,6 @@ def _check_spec(folder: Path, spec: RunSpec) -> None:
         )
 
 
-class Manifest(BaseModel):
-    """A recipe that was run, as one small file beside its run folders, so that a later report knows."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    recipe: str
-    command: str
-    skipped: list[str]
-    """What did not run, and why."""
-    runs: list[str]
-    """Ids of its runs, in the recipe's order."""
-
-    def write(self, folder: Path) -> None:
-        """Write the manifest beside the run folders."""
-        body = json.dumps(self.model_dump(), indent=1, ensure_ascii=False) + "\n"
-        write_whole(folder / f"{file_stem(self.recipe)}{MANIFEST_SUFFIX}", body)
-
-    def select(self, results: Sequence[Results]) -> list[Results]:
-        """Return the results of the recipe's runs, in its order."""
-        by_id = {run["run_id"]: run for run in results}
-        return [by_id[name] for name in self.runs if name in by_id]
-
-
-def read_manifests(folder: Path) -> list[Manifest]:
-    """Return the manifests in and below a folder, table 2 before table 10; a ValueError if a file is not a manifest."""
-    manifests = []
-    paths = folder.rglob(f"*{MANIFEST_SUFFIX}")
-    for path in sorted(paths, key=lambda path: (natural_order(path.name), path)):
-        try:
-            manifests.append(Manifest.model_validate_json(path.read_bytes()))
-        except ValueError as error:
-            raise ValueError(
-                f"{path} is not a recipe's list of runs ({in_words(error)}); delete it, `rwbench run` writes it anew"
-            ) from None
-    return manifests
-
-
 def natural_order(name: str) -> list[tuple[str, int]]:
     """Return a sort key that puts table10 behind table2."""
     return [(words, int(number or 0)) for words, number in re.findall(r"(\D*)(\d*)", name)]
-
-
-def file_stem(recipe: str) -> str:
-    """Return a recipe's name as part of a file name."""
-    return recipe.replace("/", "-")

@@ -107,15 +107,14 @@ def summarise(
 ) -> Results:
     """Return the content of results.json: samples (one per question asked, failed ones included) in numbers.
 
-    The workspace gives the pools, for their hash, and the types of the gold rules.
+    The workspace gives the pools, for their hash.
     """
-    gold = {rule for sample in samples for step in sample["gold_rules"] for rule in step}
     return {
         "schema_version": 2,
         "run_id": spec.run_id,
         "spec": spec.to_dict(),
         "method": method,
-        **summary(spec, samples, workspace.rules(spec.split).types(gold), num_scheduled),
+        **summary(spec, samples, num_scheduled),
         "samples_sha256": samples_sha256(samples),
         "pool_sha256": pools_sha256(workspace.pools(spec)),
         "environment": where,
@@ -173,7 +172,7 @@ def _sample(question: Question, output: Output, pool_size: int, stepwise: bool, 
     scores = {}
     if output.error is None:
         answers = output.answers, question.answers
-        scores = score(*answers, output.retrieved, gold, pool_size, stepwise, output.ties)
+        scores = score(*answers, output.retrieved, gold, pool_size, stepwise)
     line = sample_line(
         {
             "id": question.id,

@@ -101,7 +101,6 @@ def _row(sample: Sample, run_id: str, place: int) -> dict[str, Any]:
         "place": place,  # clusters are drawn in the order of the samples
         "ranks": None if searches is None else [_ranks(ranked, gold) for ranked in searches],
         "stepwise": "step_recall@1" in scores,
-        "expected": {name: value for name, value in scores.items() if name.startswith("expected_")} or None,
         "outcome": sample.get("outcome", "ok" if sample["error"] is None else "failed"),
         "usage": usage or None,
         "measures": canonical_json(sample.get("measures") or {}),
@@ -118,7 +117,7 @@ def _sample(row: Mapping[str, Any], pool_size: int) -> Sample:
     sample: Any = {name: row[name] for name in SAME}
     return sample | {
         "retrieved": searches,
-        "scores": scores | _known(row["expected"]),
+        "scores": scores,
         "outcome": row["outcome"],
         "trace": [],
         "measures": from_json(row["measures"]),

@@ -24,26 +24,13 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-UNSAFE = r"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff"
-"""Signs that steer a terminal or turn the order of its letters: control, zero width, line ends, direction."""
-PlainText = Annotated[str, Field(pattern=f"^[^{UNSAFE}]*$")]
-"""A line of text that a terminal takes for nothing else."""
 StepNumber = Annotated[str, Field(pattern="^[1-9][0-9]?$")]
-MetricName = Annotated[str, Field(pattern="^((step_|expected_)?recall@[0-9]+|exact_match|strict_match)$")]
+MetricName = Annotated[str, Field(pattern="^((step_)?recall@[0-9]+|exact_match|strict_match)$")]
 
 
 def _check_spec(spec: dict[str, Any]) -> dict[str, Any]:
     RunSpec.from_dict(spec)
     return spec
-
-
-def _same_lengths(value: dict[str, Any]) -> dict[str, Any]:
-    """Let pass a table whose columns, and rows if it has any, are of one length."""
-    columns = [column for column in value.values() if isinstance(column, list)]
-    lengths = {len(column) for column in [*columns, *value.get("weights", ())]}
-    if len(lengths) != 1 or 0 in lengths:
-        raise ValueError(f"its lists must all be of one length, at least 1; got lengths {sorted(lengths)}")
-    return value
 
 
 class Estimate(TypedDict):
@@ -76,17 +63,16 @@ class Metric(TypedDict):
 
 
 class Details(TypedDict):
-    """Recall by step of the proof, and by type of the gold rules: metric -> step or type -> estimate."""
+    """Recall by step of the proof: metric -> step -> estimate."""
 
     by_step: dict[str, dict[StepNumber, Estimate]]
-    by_rule_type: NotRequired[dict[str, dict[str, Estimate]]]
 
 
 class MethodName(TypedDict):
     """How reports call the method; equal keys share one colour."""
 
-    key: PlainText
-    label: PlainText
+    key: str
+    label: str
 
 
 class Counts(TypedDict):
@@ -123,8 +109,8 @@ class AttentionMap(TypedDict):
 class MeanMeasures(TypedDict, total=False):
     """What an analysis measured, averaged over questions; ``rule_attention`` by number of gold steps."""
 
-    rule_entropy: Annotated[Entropy, AfterValidator(_same_lengths)]
-    rule_attention: dict[StepNumber, Annotated[AttentionMap, AfterValidator(_same_lengths)]]
+    rule_entropy: Entropy
+    rule_attention: dict[StepNumber, AttentionMap]
 
 
 @with_config(OPEN)

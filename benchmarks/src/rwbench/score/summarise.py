@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean, pstdev
-from typing import TypeVar
 
 import numpy as np
 from ruleworld_data.scoring import step_recalls
 
 from ..spec import RunSpec
-from .results import AttentionMap, Details, Estimate, Folds, MeanMeasures, Metric, Summary, Total
+from .results import AttentionMap, Details, Folds, MeanMeasures, Metric, Summary, Total
 from .samples import VOLATILE_USAGE, Measures, Sample
 from .scoring import Budget, budgets
 from .stats import fold_interval, grouped_estimates, sample_clusters
-
-Part = TypeVar("Part", int, str)
 
 DETAIL_DRAWS = 2_000
 """Bootstrap draws for the intervals by step and type; there are many, and none is a headline."""
@@ -33,20 +30,15 @@ DISPLAYED = ("single_rule", "parallel_2_4", "parallel_5_8", "multi_hop_2", "mult
 """Columns of the paper's main table, in order; its seed spread is over their mean."""
 
 
-def summary(
-    spec: RunSpec, samples: Sequence[Sample], rule_types: Mapping[int, str], num_scheduled: int
-) -> Summary:
-    """Return every part of `Results` that follows from the samples alone.
-
-    ``rule_types`` has the type of every gold rule; ``num_scheduled`` is how many questions the spec asks.
-    """
+def summary(spec: RunSpec, samples: Sequence[Sample], num_scheduled: int) -> Summary:
+    """Return every part of `Results` that follows from the samples alone; so many questions the spec asks."""
     scored = [sample for sample in samples if sample["error"] is None]
     # A sample of an older run has no outcome.
     outcomes = Counter(s.get("outcome", "ok" if s["error"] is None else "failed") for s in samples)
     return {
         "n": {"scheduled": num_scheduled, "scored": len(scored), "failed": len(samples) - len(scored)},
         "metrics": metric_estimates(scored, spec.split),
-        "details": recall_details(scored, spec.pool_size, rule_types),
+        "details": recall_details(scored, spec.pool_size),
         "outcomes": dict(sorted(outcomes.items())),
         "usage": usage_totals(samples),
         "measures": measure_means(scored),
@@ -69,23 +61,24 @@ def metric_estimates(scored: Sequence[Sample], split: str) -> dict[str, Metric]:
     return out
 
 
-def recall_details(scored: Sequence[Sample], pool_size: int, rule_types: Mapping[int, str]) -> Details:
-    """Return recall by step and by rule type of the samples (none of them failed) that retrieved anything.
+def recall_details(scored: Sequence[Sample], pool_size: int) -> Details:
+    """Return recall by step of the samples (none of them failed) that retrieved anything.
 
     ``by_step`` maps metric -> step number -> estimate, sub-tasks weighing the same. A method that searches once has
     one ranking for all steps, and its K is the question's; a method that searches per step is held to the paper's
-    rule: retrieval t against gold step t. ``by_rule_type`` maps metric -> type -> estimate over questions that need
-    such a rule. Budgets that cover the pool are left out.
+    rule: retrieval t against gold step t. Budgets that cover the pool are left out.
     """
     searched = [sample for sample in scored if sample["retrieved"]]
     clusters, subtasks = sample_clusters(searched), [sample["subtask"] for sample in searched]
-    out: Details = {"by_step": {}, "by_rule_type": {}}
+    out: Details = {"by_step": {}}
     for name, budget in budgets(pool_size).items():
-        work = [(sample["retrieved"] or [], sample["gold_rules"], budget) for sample in searched]
-        by_step = [dict(enumerate(_step_recalls(*one), 1)) for one in work]
-        by_type = [_type_recalls(*one, rule_types) for one in work]
-        out["by_step"][f"recall@{name}"] = _by_part(by_step, subtasks, clusters)
-        out["by_rule_type"][f"recall@{name}"] = _by_part(by_type, ["all"] * len(searched), clusters)
+        recalls = [_step_recalls(s["retrieved"] or [], s["gold_rules"], budget) for s in searched]
+        parts = out["by_step"][f"recall@{name}"] = {}
+        for step in range(max(map(len, recalls), default=0)):
+            rows = [row for row, steps in enumerate(recalls) if step < len(steps)]
+            values = np.array([recalls[row][step] for row in rows])
+            kept = [subtasks[row] for row in rows], [clusters[row] for row in rows]
+            parts[str(step + 1)] = grouped_estimates(values, *kept, draws=DETAIL_DRAWS).macro
     return out
 
 
@@ -157,44 +150,9 @@ def _step_recalls(
 ) -> list[float]:
     if len(rankings) > 1 or len(gold) == 1:
         return step_recalls(rankings, gold, budget)
-    top = _top(rankings, gold, budget)
+    size = len({rule for step in gold for rule in step}) if budget == "gold" else budget
+    top = set(rankings[0][:size])
     return [len(top.intersection(step)) / len(set(step)) for step in gold]
-
-
-def _type_recalls(
-    rankings: Sequence[Sequence[int]],
-    gold: Sequence[Sequence[int]],
-    budget: Budget,
-    types: Mapping[int, str],
-) -> dict[str, float]:
-    top = _top(rankings, gold, budget)
-    hits: dict[str, list[bool]] = defaultdict(list)
-    for rule in {rule for step in gold for rule in step}:
-        hits[types[rule]].append(rule in top)
-    return {kind: fmean(of_kind) for kind, of_kind in hits.items()}
-
-
-def _top(rankings: Sequence[Sequence[int]], gold: Sequence[Sequence[int]], budget: Budget) -> set[int]:
-    """Return the rules looked at: of one ranking by the question's budget, of several each by its step's."""
-    parts = gold if len(rankings) > 1 else [[rule for step in gold for rule in step]]
-    return {
-        rule
-        for ranked, part in zip(rankings, parts, strict=False)
-        for rule in ranked[: len(set(part)) if budget == "gold" else budget]
-    }
-
-
-def _by_part(
-    recalls: Sequence[Mapping[Part, float]], groups: Sequence[str], clusters: Sequence[Hashable]
-) -> dict[str, Estimate]:
-    """Return part -> estimate over the questions that have the part, in the order of the parts."""
-    out = {}
-    for part in sorted({part for by_part in recalls for part in by_part}):
-        rows = [row for row, by_part in enumerate(recalls) if part in by_part]
-        values = np.array([recalls[row][part] for row in rows])
-        kept = [groups[row] for row in rows], [clusters[row] for row in rows]
-        out[str(part)] = grouped_estimates(values, *kept, draws=DETAIL_DRAWS).macro
-    return out
 
 
 def _by_gold_step(measured: Measures) -> list[list[float]]:
