@@ -14,6 +14,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     config="DynaRuleConfig dynarule_config kblam_config srki_config",
     adapter="RuleAdapter load_adapter",
     bank="RuleBank open_encoder encoder_of",
+    books="read_documents",
     memory="RuleMemory attach measure_confidence",
     plus="PlusConfig PlusMemory RuleStates TokenMemory",
     search_token="SEARCH_TOKEN prepare_search search_id",

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._lazy import need
+from .clauses import split_rule
 
 LONGEST = 8_000
 """Bytes of a rule at most: a rule is a sentence or a paragraph, and an encoder's time grows with the square."""
-_ARROW = re.compile("=>|->|⇒|→")
-_IF = re.compile(r"(if\s[^,]*),\s*(?:then\s+)?(.+)", re.IGNORECASE | re.DOTALL)
 _TEXT_COLUMNS = ("nl", "rule", "text")
 HALF_PAIR = re.compile("[\ud800-\udfff]")
 """What no UTF-8 can hold, and so no tokenizer reads: JSON and a terminal without UTF-8 can give it."""
@@ -32,39 +31,14 @@ class Rules(NamedTuple):
     ids: list[str]
 
 
-def split_rule(rule: str) -> tuple[str, str]:
-    """Return the premise of a rule and its conclusion, the text that becomes its value.
-
-    ``premise => conclusion`` (also ``->``): around the first arrow. ``If premise, conclusion.``: around the first
-    comma, without the full stop. Anything else is its own premise and its own conclusion, so it shares neither.
-
-    Examples
-    --------
-    >>> split_rule("If A chases B, B will enter the bridge.")
-    ('If A chases B', 'B will enter the bridge')
-    >>> split_rule("Chase(A, B) => In(B, Bridge)")
-    ('Chase(A, B)', 'In(B, Bridge)')
-    >>> split_rule("All bridges are closed.")
-    ('All bridges are closed.', 'All bridges are closed.')
-    """
-    whole = rule.strip()
-    parts = _ARROW.split(rule, maxsplit=1)
-    if len(parts) == 2 and parts[1].strip():
-        return parts[0].strip(), parts[1].strip()
-    match = _IF.fullmatch(whole)
-    if not match:
-        return whole, whole
-    return match[1].strip(), match[2].strip().removesuffix(".") or whole
-
-
 def conclusion_of(rule: str) -> str:
     """Return the conclusion of a rule, see `split_rule`."""
-    return split_rule(rule)[1]
+    return split_rule(rule).conclusion
 
 
 def premise_of(rule: str) -> str:
     """Return the premise of a rule, by which training finds hard negatives, see `split_rule`."""
-    return split_rule(rule)[0]
+    return split_rule(rule).premise
 
 
 def listed(what: str, values: Iterable[Any]) -> list[Any]:

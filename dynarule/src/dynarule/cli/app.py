@@ -9,6 +9,7 @@ import typer
 
 from .. import __version__
 from .bank import app as bank
+from .book import app as book
 from .chat import chat
 from .generate import generate
 from .inspect import confidence, inspect
@@ -65,4 +66,5 @@ def example(
 for command in (generate, chat, ui, train, confidence, inspect, example):
     app.command()(command)
 app.add_typer(bank, name="bank")
+app.add_typer(book, name="book")
 main = app

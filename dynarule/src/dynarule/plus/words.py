@@ -27,7 +27,7 @@ import torch
 from Stemmer import Stemmer
 from torch import Tensor
 
-from ..bank.sources import split_rule
+from ..bank.clauses import split_rule
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank

@@ -1,0 +1,200 @@
+"""The parts of a document: headings, paragraphs, list items and tables, each with the line it begins on."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Line = tuple[int, str]
+"""The number of a line, or of a page, and its text."""
+Row = tuple[int, list[str]]
+"""The line of a table's row, and its cells."""
+
+
+@dataclass
+class Block:
+    """One part of a document.
+
+    Attributes
+    ----------
+    kind : {"heading", "text", "item", "table", "rule"}
+        What it is; a rule is taken as it stands.
+    text : str
+        Its words on one line, without marks of the format; empty for a table.
+    starts : list of (int, int)
+        Offsets in the text at which a line begins, and the number of that line, from 1: a line of a text, a page of
+        a PDF, a paragraph of a DOCX.
+    depth : int
+        Level of a heading from 1; nesting of an item from 0.
+    rows : list of (int, list of str)
+        The cells of a table.
+    """
+
+    kind: Literal["heading", "text", "item", "table", "rule"]
+    text: str
+    starts: list[tuple[int, int]]
+    depth: int = 0
+    rows: list[Row] = field(default_factory=list)
+
+    def line_at(self, offset: int) -> int:
+        """Return the line on which a place in the text stands."""
+        return self.starts[max(0, bisect_right(self.starts, (offset, 1 << 60)) - 1)][1]
+
+    def go_on(self, text: str, line: int) -> None:
+        """Add one more line of a wrapped text."""
+        self.starts.append((len(self.text) + 1, line))
+        self.text = f"{self.text} {text}"
+
+
+_BULLET = re.compile(
+    r"(\s*)(?:[-*+•▪◦‣·–—●○■]|\d{1,3}[.)]|\(\d{1,3}\)|\(?[a-z]\)|\(?[ivx]{1,4}\)|[a-z]\.)\s+(?=\S)(.*)"
+)
+_HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_UNDERLINE = re.compile(r"\s{0,3}(=+|-{3,}|~{3,})\s*$")
+_RULER = re.compile(r"\s*([-*_=~])(\s*\1){2,}\s*$")
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+_CELLS = re.compile(r"\s*\|.*\|\s*$")
+_SEPARATOR = re.compile(r"[\s|:+-]*-[\s|:+-]*$")
+_CONTENTS = re.compile(r".*(\.\s?){4,}\s*\d+\s*$|\s*(?:[-*+]|\d+\.)?\s*\[[^\]]*\]\(#[^)]*\)\s*$")
+_PAGE = re.compile(r"\s*(?:page\s*)?[-–—|]?\s*\d{1,4}\s*[-–—|]?(?:\s*(?:of|/)\s*\d{1,4})?\s*$", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"\s*(?:§+\s*\d[\d.]*|\d{1,3}(?:\.\d{1,3})+\.?|(?:article|section|rule|clause|chapter|part)\s+[\dIVX.]+[.:]?)\s+",
+    re.IGNORECASE,
+)
+"""The number of a clause, as in "4.1 ", "§ 3 " or "Article 5. "."""
+_INLINE = (
+    (re.compile(r"!\[[^\]]*\]\([^)]*\)|<!--.*?-->"), ""),
+    (re.compile(r"\[([^\]]+)\]\([^)]*\)"), r"\1"),
+    (re.compile(r"(\*\*|__|~~)(?=\S)(.+?)(?<=\S)\1"), r"\2"),
+    (re.compile(r"(?<!\w)([*_])(?=\S)([^*_]+?)(?<=\S)\1(?!\w)"), r"\2"),
+    (re.compile(r"`([^`]+)`"), r"\1"),
+    (re.compile(r"</?(?:b|i|u|em|strong|br|sup|sub|span|a)\b[^>]*>", re.IGNORECASE), ""),
+    (re.compile(r"\\([\\`*_{}\[\]()#+.!|-])"), r"\1"),
+)
+_OPEN = re.compile(
+    r"(?:[,;(–-]|\b(?:and|or|the|a|an|of|to|in|on|for|with|by|if|when|that|is|are|must|may|not))$",
+    re.IGNORECASE,
+)
+"""The end of a line in the middle of a sentence."""
+_WRAPPED = 0.3
+"""Share of lines after a line that begin in lower case, from which on a text counts as wrapped."""
+
+
+def plain(text: str) -> str:
+    """Return a text without the marks of Markdown, on one line."""
+    for pattern, replacement in _INLINE:
+        text = pattern.sub(replacement, text)
+    return " ".join(text.split())
+
+
+def is_title(text: str) -> bool:
+    """Say whether a line is a title: no stop at its end, and all in capitals, or numbered, or every word capital."""
+    rest = _NUMBER.sub("", text)
+    words = re.findall(r"[^\W\d_]+", rest)
+    if not words or text[-1] in ".!?;:," or len(words) > 10:
+        return False
+    long = [word for word in words if len(word) > 3] or words
+    return (
+        rest.isupper()
+        or (len(rest) < len(text) and len(words) < 7)
+        or all(word[0].isupper() for word in long)
+    )
+
+
+def blocks_of(lines: Sequence[Line]) -> list[Block]:
+    """Return the blocks of Markdown or plain text, whose paragraphs may be wrapped at any width.
+
+    Left out: code, front matter, rulers, tables of contents, page numbers.
+    """
+    kept = [(number, text.expandtabs(4).rstrip()) for number, text in _without_code(lines)]
+    pairs = [(a, b) for (_, a), (_, b) in itertools.pairwise(kept) if a and b and not _starts(b)]
+    wrapped = sum(b.lstrip()[0].islower() for _, b in pairs) > _WRAPPED * len(pairs)
+    width = min(100, max((len(text) for _, text in kept if not _CELLS.match(text)), default=0))
+    blocks: list[Block] = []
+    above = ""  # the line above as far as it belongs to the last block
+    for number, text in kept:
+        last = blocks[-1] if blocks and above else None
+        if last and last.kind == "text" and _UNDERLINE.match(text) and len(last.starts) == 1:
+            last.kind, last.depth, above = "heading", 1 if "=" in text else 2, ""
+        elif not text or _RULER.match(text) or _CONTENTS.match(text) or _PAGE.match(text):
+            above = (
+                "" if not text or above.endswith((".", "!", "?")) else above
+            )  # a page may end within a sentence
+        elif heading := _HEADING.match(text):
+            blocks.append(Block("heading", plain(heading[2]), [(0, number)], len(heading[1])))
+            above = ""
+        elif _CELLS.match(text):
+            if last is None or last.kind != "table":
+                last = Block("table", "", [(0, number)])
+                blocks.append(last)
+            if not _SEPARATOR.match(text):
+                cells = re.split(r"(?<!\\)\|", text.strip()[1:-1])
+                last.rows.append((number, [plain(cell) for cell in cells]))
+            above = text
+        elif bullet := _BULLET.match(text):
+            blocks.append(Block("item", plain(bullet[2]), [(0, number)], len(bullet[1])))
+            above = text
+        elif last and _goes_on(above, text, last, wrapped, width):
+            last.go_on(plain(text), number)
+            above = text
+        else:
+            blocks.append(Block("text", plain(text.strip().lstrip("> ")), [(0, number)]))
+            above = text
+    for at, block in enumerate(blocks):
+        alone = block.kind == "item" and not any(
+            other.kind == "item" for other in [*blocks[max(0, at - 1) : at], *blocks[at + 1 : at + 2]]
+        )
+        if (block.kind == "text" or alone) and is_title(block.text):
+            block.kind, block.depth = "heading", 3
+        mark = _NUMBER.match(block.text)
+        if mark and len(mark[0]) < len(block.text):
+            block.text = block.text[len(mark[0]) :]
+            block.starts = [(offset - len(mark[0]), line) for offset, line in block.starts]
+    return _nested([block for block in blocks if block.text or block.rows])
+
+
+def _starts(text: str) -> bool:
+    """Whether a line begins a block, whatever is above it."""
+    return bool(_BULLET.match(text) or _HEADING.match(text) or _CELLS.match(text) or _NUMBER.match(text))
+
+
+def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> bool:
+    """Whether a line goes on with the block of the line above."""
+    if block.kind not in ("text", "item") or _NUMBER.match(text):
+        return False
+    if text.lstrip()[0].islower() or _OPEN.search(above):
+        return True
+    return wrapped and len(above) > 0.7 * width and not is_title(block.text)
+
+
+def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
+    fence, front = "", bool(lines) and lines[0][1].strip() == "---"
+    for at, (number, text) in enumerate(lines):
+        mark = _FENCE.match(text)
+        if front:
+            front = not at or text.strip() not in ("---", "...")
+        elif fence:
+            fence = "" if mark and mark[1].startswith(fence) else fence
+        elif mark:
+            fence = mark[1]
+        else:
+            yield number, text
+
+
+def _nested(blocks: list[Block]) -> list[Block]:
+    """Give items their nesting in place of their columns."""
+    columns: list[int] = []
+    for block in blocks:
+        if block.kind != "item":
+            columns = []
+            continue
+        while columns and block.depth < columns[-1]:
+            columns.pop()
+        if not columns or block.depth > columns[-1]:
+            columns.append(block.depth)
+        block.depth = len(columns) - 1
+    return blocks

@@ -1,0 +1,299 @@
+"""Documents in, whole rules out: nothing torn, nothing lost, each with its line."""
+
+import csv
+import zipfile
+
+import openpyxl
+import pytest
+from dynarule.bank.sources import read_rules
+from dynarule.books import read_book
+from dynarule.books.review import write_book
+
+from dynarule import read_documents
+
+HANDBOOK = """---
+title: Handbook
+---
+# Airline Policy
+
+## Table of Contents
+- [Baggage](#baggage)
+
+## Baggage
+
+Each passenger may bring:
+
+- one personal item
+- a pram, if travelling with an infant
+
+If a checked bag weighs more than 23 kg, a fee of **€40**
+applies. Otherwise it is free. Fees over 1,000 euros, incl. tax, must be
+approved by Dr. Smith.
+
+```
+If x, then y.
+```
+
+## Refunds
+
+A ticket is refunded if all of the following hold:
+
+1. the request is made within 24 hours;
+2. the flight leaves in more than 7 days; and
+3. the ticket is unused.
+
+The following fares are not refundable:
+* Light
+* Promo
+
+| Status | Bags |
+|--------|------|
+| Gold   | 3    |
+
+Can I bring a dog? Yes, in the cabin.
+Silver members board first.
+"""
+AGREEMENT = """                    COLLECTIVE AGREEMENT
+
+ARTICLE 5. SALARY CAP
+
+5.1 If a team's salary exceeds the cap by more than 5 million dollars, the
+team pays a tax of $1.50 for every dollar over.
+5.2 A team may exceed the cap to re-sign its own player.
+
+      (a) A rookie contract lasts two seasons.
+      (b) The team may extend it, but only before October 31.
+
+                              Page 3 of 120
+
+Trades are allowed until 3 p.m. on February 8. After that date, no trade is
+valid.
+
+Trades .......................... 7
+"""
+
+
+def rules_of(tmp_path, name, text, encoding="utf-8", **columns):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode(encoding))
+    return [(rule.line, rule.text) for rule in read_documents(path, **columns)]
+
+
+def test_markdown(tmp_path):
+    assert rules_of(tmp_path, "handbook.md", HANDBOOK) == [
+        (13, "Each passenger may bring one personal item."),
+        (14, "Each passenger may bring a pram, if travelling with an infant."),
+        (16, "If a checked bag weighs more than 23 kg, a fee of €40 applies. Otherwise it is free."),
+        (17, "Fees over 1,000 euros, incl. tax, must be approved by Dr. Smith."),
+        (
+            26,
+            "A ticket is refunded if all of the following hold: the request is made within 24 hours, the flight leaves "
+            "in more than 7 days and the ticket is unused.",
+        ),
+        (33, "The following fares are not refundable: Light."),
+        (34, "The following fares are not refundable: Promo."),
+        (38, "If status is Gold, bags is 3."),
+        (40, "Can I bring a dog? Yes, in the cabin."),
+        (41, "Silver members board first."),
+    ]
+
+
+def test_plain_text(tmp_path):
+    assert rules_of(tmp_path, "agreement.txt", AGREEMENT) == [
+        (
+            5,
+            "If a team's salary exceeds the cap by more than 5 million dollars, the team pays a tax of $1.50 for every "
+            "dollar over.",
+        ),
+        (7, "A team may exceed the cap to re-sign its own player."),
+        (9, "A rookie contract lasts two seasons."),
+        (10, "The team may extend it, but only before October 31."),
+        (14, "Trades are allowed until 3 p.m. on February 8. After that date, no trade is valid."),
+    ]
+
+
+def test_a_rule_a_line_stays_a_rule_a_line(tmp_path):
+    lines = [
+        "If it rains heavily in the morning, the match is stopped",
+        "If it snows, nobody plays",
+        "Dogs are not allowed",
+    ]
+    assert rules_of(tmp_path, "rules.txt", "\n".join(lines)) == list(enumerate(lines, 1))
+
+
+def test_html(tmp_path):
+    page = (
+        "<nav>Home</nav><h1>Leave</h1>\n<p>Employees get 25 days\nof leave.</p>"
+        "<ul>\n<li>Sick leave is reported by <b>9 a.m.</b></li>\n<li>Parental leave lasts 12 weeks.</li></ul>"
+        "<table><tr><th>Years</th><th>Days</th></tr>\n<tr><td>1–5</td><td>25</td></tr></table>"
+    )
+    assert rules_of(tmp_path, "leave.html", page) == [
+        (2, "Employees get 25 days of leave."),
+        (4, "Sick leave is reported by 9 a.m."),
+        (5, "Parental leave lasts 12 weeks."),
+        (6, "If years is from 1 to 5, days is 25."),
+    ]
+
+
+def test_docx(tmp_path):
+    space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    texts = ["Employees book flights 14 days ahead.", "Meals are paid up to 20 euros."]
+    body = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in texts)
+    kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Override PartName="/word/document.xml" '
+        f'ContentType="{kind}"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="a" Type="{office}" '
+        'Target="word/document.xml"/></Relationships>',
+        "word/document.xml": f"<w:document {space}><w:body>{body}</w:body></w:document>",
+    }
+    with zipfile.ZipFile(tmp_path / "travel.docx", "w") as file:
+        for name, text in parts.items():
+            file.writestr(name, text)
+    assert [(rule.line, rule.text) for rule in read_documents(tmp_path / "travel.docx")] == list(
+        enumerate(texts, 1)
+    )
+
+
+def pdf_of(pages):
+    """Return a PDF with these lines on its pages."""
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"",
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    kids = []
+    for lines in pages:
+        text = b" ".join(b"(%s) Tj T*" % line.encode() for line in lines)
+        stream = b"BT /F1 12 Tf 14 TL 50 700 Td %s ET" % text
+        objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream))
+        kids.append(b"%d 0 R" % (len(objects) + 1))
+        objects.append(
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R /Resources "
+            b"<< /Font << /F1 3 0 R >> >> >>" % len(objects)
+        )
+    objects[1] = b"<< /Type /Pages /Count %d /Kids [%s] >>" % (len(kids), b" ".join(kids))
+    body = b"%PDF-1.4\n"
+    for number, value in enumerate(objects, 1):
+        body += b"%d 0 obj\n%s\nendobj\n" % (number, value)
+    return body + b"trailer << /Root 1 0 R /Size %d >>\n%%%%EOF" % (len(objects) + 1)
+
+
+def test_pdf(tmp_path):
+    pages = [
+        [
+            "ACME Handbook",
+            "If the invoice is over 1,000 euros, the director and the",
+            "head of the department sign it. It is",
+            "1",
+        ],
+        ["ACME Handbook", "paid by the clerk.", "Invoices are kept for 7 years.", "2"],
+        ["ACME Handbook", "Copies are not needed.", "3"],
+    ]
+    assert rules_of(tmp_path, "acme.pdf", pdf_of(pages)) == [
+        (
+            1,
+            "If the invoice is over 1,000 euros, the director and the head of the department sign it. It is paid by "
+            "the clerk.",
+        ),
+        (2, "Invoices are kept for 7 years."),
+        (3, "Copies are not needed."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "encoding", "expected"),
+    [
+        ("rules.csv", 'rule,conclusion\n"If A, B pays.",B pays\n', "utf-8-sig", ["If A, B pays."]),
+        (
+            "rules.tsv",
+            "rule\tnote\nIf it rains, the match stops.\tx\n",
+            "utf-16",
+            ["If it rains, the match stops."],
+        ),
+        (
+            "fees.csv",
+            "sep=;\nOrder total;Country;Shipping\n>= 100;US;0\n-;other;20 €\n",
+            "cp1252",
+            [
+                "If order total is at least 100 and country is US, shipping is 0.",
+                "If country is other, shipping is 20 €.",
+            ],
+        ),
+        (
+            "zones.csv",
+            "From / To,Zone 1,Zone 2\nZone 1,5,8\n",
+            "utf-8",
+            ["For From Zone 1 and To Zone 1: 5.", "For From Zone 1 and To Zone 2: 8."],
+        ),
+        (
+            "class.csv",
+            "Class|Allowed if\nBusiness|the flight is over 8 hours\n",
+            "utf-8",
+            ["If class is Business, allowed if the flight is over 8 hours."],
+        ),
+        (
+            "members.csv",
+            "Status,Bags,Lounge\nGold,3,yes\nSilver,2,no\n",
+            "utf-8",
+            [
+                "If status is Gold, bags is 3 and lounge is yes.",
+                "If status is Silver, bags is 2 and lounge is no.",
+            ],
+        ),
+        ("r.jsonl", '{"text": "If A, then B is done."}\n', "utf-8", ["If A, then B is done."]),
+        (
+            "family.pl",
+            "% kin\ngrand(X, Z) :-\n    parent(X, Y), parent(Y, Z).\n",
+            "utf-8",
+            ["grand(X, Z) :- parent(X, Y), parent(Y, Z)."],
+        ),
+        (
+            "a.rego",
+            'package a\nallow if {\n  input.role == "x"  # y\n}\n',
+            "utf-8",
+            ['allow if { input.role == "x" }'],
+        ),
+    ],
+)
+def test_tables_and_logic(tmp_path, name, text, encoding, expected):
+    assert [rule for _, rule in rules_of(tmp_path, name, text, encoding)] == expected
+
+
+def test_columns_may_be_named(tmp_path):
+    book = openpyxl.Workbook()
+    book.active.append(["Fee", "Zone"])
+    book.active.append([5, "A"])
+    book.save(tmp_path / "fees.xlsx")
+    assert [rule.text for rule in read_documents(tmp_path / "fees.xlsx", outcomes=["Fee"])] == [
+        "If zone is A, fee is 5."
+    ]
+    with pytest.raises(ValueError, match=r"no column 'Price'; the columns are \['Fee', 'Zone'\]"):
+        read_documents(tmp_path / "fees.xlsx", outcomes=["Price"])
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path):
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4 broken")
+    (tmp_path / "b.md").write_text("Welcome!\n")
+    (tmp_path / "c.md").write_text("If A is late, B pays.\n")
+    reading = read_book(tmp_path)
+    assert [rule.place for rule in reading.rules] == ["c.md:1"]
+    assert [name in problem for name, problem in zip(("a.pdf", "b.md"), reading.problems, strict=True)] == [
+        True
+    ] * 2
+    with pytest.raises(ValueError, match="holds no rules"):
+        read_documents(tmp_path / "b.md")
+
+
+def test_a_book_is_read_back_with_its_places(tmp_path):
+    (tmp_path / "a.md").write_text("Dogs stay out. Cats stay in.\n")
+    (tmp_path / "b.md").write_text("# Pets\n\nDogs stay out.\n")
+    reading = read_book([tmp_path / "a.md", tmp_path / "b.md"])
+    write_book(tmp_path / "book", reading)
+    rules = read_rules(tmp_path / "book" / "rules.csv")
+    assert rules.ids == ["a.md:1", "a.md:1.2"] and rules.texts == ["Dogs stay out.", "Cats stay in."]
+    with (tmp_path / "book" / "rules.csv").open(newline="") as file:
+        assert [row["also"] for row in csv.DictReader(file)] == ["b.md:3", ""]
+    assert "Dogs stay out." in (tmp_path / "book" / "review.html").read_text()
