@@ -64,7 +64,6 @@ class AdapterRecipe:
     top_k: int = 100  # rules kept in every layer (DynaRule, SR-KI)
     memory: dict[str, Any] = field(default_factory=dict)  # other settings of the rule memory
     confidence_layer: int | None = None  # of the retrieval loss; None: by entropy after stage 1
-    opening: bool = False  # a search before the first step, too
     encoder: str = "minilm"  # of the rules: minilm, a sentence encoder, or layers:N of the base
 
 
@@ -98,7 +97,8 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
     # no card names a folder of this machine, nor takes it for a name on a hub
     model.name_or_path = model.config.name_or_path = f"./{Path(model_name).name}"
     mark = step_mark(model_name, tokenizer)
-    if method == PLUS and mark not in tokenizer.get_vocab():
+    own = mark if mark in tokenizer.get_vocab() else ""  # what the base writes before each step
+    if method == PLUS and not own:
         raise ValueError(f"{PLUS} searches where a step begins, and {model_name} was taught no mark for it")
     out.mkdir(parents=True, exist_ok=True)
     with exclusive(out):
@@ -126,8 +126,8 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
             if (folder / "README.md").is_file():  # what a stage writes last
                 adapter.load(folder)
                 continue
-            token, opening = dynarule.SEARCH_TOKEN if searching else mark, recipe.opening or method == PLUS
-            target = partial(training_text, representation=form, search_token=token, opening=opening)
+            token, place = dynarule.SEARCH_TOKEN if searching else None, adapter.config.search_place
+            target = partial(training_text, representation=form, search_token=token, place=place, mark=own)
             encoder = Encoder(tokenizer, row_of, target=target)
             stage = (model, tokenizer, adapter, rows, bank, plan, folder)
             if method == PLUS:

@@ -106,14 +106,14 @@ class Writer:
         """Write rules, then each question with its answer."""
         parts = _lines(rules)
         for row in rows:
-            answer = training_text(row, form, self.mark, opening=True) + self.tokenizer.eos_token
+            answer = training_text(row, form, None, mark=self.mark) + self.tokenizer.eos_token
             parts += [Part(row["question"] + "\n"), Part(answer, 1.0, row["subtask"])]
         return self.write(parts)
 
     def requests(self, row: Mapping[str, Any], brought: list[tuple[str, list[str]]], form: Form) -> Document:
         """Write a question; before each step, for each of its rules, what is asked for and the rules brought."""
         parts, pairs = [Part(row["question"] + "\n")], iter(brought)
-        _, *answer = training_text(row, form, self.mark, opening=True).split(self.mark)
+        _, *answer = training_text(row, form, None, mark=self.mark).split(self.mark)
         for step, text in zip(row["steps"], answer, strict=True):
             for request, texts in islice(pairs, len(step["rule_ids"])):
                 parts += [Part(f"{SEARCH} {request}\n", 1.0), *_lines(texts)]

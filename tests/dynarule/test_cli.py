@@ -272,7 +272,7 @@ def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer
     cli("generate", *served(folder, "2"), "-q", "w1 w2", "--max-new-tokens", 4)
     card = (folder / "2" / "README.md").read_text()
     assert "| held-out questions | 8 |" in card and "# DynaRule adapter, stage 2, for model" in card
-    assert "| `<search>` | between steps |" in card
+    assert "| `<search>` | behind the header of each step but the first |" in card
     assert "| `<search>` |" not in (folder / "1" / "README.md").read_text()  # stage 1 writes none
     load = card.split("```python\n")[1].split("```")[0]  # what the card says to type
     names = {"BASE": str(folder / "model"), "ADAPTER": str(folder / "2")}

@@ -27,7 +27,6 @@ FACTS = {
     "families": {"multi_hop": 700, "single_rule": 500},
     "rules": 292,
     "dtype": "bfloat16",
-    "opening": False,
 }
 TRAINED = {"step": 300, "loss": 1.5, "lm_loss": 1.25, "retrieval_loss": 0.25, "recall_at_1": 0.875}
 

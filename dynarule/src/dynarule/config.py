@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
 
 UpdateScope = Literal["confidence", "all", "none"]
+SearchPlace = Literal["before", "behind"]
 NAME = "DYNARULE"
 CONFIG_FILE, WEIGHTS_FILE = CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
 """The two files of an adapter folder, under PEFT's names."""
@@ -77,6 +78,7 @@ class DynaRuleConfig(PeftConfig):
     length_shift: float | None = None  # C: adds log C - log(rules attended) to rule scores (KBLaM)
     encoder: str = ""  # fingerprint of the rules' encoder; "" fits every bank of the width
     search_token: str | None = None  # text of the trained token, <search>
+    search_place: SearchPlace = "before"  # where it stands in a step: before its header, or behind it
     curve: dict[str, Any] | None = None  # measured entropies behind the confidence layer
     base: dict[str, Any] | None = None  # shapes and hash of the base model, see BaseModel
     layer_convention: str = "0-based"  # how this file counts layers
@@ -105,6 +107,7 @@ class DynaRuleConfig(PeftConfig):
         if self.shared_after and self.top_k is None:
             raise ValueError("shared_after needs top_k: without it every layer reads all rules")
         self._check_choice("update_scope", get_args(UpdateScope))
+        self._check_choice("search_place", get_args(SearchPlace))
         self._check_choice("layer_convention", ("0-based",))
         if self.length_shift is not None and not 0 < self.length_shift < math.inf:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
@@ -288,8 +291,10 @@ def _shapes(config: DynaRuleConfig, base: BaseModel, layer: int | None) -> dict[
 def dynarule_config(encoder_dim: int, confidence_layer: int | None = None, **changes: Any) -> DynaRuleConfig:
     """Return the paper's setting: every layer, K = 100, ``<search>`` re-reads the confidence layer.
 
-    With settings of `dynarule.plus.PlusConfig` among the changes, one of those.
+    It stands behind a step's header, where a model knows what it is about to write; before it in adapters whose file
+    says nothing. With settings of `dynarule.plus.PlusConfig` among the changes, one of those.
     """
+    changes = {"search_place": "behind"} | changes
     return config_class(changes)(encoder_dim=encoder_dim, confidence_layer=confidence_layer, **changes)
 
 

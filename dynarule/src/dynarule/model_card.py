@@ -41,7 +41,7 @@ def model_card(
     facts : mapping
         What recipe and adapter do not say: ``steps`` of the optimizer and the ``processes`` that took them together;
         numbers of ``questions``, ``held_out`` ones and ``rules``; ``families``, questions of each, or empty; ``dtype``
-        of the base model; ``opening``, whether answers begin with ``<search>``.
+        of the base model.
     history : sequence of mapping
         The log, as `dynarule.training.train` or `dynarule.plus.train_retrieval` returns it.
     """

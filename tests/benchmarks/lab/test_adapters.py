@@ -57,7 +57,7 @@ def test_both_stages_make_an_adapter_and_a_killed_training_ends_alike(method, ow
     assert train_adapter(RECIPE, str(own), method, "nl", out) == folder
     assert (out / "1/log.json").stat().st_mtime_ns == first  # what was finished is not trained again
     assert (folder / "adapter_model.safetensors").read_bytes() == weights
-    for other in ((replace(RECIPE, opening=True), str(own)), (RECIPE, "tiny")):
+    for other in ((replace(RECIPE, top_k=9), str(own)), (RECIPE, "tiny")):
         with pytest.raises(ValueError, match=r"holds another training, see .*started\.json"):
             train_adapter(*other, method, "nl", out)
     shutil.copytree(folder, own / f"{method}-nl")
@@ -125,7 +125,7 @@ def test_adapters_are_of_the_recipes_in_the_repository(name):
     if "minilm" in name:
         recipe = replace(recipe, encoder=recipe.encoder.replace("layers:2", "minilm"))
     said = json.loads((FOLDERS[name] / "adapters.json").read_text())
-    written = {"opening": False, "plain": 0, "memory": {}} | json.loads(json.dumps(vars(recipe)))
+    written = {"plain": 0, "memory": {}} | json.loads(json.dumps(vars(recipe)))
     for settings in (said, written):
         later = CHOSEN_LATER if "smollm2" in name else ()
         settings["memory"] = {key: v for key, v in settings.get("memory", {}).items() if key not in later}

@@ -40,7 +40,7 @@ def test_a_question_is_the_prompt_as_it_is_asked_and_its_answer(writer):
             writer.tokenizer.decode(ids) for ids in (document.ids[:start], document.ids[start:])
         )
         assert prompt == template.render("answer", "nl", row["question"], [rule]).text
-        assert answer == training_text(row, "nl", "<step>", opening=True) + "<end>" and kind == row["subtask"]
+        assert answer == training_text(row, "nl", None, mark="<step>") + "<end>" and kind == row["subtask"]
         assert document.weights == [0.15] * start + [1.0] * (stop - start)
 
 

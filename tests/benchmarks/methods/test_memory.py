@@ -191,7 +191,8 @@ def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, wor
     method = make(DynaRule, folder)
     (question, *_) = workspace.questions("multi_hop_2", "mini")
     trace = tuple(Retrieval(0, step, 3, [str(step)], ["rule"], [1.0]) for step in range(3))
-    reader = SimpleNamespace(search_text="<search>", question_tokens=list)
+    config = SimpleNamespace(search_place="before")
+    reader = SimpleNamespace(search_text="<search>", question_tokens=list, config=config)
 
     def output(text, trace=trace):
         answer = Generation(text, trace, (1, 2))
@@ -203,6 +204,14 @@ def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, wor
     assert (plain.text, opened.text) == ("a b c", "a b")
     once = output("<search>a <search>b", trace[:1])  # a memory that keeps what the prompt found
     assert (once.retrieved, once.text) == ([[0]], "a b")
+    config.search_place = "behind"
+    behind = output("[1] a\n[2]<search> b\n[3]<search> c\n")
+    assert [(*step.retrieved, step.text) for step in behind.trace] == [
+        (0, "[1] a\n"),
+        (1, "[2] b\n"),
+        (2, "[3] c\n"),
+    ]
+    assert behind.text == "[1] a\n[2] b\n[3] c\n"
 
 
 def test_a_shared_pool_gives_what_small_batches_give(folder, run):

@@ -20,13 +20,13 @@ ROW = {
 def test_texts_typed_by_hand():
     assert training_text(ROW) == (
         "[Step 1] The cat is in the den, so the cat is sad.\n"
-        "<search>[Step 2] The cat is sad, so it loses 1 fin.\n"
+        "[Step 2]<search> The cat is sad, so it loses 1 fin.\n"
         "[Answer] \\boxed{12, deeply hungry}"
     )
     logic = "[Step 1] In(x, Den) => Sad(x)\n[Step 2] Sad(x) => Lose_Fin(x, 1)\n[Answer] \\boxed{12, deeply hungry}"
-    assert training_text(ROW, "fol", None) == training_text(ROW, "fol", None, opening=True) == logic
-    assert training_text(ROW, "fol", opening=True) == "<search>" + training_text(ROW, "fol")
-    assert "\n<look>[Step 2]" in training_text(ROW, search_token="<look>")
+    assert training_text(ROW, "fol", None) == logic
+    assert training_text(ROW, "fol", "<look>", "before") == logic.replace("[Step 2]", "<look>[Step 2]")
+    assert training_text(ROW, "fol", None, mark="<step>") == logic.replace("[Step", "<step>[Step")
     assert SEARCH_TOKEN == "<search>" and boxed(["9"]) == r"\boxed{9}"
 
 
@@ -44,5 +44,5 @@ def test_real_rows_can_be_read_back(subtask, representation):
         assert text.count("<search>") == len(row["steps"]) - 1
         lines = text.split("\n")
         for i, (line, step) in enumerate(zip(lines[:-1], row["steps"], strict=True), 1):
-            assert line.removeprefix("<search>") == f"[Step {i}] {step[representation]}"
+            assert line.replace("<search>", "") == f"[Step {i}] {step[representation]}"
         assert re.fullmatch(r"\[Answer\] \\boxed\{(.+)\}", lines[-1])[1].split(", ") == row["answers"]

@@ -19,7 +19,10 @@ from dynarule import RuleAdapter, RuleBank, attach, dynarule_config, load_adapte
 WIDTH, LAYER, STATES, FAN = 80, 0, 80, 3
 SHORT = RetrievalRecipe(max_steps=6, batch_size=8, pool_size=20, evaluate_every=2)
 LONG = RetrievalRecipe(max_steps=300, batch_size=48, pool_size=100, evaluate_every=100)
-READS, PAPERS = {"search_heads": 2, "lookahead": 2}, {"search_heads": 0, "lookahead": 0}
+READS, PAPERS = (
+    {"search_heads": 2, "lookahead": 2},
+    {"search_heads": 0, "lookahead": 0, "search_token": "<search>"},
+)
 PLACES = {"search_offsets": 3, "search_tail": 2}
 
 
@@ -95,7 +98,16 @@ def served(world, model, tokenizer, folder):
         memory.question_mask_BT = torch.arange(ids.shape[1])[None] < len(question)
         with torch.no_grad(), attach(model, memory):
             model(ids)
-        best = [each.ids[0] for each in memory.trace if each.step]
+            best = [each.ids[0] for each in memory.trace if each.step]
+            memory.question_mask_BT, cache = None, None
+            for part in ids.split(
+                [len(question), *[1] * (ids.shape[1] - len(question))], 1
+            ):  # as it is written
+                cache = model(part, past_key_values=cache).past_key_values
+        assert best == [each.ids[0] for each in memory.trace if each.step]
+        prompt, first, later = ((each.ids, each.scores) for each in memory.trace)
+        # The paper's first step is what the question asks for, though a <search> opens the answer.
+        assert (prompt == first) == (not getattr(memory.config, "search_heads", 0)) and first != later
         hits += sum(one == step["rule_ids"][0] for one, step in zip(best, row["steps"], strict=True))
         searches += len(best)
     return hits / searches, searches

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from dynarule.training.data import Collator, Encoder, target_text
+from dynarule.training.data import Collator, Encoder, place_of, target_text
 from dynarule.training.pools import RulePools, TrainingStream
 from dynarule.training.recipe import PAPER_MIX
+
+from dynarule import DynaRuleConfig, dynarule_config
 
 ROWS = [
     {
@@ -38,8 +40,9 @@ def batch(tokenizer, size=20, **changes):
     return Collator(encoder, RulePools(40, PREMISES, 0.5, seed=3), size)(list(enumerate(ROWS)))
 
 
-def test_a_batch_says_what_the_rows_say(tokenizer):
-    found = batch(tokenizer)
+@pytest.mark.parametrize(("place", "header"), [("before", "<search> [ Step 2"), ("behind", "2 ] <search>")])
+def test_a_batch_says_what_the_rows_say(tokenizer, place, header):
+    found = batch(tokenizer, search_place=place)
     for b, row in enumerate(ROWS):
         real = found["attention_mask"][b].bool()
         ids = found["input_ids"][b]
@@ -47,15 +50,17 @@ def test_a_batch_says_what_the_rows_say(tokenizer):
         assert torch.equal(prompt | answer, real) and not (prompt & answer).any()
         words = tokenizer(row["question"] + "\n")["input_ids"]
         assert ids[prompt].tolist() == words
-        assert ids[answer].tolist() == [*tokenizer(target_text(row))["input_ids"], tokenizer.eos_token_id]
+        assert ids[answer].tolist() == [
+            *tokenizer(target_text(row, place=place))["input_ids"],
+            tokenizer.eos_token_id,
+        ]
         labels = found["labels"][b]
         assert torch.equal(labels[answer], ids[answer]) and (labels[~answer] == -100).all()
         assert (ids[~real] == tokenizer.pad_token_id).all()
         search = [p for p in found["search_BS"][b].tolist() if p >= 0]
         assert search == (ids == tokenizer.convert_tokens_to_ids("<search>")).nonzero().flatten().tolist()
         assert len(search) == len(row["steps"]) - 1
-        for p in search:  # the token after <search> starts the next step
-            assert tokenizer.decode(ids[p + 1 : p + 4]) == "[ Step 2"
+        assert tokenizer.decode(ids).count(header) == len(search)
         for t, step in enumerate(row["steps"]):
             places = [p for p in found["gold_BSG"][b, t].tolist() if p >= 0]
             assert [int(found["pool_M"][p]) for p in places] == [RULE_ROWS[str(i)] for i in step["rule_ids"]]
@@ -80,8 +85,25 @@ def test_an_opening_search_looks_for_the_first_step_and_the_prompt_for_all(token
         sets = [{int(found["pool_M"][p]) for p in each if p >= 0} for each in found["gold_BSG"][b]]
         steps = [{RULE_ROWS[str(i)] for i in step["rule_ids"]} for step in row["steps"]]
         assert sets[: len(steps) + 1] == [set().union(*steps), *steps]
-    with pytest.raises(ValueError, match=r"2 steps need 1 <search> tokens between them .* has 2"):
+    with pytest.raises(ValueError, match=r"2 steps need 1 <search> tokens, in all but the first .* has 2"):
         batch(tokenizer, target=lambda row: target_text(row) + "<search>")
+
+
+def test_where_search_stands_follows_from_a_text_of_one_s_own(tokenizer):
+    own = {
+        "2) <search>It": "behind",
+        "<search>2) It": "before",
+        "It is <search>so": "behind",
+        "no step": "before",
+    }
+    for line, place in own.items():
+        encoder = Encoder(tokenizer, RULE_ROWS, lambda row, line=line: f"1) The fox\n{line} has 5")
+        assert place_of(encoder, ROWS) == place
+    assert place_of(Encoder(tokenizer, RULE_ROWS, search_place="before"), ROWS) == "before"
+    assert (DynaRuleConfig(encoder_dim=1).search_place, dynarule_config(1).search_place) == (
+        "before",
+        "behind",
+    )
 
 
 def test_a_chat_template_is_the_prompt(word_tokenizer):

@@ -58,7 +58,7 @@ def rule_encoder(tokenizer, bank, opening=False):
     """Rows to tokens; with ``opening``, ``<search>`` stands before the first step too."""
     from dynarule.training.data import Encoder, target_text
 
-    target = (lambda row: "<search>" + target_text(row)) if opening else None
+    target = (lambda row: "<search>" + target_text(row, place="before")) if opening else None
     return Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)}, target)
 
 

@@ -7,6 +7,7 @@ question may see, so what shares a batch changes nothing.
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -223,8 +224,9 @@ class Memory(Method):
         usage = UsageCounter(retrievals=len(steps), seconds={"retrieve": share["retrieve"]})
         prompt = len(reader.question_tokens(question.text))
         usage.count(Completion("", "stop", prompt, len(answer.token_ids), share["generate"]))
-        parts = answer.text.split(reader.search_text) if reader.search_text else [answer.text]
-        if len(parts) > 1 and not parts[0].strip():
+        search = reader.search_text
+        parts = step_texts(answer.text, search, reader.config.search_place)
+        if search and answer.text.lstrip().startswith(search):
             # An answer that opens with <search> looked for its first step there; what the prompt found is not read,
             # unless the memory never searches again.
             steps, parts = steps[1:] or steps, parts[1:]
@@ -243,6 +245,15 @@ class Memory(Method):
             measures=_attention(question, steps),
             usage=usage.to_dict(),
         )
+
+
+def step_texts(text: str, search: str | None, place: str) -> list[str]:
+    """Return an answer's steps without ``<search>``; where it stands behind a header, a step begins with its line."""
+    if search is None:
+        return [text]
+    if place == "behind":
+        text = re.sub(rf"(?m)^(.*?){re.escape(search)}", lambda line: search + line[1], text)
+    return text.split(search)
 
 
 def _without_gold(pool: Pool, question: Question) -> Ids:
@@ -323,7 +334,7 @@ class SRKI(Memory):
 
 @component
 class DynaRule(Memory):
-    """Rules in every layer; ``<search>`` between two steps replaces those of the confidence layer."""
+    """Rules in every layer; each step's ``<search>`` replaces those of the confidence layer."""
 
     name = "dynarule"
     title = "DynaRule (paper)"

@@ -101,6 +101,8 @@ class RuleMemory(LayerMemory):
         self._chosen: dict[int, Tensor] = {}
         self._search_BT = torch.zeros(0, 0, dtype=torch.bool)
         self._question_BT: Tensor | None = None  # in the forward that reads a prompt
+        self._asked: dict[int, Tensor] = {}  # by each layer at the prompt
+        self._ended_B = self._opens_B = torch.zeros(0, dtype=torch.bool)  # question, answer: at this forward
         self._searches = 0
         self._steps_B = self._first_step_B = torch.zeros(0, dtype=torch.long)
 
@@ -131,8 +133,13 @@ class RuleMemory(LayerMemory):
         if not past_length:
             self._question_BT = self._question(search_BT, attention_mask)
             search_BT = search_BT & ~self._question_BT  # a <search> inside the question is text
-            self.trace, self._kept = [], {}
+            self._opens_B = (self._question_BT[:, :-1] & search_BT[:, 1:]).any(-1)
+            self._ended_B = self._question_BT[:, -1]
+            self.trace, self._kept, self._asked = [], {}, {}
             self._steps_B = torch.zeros(len(input_ids), dtype=torch.long, device=input_ids.device)
+        else:
+            self._opens_B = self._ended_B & search_BT[:, 0]
+            self._ended_B = torch.zeros_like(self._opens_B)
         self._search_BT = search_BT
         self._searches = int(search_BT.sum(-1).max()) if search_BT.numel() else 0
         if self._searches:
@@ -157,7 +164,8 @@ class RuleMemory(LayerMemory):
     def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, int]:
         """Return what a layer keeps, selected anew at prefill and at a ``<search>``."""
         if self._question_BT is not None:
-            self._kept[layer] = self._select(layer, mean_query(query_BHTD, self._question_BT))
+            self._asked[layer] = mean_query(query_BHTD, self._question_BT)
+            self._kept[layer] = self._select(layer, self._asked[layer])
         (key, value), visible = self._kept[layer], None
         if self._searches and layer in self._updated and len(self.bank):
             (key, value), visible = self._select_again(layer, query_BHTD)
@@ -170,13 +178,20 @@ class RuleMemory(LayerMemory):
             here_BT = self._search_BT & (count_BT == number)
             yield number, here_BT.any(-1), here_BT.int().argmax(-1)
 
+    def _query(self, layer: int, query_BHTD: Tensor, at_B: Tensor, number: int) -> Tensor:
+        """Return the queries of a ``<search>``, (B, H, D); where a base's own mark opens an answer, the prompt's."""
+        query_BHD = query_BHTD[torch.arange(len(at_B), device=at_B.device), :, at_B]
+        config = self.config
+        if number > 1 or config.search_token is None or config.search_id is not None:
+            return query_BHD  # of a token that is trained for later steps
+        return torch.where(self._opens_B[:, None, None], self._asked[layer].to(query_BHD), query_BHD)
+
     def _select_again(self, layer: int, query_BHTD: Tensor) -> tuple[KeysValues, Tensor | None]:
         """Select at every ``<search>`` of this forward; each token sees the set of the last one before it."""
         search_BT, latest = self._search_BT, self._kept[layer]
-        rows = torch.arange(len(search_BT), device=search_BT.device)
         sets = [latest]
         for number, has_B, at_B in self._each_search():
-            sets.append(self._select(layer, query_BHTD[rows, :, at_B], has_B, number))
+            sets.append(self._select(layer, self._query(layer, query_BHTD, at_B, number), has_B, number))
             latest = _where(has_B, sets[-1], latest)
         self._kept[layer] = latest
         if search_BT.shape[1] == 1:

@@ -25,7 +25,7 @@ from ..base_model import attention_blocks
 from ..memory.selection import check_bank
 from ..model_card import model_card
 from ..search_token import SEARCH_TOKEN, search_id
-from ..training.data import Encoder
+from ..training.data import Encoder, place_of
 from ..training.pools import Rows
 from ..training.recipe import check_numbers
 from ..training.run_folder import refuse_changes
@@ -142,13 +142,16 @@ def train_retrieval(
     token = config.search_token or SEARCH_TOKEN
     search = search_id(tokenizer, token)
     encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
-    encoder = replace(encoder, search=True, question_opening=config.question_opening, search_token=token)
+    written: dict[str, Any] = {"search_token": token, "search_place": config.search_place}
+    encoder = replace(encoder, search=True, question_opening=config.question_opening, **written)
+    config.search_place = place_of(encoder, rows)
     premises = [premise_of(text) for text in bank.texts]
     with exclusive(folder):
         done = _begin(folder, recipe, resume)
         torch.manual_seed(recipe.seed)
-        known = read_searches(model, layer, rows, encoder, search, folder)
-        held = read_searches(model, layer, held_out, encoder, search, folder) if held_out else None
+        asks: Any = (encoder, search, folder, config.search_heads > 0)
+        known = read_searches(model, layer, rows, *asks)
+        held = read_searches(model, layer, held_out, *asks) if held_out else None
         bank.to(next(model.parameters()).device)
         projection = adapter[layer]
         assert isinstance(projection, PlusProjection)  # what PlusConfig makes of its confidence layer

@@ -60,12 +60,19 @@ class Searches(NamedTuple):
 
 @torch.no_grad()
 def read_searches(
-    model: nn.Module, layer: int, rows: Rows, encoder: Encoder, search_id: int, folder: Path
+    model: nn.Module,
+    layer: int,
+    rows: Rows,
+    encoder: Encoder,
+    search_id: int,
+    folder: Path,
+    opening: bool = True,
 ) -> Searches:
     """Run the layers below the confidence layer over questions with their answers, once.
 
     In rows of family (or sub-task) ``multi_hop``, and where there is no such column, steps follow from each other and
-    the first rule of each is what leads on; in others each step is asked for by itself. States are kept in a file of
+    the first rule of each is what leads on; in others each step is asked for by itself. Where a ``<search>`` opens the
+    answers, it looks for the first step's rules, or without ``opening`` the prompt does. States are kept in a file of
     ``folder`` without a name: it goes with the process.
     """
     device = next(model.parameters()).device
@@ -91,8 +98,10 @@ def read_searches(
             marks[:, here] = torch.stack([~answer_T, (ids == search_id) & answer_T])
     for number, tokens in enumerate(encoded):
         row = rows[number]
-        opening = len(tokens.gold) == len(row["steps"]) + 1  # the prompt's own search is read by no step then
-        places, gold = [tokens.prompt - 1, *tokens.search][opening:], tokens.gold[opening:]
+        places, gold = [tokens.prompt - 1, *tokens.search], tokens.gold
+        if len(gold) > len(row["steps"]):  # one of the first two is read by no step
+            del places[0 if opening else 1]
+            gold = gold[1:]
         chain = _family(row) in ("", "multi_hop")
         for step, (at, rules) in enumerate(zip(places, gold, strict=True)):
             items.append(KnownSearch(number, at, rules, gold[-1] if chain else rules, chain and step > 0))

@@ -156,14 +156,17 @@ class TokenMemory(PlusMemory):
         if query_BHTD is not None:
             query_BHTD = query_BHTD[:, :, -tokens:]
         if self._question_BT is not None:
-            query_BHD = None if query_BHTD is None else mean_query(query_BHTD, self._question_BT)
+            query_BHD = None
+            if query_BHTD is not None:
+                query_BHD = self._asked[self.layer] = mean_query(query_BHTD, self._question_BT)
             self._prompt = self._weighted_texts(query_BHD, None, 0)
             if self.config.lookahead:  # a search sees its way to the end, and needs nothing of the prompt's
                 self._latest, self._prompt = self._prompt, [[] for _ in self._prompt]
         sets, owners = [self._prompt, self._latest], [-1, 0]
-        rows = torch.arange(len(self._search_BT), device=self._search_BT.device)
         for number, has_B, at_B in self._each_search() if self.layer in self._updated else ():
-            query_BHD = None if query_BHTD is None else query_BHTD[rows, :, at_B]
+            query_BHD = None
+            if query_BHTD is not None:
+                query_BHD = self._query(self.layer, query_BHTD, at_B, number)
             sets.append(self._weighted_texts(query_BHD, has_B, number))
             owners.append(number)
             pairs = zip(sets[-1], self._latest, has_B.tolist(), strict=True)

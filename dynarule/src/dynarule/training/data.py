@@ -13,18 +13,38 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..config import SearchPlace
 from ..generation import encode_prompt, question_prompts
 from ..search_token import SEARCH_TOKEN, search_id
 from .losses import IGNORE
-from .pools import RulePools
+from .pools import Rows, RulePools
 
 Row = Mapping[str, Any]
 
 
-def target_text(row: Row, step_text: str = "text", search_token: str = SEARCH_TOKEN) -> str:
-    r"""Return what the model is trained to write: steps, ``<search>`` between them, the boxed answers."""
-    steps = [f"[Step {i}] {step[step_text]}" for i, step in enumerate(row["steps"], 1)]
-    return f"\n{search_token}".join(steps) + f"\n[Answer] \\boxed{{{', '.join(row['answers'])}}}"
+def target_text(
+    row: Row, step_text: str = "text", search_token: str = SEARCH_TOKEN, place: SearchPlace = "behind"
+) -> str:
+    r"""Return what the model is trained to write: steps, all but the first with ``<search>``, the boxed answers.
+
+    It stands before a step's header or ``"behind"`` it: ``[Step 2]<search> ...``. Without it nothing else changes.
+    """
+    lines = []
+    for number, step in enumerate(row["steps"], 1):
+        search = search_token if number > 1 else ""
+        before, behind = (search, "") if place == "before" else ("", search)
+        lines.append(f"{before}[Step {number}]{behind} {step[step_text]}")
+    return "\n".join([*lines, f"[Answer] \\boxed{{{', '.join(row['answers'])}}}"])
+
+
+def place_of(encoder: Encoder, rows: Rows) -> SearchPlace:
+    """Return where a training's texts have ``<search>``: for a target of one's own, where that writes it."""
+    if encoder.target is None:
+        return encoder.search_place
+    texts = (encoder.target(rows[number]) for number in range(len(rows)))
+    text = next((text for text in texts if encoder.search_token in text), "")
+    header = text.rpartition(encoder.search_token)[0].rpartition("\n")[2]
+    return "behind" if header.strip() else "before"
 
 
 @dataclass(frozen=True)
@@ -48,17 +68,19 @@ class Encoder:
     rule_rows : mapping of str to int
         Row of the rule table for each rule id.
     target : callable or None
-        row -> answer text with ``<search>`` between steps; None: `target_text`. One more ``<search>`` may open the
-        answer: it looks for the first step, and the mean of the prompt for the rules of any.
+        row -> answer text with ``<search>`` in all steps but the first; None: `target_text`. One more ``<search>`` may
+        open the answer: it looks for the first step, and the mean of the prompt for the rules of any.
     step_text : str
         Key of a step's text.
     search : bool
-        Write ``<search>`` between steps; `train` sets it. False (stage 1, SR-KI, KBLaM): no such token, all gold rules
-        are of one step.
+        Write ``<search>`` in steps; `train` sets it. False (stage 1, SR-KI, KBLaM): no such token, all gold rules are
+        of one step.
     question_opening : str
         Of the adapter, see `dynarule.question_prompts`; `train_retrieval` sets it.
     search_token : str
         What stands for ``<search>``, such as a mark that the base writes before each step anyway; likewise.
+    search_place : {"before", "behind"}
+        Where it stands in a step, see `target_text`; of the adapter, as training sets it.
     """
 
     tokenizer: Any
@@ -68,6 +90,7 @@ class Encoder:
     search: bool = True
     question_opening: str = ""
     search_token: str = SEARCH_TOKEN
+    search_place: SearchPlace = "behind"
 
     def __call__(self, row: Row) -> Encoded:
         """Encode a row.
@@ -75,7 +98,7 @@ class Encoder:
         Raises
         ------
         ValueError
-            If columns are missing, a rule id is unknown, ``<search>`` is not between steps, or a text has no tokens.
+            If columns are missing, a rule id is unknown, steps lack their ``<search>``, or a text has no tokens.
         """
         self._check_columns(row)
         (prompt,) = question_prompts(self.tokenizer, [row["question"]], self.question_opening)
@@ -83,7 +106,8 @@ class Encoder:
         if self.target is not None:
             answer = self.target(row)
         else:
-            answer = target_text(row, self.step_text, self.search_token if self.search else "")
+            token = self.search_token if self.search else ""
+            answer = target_text(row, self.step_text, token, self.search_place)
         ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
         if not ids:
             raise ValueError(
@@ -129,8 +153,8 @@ class Encoder:
             return search, [together, *gold]
         if len(search) != len(gold) - 1:
             raise ValueError(
-                f"{len(gold)} steps need {len(gold) - 1} {self.search_token} tokens between them (and may have one "
-                f"before the first), the answer has {len(search)}: {answer!r}; steps must not contain "
+                f"{len(gold)} steps need {len(gold) - 1} {self.search_token} tokens, in all but the first (and may "
+                f"have one that opens the answer), the answer has {len(search)}: {answer!r}; steps must not contain "
                 f"{self.search_token}"
             )
         return search, gold

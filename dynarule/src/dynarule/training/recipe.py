@@ -92,7 +92,7 @@ class Recipe:
 
     @property
     def searches(self) -> bool:
-        """Whether the target text has ``<search>`` between steps."""
+        """Whether the target text has ``<search>`` in its steps."""
         return self.stage == 2 and self.method == "dynarule"
 
     def to_dict(self) -> dict[str, Any]:

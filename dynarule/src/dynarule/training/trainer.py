@@ -27,7 +27,7 @@ from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
 from ..model_card import model_card
 from ..search_token import search_id
-from .data import Collator, Encoder
+from .data import Collator, Encoder, place_of
 from .optimizers import muon_optimizer
 from .pools import Rows, RulePools, TrainingStream, families
 from .recipe import Recipe, recipe_steps
@@ -185,7 +185,9 @@ def train(
         row = search_id(tokenizer)
         trained_rows = adapter.train_search(row) if recipe.embedding == "row" else []
     encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
-    encoder = replace(encoder, search=recipe.searches)
+    encoder = replace(encoder, search=recipe.searches, search_place=adapter.config.search_place)
+    if recipe.searches:
+        adapter.config.search_place = place_of(encoder, rows)
     if arguments.pop("gradient_checkpointing", False):
         # The older name goes with transformers 6.
         newer = getattr(model, "activation_checkpointing_enable", None)
@@ -236,7 +238,6 @@ def train(
             if recipe.searches:
                 adapter.train_search(row)  # whatever trained it, the row goes with the adapter
             adapter.save(folder, tokenizer if recipe.searches else None)
-            first_row = encoder(rows[0])
             facts = {
                 "steps": steps,
                 "processes": processes,
@@ -245,7 +246,6 @@ def train(
                 "families": {} if recipe.mix is None else Counter(families(rows)),
                 "rules": len(bank),
                 "dtype": str(dtype).removeprefix("torch."),
-                "opening": first_row.prompt in first_row.search,
             }
             write_whole(folder / "README.md", model_card(adapter.config, recipe, facts, history))
     for rows_NC in trained_rows:

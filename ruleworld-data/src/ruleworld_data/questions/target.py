@@ -1,4 +1,4 @@
-r"""A question's proof as the text a model is trained to write: steps, ``<search>`` between them, the boxed answer."""
+r"""A question's proof as the text a model is trained to write: steps, ``<search>`` in them, the boxed answer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ def training_text(
     row: Mapping[str, Any],
     representation: Literal["nl", "fol"] = "nl",
     search_token: str | None = SEARCH_TOKEN,
-    opening: bool = False,
+    place: Literal["before", "behind"] = "behind",
+    mark: str = "",
 ) -> str:
     r"""Render the target of one question row.
 
-    The first step is retrieved from the question itself; every later step is preceded by the search token (section
-    "Stacked Step-Level Attention Training Objective" of the paper).
+    The first step is retrieved from the question itself; in every later one the search token stands before the content
+    (section "Stacked Step-Level Attention Training Objective" of the paper).
 
     Parameters
     ----------
@@ -31,15 +32,16 @@ def training_text(
     representation : {"nl", "fol"}
         Language of the steps.
     search_token : str or None
-        Text between steps; None for none.
-    opening : bool
-        Put it before the first step as well, which is then looked for with one token's state and not with the mean of
-        the question's.
+        Text that asks for the rules of a step; None for none.
+    place : {"before", "behind"}
+        Whether it stands before a step's header or behind it, where a model knows which step it is about to write.
+    mark : str
+        What a base writes before each step, the first one too.
 
     Returns
     -------
     str
-        ``[Step 1] ... <search>[Step 2] ... \boxed{...}``, one step a line.
+        ``[Step 1] ... [Step 2]<search> ... \boxed{...}``, one step a line.
 
     Raises
     ------
@@ -48,6 +50,9 @@ def training_text(
     """
     if representation not in ("nl", "fol"):
         raise ValueError(f"representation must be 'nl' or 'fol', got {representation!r}")
-    steps = [f"[Step {i}] {step[representation]}" for i, step in enumerate(row["steps"], 1)]
-    between = search_token or ""
-    return (between if opening else "") + f"\n{between}".join(steps) + f"\n[Answer] {boxed(row['answers'])}"
+    lines = []
+    for number, step in enumerate(row["steps"], 1):
+        search = search_token if number > 1 and search_token else ""
+        before, behind = (search, "") if place == "before" else ("", search)
+        lines.append(f"{mark}{before}[Step {number}]{behind} {step[representation]}")
+    return "\n".join([*lines, f"[Answer] {boxed(row['answers'])}"])
