@@ -7,12 +7,12 @@ import io
 from pathlib import Path
 
 from .._files import part_of
-from .rules import DocumentRule, Reading
+from .rules import DocumentRule, BookReading
 
 COLUMNS = ("id", "rule", "premise", "conclusion", "context", "also")
 
 
-def write_book(folder: Path, reading: Reading) -> None:
+def write_book(folder: Path, reading: BookReading) -> None:
     """Write ``rules.csv``, which ``--rules`` reads, and ``review.html`` into a new folder, whole or not at all.
 
     An id is the rule's file and line, so every answer cites them.

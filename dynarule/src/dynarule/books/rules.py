@@ -57,7 +57,7 @@ class DocumentRule:
 
 
 @dataclass
-class Reading:
+class BookReading:
     """What was made of some documents: rules, what was left out and why, how tables were read, what failed."""
 
     rules: list[DocumentRule] = field(default_factory=list)
@@ -109,9 +109,9 @@ def read_documents(
     return reading.rules
 
 
-def read_book(paths: Iterable[str | PathLike[str]] | str | PathLike[str], **columns: Any) -> Reading:
+def read_book(paths: Iterable[str | PathLike[str]] | str | PathLike[str], **columns: Any) -> BookReading:
     """Read documents as `read_documents` does; return what was left out, too."""
-    reading = Reading()
+    reading = BookReading()
     listed = [Path(paths)] if isinstance(paths, str | PathLike) else [Path(path) for path in paths]
     files = [file for path in listed for file in (sorted(path.rglob("*.*")) if path.is_dir() else [path])]
     if not files:
@@ -145,7 +145,7 @@ def read_book(paths: Iterable[str | PathLike[str]] | str | PathLike[str], **colu
 
 
 def _rules(
-    blocks: Sequence[Block], source: str, reading: Reading, columns: dict[str, Any]
+    blocks: Sequence[Block], source: str, reading: BookReading, columns: dict[str, Any]
 ) -> Iterator[DocumentRule]:
     """Yield the rules of one document."""
     headings: list[tuple[int, str]] = []
@@ -198,7 +198,7 @@ def _rules(
 
 
 def _sentences(
-    text: str, where: Block | int, source: str, context: tuple[str, ...], reading: Reading
+    text: str, where: Block | int, source: str, context: tuple[str, ...], reading: BookReading
 ) -> Iterator[DocumentRule]:
     """Yield a rule a sentence; one that says nothing by itself goes with the one before it."""
     whole: list[tuple[int, str]] = []
