@@ -11,18 +11,19 @@ from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruleworld_data.generate import num_rows, question_table, rule_table
 from ruleworld_data.io.schema import QUESTION_SCHEMA
 from ruleworld_data.spec import (
-    QUESTION_SPLITS,
     RULE_SPLITS,
     SUBTASKS,
     VERSION,
     Dials,
     WorldSpec,
+    splits_of,
     subtasks_of,
 )
 
@@ -44,7 +45,7 @@ def test_counts_are_the_papers():
             assert sizes == [500, 500, 50, 500]
 
 
-@pytest.mark.parametrize("split", QUESTION_SPLITS)
+@pytest.mark.parametrize("split", splits_of(VERSION))
 def test_tables_have_the_rows_and_columns_they_promise(split):
     for subtask in SUBTASKS:
         table = question_table(subtask, split, "tiny")
@@ -104,7 +105,7 @@ def test_mini_is_five_folds_of_ten_test_questions():
 
 
 def test_evaluation_questions_are_the_same_at_paper_and_full():
-    for split in QUESTION_SPLITS[1:]:
+    for split in splits_of(VERSION)[1:]:
         for subtask in SUBTASKS[::5]:
             assert question_table(subtask, split, "paper").equals(question_table(subtask, split, "full"))
     assert rule_table("heldout", "paper").equals(rule_table("heldout", "full"))
@@ -151,6 +152,42 @@ def test_splits_share_no_sub_question_and_no_chain_and_no_text_comes_twice(scale
     assert all(len(part) > 50 for part in lessons.values()) and max(texts.values()) == 1
 
 
+UNSEEN = [
+    ("tiny", Dials()),
+    ("tiny", Dials(hops=7, crowd=4)),
+    ("tiny", Dials(parts=6, conjunction=2, thresholds=True)),
+]
+UNSEEN += [pytest.param("paper", Dials(), marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("scale", "dials"), UNSEEN, ids=str)
+def test_no_rule_that_answers_unseen_is_gold_in_train(scale, dials):
+    subtasks, made = subtasks_of(dials), {"scale": scale, "version": "1.2", "dials": dials}
+
+    def gold(split: str) -> set[int]:
+        tables = [question_table(name, split, **made) for name in subtasks]
+        return {rule for table in tables for rules in table["gold_rule_ids"].to_pylist() for rule in rules}
+
+    rules = rule_table(**made)
+    counts = set(rules.filter(pc.equal(rules["type"], "entity2attr"))["id"].to_pylist())
+    known, answering = gold("train") | gold("validation"), set()
+    for name in subtasks:
+        table = question_table(name, "unseen", **made)
+        assert len(table) == num_rows(name, "unseen", **made) >= (500 if scale == "paper" else 20)
+        assert set(table["answer_types"].combine_chunks().flatten().to_pylist()) == {"count"}
+        for row in table.to_pylist():
+            last = row["steps"][-1:] if name.startswith("multi_hop") else row["steps"]
+            answering |= {rule for step in last for rule in step["rule_ids"]}
+            answering |= counts & set(row["gold_rule_ids"])
+    assert answering and not answering & known
+    assert len(known) > (0.2 if scale == "tiny" else 0.5) * len(rules)
+    if not dials.to_dict():  # the splits before are those of 1.1, but for train and validation
+        for split in ("test", "mini", "heldout"):
+            assert question_table("multi_hop_3", split, scale).equals(
+                question_table("multi_hop_3", split, **made)
+            )
+
+
 @pytest.mark.slow
 def test_full_train_questions_share_nothing_with_test_and_repeat_nothing():
     tested = set().union(*(taught(question_table(subtask, "test", "paper")) for subtask in SUBTASKS))
@@ -173,8 +210,9 @@ def test_full_train_questions_share_nothing_with_test_and_repeat_nothing():
         (lambda: question_table("rules", "train"), "unknown sub-task 'rules'"),
         (
             lambda: question_table("single_rule", "dev"),
-            "'dev'.*Known: train, validation, test, mini, heldout",
+            "'dev'.*Known: train, validation, test, mini, heldout, unseen",
         ),
+        (lambda: question_table("single_rule", "unseen"), "1.1 has no split 'unseen'.*or version '1.2'"),
         (lambda: question_table("single_rule", "test", "papr"), "unknown scale 'papr'; did you mean 'paper'"),
         (lambda: question_table("single_rule", "test", "tiny", -1), "seed must be an integer .* got -1"),
         (lambda: question_table("single_rule", "test", "tiny", True), r"got True \(bool\)"),
@@ -205,7 +243,7 @@ def tiny_hashes() -> dict[str, str]:
     return hashes | {
         f"{subtask}/{split}": lines_hash(question_table(subtask, split, "tiny"))
         for subtask in SUBTASKS
-        for split in QUESTION_SPLITS
+        for split in splits_of(VERSION)
     }
 
 

@@ -17,6 +17,7 @@ from ruleworld_data.spec import (
     WorldSpec,
     check_name,
     data_version,
+    splits_of,
     subtasks_of,
 )
 
@@ -103,7 +104,8 @@ class RunSpec:
         check_name("representation", self.representation, REPRESENTATIONS)
         check_name("pool_scope", self.pool_scope, POOL_SCOPES)
         dials = self.parsed_dials
-        version = {} if dials == PAPER_POINT else {"version": data_version(self.data)}
+        usual = dials == PAPER_POINT and self.split in splits_of(DATA_VERSION)
+        version = {} if usual else {"version": data_version(self.data)}
         WorldSpec(self.scale, self.split, self.world_seed, dials=dials, **version)
         known = (*BOOKS, *VALIDATION_BOOKS) if self.on_books else subtasks_of(dials)
         for name in self.subtasks:

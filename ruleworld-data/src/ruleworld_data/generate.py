@@ -26,6 +26,7 @@ from .spec import (
     WorldSpec,
     check_name,
     num_rows,
+    splits_of,
     subtasks_of,
 )
 from .text.render import block_table
@@ -54,7 +55,8 @@ def _world(spec: WorldSpec) -> World:
 @lru_cache(maxsize=4)
 def _whole_world(spec: WorldSpec) -> World:
     scale, heldout = spec.sized, spec.split == "heldout"
-    return build_world(spec.seed, scale.sizes, scale.subset, heldout=heldout, dials=spec.dials)
+    world = build_world(spec.seed, scale.sizes, scale.subset, heldout=heldout, dials=spec.dials)
+    return replace(world, reserves=not heldout and "unseen" in splits_of(spec.version))
 
 
 @lru_cache(maxsize=2)

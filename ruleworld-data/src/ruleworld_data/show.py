@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from .generate import question_table, rule_table, world_of
 from .questions import training_text
-from .spec import QUESTION_SPLITS, RULE_SPLITS, WorldSpec, check_name
+from .spec import RULE_SPLITS, WorldSpec, check_name, data_version, splits_of
 
 if TYPE_CHECKING:
     from .io import BuildStats
@@ -68,6 +68,7 @@ def head_text(spec: WorldSpec) -> str:
 
 def print_stats(stats: BuildStats) -> None:
     """Print what a build holds."""
+    question_splits = splits_of(data_version(stats.generator_version))
     turned = "".join(f", {name} {value}" for name, value in stats.dials.items())
     where = f"scale {stats.scale}, seed {stats.seed}{turned}"
     head = f"RuleWorld {stats.generator_version}, {where}, {stats.bytes / 1e6:.1f} MB"
@@ -78,16 +79,16 @@ def print_stats(stats: BuildStats) -> None:
     totals = ["total", *(sum(stats.rules.get(split, {}).values()) for split in RULE_SPLITS)]
     questions = []
     for subtask, types in stats.answer_types.items():
-        counts = [stats.rows[subtask].get(split, 0) for split in QUESTION_SPLITS]
+        counts = [stats.rows[subtask].get(split, 0) for split in question_splits]
         kinds = ("count", "environment", "state")
         shares = [f"{types.get(name, 0) / sum(types.values()):.1%}" if types else "" for name in kinds]
         shared = f"{stats.shared_words[subtask]:.1%}" if subtask in stats.shared_words else ""
         questions.append([subtask, *counts, f"{stats.mean_characters[subtask]:.0f}", *shares, shared])
     sums = [
-        sum(stats.rows[subtask].get(split, 0) for subtask in stats.answer_types) for split in QUESTION_SPLITS
+        sum(stats.rows[subtask].get(split, 0) for subtask in stats.answer_types) for split in question_splits
     ]
     skeletons = [
-        [name, subtask, *(splits.get(split, {}).get(name, 0) for split in QUESTION_SPLITS)]
+        [name, subtask, *(splits.get(split, {}).get(name, 0) for split in question_splits)]
         for subtask, splits in stats.skeletons.items()
         for name in sorted({name for counts in splits.values() for name in counts})
     ]
@@ -98,7 +99,7 @@ def print_stats(stats: BuildStats) -> None:
     ]
     columns = [
         "questions",
-        *QUESTION_SPLITS,
+        *question_splits,
         "characters",
         "counts",
         "environments",
@@ -109,7 +110,7 @@ def print_stats(stats: BuildStats) -> None:
         head,
         _table(["rules", *RULE_SPLITS], rules, totals),
         _table(columns, questions, ["total", *sums, "", "", "", "", ""]),
-        _table(["skeleton", "sub-task", *QUESTION_SPLITS], skeletons),
+        _table(["skeleton", "sub-task", *question_splits], skeletons),
         _table(["split", "sub-task", "questions", "chains", "most frequent", "starts", "answers"], diversity),
     )
 

@@ -31,7 +31,7 @@ from ruleworld_data.io import (
     rule_schema,
     world_spec,
 )
-from ruleworld_data.spec import QUESTION_SPLITS, RULE_SPLITS, SUBTASKS, VERSION, Dials, WorldSpec
+from ruleworld_data.spec import RULE_SPLITS, SUBTASKS, VERSION, Dials, WorldSpec, splits_of
 from typer.testing import CliRunner
 
 HEAD = {"format": 1, "generator_version": f"{VERSION}.0", "scale": "tiny", "seed": 0}
@@ -74,7 +74,7 @@ def test_the_manifest_and_the_files_hold_the_tables(built):
     manifest = read_manifest(built)
     assert {name: manifest[name] for name in HEAD} == HEAD
     shards = manifest["shards"]
-    tables = [("rules", s) for s in RULE_SPLITS] + [(c, s) for s in QUESTION_SPLITS for c in SUBTASKS]
+    tables = [("rules", s) for s in RULE_SPLITS] + [(c, s) for s in splits_of(VERSION) for c in SUBTASKS]
     assert [(s["config"], s["split"]) for s in shards] == tables
     assert {s["path"] for s in shards} == set(contents(built)) - {"build.json"}
     for shard in shards:

@@ -55,6 +55,13 @@ print(json.dumps(out))
     assert [out["streamed"], out["parallel"]] == [rules[0], rules[-1]] and len(rules) == 1984
 
 
+def test_unseen_comes_with_data_1_2(tmp_path: Path) -> None:
+    loaded = load(tmp_path, "multi_rule_3", version="1.2")
+    assert {split: len(rows) for split, rows in loaded.items()} == ROWS | {"unseen": 20}
+    table = question_table("multi_rule_3", "unseen", "tiny", version="1.2")
+    assert loaded["unseen"].to_list() == table.to_pylist()
+
+
 @pytest.mark.parametrize("name", ["multi_rule_5", "multi_hop_4"])
 def test_questions_are_the_generator_s(tmp_path: Path, name: str) -> None:
     loaded = load(tmp_path, name)
@@ -162,7 +169,7 @@ def test_names_beyond_the_paper_turn_the_dial_that_they_need(tmp_path: Path, nam
         ("rules", {"form": "NL"}, r"unknown form 'NL'.*both, nl, fol"),
         ("rules", {"seed": True}, r"seed must be an integer.*got True \(bool\)"),
         ("rules", {"seed": "0"}, r"seed must be an integer.*got '0' \(str\)"),
-        ("rules", {"version": "1.2"}, r"unknown version '1.2'; did you mean '1.*Known: 1.1"),
+        ("rules", {"version": "1.9"}, r"unknown version '1.9'; did you mean '1.*Known: 1.1, 1.2"),
         ("rules", {"version": "../../../x"}, r"unknown version '../../../x'"),  # part of a path in the cache
         ("rules", {"split": "tests"}, r'Unknown split "tests"'),
     ],

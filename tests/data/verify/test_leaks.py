@@ -121,7 +121,14 @@ def test_no_shortcut_reaches_its_bar_at_scale_paper(tmp_path, dials):
         _, shortcut, known = re.split("## Shortcuts|## Memory", (DOCS / "data-card.md").read_text())
         rows = re.findall(r"^\| .* \| (0[\d.]+) \| (.*) \|$", shortcut, flags=re.M)
         assert rows == [(f"{found[name]['all']:.3f}", top(found[name])) for name in SHORTCUTS]
-        columns = [scores for splits in memory(tmp_path).values() for scores in splits.values()]
+        old = memory(tmp_path)["train by heart"]
+        assert (
+            f"{old['heldout']['all']:.3f} of its `heldout` and {old['test']['all']:.3f} of its `test`"
+            in known
+        )
+        build(tmp_path / "1.2", "paper", version="1.2", jobs=2)
+        columns = [scores for splits in memory(tmp_path / "1.2").values() for scores in splits.values()]
+        assert all(scores["all"] < 0.1 for scores in columns[:2] + columns[3:5])
         rows = re.findall(r"^\| \w+ (?:\| [\d.]+ )+\|$", known, flags=re.M)
         assert [row.split()[3::2] for row in rows] == [
             [f"{scores[name]:.3f}" for scores in columns] for name in columns[0]

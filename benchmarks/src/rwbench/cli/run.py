@@ -30,7 +30,7 @@ def run(
         int | None, typer.Option(min=1, help="N questions per sub-task only, from all folds.")
     ] = None,
     split: Annotated[
-        str, typer.Option(help="Questions to ask: mini, test, validation, heldout, train.")
+        str, typer.Option(help="Questions to ask: unseen, heldout, test, mini, validation, train.")
     ] = "mini",
     scale: Annotated[
         str, typer.Option(help="Size of the world: tiny, paper, full.", show_default="paper")
@@ -85,14 +85,14 @@ def run(
     """
     with user_errors():
         from ruleworld_data.io import parse_shard
-        from ruleworld_data.spec import Dials
+        from ruleworld_data.spec import VERSIONS, Dials, splits_of
 
         from ..recipes import Options, parse_sizes, recipes
         from ..run.data import DataSource
         from ..run.folder import make_plan
         from ..run.session import of_methods, usable
         from ..run.workspace import Workspace
-        from ..spec import REPRESENTATIONS
+        from ..spec import DATA_VERSION, REPRESENTATIONS
 
         if shard and ray:
             raise ValueError("--shard runs a part, --ray the whole; give one of them")
@@ -113,7 +113,8 @@ def run(
                 )
             source = DataSource.from_build(data)
         else:
-            source = DataSource(scale or "paper", seed or 0, dials=Dials.parse(dials))
+            version = DATA_VERSION if split in splits_of(DATA_VERSION) else VERSIONS[-1]
+            source = DataSource(scale or "paper", seed or 0, version=version, dials=Dials.parse(dials))
         models = [_backend(name, endpoint, temperature, price, batch_size) for name in model or []]
         if endpoint is not None and not models:
             raise ValueError("--endpoint needs the name of a model there; add --model NAME")

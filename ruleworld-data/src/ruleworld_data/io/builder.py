@@ -20,13 +20,13 @@ from ruleworld_data.spec import (
     ALL_SUBTASKS,
     CONFIGS,
     PAPER_POINT,
-    QUESTION_SPLITS,
     RULE_SPLITS,
     VERSION,
     Dials,
     WorldSpec,
     check_name,
     data_version,
+    splits_of,
 )
 
 FORMS = ("both", "nl", "fol")
@@ -148,7 +148,7 @@ class RuleWorld(datasets.ArrowBasedBuilder):
         )
 
     def _split_generators(self, dl_manager: Any) -> list[datasets.SplitGenerator]:
-        splits = RULE_SPLITS if self.config.name == "rules" else QUESTION_SPLITS
+        splits = RULE_SPLITS if self.config.name == "rules" else splits_of(self.config.spec.version)
         generators = []
         for split in splits:
             rows = replace(self.config.spec, split=split).num_rows(self.config.name)

@@ -16,7 +16,7 @@ from ..questions import training_text
 from ..scoring.memory import memory
 from ..scoring.shortcuts import shortcuts
 from ..show import rows_with_rules
-from ..spec import QUESTION_SPLITS, RULE_SPLITS
+from ..spec import RULE_SPLITS, splits_of
 from .builds import build_command, read_build, world_spec
 from .files import whole_folder
 from .schema import QUESTION_SCHEMA, rule_schema
@@ -79,9 +79,9 @@ def _front_matter(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> 
         source_datasets=["original"],
     )
     spec = world_spec(manifest)
-    infos, files = {}, {}
+    question_splits, infos, files = splits_of(spec.version), {}, {}
     for config in stats.rows:
-        splits = RULE_SPLITS if config == "rules" else QUESTION_SPLITS
+        splits = RULE_SPLITS if config == "rules" else question_splits
         shards = [shard for shard in manifest["shards"] if shard["config"] == config]
         arrow = Counter[str]()
         for shard in shards:
@@ -104,16 +104,16 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
     """Return the body of the card."""
     spec = replace(world_spec(manifest), split="test")
     row = rows_with_rules("multi_hop_3", spec, 0, 1)[0]
-    subtasks = list(stats.answer_types)
+    subtasks, question_splits = list(stats.answer_types), splits_of(spec.version)
     rules = [[kind, *(stats.rules[s][kind] for s in RULE_SPLITS)] for kind in stats.rules["train"]]
-    questions = [[subtask, *(stats.rows[subtask][s] for s in QUESTION_SPLITS)] for subtask in subtasks]
+    questions = [[subtask, *(stats.rows[subtask][s] for s in question_splits)] for subtask in subtasks]
     chains = [
         [subtask, split, *numbers.values()]
         for subtask, splits in stats.diversity.items()
         for split, numbers in splits.items()
     ]
     skeletons = [
-        [f"`{name}`", *(stats.skeletons[subtask][s].get(name, 0) for s in QUESTION_SPLITS)]
+        [f"`{name}`", *(stats.skeletons[subtask][s].get(name, 0) for s in question_splits)]
         for subtask in subtasks
         if subtask.startswith("multi_hop")
         for name in stats.skeletons[subtask]["train"]
@@ -128,6 +128,10 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
         [name, *(f"{scores[key]:.3f}" for scores in columns.values())]
         for name, key in {"mean": "all", **{subtask: subtask for subtask in subtasks}}.items()
     ]
+    unseen = (
+        " `unseen` asks for counts whose last rule, and whose rule of who has what at first, `train` and `validation`\n"
+        "never use."
+    )
     template = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
     return template.format(
         scale=stats.scale,
@@ -143,12 +147,13 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
         example_rules="\n".join(f"- `{rule['fol']}` {rule['nl']}" for rule in row["rules"]),
         example_proof=f"```text\n{training_text(row)}\n```",
         rule_table=_table(["type", *RULE_SPLITS], rules),
-        question_table=_table(["sub-task", *QUESTION_SPLITS], questions),
+        question_table=_table(["sub-task", *question_splits], questions),
         diversity_table=_table(
             ["sub-task", "split", "chains", "most frequent", "first rules", "answers"], chains
         ),
-        skeleton_table=_table(["skeleton", *QUESTION_SPLITS], skeletons),
+        skeleton_table=_table(["skeleton", *question_splits], skeletons),
         shortcut_table=_table(["shortcut", "mean over sub-tasks", "highest sub-task"], guesses),
+        unseen=unseen if "unseen" in question_splits else "",
         memory_table=_table(["sub-task", *columns], remembered),
     )
 

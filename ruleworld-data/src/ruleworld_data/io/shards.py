@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from ..generate import num_rows, question_table, rule_table
 from ..questions.parallel import BLOCK_ROWS
-from ..spec import PAPER_POINT, QUESTION_SPLITS, RULE_SPLITS, VERSION, Dials, WorldSpec, subtasks_of
+from ..spec import PAPER_POINT, RULE_SPLITS, VERSION, Dials, WorldSpec, splits_of, subtasks_of
 
 METADATA_KEY = "ruleworld"
 
@@ -105,7 +105,7 @@ def plan(scale: str, seed: int = 0, version: str = VERSION, dials: Dials = PAPER
     """List the shards of a build, split by split."""
     WorldSpec(scale, seed=seed, version=version, dials=dials)
     tables = [("rules", split) for split in RULE_SPLITS]
-    tables += [(subtask, split) for split in QUESTION_SPLITS for subtask in subtasks_of(dials)]
+    tables += [(subtask, split) for split in splits_of(version) for subtask in subtasks_of(dials)]
     shards = []
     for config, split in tables:
         rows = num_rows(config, split, scale, seed, version=version, dials=dials)

@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 from ruleworld_data.plugins import METRICS, TaskOptions, ask, mean, output_scores, tool
-from ruleworld_data.spec import QUESTION_SPLITS, SUBTASKS
+from ruleworld_data.spec import SUBTASKS, splits_of
 
 with tool("lighteval", "lighteval"):
     from lighteval.metrics.metrics_sample import SampleLevelComputation
@@ -93,7 +93,7 @@ TASKS_TABLE = [
         prompt_function=prompt,
         hf_repo="ruleworld",
         hf_subset=subtask,
-        hf_avail_splits=list(QUESTION_SPLITS),
+        hf_avail_splits=list(splits_of(OPTIONS.data_version)),
         evaluation_splits=[OPTIONS.split],
         few_shots_split=None,
         generation_size=512,

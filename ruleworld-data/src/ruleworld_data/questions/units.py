@@ -19,14 +19,25 @@ from ..world import Ints, Stream, World, keyed_integers, mix
 from ..world.arrays import MAX_COUNT, MAX_UNITS, MIN_COUNT
 from .skeletons import Skeleton, chains, group
 
-SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0), "heldout": (0.0, 1.0)}
-"""Each split's part of the hash range; the held-out world serves one split alone."""
-CHAIN_SHARES = SHARES | {"train": (0.0, 0.5), "validation": (0.5, 0.75), "test": (0.75, 1.0)}
+SHARES = {
+    "train": (0.0, 0.8),
+    "validation": (0.8, 0.9),
+    "test": (0.9, 1.0),
+    "heldout": (0.0, 1.0),
+    "unseen": (0.0, 0.9),
+}
+"""Each split's part of the hash range; held-out questions have a world of their own, unseen ones other rules."""
+CHAIN_SHARES = SHARES | {
+    "train": (0.0, 0.5),
+    "validation": (0.5, 0.75),
+    "test": (0.75, 1.0),
+    "unseen": (0.0, 0.75),
+}
 """The same for chains that serve one split alone, of which a world has few.
 
 Constants, not functions of the world: the full scale trains on a larger world and is tested on the paper's.
 """
-BALANCED = ("validation", "test", "heldout")
+BALANCED = ("validation", "test", "heldout", "unseen")
 """Splits whose units spread over chains evenly."""
 
 
@@ -64,6 +75,13 @@ class UnitSource:
         self._rows = chains(world, skeleton.path)
         self._by_chain = skeleton.initial is None or len(skeleton.path) > 1
         self._share = (CHAIN_SHARES if self._by_chain else SHARES)[split]
+        path = skeleton.path
+        if world.reserves and split in ("train", "validation", "unseen"):
+            # Of unseen the rules that give an answer count: the last one, and who has what at first.
+            hops = (
+                {len(path) - 1, *range(path[0] == "entity2attr")} if split == "unseen" else range(len(path))
+            )
+            self._keep(np.logical_and.reduce([self._open(path[hop])[self._rows[hop]] for hop in hops]))
         self._balanced = split in BALANCED
         if self._by_chain:
             self._keep(self._allowed(*self._ids(self._rows)))
@@ -98,13 +116,15 @@ class UnitSource:
         )
         if skeleton.initial == "rule":
             entity2attr, attributes = world.blocks["entity2attr"], len(world.terms["attribute"])
-            key = entity2attr["attribute"].astype(np.int64)
+            givers = np.flatnonzero(self._open("entity2attr"))
+            key = entity2attr["attribute"][givers].astype(np.int64)
             queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]].astype(np.int64)
             if skeleton.has_threshold:  # whoever has the count has the attribute at the end, too
                 queried += attributes * entity2attr["entity"][self._rows[0]].astype(np.int64)
-                key += attributes * entity2attr["entity"].astype(np.int64)
+                key += attributes * entity2attr["entity"][givers].astype(np.int64)
                 attributes *= entities
-            self._givers, first, count = group(key, attributes)
+            order, first, count = group(key, attributes)
+            self._givers = givers[order]
             self._first_giver, choices = first[queried], count[queried]
         self._ends = np.cumsum(choices * prod(self._radix))
         self._chain_ends = self._ends
@@ -185,6 +205,11 @@ class UnitSource:
         """Return the ids of the chain's rules."""
         chain = list(zip(self.skeleton.path, rows, strict=True))[self.skeleton.has_threshold :]
         return [self.world.blocks[kind].ids[row] for kind, row in chain]
+
+    def _open(self, kind: str) -> NDArray[np.bool_]:
+        """Return which rules of a type the split may use as one that gives an answer; but for unseen, as any."""
+        reserved = self.world.reserved(self.world.blocks[kind])
+        return reserved if self.split == "unseen" else ~reserved | (self.split not in ("train", "validation"))
 
     def _keep(self, rows: Ints) -> None:
         self._rows = [column[rows] for column in self._rows]

@@ -19,10 +19,10 @@ import numpy as np
 
 from ..io.builds import read_manifest
 from ..io.shards import read_shard
+from ..spec import HEADLINE_SPLITS
 from ..world import load_vocabulary, symbol
 from .answers import exact_match
 
-MEMORY_SPLITS = ("heldout", "test")
 _MOST = 25_000
 """Train questions of a sub-task that are learnt: all of scale paper."""
 _COLUMNS = ["facts", "queries", "answers", "answer_types"]
@@ -69,6 +69,8 @@ def memory(build_dir: str | Path) -> dict[str, dict[str, dict[str, float]]]:
     folder, shards = Path(build_dir), read_manifest(Path(build_dir))["shards"]
     subtasks = list(dict.fromkeys(shard["config"] for shard in shards if shard["config"] != "rules"))
 
+    splits = [split for split in HEADLINE_SPLITS if any(shard["split"] == split for shard in shards)]
+
     def questions(subtask: str, split: str) -> list[list[Clause]]:
         paths = [s["path"] for s in shards if (s["config"], s["split"]) == (subtask, split)]
         rows: list[dict[str, Any]] = []
@@ -82,7 +84,7 @@ def memory(build_dir: str | Path) -> dict[str, dict[str, dict[str, float]]]:
     for probe, learn in PROBES.items():
         guess = learn(train)
         scores[probe] = {}
-        for split in MEMORY_SPLITS:
+        for split in splits:
             right = {
                 name: fmean(
                     exact_match(

@@ -7,10 +7,12 @@ from .dials import ALL_SUBTASKS, PAPER_POINT, Dials, subtasks_of
 from .names import (
     CONFIGS,
     EXTRA_TYPES,
+    HEADLINE_SPLITS,
     MINI_FOLD_SIZE,
     MINI_FOLDS,
     OPERATORS,
     QUESTION_SPLITS,
+    RESERVED,
     ROLES,
     RULE_SPLITS,
     RULE_TYPES,
@@ -21,6 +23,7 @@ from .names import (
     check_name,
     check_seed,
     data_version,
+    splits_of,
 )
 from .sizes import SCALES, Scale, WorldSizes
 from .world import WorldSpec, num_rows
@@ -29,11 +32,13 @@ __all__ = [
     "ALL_SUBTASKS",
     "CONFIGS",
     "EXTRA_TYPES",
+    "HEADLINE_SPLITS",
     "MINI_FOLDS",
     "MINI_FOLD_SIZE",
     "OPERATORS",
     "PAPER_POINT",
     "QUESTION_SPLITS",
+    "RESERVED",
     "ROLES",
     "RULE_SPLITS",
     "RULE_TYPES",
@@ -50,5 +55,6 @@ __all__ = [
     "check_seed",
     "data_version",
     "num_rows",
+    "splits_of",
     "subtasks_of",
 ]

@@ -216,7 +216,7 @@ class Scale:
     subset: dict[str, int] | None
     train: dict[str, int]
     evaluation: dict[str, int] = field(
-        default_factory=lambda: {"validation": 500, "test": 500, "mini": 50, "heldout": 500}
+        default_factory=lambda: {"validation": 500, "test": 500, "mini": 50, "heldout": 500, "unseen": 500}
     )
     unit_pool: int = 8_192
 
@@ -273,7 +273,7 @@ SCALES: dict[str, Scale] = {
         ),
         subset=None,
         train=dict.fromkeys(SUBTASKS, 100),
-        evaluation={"validation": 20, "test": 50, "mini": 50, "heldout": 20},
+        evaluation={"validation": 20, "test": 50, "mini": 50, "heldout": 20, "unseen": 20},
         unit_pool=300,
     ),
     "paper": Scale(

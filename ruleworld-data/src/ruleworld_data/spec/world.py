@@ -10,12 +10,14 @@ from .names import (
     MINI_FOLD_SIZE,
     MINI_FOLDS,
     QUESTION_SPLITS,
+    RESERVED,
     RULE_SPLITS,
     SUBTASKS,
     VERSION,
     VERSIONS,
     check_name,
     check_seed,
+    splits_of,
 )
 from .sizes import SCALES, Scale
 
@@ -59,6 +61,11 @@ class WorldSpec:
         check_name("split", self.split, QUESTION_SPLITS)
         check_seed(self.seed)
         check_name("version", self.version, VERSIONS)
+        if self.split not in splits_of(self.version):
+            raise ValueError(
+                f"data {self.version} has no split {self.split!r}: its train asks about every rule; expected one of "
+                f"{', '.join(splits_of(self.version))}, or version {VERSIONS[-1]!r}"
+            )
         _turned(self.scale, self.dials)
 
     @property
@@ -91,7 +98,12 @@ class WorldSpec:
         ):
             return rows
         # A thin crowd has few chains. Three hops have four paths through a state that is led to.
-        room = scale.chain_room(0.5 if train else 0.25) * (4 if config == "multi_hop_3" else 1)
+        part = 0.5 if self.split in ("train", "unseen") else 0.25
+        if self.version != "1.1" and self.split in ("train", "validation"):
+            part *= (1 - 1 / RESERVED) ** int(config.rsplit("_", 1)[1])  # no rule of a chain is reserved
+        elif self.split == "unseen":
+            part /= RESERVED**2  # the last rule is, and who has what at first
+        room = scale.chain_room(part) * (4 if config == "multi_hop_3" else 1)
         return min(rows, max(MINI_FOLDS * MINI_FOLD_SIZE, room // 10 * 10))
 
 

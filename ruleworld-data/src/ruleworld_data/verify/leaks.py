@@ -10,10 +10,10 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
-from ..io.builds import read_manifest
+from ..io.builds import read_manifest, world_spec
 from ..scoring.memory import memory
 from ..scoring.shortcuts import SHORTCUT_BAR, shortcuts
-from ..spec import QUESTION_SPLITS
+from ..spec import splits_of
 from .files import check_shards
 from .mentions import plain_words
 from .report import Findings, StageProgress, printable
@@ -64,9 +64,10 @@ def leak_report(build_dir: str | Path, progress: StageProgress | None = None) ->
         raise ValueError(
             f"{folder} is damaged: {damage[0]}. For all findings type: ruleworld verify {folder}"
         )
+    splits = splits_of(world_spec(read_manifest(folder)).version)
     scan, lessons = Scan(folder, findings), list[int]()
-    texts: dict[str, list[int]] = {split: [] for split in QUESTION_SPLITS}
-    instances: dict[str, list[int]] = {split: [] for split in QUESTION_SPLITS}
+    texts: dict[str, list[int]] = {split: [] for split in splits}
+    instances: dict[str, list[int]] = {split: [] for split in splits}
     uses: dict[str, Counter[int]] = defaultdict(Counter)
     test: dict[str, list[QuestionRow]] = defaultdict(list)
     shards = [shard for shard in shards if shard.config != "rules"]
@@ -83,7 +84,7 @@ def leak_report(build_dir: str | Path, progress: StageProgress | None = None) ->
     train = {name: {key for known in scan.of("train") for key in keys(known)} for name, keys in _KEYS.items()}
     train["instances"] = set(instances["train"])
     overlap = {}
-    for split in QUESTION_SPLITS[1:]:
+    for split in splits[1:]:
         parts = {
             name: [key for known in scan.of(split) for key in keys(known)] for name, keys in _KEYS.items()
         }

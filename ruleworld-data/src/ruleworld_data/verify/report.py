@@ -38,7 +38,7 @@ CHECKS: dict[str, str] = {
     "needed": "dropping any gold rule changes or removes the answer",
     "question_text": "questions name what the facts state, and no number besides",
     "duplicates": "no question occurs twice, except that mini is a part of test",
-    "overlap": "no sub-question of an evaluation split occurs in train",
+    "overlap": "no sub-question of an evaluation split occurs in train, no rule that gives an answer of unseen",
     "C9_gold_executor": "executor, gold rules only: the gold answer",
     "C9_gold_clingo": "clingo, gold rules only: the gold answer",
     "C9_pool_executor": "executor, a pool of 10,000 rules (all, if fewer): the gold answer, by the gold rules",

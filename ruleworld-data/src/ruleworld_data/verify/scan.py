@@ -229,6 +229,14 @@ def _check_overlap(scan: Scan) -> None:
                 if known.lesson in train
             )
         )
+    taught = {rule for known in scan.of("train", "validation") for rule in known.rule_ids}
+    check.fail(
+        *(
+            f"unseen: rules {shared} that answer {known.source} are gold in train or validation"
+            for known in scan.of("unseen")
+            if known.steps and (shared := sorted(taught.intersection(known.steps[-1].rule_ids)))
+        )
+    )
 
 
 def _lines_up(row: dict[str, Any], shard: Shard) -> bool:

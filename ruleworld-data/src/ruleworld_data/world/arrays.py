@@ -23,11 +23,12 @@ from types import EllipsisType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..spec import PAPER_POINT, Dials
+from ..spec import PAPER_POINT, RESERVED, Dials
 from .forms import FRAMES, HERE, SHAPES, THERE, draw_forms
 from .names import Names
-from .streams import Ints
+from .streams import Ints, keyed_integers
 
 MIN_COUNT, MAX_COUNT = 9, 20
 """Initial values: no chain can take more than ``MAX_UNITS * MAX_EFFECT`` away."""
@@ -95,6 +96,8 @@ class World:
     threshold_driven : array
         Attributes that thresholds can change, in the whole world also where this is a part of it: of a creature of a
         kind they are asked along such a path only.
+    reserves : bool
+        Whether some rules are kept for the split ``unseen`` (see `reserved`), from data 1.2 on.
     """
 
     world_id: str
@@ -104,6 +107,7 @@ class World:
     subset_rows: dict[str, Ints] = field(default_factory=dict, repr=False)
     dials: Dials = PAPER_POINT
     threshold_driven: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
+    reserves: bool = False
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.blocks.values())
@@ -128,6 +132,12 @@ class World:
         sides |= {name: HERE if name in premise else THERE for name in NAMED if name in block.columns}
         forms = draw_forms(key, self.dials.words, sides, block.ids)
         return {name if name in FRAMES else f"{name}_form": drawn for name, drawn in forms.items()}
+
+    def reserved(self, block: RuleBlock) -> NDArray[np.bool_]:
+        """Return which rules are kept for the split ``unseen``: one in `RESERVED` of those that count, by a hash."""
+        if not self.reserves or not block.type.endswith("2attr"):
+            return np.zeros(len(block), dtype=np.bool_)
+        return keyed_integers(("unseen", self.seed), RESERVED, block.ids) == 0
 
     def restrict(self) -> World:
         """Return the same world with only the rules of its subset; their ids do not change."""
