@@ -87,6 +87,13 @@ def smoke(options: Options, form: str, size: int) -> list[Method]:
     return [Solver(), *map(Retrieve, ranked)]  # ceiling first, floor last
 
 
+@grid("words", (1_000, 10_000))
+def words(options: Options, form: str, size: int) -> list[Method]:
+    """Every search without a model, and the solver: with --form nl --dials words=1, how far other words lead astray."""
+    dense, bm25, both = retrievers(options)
+    return [Solver(), *map(Retrieve, (bm25, dense, both, Graph(), BothEnds()))]
+
+
 def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
     """Return every way to search for rules and put them into a prompt, each with as many as validation chose.
 
