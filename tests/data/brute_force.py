@@ -123,6 +123,19 @@ class BruteForce:
 
     def answers(self, facts: str, query: str) -> set[str]:
         """Return every answer that follows; one, if all is well."""
+        if compared := re.match(r"(Sum|Difference|Highest|Most)\(", query):
+            asked = re.findall(r"Has\((x\d), \w+, \?\)", query)
+            counts = [self.answers(facts, part[0]) for part in re.finditer(r"Has\(x\d, \w+, \?\)", query)]
+            if any(len(values) != 1 for values in counts):
+                return set()
+            numbers = [int(*values) for values in counts]
+            high, winners = (
+                max(numbers),
+                [who for who, n in zip(asked, numbers, strict=True) if n == max(numbers)],
+            )
+            kinds = {plain(re.search(rf"(\w+)\({who}\)", facts)[1]) for who in winners}
+            results = {"Sum": sum(numbers), "Difference": high - min(numbers), "Highest": high}
+            return kinds if compared[1] == "Most" else {str(results[compared[1]])}
         initial, net, places, states, _ = self.holds(facts)
         name, (who, what, *rest) = parse(query)
         if name == "Has":

@@ -22,7 +22,7 @@ from ruleworld_data.world import drawing
 
 force = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))
 BruteForce, misread, blemish = (force[name] for name in ("BruteForce", "misread", "blemish"))
-ALL = Dials(hops=8, parts=5, crowd=5, conjunction=2, thresholds=True)
+ALL = Dials(hops=8, parts=5, crowd=5, conjunction=2, thresholds=True, compare=True)
 QUICK = [
     Dials(hops=6, crowd=9),
     Dials(hops=5, conjunction=2),
@@ -59,7 +59,8 @@ def drawn_setting(number: int) -> WorldSpec:
         conjunction=draw.randint(1, 2),
         thresholds=draw.random() < 0.5,
     )
-    return WorldSpec("tiny", seed=seed, dials=replace(dials, crowd=draw.choice([None, *range(4, 15)])))
+    crowd, compare = draw.choice([None, *range(4, 15)]), dials.parts > 1 and draw.random() < 0.5
+    return WorldSpec("tiny", seed=seed, dials=replace(dials, crowd=crowd, compare=compare))
 
 
 def failures(folder: Path, setting: WorldSpec, solvers=("executor", "clingo")) -> dict[str, list[str]]:
@@ -90,7 +91,7 @@ def test_two_hundred_settings_verify(tmp_path, small):
         print(number, setting.seed, setting.dials.to_dict(), failed or "verified", flush=True)
     print(dict(sorted(tried.items())))
     assert not found
-    assert len(tried) == 28 and min(tried.values()) >= 5  # every value of every dial
+    assert len(tried) == 29 and min(tried.values()) >= 5  # every value of every dial
 
 
 @pytest.mark.slow
@@ -253,7 +254,8 @@ def test_a_crowd_that_does_not_fit_names_its_limits():
 @pytest.mark.parametrize("dials", [Dials(hops=8), Dials(hops=1, parts=1), Dials(parts=8), ALL])
 def test_sub_tasks_and_tables_of_a_setting(dials):
     names = subtasks_of(dials)
-    assert names[0] == "single_rule" and (dials.hops == 1 or names[-1] == f"multi_hop_{dials.hops}")
+    assert names[0] == "single_rule" and (dials.hops == 1 or f"multi_hop_{dials.hops}" in names)
+    assert names[-1].startswith("compare") == dials.compare
     widths = [int(name.rsplit("_", 1)[1]) for name in names if name.startswith("multi_rule")]
     assert widths == (list(range(2, 2 * dials.parts + 1)) if dials.parts > 1 else [])
     for name in names:

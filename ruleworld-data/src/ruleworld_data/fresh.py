@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from .io.schema import QUESTION_SCHEMA, decode, rule_schema
+from .questions.compare import compare_table
 from .questions.parallel import ParallelBlock
 from .questions.tables import Origin, chain_table
 from .spec import (
@@ -157,6 +158,8 @@ def continent(
         origin = Origin(world, "heldout", subtask)
         if rows and subtask.startswith("multi_rule"):
             tables[subtask] = ParallelBlock(origin, 0, 0, rows, limit=rows).table(0, rows)
+        elif rows and subtask.startswith("compare"):
+            tables[subtask] = compare_table(origin, rows)
         elif rows:
             tables[subtask] = chain_table(origin, rows)
     return world, rules, {subtask: decode(table, QUESTION_SCHEMA) for subtask, table in tables.items()}

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from .io.schema import QUESTION_SCHEMA, decode, rule_schema
+from .questions.compare import compare_table
 from .questions.parallel import ParallelBlock, block_bounds
 from .questions.tables import Origin, chain_table
 from .spec import (
@@ -77,7 +78,8 @@ def _parallel(spec: WorldSpec, subtask: str, start: int, stop: int) -> pa.Table:
 
 @lru_cache(maxsize=2)
 def _chains(spec: WorldSpec, subtask: str) -> pa.Table:
-    return chain_table(Origin(world_of(spec), spec.split, subtask), spec.num_rows(subtask))
+    table = compare_table if subtask.startswith("compare") else chain_table
+    return table(Origin(world_of(spec), spec.split, subtask), spec.num_rows(subtask))
 
 
 def _mini(spec: WorldSpec, subtask: str) -> pa.Table:

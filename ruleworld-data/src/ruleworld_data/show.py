@@ -80,7 +80,7 @@ def print_stats(stats: BuildStats) -> None:
     questions = []
     for subtask, types in stats.answer_types.items():
         counts = [stats.rows[subtask].get(split, 0) for split in question_splits]
-        kinds = ("count", "environment", "state")
+        kinds = ("count", "environment", "state", "creature")
         shares = [f"{types.get(name, 0) / sum(types.values()):.1%}" if types else "" for name in kinds]
         shared = f"{stats.shared_words[subtask]:.1%}" if subtask in stats.shared_words else ""
         questions.append([subtask, *counts, f"{stats.mean_characters[subtask]:.0f}", *shares, shared])
@@ -104,12 +104,13 @@ def print_stats(stats: BuildStats) -> None:
         "counts",
         "environments",
         "states",
+        "creatures",
         "shared words",
     ]
     _print(
         head,
         _table(["rules", *RULE_SPLITS], rules, totals),
-        _table(columns, questions, ["total", *sums, "", "", "", "", ""]),
+        _table(columns, questions, ["total", *sums, "", "", "", "", "", ""]),
         _table(["skeleton", "sub-task", *question_splits], skeletons),
         _table(["split", "sub-task", "questions", "chains", "most frequent", "starts", "answers"], diversity),
     )

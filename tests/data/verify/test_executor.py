@@ -107,6 +107,41 @@ def test_gold_rules_alone_give_the_same_answer_and_so_does_clingo(base):
     assert solver.answers(scopes) == solver.answers(scopes, own) == answers
 
 
+def test_comparisons_worked_by_hand(base):
+    """A cat of 16 horns after an attack, one of 5 scales after a loss, and a pig whose fins are stated."""
+    facts = (
+        "Tiny_cat(x1) & Tiny_cat(y1) & Attack(y1, x1) & Tiny_cat(x2) & Lose_Strong_fin(x2, 2) & Elderly_pig(x3) & "
+        "Has(x3, Strong_fin, 16) & Deeply_angry(x3)"
+    )
+    parts = ["Has(x1, Strong_horn, ?)", "Has(x2, Mineral_scale, ?)", "Has(x3, Strong_fin, ?)"]
+    index, solver = RuleIndex(base), AspSolver(base)
+    for operation, of, answer, rules in (
+        ("Sum", parts, "38", (SAD, HORN_GAIN, HORN, LOSS, FUR, FIN_GAIN)),
+        ("Sum", [parts[1]] * 2, None, None),
+        ("Difference", parts[::-1], "12", (FIN_GAIN, LOSS, FUR, SAD, HORN_GAIN, HORN)),
+        ("Highest", parts[:2], "16", (SAD, HORN_GAIN, HORN, LOSS, FUR)),
+        ("Most", parts[:2], "tiny cat", (SAD, HORN_GAIN, HORN, LOSS, FUR)),
+        ("Highest", [*parts, "Has(x3, Unheard_of, ?)"], None, None),
+        ("Sum", [parts[0], "Has(x2, Unheard_of, ?)"], None, (SAD, HORN_GAIN, HORN)),
+    ):
+        query = f"{operation}({', '.join(of)})"
+        if rules is None:  # one individual, twice
+            with pytest.raises(ValueError, match="counts of two individuals or more"):
+                parse_query(query)
+            continue
+        derivation = execute(facts, query, index)
+        assert (derivation.answer, derivation.rule_ids) == (answer, rules)
+        assert solver.answers([(facts, query)]) == [() if answer is None else (answer,)]
+    # A tie has no winner; two creatures of a kind are one answer.
+    tie = facts.replace("Has(x3, Strong_fin, 16)", "Has(x3, Strong_fin, 15)").replace(
+        "Elderly_pig", "Elderly_frog"
+    )
+    assert execute(tie, f"Most({parts[0]}, {parts[2]})", index).answer is None
+    assert execute(
+        "Tiny_cat(x1) & Tiny_cat(x2)", "Most(Has(x1, Strong_fin, ?), Has(x2, Strong_fin, ?))", index
+    )[0] == ("tiny cat")
+
+
 def test_solve_takes_a_row_and_a_table_or_an_index(base):
     row = {
         "facts": ["Tiny_cat(x)", "Bridge(x)"],

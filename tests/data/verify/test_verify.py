@@ -1,6 +1,7 @@
 """Plant one defect at a time in a copy of a small build: the verifier must find it and name it by the right check."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.io import build
-from ruleworld_data.spec import SCALES, SUBTASKS
+from ruleworld_data.spec import SCALES, SUBTASKS, Dials
 from ruleworld_data.verify import CHECKS, parse_rule_table, render_text, rules, verify
 from ruleworld_data.verify.mentions import question_problems
 from ruleworld_data.verify.report import Findings
@@ -430,6 +431,29 @@ def test_an_idle_gold_rule(copy):
     failed = copy.failed()
     assert f"without the gold rule {idle}" in failed["needed"]
     assert row["id"] in failed["steps"] and row["id"] in failed["C9_full_executor"]
+
+
+def test_what_is_wrong_in_a_comparison(tmp_path, tampered):
+    build(tmp_path / "build", "tiny", dials=Dials(hops=1, parts=2, compare=True))
+    copy = tampered(tmp_path / "build")
+    edits = [  # a list of the row, or a text of its last step; what stands there, what instead, and who sees it
+        ("queries", "Sum", "Highest", "C9_pool_clingo"),
+        ("queries", "x2", "x1", "scopes"),
+        ("facts", "x2", "x3", "C9_gold_executor"),
+        ("answers", "$", "1", "C9_gold_clingo"),
+        ("answer_types", "count", "creature", "scopes"),
+        ("nl", r" \d+\.$", "", "steps"),
+        ("fol", r"Sum\(", "Most(", "steps"),
+        ("state", "$", "1", "steps"),
+    ]
+    rows = copy.rows("compare_2", "train")
+    sums = [row for row in rows if row["queries"][0].startswith("Sum")]
+    for row, (column, old, new, _) in zip(sums, edits, strict=False):
+        place, key = (row[column], 0) if column in row else (row["steps"][-1], column)
+        place[key] = re.sub(old, new, place[key], count=1)
+    copy.write("compare_2", "train", rows)
+    failed = copy.failed(BOTH)
+    assert [edit for row, edit in zip(sums, edits, strict=False) if row["id"] not in failed[edit[-1]]] == []
 
 
 CELL_EDITS = [

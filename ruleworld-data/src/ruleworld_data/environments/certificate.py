@@ -174,7 +174,8 @@ def _views(config: EnvConfig, instances: Sequence[Instance]) -> list[View]:
 
 
 def _types(record: dict[str, Any]) -> list[str]:
-    names = {"Has": "count", "In": "environment"}
+    names = {"In": "environment", "Most": "creature"}
+    names |= dict.fromkeys(("Has", "Sum", "Difference", "Highest"), "count")
     return [names.get(query.partition("(")[0], "state") for query in record["queries"]]
 
 

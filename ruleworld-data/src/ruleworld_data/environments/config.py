@@ -154,7 +154,7 @@ class EnvConfig:
         kind, _, size = subtask.rpartition("_")
         if kind == "multi_hop":
             return max(len(skeleton.path) + 1 for skeleton in multi_hop(int(size), Dials.parse(self.dials)))
-        return int(size) if kind == "multi_rule" else 1
+        return int(size) * (1 + (kind == "compare")) if size.isdigit() else 1
 
     @property
     def world_key(self) -> WorldKey:

@@ -10,7 +10,7 @@ from ..prompts import Template, answer_template, parse_template
 from ..questions import training_text
 from ..scoring import SCORER_VERSION
 from ..spec import VERSION, check_count
-from ..text import parse_facts
+from ..text import parse_state
 from .config import EnvConfig
 from .worlds import place_of
 
@@ -92,6 +92,6 @@ def search_template() -> Template:
 @lru_cache(maxsize=65_536)
 def _conclusion(state: str) -> tuple[str, ...]:
     """Return what a step concludes: kind, operator or "", number or "", and the words of its term."""
-    (fact,) = parse_facts(state)
+    fact = parse_state(state)
     number = "" if fact.number is None else str(fact.number)
     return (fact.kind, fact.operator or "", number, *fact.term.replace("-", " ").split())

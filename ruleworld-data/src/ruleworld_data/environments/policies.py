@@ -25,7 +25,7 @@ class View(NamedTuple):
     rules : sequence of str
         The pool, whether it is in the prompt or would have to be looked up.
     types : sequence of str
-        Of each answer: count, environment, state.
+        Of each answer: count, environment, state, creature.
     frequent : dict
         Type -> its answers in other instances, the most frequent first.
     change : int

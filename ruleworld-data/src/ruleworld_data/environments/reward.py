@@ -138,8 +138,9 @@ def _steps(text: str, conclusions: Sequence[Sequence[str]]) -> float:
 def _concludes(line: str, conclusion: Sequence[str]) -> bool:
     """Say whether a line ends in a conclusion, in any of the forms that rules have.
 
-    A place or a state must be the last words; of a count or a change the number must be the last number, the attribute
-    named, and the last verb of change of the right sign. So a line that lists candidates has one of them only.
+    A place, a state or a creature must be the last words; of a count or a change the number must be the last number,
+    the attribute named, and the last verb of change of the right sign. What a comparison comes to needs its number
+    alone. So a line that lists candidates has one of them only.
     """
     if not line or len(line) > _LONGEST_STEP:
         return False
@@ -152,6 +153,8 @@ def _concludes(line: str, conclusion: Sequence[str]) -> bool:
         return f" {' '.join(words)} ".endswith(_names(name))
     if next((word for word in reversed(words) if word.isdigit()), "") != number:
         return False
+    if not name:
+        return True
     text = f" {' '.join(words)} "
     if not any(known in text for known in _names(name, load_vocabulary().plural_of[name])):
         return False

@@ -67,7 +67,7 @@ class EnvWorld:
         wanted, count = gold, int(config.rivals * (config.pool_size - len(gold)))
         if count:
             group, members = self._rivals
-            last = row["steps"] if len(row["answers"]) > 1 else row["steps"][-1:]
+            last = row["steps"][-1:] if row["n_hops"] > 1 else row["steps"]
             target = dict.fromkeys(group[[step["rule_ids"][0] for step in last]].tolist())
             stream = Stream("rivals", self.world_id, row["id"], config.pool_size)
             for groups in (target, {*group[gold].tolist()} - {*target}):

@@ -65,6 +65,7 @@ class RuleWorldConfig(datasets.BuilderConfig):
     crowd: int | None = PAPER_POINT.crowd
     conjunction: int = PAPER_POINT.conjunction
     thresholds: bool = PAPER_POINT.thresholds
+    compare: bool = PAPER_POINT.compare
     words: float = PAPER_POINT.words
 
     def __setattr__(self, name: str, value: Any) -> None:

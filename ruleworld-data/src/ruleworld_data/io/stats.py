@@ -88,7 +88,7 @@ def build_stats(folder: str | Path) -> BuildStats:
         table = read_shard(folder / shard["path"], columns)
         types[config] += _counts(pc.list_flatten(table["answer_types"]))
         characters[config] += pc.sum(pc.utf8_length(table["question"])).as_py() or 0
-        if not config.startswith("multi_rule"):
+        if not config.startswith(("multi_rule", "compare")):
             skeletons[config][split] += _counts(table["skeleton"])
             diversity[config][split] = _diversity(table)
     # The paper's types are listed where there are none of them, too.

@@ -24,7 +24,10 @@ from .wording import clause_templates, question_templates
 
 
 class Proof(NamedTuple):
-    """What one unit contributes to a question: its scope in FOL, its words, its answer, and one step a hop."""
+    """What one unit contributes to a question: its scope in FOL, its words, its answer, and one step a hop.
+
+    ``who`` is what its words call the subject.
+    """
 
     skeleton: str
     facts: str
@@ -34,6 +37,7 @@ class Proof(NamedTuple):
     answer: str
     answer_type: str
     steps: list[Step]
+    who: str
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,12 @@ def chain_table(origin: Origin, count: int) -> pa.Table:
     """Draw and word ``count`` questions of one chain each: single_rule or multi_hop."""
     hops = origin.size
     shares = multi_hop(hops, origin.world.dials) if hops > 1 else SINGLE
-    proofs = origin.proofs(shares, count, clauses=False)
+    return proof_table(origin, origin.proofs(shares, count, clauses=False), hops)
+
+
+def proof_table(origin: Origin, proofs: list[Proof], hops: int) -> pa.Table:
+    """Return the table of questions with one answer each."""
+    count = len(proofs)
     gold = [[rule for step in proof.steps for rule in step.rule_ids] for proof in proofs]
     columns: dict[str, Any] = {
         **origin.identity(0, count),
@@ -143,7 +152,7 @@ def _prove(
         template = choices[pick % len(choices)]
         facts, question = " & ".join(scene.facts), template.text.format_map(scene.slots)
         worded = (skeleton.name, facts, scene.query, question, template.id)
-        proofs.append(Proof(*worded, scene.answer, skeleton.answer_type, scene.steps))
+        proofs.append(Proof(*worded, scene.answer, skeleton.answer_type, scene.steps, scene.who))
     return proofs
 
 

@@ -42,6 +42,13 @@ def merge_templates() -> tuple[QuestionTemplate, ...]:
     return tuple(QuestionTemplate(name, text) for name, text in load_templates()["merges"].items())
 
 
+@cache
+def comparison_templates(operation: str) -> tuple[QuestionTemplate, ...]:
+    """Return the frames of comparisons, with ``{parts}``, ``{creatures}``, ``{highest}`` and ``{lowest}``."""
+    frames = load_templates()["comparisons"][operation.lower()]
+    return tuple(QuestionTemplate(f"{operation.lower()}.{name}", text) for name, text in frames.items())
+
+
 def _compose(frames: str, start: str, query: str) -> tuple[QuestionTemplate, ...]:
     data = load_templates()
     if start == "kind":

@@ -203,8 +203,9 @@ def _matches(prediction: Sequence[str], gold: Sequence[str]) -> list[bool]:
 def same_answer(answer: str, gold: str) -> bool:
     """Whether an answer says what the gold answer says.
 
-    Both are normalised. A place or a state may have an article before it and any of its names, a number what it counts
-    behind it, in any name of RuleWorld: "the tundra", "out of breath" for ``breathless``, "16 muddy paws" for ``16``.
+    Both are normalised. A place, a state or a kind of creature may have an article before it and any of its names, a
+    number what it counts behind it, in any name of RuleWorld: "the tundra", "out of breath" for ``breathless``, "16
+    muddy paws" for ``16``.
 
     Examples
     --------

@@ -27,6 +27,9 @@ class Dials:
         Most atoms of a premise, 1 or 2; with 2 there are rules of type ``place_state2attr``.
     thresholds : bool
         Whether there are rules of type ``count2state``: "If A has more than 12 strong horns, ...".
+    compare : bool
+        Whether there are questions about several counts together, ``compare_2`` to ``compare_<parts>``. It adds them
+        alone: rules and all other questions are those of false.
     words : float
         How often a word of a rule or a question is another one that means the same, 0 to 1. It changes texts alone:
         rules, questions, answers and ids are those of 0.
@@ -42,6 +45,7 @@ class Dials:
     crowd: int | None = None
     conjunction: int = 1
     thresholds: bool = False
+    compare: bool = False
     words: float = 0.0
 
     def __post_init__(self) -> None:
@@ -51,8 +55,11 @@ class Dials:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
                 raise ValueError(f"{name} must be an integer from 1 to {most}, got {value!r}")
-        if not isinstance(self.thresholds, bool):
-            raise ValueError(f"thresholds must be true or false, got {self.thresholds!r}")
+        for name in ("thresholds", "compare"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
+        if self.compare and self.parts < 2:
+            raise ValueError(f"compare needs two parts or more, got parts={self.parts}")
         if (
             isinstance(self.words, bool)
             or not isinstance(self.words, int | float)
@@ -107,18 +114,21 @@ class Dials:
         if config in CONFIGS or config not in ALL_SUBTASKS:
             return self
         kind, _, size = config.rpartition("_")
-        name, needed = ("hops", int(size)) if kind == "multi_hop" else ("parts", -(-int(size) // 2))
-        open_ = getattr(self, name) == getattr(PAPER_POINT, name)
-        turned: dict[str, Any] = {name: needed} if open_ else {}
-        return replace(self, **turned)
+        needed: dict[str, dict[str, Any]] = {
+            "multi_hop": {"hops": int(size)},
+            "multi_rule": {"parts": -(-int(size) // 2)},
+            "compare": {"compare": True, "parts": max(int(size), PAPER_POINT.parts)},
+        }
+        turned = needed[kind].items()
+        return replace(self, **{k: v for k, v in turned if getattr(self, k) == getattr(PAPER_POINT, k)})
 
     def __str__(self) -> str:
         return ",".join(f"{name}={json.dumps(value)}" for name, value in self.to_dict().items())
 
     @property
     def structure(self) -> Dials:
-        """These dials without those that change texts alone: what rules and questions depend on."""
-        return replace(self, words=PAPER_POINT.words)
+        """These dials without those that change texts or add sub-tasks alone: what rules and questions depend on."""
+        return replace(self, words=PAPER_POINT.words, compare=PAPER_POINT.compare)
 
     @property
     def tag(self) -> str:
@@ -141,8 +151,11 @@ def subtasks_of(dials: Dials) -> tuple[str, ...]:
     """Return the sub-tasks of a world with these dials: `SUBTASKS` at the paper's point."""
     most = 2 * dials.parts if dials.parts > 1 else 0
     widths = (f"multi_rule_{width}" for width in range(2, most + 1))
-    return ("single_rule", *widths, *(f"multi_hop_{hops}" for hops in range(2, dials.hops + 1)))
+    chains = (f"multi_hop_{hops}" for hops in range(2, dials.hops + 1))
+    compared = (f"compare_{parts}" for parts in range(2, dials.parts + 1) if dials.compare)
+    return ("single_rule", *widths, *chains, *compared)
 
 
-ALL_SUBTASKS = (*SUBTASKS, *(name for name in subtasks_of(Dials(hops=8, parts=8)) if name not in SUBTASKS))
+_FURTHEST = Dials(hops=8, parts=8, compare=True)
+ALL_SUBTASKS = (*SUBTASKS, *(name for name in subtasks_of(_FURTHEST) if name not in SUBTASKS))
 """The paper's sub-tasks, and those that only dials bring."""

@@ -15,6 +15,10 @@ COMPARED = "Fewer", "More"
 _ATOM = re.compile(r"([A-Z][A-Za-z_]*)\(([^()]*)\)")
 _SYMBOL = re.compile(r"[A-Z][a-z]*(?:_[a-z]+)*")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+OPERATIONS = ("Sum", "Difference", "Highest", "Most")
+"""What may be asked of several counts: their total, the highest less the lowest, the highest, and whose that is."""
+_OPERATION = re.compile(rf"({'|'.join(OPERATIONS)})\((.*)\)")
+_INDIVIDUAL = re.compile(r"\((?:[^()]*, )?[xy]([1-8]?)[,)]")
 
 
 class Fact(NamedTuple):
@@ -25,9 +29,11 @@ class Fact(NamedTuple):
     kind : str
         ``is`` (a kind or a state: FOL writes both alike; English says ``entity`` or ``state``), ``has``, ``change``,
         ``act`` or ``in`` (a place). In premises also ``both`` (a place and a state) and ``count`` (a number
-        of things, more or fewer than so many).
+        of things, more or fewer than so many). What a comparison comes to is ``sum``, ``difference`` or ``highest``
+        with a number, or ``most`` with the kind as its term, each about nobody.
     who : str
-        The individual it is about, ``x`` or ``y``, in rules ``A`` or ``B``; for ``act`` the actor.
+        The individual it is about, ``x`` or ``y``, ``x1`` or ``y1`` and so on in the parts of a comparison, in rules
+        ``A`` or ``B``; for ``act`` the actor.
     term : str
         Plain name of the entity, state, place, action or attribute.
     other : str or None
@@ -53,17 +59,24 @@ class Query(NamedTuple):
     """What a scope asks: ``has`` (final count of attribute ``term``), ``in`` or ``state``.
 
     For ``state``, ``term`` names the cause: an action, or ``in`` for the environment. ``state_of_count`` is the state
-    that the count of attribute ``term`` gives.
+    that the count of attribute ``term`` gives. ``sum``, ``difference``, ``highest`` and ``most`` compare the counts
+    that their ``parts`` ask for, each of another individual; ``most`` asks for the kind of whoever has the highest.
     """
 
     kind: str
     who: str
     term: str = ""
+    parts: tuple[Query, ...] = ()
+
+    @property
+    def counts(self) -> tuple[Query, ...]:
+        """What is asked for one by one: the parts of a comparison, else the query itself."""
+        return self.parts or (self,)
 
 
 def parse_premise_fol(text: str) -> Fact:
     """Parse what stands before the arrow, for example ``"Desert(A)"`` or ``"Desert(A) & Deeply_hungry(A)"``."""
-    clauses = [_fact(atom, "AB", "FOL clause") for atom in text.split(AND)]
+    clauses = [_fact(atom, ("A", "B"), "FOL clause") for atom in text.split(AND)]
     first, *others = clauses
     if text.startswith("Enter(") or (first.kind == "act" and first.who != "A"):
         raise unreadable("FOL clause", text, "a premise such as Desert(A), or an action of A on B")
@@ -77,7 +90,7 @@ def parse_premise_fol(text: str) -> Fact:
 
 def parse_conclusion_fol(text: str) -> Fact:
     """Parse what stands after the arrow, for example ``"Lose_Strong_fin(A, 1)"``."""
-    clause = _fact(text, "AB", "FOL clause")
+    clause = _fact(text, ("A", "B"), "FOL clause")
     if clause.kind == "in" and not text.startswith("Enter("):
         raise unreadable("FOL clause", text, f"Enter({clause.who}, Place)")
     return clause
@@ -87,27 +100,59 @@ def parse_conclusion_fol(text: str) -> Fact:
 def parse_facts(text: str) -> tuple[Fact, ...]:
     """Parse the facts of one scope: atoms about ``x`` and ``y``, for example ``"Chase(y, x) & Tiny_cat(x)"``.
 
+    The parts of a comparison are about ``x1`` and ``y1``, ``x2`` and ``y2``, and so on.
+
     Raises
     ------
     ValueError
         If an atom does not parse.
     """
-    return tuple(_fact(atom, "xy", "fact") for atom in text.split(AND))
+    numbers = [part[1] if (part := _INDIVIDUAL.search(atom)) else "" for atom in text.split(AND)]
+    atoms = zip(text.split(AND), numbers, strict=True)
+    return tuple(_fact(atom, (f"x{number}", f"y{number}"), "fact") for atom, number in atoms)
+
+
+def parse_state(text: str) -> Fact:
+    """Parse what a step concludes: one fact, or what a comparison comes to, ``"Sum(27)"`` or ``"Most(Tiny_cat)"``.
+
+    Raises
+    ------
+    ValueError
+        If the text is neither.
+    """
+    if match := _OPERATION.fullmatch(text):
+        if match[1] == "Most":
+            return Fact("most", "", _plain(match[2], "state", text))
+        return Fact(match[1].lower(), "", "", number=whole_number(match[2], "state", text))
+    facts = parse_facts(text)
+    if len(facts) != 1:
+        raise unreadable("state", text, "one fact")
+    return facts[0]
 
 
 @lru_cache(maxsize=8192)
 def parse_query(text: str) -> Query:
     """Parse a query: ``Has(x, Mineral_fur, ?)``, ``In(x, ?)``, ``State(x, ?, Chase)`` or ``State(x, ?, In)``.
 
-    ``State(x, ?, Has, Mineral_fur)`` asks for the state that a count gives.
+    ``State(x, ?, Has, Mineral_fur)`` asks for the state that a count gives, and
+    ``Sum(Has(x1, Mineral_fur, ?), Has(x2, Neat_fin, ?))`` compares counts, as do ``Difference``, ``Highest``, ``Most``.
 
     Raises
     ------
     ValueError
         If the text is none of these.
     """
+    if operation := _OPERATION.fullmatch(text):
+        parts = tuple(parse_query(part) for part in re.split(r"(?<=\)), ", operation[2]))
+        if (
+            len(parts) < 2
+            or {part.kind for part in parts} != {"has"}
+            or len({p.who for p in parts}) < len(parts)
+        ):
+            raise unreadable("query", text, "counts of two individuals or more, as Has(x1, Attribute, ?)")
+        return Query(operation[1].lower(), "", "", parts)
     name, args = _atom(text, "query")
-    who = args[0] if args[0] in ("x", "y") else None
+    who = args[0] if re.fullmatch("[xy][1-8]?", args[0]) else None
     if name == "Has" and len(args) == 3 and args[2] == "?" and who:
         return Query("has", who, _plain(args[1], "query", text))
     if name == "In" and args[1:] == ["?"] and who:
@@ -117,7 +162,8 @@ def parse_query(text: str) -> Query:
     if name == "State" and len(args) == 4 and args[1:3] == ["?", "Has"] and who:
         return Query("state_of_count", who, _plain(args[3], "query", text))
     expected = (
-        "Has(x, Attribute, ?), In(x, ?), State(x, ?, Action), State(x, ?, In) or State(x, ?, Has, Attribute)"
+        "Has(x, Attribute, ?), In(x, ?), State(x, ?, Action), State(x, ?, In), State(x, ?, Has, Attribute) or counts "
+        "to compare, as in Sum(Has(x1, Attribute, ?), Has(x2, Attribute, ?))"
     )
     raise unreadable("query", text, expected)
 
@@ -139,8 +185,8 @@ def _words() -> _Words:
     return _Words()
 
 
-def _fact(text: str, individuals: str, what: str) -> Fact:
-    a, b = tuple(individuals)
+def _fact(text: str, individuals: tuple[str, str], what: str) -> Fact:
+    a, b = individuals
     name, args = _atom(text, what)
     if name == "Has" and a == "A":  # the paper's rules do not say whose
         args = [a, *args] if len(args) == 2 else []

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..io.workers import start_worker
 from ..spec import OPERATORS
-from ..text import Fact, parse_facts, parse_query
+from ..text import Fact, Query, parse_facts, parse_query, parse_state
 from ..world import Ints, symbol
 from .asp import BATCH, AspSolver
 from .cones import Cones
@@ -34,7 +34,14 @@ _WORTH_A_PROCESS = 10
 """Batches that take longer than starting a process."""
 _LIFETIME = 100
 """Batches that a process checks before it is replaced."""
-_ANSWER_TYPE = {"has": "count", "in": "environment", "state": "state", "state_of_count": "state"}
+_ANSWER_TYPE = {
+    "has": "count",
+    "in": "environment",
+    "state": "state",
+    "state_of_count": "state",
+    "most": "creature",
+}
+_ANSWER_TYPE |= dict.fromkeys(("sum", "difference", "highest"), "count")
 
 Batch = tuple[str, int, list[tuple[SubQuestion, bool]]]
 """World, number, and sub-questions, each with whether an evaluation split of the first world has it."""
@@ -157,7 +164,9 @@ class AnswerChecker:
                 findings["needed"].checked += len(gold)
                 for rule_id in gold:
                     rest = self.index.only([other for other in gold if other != rule_id])
-                    if execute(facts, query, rest).answer == question.answer:
+                    other = execute(facts, query, rest)
+                    # Without a rule a comparison may come out as before, but not each of its counts.
+                    if (other.counts or other.answer) == (proof.counts or proof.answer):
                         without = f"the answer is {question.answer!r} without the gold rule {rule_id} too"
                         findings["needed"].fail(f"{question.source}: {without}")
         findings["C6"].checked += 1
@@ -175,12 +184,16 @@ class AnswerChecker:
             steps.fail(f"{question.source}: {differ}")
             return
         concluded = {firing.rule_id: firing.fact for firing in proof.firings}
-        before = list(parse_facts(question.facts))
+        before, query = list(parse_facts(question.facts)), parse_query(question.query)
         for number, step in enumerate(question.steps, start=1):
             facts = [concluded[rule_id] for rule_id in step.rule_ids]
-            where = f"{question.source}, step {number}"
+            where, last = f"{question.source}, step {number}", number == len(question.steps)
+            asked = (query, question.answer) if last else None
             try:
-                problem = _step_problem(question, step, facts, before, number == len(question.steps))
+                if query.parts:
+                    asked = query.parts[number - 1], proof.counts[number - 1] or ""
+                    step = _before_closing(step, query, proof) if last else step
+                problem = _step_problem(step, facts, before, asked)
             except ValueError as error:
                 problem = str(error)
             if problem:
@@ -234,17 +247,33 @@ def _disagree(question: SubQuestion, answer: str | None) -> str:
     return f"{question.source}: {question.facts}, {question.query}: {gold}"
 
 
+def _before_closing(step: GivenStep, query: Query, proof: Derivation) -> GivenStep:
+    """Return a comparison's last step as it is without the operation; `ValueError` if that is wrong."""
+    operation, answer = query.kind.capitalize(), symbol(proof.answer or "")
+    counts, asked = [count or "" for count in proof.counts], query.parts[-1]
+    closing, state = f"; {operation}({', '.join(counts)}) = {answer}", f"{operation}({answer})"
+    if not step.fol.endswith(closing) or step.state != state:
+        raise ValueError(
+            f"{step.fol!r} with the state {step.state!r} should end with {closing!r} and {state!r}"
+        )
+    if missing := unmentioned(step.nl, [parse_state(state)]):
+        raise ValueError(f"{missing} is not in {step.nl!r}")
+    count = f"Has({asked.who}, {symbol(asked.term)}, {counts[-1]})"
+    return step._replace(fol=step.fol.removesuffix(closing), state=count)
+
+
 def _step_problem(
-    question: SubQuestion, step: GivenStep, facts: list[Fact], before: list[Fact], last: bool
+    step: GivenStep, facts: list[Fact], before: list[Fact], asked: tuple[Query, str] | None
 ) -> str:
     """Compare one step's FOL and state to what its rules conclude; return what is wrong, or nothing.
 
-    The FOL is one ``premise => conclusion`` per rule and, if the step changes the queried attribute, the sum.
+    The FOL is one ``premise => conclusion`` per rule and, if the step changes the attribute that is ``asked`` for (a
+    query and its answer), the sum.
     """
     if not facts:
         return "it has no rules"
-    query, pieces = parse_query(question.query), step.fol.split("; ")
-    adds_up = last and query.kind == "has" and facts[0].kind == "change"
+    pieces = step.fol.split("; ")
+    adds_up = asked is not None and asked[0].kind == "has" and facts[0].kind == "change"
     total = pieces.pop() if adds_up else ""
     if len(pieces) != len(facts):
         return f"{step.fol!r} has {len(pieces)} inferences, its rules make {len(facts)}"
@@ -255,15 +284,16 @@ def _step_problem(
         if not {*parse_facts(premise)} <= {*before}:
             return f"{piece!r} starts from something that does not hold"
     state = facts[0]
-    if adds_up:
+    if adds_up and asked:
+        query, answer = asked
         initial = next((f.number for f in (*facts, *before) if f.kind == "has" and f.term == query.term), "")
         sign = "+" if state.operator == OPERATORS[1] else "-"
         change = f"{initial} {sign} {state.number or 0}"
-        wanted = f"Has({query.who}, {symbol(query.term)}, {change} = {question.answer})"
+        wanted = f"Has({query.who}, {symbol(query.term)}, {change} = {answer})"
         if total != wanted:
             return f"{total!r} should be {wanted}"
-        state = Fact("has", query.who, query.term, number=int(question.answer))
-    if parse_facts(step.state) != (state,):
+        state = Fact("has", query.who, query.term, number=int(answer))
+    if parse_state(step.state) != state:
         return f"the state is {step.state!r}, expected {_spell(state)}"
     return ""
 

@@ -95,7 +95,7 @@ class AspSolver:
             parsed.append(parse_facts(facts))
             lines.append(f"scope({number},{number % len(pools)}).")
             lines += [_fact(number, fact, terms) for fact in parsed[-1]]
-            lines.append(_query(number, parse_query(query), terms))
+            lines += _queries(number, parse_query(query), terms)
         self._check_size(rules, [fact.number or 0 for facts in parsed for fact in facts])
         values: list[set[str]] = [set() for _ in scopes]
         for name, scope, value in _run(lines):
@@ -149,17 +149,27 @@ def _rules(rules: pd.DataFrame) -> Iterator[str]:
 
 def _fact(scope: int, fact: Fact, terms: Codes) -> str:
     """Write one fact; a term that no rule knows gets a number of its own."""
-    who, term = "xy".index(fact.who), terms[fact.term]
+    who, term = _individual(fact.who), terms[fact.term]
     if fact.kind == "act":
-        return f"act({scope},{term},{who},{'xy'.index(fact.other or '')})."
+        return f"act({scope},{term},{who},{_individual(fact.other or '')})."
     if fact.number is None:
         return f"{'at' if fact.kind == 'in' else 'is'}({scope},{who},{term})."
     number = -fact.number if fact.operator == "minus" else fact.number
     return f"{fact.kind}({scope},{who},{term},{number})."
 
 
+def _individual(name: str) -> int:
+    """Number individuals: x and y are 0 and 1, x1 and y1 are 2 and 3, and so on."""
+    return 2 * int(name[1:] or 0) + "xy".index(name[0])
+
+
+def _queries(scope: int, query: Query, terms: Codes) -> list[str]:
+    operation = [f"compare({scope},{query.kind})."] if query.parts else []
+    return operation + [_query(scope, part, terms) for part in query.counts]
+
+
 def _query(scope: int, query: Query, terms: Codes) -> str:
-    who = "xy".index(query.who)
+    who = _individual(query.who)
     if query.kind == "has":
         return f"ask_count({scope},{who},{terms[query.term]})."
     if query.kind == "in":

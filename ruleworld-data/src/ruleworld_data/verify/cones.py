@@ -37,7 +37,7 @@ class Cones:
         place together with states, or from a state that is stated or that anything leads to, about any attribute on
         these ways.
         """
-        parsed = [(parse_facts(facts), parse_query(query)) for facts, query in scopes]
+        parsed = [(parse_facts(facts), part) for facts, query in scopes for part in parse_query(query).counts]
         named = self._codes(fact.term for facts, _ in parsed for fact in facts if fact.kind == "is")
         attributes = self._codes(query.term for _, query in parsed if query.kind in ("has", "state_of_count"))
         entities = self._rows("entity2attr", np.union1d(attributes, self._threshold_attributes), named)

@@ -8,6 +8,7 @@ things, so leaving them out leaves every answer as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from ..spec import OPERATORS
 from ..text import Fact, Query, parse_facts, parse_query
+from ..world import load_vocabulary
 from .index import Effect, RuleIndex
 
 
@@ -39,11 +41,12 @@ class Event(NamedTuple):
 class Derivation(NamedTuple):
     """An answer (None if rules and facts give none) and the rules used, in firing order.
 
-    The rule that gives the initial count is read off last.
+    The rule that gives the initial count is read off last. ``counts`` are those that a comparison compares.
     """
 
     answer: str | None
     firings: Path
+    counts: tuple[str | None, ...] = ()
 
     @property
     def rule_ids(self) -> tuple[int, ...]:
@@ -89,7 +92,7 @@ def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -
     facts : str or iterable of Fact
         Everything that is known, for example ``"Chase(y, x) & Tiny_cat(x)"``.
     query : str or Query
-        For example ``"Has(x, Mineral_fur, ?)"``.
+        For example ``"Has(x, Mineral_fur, ?)"``, or several counts to compare.
     rules : RuleIndex
         The rules in force.
 
@@ -103,6 +106,8 @@ def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -
         If a text does not parse, the query has two values, or an attribute's change triggers itself.
     """
     query, scope = _read(facts, query, rules)
+    if query.parts:
+        return _compare(query, scope, [execute(scope.facts, part, rules) for part in query.parts])
     if query.kind == "in":
         return _one(scope.places(), query)
     if query.kind != "has":
@@ -123,6 +128,12 @@ def lowest_counts(facts: str | Iterable[Fact], query: str | Query, rules: RuleIn
     Attributes whose initial count is not known are left out.
     """
     query, scope = _read(facts, query, rules)
+    if query.parts:
+        return {
+            f"{name} of {part.who}": count
+            for part in query.parts
+            for name, count in lowest_counts(scope.facts, part, rules).items()
+        }
     if query.kind != "has":
         return {}
     attribute = rules.terms.get(query.term, -1)
@@ -140,6 +151,27 @@ def lowest_counts(facts: str | Iterable[Fact], query: str | Query, rules: RuleIn
 def _read(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -> tuple[Query, _Scope]:
     query = parse_query(query) if isinstance(query, str) else query
     return query, _Scope(parse_facts(facts) if isinstance(facts, str) else tuple(facts), query.who, rules)
+
+
+def _compare(query: Query, scope: _Scope, proofs: list[Derivation]) -> Derivation:
+    """Apply an operation to counts; there is no answer while one of them is open, or where two creatures have most."""
+    counts = tuple(proof.answer for proof in proofs)
+    path = tuple(firing for proof in proofs for firing in proof.firings)
+    numbers = [int(count) for count in counts if count is not None]
+    if len(numbers) < len(counts):
+        return Derivation(None, path, counts)
+    high = max(numbers)
+    totals = {"sum": sum(numbers), "difference": high - min(numbers), "highest": high}
+    if query.kind != "most":
+        return Derivation(str(totals[query.kind]), path, counts)
+    kinds = {fact.who: fact.term for fact in scope.facts if fact.kind == "is" and fact.term in _kinds()}
+    most = {kinds.get(part.who) for part, number in zip(query.parts, numbers, strict=True) if number == high}
+    return Derivation(most.pop() if len(most) == 1 else None, path, counts)
+
+
+@cache
+def _kinds() -> frozenset[str]:
+    return frozenset(load_vocabulary().entities)
 
 
 def _one(derived: Iterable[tuple[str | int, Path]], query: Query) -> Derivation:

@@ -19,7 +19,7 @@ from .mentions import plain_words
 from .report import Findings, StageProgress, printable
 from .scan import QuestionRow, Scan, SubQuestion
 
-_HAS = re.compile(r"Has\(\w, \w+, (\d+)\)")
+_HAS = re.compile(r"Has\(\w+, \w+, (\d+)\)")
 
 
 def leak_report(build_dir: str | Path, progress: StageProgress | None = None) -> dict[str, Any]:

@@ -63,12 +63,13 @@ def _others(forms: Thing) -> Thing:
 @lru_cache(maxsize=60_000)
 def _needed(facts: str, query: str) -> tuple[list[Thing], list[str]]:
     """Return the things that a text must mention, and the numbers that it may."""
-    scope, parsed = parse_facts(facts), parse_query(query)
+    scope = parse_facts(facts)
     things = [thing for fact in scope for thing in _fact_things(fact)]
-    if parsed.kind in ("has", "state_of_count"):
-        things.append((plurals().get(parsed.term, parsed.term), parsed.term))
-    elif parsed.kind == "state" and parsed.term != "in":
-        things.append(_verb_forms(parsed.term))
+    for asked in parse_query(query).counts:
+        if asked.kind in ("has", "state_of_count"):
+            things.append((plurals().get(asked.term, asked.term), asked.term))
+        elif asked.kind == "state" and asked.term != "in":
+            things.append(_verb_forms(asked.term))
     return things, [str(fact.number) for fact in scope if fact.number is not None]
 
 
@@ -76,6 +77,7 @@ def _fact_things(fact: Fact) -> list[Thing]:
     if fact.number is None:
         return [_verb_forms(fact.term) if fact.kind == "act" else (fact.term,)]
     counted = f"{fact.number} {fact.term if fact.number == 1 else plurals().get(fact.term, fact.term)}"
+    counted = counted.strip()  # a number of nothing, what a comparison comes to
     return [(counted,), _change_forms(fact.operator)] if fact.operator else [(counted,)]
 
 

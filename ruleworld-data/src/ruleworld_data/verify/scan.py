@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from ..io.shards import Shard
 from ..spec import MINI_FOLD_SIZE, MINI_FOLDS
+from ..text.fol import OPERATIONS
 from ..world import Ints
 from .mentions import question_problems
 from .report import Findings, StageProgress
@@ -188,7 +189,8 @@ def check_questions(
 def _skeleton(base: RuleBase, types: Ints, subquestion: SubQuestion) -> str:
     rows = base.find(subquestion.rule_ids).tolist()
     names = iter([ALL_TYPES[types[row]] if row >= 0 else "?" for row in rows])
-    return ">".join("+".join(next(names) for _ in step.rule_ids) for step in subquestion.steps)
+    steps = ["+".join(next(names) for _ in step.rule_ids) for step in subquestion.steps]
+    return (" & " if subquestion.query.startswith(OPERATIONS) else ">").join(steps)
 
 
 def _check_repeats(scan: Scan) -> None:
@@ -245,13 +247,14 @@ def _lines_up(row: dict[str, Any], shard: Shard) -> bool:
         return False
     *scope, steps = map(len, lists)
     least, most = (2, shard.dials.parts) if shard.config.startswith("multi_rule") else (1, 1)
-    if steps != (_hops(shard) if _hops(shard) > 1 else scope[0]):
+    if steps != (scope[0] if shard.config.startswith("multi_rule") else _size(shard)):
         return False
     return len(set(scope)) == 1 and least <= scope[0] <= most
 
 
-def _hops(shard: Shard) -> int:
-    return int(shard.config.rsplit("_", 1)[1]) if shard.config.startswith("multi_hop") else 1
+def _size(shard: Shard) -> int:
+    """Return the number in the sub-task's name; 1 for single_rule."""
+    return 1 if shard.config == "single_rule" else int(shard.config.rsplit("_", 1)[1])
 
 
 def _given(step: dict[str, Any]) -> GivenStep:
@@ -264,11 +267,17 @@ def _ids(ids: list[int | None] | None) -> tuple[int, ...]:
 
 def _wrong_labels(row: dict[str, Any], shard: Shard, world_id: str) -> list[str]:
     """Return the columns of a row that do not fit its shard."""
-    n_rules, hops = len(row["gold_rule_ids"]), _hops(shard)
-    wanted = {"subtask": shard.config, "world_id": world_id, "n_rules": n_rules, "n_hops": hops}
+    n_rules, size, chain = len(row["gold_rule_ids"]), _size(shard), shard.config.startswith("multi_hop")
+    wanted = {
+        "subtask": shard.config,
+        "world_id": world_id,
+        "n_rules": n_rules,
+        "n_hops": size if chain else 1,
+    }
     if shard.split != "mini":
         wanted["fold"] = 0
     wrong = [name for name, value in wanted.items() if row[name] != value]
-    if hops == 1 and n_rules != (1 if shard.config == "single_rule" else int(shard.config.rsplit("_", 1)[1])):
+    most = 2 * size if shard.config.startswith("compare") else size
+    if not chain and not size <= n_rules <= most:
         wrong.append("gold_rule_ids")
     return wrong

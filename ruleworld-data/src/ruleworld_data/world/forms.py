@@ -137,7 +137,7 @@ class Forms:
         return self._place[index][form]
 
     def usual(self, name: str) -> str | None:
-        """Return the usual name of what a state or a place is called, None for any other text."""
+        """Return the usual name of what a state, a place or a kind is called, None for any other text."""
         return self._usual.get(name)
 
     def is_attribute(self, name: str) -> bool:
@@ -166,7 +166,7 @@ class Forms:
         names = {self.state(i, form): state for i, state in enumerate(words.states) for form in two}
         for i, place in enumerate(words.environments):
             names |= {self.place(i, form).name: place.name for form in range(FORMS)}
-        return names
+        return names | {self.entity(i, form): kind for i, kind in enumerate(words.entities) for form in two}
 
     @cached_property
     def _attribute_names(self) -> frozenset[str]:
