@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.io import build
 from ruleworld_data.scoring.memory import PROBES, memory
-from ruleworld_data.scoring.shortcuts import SHORTCUT_BAR, SHORTCUTS, shortcuts
+from ruleworld_data.scoring.shortcuts import SHORTCUT_BAR, SHORTCUTS, bar, shortcuts
 from ruleworld_data.spec import Dials, subtasks_of
 from ruleworld_data.verify import leak_report, render_leaks
 
@@ -88,9 +88,10 @@ def test_no_shortcut_reaches_its_bar(tmp_path, dials):
     assert set(found) == set(SHORTCUTS)
     for name, scores in found.items():
         assert scores.keys() - {"all"} == set(subtasks_of(dials))
-        # A tiny build asks 50 questions a sub-task: three standard deviations are left to chance.
-        noise = 3 * (SHORTCUT_BAR * (1 - SHORTCUT_BAR) / (50 * (len(scores) - 1))) ** 0.5
-        assert 0 < scores["all"] <= SHORTCUT_BAR + noise, (name, scores)
+        assert 0 < scores["all"] <= bar(50 * (len(scores) - 1)) and max(scores.values()) <= bar(50), (
+            name,
+            scores,
+        )
 
 
 @pytest.mark.slow
@@ -109,7 +110,7 @@ def test_no_shortcut_reaches_its_bar_at_scale_paper(tmp_path, dials):
     build(tmp_path, "paper", dials=dials, jobs=2)
     found = shortcuts(tmp_path)
     for name, scores in found.items():
-        assert scores["all"] <= SHORTCUT_BAR, (name, scores)
+        assert scores["all"] <= SHORTCUT_BAR and max(scores.values()) <= bar(500), (name, scores)
     # And the pages print what is measured, to the last digit.
     mean, highest = re.search(
         rf"^\| `?{str(dials) or 'none'}`? \| ([\d.]+) \| (.*) \|$",
@@ -220,9 +221,10 @@ def test_planted_shortcuts_show(tiny, tampered):
             if row["answer_types"] == ["count"] and "Has(" in row["facts"][0]:
                 row["answers"] = [str(int(re.search(r"Has\(.*?(\d+)\)", row["facts"][0])[1]) + 2)]
         copy.write("single_rule", split, single)
-    scores = shortcuts(copy.folder)
-    assert scores["question only"]["multi_hop_4"] > possible - 0.1 > 0.6
-    assert scores["number in the question"]["single_rule"] > 0.5
+    report = leak_report(copy.folder)
+    assert report["above_bar"]["question only"]["multi_hop_4"] > possible - 0.1 > 0.6
+    assert report["above_bar"]["number in the question"]["single_rule"] > 0.5
+    assert "above the bar: multi_hop_4" in render_leaks(report)
 
 
 def test_planted_leaks_show(tiny, tampered):

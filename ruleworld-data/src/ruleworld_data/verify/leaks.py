@@ -12,7 +12,7 @@ from typing import Any
 
 from ..io.builds import read_manifest, world_spec
 from ..scoring.memory import memory
-from ..scoring.shortcuts import SHORTCUT_BAR, shortcuts
+from ..scoring.shortcuts import SHORTCUT_BAR, bar, shortcuts
 from ..spec import splits_of
 from .files import check_shards
 from .mentions import plain_words
@@ -49,6 +49,7 @@ def leak_report(build_dir: str | Path, progress: StageProgress | None = None) ->
           the initial count, all and those after a change; ``visible_share``, the answers that occur, as words, in
           their question; and ``skeletons``, questions by reasoning skeleton;
         - ``shortcuts``: what partial knowledge scores on test, see `ruleworld_data.scoring.shortcuts.shortcuts`;
+        - ``above_bar``: of those, shortcut -> sub-task -> score where that is above `scoring.shortcuts.bar`;
         - ``memory``: what memory of train scores by split, see `ruleworld_data.scoring.memory.memory`.
 
     Raises
@@ -91,13 +92,24 @@ def leak_report(build_dir: str | Path, progress: StageProgress | None = None) ->
         parts["gold_rules"] = list(set(parts["gold_rules"]))  # of different rules, not of uses
         parts = {"instances": instances[split]} | parts
         overlap[split] = {name: _mean(key in train[name] for key in keys) for name, keys in parts.items()}
+    subtasks = {name: _subtask(scan, rows, uses[name]) for name, rows in test.items()}
+    scores = shortcuts(folder)
+    above = {
+        shortcut: {
+            name: score
+            for name, score in own.items()
+            if name != "all" and score > bar(subtasks[name]["questions"])
+        }
+        for shortcut, own in scores.items()
+    }
     return {
         "folder": str(folder),
         "questions": {split: len(own) for split, own in texts.items()},
         "duplicates": _duplicates(texts),
         "overlap": overlap,
-        "subtasks": {name: _subtask(scan, rows, uses[name]) for name, rows in test.items()},
-        "shortcuts": shortcuts(folder),
+        "subtasks": subtasks,
+        "shortcuts": scores,
+        "above_bar": {shortcut: own for shortcut, own in above.items() if own},
         "memory": memory(folder),
     }
 
@@ -167,10 +179,14 @@ def render_leaks(report: dict[str, Any]) -> str:
         )
     lines += [
         "",
-        f"what partial knowledge scores on test, mean over sub-tasks (bar {SHORTCUT_BAR:.0%}) and highest:",
+        f"what partial knowledge scores on test, mean over sub-tasks and highest (bar {SHORTCUT_BAR:.0%} and chance):",
     ]
     for name, scores in report["shortcuts"].items():
-        lines.append(f"  {name:26}{scores['all']:6.1%} {max(scores.values()):6.1%}")
+        above = ", ".join(f"{task} {score:.1%}" for task, score in report["above_bar"].get(name, {}).items())
+        lines.append(
+            f"  {name:26}{scores['all']:6.1%} {max(scores.values()):6.1%}  "
+            + (f"above the bar: {above}" if above else "passes in every sub-task")
+        )
     lines += ["", "what memory of train scores without a rule, mean over sub-tasks and each:"]
     lines += [
         f"  {split:12}{probe:26}" + " ".join(f"{score:6.1%}" for score in scores.values())
