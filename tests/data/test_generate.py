@@ -10,6 +10,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from ruleworld_data.generate import num_rows, question_table, rule_table
 from ruleworld_data.io.schema import QUESTION_SCHEMA
 from ruleworld_data.spec import (
+    HELDOUT_IDS,
     RULE_SPLITS,
     SUBTASKS,
     VERSION,
@@ -181,11 +183,20 @@ def test_no_rule_that_answers_unseen_is_gold_in_train(scale, dials):
             answering |= counts & set(row["gold_rule_ids"])
     assert answering and not answering & known
     assert len(known) > (0.2 if scale == "tiny" else 0.5) * len(rules)
-    if not dials.to_dict():  # the splits before are those of 1.1, but for train and validation
+    if not dials.to_dict():  # the splits before are those of 1.1, but for train, validation and held-out ids
         for split in ("test", "mini", "heldout"):
-            assert question_table("multi_hop_3", split, scale).equals(
-                question_table("multi_hop_3", split, **made)
+            old, new = (question_table("multi_hop_3", split, scale, version=v) for v in ("1.1", "1.2"))
+            numbers = (np.array(table["gold_rule_ids"].to_pylist()) for table in (old, new))
+            assert (np.subtract(*numbers) == -HELDOUT_IDS * (split == "heldout")).all()
+            assert (
+                old["steps"]
+                .combine_chunks()
+                .flatten()
+                .field("nl")
+                .equals(new["steps"].combine_chunks().flatten().field("nl"))
             )
+        ids = [rule_table(split, scale, version="1.2")["id"].to_pylist() for split in RULE_SPLITS]
+        assert not set(ids[0]) & set(ids[1]) and num_rows("rules", "train", "full") < HELDOUT_IDS
 
 
 @pytest.mark.slow

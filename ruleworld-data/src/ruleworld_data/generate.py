@@ -17,6 +17,7 @@ from .questions.compare import compare_table
 from .questions.parallel import ParallelBlock, block_bounds
 from .questions.tables import Origin, chain_table
 from .spec import (
+    HELDOUT_IDS,
     MINI_FOLD_SIZE,
     MINI_FOLDS,
     PAPER_POINT,
@@ -27,7 +28,6 @@ from .spec import (
     WorldSpec,
     check_name,
     num_rows,
-    splits_of,
     subtasks_of,
 )
 from .text.render import block_table
@@ -57,7 +57,12 @@ def _world(spec: WorldSpec) -> World:
 def _whole_world(spec: WorldSpec) -> World:
     scale, heldout = spec.sized, spec.split == "heldout"
     world = build_world(spec.seed, scale.sizes, scale.subset, heldout=heldout, dials=spec.dials)
-    return replace(world, reserves=not heldout and "unseen" in splits_of(spec.version))
+    if spec.version == "1.1":
+        return world
+    if not heldout:
+        return replace(world, reserves=True)
+    blocks = {name: replace(block, ids=block.ids + HELDOUT_IDS) for name, block in world.blocks.items()}
+    return replace(world, blocks=blocks)
 
 
 @lru_cache(maxsize=2)

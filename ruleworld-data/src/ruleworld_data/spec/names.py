@@ -31,6 +31,8 @@ ROLES = ("actor", "target")
 QUESTION_SPLITS = ("train", "validation", "test", "mini", "heldout", "unseen")
 RESERVED = 8
 """From data 1.2 on one in so many of the rules that give counts is kept for ``unseen``."""
+HELDOUT_IDS = 10_000_000
+"""From data 1.2 on ids of held-out rules begin here, where no world of the seed has any."""
 HEADLINE_SPLITS = ("unseen", "heldout", "test")
 """The order of scores: first where memory of train is of no use."""
 RULE_SPLITS = ("train", "heldout")
