@@ -43,11 +43,13 @@ class Clause(NamedTuple):
     @property
     def lesson(self) -> str:
         """What is to be remembered: the change per unit of a stated count, or else the answer."""
-        return self.answer if self.stated is None else str((int(self.answer) - self.stated) // self.units)
+        if self.stated is None or not self.answer.isdigit():
+            return self.answer
+        return f"{(int(self.answer) - self.stated) // self.units:+d}"
 
     def answered(self, lesson: str) -> str:
         """Return the answer that a remembered lesson gives."""
-        return lesson if self.stated is None else str(self.stated + int(lesson) * self.units)
+        return str((self.stated or 0) + int(lesson) * self.units) if lesson[0] in "+-" else lesson
 
 
 Guess = Callable[[Clause], str]
@@ -102,7 +104,7 @@ def _clauses(row: dict[str, Any]) -> list[Clause]:
     clauses = []
     for facts, query, kind, answer in zip(*(row[name] for name in _CLAUSE), strict=True):
         facts = _SYNONYM.sub(lambda match: f"{_OPERATOR[match[1]]}_", _OTHER.sub("", facts))
-        stated, units = _STATED.search(facts), None
+        stated, units = _STATED.search(facts) if query.startswith("Has(") else None, None
         if stated:
             facts = _STATED.sub(r"\1)", facts)
             units = _UNITS.search(facts)

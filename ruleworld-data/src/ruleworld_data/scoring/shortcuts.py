@@ -75,9 +75,10 @@ def shortcuts(build_dir: str | Path) -> dict[str, dict[str, float]]:
     return {name: {"all": fmean(own.values()), **own} for name, own in scores.items()}
 
 
-def bar(questions: int) -> float:
-    """Return what a shortcut may score on so many questions: the bar and three standard errors."""
-    return SHORTCUT_BAR + 3 * (SHORTCUT_BAR * (1 - SHORTCUT_BAR) / questions) ** 0.5
+def bar(questions: int, blind: float = 0.0) -> float:
+    """Return what a shortcut may score on so many questions: the bar, a blind choice's score, three standard errors."""
+    share = SHORTCUT_BAR + blind
+    return share + 3 * (share * (1 - share) / questions) ** 0.5
 
 
 def _rows(folder: Path, shards: Iterable[dict[str, Any]], subtask: str, split: str) -> Rows:

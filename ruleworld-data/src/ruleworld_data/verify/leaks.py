@@ -92,14 +92,10 @@ def leak_report(build_dir: str | Path, progress: StageProgress | None = None) ->
         parts["gold_rules"] = list(set(parts["gold_rules"]))  # of different rules, not of uses
         parts = {"instances": instances[split]} | parts
         overlap[split] = {name: _mean(key in train[name] for key in keys) for name, keys in parts.items()}
-    subtasks = {name: _subtask(scan, rows, uses[name]) for name, rows in test.items()}
     scores = shortcuts(folder)
+    bars = {name: bar(len(rows), _blind(scan, rows)) for name, rows in test.items()}
     above = {
-        shortcut: {
-            name: score
-            for name, score in own.items()
-            if name != "all" and score > bar(subtasks[name]["questions"])
-        }
+        shortcut: {name: score for name, score in own.items() if score > bars.get(name, 1)}
         for shortcut, own in scores.items()
     }
     return {
@@ -107,7 +103,7 @@ def leak_report(build_dir: str | Path, progress: StageProgress | None = None) ->
         "questions": {split: len(own) for split, own in texts.items()},
         "duplicates": _duplicates(texts),
         "overlap": overlap,
-        "subtasks": subtasks,
+        "subtasks": {name: _subtask(scan, rows, uses[name]) for name, rows in test.items()},
         "shortcuts": scores,
         "above_bar": {shortcut: own for shortcut, own in above.items() if own},
         "memory": memory(folder),
@@ -128,6 +124,12 @@ def _duplicates(texts: dict[str, list[int]]) -> dict[str, int]:
         if {one, other} != {"test", "mini"}:
             counts[f"{one}/{other}"] = sum(text in known[one] for text in texts[other])
     return counts
+
+
+def _blind(scan: Scan, rows: list[QuestionRow]) -> float:
+    """Return what a blind choice scores: of a comparison's creatures one is the answer."""
+    queries = [scan.subquestions[row.numbers[0]].query for row in rows]
+    return _mean(1 / query.count("Has(") if query.startswith("Most(") else 0.0 for query in queries)
 
 
 def _subtask(scan: Scan, rows: list[QuestionRow], uses: Counter[int]) -> dict[str, Any]:
