@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from ruleworld_data.spec import HEADLINE_SPLITS
+
 from ..score.results import Estimate, Results
 from ..spec import BOOKS_DATA, canonical_json
 from .style import CEILINGS, FLOORS
@@ -165,7 +167,7 @@ class Setting:
 
 
 def settings(results: Sequence[Results]) -> list[Setting]:
-    """Group results by setting, largest group first; of groups as large, held-out rules after the others."""
+    """Group results by setting, largest group first; of groups as large, what train does not know before."""
     groups: dict[str, list[Setting]] = {}
     for run in results:
         shared = canonical_json({k: v for k, v in run["spec"].items() if k not in OF_A_RUN})
@@ -177,7 +179,10 @@ def settings(results: Sequence[Results]) -> list[Setting]:
             group[place] = Setting((*group[place].runs, run))
     return sorted(
         (setting for group in groups.values() for setting in group),
-        key=lambda setting: (-len(setting.runs), setting.spec["split"] == "heldout"),
+        key=lambda setting: (
+            -len(setting.runs),
+            (*HEADLINE_SPLITS[:-1], split := setting.spec["split"]).index(split),
+        ),
     )
 
 
