@@ -39,7 +39,7 @@ from safetensors.torch import load_file, save
 
 import dynarule
 
-PLUS = "dynarule-plus"
+PLUS, FINDING = "dynarule-plus", "retrieval"
 CONFIGS = {
     "dynarule": dynarule.dynarule_config,
     "srki": dynarule.srki_config,
@@ -54,7 +54,7 @@ ENTROPY_QUESTIONS, ENTROPY_RULES = 200, 100  # that choose the confidence layer,
 class AdapterRecipe:
     """Everything that decides an adapter's weights, besides base, method and form."""
 
-    stages: tuple[dict[str, Any], ...]  # stage 1 or 2 and changes of the paper's recipe, or "retrieval" alone
+    stages: tuple[dict[str, Any], ...]  # stage 1 or 2 and changes of the paper's recipe, or "retrieval"
     scale: str = "paper"  # world of the training questions
     data: str = DATA_VERSION  # version of the data that the base knows the words of
     training_seed: int = 0  # of first weights, batches and pools
@@ -80,9 +80,12 @@ def read_recipe(path: Path, form: Form) -> AdapterRecipe:
 def plans_of(recipe: AdapterRecipe, method: str) -> list[Any]:
     """Return the training of each stage, a `Recipe` or of finding alone a `RetrievalRecipe`."""
     stages = [{"seed": recipe.training_seed} | stage for stage in recipe.stages]
-    if method == PLUS:
-        return [RetrievalRecipe(**{k: v for k, v in stage.items() if k != "stage"}) for stage in stages]
-    return [paper_recipe(method, **stage) for stage in stages]
+    return [
+        RetrievalRecipe(**{k: v for k, v in stage.items() if k != "stage"})
+        if stage["stage"] == FINDING
+        else paper_recipe(method, **stage)
+        for stage in stages
+    ]
 
 
 def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: Form, out: Path) -> Path:
@@ -116,11 +119,12 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
             adapter.config.search_token = mark
         curve, searching = None, False
         for number, plan in enumerate(plans, 1):
-            if method != PLUS and plan.retrieves and adapter.config.confidence_layer is None:
+            finding = isinstance(plan, RetrievalRecipe)
+            if (finding or plan.retrieves) and adapter.config.confidence_layer is None:
                 curve = confidence_curve(model, tokenizer, bank, held_out)
                 adapter.config.confidence_layer = curve["confidence_layer"]
-            if method != PLUS and plan.searches and not searching:
-                inherit_mark(model, tokenizer, mark)
+            if method != PLUS and (finding or plan.searches) and not searching:
+                inherit_header(model, tokenizer)
                 searching = True
             folder = out / str(number)
             if (folder / "README.md").is_file():  # what a stage writes last
@@ -130,7 +134,7 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
             target = partial(training_text, representation=form, search_token=token, place=place, mark=own)
             encoder = Encoder(tokenizer, row_of, target=target)
             stage = (model, tokenizer, adapter, rows, bank, plan, folder)
-            if method == PLUS:
+            if finding:
                 train_retrieval(*stage, **data, encoder=encoder, report=lambda entry: print(dict(entry)))
                 continue
             every = max(1, -(-recipe_steps(plan, len(rows)) // EVALUATIONS))
@@ -174,12 +178,12 @@ def training_data(recipe: AdapterRecipe, form: Form, model: Any, tokenizer: Any)
 
 
 @torch.no_grad()
-def inherit_mark(model: Any, tokenizer: Any, mark: str) -> None:
-    """Give ``<search>`` the row of the base's mark before a step, if it was taught one."""
-    search, row = dynarule.prepare_search(model, tokenizer), tokenizer.convert_tokens_to_ids(mark)
-    if row is not None and row != tokenizer.unk_token_id:
-        for matrix in (model.get_input_embeddings().weight, model.get_output_embeddings().weight):
-            matrix[search] = matrix[row]
+def inherit_header(model: Any, tokenizer: Any) -> None:
+    """Give ``<search>`` the row of the last token of the header behind which it stands."""
+    search = dynarule.prepare_search(model, tokenizer)
+    *_, row = tokenizer("[Step 2]", add_special_tokens=False)["input_ids"]
+    for matrix in (model.get_input_embeddings().weight, model.get_output_embeddings().weight):
+        matrix[search] = matrix[row]
 
 
 def confidence_curve(model: Any, tokenizer: Any, bank: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:

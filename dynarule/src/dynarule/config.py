@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import torch
 from huggingface_hub import hf_hub_download
@@ -85,6 +85,10 @@ class DynaRuleConfig(PeftConfig):
     target_modules: set[str] | list[str] = field(default_factory=lambda: set(BLOCKS))
     layers_to_transform: list[int] | None = None  # the layers that hold rules, set from `every`
     trainable_token_indices: list[int] | dict[str, list[int]] | None = None  # vocabulary rows to train
+    reading: ClassVar[str] = "vector"  # what a subclass may set, as the next three
+    search_heads: ClassVar[int] = 0
+    lookahead: ClassVar[int] = 0
+    lookahead_width: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

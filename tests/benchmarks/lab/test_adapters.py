@@ -8,7 +8,7 @@ from dataclasses import replace
 import adapters
 import pytest
 import torch
-from adapters import CONFIGS, PLUS, AdapterRecipe, inherit_mark, plans_of, read_recipe, train_adapter
+from adapters import CONFIGS, PLUS, AdapterRecipe, inherit_header, plans_of, read_recipe, train_adapter
 from rwbench.backends.local import Local, load_fresh
 from rwbench.methods.plus import DynaRulePlus
 from rwbench.models import adapter_folder, step_mark
@@ -22,6 +22,7 @@ from dynarule import DynaRuleConfig
 from .conftest import LAB
 
 QUICK = {"max_steps": 2, "batch_size": 4, "accumulation": 1}
+FOUND = {"stage": "retrieval", "max_steps": 4, "batch_size": 8, "pool_size": 30, "evaluate_every": 2}
 STAGES = ({"stage": 1, "pool_size": (20, 40)} | QUICK, {"stage": 2, "pool_size": (40, 60)} | QUICK)
 RECIPE = AdapterRecipe(
     STAGES, scale="tiny", per_subtask=1, held_out=1, top_k=8, encoder="layers:1", memory={"every": 1}
@@ -37,8 +38,11 @@ def own(model, tmp_path):
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
 @pytest.mark.parametrize("method", ["dynarule", "srki", "kblam"])
 def test_both_stages_make_an_adapter_and_a_killed_training_ends_alike(method, own, tmp_path):
-    out = tmp_path / "out"
-    folder = train_adapter(RECIPE, str(own), method, "nl", out)
+    out, recipe = tmp_path / "out", RECIPE
+    if method == "dynarule":  # reading, finding among what is read, both
+        recipe = replace(RECIPE, stages=(STAGES[0], FOUND, STAGES[1]))
+    last = out / str(len(recipe.stages))
+    folder = train_adapter(recipe, str(own), method, "nl", out)
     config, weights = (
         DynaRuleConfig.from_pretrained(folder),
         (folder / "adapter_model.safetensors").read_bytes(),
@@ -47,17 +51,17 @@ def test_both_stages_make_an_adapter_and_a_killed_training_ends_alike(method, ow
     assert (config.confidence_layer is not None) == (config.top_k == 8) == (method != "kblam")
     assert str(own) not in (folder / "README.md").read_text() and config.base_model_name_or_path == "./own"
     assert not list(folder.glob("checkpoint-*"))
-    halves, whole = (load_file(each / "adapter_model.safetensors") for each in (folder, out / "2"))
+    halves, whole = (load_file(each / "adapter_model.safetensors") for each in (folder, last))
     for name, value in whole.items():
         assert halves[name].dtype == torch.float16
         torch.testing.assert_close(halves[name].float(), value.float(), rtol=1e-3, atol=1e-6)
     first = (out / "1/log.json").stat().st_mtime_ns
-    shutil.rmtree(out / "2")
+    shutil.rmtree(last)
     shutil.rmtree(folder)
-    assert train_adapter(RECIPE, str(own), method, "nl", out) == folder
+    assert train_adapter(recipe, str(own), method, "nl", out) == folder
     assert (out / "1/log.json").stat().st_mtime_ns == first  # what was finished is not trained again
     assert (folder / "adapter_model.safetensors").read_bytes() == weights
-    for other in ((replace(RECIPE, top_k=9), str(own)), (RECIPE, "tiny")):
+    for other in ((replace(recipe, top_k=9), str(own)), (recipe, "tiny")):
         with pytest.raises(ValueError, match=r"holds another training, see .*started\.json"):
             train_adapter(*other, method, "nl", out)
     shutil.copytree(folder, own / f"{method}-nl")
@@ -66,9 +70,8 @@ def test_both_stages_make_an_adapter_and_a_killed_training_ends_alike(method, ow
 
 def test_finding_alone_makes_an_adapter_that_answers_among_rules(own, tmp_path):
     memory = {"first_layer": 1, "reading": "tokens", "search_heads": 2, "lookahead": 2}
-    stage = {"stage": "retrieval", "max_steps": 4, "batch_size": 8, "pool_size": 30, "evaluate_every": 2}
     recipe = replace(
-        RECIPE, stages=(stage,), confidence_layer=1, encoder="layers:1+premise", memory=memory, plain=40
+        RECIPE, stages=(FOUND,), confidence_layer=1, encoder="layers:1+premise", memory=memory, plain=40
     )
     folder = train_adapter(recipe, str(own), PLUS, "nl", tmp_path / "out")
     config = DynaRuleConfig.from_pretrained(folder)
@@ -85,12 +88,12 @@ def test_finding_alone_makes_an_adapter_that_answers_among_rules(own, tmp_path):
     load_reader.cache_clear()
 
 
-def test_search_inherits_the_mark_of_a_step_and_finding_needs_one(own, tmp_path, monkeypatch):
+def test_search_begins_as_the_header_of_a_step_and_dynarule_plus_needs_a_mark(own, tmp_path, monkeypatch):
     base, tokenizer = load_fresh(own / "base")
-    inherit_mark(base, tokenizer, "<step>")
-    search, step = (tokenizer.convert_tokens_to_ids(token) for token in ("<search>", "<step>"))
+    inherit_header(base, tokenizer)
+    (*_, header), (search,) = (tokenizer(text)["input_ids"] for text in ("[Step 2]", "<search>"))
     rows = base.get_input_embeddings().weight
-    assert search != step and torch.equal(rows[search], rows[step])
+    assert search != header and torch.equal(rows[search], rows[header])
     assert step_mark(str(own), tokenizer) == "<step>"
     monkeypatch.setattr(adapters, "step_mark", lambda *_: "<none>")
     recipe = replace(RECIPE, stages=({"stage": "retrieval"},), confidence_layer=1)

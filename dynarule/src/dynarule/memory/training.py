@@ -50,6 +50,8 @@ class TrainingMemory(LayerMemory):
         A layer's candidates are those of the prompt's mean query, as in serving, not of the whole sequence's (paper).
     all_rules : bool
         Attend to all M rules whatever the adapter's ``top_k`` is (stage 1).
+    all_scores : bool
+        Score all M rules for the loss, not the kept ones alone, which all but a few rules of a large pool never are.
 
     Attributes
     ----------
@@ -63,10 +65,15 @@ class TrainingMemory(LayerMemory):
     """
 
     def __init__(
-        self, adapter: RuleAdapter | nn.Module, prompt_queries: bool = False, all_rules: bool = False
+        self,
+        adapter: RuleAdapter | nn.Module,
+        prompt_queries: bool = False,
+        all_rules: bool = False,
+        all_scores: bool = False,
     ) -> None:
         super().__init__(adapter)
-        self.prompt_queries, self.all_rules, self.measure = prompt_queries, all_rules, False
+        self.prompt_queries, self.all_rules, self.all_scores = prompt_queries, all_rules, all_scores
+        self.measure = False
         self.scores: StepScores | None = None
         self.kept: dict[int, Tensor] = {}
         self._loaded: RuleBatch | None = None
@@ -170,10 +177,10 @@ class TrainingMemory(LayerMemory):
         self, projection: RuleProjection, query_BHTD: Tensor, key_BKF: Tensor, rows_BK: Tensor
     ) -> StepScores:
         batch = self.batch
-        if self.measure:
+        if self.measure or self.all_scores:
             rows_BK = self._all_rows(rows_BK)
-            with torch.no_grad():
-                key_MF, _ = project(projection, batch.keys_MP, batch.values_MP)
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not self.measure):
+                key_MF = projection.keys(batch.keys_MP.to(projection.k.weight.dtype))
             key_BKF = key_MF.expand(len(rows_BK), -1, -1)
         queries_BSHD = step_queries(query_BHTD, batch.question_BT, batch.search_BS)
         sequence_B1HD = mean_query(query_BHTD, self._choosing_BT)[:, None]

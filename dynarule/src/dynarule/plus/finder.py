@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
-from ..projection import score_keys
-from .config import PlusProjection
+from ..projection import RuleProjection, score_keys
 from .lookahead import LookAhead
 from .reader import EARLIER, SINCE, SearchInput, SearchReader
 from .searches import Searches
@@ -41,7 +41,7 @@ class Finder(nn.Module):
     """What is trained of a projection, in coordinates in which states and embeddings vary alike in all directions."""
 
     def __init__(
-        self, projection: PlusProjection, keys_MP: Tensor, values_MP: Tensor, searches: Searches
+        self, projection: RuleProjection, keys_MP: Tensor, values_MP: Tensor, searches: Searches
     ) -> None:
         super().__init__()
         some_NC = searches.states[:: max(1, len(searches.states) // 100_000)].float().to(keys_MP.device)
@@ -50,10 +50,10 @@ class Finder(nn.Module):
             whitening(table_MP) * math.sqrt(table_MP.shape[1]) for table_MP in (keys_MP, values_MP)
         )
         self.keys_MP, self.values_MP = keys_MP @ self.white_keys_PP, values_MP @ self.white_values_PP
-        self.projection = copy.deepcopy(projection).float()
+        self.projection = copy.deepcopy(projection).float().requires_grad_(True)
         if hasattr(self.projection, "v"):
             del self.projection.v  # of reading
-        if self.projection.reader is not None:
+        if self.reader is not None:
             if hasattr(self.projection, "q"):
                 del self.projection.q  # so is this, where a reader asks
         else:
@@ -77,7 +77,7 @@ class Finder(nn.Module):
         that word by word, and never for words of no training question. So each head looks for what it reads, times a
         multiple that is trained, and a conclusion is followed by premises of its words.
         """
-        reader, ahead = self.projection.reader, self.ahead
+        reader, ahead = self.reader, self.ahead
         if reader is None or len(self.scale_C) != len(self.white_keys_PP):
             raise ValueError(
                 "look_up needs search_heads and rules that are encoded by layers of the model itself "
@@ -102,7 +102,12 @@ class Finder(nn.Module):
     @property
     def ahead(self) -> LookAhead | None:
         """The look-ahead, if there is one."""
-        return self.projection.lookahead
+        return getattr(self.projection, "lookahead", None)
+
+    @property
+    def reader(self) -> SearchReader | None:
+        """What reads the text; None: the paper's query."""
+        return getattr(self.projection, "reader", None)
 
     def white(self, known: SearchInput) -> SearchInput:
         """Return what searches know, standardised."""
@@ -113,23 +118,23 @@ class Finder(nn.Module):
 
     def scores(self, known: SearchInput, keys_MP: Tensor) -> Tensor:
         """Return equation 4's scores of standardised searches: (B, M)."""
-        reader = self.projection.reader
+        reader = self.reader
         query_BF = self.projection.q(paper_states(known)) if reader is None else reader(known)
         query_BHD = query_BF.unflatten(-1, (self.heads, -1))
         return score_keys(query_BHD[:, None], self.projection.keys(keys_MP)[None])[:, 0]
 
     @torch.no_grad()
-    def fold_into(self, projection: PlusProjection) -> None:
+    def fold_into(self, projection: Any) -> None:
         """Write the same maps for raw states and embeddings into a projection; exact."""
         mine = self.projection
-        if mine.reader is None:
+        if self.reader is None:
             self._fold_linear(mine.q, projection.q)
         else:
-            assert projection.reader is not None
-            self._fold_reader(mine.reader, projection.reader)
+            self._fold_reader(self.reader, projection.reader)
         projection.k.weight.copy_(mine.k.weight @ self.white_keys_PP)
         projection.k.bias.copy_(mine.k.bias)
-        if self.ahead is not None and (ahead := projection.lookahead) is not None:
+        if self.ahead is not None:
+            ahead: Any = projection.lookahead
             self._fold_reader(self.ahead.goal, ahead.goal, self.white_values_PP)
             wide_EE = torch.block_diag(self.white_keys_PP, self.white_keys_PP.new_ones(1, 1))
             ahead.link.weight.copy_(wide_EE @ self.ahead.link.weight @ self.white_values_PP)

@@ -1,8 +1,8 @@
 """Training of finding alone, on states that are computed once: minutes where training through the model takes an hour.
 
-The layers below the confidence layer hold no rules, so what a search knows is the same at every step of the training:
-it is read once, and what is trained are the few maps between it and a bank. Reading is left to the frozen base (token
-memory) or to a training of its own.
+What a search knows is read once, and what is trained are the few maps between it and a bank. Reading is left to the
+frozen base (token memory), or it is trained before, since rules that are read below the confidence layer change what a
+search knows; then both are trained together for a while (stage 2).
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from ..training.data import Encoder, place_of
 from ..training.pools import Rows
 from ..training.recipe import check_numbers
 from ..training.run_folder import refuse_changes
-from .config import PlusConfig, PlusProjection
 from .finder import Finder
 from .retrieval_loop import LOG, Log, RetrievalLoop, saved_log
 from .searches import read_searches
@@ -51,6 +50,9 @@ class RetrievalRecipe:
     evaluate_every: int = field(default=150, metadata={"help": "steps between measurements"})
     evaluate_rules: int = field(default=10_000, metadata={"help": "rules among which they find"})
     patience: int = field(default=4, metadata={"help": "measurements without a better one, then it ends"})
+    memory_rules: int = field(
+        default=1000, metadata={"help": "pool of which layers below keep theirs, while states are read"}
+    )
     seed: int = field(default=0, metadata={"help": "of weights and batches"})
     look_up: bool = field(
         default=False, metadata={"help": "look for the text's own words, see `Finder.look_up`"}
@@ -95,8 +97,8 @@ def train_retrieval(
     model, tokenizer, bank, encoder, resume
         As for `dynarule.training.train`; the tokenizer knows ``<search>``.
     adapter : RuleAdapter
-        With no rules below its confidence layer. Without ``search_heads`` it asks as in the paper: with the state of
-        ``<search>``, at the prompt with the mean of the question's.
+        With a confidence layer; where layers below it hold rules, trained to read. Without ``search_heads`` it asks as
+        in the paper: with the state of ``<search>``, at the prompt with the mean of the question's.
     rows, held_out : datasets.Dataset or sequence of dict
         Questions, see `read_searches`. Held-out ones are searched for among ``recipe.evaluate_rules`` rules that hold
         theirs; the best weights on them are kept, and training ends when none better come.
@@ -123,21 +125,12 @@ def train_retrieval(
     """
     folder, config = Path(folder), adapter.config
     check_bank(adapter, bank)
-    if not isinstance(config, PlusConfig):
-        raise ValueError(
-            "finding alone is trained with DynaRule+'s settings; make the adapter with PlusConfig"
-        )
     layer = config.confidence_layer
     if layer is None:
         raise ValueError("training of finding alone needs an adapter with a confidence_layer")
     if not config.search_heads and hasattr(attention_blocks(model)[layer], "q_norm"):
         raise ValueError(
             "the model norms its queries, so the paper's cannot be trained alone; set search_heads"
-        )
-    if config.layers(adapter.num_layers)[0] != layer:
-        raise ValueError(
-            f"rules join from layer {config.first_layer}, below the confidence layer {layer}, so what a search knows "
-            f"depends on what was read; set first_layer={layer}, or train finding with reading (stage 2)"
         )
     token = config.search_token or SEARCH_TOKEN
     search = search_id(tokenizer, token)
@@ -149,12 +142,13 @@ def train_retrieval(
     with exclusive(folder):
         done = _begin(folder, recipe, resume)
         torch.manual_seed(recipe.seed)
-        asks: Any = (encoder, search, folder, config.search_heads > 0)
-        known = read_searches(model, layer, rows, *asks)
-        held = read_searches(model, layer, held_out, *asks) if held_out else None
+        if config.search_token is None:
+            adapter.train_search(search)  # its row, which later trainings change, is saved with the adapter
+        asks: Any = (bank, encoder, search, folder, recipe.memory_rules, recipe.seed)
+        known = read_searches(adapter, rows, *asks)
+        held = read_searches(adapter, held_out, *asks) if held_out else None
         bank.to(next(model.parameters()).device)
         projection = adapter[layer]
-        assert isinstance(projection, PlusProjection)  # what PlusConfig makes of its confidence layer
         finder = Finder(projection, bank.keys_MP.float(), bank.values_MP.float(), known)
         if recipe.look_up:
             finder.look_up(known, recipe.temperature)

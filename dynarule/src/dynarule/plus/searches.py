@@ -1,10 +1,11 @@
-"""What the searches of questions know, read once: states of layers that hold no rules."""
+"""What the searches of questions know, read once: the states that the confidence layer reads."""
 
 from __future__ import annotations
 
 import itertools
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,9 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..bank.layer_encoder import frozen_layers
+from ..adapter import RuleAdapter
+from ..attention import AttendedRules, RuleTokens
+from ..bank.bank import RuleBank
+from ..memory.hooks import attach
+from ..memory.training import RuleBatch, TrainingMemory
 from ..training.data import Encoder, Row, pad_right
-from ..training.pools import Rows
+from ..training.pools import Rows, RulePools
 from .reader import SearchInput, token_kinds
 
 READ_BATCH = 64
@@ -58,29 +63,56 @@ class Searches(NamedTuple):
         return SearchInput(states_BTC.to(device), kind_BT.to(device), token_BC.to(device))
 
 
+class _Reached(Exception):
+    """A forward came to the confidence layer, above which nothing is needed."""
+
+
+class StateMemory(TrainingMemory):
+    """Runs a model up to the confidence layer, as serving does: layers below keep what the prompt finds in a pool."""
+
+    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | RuleTokens | None:
+        """Return what a layer's attention reads besides the text; the confidence layer's input ends the forward."""
+        if layer == self.config.confidence_layer:
+            self.hidden_BTC = hidden_BTC
+            raise _Reached
+        return super().attended(layer, hidden_BTC, block)
+
+    def read(self, ids_BT: Tensor, mask_BT: Tensor, rules: RuleBatch | None) -> Tensor:
+        """Return the inputs of the confidence layer's attention (B, T, C)."""
+        self.measure = True
+        self.load(rules)
+        with suppress(_Reached):
+            self.adapter.model.get_decoder()(ids_BT, attention_mask=mask_BT, use_cache=False)
+        return self.hidden_BTC
+
+
 @torch.no_grad()
 def read_searches(
-    model: nn.Module,
-    layer: int,
+    adapter: RuleAdapter,
     rows: Rows,
+    bank: RuleBank,
     encoder: Encoder,
     search_id: int,
     folder: Path,
-    opening: bool = True,
+    rules: int,
+    seed: int = 0,
 ) -> Searches:
     """Run the layers below the confidence layer over questions with their answers, once.
 
+    Those that hold rules keep theirs of pools of so many ``rules`` (or as many as are gold), one for each batch.
+
     In rows of family (or sub-task) ``multi_hop``, and where there is no such column, steps follow from each other and
     the first rule of each is what leads on; in others each step is asked for by itself. Where a ``<search>`` opens the
-    answers, it looks for the first step's rules, or without ``opening`` the prompt does. States are kept in a file of
-    ``folder`` without a name: it goes with the process.
+    answers, it looks for the first step's rules; the paper's query leaves that to the prompt. States are kept in a file
+    of ``folder`` without a name: it goes with the process.
     """
-    device = next(model.parameters()).device
-    decoder, embedding = frozen_layers(model, layer), model.get_input_embeddings()  # type: ignore[operator]
+    model, config = adapter.model, adapter.config
+    device, below = model.device, config.layers(adapter.num_layers)[0] != config.confidence_layer
+    pools, memory = RulePools(len(bank), seed=seed), StateMemory(adapter)
     encoded = [encoder(rows[number]) for number in range(len(rows))]
     *starts, total = itertools.accumulate((len(row.ids) for row in encoded), initial=0)
     with tempfile.TemporaryFile(dir=folder) as file:
-        states = torch.from_numpy(np.memmap(file, np.float16, "w+", shape=(total, embedding.weight.shape[1])))
+        states = torch.from_numpy(np.memmap(file, np.float16, "w+", shape=(total, model.config.hidden_size)))
     marks = torch.zeros(2, total, dtype=torch.bool)
     items: list[KnownSearch] = []
     links: list[tuple[int, int]] = []
@@ -88,19 +120,27 @@ def read_searches(
     for start in range(0, len(order), READ_BATCH):
         part = order[start : start + READ_BATCH]
         ids_BT, mask_BT = pad_right([encoded[i].ids for i in part], 0)
-        embedded_BTC = embedding(ids_BT.to(device)).float()
-        read = decoder(inputs_embeds=embedded_BTC, attention_mask=mask_BT.to(device), use_cache=False)
+        answer_BT = torch.arange(ids_BT.shape[1]) >= torch.tensor([[encoded[i].prompt] for i in part])
+        held = None
+        if below:
+            gold = {rule for i in part for step in encoded[i].gold for rule in step}
+            pool_M = torch.from_numpy(pools.draw(gold, max(rules, len(gold)), start)).to(bank.device)
+            sides = bank.keys_at(pool_M).to(device), bank.values_at(pool_M).to(device)
+            none_BS, unforced_BSG = ids_BT.new_empty(len(part), 0), ids_BT.new_full((len(part), 1, 1), -1)
+            held = RuleBatch(*sides, ~answer_BT.to(device), answer_BT.to(device), none_BS, unforced_BSG)
+        with attach(model, memory):
+            states_BTC = memory.read(ids_BT.to(device), mask_BT.to(device), held)
         for row, i in enumerate(part):
             ids = torch.tensor(encoded[i].ids)
             here = slice(starts[i], starts[i] + len(ids))
-            states[here] = read.last_hidden_state[row, : len(ids)].half().cpu()
-            answer_T = torch.arange(len(ids)) >= encoded[i].prompt
+            states[here] = states_BTC[row, : len(ids)].half().cpu()
+            answer_T = answer_BT[row, : len(ids)]
             marks[:, here] = torch.stack([~answer_T, (ids == search_id) & answer_T])
     for number, tokens in enumerate(encoded):
         row = rows[number]
         places, gold = [tokens.prompt - 1, *tokens.search], tokens.gold
         if len(gold) > len(row["steps"]):  # one of the first two is read by no step
-            del places[0 if opening else 1]
+            del places[0 if config.search_heads else 1]
             gold = gold[1:]
         chain = _family(row) in ("", "multi_hop")
         for step, (at, rules) in enumerate(zip(places, gold, strict=True)):

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 Method = Literal["dynarule", "srki", "kblam"]
 Embedding = Literal["none", "row", "full"]
 PoolQueries = Literal["full", "prompt"]
+Negatives = Literal["kept", "pool"]
 
 PAPER_MIX = {"single_rule": 0.3, "multi_rule": 0.4, "multi_hop": 0.3}
 """Share of each family in every batch."""
@@ -43,6 +44,12 @@ class Recipe:
     pool_queries: PoolQueries = field(
         default="full", metadata={"help": "tokens whose mean query chooses candidates (equation 3)"}
     )
+    negatives: Negatives = field(
+        default="kept",
+        metadata={
+            "help": "what a step's rules are told from: the candidates (equation 3), or the whole pool"
+        },
+    )
     temperature: float = field(default=0.05, metadata={"help": "of the retrieval loss (equation 5)"})
     retrieval_weight: float = field(default=1.0, metadata={"help": "weight of the retrieval loss"})
     embedding: Embedding = field(
@@ -73,6 +80,7 @@ class Recipe:
             ("stage", (1, 2)),
             ("embedding", get_args(Embedding)),
             ("pool_queries", get_args(PoolQueries)),
+            ("negatives", get_args(Negatives)),
         ):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {list(choices)}, got {getattr(self, name)!r}")

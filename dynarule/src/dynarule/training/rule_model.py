@@ -62,7 +62,9 @@ class RuleModel(nn.Module):
         if recipe.embedding == "full":
             for matrix in (base.get_input_embeddings(), base.get_output_embeddings()):  # type: ignore[operator]
                 matrix.weight.requires_grad_(True)
-        self.memory = TrainingMemory(adapter, recipe.pool_queries == "prompt", all_rules=recipe.stage == 1)
+        self.memory = TrainingMemory(
+            adapter, recipe.pool_queries == "prompt", recipe.stage == 1, recipe.negatives == "pool"
+        )
 
     @contextmanager
     def attached(self) -> Iterator[None]:
