@@ -39,6 +39,7 @@ ELSEWHERE = {
 WITH_STAND_INS = {
     "benchmarks/docs/reports.md": "tests/benchmarks/docs/test_reports.py",
     "benchmarks/docs/running.md": "tests/benchmarks/docs/test_extending.py",
+    "dynarule/docs/serving.md": "tests/contract/test_serving.py",
     "ruleworld-data/docs/plugins.md": "tests/data/plugins/test_plugin_environments.py",
 }
 # What they read is the same on every page, and no later command reads what they leave: one page runs them for all.

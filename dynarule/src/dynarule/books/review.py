@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from .._files import part_of
-from .rules import DocumentRule, BookReading
+from .rules import BookReading, DocumentRule
 
 COLUMNS = ("id", "rule", "premise", "conclusion", "context", "also")
 

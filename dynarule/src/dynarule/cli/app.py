@@ -13,6 +13,7 @@ from .book import app as book
 from .chat import chat
 from .generate import generate
 from .inspect import confidence, inspect
+from .serve import serve
 from .shared import Commands, note, say
 from .train import train
 from .ui import ui
@@ -63,7 +64,7 @@ def example(
     )
 
 
-for command in (generate, chat, ui, train, confidence, inspect, example):
+for command in (generate, chat, ui, serve, train, confidence, inspect, example):
     app.command()(command)
 app.add_typer(bank, name="bank")
 app.add_typer(book, name="book")

@@ -34,6 +34,9 @@ class Reading:
     model: Annotated[
         str | None, typer.Option("--model", help="The model that will answer, for --encoder layers:N.")
     ] = None
+    adapter: Annotated[
+        Path | None, typer.Option("--adapter", help="The adapter that will read it: its encoder is taken.")
+    ] = None
     fol: FolOption = False
     text: Annotated[
         str | None, typer.Option("--text", help="Column of a table.", show_default="nl, rule or text; fol")
@@ -57,7 +60,11 @@ class Reading:
         return rules
 
     def open_encoder(self, like: str = "") -> Any:
-        """Open the encoder that is named, else the one of a fingerprint."""
+        """Open the encoder that is named, else the one of a fingerprint, or of the adapter."""
+        from ..config import DynaRuleConfig
+
+        if self.adapter is not None:
+            like = like or DynaRuleConfig.from_pretrained(self.adapter).encoder
         base, tokenizer = (None, None) if self.model is None else load_model(self.model, None, None)
         return rule_encoder(self.encoder, self.fol, like=like, model=base, tokenizer=tokenizer)
 

@@ -1,0 +1,73 @@
+"""``dynarule serve``: rule books behind OpenAI's protocol."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .._lazy import need
+from .loading import Served, closed_stdin, load_rules, rule_encoder
+from .shared import grouped, note
+
+
+@grouped
+def serve(
+    served: Served,
+    book: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--book", help="A further book, NAME=RULES; a request names the one it asks as its model."
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, help="0: any that is free.")] = 8000,
+    api_key: Annotated[
+        str | None,
+        typer.Option("--api-key", help="What clients must send.", show_default="$DYNARULE_API_KEY, or none"),
+    ] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Answers at once.")] = 16,
+    most_tokens: Annotated[int, typer.Option("--most-tokens", min=1, help="Of an answer.")] = 1024,
+) -> None:
+    """Answer over HTTP, as OpenAI's chat completions and completions, with the rules that each step read.
+
+    Example: dynarule serve --model MODEL --adapter adapter --rules bank
+    """
+    uvicorn = need("uvicorn", "serve")
+    need("fastapi", "serve")
+    from ..serve import Book, Engine, make_app
+
+    with closed_stdin():
+        model, tokenizer, bank = served.load()
+        banks = {served.rules.resolve().stem: (served.rules, bank)}
+        for pair in book or ():
+            name, equals, path = pair.partition("=")
+            if not equals or not name or name in banks:
+                raise ValueError(f"--book {pair}: expected NAME=RULES, with a name of its own")
+            like = model.active_peft_config.encoder
+            more = load_rules(Path(path), served.encoder, served.fol, like, model, tokenizer)
+            banks[name] = Path(path), more.to(bank.device, bank.dtype)
+    books = [
+        Book(
+            name,
+            rules,
+            path,
+            lambda rules=rules: rule_encoder(
+                served.encoder, served.fol, like=rules.encoder, model=model, tokenizer=tokenizer
+            ),
+        )
+        for name, (path, rules) in banks.items()
+    ]
+    key = api_key or os.environ.get("DYNARULE_API_KEY")
+    if host not in ("127.0.0.1", "localhost", "::1") and not key:
+        raise ValueError(f"--host {host} is open to others; give --api-key, or listen on 127.0.0.1")
+    engine = Engine(model, tokenizer, books, batch_size=batch_size, most_tokens=most_tokens)
+    for name, (_, rules) in banks.items():
+        note(f"{name}: {len(rules):,} rules")
+    note(f"listening on http://{host}:{port}/v1, Ctrl-C ends it")
+    try:
+        uvicorn.run(make_app(engine, key), host=host, port=port, log_level="warning")
+    finally:
+        engine.close()

@@ -1,0 +1,5 @@
+"""An OpenAI-compatible server that answers with rules: the engine that batches requests, and its HTTP routes."""
+
+from .._lazy import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, engine="Book Engine Request", api="make_app")

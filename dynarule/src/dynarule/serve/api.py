@@ -1,0 +1,332 @@
+"""The HTTP routes: OpenAI's chat completions, completions and models, and those that list and change rules."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from .._lazy import need
+from ..generation import Prompt, encode_prompt, question_prompts
+from ..memory.serving import Retrieval
+from .engine import Answer, Book, Engine, Request
+
+MOST_BYTES = 1 << 20
+"""Of a request."""
+MOST_ANSWERS = 64
+"""Of a request: ``n`` times its prompts."""
+TOP_RULES = 5
+"""Rules of a step that an answer names."""
+
+
+class Asked(BaseModel):
+    """What chat completions and completions share; fields that are not named here are ignored."""
+
+    model: str
+    max_tokens: int | None = Field(None, ge=1)
+    temperature: float | None = Field(0.0, ge=0, le=2)
+    top_p: float | None = Field(1.0, gt=0, le=1)
+    n: int | None = Field(1, ge=1, le=MOST_ANSWERS)
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stream: bool | None = False
+    stream_options: dict[str, Any] | None = None
+
+
+class ChatCompletion(Asked):
+    """A chat completion: one question, alone."""
+
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    tools: list[Any] | None = None
+    response_format: dict[str, Any] | None = None
+
+
+class TextCompletion(Asked):
+    """A completion of one or several questions."""
+
+    prompt: str | list[str]
+
+
+class Rule(BaseModel):
+    """A rule to add or to put in another's place."""
+
+    id: str = Field(min_length=1)
+    text: str = Field(min_length=1)
+
+
+class RequestError(Exception):
+    """A request that cannot be answered, with its HTTP status."""
+
+    def __init__(self, status: int, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+def make_app(engine: Engine, api_key: str | None = None) -> Any:
+    """Return the web application (ASGI) of an engine; with a key, every route but ``/health`` asks for it."""
+    fastapi = need("fastapi", "serve")
+    responses = need("fastapi.responses", "serve")
+    app = fastapi.FastAPI(title="dynarule", openapi_url=None, docs_url=None, redoc_url=None)
+
+    def error(status: int, message: str, code: str | None = None) -> Any:
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+        body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
+        return responses.JSONResponse(body, status)
+
+    @app.middleware("http")
+    async def guard(request: Any, go_on: Any) -> Any:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if (
+            api_key
+            and request.url.path != "/health"
+            and not secrets.compare_digest(given.encode(), api_key.encode())
+        ):
+            return error(
+                401, "wrong or missing API key; send it as: Authorization: Bearer KEY", "invalid_api_key"
+            )
+        length = request.headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > MOST_BYTES or "transfer-encoding" in request.headers:
+            return error(413, f"a request has at most {MOST_BYTES:,} bytes, of a length that it says")
+        return await go_on(request)
+
+    @app.exception_handler(RequestError)
+    async def refused(_: Any, problem: RequestError) -> Any:
+        return error(problem.status, str(problem), problem.code)
+
+    @app.exception_handler(need("fastapi.exceptions", "serve").RequestValidationError)
+    async def invalid(_: Any, problem: Any) -> Any:
+        first = problem.errors()[0]
+        return error(400, f"{'.'.join(map(str, first['loc'][1:])) or 'body'}: {first['msg']}")
+
+    @app.exception_handler(need("starlette.exceptions", "serve").HTTPException)
+    async def missing(request: Any, problem: Any) -> Any:
+        return error(problem.status_code, f"{request.method} {request.url.path}: {problem.detail}")
+
+    @app.get("/health")
+    async def health() -> Any:
+        return {"status": "ok"}
+
+    @app.get("/v1/models")
+    async def models() -> Any:
+        listed = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "dynarule"} for name in engine.books
+        ]
+        return {"object": "list", "data": listed}
+
+    @app.post("/v1/chat/completions")
+    async def chat(asked: ChatCompletion) -> Any:
+        if asked.tools or (asked.response_format or {"type": "text"}).get("type") != "text":
+            raise RequestError(400, "tools and response_format are not supported: answers are text")
+        asked.max_tokens = asked.max_completion_tokens or asked.max_tokens
+        prompt = _chat_prompt(engine, asked.messages)
+        return await _respond(engine, asked, [prompt], "chat.completion", responses)
+
+    @app.post("/v1/completions")
+    async def completions(asked: TextCompletion) -> Any:
+        questions = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
+        prompts = _refusing(lambda: question_prompts(engine.tokenizer, questions, engine.opening))
+        return await _respond(engine, asked, prompts, "text_completion", responses)
+
+    @app.get("/v1/books/{name}/rules")
+    async def rules(name: str, contains: str = "", limit: int = 100, after: int = 0) -> Any:
+        bank = _book(engine, name).bank
+        both = list(zip(bank.ids, bank.texts, strict=True))
+        found = [{"id": i, "text": t} for i, t in both if contains.lower() in t.lower()]
+        return {"object": "list", "total": len(found), "data": found[after : after + limit]}
+
+    async def changed(name: str, change: Any) -> Any:
+        book = _book(engine, name)
+        await asyncio.to_thread(_refusing, lambda: engine.run(lambda: change(book)))
+        return {"rules": len(book.bank)}
+
+    @app.post("/v1/books/{name}/rules", status_code=201)
+    async def add(name: str, new: list[Rule]) -> Any:
+        return await changed(
+            name, lambda book: book.put([r.text for r in new], [r.id for r in new], replace=False)
+        )
+
+    @app.put("/v1/books/{name}/rules")
+    async def replace(name: str, new: list[Rule]) -> Any:
+        return await changed(
+            name, lambda book: book.put([r.text for r in new], [r.id for r in new], replace=True)
+        )
+
+    @app.delete("/v1/books/{name}/rules/{rule_id:path}")
+    async def remove(name: str, rule_id: str) -> Any:
+        return await changed(name, lambda book: book.remove([rule_id]))
+
+    return app
+
+
+def _refusing(run: Any) -> Any:
+    """Run something; what a client can cause becomes an answer of its own."""
+    try:
+        return run()
+    except KeyError as problem:
+        raise RequestError(404, str(problem.args[0])) from None
+    except (ValueError, ImportError) as problem:
+        raise RequestError(400, str(problem)) from None
+
+
+def _book(engine: Engine, name: str) -> Book:
+    if name not in engine.books:
+        known = ", ".join(engine.books)
+        raise RequestError(
+            404, f"there is no model {name!r}; a rule book is asked by its name: {known}", "model_not_found"
+        )
+    return engine.books[name]
+
+
+def _chat_prompt(engine: Engine, messages: Sequence[dict[str, Any]]) -> Prompt:
+    """Return the prompt of a conversation, which is one question; a tokenizer without a template has no other roles."""
+    if getattr(engine.tokenizer, "chat_template", None):
+        _refusing(lambda: encode_prompt(engine.tokenizer, messages))
+        return messages
+    if len(messages) != 1 or messages[0].get("role") != "user":
+        raise RequestError(
+            400, "this model reads one message of the role user: ask one question, with all that it needs"
+        )
+    content = messages[0].get("content")
+    if isinstance(content, list):
+        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    if not isinstance(content, str):
+        raise RequestError(400, f"the content of a message must be text, got {content!r:.60}")
+    prompts: list[Prompt] = _refusing(lambda: question_prompts(engine.tokenizer, [content], engine.opening))
+    return prompts[0]
+
+
+async def _respond(engine: Engine, asked: Asked, prompts: Sequence[Prompt], kind: str, responses: Any) -> Any:
+    """Answer all prompts ``n`` times, at once or as a stream of server-sent events."""
+    book = _book(engine, asked.model).name
+    count = asked.n or 1
+    if not prompts or len(prompts) * count > MOST_ANSWERS:
+        raise RequestError(400, f"a request asks for 1 to {MOST_ANSWERS} answers, got {len(prompts) * count}")
+    if count > 1 and not asked.temperature:
+        raise RequestError(400, "n answers without a temperature are all the same; set temperature, or n=1")
+    stops = (asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ())
+    loop, events = asyncio.get_running_loop(), asyncio.Queue[tuple[int, Any]]()
+
+    def passing(index: int) -> Any:
+        return lambda what: loop.call_soon_threadsafe(events.put_nowait, (index, what))
+
+    requests = []
+    for index in range(len(prompts) * count):
+        seed = None if asked.seed is None else asked.seed + index
+        limit = min(asked.max_tokens or 256, engine.most_tokens)
+        settings = (limit, asked.temperature or 0.0, asked.top_p or 1.0, seed, tuple(filter(None, stops)))
+        requests.append(
+            Request(book, prompts[index // count], *settings, emit=passing(index), done=passing(index))
+        )
+    try:
+        for request in requests:
+            engine.submit(request)
+    except OverflowError as problem:
+        for request in requests:
+            request.cancelled = True
+        raise RequestError(429, str(problem), "rate_limit_exceeded") from None
+    head = {
+        "id": f"{'chatcmpl' if kind.startswith('chat') else 'cmpl'}-{secrets.token_hex(12)}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": book,
+    }
+    if asked.stream:
+        usage = bool((asked.stream_options or {}).get("include_usage"))
+        lines = _stream(events, requests, head, usage)
+        return responses.StreamingResponse(lines, media_type="text/event-stream")
+    answers: dict[int, Answer] = {}
+    try:
+        while len(answers) < len(requests):
+            index, what = await events.get()
+            if isinstance(what, Exception):
+                raise what if isinstance(what, RequestError) else _failure(what)
+            if isinstance(what, Answer):
+                answers[index] = what
+    except asyncio.CancelledError:
+        for request in requests:
+            request.cancelled = True
+        raise
+    choices = [_choice(kind, index, answers[index]) for index in sorted(answers)]
+    return head | {"choices": choices, "usage": _usage(answers.values())}
+
+
+def _failure(error: Exception) -> RequestError:
+    return RequestError(400 if isinstance(error, ValueError) else 500, str(error) or type(error).__name__)
+
+
+def _choice(kind: str, index: int, answer: Answer) -> dict[str, Any]:
+    said = (
+        {"message": {"role": "assistant", "content": answer.text}}
+        if kind.startswith("chat")
+        else {"text": answer.text}
+    )
+    return {
+        "index": index,
+        **said,
+        "finish_reason": answer.finish,
+        "logprobs": None,
+        "rules": _steps(answer.trace),
+    }
+
+
+def _steps(trace: Sequence[Retrieval]) -> list[dict[str, Any]]:
+    """Return what was read at each step: ids of rules (file and line where documents were read), texts, scores."""
+    return [
+        {
+            "step": search.step,
+            "rules": [
+                {"id": name, "text": text, "score": score}
+                for name, text, score in list(zip(search.ids, search.texts, search.scores, strict=True))[
+                    :TOP_RULES
+                ]
+            ],
+        }
+        for search in trace
+    ]
+
+
+def _usage(answers: Any) -> dict[str, int]:
+    read, written = sum(a.prompt_tokens for a in answers), sum(a.tokens for a in answers)
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+
+
+async def _stream(
+    events: asyncio.Queue[tuple[int, Any]], requests: Sequence[Request], head: dict[str, Any], usage: bool
+) -> AsyncIterator[str]:
+    kind: Literal["delta", "text"] = "delta" if head["object"] == "chat.completion" else "text"
+    chunk = head | ({"object": "chat.completion.chunk"} if kind == "delta" else {})
+    answers: list[Answer] = []
+
+    def line(value: Any) -> str:
+        return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
+
+    def part(index: int, text: str, finish: str | None = None, **more: Any) -> str:
+        said: Any = ({"role": "assistant", "content": text} if text else {}) if kind == "delta" else text
+        return line(chunk | {"choices": [{"index": index, kind: said, "finish_reason": finish, **more}]})
+
+    try:
+        while len(answers) < len(requests):
+            index, what = await events.get()
+            if isinstance(what, str):
+                yield part(index, what)
+            elif isinstance(what, Answer):
+                answers.append(what)
+                yield part(index, "", what.finish, rules=_steps(what.trace))
+            else:
+                failure = _failure(what)
+                yield line(
+                    {"error": {"message": str(failure), "type": "server_error", "param": None, "code": None}}
+                )
+                return
+        if usage:
+            yield line(chunk | {"choices": [], "usage": _usage(answers)})
+        yield "data: [DONE]\n\n"
+    finally:  # the client may have gone
+        for request in requests:
+            request.cancelled = True

@@ -1,0 +1,191 @@
+"""The server: OpenAI's client against it, answers equal to `generate`, rules that change, requests that are refused."""
+
+import threading
+import time
+
+import openai
+import pytest
+import torch
+from dynarule.serve import Book, Engine, make_app
+from starlette.testclient import TestClient
+
+from dynarule import RuleAdapter, RuleBank, dynarule_config, generate, question_prompts
+
+WIDTH = 20
+QUESTIONS = ["w11 w12 w13", "w20", "w31 w32 w33 w34 w35 w36"]
+
+
+class FakeEncoder:
+    fingerprint = ""
+
+    def __call__(self, texts):
+        rows = [torch.randn(WIDTH, generator=torch.Generator().manual_seed(sum(map(ord, t)))) for t in texts]
+        return torch.stack(rows)
+
+
+@pytest.fixture
+def served(tiny_model, tiny_tokenizer, bank, tmp_path):
+    """An engine of a bank on disk and one in memory, and what it answers with."""
+    model, tokenizer = tiny_model("qwen2", tie_word_embeddings=False), tiny_tokenizer(search=True)
+    model.get_output_embeddings().weight[[0, 96]] = 0
+    adapted = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5)).model
+    bank.save(tmp_path / "bank")
+    other = RuleBank(bank.keys_MP + 1, bank.values_MP, bank.ids, bank.texts)
+    books = [
+        Book("bank", RuleBank.load(tmp_path / "bank"), tmp_path / "bank", FakeEncoder),
+        Book("other", other),
+    ]
+    engine = Engine(adapted, tokenizer, books, most_tokens=12)
+    yield engine, adapted, tokenizer, bank
+    engine.close()
+
+
+@pytest.fixture
+def client(served):
+    """OpenAI's client, whose requests go to the app in this process."""
+    with TestClient(make_app(served[0], "secret")) as http:
+        yield openai.OpenAI(
+            base_url="http://testserver/v1", api_key="secret", http_client=http, max_retries=0
+        )
+
+
+def asked(question):
+    return [{"role": "user", "content": question}]
+
+
+def expected(served, question, tokens=8):
+    _, model, tokenizer, bank = served
+    return generate(model, tokenizer, bank, question_prompts(tokenizer, [question]), max_new_tokens=tokens)[0]
+
+
+def test_an_answer_is_that_of_generate_with_the_rules_of_each_step(served, client):
+    answer = client.chat.completions.create(model="bank", messages=asked(QUESTIONS[0]), max_tokens=8)
+    own = expected(served, QUESTIONS[0])
+    choice = answer.choices[0]
+    assert (choice.message.content, choice.finish_reason) == (own.text, "length")
+    first = next(search for search in own.trace if search.layer == 2)
+    assert [rule["id"] for rule in choice.rules[0]["rules"]] == first.ids
+    assert answer.usage.completion_tokens == 8 and answer.usage.prompt_tokens == 3
+    assert [model.id for model in client.models.list()] == ["bank", "other"]
+
+
+def test_a_stream_is_the_answer_in_pieces(served, client):
+    whole = expected(served, QUESTIONS[0]).text
+    chunks = list(
+        client.chat.completions.create(
+            model="bank",
+            messages=asked(QUESTIONS[0]),
+            max_tokens=8,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+    pieces = [choice.delta.content or "" for chunk in chunks for choice in chunk.choices]
+    assert "".join(pieces) == whole and len([piece for piece in pieces if piece]) > 2
+    assert chunks[-1].usage.completion_tokens == 8
+    assert chunks[-2].choices[0].finish_reason == "length" and chunks[-2].choices[0].rules
+    stop = whole.split()[3]
+    cut = client.chat.completions.create(
+        model="bank", messages=asked(QUESTIONS[0]), max_tokens=8, stream=True, stop=[stop]
+    )
+    text = "".join(choice.delta.content or "" for chunk in cut for choice in chunk.choices)
+    assert text == whole[: whole.index(stop)]
+
+
+def test_questions_of_one_request_and_of_many_users_keep_their_answers(served, client):
+    answer = client.completions.create(model="bank", prompt=QUESTIONS, max_tokens=8)
+    assert [choice.text for choice in answer.choices] == [expected(served, q).text for q in QUESTIONS]
+    texts = {}
+
+    def ask(number):
+        question = QUESTIONS[number % 3]
+        chat = client.chat.completions.create(
+            model="bank", messages=asked(question), max_tokens=5 + number % 3
+        )
+        texts[number] = chat.choices[0].message.content
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, text in texts.items():
+        assert text == expected(served, QUESTIONS[number % 3], 5 + number % 3).text
+
+
+def test_samples_differ_and_a_seed_repeats_them(client):
+    ask = {"model": "bank", "messages": asked(QUESTIONS[0]), "temperature": 2.0, "n": 3, "max_tokens": 12}
+    one, two = (
+        [choice.message.content for choice in client.chat.completions.create(seed=5, **ask).choices]
+        for _ in range(2)
+    )
+    assert one == two and len(set(one)) == 3
+
+
+def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, client):
+    engine, *_ = served
+    http = client._client
+    key = {"Authorization": "Bearer secret"}
+    new = [{"id": "a.md:3", "text": "If A is w3, A will be w4."}]
+    assert http.post("/v1/books/bank/rules", json=new, headers=key).json() == {"rules": 31}
+    new[0]["text"] = "If A is w3, A will be w5."
+    assert http.put("/v1/books/bank/rules", json=new, headers=key).status_code == 200
+    assert http.delete("/v1/books/bank/rules/r4", headers=key).json() == {"rules": 30}
+    for held in (engine.books["bank"].bank, RuleBank.load(engine.books["bank"].folder)):
+        assert "r4" not in held.ids and held.texts[held.row("a.md:3")] == new[0]["text"]
+    found = http.get("/v1/books/bank/rules", params={"contains": "w5"}, headers=key).json()
+    assert found == {"object": "list", "total": 1, "data": new}
+    lost = http.post("/v1/books/other/rules", json=new, headers=key)
+    assert lost.status_code == 400 and "a change would be lost" in lost.json()["error"]["message"]
+    assert http.delete("/v1/books/bank/rules/r4", headers=key).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        ({"model": "x"}, openai.NotFoundError, "there is no model 'x'"),
+        (
+            {"messages": [*asked("w1"), {"role": "assistant", "content": "w2"}]},
+            openai.BadRequestError,
+            "one message",
+        ),
+        ({"messages": asked("  ")}, openai.BadRequestError, "is empty"),
+        ({"messages": []}, openai.BadRequestError, "messages: "),
+        ({"n": 2}, openai.BadRequestError, "set temperature"),
+        ({"max_tokens": 0}, openai.BadRequestError, "max_tokens: "),
+        (
+            {"tools": [{"type": "function", "function": {"name": "f"}}]},
+            openai.BadRequestError,
+            "not supported",
+        ),
+        ({"messages": asked("w1 " * 300)}, openai.BadRequestError, "the model reads 256 at most"),
+        ({"messages": asked("w" * (1 << 20))}, openai.APIStatusError, "1,048,576 bytes"),
+    ],
+)
+def test_what_cannot_be_answered_is_an_error_of_openais_shape(client, change, kind, message):
+    with pytest.raises(kind, match=message) as error:
+        client.chat.completions.create(**({"model": "bank", "messages": asked("w1")} | change))
+    assert error.value.body["type"] == "invalid_request_error"
+
+
+def test_a_key_is_asked_for_everywhere_but_at_health(served):
+    with TestClient(make_app(served[0], "secret")) as http:
+        assert http.get("/health").json() == {"status": "ok"}
+        for headers in ({}, {"Authorization": "Bearer wrong"}):
+            assert http.get("/v1/models", headers=headers).status_code == 401
+
+
+def test_whoever_went_away_is_not_answered(served):
+    from dynarule.serve import Request
+
+    engine = served[0]
+    held, done = threading.Event(), []
+    threading.Thread(target=lambda: engine.run(held.wait), daemon=True).start()
+    time.sleep(0)
+    gone = Request("bank", "w1", done=done.append)
+    engine.submit(gone)
+    gone.cancelled = True
+    held.set()
+    finished = threading.Event()
+    engine.submit(Request("bank", "w2", max_tokens=1, done=lambda answer: finished.set()))
+    assert finished.wait(30) and done == []
