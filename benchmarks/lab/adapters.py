@@ -23,7 +23,6 @@ from dynarule.bank import EmbeddingCache
 from dynarule.plus import RetrievalRecipe, train_retrieval
 from dynarule.training import Encoder, LogLines, RulePools, paper_recipe, recipe_steps, train
 from peft.utils import SAFETENSORS_WEIGHTS_NAME as WEIGHTS
-from plain import plain_questions
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 from ruleworld_data.io import write_whole
@@ -36,6 +35,7 @@ from rwbench.run.data import DataSource, select
 from rwbench.run.folder import exclusive
 from rwbench.spec import DATA_VERSION
 from safetensors.torch import load_file, save
+from wording import plain_questions
 
 import dynarule
 

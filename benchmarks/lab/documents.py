@@ -1,12 +1,11 @@
-"""Training documents in RuleWorld's language and in plain English, blocks of them, and batches.
+"""Documents in RuleWorld's language that a base learns from, blocks of them, and batches.
 
 Sorts of documents, each a sequence of tokens with weights in the loss:
 
 - *terse*: key-value pairs, then some of the keys again with their values: lookup at its simplest;
 - *recital*: rules, then the same rules in another order: the conclusions of the second pass are lookups by content;
 - *questions*: rules, among them the gold rules of some questions, then each question and its answer in steps;
-- *requests*: a question, and before each step a line that asks for its rules, then rules among which they are;
-- *plain*: questions or requests in plain English.
+- *requests*: a question, and before each step a line that asks for its rules, then rules among which they are.
 
 Nothing here knows of rule memory or ``<search>``: the mark before each step is a plain part of the answer's format.
 """
@@ -23,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from plain import plain_question
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 from ruleworld_data.fresh import FreshWorld, fresh_worlds
@@ -49,8 +47,7 @@ class Mixture:
     terse: float = 0.0
     recital: float = 0.0
     questions: float = 0.0
-    requests: float = 0.0  # of plain documents this share are requests, too
-    plain: float = 0.0
+    requests: float = 0.0
     key_words: int = 1  # of a key in key-value lists, 1 to 4
     pairs: int = 8  # most pairs of such a list
     recited: int = 8  # most rules of a recited list
@@ -58,8 +55,6 @@ class Mixture:
     asked: int = 3  # most questions on one list
     beside: int = 0  # most rules beside the gold ones
     alike: float = 0.0  # share of lists whose other rules are like gold ones, see `lookalikes`
-    plain_beside: int = 0  # most rules beside the gold ones in plain English
-    held_out: bool = False  # plain English of the domains that no training has
     fol: float = 0.5  # share of documents in first-order logic
 
 
@@ -104,11 +99,19 @@ class Writer:
 
     def questions(self, rules: Sequence[str], rows: Sequence[Mapping[str, Any]], form: Form) -> Document:
         """Write rules, then each question with its answer."""
-        parts = _lines(rules)
-        for row in rows:
-            answer = training_text(row, form, None, mark=self.mark) + self.tokenizer.eos_token
-            parts += [Part(row["question"] + "\n"), Part(answer, 1.0, row["subtask"])]
-        return self.write(parts)
+        return self.write([*_lines(rules), *(part for row in rows for part in self._answered(row, form))])
+
+    def rules(self, texts: Sequence[str]) -> Document:
+        """Write rules alone."""
+        return self.write(_lines(texts))
+
+    def answer(self, row: Mapping[str, Any], form: Form) -> Document:
+        """Write a question with its answer, which rules come before."""
+        return self.write(self._answered(row, form))
+
+    def _answered(self, row: Mapping[str, Any], form: Form) -> list[Part]:
+        answer = training_text(row, form, None, mark=self.mark) + self.tokenizer.eos_token
+        return [Part(row["question"] + "\n"), Part(answer, 1.0, row["subtask"])]
 
     def requests(self, row: Mapping[str, Any], brought: list[tuple[str, list[str]]], form: Form) -> Document:
         """Write a question; before each step, for each of its rules, what is asked for and the rules brought."""
@@ -139,12 +142,12 @@ def draw_block(writer: Writer, seed: int, number: int, mixture: Mixture, tokens:
     Worlds are fresh, so no rule or question is the benchmark's but by the chance that two random worlds agree.
     """
     draw = random.Random(f"base/{seed}/{number}")
-    sizes, worlds = _small_sizes(draw), []
-    if mixture.terse + mixture.plain < 1:
+    sizes, worlds = small_sizes(draw), []
+    if mixture.terse < 1:
         wanted = dict.fromkeys(SUBTASKS, 3)
         worlds = list(fresh_worlds(seed, WORLDS, wanted, n_rules=300, sizes=sizes, first=number * WORLDS))
     block, documents = _Block(writer, draw, mixture, worlds), []
-    for name in ("terse", "recital", "questions", "requests", "plain"):
+    for name in ("terse", "recital", "questions", "requests"):
         left = getattr(mixture, name) * tokens
         while left > 0:
             documents.append(getattr(block, name)())
@@ -153,7 +156,7 @@ def draw_block(writer: Writer, seed: int, number: int, mixture: Mixture, tokens:
     return documents
 
 
-def _small_sizes(draw: random.Random) -> WorldSizes:
+def small_sizes(draw: random.Random) -> WorldSizes:
     """Draw the sizes of a continent; few terms make distractors that resemble the gold rules."""
     entities, attributes, actions = (draw.choice(few) for few in ((12, 24, 48), (16, 32, 64), (12, 24, 48)))
     states = 3 * actions + 4
@@ -229,20 +232,6 @@ class _Block(NamedTuple):
             others = [rules[i] for i in np.flatnonzero(lookalikes(world.rules, ids == name))]
             brought.append((request_text(gold, form), [rule[form] for rule in self._among(gold, others)]))
         return self.writer.requests(row, brought, form)
-
-    def plain(self) -> Document:
-        draw, mixture = self.draw, self.mixture
-        world, row = plain_question(draw, mixture.held_out)
-        texts, gold, brought = world.texts, row["gold_rule_ids"], []
-        if draw.random() < mixture.requests:
-            for rule in (rule for step in row["steps"] for rule in step["rule_ids"]):
-                others = [i for i in range(len(texts)) if i != rule and world.alike(i, rule)]
-                brought.append((world.premises[rule], [texts[i] for i in self._among(rule, others)]))
-            return self.writer.requests(row, brought, "nl")
-        others = [i for i in range(len(texts)) if i not in gold]
-        kept = [*gold, *draw.sample(others, min(self._size(0, mixture.plain_beside), len(others)))]
-        draw.shuffle(kept)
-        return self.writer.questions([texts[i] for i in kept], [row | {"subtask": "plain"}], "nl")
 
     def _among(self, gold: Any, others: list[Any]) -> list[Any]:
         """Return the gold rule among some of the others."""

@@ -1,86 +1,99 @@
-"""What a base must be able to do before anything is trained for it.
+"""What a base can do before anything is trained for it: answers written out, greedily, and scored as the benchmark's.
 
-    python benchmarks/lab/gates.py models/mine/base --text some-english.txt
+    python benchmarks/lab/gates.py smollm2-more --before smollm2-rules --only plain
 
-Rules recited out of lists (goal 0.95), questions with only the rules that they need (0.98), the same with others beside
-them, and both in plain English of domains that nothing is trained on. An answer counts if every token of it is the most
-likely one, which is what greedy decoding would write. The perplexity of a text tells what was forgotten.
+RuleWorld's kinds with only the rules that they need, plain English of domains that nothing is trained on with only
+those and in lists of 40, and how much worse ordinary English is predicted than by another model. The 550 questions of
+``mini`` are asked by ``rwbench run smollm2 --model NAME``, whose rows with gold rules only are the first gate.
 """
 
 from __future__ import annotations
 
 import json
+import pydoc_data.topics
+import random
 from collections import defaultdict
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated, Any
 
 import torch
 import typer
-from documents import Mixture, Writer, batches, draw_block
+from documents import Writer
+from drills import Ingredient, draw_tree
 from ruleworld_data.io import write_whole
+from ruleworld_data.scoring import parse_boxed, score_output
+from rwbench.backends import Decoding
+from rwbench.backends.local import Local
 from rwbench.models import GATES_FILE, base_folder, step_mark
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 SEED = 2**31 - 1  # names the worlds of the gates; no training may use it
-WINDOW = 4096
-GATES = {"lookup": {"recital": 1.0, "same_type": 1.0, "recited": 32}}
-GATES |= {f"questions, {n} beside": {"questions": 1.0, "asked": 1, "beside": n} for n in (0, 8, 32)}
-GATES |= {f"plain, {n} beside": {"plain": 1.0, "plain_beside": n, "held_out": True} for n in (0, 8, 32)}
+TEXT = "execmodel"  # a chapter of Python's own documentation
+WINDOW, LONGEST = 2048, 400
+GOLD = Ingredient(1.0, dials="", rules=(1, 1), asked=1)
+PLAIN = Ingredient(1.0, rules=(1, 1), asked=1, held_out=True)
+GATES = {
+    "ruleworld, logic": (replace(GOLD, fol=1.0), 0.99),
+    "ruleworld, english": (GOLD, 0.99),
+    "words": (replace(GOLD, dials="words=1"), 0.9),
+    "plain, gold rules only": (PLAIN, 0.95),
+    "plain, lists of 40": (replace(PLAIN, rules=(40, 40), asked=4), 0.9),
+}
+
+
+def ask(backend: Local, writer: Writer, name: str, plan: Ingredient, count: int) -> dict[str, list[float]]:
+    """Return by kind which of some fresh questions are answered right."""
+    draw, asked, decode = random.Random(f"{SEED}/{name}"), [], writer.tokenizer.decode
+    while len(asked) < count:
+        tree = draw_tree(writer, draw, f"{SEED}/{draw.randrange(2)}", name, plan)
+        rules = decode(tree.prefix).strip().split("\n")
+        for branch in tree.branches:
+            start = branch.wanted.index(True)
+            question, proof = decode(branch.ids[:start]).strip(), decode(branch.ids[start:])
+            prompt = backend.template.render("answer", "fol" if plan.fol else "nl", question, rules)
+            asked.append((branch.kind, prompt, str(parse_boxed(proof))))
+    told = defaultdict(list)
+    for at in range(0, count, backend.batch):
+        some = asked[at : min(at + backend.batch, count)]
+        written = backend.generate([prompt for _, prompt, _ in some], Decoding(LONGEST))
+        for (kind, _, gold), answer in zip(some, written, strict=True):
+            told[kind].append(score_output(answer.text, gold).strict_match)
+    return dict(sorted(told.items()))
 
 
 @torch.no_grad()
-def success(model: Any, writer: Writer, mixture: Mixture, tokens: int) -> dict[str, list[bool]]:
-    """Return by kind which answers in fresh documents of a mixture come out right."""
-    right = defaultdict(list)
-    for batch in batches(draw_block(writer, SEED, 0, mixture, tokens), WINDOW, WINDOW, "gates"):
-        written_BT = model(batch.ids_BT.to(model.device)).logits.argmax(-1).cpu()
-        for row, start, stop, kind in batch.spans:
-            right[kind].append(
-                bool((written_BT[row, start - 1 : stop - 1] == batch.ids_BT[row, start:stop]).all())
-            )
-    return dict(sorted(right.items()))
-
-
-@torch.no_grad()
-def perplexity(model: Any, tokenizer: Any, text: str) -> float:
-    """Return the perplexity of a text's first tokens."""
-    ids_1T = torch.tensor(
-        [tokenizer(text, add_special_tokens=False)["input_ids"][:WINDOW]], device=model.device
-    )
-    return float(model(ids_1T, labels=ids_1T).loss.exp())
+def perplexity(model: str) -> float:
+    """Return the perplexity of the first tokens of an English text."""
+    folder = base_folder(model)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    base: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False)
+    text = pydoc_data.topics.topics[TEXT]
+    ids_1T = torch.tensor([tokenizer(text, add_special_tokens=False)["input_ids"][:WINDOW]])
+    return float(base(ids_1T, labels=ids_1T).loss.exp())
 
 
 def main(
     model: Annotated[str, typer.Argument(help="A model's name, or its folder.")],
-    tokens: Annotated[int, typer.Option(help="Tokens of documents for each gate.")] = 100_000,
-    text: Annotated[Path | None, typer.Option(help="A file of ordinary English.")] = None,
+    questions: Annotated[int, typer.Option(help="Of each gate.")] = 100,
+    only: Annotated[str, typer.Option(help="Gates whose names begin so.")] = "",
+    before: Annotated[str | None, typer.Option(help="A model whose English is compared.")] = None,
+    threads: int = 1,
 ) -> None:
     """Measure, print, and write gates.json into the base's folder."""
-    folder = base_folder(model)
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    base: Any = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, trust_remote_code=False
-    ).eval()
-    base.to("cuda" if torch.cuda.is_available() else "cpu")
+    torch.set_num_threads(threads)
+    tokenizer = AutoTokenizer.from_pretrained(base_folder(model), trust_remote_code=False)
     writer, rows = Writer(tokenizer, step_mark(model, tokenizer), 0.0), []
-    for gate, settings in GATES.items():
-        for form, share in (("fol", 1.0), ("nl", 0.0)) if "plain" not in settings else [("nl", 0.0)]:
-            for kind, right in success(base, writer, Mixture(**settings, fol=share), tokens).items():
-                row = {
-                    "gate": gate,
-                    "kind": kind,
-                    "form": form,
-                    "n": len(right),
-                    "success": sum(right) / len(right),
-                }
-                rows.append(row)
-                print(json.dumps(row), flush=True)
-    if text:
-        rows.append(
-            {"gate": "perplexity", "success": perplexity(base, tokenizer, text.read_text(encoding="utf-8"))}
-        )
+    for name, (plan, goal) in GATES.items():
+        if name.startswith(only):
+            told = ask(Local.of(model), writer, name, plan, questions)
+            right = [value for values in told.values() for value in values]
+            kinds = {kind: f"{sum(values):.0f} of {len(values)}" for kind, values in told.items()}
+            rows.append({"gate": name, "goal": goal, "right": sum(right) / len(right), "kinds": kinds})
+            print(json.dumps(rows[-1]), flush=True)
+    if before:
+        rows.append({"gate": "english", "goal": 1.1, "ratio": perplexity(model) / perplexity(before)})
         print(json.dumps(rows[-1]))
-    write_whole(folder / GATES_FILE, json.dumps(rows, indent=1) + "\n")
+    write_whole(base_folder(model) / GATES_FILE, json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

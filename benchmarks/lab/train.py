@@ -1,10 +1,10 @@
-"""Train a base from random weights, or teach a pretrained model to follow rules by LoRA.
+"""Train a base from random weights.
 
-    python benchmarks/lab/train.py benchmarks/base/smollm2.toml --out runs/smollm2 --device cuda --processes 6
+    python benchmarks/lab/train.py benchmarks/base/tiny.toml --out runs/base --device cuda --processes 6
 
 A training takes up the last checkpoint of its folder. Checkpoints are written between blocks of data, and with one
 thread on a CPU a training that was killed and goes on ends with the same weights as one that was not. ``OUT/model`` is
-what comes of it: a base as transformers loads it, or changes that `rwbench models add` joins with their model.
+what comes of it: a base as transformers loads it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import time
 import tomllib
 from collections import defaultdict
-from dataclasses import asdict, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,20 +25,16 @@ from base import new_base
 from checkpoint import read_checkpoint, write_checkpoint
 from documents import STRICT, Batch, Document, Mixture, Writer, batches, draw_block
 from dynarule.training import Float32Muon
-from peft import LoraConfig, PeftModel, get_peft_model
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 from rwbench.backends.kept import release_memory
-from rwbench.models import PROMPT_FILE, STEP, base_folder, fingerprint, replaced_folder
-from rwbench.models.added import taught_base
+from rwbench.models import PROMPT_FILE, STEP, base_folder, replaced_folder
 from rwbench.run.environment import environment
 from rwbench.run.folder import exclusive
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
-LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-TWIN = 0.1  # part of a row's length within which another row is its twin
 SAVE_SECONDS = 120.0
 STATE = "state.safetensors"
 
@@ -54,30 +50,16 @@ class Phase:
 
 
 @dataclass(frozen=True, config=STRICT)
-class Lora:
-    """Low-rank changes of a pretrained model."""
-
-    model: str  # name or folder
-    mark: str  # one of its special tokens, which opens every step
-    rank: int = 16
-    first_layer: int = 0  # layers before it stay as they are
-    begin: str | None = None  # a folder of such changes to go on from, of which rank and layers are then
-
-
-@dataclass(frozen=True, config=STRICT)
 class Recipe:
     """Everything that decides the weights."""
 
     phases: tuple[Phase, ...]
-    lora: Lora | None = None
-    shape: dict[str, int] = field(
-        default_factory=dict
-    )  # of a base from random weights: settings of LlamaConfig
+    shape: dict[str, int]  # settings of LlamaConfig
     seed: int = 0  # names weights and data
     batch_tokens: int = 4096  # of a step, padding included
     block_tokens: int = 65536  # of a block of data, without padding
     longest: int = 1536  # longer documents are left out
-    muon_rate: float = 3e-3  # of matrices of a base from random weights
+    muon_rate: float = 3e-3  # of matrices
     adam_rate: float = 2e-3  # of the rest
     warmup: int = 100  # steps of rising rate
     weight_decay: float = 0.01  # of matrices
@@ -95,62 +77,21 @@ def read_recipe(path: Path) -> Recipe:
     return TypeAdapter(Recipe).validate_python(tomllib.loads(path.read_text(encoding="utf-8")))
 
 
-def open_base(recipe: Recipe) -> tuple[Any, Writer]:
-    """Return a random base, and what writes its documents."""
-    if not recipe.shape:
-        raise ValueError("the recipe must have a table [shape], as benchmarks/base/tiny.toml, or [lora]")
-    tokenizer = AutoTokenizer.from_pretrained(base_folder("tiny"), trust_remote_code=False)
-    return new_base(recipe.shape, tokenizer, recipe.seed), Writer(tokenizer, STEP, recipe.context_weight)
-
-
-def open_lora(recipe: Recipe, lora: Lora) -> tuple[Any, Writer]:
-    """Return a pretrained model with low-rank changes, and what writes its documents."""
-    folder = base_folder(lora.model)
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False)
-    check_mark(model.get_output_embeddings().weight, lora.mark, tokenizer)
-    torch.manual_seed(recipe.seed)
-    if lora.begin is None:
-        layers = list(range(lora.first_layer, model.config.num_hidden_layers))
-        where = {"target_modules": LINEAR, "layers_to_transform": layers}
-        changed = get_peft_model(model, LoraConfig(r=lora.rank, lora_alpha=2 * lora.rank, **where))
-    elif taught_base(Path(lora.begin)) != folder:
-        raise ValueError(f"begin = {lora.begin!r} was taught to another model than {lora.model}")
-    else:
-        changed = PeftModel.from_pretrained(model, lora.begin, is_trainable=True)
-    return nn.Module.to(changed, torch.float32), Writer(tokenizer, lora.mark, recipe.context_weight)
-
-
-def check_mark(output_VC: Tensor, mark: str, tokenizer: Any) -> None:
-    """Refuse a mark whose output row another token has, too: of n such twins none gets more than 1 / n.
-
-    Special tokens that a pretraining never used have one row in common.
-    """
-
-    def alone(token: int) -> bool:
-        apart_V = (output_VC - output_VC[token]).norm(dim=-1)
-        return int((apart_V < TWIN * output_VC[token].norm()).sum()) == 1
-
-    free = [token.content for i, token in tokenizer.added_tokens_decoder.items() if alone(i)]
-    if mark not in free:
-        raise ValueError(f"mark must be a special token that stands alone, one of {free}, got {mark!r}")
-
-
 class Training:
     """A model in training, which its folder's checkpoint decides."""
 
     def __init__(self, recipe: Recipe, out: Path, device: str) -> None:
         self.recipe, self.out, self.device = recipe, out, torch.device(device)
-        self.model, self.writer = open_lora(recipe, recipe.lora) if recipe.lora else open_base(recipe)
+        tokenizer = AutoTokenizer.from_pretrained(base_folder("tiny"), trust_remote_code=False)
+        self.model: Any = new_base(recipe.shape, tokenizer, recipe.seed)
+        self.writer = Writer(tokenizer, STEP, recipe.context_weight)
         nn.Module.to(self.model, self.device)
-        self.weights = {name: w for name, w in self.model.named_parameters() if w.requires_grad}
-        own = {} if recipe.lora else self.weights
-        matrices = {name: w for name, w in own.items() if w.ndim == 2 and "embed" not in name}
+        self.weights = dict(self.model.named_parameters())
+        matrices = {name: w for name, w in self.weights.items() if w.ndim == 2 and "embed" not in name}
         others = [weight for name, weight in self.weights.items() if name not in matrices]
         adam = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
-        self.optimizers: list[torch.optim.Optimizer] = [adam]
-        if matrices:
-            self.optimizers.append(Float32Muon([*matrices.values()], weight_decay=recipe.weight_decay))
+        muon = Float32Muon([*matrices.values()], weight_decay=recipe.weight_decay)
+        self.optimizers: list[torch.optim.Optimizer] = [adam, muon]
         # without instructions for it, arithmetic in bfloat16 is fifty times slower than in float32
         self.half = self.device.type != "cpu" or torch.cpu.get_capabilities().get("avx512_bf16", False)
         self.at: dict[str, Any] = {"block": 0, "step": 0, "tokens": 0, "seconds": 0.0}
@@ -158,16 +99,15 @@ class Training:
     def step(self, batch: Batch, rate: float) -> tuple[float, bool, Tensor]:
         """Train on one batch; return its loss, whether the gradient was finite, and which tokens were right."""
         ids_BT, predicted_BT = batch.ids_BT.to(self.device), batch.predicted_BT.to(self.device)
-        inner = self.model.get_base_model() if self.recipe.lora else self.model
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
-            states_BTC = inner.model(ids_BT[:, :-1], use_cache=False).last_hidden_state
-            logits_NV = inner.lm_head(states_BTC[predicted_BT[:, 1:]]).float()
+            states_BTC = self.model.model(ids_BT[:, :-1], use_cache=False).last_hidden_state
+            logits_NV = self.model.lm_head(states_BTC[predicted_BT[:, 1:]]).float()
         target_N = ids_BT[predicted_BT]
         loss = F.cross_entropy(logits_NV, target_N)
         loss.backward()
         finite = bool(nn.utils.clip_grad_norm_([*self.weights.values()], self.recipe.clip).isfinite())
         own_rates = (self.recipe.adam_rate, self.recipe.muon_rate)
-        for optimizer, own_rate in zip(self.optimizers, own_rates, strict=False):
+        for optimizer, own_rate in zip(self.optimizers, own_rates, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = own_rate * rate * min(1.0, (self.at["step"] + 1) / self.recipe.warmup)
             if finite:
@@ -216,17 +156,10 @@ class Training:
         nn.Module.to(self.model, torch.bfloat16)
         record = {"recipe": asdict(self.recipe)} | self.at | {"environment": environment()}
         prompt = (base_folder("tiny") / PROMPT_FILE).read_text(encoding="utf-8")
-        if lora := self.recipe.lora:
-            record["base"] = fingerprint(base_folder(lora.model))
-            # PEFT would write the folder of the model on this machine
-            self.model.peft_config["default"].base_model_name_or_path = Path(lora.model).name
         with replaced_folder(self.out / "model") as new:
             self.model.save_pretrained(new)
-            if lora:
-                (new / "README.md").unlink()  # a form that PEFT leaves to be filled in
-            else:
-                self.writer.tokenizer.save_pretrained(new)
-            (new / PROMPT_FILE).write_text(prompt.replace(STEP, self.writer.mark), encoding="utf-8")
+            self.writer.tokenizer.save_pretrained(new)
+            (new / PROMPT_FILE).write_text(prompt, encoding="utf-8")
             (new / "training.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 

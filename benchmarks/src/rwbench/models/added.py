@@ -87,7 +87,7 @@ def add_model(source: str, name: str | None = None) -> Path:
     Parameters
     ----------
     source : str
-        A name of `KNOWN`, a GGUF file, or a folder that ``benchmarks/lab/train.py`` wrote of a model that was
+        A name of `KNOWN`, a GGUF file, or a folder that ``benchmarks/lab/teach.py`` wrote of a model that was
         taught; adapters in it come along.
     name : str or None
         What ``--model`` will call it; None: the known name, or the file's.
@@ -135,14 +135,14 @@ def taught_base(changes: Path) -> Path:
     for name in ("adapter_config.json", "adapter_model.safetensors", "training.json", PROMPT_FILE):
         if not (changes / name).is_file():
             raise FileNotFoundError(
-                f"{changes} has no {name}, so it is not what benchmarks/lab/train.py writes of a model that was taught"
+                f"{changes} has no {name}, so it is not what benchmarks/lab/teach.py writes of a model that was taught"
             )
     said = json.loads((changes / "training.json").read_text(encoding="utf-8"))
-    base = base_folder(said["recipe"]["lora"]["model"])
+    base = base_folder(said["recipe"].get("lora", said["recipe"])["model"])
     if fingerprint(base) != said["base"]:
         raise ValueError(
             f"{changes} was taught to a model with fingerprint {said['base']}, but {base} has {fingerprint(base)}; "
-            "add that model, or train anew: benchmarks/lab/train.py"
+            "add that model, or train anew: benchmarks/lab/teach.py"
         )
     return base
 

@@ -1,0 +1,144 @@
+"""What a pretrained model is taught on: lists of rules with several questions each, in RuleWorld's language and plain.
+
+An ingredient is a share of the tokens: worlds at some dials, or plain English, with lists of some length. Worlds are
+fresh (`ruleworld_data.fresh`), so no rule or question is the benchmark's but by chance.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from documents import BESIDE_REQUESTED, STRICT, WORLDS, Form, Writer, lookalikes, request_text, small_sizes
+from network import Branch, Tree
+from plain import DOMAINS, HELD_OUT
+from pydantic.dataclasses import dataclass
+from ruleworld_data.fresh import FreshWorld, fresh_worlds
+from ruleworld_data.spec import Dials, subtasks_of
+from wording import KINDS, MORE_KINDS, ask, plain_world
+
+RULES = 300  # of a fresh world
+STEPS_A_CONTINENT = 8  # of the training, which draw worlds from one continent
+DRAWN = 3  # questions that are drawn for each that is asked: those of a like length are asked together
+
+
+@dataclass(frozen=True, config=STRICT)
+class Ingredient:
+    """A part of the mixture."""
+
+    share: float  # of all tokens
+    dials: str | None = None  # of the worlds, such as "words=1"; None: plain English
+    only: tuple[str, ...] = ()  # beginnings of sub-tasks, or kinds of plain questions; empty: all there are
+    fol: float = 0.0  # share of lists in first-order logic
+    asked: int = 6  # most questions on a list
+    rules: tuple[int, int] = (1, 40)  # fewest and most rules of a list, what questions need aside
+    alike: float = 0.5  # share of lists whose other rules are like gold ones
+    requests: bool = False  # no list, but before each step a line that asks for its rules
+    held_out: bool = False  # the domains that no training has
+
+
+def draw_trees(
+    writer: Writer, key: str, step: int, ingredients: dict[str, Ingredient], tokens: int
+) -> list[Tree]:
+    """Return about so many tokens of trees, a function of the arguments."""
+    draw, trees, left = random.Random(f"{key}/{step}"), [], tokens
+    names, shares = [*ingredients], [each.share for each in ingredients.values()]
+    while left > 0:
+        (name,) = draw.choices(names, shares)
+        trees.append(draw_tree(writer, draw, f"{key}/{step // STEPS_A_CONTINENT}", name, ingredients[name]))
+        left -= trees[-1].size
+    return trees
+
+
+def draw_tree(writer: Writer, draw: random.Random, key: str, name: str, plan: Ingredient) -> Tree:
+    """Return one list of rules with its questions."""
+    prefix, branches = (_plain if plan.dials is None else _ruleworld)(writer, draw, key, plan)
+    return Tree(prefix, branches, name)
+
+
+def _branch(document: Any, kind: str) -> Branch:
+    return Branch(document.ids, [weight >= 1 for weight in document.weights], kind)
+
+
+@lru_cache(maxsize=16)
+def _worlds(key: str, dials: str, subtasks: tuple[str, ...]) -> list[FreshWorld]:
+    seed, number = key.rsplit("/", 1)
+    sizes = small_sizes(random.Random(f"sizes/{key}"))
+    wanted = dict.fromkeys(subtasks, 3)
+    first, at = int(number) * WORLDS, Dials.parse(dials)
+    return [*fresh_worlds(int(seed), WORLDS, wanted, n_rules=RULES, sizes=sizes, first=first, dials=at)]
+
+
+def _ruleworld(
+    writer: Writer, draw: random.Random, key: str, plan: Ingredient
+) -> tuple[list[int], list[Branch]]:
+    dials = str(plan.dials)
+    subtasks = tuple(s for s in subtasks_of(Dials.parse(dials)) if not plan.only or s.startswith(plan.only))
+    world = draw.choice(_worlds(key, dials, subtasks))
+    form: Form = "fol" if draw.random() < plan.fol else "nl"
+    rows = world.questions.to_pylist()
+    ids = world.rules.column("id").to_numpy()
+    rows = _window(draw, draw.sample(rows, len(rows)), draw.randint(1, plan.asked))
+    if plan.requests:
+        return [], [_branch(_asking(writer, draw, world, ids, row, form), row["subtask"]) for row in rows]
+    gold = np.isin(ids, [i for row in rows for i in row["gold_rule_ids"]])
+    near = np.flatnonzero(lookalikes(world.rules, gold)).tolist() if draw.random() < plan.alike else []
+    wanted = max(0, draw.randint(*plan.rules) - int(gold.sum()))
+    kept = [*np.flatnonzero(gold).tolist(), *draw.sample(near, min(len(near), wanted))]
+    rest = np.setdiff1d(np.arange(len(ids)), kept).tolist()
+    kept += draw.sample(rest, max(0, wanted + int(gold.sum()) - len(kept)))
+    draw.shuffle(kept)
+    texts = world.rules.column(form).take(kept).to_pylist()
+    return writer.rules(texts).ids, [_branch(writer.answer(row, form), row["subtask"]) for row in rows]
+
+
+def _asking(writer: Writer, draw: random.Random, world: FreshWorld, ids: Any, row: Any, form: Form) -> Any:
+    """Return a question that asks for its rules before each step, and gets each among some others."""
+    rules, brought = world.rules.to_pylist(), []
+    for name in (name for step in row["steps"] for name in step["rule_ids"]):
+        gold = rules[int(np.flatnonzero(ids == name)[0])]
+        others = [rules[i][form] for i in np.flatnonzero(lookalikes(world.rules, ids == name))]
+        brought.append((request_text(gold, form), _among(draw, gold[form], others)))
+    return writer.requests(row, brought, form)
+
+
+def _plain(writer: Writer, draw: random.Random, key: str, plan: Ingredient) -> tuple[list[int], list[Branch]]:
+    domain = draw.choice([each for each in DOMAINS if (each.name in HELD_OUT) == plan.held_out])
+    kinds = [kind for kind in (*KINDS, *MORE_KINDS) if not plan.only or kind[0] in plan.only]
+    if plan.requests:
+        kinds = list(KINDS)
+    world = plain_world(draw, domain, max(24, plan.rules[1] + 8), 0.15)
+    rows = [row for row in (ask(draw, world, kinds) for _ in range(DRAWN * plan.asked)) if row]
+    rows = _window(draw, rows, plan.asked)
+    if plan.requests:
+        return [], [_branch(_asking_plain(writer, draw, world, row), "plain") for row in rows]
+    gold = sorted({i for row in rows for i in row["gold_rule_ids"]})
+    others = [i for i in range(len(world.texts)) if i not in gold]
+    kept = [*gold, *draw.sample(others, min(len(others), max(0, draw.randint(*plan.rules) - len(gold))))]
+    draw.shuffle(kept)
+    texts = [world.texts[i] for i in kept]
+    return writer.rules(texts).ids, [_branch(writer.answer(row, "nl"), row["subtask"]) for row in rows]
+
+
+def _asking_plain(writer: Writer, draw: random.Random, world: Any, row: Any) -> Any:
+    brought = []
+    for rule in (rule for step in row["steps"] for rule in step["rule_ids"]):
+        others = [world.texts[i] for i in range(len(world.texts)) if i != rule and world.alike(i, rule)]
+        brought.append((world.premises[rule], _among(draw, world.texts[rule], others)))
+    return writer.requests(row, brought, "nl")
+
+
+def _window(draw: random.Random, rows: list[Any], count: int) -> list[Any]:
+    """Return questions of about one length, since branches are padded to the longest."""
+    rows = sorted(rows, key=lambda row: len(row["steps"]))
+    at = draw.randint(0, max(0, len(rows) - count))
+    return rows[at : at + count]
+
+
+def _among(draw: random.Random, gold: str, others: list[str]) -> list[str]:
+    """Return the gold rule among some of the others."""
+    rules = [gold, *draw.sample(others, min(len(others), draw.randint(0, BESIDE_REQUESTED)))]
+    draw.shuffle(rules)
+    return rules

@@ -1,0 +1,251 @@
+"""Teach a pretrained model to follow rules by LoRA, from changes that it has or from none.
+
+    python benchmarks/lab/teach.py benchmarks/base/smollm2-more.toml --out runs/smollm2-more
+
+A training takes up the checkpoint of its folder; a kill costs two minutes. ``OUT/last`` is the same without what the
+optimizer remembers, in float16 and a sixth as large: another machine goes on with it by ``--resume``, after some steps
+of rising rate. ``OUT/model`` is what comes of it: `rwbench models add` joins it with its model. Every minute a line of
+``OUT/log.jsonl`` has loss by ingredient, the share of answers of which every token was the likeliest, tokens a second
+of computing time, and the hours left.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import tomllib
+from collections import defaultdict
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import torch.nn.functional as F
+import typer
+from checkpoint import read_checkpoint, write_checkpoint
+from documents import STRICT, Writer
+from drills import Ingredient, draw_trees
+from network import Tree, add_lora, answer_logits
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
+from ruleworld_data.io import write_whole
+from rwbench.models import PROMPT_FILE, STEP, base_folder, fingerprint, replaced_folder
+from rwbench.models.added import taught_base
+from rwbench.run.environment import environment
+from rwbench.run.folder import exclusive
+from safetensors.torch import load_file, save
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+TWIN = 0.1  # part of a row's length within which another row is its twin
+SAVE_SECONDS, LOG_SECONDS = 120.0, 60.0
+STATE, WEIGHTS, CONFIG = "state.safetensors", "adapter_model.safetensors", "adapter_config.json"
+
+
+@dataclass(frozen=True, config=STRICT)
+class Recipe:
+    """Everything that decides the weights."""
+
+    model: str  # name or folder
+    mark: str  # one of its special tokens, which opens every step
+    ingredients: dict[str, Ingredient]
+    tokens: int  # of the whole training, padding included
+    begin: str | None = None  # a folder of changes to go on from, of which rank and layers are then
+    rank: int = 16
+    first_layer: int = 0  # layers before it stay as they are
+    seed: int = 0  # names weights and data
+    step_tokens: int = 12_000
+    rate: float = 5e-4  # of AdamW, from which it falls to zero along a line
+    warmup: int = 10  # steps of rising rate
+    clip: float = 1.0  # largest norm of the gradient
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Read a recipe, such as benchmarks/base/smollm2-more.toml."""
+    return TypeAdapter(Recipe).validate_python(tomllib.loads(path.read_text(encoding="utf-8")))
+
+
+def check_mark(output_VC: Tensor, mark: str, tokenizer: Any) -> None:
+    """Refuse a mark whose output row another token has, too: of n such twins none gets more than 1 / n.
+
+    Special tokens that a pretraining never used have one row in common.
+    """
+
+    def alone(token: int) -> bool:
+        apart_V = (output_VC - output_VC[token]).norm(dim=-1)
+        return int((apart_V < TWIN * output_VC[token].norm()).sum()) == 1
+
+    free = [token.content for i, token in tokenizer.added_tokens_decoder.items() if alone(i)]
+    if mark not in free:
+        raise ValueError(f"mark must be a special token that stands alone, one of {free}, got {mark!r}")
+
+
+class Teaching:
+    """A model in training, which its folder's checkpoint decides."""
+
+    def __init__(self, recipe: Recipe, out: Path, device: str) -> None:
+        self.recipe, self.out = recipe, out
+        folder = base_folder(recipe.model)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, trust_remote_code=False)
+        check_mark(model.get_output_embeddings().weight.float(), recipe.mark, tokenizer)
+        ranks = dict.fromkeys(range(recipe.first_layer, model.config.num_hidden_layers), recipe.rank)
+        if recipe.begin is not None:
+            if taught_base(Path(recipe.begin)) != folder:
+                raise ValueError(f"begin = {recipe.begin!r} was taught to another model than {recipe.model}")
+            said = json.loads((Path(recipe.begin) / CONFIG).read_text(encoding="utf-8"))
+            ranks = dict.fromkeys(said["layers_to_transform"], said["r"])
+        torch.manual_seed(recipe.seed)
+        self.model, self.writer = model.to(device), Writer(tokenizer, recipe.mark, 0.0)
+        self.changed = add_lora(self.model, ranks)
+        sides = (("lora_A", "down"), ("lora_B", "up"))
+        self.weights: dict[str, Tensor] = {
+            f"{name}.{side}.weight": getattr(linear, own)
+            for name, linear in self.changed.items()
+            for side, own in sides
+        }
+        if recipe.begin is not None:
+            self.take(load_file(Path(recipe.begin) / WEIGHTS))
+        self.optimizer = torch.optim.AdamW([*self.weights.values()], betas=(0.9, 0.98), weight_decay=0.0)
+        self.at: dict[str, Any] = {"step": 0, "tokens": 0, "seconds": 0.0, "warm": 0}
+        self.join()
+
+    @torch.no_grad()
+    def take(self, values: dict[str, Tensor]) -> None:
+        """Take up the thin matrices that a file holds."""
+        if values.keys() != self.weights.keys():
+            raise ValueError("the changes are of other layers or another rank than the recipe's")
+        for name, weight in self.weights.items():
+            weight.copy_(values[name])
+
+    def join(self) -> None:
+        """Let the model compute with what the thin matrices are now."""
+        for linear in self.changed.values():
+            linear.join()
+
+    def step(self) -> dict[str, list[tuple[float, bool]]]:
+        """Train on one batch of trees; return by ingredient each answer's loss and whether it was right."""
+        recipe, at, started = self.recipe, self.at, time.process_time()
+        trees = draw_trees(self.writer, str(recipe.seed), at["step"], recipe.ingredients, recipe.step_tokens)
+        count = sum(sum(branch.wanted) for tree in trees for branch in tree.branches)
+        told = defaultdict(list)
+        for tree in trees:
+            logits_NV, target_N, branch_N = answer_logits(self.model, tree)
+            losses_N = F.cross_entropy(logits_NV, target_N, reduction="none")
+            (losses_N.sum() / count).backward()
+            told[tree.ingredient] += answers(
+                tree, losses_N.detach(), logits_NV.argmax(-1) == target_N, branch_N
+            )
+        torch.nn.utils.clip_grad_norm_([*self.weights.values()], recipe.clip, error_if_nonfinite=True)
+        left = max(0.0, 1 - at["tokens"] / recipe.tokens)
+        for group in self.optimizer.param_groups:
+            group["lr"] = recipe.rate * left * min(1.0, (at["step"] - at["warm"] + 1) / recipe.warmup)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.join()
+        at["step"] += 1
+        at["tokens"] += sum(tree.size for tree in trees)
+        at["seconds"] += time.process_time() - started
+        return told
+
+    def save(self) -> None:
+        """Write the checkpoint, and what another machine goes on with."""
+        recipe = asdict(self.recipe)
+        write_checkpoint(self.out / STATE, self.weights, [self.optimizer], recipe, self.at)
+        self.write(self.out / "last")
+
+    def resume(self, elsewhere: Path | None) -> None:
+        """Go to the folder's checkpoint, or to the ``last`` of another machine, if there is one."""
+        if (self.out / STATE).is_file():
+            self.at = read_checkpoint(self.out / STATE, self.weights, [self.optimizer], asdict(self.recipe))
+        elif elsewhere is not None:
+            self.take(load_file(elsewhere / WEIGHTS))
+            said = json.loads((elsewhere / "training.json").read_text(encoding="utf-8"))
+            self.at = {name: said[name] for name in self.at} | {"warm": said["step"]}
+        self.join()
+
+    def write(self, folder: Path) -> None:
+        """Write the changes in float16 as PEFT loads them, how the model is asked, and how it was trained."""
+        ranks = {int(name.split(".")[4]): len(linear.down) for name, linear in self.changed.items()}
+        config = {
+            "peft_type": "LORA",
+            "task_type": None,
+            "base_model_name_or_path": Path(self.recipe.model).name,
+        }
+        config |= {"r": max(ranks.values()), "lora_alpha": 2 * max(ranks.values()), "bias": "none"}
+        names = {name.rsplit(".", 1)[1] for name in self.changed}
+        config |= {"layers_to_transform": sorted(ranks), "target_modules": sorted(names)}
+        record = {"recipe": asdict(self.recipe)} | self.at | {"environment": environment()}
+        record["base"] = fingerprint(base_folder(self.recipe.model))
+        prompt = (base_folder("tiny") / PROMPT_FILE).read_text(encoding="utf-8")
+        halves = {name: weight.detach().half().cpu().contiguous() for name, weight in self.weights.items()}
+        with replaced_folder(folder) as new:
+            write_whole(new / WEIGHTS, save(halves, {"format": "pt"}))
+            write_whole(new / CONFIG, json.dumps(config, indent=1) + "\n")
+            write_whole(new / PROMPT_FILE, prompt.replace(STEP, self.writer.mark))
+            write_whole(new / "training.json", json.dumps(record, indent=1) + "\n")
+
+
+def answers(tree: Tree, losses_N: Tensor, right_N: Tensor, branch_N: Tensor) -> list[tuple[float, bool]]:
+    """Return of each answer its mean loss and whether every token was the likeliest."""
+    own = [(branch_N == row).to(losses_N.device) for row in range(len(tree.branches))]
+    return [(float(losses_N[mine].mean()), bool(right_N[mine].all())) for mine in own]
+
+
+def teach(recipe: Recipe, out: Path, device: str = "cpu", elsewhere: Path | None = None) -> Teaching:
+    """Train from the folder's checkpoint to the end of the recipe."""
+    out.mkdir(parents=True, exist_ok=True)
+    with exclusive(out):
+        teaching = Teaching(recipe, out, device)
+        teaching.resume(elsewhere)
+        at, told, saved, logged = teaching.at, defaultdict(list), time.monotonic(), time.monotonic()
+        begun = at["tokens"], at["seconds"], logged
+        while at["tokens"] < recipe.tokens:
+            for name, each in teaching.step().items():
+                told[name] += each
+            last, now = at["tokens"] >= recipe.tokens, time.monotonic()
+            if last or now - logged >= LOG_SECONDS:
+                done = at["tokens"] - begun[0]
+                line = {name: at[name] for name in ("step", "tokens")} | {
+                    "tokens_a_second": round(done / (at["seconds"] - begun[1])),
+                    "hours_left": round((recipe.tokens - at["tokens"]) * (now - begun[2]) / done / 3600, 2),
+                    "loss": {
+                        n: round(sum(loss for loss, _ in e) / len(e), 4) for n, e in sorted(told.items())
+                    },
+                    "right": {
+                        n: round(sum(right for _, right in e) / len(e), 3) for n, e in sorted(told.items())
+                    },
+                    "answers": {n: len(e) for n, e in sorted(told.items())},
+                }
+                print(json.dumps(line), flush=True)
+                with (out / "log.jsonl").open("a", encoding="utf-8") as log:
+                    log.write(json.dumps(line) + "\n")
+                told, logged = defaultdict(list), now
+            if last or now - saved >= SAVE_SECONDS:
+                teaching.save()
+                saved = now
+        teaching.write(out / "model")
+    return teaching
+
+
+def main(
+    recipe: Path,
+    out: Annotated[Path, typer.Option(help="Folder of the training; if it holds one, that goes on.")],
+    tokens: Annotated[
+        int | None, typer.Option(help="Of the whole training, in place of the recipe's.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="The folder `last` of a training to go on with here.")
+    ] = None,
+    device: str = "cpu",
+    threads: Annotated[int, typer.Option(help="One gives the same weights every time.")] = 1,
+) -> None:
+    """Teach, or go on with it; a kill costs two minutes at most."""
+    torch.set_num_threads(threads)
+    plan = read_recipe(recipe)
+    teach(replace(plan, tokens=tokens or plan.tokens), out, device, resume)
+    print(f"wrote {out / 'model'}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
