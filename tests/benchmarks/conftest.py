@@ -8,7 +8,6 @@ from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.data import DataSource
-from rwbench.run.workspace import Workspace
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -23,12 +22,12 @@ def cache_of_this_test(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="session")
 def workspace():
-    return Workspace(DataSource("tiny"))
+    return DataSource("tiny")
 
 
 @pytest.fixture
 def options(workspace):
-    return Options(workspace.source, limit=2)
+    return Options(workspace, limit=2)
 
 
 @pytest.fixture

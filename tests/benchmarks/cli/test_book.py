@@ -2,10 +2,8 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
-import pytest
 from rwbench.backends.local import load_tokenizer
 from rwbench.cli.app import app
 from rwbench.cli.book import write_book
@@ -37,26 +35,6 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path):
     done = CliRunner().invoke(app, ["book", str(tmp_path / "mine")])
     assert done.exit_code == 2 and "choose a new folder" in done.stderr
     assert (tmp_path / "mine").read_text() == "x"
-
-
-def test_a_place_that_cannot_be_written_is_told(tmp_path, monkeypatch):
-    def full(*_args, **_more):
-        raise OSError(28, "No space left on device")
-
-    def full_later(*_args, **_more):  # as copytree says it of the files of a folder
-        raise shutil.Error([("from", "to", "[Errno 28] No space left on device")])
-
-    for fails in (full, full_later):
-        monkeypatch.setattr(shutil, "copytree", fails)
-        done = CliRunner().invoke(app, ["book", str(tmp_path / "book")])
-        assert done.exit_code == 2 and "No space left on device; choose another folder" in done.stderr
-        assert not (tmp_path / "book").exists()
-
-
-def test_a_model_without_an_adapter_says_so(model_folder, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no DynaRule\+ adapter for English"):
-        write_book(tmp_path / "book", str(model_folder))
-    assert not (tmp_path / "book").exists()
 
 
 def test_the_chat_answers_from_the_rules_as_they_are(tmp_path):

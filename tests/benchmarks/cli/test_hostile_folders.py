@@ -24,7 +24,7 @@ def rwbench(*words):
 def finished(workspace, tmp_path_factory):
     """Two finished runs: their folder, and what their files hold."""
     out = tmp_path_factory.mktemp("runs")
-    options = Options(workspace.source, limit=1)
+    options = Options(workspace, limit=1)
     for size in (100, 200):
         run_spec(options.spec(Retrieve(BM25()), "nl", size, "question"), workspace, out)
     return {path.relative_to(out): path.read_bytes() for path in out.rglob("*.js*")}

@@ -34,7 +34,7 @@ class Walker(Method):
 
 @pytest.fixture(scope="module")
 def runs(workspace, tmp_path_factory):
-    options = Options(workspace.source, limit=2)
+    options = Options(workspace, limit=2)
     out = tmp_path_factory.mktemp("runs")
     for method in (Walker(), Retrieve(BM25())):
         run_spec(options.spec(method, "nl", 100, "question"), workspace, out)
@@ -89,7 +89,7 @@ def test_whether_searches_are_steps_is_the_method_s_to_say(runs, workspace):
     ("words", "message"),
     [
         (("--method", "ragg"), "no run of 'ragg'"),
-        (("--method", "retrieve", "--size", 7), "rules and form are one of: 100 nl"),
+        (("--method", "retrieve", "--size", 7), "there are: retrieve nl 100, walker-of-tests nl 100"),
         (("--method", "retrieve", "--question", "x"), "has no question x"),
         (("--method", "retrieve", "--subtask", "multi_hop_9"), "has no question of multi_hop_9"),
     ],
@@ -99,27 +99,19 @@ def test_mistakes_say_what_there_is(runs, words, message):
     assert done.exit_code == 2 and message in done.stderr
 
 
-def test_of_several_runs_that_fit_one_must_be_named(runs, workspace, tmp_path):
+def test_a_run_is_named_by_its_folder_or_is_the_plain_one_on_the_most_rules(runs, tmp_path):
     shutil.copytree(runs, tmp_path / "runs")
-    other = Options(workspace.source, limit=1).spec(Retrieve(BM25()), "nl", 100, "question")
-    run_spec(other, workspace, tmp_path / "runs")
-    words = ("--method", "retrieve", "--subtask", "single_rule")
-    done = rwbench(tmp_path / "runs", *words)
-    assert done.exit_code == 2 and "several runs fit" in done.stderr and f"{other.run_id} (" in done.stderr
-    assert rwbench(tmp_path / "runs" / other.run_id, *words).exit_code == 0
+    (other,) = (r["run_id"] for r in find_results(runs) if r["spec"]["method"]["name"] == "retrieve")
+    assert rwbench(tmp_path / "runs" / other, "--method", "retrieve").exit_code == 0
     nowhere = rwbench(tmp_path / "none")
     assert nowhere.exit_code == 2 and "there is no folder" in nowhere.stderr
-    (tmp_path / "runs" / other.run_id / "samples.jsonl").unlink()
-    done = rwbench(tmp_path / "runs" / other.run_id, *words)
+    (tmp_path / "runs" / other / "samples.jsonl").unlink()
+    done = rwbench(tmp_path / "runs" / other, "--method", "retrieve")
     assert done.exit_code == 2 and "no samples beside its results" in done.stderr
 
-
-def test_a_method_as_it_is_stands_before_the_same_with_something_left_out(tmp_path):
-    def run(number, label):
-        setting = {"pool_size": 100, "representation": "nl", "split": "mini"}
+    def run(number, label, size=100):
+        setting = {"pool_size": size, "representation": "nl", "split": "mini"}
         return {"run_id": number, "method": {"label": label}, "spec": {"method": {"name": "x"}} | setting}
 
-    runs = [run("a", "DynaRule+, tiny, no look-ahead"), run("b", "DynaRule+, tiny")]
-    assert _find_run(runs, tmp_path, "x", None, "nl")["run_id"] == "b"
-    with pytest.raises(ValueError, match="several runs fit"):
-        _find_run([*runs, run("c", "DynaRule+, other")], tmp_path, "x", None, "nl")
+    made = [run("a", "DynaRule+, tiny, no look-ahead"), run("b", "DynaRule+, tiny"), run("c", "D", 50)]
+    assert _find_run(made, tmp_path, "x", None, "nl")["run_id"] == "b"

@@ -103,16 +103,6 @@ def test_the_page_names_every_recipe():
     assert set(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)) == set(recipes.items())
 
 
-def test_two_components_of_one_name_are_refused(dropped_in):
-    Retriever.registry.items()
-
-    class Overlap(Retriever):
-        name = "overlap"
-
-    with pytest.raises(ValueError, match="two retrievers are named 'overlap'"):
-        Retriever.registry.add("overlap", Overlap)
-
-
 def test_two_recipes_of_one_name_are_refused():
     """Also two grids, whose functions are made in one place."""
     same = recipes.get("paper/table4")

@@ -66,10 +66,8 @@ class Folder:
 
 
 @pytest.fixture(scope="session")
-def judge(workspace):
-    made = Judge()
-    made._workspaces[workspace.source] = workspace
-    return made
+def judge():
+    return Judge()
 
 
 @pytest.fixture(scope="session")

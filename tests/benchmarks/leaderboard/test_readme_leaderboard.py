@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from ruleworld_data.cli import app as ruleworld
 from rwbench.cli.app import app
-from rwbench.leaderboard import files, judge
-from rwbench.leaderboard.records import MAX_RANKED
 from rwbench.recipes import RunRecipe, recipes
 from rwbench.run.data import DataSource
 from typer.testing import CliRunner
@@ -83,14 +81,3 @@ def test_the_row_s_numbers_by_hand(done):
         recall.append(sum(right) / len(right))
     assert row["metrics"]["exact_match"]["value"] == pytest.approx(sum(exact) / 11, abs=1e-6)
     assert row["metrics"]["recall@1"]["value"] == pytest.approx(sum(recall) / 11, abs=1e-6)
-
-
-def test_the_limits_are_the_code_s():
-    words = " ".join(TEXT.split())
-    assert [files.LIMITS[name] for name in (files.ENTRY, files.SAMPLES)] == [32 * files.KIB, 16 * files.MIB]
-    assert "at most 32 KiB and 16 MiB" in words
-    assert f"at most {files.MAX_EXPANDED // files.MIB} MiB" in words
-    assert f"best first, at most {MAX_RANKED})" in words
-    assert "split {}, {} or {}".format(*judge.SPLITS) in words
-    assert f"pools of {min(judge.SCOPES)} to {max(judge.SCOPES):,} rules" in words
-    assert all(f"| `{name}` |" in TEXT for name in files.LIMITS)

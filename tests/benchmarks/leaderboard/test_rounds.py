@@ -24,7 +24,6 @@ from rwbench.methods.retrieve import Retrieve
 from rwbench.retrievers.bm25 import BM25 as Searcher
 from rwbench.run.data import DataSource
 from rwbench.run.runner import run_spec
-from rwbench.run.workspace import Workspace
 from rwbench.score.samples import read_samples
 from typer.testing import CliRunner
 
@@ -55,7 +54,7 @@ def played(submissions, small_spec, tmp_path_factory):
         run("new", folder, "--scale", "tiny", "--pool-size", 100, *keep)
     seed = json.loads(secret.read_text())["seed"]
     spec = replace(small_spec(Retrieve(Searcher())), world_seed=seed)
-    ran = run_spec(spec, Workspace(DataSource("tiny", seed)), place / "runs")
+    ran = run_spec(spec, DataSource("tiny", seed), place / "runs")
     samples = read_samples(place / "runs" / ran["run_id"] / "samples.jsonl")
     lines = [json.dumps({"id": sample["id"], "retrieved": sample["retrieved"]}) + "\n" for sample in samples]
     (place / f"{BM25}.jsonl").write_text("".join(lines))

@@ -13,6 +13,7 @@ from rwbench.methods import Method
 from rwbench.methods.memory import SRKI, DynaRule, KBLaM
 from rwbench.methods.plus import DynaRulePlus
 from rwbench.models import reader
+from rwbench.run.pools import pools_of
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
 
@@ -137,7 +138,7 @@ def test_batches_of_several_pools_equal_one_question_at_a_time(kind, kept, folde
     search = tokenizer.convert_tokens_to_ids("<search>") if kind is DynaRule else None
     layer = {KBLaM: 3, SRKI: 2, DynaRule: 3}[kind]
     most = 0
-    for pool in workspace.pools(spec):
+    for pool in pools_of(spec, workspace):
         (question,) = pool.questions
         memory, prompt = RuleMemory(model, bank_of(pool), search), question.text + "\n"
         (wanted,) = generate(model, tokenizer, memory, [prompt], max_new_tokens=12)
@@ -171,7 +172,7 @@ def test_an_adapter_that_reads_tokens_answers_with_them(folder, workspace, run, 
     config.write_text(json.dumps(json.loads(config.read_text()) | changes))
     spec, _, samples = run(make(SRKI, tokens), "multi_hop_2")
     model, tokenizer = adapted(tokens, "srki")
-    for pool in workspace.pools(spec):
+    for pool in pools_of(spec, workspace):
         (question,) = pool.questions
         prompt = question_prompts(tokenizer, [question.text], "\n")
         (wanted,) = generate(model, tokenizer, bank_of(pool), prompt, max_new_tokens=12)
@@ -297,7 +298,7 @@ def test_what_is_given_is_what_the_memory_is_made_with_and_what_the_label_says(f
     labels = set()
     for names in ((), *((name,) for name in given), tuple(given)):
         method = Given(model=Local.of(str(folder)), **{name: given[name] for name in names})
-        pool = workspace.pools(options.spec(method, "nl", 100, "question"))[0]
+        pool = pools_of(options.spec(method, "nl", 100, "question"), workspace)[0]
         with pytest.raises(Seen) as seen:
             method.answer([(pool, pool.questions[0])], 10)
         (config,) = seen.value.args
@@ -326,7 +327,7 @@ def test_confidence_measures_each_layer_and_answers_nothing(folder, workspace, r
     spec, _, (sample,) = run(method, "single_rule", limit=1)
     assert (sample["answers"], sample["retrieved"], sample["scores"]) == (None, None, {})
     assert sample["measures"]["rule_layers"] == [0, 1, 2, 3]
-    (pool,) = workspace.pools(spec)
+    (pool,) = pools_of(spec, workspace)
     model, tokenizer = adapted(folder, "dynarule")
     bank = bank_of(pool)
     wanted = []

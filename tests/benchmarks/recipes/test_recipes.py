@@ -11,7 +11,7 @@ from rwbench.cli.app import app
 from rwbench.methods import Method
 from rwbench.recipes import SCOPES, Options, parse_sizes, recipes
 from rwbench.run.data import DataSource
-from rwbench.run.workspace import Workspace
+from rwbench.run.pools import pools_of
 from rwbench.score.results import find_results
 from typer.testing import CliRunner
 
@@ -136,7 +136,7 @@ def test_pools_of_the_recipe_scale_hold_each_other_and_the_same_questions(monkey
     options = Options(DataSource("tiny"), limit=1)
     by_size = {spec.pool_size: spec for spec in recipes.get("scale")(options) if spec.representation == "nl"}
     assert sorted(by_size) == [940, 980, options.num_rules]
-    pools = {size: Workspace(DataSource("tiny")).pools(spec) for size, spec in by_size.items()}
+    pools = {size: pools_of(spec, DataSource("tiny")) for size, spec in by_size.items()}
     for small, large in ((940, 980), (980, options.num_rules)):
         for one, other in zip(pools[small], pools[large], strict=True):
             assert set(one.ids.tolist()) < set(other.ids.tolist())

@@ -20,7 +20,7 @@ read_once = cache(find_results)
 def made(workspace, tmp_path_factory):
     from rwbench.recipes import Options
 
-    options = Options(workspace.source, limit=2)
+    options = Options(workspace, limit=2)
     out = tmp_path_factory.mktemp("runs")
     return [
         run_spec(options.spec(method, form, size, scope), workspace, out)

@@ -16,7 +16,6 @@ from rwbench.report.charts import (
     Point,
     drawing_style,
     label_ends,
-    number_axis,
     share_axis,
     stacked,
 )
@@ -62,12 +61,6 @@ def test_the_numbers_beside_it_are_those_of_the_results():
     assert rows == expected and len(rows) == len(table)
 
 
-def test_another_format_is_refused(tmp_path):
-    done = draw(tmp_path / "a.gif")
-    assert done.exit_code == 2
-    assert "a figure is written as .svg, .png or .pdf, got 'a.gif'" in done.stderr
-
-
 def test_every_name_lies_within_the_figure_and_can_be_read_on_a_phone():
     """At 390 pixels, letters of eleven or more; one line a method that competes, at its best setting."""
     (setting,) = settings(find_results(RESULTS))
@@ -94,12 +87,6 @@ def test_entropy_is_that_of_the_runs_and_the_lowest_layer_is_ringed(answering):
     points, *_, ring = drawn_at(panel, STYLES["dynarule"].colour)
     assert points == [(0, 3.0), (2, 1.0), (5, 2.0)] and ring == [(2, 1.0)]
     assert figures.entropy(*settings(answering[4:])) is None
-
-
-def test_numbers_below_an_axis_can_be_read():
-    _, (axes,) = stacked(["t"])
-    number_axis(axes, [0.5, 10_000, 1_000_000, 4_936_113])
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.5", "10,000", "1 M", "4.94 M"]
 
 
 @pytest.mark.parametrize("values", [[1.0] * 5, [0.1, 0.97, 0.98, 0.99, 1.0], [n / 22 for n in range(23)], []])

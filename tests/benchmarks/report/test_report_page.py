@@ -5,7 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from rwbench.report.page import render_page, run_table
+from rwbench.report.page import render_page
 from rwbench.report.paper import numbers
 from rwbench.report.setting import settings
 from rwbench.report.style import STYLES, styles
@@ -70,14 +70,6 @@ def test_the_page_says_what_the_results_say(searches, answering):
     assert "2 steps, retrieval 2" not in text  # no question made it
 
 
-def test_a_table_of_runs_has_the_largest_pools_first_and_a_dash_for_what_is_missing(searches):
-    (setting,) = settings(searches)
-    frame = run_table(setting, lambda run: {run["spec"]["representation"]: run["run_id"]})
-    assert list(frame["pool"]) == ["1,000"] * 6 + ["100"] * 6
-    assert list(frame["method"][:3]) == ["BM25", "BM25 (naive tokens)", "Random rules (floor)"]
-    assert (frame["nl"] == "–").sum() == (frame["fol"] == "–").sum() == 6
-
-
 def test_a_recipe_of_the_paper_stands_beside_its_numbers(answering):
     page = render_page(answering, "t", "c", recipe="paper/table2")
     assert "Beside the paper: table2, Exact match accuracy" in page
@@ -100,11 +92,6 @@ def test_a_page_of_one_run_or_of_runs_that_failed_is_sensible(searches, count):
         run["details"], run["outcomes"] = {"by_step": {}}, {"failed": 22}
     page = render_page(runs, "t", "c")
     assert f"{22 * count} questions failed" in page and "(22 failed)" in page and "<img" not in page
-
-
-def test_no_results_is_an_error_with_a_command():
-    with pytest.raises(ValueError, match="rwbench run smoke"):
-        render_page([], "t", "c")
 
 
 def test_settings_are_never_mixed(searches):

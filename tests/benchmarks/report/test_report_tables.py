@@ -26,7 +26,6 @@ from rwbench.report.tables import (
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.books import BookSource
 from rwbench.run.runner import run_spec
-from rwbench.run.workspace import Workspace
 from typer.testing import CliRunner
 
 EVIL = r"50% of_{x} & #1 $y$ ~ ^ \input{z} <a|b> " + '"q"'
@@ -138,7 +137,7 @@ def book_run(tmp_path, monkeypatch):
     monkeypatch.setattr(Retrieve, "answer", answer)
     source = BookSource()
     spec = Options(source, split="test").spec(Retrieve(BM25()), "nl", source.pool_size, "world")
-    return tmp_path, run_spec(spec, Workspace(source), tmp_path)
+    return tmp_path, run_spec(spec, source, tmp_path)
 
 
 def test_a_table_of_books_has_a_column_a_book_and_the_rules_found_first(book_run):

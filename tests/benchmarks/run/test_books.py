@@ -10,7 +10,7 @@ from rwbench.recipes import Options, recipes
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.books import BookSource, book_folder, source_of
 from rwbench.run.data import DataSource
-from rwbench.run.workspace import Workspace
+from rwbench.run.pools import pools_of
 from rwbench.spec import BOOKS, VALIDATION_BOOKS, RunSpec
 
 
@@ -26,8 +26,8 @@ def spec():
 
 
 def test_every_question_has_its_own_book_and_no_other_as_its_pool(spec):
-    workspace = Workspace(BookSource())
-    pools = workspace.pools(spec)
+    workspace = BookSource()
+    pools = pools_of(spec, workspace)
     assert [len(pool.questions) for pool in pools] == [30, 30, 30]
     for pool in pools:
         (book,) = {question.world_id for question in pool.questions}
@@ -52,14 +52,14 @@ def test_a_run_on_the_books_is_found_again_by_its_spec(spec):
     with pytest.raises(ValueError, match="sub-task"):
         RunSpec.from_dict(spec.to_dict() | {"subtasks": ["multi_hop_2"]})
     with pytest.raises(ValueError, match="pools of 39"):
-        Workspace(BookSource()).pools(RunSpec.from_dict(spec.to_dict() | {"pool_size": 39}))
+        pools_of(RunSpec.from_dict(spec.to_dict() | {"pool_size": 39}), BookSource())
 
 
 def test_a_run_of_other_texts_is_refused(spec, monkeypatch):
     clinic = book_folder("clinic")
     monkeypatch.setattr("rwbench.run.books.book_folder", lambda book: clinic)
     with pytest.raises(ValueError, match="data='rulebooks-"):
-        Workspace(BookSource()).pools(spec)
+        pools_of(spec, BookSource())
 
 
 def test_the_recipe_asks_every_model_on_the_books(model_folder):

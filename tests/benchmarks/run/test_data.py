@@ -10,12 +10,12 @@ from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
 from rwbench.recipes import Options
 from rwbench.report.mistakes import error_counts
-from rwbench.report.setting import Setting, settings
+from rwbench.report.setting import Setting
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.books import source_of
 from rwbench.run.data import DataSource, select
+from rwbench.run.pools import pools_of
 from rwbench.run.runner import run_spec
-from rwbench.run.workspace import Workspace
 from rwbench.score.results import check_results
 from rwbench.spec import RunSpec
 
@@ -39,7 +39,7 @@ def test_a_world_made_with_dials_is_run_and_made_again_from_the_spec(tmp_path):
         assert values["dials"] == "hops=6,parts=5,crowd=12,thresholds=true" == str(dials)
         assert RunSpec.from_dict(values) == spec and source_of(RunSpec.from_dict(values)) == source
         assert spec.subtasks == subtasks_of(dials) and {"multi_hop_6", "multi_rule_10"} < {*spec.subtasks}
-    solved, found = (run_spec(spec, Workspace(source_of(spec)), tmp_path) for spec in specs)
+    solved, found = (run_spec(spec, source_of(spec), tmp_path) for spec in specs)
     assert solved["n"] == {"scheduled": 15, "scored": 15, "failed": 0}
     assert solved["metrics"]["exact_match"]["macro"]["value"] == 1.0
     assert 0 < found["metrics"]["recall@1"]["macro"]["value"] < 1
@@ -47,9 +47,7 @@ def test_a_world_made_with_dials_is_run_and_made_again_from_the_spec(tmp_path):
     assert "dials hops=6,parts=5,crowd=12,thresholds=true" in Setting((found,)).title()
     assert error_counts([solved], tmp_path) == ({solved["run_id"]: {"correct": 15}}, [])
     with pytest.raises(ValueError, match=r"asks for dials=None, this source has 'hops=6,.*'"):
-        Workspace(source).pools(
-            Options(DataSource("tiny", version="1.1")).spec(Solver(), "fol", 200, "question")
-        )
+        pools_of(Options(DataSource("tiny", version="1.1")).spec(Solver(), "fol", 200, "question"), source)
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 50])
@@ -67,15 +65,6 @@ def test_a_limit_takes_the_folds_in_turn(workspace, limit):
     assert select(questions, None) == select(questions, 10**6) == questions
     unfolded = workspace.questions("single_rule", "test")
     assert select(unfolded, limit) == unfolded[:limit]
-
-
-def test_runs_of_another_split_are_another_table(spec, workspace, tmp_path):
-    run = run_spec(spec, workspace, tmp_path)
-    held_out = run | {"spec": run["spec"] | {"split": "heldout"}}
-    for runs in ([run, held_out], [held_out, run]):  # whatever the folders' names
-        assert [setting.spec["split"] for setting in settings(runs)] == ["mini", "heldout"]
-    # Only mini has folds to take questions from in turn, and only there the spec says so.
-    assert spec.limit_by == "fold" and "limit_by" not in replace(spec, split="test").to_dict()
 
 
 @pytest.mark.parametrize(

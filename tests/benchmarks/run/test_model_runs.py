@@ -2,14 +2,9 @@
 
 import dataclasses
 import json
-import os
 import runpy
-import signal
 import sqlite3
-import subprocess
 import sys
-import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,6 +17,7 @@ from rwbench.methods.solver import Solver
 from rwbench.recipes import RunRecipe, recipes
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
+from rwbench.run.pools import pools_of
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
 from typer.testing import CliRunner
@@ -86,7 +82,7 @@ def test_floors_and_ceilings_get_the_rules_they_should(options, workspace, tmp_p
         model = script(f"keep-{name}", lambda prompt, seen=asked[name]: seen.append(prompt) or "\\boxed{1}")
         spec = dataclasses.replace(cut_spec(options, make(model)), subtasks=("multi_rule_3",), limit=2)
         run_spec(spec, workspace, tmp_path)
-        pools = workspace.pools(spec)
+        pools = pools_of(spec, workspace)
     rules = workspace.rules("mini")
     for number, pool in enumerate(pools):
         (question,) = pool.questions
@@ -97,30 +93,6 @@ def test_floors_and_ceilings_get_the_rules_they_should(options, workspace, tmp_p
         assert set(found["best two"]) <= set(found["random"])
         assert found["none"] == [] and "not given" in asked["none"][number]
         assert all(question.text in prompts[number] for prompts in asked.values())
-
-
-@pytest.mark.slow
-def test_a_real_kill_loses_and_doubles_nothing(serve, tmp_path):
-    """kill -9 in the middle of a run against an endpoint, then the same command again."""
-    server = serve(lambda prompt, nth: time.sleep(0.02) or f"\\boxed{{{len(prompt) % 19}}}")
-    where = ["--scale", "tiny", "--model", "m", "--endpoint", server.url, "--out", str(tmp_path / "runs")]
-    words = ["run", "paper/figure5c", "--limit", "2", "--sizes", "100", "--form", "nl", *where]
-    env = os.environ | {"RWBENCH_CONCURRENCY": "2", "RWBENCH_CACHE": str(tmp_path / "replies")}
-    command = [sys.executable, "-m", "rwbench", *words]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=env)
-    deadline = time.monotonic() + 120
-    while sum(path.read_bytes().count(b"\n") for path in tmp_path.glob("runs/*/samples.jsonl")) < 30:
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    subprocess.run(command, check=True, env=env)
-    # Every request was made once: what came before the kill was kept. At most the two in flight were lost.
-    assert sum(count - 1 for count in server.asked.values()) <= 2
-    for folder in tmp_path.glob("runs/*/"):
-        ids = Counter(sample["id"] for sample in read_samples(folder / "samples.jsonl"))
-        assert len(ids) == 22 and set(ids.values()) == {1}
 
 
 @pytest.fixture

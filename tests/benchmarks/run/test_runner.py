@@ -20,7 +20,6 @@ from rwbench.retrievers.random import Random
 from rwbench.run.data import DataSource
 from rwbench.run.folder import exclusive, make_plan
 from rwbench.run.runner import run_spec
-from rwbench.run.workspace import Workspace
 from rwbench.score.samples import SampleLog, read_samples, sample_line
 from rwbench.spec import RunSpec
 
@@ -87,7 +86,7 @@ def test_scores_are_right_end_to_end_for_the_solver(workspace, options, tmp_path
 @pytest.fixture(scope="module")
 def finished(workspace, tmp_path_factory):
     """A finished run: spec, its bytes, its results."""
-    spec = Options(workspace.source, limit=1).spec(Retrieve(Random()), "nl", size=100, scope="question")
+    spec = Options(workspace, limit=1).spec(Retrieve(Random()), "nl", size=100, scope="question")
     out = tmp_path_factory.mktemp("finished")
     results = run_spec(spec, workspace, out)
     return spec, (out / spec.run_id / "samples.jsonl").read_bytes(), results
@@ -126,8 +125,8 @@ def test_a_real_kill_resumes(tmp_path):
     (path,) = tmp_path.glob("runs/*/samples.jsonl")
     assert not (path.parent / "results.json").exists()
     spec = RunSpec.from_dict(json.loads((path.parent / "spec.json").read_text()))
-    resumed = run_spec(spec, Workspace(DataSource("tiny")), tmp_path / "runs")
-    fresh = run_spec(spec, Workspace(DataSource("tiny")), tmp_path / "fresh")
+    resumed = run_spec(spec, DataSource("tiny"), tmp_path / "runs")
+    fresh = run_spec(spec, DataSource("tiny"), tmp_path / "fresh")
     assert without_times(resumed) == without_times(fresh)
 
 

@@ -10,7 +10,7 @@ from rwbench.cli.app import app
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
 from rwbench.recipes import Options
-from rwbench.report.compare import compare_runs, find_run
+from rwbench.report.compare import compare_runs
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 def runs(workspace, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     specs = [
-        Options(workspace.source, limit=4).spec(method, "nl", 100, "question")
+        Options(workspace, limit=4).spec(method, "nl", 100, "question")
         for method in (Retrieve(BM25()), Retrieve(Random()), Solver())
     ]
     for spec in specs:
@@ -98,25 +98,6 @@ def test_user_errors_say_what_to_type(runs, words, message):
     result = compare(*[word.format(*ids) for word in words], "--out", out)
     assert result.exit_code == 2
     assert message in result.stderr
-
-
-def test_a_submission_is_not_a_run(runs):
-    """Its samples hold answers alone; the advice to mend a broken line would be wrong."""
-    out, ids = runs
-    submission = next((ROOT / "benchmarks/leaderboard/submissions").iterdir())
-    result = compare(str(submission), ids[0], "--out", out)
-    assert result.exit_code == 2
-    assert (
-        "is a submission to the board, which holds answers and no scores; compare the runs" in result.stderr
-    )
-
-
-def test_the_start_of_an_id_must_name_one_run(tmp_path):
-    for name in ("ab12", "ab34"):
-        (tmp_path / name).mkdir()
-    assert find_run("ab1", tmp_path) == tmp_path / "ab12"
-    with pytest.raises(FileNotFoundError, match="2 runs named 'ab'"):
-        find_run("ab", tmp_path)
 
 
 def test_runs_on_other_questions_are_refused(runs, tmp_path):

@@ -55,7 +55,7 @@ def both(workspace, tmp_path_factory):
     """A folder of runs, and the same packed."""
     out, to = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("small") / "packed"
     for method in (Retrieve(BM25()), Solver()):
-        spec = Options(workspace.source, limit=2).spec(method, "nl", 1000, "batch")
+        spec = Options(workspace, limit=2).spec(method, "nl", 1000, "batch")
         run_spec(spec, workspace, out)
     pack(find_results(out), out, to)
     return out, to

@@ -51,7 +51,7 @@ def test_a_budget_that_covers_the_pool_is_no_metric(run):
 
 
 def test_the_folds_of_mini_give_the_paper_s_interval(workspace, tmp_path):
-    spec = Options(workspace.source).spec(Retrieve(Random()), "nl", size=100, scope="question")
+    spec = Options(workspace).spec(Retrieve(Random()), "nl", size=100, scope="question")
     folds = run_spec(spec, workspace, tmp_path)["metrics"]["recall@10"]["folds"]
     samples = read_samples(tmp_path / spec.run_id / "samples.jsonl")
     by_fold = {}
@@ -61,14 +61,6 @@ def test_the_folds_of_mini_give_the_paper_s_interval(workspace, tmp_path):
     wanted = [np.mean([np.mean(values) for values in by_fold[fold].values()]) for fold in range(5)]
     assert folds["values"] == pytest.approx(wanted, abs=1e-6)
     assert folds["t_half"] == pytest.approx(2.776 * np.std(wanted, ddof=1) / 5**0.5, abs=2e-5)
-
-
-def test_groups_are_the_means_of_their_sub_tasks(run):
-    metric = run[0]["metrics"]["recall@10"]
-    wanted = np.mean([metric["by_subtask"][f"multi_rule_{n}"]["value"] for n in (5, 6, 7, 8)])
-    assert metric["by_group"]["parallel_5_8"]["value"] == pytest.approx(wanted, abs=1e-6)
-    assert metric["by_group"]["parallel_5_8"]["n"] == 8
-    assert set(metric["by_group"]) == {"parallel_2_4", "parallel_5_8", "parallel", "hops"}
 
 
 def test_a_file_that_is_no_json_or_of_another_version_is_named(run):

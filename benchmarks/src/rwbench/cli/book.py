@@ -54,6 +54,4 @@ def write_book(folder: Path, model: str = "tiny") -> None:
             config.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
             shutil.copyfile(SHIPPED / "book.txt", work / "rules.txt")
     except OSError as error:
-        # copytree has a list of (from, to, why), one a file
-        why = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or str(error)
-        raise ValueError(f"cannot write {folder}: {why}; choose another folder") from None
+        raise ValueError(f"cannot write {folder}: {error}; choose another folder") from None

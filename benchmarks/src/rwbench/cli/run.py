@@ -19,8 +19,8 @@ from .shared import Build, JsonFlag, OutFolder, disk_error, printable, user_erro
 
 if TYPE_CHECKING:
     from ..backends import Backend
+    from ..run.data import DataSource
     from ..run.folder import Plan
-    from ..run.workspace import Workspace
     from ..score.results import Results
 
 
@@ -91,7 +91,6 @@ def run(
         from ..run.data import DataSource
         from ..run.folder import make_plan
         from ..run.session import of_methods, usable
-        from ..run.workspace import Workspace
         from ..spec import DATA_VERSION, REPRESENTATIONS
 
         if shard and ray:
@@ -121,21 +120,20 @@ def run(
         forms = (form,) if form else REPRESENTATIONS
         options = Options(source, split, limit, tuple(models), encoder, parse_sizes(sizes), forms)
         specs, skipped = usable(of_methods(made(options), method or []))
-        workspace = Workspace(source)
-        plans = [make_plan(spec, workspace, out) for spec in specs][number - 1 :: total]
+        plans = [make_plan(spec, source, out) for spec in specs][number - 1 :: total]
     for note in skipped:
         typer.echo(f"not run here: {note}", err=True)
     if not plans and not skipped:
         typer.echo(f"no runs here: {made.name} makes {len(specs)}. {made.help}", err=True)
     if dry_run:
-        _show_plans(plans, workspace, skipped, as_json)
+        _show_plans(plans, source, skipped, as_json)
         return
     if not plans:
         if as_json:
             typer.echo(json.dumps({"runs": [], "skipped": skipped, "report": None}))
         raise typer.Exit(2 if skipped else 0)
     with _resumable():
-        results = _run_plans(plans, workspace, jobs, ray)
+        results = _run_plans(plans, source, jobs, ray)
         if shard:
             typer.echo(
                 f"{out}: part {shard} of {len(specs)} runs is finished; when all are, the same command without "
@@ -195,13 +193,13 @@ def _backend(
     return Endpoint.of(name, endpoint, temperature=temperature, **prices)
 
 
-def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int, ray: str) -> list[Results]:
+def _run_plans(plans: Sequence[Plan], source: DataSource, jobs: int, ray: str) -> list[Results]:
     from ruleworld_data.io import Progress
 
     from ..run.session import run_all, run_on_cluster
 
     if ray:
-        run_on_cluster(plans, workspace.source, ray)  # what follows finds all of them finished
+        run_on_cluster(plans, source, ray)  # what follows finds all of them finished
     left = 0 if ray else sum(plan.left for plan in plans)
     log = logging.getLogger("rwbench")
     log.setLevel(logging.INFO)
@@ -211,7 +209,7 @@ def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int, ray: str)
         handler.emit = lambda record: progress.note(record.getMessage())  # type: ignore[method-assign]
         log.addHandler(handler)
         try:
-            results = run_all(plans, workspace, jobs, progress)
+            results = run_all(plans, source, jobs, progress)
         finally:
             log.removeHandler(handler)
     if left:
@@ -221,11 +219,11 @@ def _run_plans(plans: Sequence[Plan], workspace: Workspace, jobs: int, ray: str)
     return results
 
 
-def _show_plans(plans: Sequence[Plan], workspace: Workspace, skipped: list[str], as_json: bool) -> None:
+def _show_plans(plans: Sequence[Plan], source: DataSource, skipped: list[str], as_json: bool) -> None:
     from ..run.session import cost_line, planned_cost
 
     with user_errors():
-        previews = [planned_cost(plan, workspace) for plan in plans]
+        previews = [planned_cost(plan, source) for plan in plans]
     costs = [cost for cost, _ in previews]
     first = next((prompt for _, prompt in previews if prompt is not None), None)
     left = sum(plan.left for plan in plans)

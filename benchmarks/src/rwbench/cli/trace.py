@@ -13,7 +13,7 @@ from ..spec import RunSpec
 from .shared import JsonFlag, RunsFolder, existing_results, printable, user_errors
 
 if TYPE_CHECKING:
-    from ..run.workspace import Workspace
+    from ..run.data import DataSource
     from ..score.results import Results
     from ..score.samples import Sample
 
@@ -36,14 +36,13 @@ def trace(
     """
     with user_errors():
         from ..run.books import source_of
-        from ..run.workspace import Workspace
 
         results = existing_results(folder, f"make runs first: rwbench run arena --out {folder}")
         run = _find_run(results, folder, method, size, form)
         sample = _find_sample(run, folder, subtask, question)
         spec = run["spec"]
         source = source_of(RunSpec.from_dict(spec))
-        shown = describe(sample, Workspace(source), spec["split"], form, top)
+        shown = describe(sample, source, spec["split"], form, top)
     label = run["method"]["label"]
     if as_json:
         typer.echo(json.dumps(shown | {"run": run["run_id"], "method": label}))
@@ -63,9 +62,9 @@ def trace(
     typer.echo(printable("\n".join(lines)))
 
 
-def describe(sample: Sample, workspace: Workspace, split: str, form: str, top: int) -> dict[str, Any]:
+def describe(sample: Sample, source: DataSource, split: str, form: str, top: int) -> dict[str, Any]:
     """Return a sample as texts: the question; per search the best rules, its step's gold ones, what was written."""
-    rules = workspace.rules(split)
+    rules = source.rules(split)
     searches = sample["retrieved"] or []
     written = [step["text"] for step in sample.get("trace", [])] or [sample["output"]]
     stepwise = "step_recall@1" in sample["scores"]  # else a search is not one step's, however many there were
@@ -84,7 +83,7 @@ def describe(sample: Sample, workspace: Workspace, split: str, form: str, top: i
         missed = [texts[rule] for rule in sorted(gold - set(ranked))]
         text = (written[number] or "").strip() if number < len(written) else ""
         steps.append({"found": shown, "not_found": missed, "written": text})
-    questions = workspace.questions(sample["subtask"], split)
+    questions = source.questions(sample["subtask"], split)
     return {
         "id": sample["id"],
         "question": next((q.text for q in questions if q.id == sample["id"]), ""),
@@ -96,26 +95,21 @@ def describe(sample: Sample, workspace: Workspace, split: str, form: str, top: i
 
 
 def _find_run(results: list[Results], folder: Path, method: str, size: int | None, form: str) -> Results:
-    made = [run for run in results if run["spec"]["method"]["name"] == method]
-    if not made:
-        there = sorted({run["spec"]["method"]["name"] for run in results})
-        raise ValueError(f"no run of {method!r} below {folder}; there are: {', '.join(there) or 'none'}")
-    settings = {(run["spec"]["pool_size"], run["spec"]["representation"]) for run in made}
-    size = max((rules for rules, written in settings if written == form), default=0) if size is None else size
-    if (size, form) not in settings:
-        there = sorted(f"{rules:,} {representation}" for rules, representation in settings)
-        raise ValueError(f"no such run of {method!r}; rules and form are one of: {', '.join(there)}")
+    """Return the run on the most rules; a method as it is has a shorter label than with something left out."""
     fitting = [
-        run for run in made if (run["spec"]["pool_size"], run["spec"]["representation"]) == (size, form)
+        run
+        for run in results
+        if (run["spec"]["method"]["name"], run["spec"]["representation"]) == (method, form)
+        and size in (None, run["spec"]["pool_size"])
     ]
-    # A method as it is has the shortest label; the same with something left out adds to it.
-    first, *others = sorted(fitting, key=lambda run: len(run["method"]["label"]))
-    if not all(run["method"]["label"].startswith(f"{first['method']['label']}, ") for run in others):
-        named = "; ".join(
-            f"{run['run_id']} ({run['method']['label']}, {run['spec']['split']})" for run in fitting
+    if not fitting:
+        specs = [run["spec"] for run in results]
+        there = {f"{s['method']['name']} {s['representation']} {s['pool_size']}" for s in specs}
+        raise ValueError(
+            f"no run of {method!r} with {size or 'any number of'} rules in {form!r} below {folder}; there are: "
+            f"{', '.join(sorted(there)) or 'none'}"
         )
-        raise ValueError(f"several runs fit: {named}; name one: rwbench trace {folder}/RUN")
-    return first
+    return min(fitting, key=lambda run: (-run["spec"]["pool_size"], len(run["method"]["label"])))
 
 
 def _find_sample(run: Results, folder: Path, subtask: str, question: str | None) -> Sample:

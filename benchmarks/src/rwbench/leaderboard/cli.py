@@ -48,10 +48,10 @@ def kit(
     Example: rwbench kit kit --pool-size 1000
     """
     with user_errors():
-        from .judge import Judge, board_spec
+        from .judge import board_spec
         from .kit import METHOD, write_kit
 
-        write_kit(folder, Judge(), board_spec(METHOD, "nl", pool_size, scale, split, subtask or ()))
+        write_kit(folder, board_spec(METHOD, "nl", pool_size, scale, split, subtask or ()))
     setting = ["--scale", scale, "--split", split, "--pool-size", str(pool_size)]
     setting += [word for name in subtask or () for word in ("--subtask", name)]
     typer.echo(f"next: rwbench import PREDICTIONS --name NAME --representation nl {shlex.join(setting)}")

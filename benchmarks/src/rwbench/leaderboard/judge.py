@@ -13,9 +13,8 @@ from ..recipes import SCOPES
 from ..run.books import source_of
 from ..run.data import DataSource, Question
 from ..run.environment import environment
-from ..run.pools import Pool
+from ..run.pools import Pool, pools_of
 from ..run.runner import summarise
-from ..run.workspace import Workspace
 from ..score.results import Results
 from ..score.samples import Sample, check_sample
 from ..score.scoring import score
@@ -86,18 +85,10 @@ def looks_at_gold(method: Mapping[str, Any]) -> str | None:
 
 
 class Judge:
-    """Re-scores submissions on the worlds of ``seeds``, the public one or revealed ones; each is generated once."""
+    """Re-scores submissions on the worlds of ``seeds``, the public one or revealed ones."""
 
     def __init__(self, seeds: Sequence[int] = (PUBLIC_SEED,)) -> None:
         self.seeds = tuple(seeds)
-        self._workspaces: dict[DataSource, Workspace] = {}
-
-    def workspace(self, spec: RunSpec) -> Workspace:
-        """Return the questions, rules and pools of a spec's world."""
-        source = source_of(spec)
-        if source not in self._workspaces:
-            self._workspaces[source] = Workspace(source)
-        return self._workspaces[source]
 
     def check_spec(self, values: Any) -> RunSpec:
         """Return a submission's spec; `Refused` if the board has no such setting."""
@@ -132,7 +123,7 @@ class Judge:
         `Refused` if the ids are not exactly those of the split, a rule is not in the question's pool, or a method
         answers or searches on some questions only.
         """
-        pools = self.workspace(spec).pools(spec)
+        pools = pools_of(spec, source_of(spec))
         questions = {question.id: (question, pool) for pool in pools for question in pool.questions}
         _check_questions(records, questions, spec, file)
         known = Method.registry.items().get(str(spec.method["name"]))
@@ -145,7 +136,7 @@ class Judge:
         return summarise(
             spec,
             samples,
-            self.workspace(spec),
+            pools_of(spec, source_of(spec)),
             num_scheduled=len(samples),
             finished="",
             method={"key": str(spec.method["name"]), "label": label},

@@ -9,21 +9,22 @@ from typing import Any
 import numpy as np
 from ruleworld_data.io import write_whole
 
+from ..run.books import source_of
+from ..run.pools import pools_of
 from ..spec import RunSpec, canonical_json
-from .judge import Judge
 
 QUESTIONS, POOLS, RULES = "questions.jsonl", "pools.jsonl", "rules.parquet"
 METHOD = {"name": "kit"}
 """Stands in a spec whose questions and pools alone matter."""
 
 
-def write_kit(folder: Path, judge: Judge, spec: RunSpec) -> None:
+def write_kit(folder: Path, spec: RunSpec) -> None:
     """Write the kit of a spec's setting."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    workspace = judge.workspace(spec)
-    pools = workspace.pools(spec)
+    source = source_of(spec)
+    pools = pools_of(spec, source)
     # Sorted: the order of a shared list of rules says nothing.
     members = [sorted(pool.ids.tolist()) for pool in pools]
     questions = (
@@ -31,7 +32,7 @@ def write_kit(folder: Path, judge: Judge, spec: RunSpec) -> None:
         for number, pool in enumerate(pools)
         for question in pool.questions
     )
-    rules = workspace.rules(spec.split)
+    rules = source.rules(spec.split)
     wanted = np.array(sorted(set().union(*members)), np.int32)
     table = rules.table.select(["id", "type", "nl", "fol"]).take(pa.array(rules.positions(wanted)))
     folder.mkdir(parents=True, exist_ok=True)

@@ -80,7 +80,7 @@ class Round(BaseModel):
     def write_kit(self, seed: int, folder: Path) -> None:
         """Write the kit of the round's world."""
         spec = board_spec(METHOD, "nl", self.pool_size, self.scale, self.split, seed=seed, data=self.data)
-        write_kit(folder, Judge((seed,)), spec)
+        write_kit(folder, spec)
 
 
 def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size: int) -> Round:

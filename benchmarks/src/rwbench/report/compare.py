@@ -19,8 +19,6 @@ from .setting import ANSWERS, MAIN_METRIC
 SAME_QUESTIONS = ("scale", "world_seed", "dials", "data", "split", "scorer_version")
 """Fields of the spec that must agree: otherwise equal ids are not equal questions, or scores not one measure."""
 
-SUBMISSION_FILE = "submission.json"
-
 Comparison = dict[str, Any]
 
 
@@ -88,11 +86,6 @@ def find_run(name: str, out: Path) -> Path:
 
 
 def _load(folder: Path) -> tuple[Results, dict[str, Sample]]:
-    if (folder / SUBMISSION_FILE).is_file():
-        raise ValueError(
-            f"{folder} is a submission to the board, which holds answers and no scores; compare the runs that it was "
-            "made of, or see the board: rwbench board"
-        )
     results = read_results(folder)
     if results is None:
         raise FileNotFoundError(f"{folder} has no results.json; finish the run first: rwbench run")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 from ..run.books import source_of
 from ..run.data import DataSource
-from ..run.workspace import Workspace
 from ..score.errors import ERROR_CLASSES, diagnose
 from ..score.results import Results, find_samples
 from ..score.samples import Sample
@@ -32,7 +30,6 @@ def error_counts(
     source : DataSource, optional
         Where questions and rules come from; by default the world that each run names is generated.
     """
-    workspace = cache(Workspace)
     counts: Counts = {}
     notes: list[str] = []
     for run in runs:
@@ -49,7 +46,7 @@ def error_counts(
                 raise ValueError(
                     f"the run used data {spec.data}, here is {data.data}; give its build with --data"
                 )
-            classes = Counter(_classes(samples, workspace(data), spec.split))
+            classes = Counter(_classes(samples, data, spec.split))
         except ValueError as error:
             notes.append(f"{label}: no error classes ({error})")
             continue
@@ -57,11 +54,11 @@ def error_counts(
     return counts, notes
 
 
-def _classes(samples: Sequence[Sample], workspace: Workspace, split: str) -> list[str | None]:
+def _classes(samples: Sequence[Sample], source: DataSource, split: str) -> list[str | None]:
     subtasks = {sample["subtask"] for sample in samples}
-    questions = {question.id: question for name in subtasks for question in workspace.questions(name, split)}
+    questions = {question.id: question for name in subtasks for question in source.questions(name, split)}
     gold = sorted({rule for sample in samples for step in sample["gold_rules"] for rule in step})
-    rules = {row["id"]: row for row in workspace.rules(split).take(gold).to_pylist()}
+    rules = {row["id"]: row for row in source.rules(split).take(gold).to_pylist()}
     known = [sample for sample in samples if sample["id"] in questions]
     diagnoses = [diagnose(sample, questions[sample["id"]].row["steps"], rules) for sample in known]
     return [diagnosis.error if diagnosis else None for diagnosis in diagnoses]

@@ -14,7 +14,15 @@ from typing import Any
 from ..score.results import Environment
 
 PACKAGES = (
-    "rwbench ruleworld-data numpy scipy pyarrow bm25s PyStemmer sentence-transformers torch transformers"
+    "rwbench",
+    "ruleworld-data",
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "bm25s",
+    "PyStemmer",
+    "torch",
+    "transformers",
 )
 
 
@@ -38,7 +46,7 @@ def _installed() -> Environment:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu_count": os.cpu_count(),
-        "packages": {name: _version(name) for name in PACKAGES.split()},
+        "packages": {name: _version(name) for name in PACKAGES},
         "git": _git(),
     }
 

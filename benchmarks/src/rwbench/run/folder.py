@@ -14,8 +14,7 @@ from pydantic_core import from_json
 from ..score.results import Results, read_results, run_samples
 from ..score.samples import samples_sha256
 from ..spec import RunSpec, spec_differences
-from .data import select
-from .workspace import Workspace
+from .data import DataSource, select
 
 SPEC_FILE = "spec.json"
 
@@ -53,14 +52,14 @@ class Plan:
         return "finished" if self.results is not None else "resume" if self.done else "new"
 
 
-def make_plan(spec: RunSpec, workspace: Workspace, out: Path) -> Plan:
+def make_plan(spec: RunSpec, source: DataSource, out: Path) -> Plan:
     """Look at a run's folder without changing it; a ValueError if it belongs to another spec."""
     folder = out / spec.run_id
     _check_spec(folder, spec)
     ids = {
         question.id
         for name in spec.subtasks
-        for question in select(workspace.questions(name, spec.split), spec.limit)
+        for question in select(source.questions(name, spec.split), spec.limit)
     }
     samples = run_samples(folder) or []
     done = ids & {sample["id"] for sample in samples if sample["error"] is None}

@@ -15,17 +15,18 @@ over pool sizes is not blurred by other distractors, and an encoder reads only t
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from ruleworld_data.pools import shared_pool
 from ruleworld_data.spec import MINI_FOLD_SIZE, MINI_FOLDS
 
-from ..spec import RunSpec
-from .data import Ids, Question, RuleTable, select
+from ..spec import RunSpec, canonical_json
+from .data import DataSource, Ids, Question, RuleTable, select
 
 FOLD_SIZE = MINI_FOLD_SIZE
 BATCH_SIZE = MINI_FOLD_SIZE * MINI_FOLDS
@@ -47,6 +48,28 @@ class Pool:
     def texts(self) -> list[str]:
         """Rule texts in the pool's representation, in the order of ``ids``."""
         return self.rules.texts(self.ids, self.representation)
+
+
+def pools_of(spec: RunSpec, source: DataSource) -> list[Pool]:
+    """Return the pools of a run, which methods that are compared share; a ValueError if it belongs to other data."""
+    world = {"scale": source.scale, "world_seed": source.seed, "data": source.data}
+    for name, ours in (world | {"dials": str(source.dials) or None}).items():
+        if getattr(spec, name) != ours:
+            raise ValueError(
+                f"run {spec.run_id} asks for {name}={getattr(spec, name)!r}, this source has {ours!r}; "
+                "point --data at the right build, or make the spec anew"
+            )
+    return _pools(canonical_json(spec.to_dict() | {"method": {"name": "any"}}), source)
+
+
+@lru_cache(maxsize=32)
+def _pools(design: str, source: DataSource) -> list[Pool]:
+    spec = RunSpec.from_dict(json.loads(design))
+    # A pool of one question needs only the sub-tasks asked; a shared pool holds the gold rules of all.
+    alone = spec.pool_scope in ("question", "world") and spec.pool_within is None
+    names = spec.subtasks if alone else source.subtasks
+    split = {name: source.questions(name, spec.split) for name in names}
+    return list(build_pools(spec, split, source.rules(spec.split)))
 
 
 def build_pools(spec: RunSpec, split: Mapping[str, Sequence[Question]], rules: RuleTable) -> Iterator[Pool]:

@@ -31,23 +31,22 @@ from ..score.samples import (
 from ..score.scoring import score
 from ..score.summarise import summary
 from ..spec import RunSpec
-from .data import Question
+from .data import DataSource, Question
 from .environment import environment
 from .folder import SPEC_FILE, exclusive, make_plan
-from .pools import Pool, pools_sha256
-from .workspace import Workspace
+from .pools import Pool, pools_of, pools_sha256
 
 MAX_ERROR = 2_000
 """Characters kept of what went wrong."""
 
 
-def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress | None = None) -> Results:
+def run_spec(spec: RunSpec, source: DataSource, out: Path, progress: Progress | None = None) -> Results:
     """Run a spec to its end, taking up whatever an earlier attempt left, and return its results.
 
     Parameters
     ----------
     spec : RunSpec
-    workspace : Workspace
+    source : DataSource
     out : Path
         Folder of run folders; made if missing.
     progress : Progress, optional
@@ -67,12 +66,12 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
         return packed
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive(folder):
-        plan = make_plan(spec, workspace, out)
+        plan = make_plan(spec, source, out)
         if plan.results is not None:
             return plan.results
         if not (folder / SPEC_FILE).is_file():
             write_whole(folder / SPEC_FILE, json.dumps(spec.to_dict(), indent=2) + "\n")
-        pools = workspace.pools(spec)
+        pools = pools_of(spec, source)
         method: Method = Method.from_dict(spec.method)
         name = f"{method.label}, {spec.representation.upper()}, {spec.pool_size:,} rules"
         with SampleLog(folder / SAMPLES_FILE) as log:
@@ -85,7 +84,7 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
         results = summarise(
             spec,
             read_samples(folder / SAMPLES_FILE),
-            workspace,
+            pools,
             num_scheduled=plan.scheduled,
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
             method={"key": method.key, "label": method.label},
@@ -98,17 +97,14 @@ def run_spec(spec: RunSpec, workspace: Workspace, out: Path, progress: Progress 
 def summarise(
     spec: RunSpec,
     samples: Sequence[Sample],
-    workspace: Workspace,
+    pools: Sequence[Pool],
     *,
     num_scheduled: int,
     finished: str,
     method: MethodName,
     where: Environment,
 ) -> Results:
-    """Return the content of results.json: samples (one per question asked, failed ones included) in numbers.
-
-    The workspace gives the pools, for their hash.
-    """
+    """Return the content of results.json: samples (one per question asked, failed ones included) in numbers."""
     return {
         "schema_version": 2,
         "run_id": spec.run_id,
@@ -116,7 +112,7 @@ def summarise(
         "method": method,
         **summary(spec, samples, num_scheduled),
         "samples_sha256": samples_sha256(samples),
-        "pool_sha256": pools_sha256(workspace.pools(spec)),
+        "pool_sha256": pools_sha256(pools),
         "environment": where,
         "timing": {
             "seconds": round(sum(sample["seconds"] for sample in samples), 3),

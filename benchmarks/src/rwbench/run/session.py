@@ -6,9 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
-from functools import lru_cache
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 from ruleworld_data.io import Progress, start_worker
@@ -19,8 +17,8 @@ from ..score.results import Results
 from ..spec import RunSpec
 from .data import DataSource
 from .folder import Plan
+from .pools import pools_of
 from .runner import run_spec
-from .workspace import Workspace
 
 CHARACTERS_PER_TOKEN = 4
 """Where a model's tokenizer is not at hand (endpoints)."""
@@ -48,7 +46,7 @@ def usable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], list[str]]:
     return ready, list(notes)
 
 
-def planned_cost(plan: Plan, workspace: Workspace) -> tuple[dict[str, Any], str | None]:
+def planned_cost(plan: Plan, source: DataSource) -> tuple[dict[str, Any], str | None]:
     """Return a plan with what is left of it to do as JSON values, and its first prompt, without asking or searching.
 
     ``calls`` is a maximum; ``prompt_tokens`` counts first prompts, each taken to be as long as this one; ``fits`` says
@@ -56,7 +54,7 @@ def planned_cost(plan: Plan, workspace: Workspace) -> tuple[dict[str, Any], str 
     """
     spec = plan.spec
     method: Method = Method.from_dict(spec.method)
-    pool = workspace.pools(spec)[0]
+    pool = pools_of(spec, source)[0]
     first = method.preview(pool, pool.questions[0], spec.top_k)
     tokens, context = first.tokens, getattr(getattr(method, "model", None), "context_length", None)
     fits = None
@@ -91,16 +89,14 @@ def cost_line(cost: dict[str, Any]) -> str:
     return line + (", DOES NOT FIT the model's context" if cost["fits"] is False else "")
 
 
-def run_all(plans: Sequence[Plan], workspace: Workspace, jobs: int, progress: Progress) -> list[Results]:
+def run_all(plans: Sequence[Plan], source: DataSource, jobs: int, progress: Progress) -> list[Results]:
     """Run every plan in so many processes (1: in this one); return the results in the order of the plans."""
     if jobs == 1 or len(plans) < 2:
-        return [run_spec(plan.spec, workspace, plan.folder.parent, progress) for plan in plans]
+        return [run_spec(plan.spec, source, plan.folder.parent, progress) for plan in plans]
     # Spawned, not forked: a forked child inherits the locks of numerical libraries' threads.
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with ProcessPoolExecutor(jobs, get_context("spawn"), start_worker, (threads,)) as pool:
-        futures = {
-            pool.submit(_run_here, plan.spec, workspace.source, plan.folder.parent): plan for plan in plans
-        }
+        futures = {pool.submit(run_spec, plan.spec, source, plan.folder.parent): plan for plan in plans}
         try:
             for future in as_completed(futures):
                 failed = future.result()["n"]["failed"]
@@ -127,16 +123,7 @@ def run_on_cluster(plans: Sequence[Plan], source: DataSource, address: str) -> N
     def part(number: int, total: int) -> None:
         os.environ.update(settings)
         for spec, out in work[number - 1 :: total]:
-            _run_here(spec, source, out)
+            run_spec(spec, source, out)
 
     with Progress("shards") as progress:
         run_on_ray(address, part, len(work), progress.update)
-
-
-@lru_cache(maxsize=1)
-def _workspace(source: DataSource) -> Workspace:
-    return Workspace(source)
-
-
-def _run_here(spec: RunSpec, source: DataSource, out: Path) -> Results:
-    return run_spec(spec, _workspace(source), out)
