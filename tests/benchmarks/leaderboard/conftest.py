@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from rwbench.leaderboard.files import ENTRY, SAMPLES, packed, unpacked
-from rwbench.leaderboard.judge import Judge, board_spec
+from rwbench.leaderboard.judge import board_spec
 from rwbench.leaderboard.submissions import read_run, submit
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
@@ -66,11 +66,6 @@ class Folder:
 
 
 @pytest.fixture(scope="session")
-def judge():
-    return Judge()
-
-
-@pytest.fixture(scope="session")
 def small_spec():
     """A function from a method to the spec of a quick run on the board's own setting."""
     return lambda method: board_spec(method.to_dict(), "nl", 100, "tiny", subtasks=("multi_hop_2",))
@@ -88,11 +83,11 @@ def runs(workspace, small_spec, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def hand_in(judge):
+def hand_in():
     """A function that writes the submission of a run folder and returns its folder."""
 
     def write(run, root, slug=None, **changes):
-        return submit(*read_run([run]), WORDS | changes, root, judge, slug)
+        return submit(*read_run([run]), WORDS | changes, root, slug)
 
     return write
 

@@ -11,7 +11,7 @@ from html import unescape
 import numpy as np
 import pytest
 from rwbench.leaderboard.board import build_board, order, ranks
-from rwbench.leaderboard.judge import RELEASED, Judge, cell_of
+from rwbench.leaderboard.judge import RELEASED, cell_of, check_spec
 from rwbench.leaderboard.page import render_board
 from rwbench.leaderboard.submissions import read_run, submit
 from rwbench.score.samples import read_samples
@@ -120,8 +120,8 @@ def test_a_board_of_two_versions_of_the_data(submissions, next_data, runs, tmp_p
     for sample in samples:  # a run of its own: it finds one rule less
         sample["retrieved"] = [search[:-1] for search in sample["retrieved"]]
     with pytest.raises(ValueError, match=r"not before 2026-12-01, when data 1\.2\.0 came out"):
-        submit(replace(spec, data=next_data), samples, words | {"date": "2026-11-30"}, root, Judge())
-    submit(replace(spec, data=next_data), samples, words, root, Judge())
+        submit(replace(spec, data=next_data), samples, words | {"date": "2026-11-30"}, root)
+    submit(replace(spec, data=next_data), samples, words, root)
     rows = [row for row in build_board(root)["rows"] if row["track"] == "retrieval"]
     shown = [(row["data"], row["name"], row["rank"]) for row in rows if row["kind"] == "contender"]
     assert shown[0] == ("1.2.0", "BM25, next data", 1) and {data for data, *_ in shown[1:]} == {"1.1.0"}
@@ -130,7 +130,7 @@ def test_a_board_of_two_versions_of_the_data(submissions, next_data, runs, tmp_p
     with pytest.raises(
         ValueError, match=r"spec\.data is not on the board, got '1\.3\.0'; run it with 1\.2\.0"
     ):
-        Judge().check_spec(spec.to_dict() | {"data": "1.3.0"})
+        check_spec(spec.to_dict() | {"data": "1.3.0"})
 
 
 def test_a_ceiling_that_answers_frames_both_tables_each_in_its_cell(board):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rwbench.leaderboard.board import build_board, row_of
 from rwbench.leaderboard.files import submission_folders
-from rwbench.leaderboard.judge import CELL, Judge
+from rwbench.leaderboard.judge import CELL
 from rwbench.leaderboard.page import render_board
 from rwbench.leaderboard.submissions import read, validate
 
@@ -34,13 +34,13 @@ def test_floors_and_ceilings_stand_beside_the_contenders():
 
 def test_a_row_of_each_split_is_scored_anew_and_equal():
     """Of the full board, one contender a split; the slow test below does it for all."""
-    judge, rows = Judge(), {}
+    rows = {}
     for row in BOARD["rows"]:
         if row["kind"] == "contender":
             rows.setdefault(row["split"], row)
     assert set(rows) == {"heldout", "mini"}
     for row in rows.values():
-        again = json.loads(json.dumps(row_of(validate(PLACE / "submissions" / row["submission"], judge))))
+        again = json.loads(json.dumps(row_of(validate(PLACE / "submissions" / row["submission"]))))
         assert again == row | {"rank": None, "sealed": None, "badges": []}, AGAIN
 
 

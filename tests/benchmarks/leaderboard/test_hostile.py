@@ -180,7 +180,7 @@ def state(folder):
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_it_is_refused_and_nothing_is_written(name, entry, judge, submissions, tmp_path, monkeypatch):
+def test_it_is_refused_and_nothing_is_written(name, entry, submissions, tmp_path, monkeypatch):
     attack, reason = ATTACKS[name]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(files, "MAX_EXPANDED", 4 * files.MIB)
@@ -188,7 +188,7 @@ def test_it_is_refused_and_nothing_is_written(name, entry, judge, submissions, t
     entry.board = submissions
     attack(entry)
     before = state(tmp_path)
-    refused = check_all([entry.folder], judge, submissions)[entry.folder.name]
+    refused = check_all([entry.folder], submissions)[entry.folder.name]
     assert isinstance(refused, Refused)
     problems = str(refused).splitlines()
     assert any(problem.startswith(reason) for problem in problems), str(refused)
@@ -196,7 +196,7 @@ def test_it_is_refused_and_nothing_is_written(name, entry, judge, submissions, t
     assert state(tmp_path) == before
 
 
-def test_what_is_like_another_in_part_is_accepted(entry, judge, submissions, monkeypatch):
+def test_what_is_like_another_in_part_is_accepted(entry, submissions, monkeypatch):
     """And its spec builds no method, since its fields may name folders and servers."""
     from rwbench.methods import Method
 
@@ -205,12 +205,12 @@ def test_what_is_like_another_in_part_is_accepted(entry, judge, submissions, mon
     entry.change(1, retrieved=[records[0][::-1]])
     entry.rename("2026-11-28_mine")
     entry.word("name", "Mine")
-    checked = check_all([submissions / "2026-11-28_bm25", entry.folder], judge, submissions)
+    checked = check_all([submissions / "2026-11-28_bm25", entry.folder], submissions)
     assert not any(isinstance(result, Refused) for result in checked.values())
 
 
 @pytest.mark.parametrize("error", [ValueError("a\x1b"), RecursionError(), OSError(5, "disk"), KeyError("a")])
-def test_a_check_that_breaks_refuses_its_folder_and_no_other(error, submissions, judge, monkeypatch):
+def test_a_check_that_breaks_refuses_its_folder_and_no_other(error, submissions, monkeypatch):
     from rwbench.leaderboard import submissions as module
 
     real = module.read_folder
@@ -221,7 +221,7 @@ def test_a_check_that_breaks_refuses_its_folder_and_no_other(error, submissions,
         return real(folder)
 
     monkeypatch.setattr(module, "read_folder", read)
-    checked = check_all(files.submission_folders(submissions), judge)
+    checked = check_all(files.submission_folders(submissions))
     refused = {name: str(result) for name, result in checked.items() if isinstance(result, Refused)}
     assert list(refused) == [NAIVE] and f"cannot be checked ({type(error).__name__}" in refused[NAIVE]
     assert refused[NAIVE].isascii() and refused[NAIVE].isprintable()

@@ -16,7 +16,7 @@ from rwbench.score.samples import read_samples
 from typer.testing import CliRunner
 
 
-def test_a_submission_is_two_files_of_data_without_gold_that_score_as_the_run(entry, runs, judge):
+def test_a_submission_is_two_files_of_data_without_gold_that_score_as_the_run(entry, runs):
     sizes = {path.name: path.stat().st_size for path in entry.folder.iterdir()}
     assert sizes.keys() == LIMITS.keys() and all(sizes[name] < LIMITS[name] for name in LIMITS)
     assert entry.words["spec"] == json.loads((runs["bm25"] / "spec.json").read_text())
@@ -26,7 +26,7 @@ def test_a_submission_is_two_files_of_data_without_gold_that_score_as_the_run(en
         name: sample["retrieved"] for name, sample in samples.items()
     }
     assert not any({"gold_answers", "gold_rules", "scores"} & record.keys() for record in records)
-    ran, ours = read_results(runs["bm25"]), validate(entry.folder, judge).results
+    ran, ours = read_results(runs["bm25"]), validate(entry.folder).results
     assert all(ours[name] == ran[name] for name in ("metrics", "run_id", "spec", "n", "pool_sha256"))
 
 
@@ -55,14 +55,14 @@ class Runaway(Method):
 
 
 def test_whatever_a_model_writes_can_be_submitted_and_scores_as_in_the_run(
-    workspace, small_spec, judge, hand_in, tmp_path, monkeypatch
+    workspace, small_spec, hand_in, tmp_path, monkeypatch
 ):
     """A runaway box is wrong and stays so."""
     Method.registry.add("runaway-of-tests", Runaway)
     ran = run_spec(small_spec(Runaway()), workspace, tmp_path / "runs")
     Method.registry.remove("runaway-of-tests")
     folder = hand_in(tmp_path / "runs" / ran["run_id"], tmp_path / "submissions")
-    accepted = validate(folder, judge)
+    accepted = validate(folder)
     assert accepted.results["metrics"] == ran["metrics"]
     assert accepted.results["outcomes"] == ran["outcomes"]
     row = row_of(accepted)
@@ -140,14 +140,14 @@ def test_what_kit_says_next_is_the_setting_of_the_kit(tmp_path):
         ("nonsense", ": Invalid JSON"),
     ],
 )
-def test_rows_of_predictions_that_cannot_be_used(row, reason, judge, workspace, tmp_path):
+def test_rows_of_predictions_that_cannot_be_used(row, reason, workspace, tmp_path):
     path = tmp_path / "mine.jsonl"
     good = json.dumps({"id": workspace.questions("multi_hop_2", "mini")[0].id, "output": "\\boxed{1}"})
     path.write_text(f"{good}\n{row}\n")
     setting = {"scale": "tiny", "subtasks": ["multi_hop_2"]}
     with pytest.raises(ValueError, match=rf"mine\.jsonl, line 2: .*{reason}"):
-        import_predictions(path, "x", "nl", 100, tmp_path / "runs", judge, **setting)
+        import_predictions(path, "x", "nl", 100, tmp_path / "runs", **setting)
     path.write_text(good)
     with pytest.raises(ValueError, match="the board has pools of 100, 500, 1,000"):
-        import_predictions(path, "x", "nl", 123, tmp_path / "runs", judge, scale="tiny")
+        import_predictions(path, "x", "nl", 123, tmp_path / "runs", scale="tiny")
     assert not (tmp_path / "runs").exists()

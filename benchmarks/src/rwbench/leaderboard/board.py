@@ -20,7 +20,7 @@ from ..score.samples import Sample
 from ..score.scoring import ANSWER_METRICS, RECALLS
 from ..score.stats import DRAWS, codes, group_means, interval, row_means, sample_clusters
 from .files import Refused, submission_folders
-from .judge import CELL, SPLITS, Judge, cell_of
+from .judge import CELL, SPLITS, cell_of
 from .submissions import Submission, check_all
 
 SCHEMA_VERSION = 2
@@ -40,7 +40,7 @@ def build_board(root: Path, rounds: Path | None = None) -> dict[str, Any]:
         raise FileNotFoundError(f"there is no folder {root}; give the folder that holds submissions")
     rows: list[Row] = []
     cells: dict[tuple[Any, ...], list[tuple[Row, list[Sample]]]] = defaultdict(list)
-    for name, submission in check_all(submission_folders(root), Judge()).items():
+    for name, submission in check_all(submission_folders(root)).items():
         if isinstance(submission, Refused):
             raise ValueError(f"{name} is refused:\n{submission}")
         rows.append(row := row_of(submission))

@@ -73,11 +73,10 @@ def import_(
     Example: rwbench import predictions.jsonl --name "My method" --subtask multi_hop_3 --pool-size 1000
     """
     with user_errors():
-        from .judge import Judge
         from .submissions import import_predictions
 
         setting = {"scale": scale, "split": split, "subtasks": subtask or ()}
-        folder = import_predictions(predictions, name, representation, pool_size, out, Judge(), **setting)
+        folder = import_predictions(predictions, name, representation, pool_size, out, **setting)
     typer.echo(str(folder))
     submit = f"rwbench submit {folder} --name NAME --submitter WHO --description WORDS"
     typer.echo(f"next: rwbench report {out}, or {submit}")
@@ -116,13 +115,12 @@ def submit(
     given = locals()
     with user_errors():
         from .entry import Entry
-        from .judge import Judge
         from .submissions import read_run
         from .submissions import submit as write
 
         words = {field: given[field] for field in Entry.model_fields if field in given}
         words |= {"date": date or day.today().isoformat(), "trained": "yes" if trained else "no"}
-        folder = write(*read_run(run), words, to, Judge(), slug, searches=searches)
+        folder = write(*read_run(run), words, to, slug, searches=searches)
     typer.echo(str(folder))
     typer.echo("accepted here; next: commit this folder, alone, and open a pull request")
 
@@ -141,10 +139,9 @@ def validate(
     """
     with user_errors():
         from .files import Refused
-        from .judge import Judge
         from .submissions import check_all
 
-        checked = check_all(folders, Judge(), board)
+        checked = check_all(folders, board)
     listed = []
     for name, result in checked.items():
         problems = str(result).splitlines() if isinstance(result, Refused) else []

@@ -43,7 +43,7 @@ def _day(text: str) -> str:
 
 
 def _spec(value: dict[str, Any]) -> dict[str, Any]:
-    """Refuse a spec that is more than plain text to a terminal or a browser; `Judge.check_spec` reads it."""
+    """Refuse a spec that is more than plain text to a terminal or a browser; `judge.check_spec` reads it."""
     text = canonical_json(value)
     # A backslash that stands for neither itself nor a quotation mark escapes a control character.
     if len(text) > MAX_SPEC or not text.isprintable() or re.search(r'[<>]|\\[^\\"]', text):

@@ -15,7 +15,7 @@ from ..run.data import DataSource, Question
 from ..run.environment import environment
 from ..run.pools import Pool, pools_of
 from ..run.runner import summarise
-from ..score.results import Results
+from ..score.results import MethodName, Results
 from ..score.samples import Sample, check_sample
 from ..score.scoring import score
 from ..spec import DATA_VERSION, RunSpec, spec_differences
@@ -84,64 +84,52 @@ def looks_at_gold(method: Mapping[str, Any]) -> str | None:
     return "solver" if method.get("name") == "solver" else None
 
 
-class Judge:
-    """Re-scores submissions on the worlds of ``seeds``, the public one or revealed ones."""
-
-    def __init__(self, seeds: Sequence[int] = (PUBLIC_SEED,)) -> None:
-        self.seeds = tuple(seeds)
-
-    def check_spec(self, values: Any) -> RunSpec:
-        """Return a submission's spec; `Refused` if the board has no such setting."""
-        try:
-            spec = RunSpec.from_dict(values)
-            setting = (spec.pool_size, spec.scale, spec.split, spec.subtasks, spec.world_seed)
-            data = spec.data if spec.data in RELEASED else [*RELEASED][-1]
-            ours = board_spec(spec.method, spec.representation, *setting, data)
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            what = f"spec is not a run's ({quote(str(error))[1:-1]}), got {quote(values)}"
-            raise Refused(f"{ENTRY}: {what}; {HOW_TO_WRITE}") from None
-        limit = HELD_OUT_LIMIT if (spec.split, spec.limit) == ("heldout", HELD_OUT_LIMIT) else None
-        ours = replace(ours, limit=limit, top_k=min(spec.top_k, MAX_TOP_K))
-        wrong = spec_differences(spec.to_dict(), ours.to_dict())
-        if spec.split not in SPLITS:
-            wrong["split"] = [spec.split, " or ".join(SPLITS)]
-        if spec.world_seed not in self.seeds:
-            wrong["world_seed"] = [spec.world_seed, " or ".join(map(str, self.seeds))]
-        if len(set(spec.subtasks)) != len(spec.subtasks):
-            wrong["subtasks"] = [spec.subtasks, "each sub-task once"]
-        if wrong:
-            problems = (
-                f"{ENTRY}: spec.{name} is not on the board, got {quote(theirs)}; run it with {allowed}"
-                for name, (theirs, allowed) in wrong.items()
-            )
-            raise Refused("\n".join(problems))
-        return spec
-
-    def samples(self, spec: RunSpec, records: Mapping[int, Record], file: str = SAMPLES) -> list[Sample]:
-        """Join records, by line of their file, with gold.
-
-        `Refused` if the ids are not exactly those of the split, a rule is not in the question's pool, or a method
-        answers or searches on some questions only.
-        """
-        pools = pools_of(spec, source_of(spec))
-        questions = {question.id: (question, pool) for pool in pools for question in pool.questions}
-        _check_questions(records, questions, spec, file)
-        known = Method.registry.items().get(str(spec.method["name"]))
-        several = any(len(record.retrieved or ()) > 1 for record in records.values())
-        stepwise = several if known is None else known.stepwise
-        return [_sample(record, questions[record.id][0], spec, stepwise) for record in records.values()]
-
-    def results(self, spec: RunSpec, samples: Sequence[Sample], label: str) -> Results:
-        """Return results.json as the samples give it; environment and time are this process's own."""
-        return summarise(
-            spec,
-            samples,
-            pools_of(spec, source_of(spec)),
-            num_scheduled=len(samples),
-            finished="",
-            method={"key": str(spec.method["name"]), "label": label},
-            where=environment(),
+def check_spec(values: Any) -> RunSpec:
+    """Return a submission's spec; `Refused` if the board has no such setting."""
+    try:
+        spec = RunSpec.from_dict(values)
+        setting = (spec.pool_size, spec.scale, spec.split, spec.subtasks)
+        data = spec.data if spec.data in RELEASED else [*RELEASED][-1]
+        ours = board_spec(spec.method, spec.representation, *setting, data=data)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        what = f"spec is not a run's ({quote(str(error))[1:-1]}), got {quote(values)}"
+        raise Refused(f"{ENTRY}: {what}; {HOW_TO_WRITE}") from None
+    limit = HELD_OUT_LIMIT if (spec.split, spec.limit) == ("heldout", HELD_OUT_LIMIT) else None
+    ours = replace(ours, limit=limit, top_k=min(spec.top_k, MAX_TOP_K))
+    wrong = spec_differences(spec.to_dict(), ours.to_dict())
+    if spec.split not in SPLITS:
+        wrong["split"] = [spec.split, " or ".join(SPLITS)]
+    if len(set(spec.subtasks)) != len(spec.subtasks):
+        wrong["subtasks"] = [spec.subtasks, "each sub-task once"]
+    if wrong:
+        problems = (
+            f"{ENTRY}: spec.{name} is not on the board, got {quote(theirs)}; run it with {allowed}"
+            for name, (theirs, allowed) in wrong.items()
         )
+        raise Refused("\n".join(problems))
+    return spec
+
+
+def judge(
+    spec: RunSpec, records: Mapping[int, Record], label: str, file: str = SAMPLES
+) -> tuple[list[Sample], Results]:
+    """Join records, by line of their file, with gold, and score them; environment and time are this process's own.
+
+    `Refused` if the ids are not exactly those of the split, a rule is not in the question's pool, or a method answers
+    or searches on some questions only.
+    """
+    pools = pools_of(spec, source_of(spec))
+    questions = {question.id: (question, pool) for pool in pools for question in pool.questions}
+    _check_questions(records, questions, spec, file)
+    known = Method.registry.items().get(str(spec.method["name"]))
+    several = any(len(record.retrieved or ()) > 1 for record in records.values())
+    stepwise = several if known is None else known.stepwise
+    samples = [_sample(record, questions[record.id][0], spec, stepwise) for record in records.values()]
+    method: MethodName = {"key": str(spec.method["name"]), "label": label}
+    results = summarise(
+        spec, samples, pools, num_scheduled=len(samples), finished="", method=method, where=environment()
+    )
+    return samples, results
 
 
 def _check_questions(records: Mapping[int, Record], questions: Questions, spec: RunSpec, file: str) -> None:

@@ -25,7 +25,7 @@ from ..score.results import Estimate
 from ..spec import canonical_json
 from .board import TRACKS, track_of
 from .files import FOLDER_NAME, Model, json_bytes
-from .judge import PUBLIC_SEED, SPLITS, Judge, board_spec
+from .judge import SPLITS, board_spec, judge
 from .kit import METHOD, same_kit, write_kit
 from .records import read_predictions
 from .submissions import validate
@@ -180,9 +180,8 @@ def score_round(folder: Path, submissions: Path) -> dict[str, Any]:
         ``public_score`` and ``sealed_score``, and ``drop`` (public minus sealed, with its 95 % interval).
     """
     this, revealed = verify_round(folder)
-    judge = Judge((PUBLIC_SEED, revealed.seed))
     opened = entry_files(folder)
-    scores = [_score(this, revealed.seed, path, submissions, judge) for path in opened]
+    scores = [_score(this, revealed.seed, path, submissions) for path in opened]
     unopened = sorted(revealed.entries.keys() - {path.stem for path in opened})
     scores.sort(key=lambda score: (-score["sealed_score"]["value"], score["public"]))
     done = {"round": this.name, "seed": revealed.seed, "unopened": unopened, "scores": scores}
@@ -223,20 +222,21 @@ def _read(model: type[Model], path: Path, hint: str) -> Model:
         raise ValueError(f"{path} is not as `rwbench round` writes it; restore the file") from None
 
 
-def _score(this: Round, seed: int, path: Path, submissions: Path, judge: Judge) -> dict[str, Any]:
+def _score(this: Round, seed: int, path: Path, submissions: Path) -> dict[str, Any]:
     if not (submissions / path.stem).is_dir():
         raise ValueError(f"{path} is named after no submission; there is no {submissions / path.stem}")
-    public = validate(submissions / path.stem, judge)
+    public = validate(submissions / path.stem)
     ours, theirs = ([getattr(part, name) for name in SETTING] for part in (this, public.spec))
     if ours != theirs:
         raise ValueError(
             f"{path.stem} has {', '.join(SETTING)} {theirs}, round {this.name} has {ours}; enter with a submission "
             "of the same setting"
         )
-    samples = judge.samples(replace(public.spec, world_seed=seed), read_predictions(path), path.name)
+    sealed = replace(public.spec, world_seed=seed)
+    _, results = judge(sealed, read_predictions(path), public.entry.name, path.name)
     metric = TRACKS[track_of(public)]
     before = macro(public.results, metric)
-    after = macro(judge.results(replace(public.spec, world_seed=seed), samples, public.entry.name), metric)
+    after = macro(results, metric)
     if before is None or after is None:
         raise ValueError(f"{public.folder}: the entry has no {metric}, which its submission is ranked by")
     scores = {"public_score": before, "sealed_score": after, "drop": drop(before, after)}

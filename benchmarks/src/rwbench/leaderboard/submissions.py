@@ -30,7 +30,7 @@ from .files import (
     unpacked,
     validated,
 )
-from .judge import RELEASED, Judge, board_spec, cell_of, looks_at_gold
+from .judge import RELEASED, board_spec, cell_of, check_spec, judge, looks_at_gold
 from .records import Record, pack_records, read_predictions, read_records
 
 SCORED = {"id", "output", "answers", "retrieved"}
@@ -62,28 +62,26 @@ def read(folder: Path) -> tuple[Entry, dict[int, Record]]:
     return validated(Entry, files[ENTRY], ENTRY), read_records(unpacked(files[SAMPLES]), SAMPLES)
 
 
-def validate(folder: Path, judge: Judge, others: Mapping[str, Known] | None = None) -> Submission:
+def validate(folder: Path, others: Mapping[str, Known] | None = None) -> Submission:
     """Check a submission against our data and against ``others``, by folder name.
 
     `Refused` with the problems of the first stage that finds one: files, words, spec, date, samples, copies.
     """
     entry, records = read(folder)
-    spec = judge.check_spec(entry.spec)
+    spec = check_spec(entry.spec)
     if not folder.name.startswith(entry.date) or entry.date < RELEASED[spec.data]:
         what = f"must be the folder's and not before {RELEASED[spec.data]}, when data {spec.data} came out"
         raise Refused(f"{ENTRY}: date {what}, got {entry.date}; give the day of the pull request")
     if entry.kind != "ceiling" and (gold := looks_at_gold(spec.method)):
         raise Refused(f"{ENTRY}: spec.method looks at gold data, got {gold!r}; set kind to ceiling")
-    samples = judge.samples(spec, records)
+    samples, results = judge(spec, records, entry.name)
     known = _known(entry, records.values())
     if problems := [*_copied(known, {n: o for n, o in (others or {}).items() if n != folder.name})]:
         raise Refused("\n".join(problems))
-    return Submission(folder.name, entry, spec, judge.results(spec, samples, entry.name), samples, known)
+    return Submission(folder.name, entry, spec, results, samples, known)
 
 
-def check_all(
-    folders: Iterable[Path], judge: Judge, board: Path | None = None
-) -> dict[str, Submission | Refused]:
+def check_all(folders: Iterable[Path], board: Path | None = None) -> dict[str, Submission | Refused]:
     """Return each submission, or why it is refused, by folder name; copies of each other or of a board's are."""
     known = {}
     for path in submission_folders(board) if board is not None else ():
@@ -94,7 +92,7 @@ def check_all(
         if not os.path.lexists(path):
             raise FileNotFoundError(f"no {path}; `rwbench submit RUN --to DIR` writes a submission")
         try:
-            submission = checked[path.name] = validate(path, judge, known)
+            submission = checked[path.name] = validate(path, known)
             known[path.name] = submission.known
         except Refused as error:
             checked[path.name] = error
@@ -132,7 +130,7 @@ def _copied(own: Known, others: Mapping[str, Known]) -> Iterator[str]:
 
 
 def import_predictions(
-    path: Path, label: str, representation: str, pool_size: int, out: Path, judge: Judge, **setting: Any
+    path: Path, label: str, representation: str, pool_size: int, out: Path, **setting: Any
 ) -> Path:
     """Score predictions made elsewhere (`read_predictions`), write them as a run folder below ``out`` and return it.
 
@@ -142,14 +140,14 @@ def import_predictions(
     records = read_predictions(path)
     method = {"name": "imported", "label": label, "content": file_digest(path)}
     spec = board_spec(method, representation, pool_size, **setting)
-    judge.check_spec(spec.to_dict())
-    samples = judge.samples(spec, records, str(path))
+    check_spec(spec.to_dict())
+    samples, results = judge(spec, records, label, str(path))
     folder = out / spec.run_id
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive(folder):
         write_whole(folder / SPEC_FILE, json_bytes(spec.to_dict()))
         write_whole(folder / SAMPLES_FILE, "".join(canonical_json(sample) + "\n" for sample in samples))
-        write_results(folder, judge.results(spec, samples, label))
+        write_results(folder, results)
     return folder
 
 
@@ -158,7 +156,6 @@ def submit(
     samples: Sequence[Sample],
     words: Mapping[str, Any],
     root: Path,
-    judge: Judge,
     slug: str | None = None,
     *,
     searches: bool = True,
@@ -201,7 +198,7 @@ def submit(
         part.mkdir()
         write_whole(part / ENTRY, json_bytes(entry.model_dump(exclude_none=True)))
         write_whole(part / SAMPLES, body)
-        (checked,) = check_all([part], judge, root).values()
+        (checked,) = check_all([part], root).values()
         if isinstance(checked, Refused):
             raise checked
         part.rename(folder)
