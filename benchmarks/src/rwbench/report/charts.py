@@ -120,38 +120,27 @@ def legend(axes: Axes) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of its suffix; the same figure gives the same bytes."""
+    """Write a figure in the format of its suffix (.svg, .png, .pdf); the same figure gives the same bytes."""
     from ruleworld_data.io import write_whole
 
-    form = path.suffix.lstrip(".")
-    if form not in ("svg", "png", "pdf"):
-        raise ValueError(f"a figure is written as .svg, .png or .pdf, got {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, rendered(figure, form))
+    write_whole(path, rendered(figure, path.suffix.lstrip(".")))
 
 
 def data_uri(figure: Figure) -> str:
     """Return a figure as the address of a picture that stands in the page itself."""
-    return (
-        "data:image/svg+xml;base64," + base64.b64encode(rendered(figure, "svg", bbox_inches="tight")).decode()
-    )
+    svg = rendered(figure, "svg", bbox_inches="tight")
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
 def rendered(figure: Figure, form: str, **options: Any) -> bytes:
-    """Return a figure's bytes as svg, png or pdf, without the date."""
+    """Return a figure's bytes, without the date."""
     from matplotlib import rc_context
 
-    dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     buffer = io.BytesIO()
     with rc_context({"svg.hashsalt": "rwbench"}):
-        figure.savefig(buffer, format=form, metadata=dates[form], dpi=2 * UNITS, facecolor="white", **options)
-    return _in_few_colours(buffer) if form == "png" else buffer.getvalue()
-
-
-def _in_few_colours(png: io.BytesIO) -> bytes:
-    """Return a picture in 256 colours, a third as large: a chart of lines has no more that anyone sees."""
-    from PIL import Image
-
-    small = io.BytesIO()
-    Image.open(png).convert("RGB").quantize(256).save(small, "png", optimize=True)
-    return small.getvalue()
+        figure.savefig(
+            buffer, format=form, metadata=dates.get(form), dpi=2 * UNITS, facecolor="white", **options
+        )
+    return buffer.getvalue()
