@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -43,6 +44,7 @@ def serving(
 
     Running it again takes up where it stopped. Example: rwbench efficiency serving --rules 0,1000
     """
+    given = locals()
     with user_errors():
         from ruleworld_data.io import write_whole
 
@@ -51,17 +53,7 @@ def serving(
         from .tables import serving_markdown
 
         settings = Settings(
-            shape=shape,
-            device=device,
-            dtype=dtype,
-            threads=threads,
-            encoder_dim=encoder_dim,
-            top_k=top_k,
-            embeddings=embeddings,
-            premises=premises,
-            conclusions=conclusions,
-            repeats=repeats,
-            memory_gb=memory_gb,
+            **{item.name: given[item.name] for item in fields(Settings) if item.name in given}
         )
         if device == "cuda":
             import torch
