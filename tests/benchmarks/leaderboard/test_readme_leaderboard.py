@@ -52,16 +52,16 @@ def done(tmp_path_factory):
 
 def test_the_commands_lead_to_two_rows_with_their_numbers(done):
     """The method that ran elsewhere, with the drop of its sealed round, and the run."""
+    page = (done / "site/index.html").read_text()
     rows = {row["name"]: row for row in json.loads((done / "site/board.json").read_text())["rows"]}
     assert set(rows) == {"Shared words", "BM25"}
     mine, run = rows["Shared words"], rows["BM25"]
     assert (mine["rank"], mine["n"], mine["track"], mine["badges"]) == (1, 550, "answers", ["sealed round"])
-    assert mine["sealed"]["round"] == "2026-1"
+    assert mine["sealed"]["round"] == "2026-1" and page.count("Drop in sealed round</button>") == 1
     assert (run["rank"], run["n"], run["track"]) == (1, 550, "retrieval")
     results = json.loads((done / "own" / run["run_id"] / "results.json").read_text())
     assert run["metrics"]["recall@1"] == results["metrics"]["recall@1"]["macro"]
     assert (done / "data/build.json").is_file() and (done / "runs/report.html").is_file()
-    page = (done / "site/index.html").read_text()
     assert "Shared words" in page and "BM25" in page
 
 

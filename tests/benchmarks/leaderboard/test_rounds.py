@@ -9,8 +9,6 @@ from dataclasses import replace
 import pytest
 from rwbench.cli.app import app
 from rwbench.leaderboard import rounds
-from rwbench.leaderboard.board import build_board
-from rwbench.leaderboard.page import render_board
 from rwbench.leaderboard.rounds import (
     drop,
     enter_round,
@@ -129,18 +127,6 @@ def test_the_interval_of_a_drop_is_newcombe_s():
         low, high = wilson(right, n)
         estimates.append({"value": right / n, "ci_low": low, "ci_high": high})
     assert drop(*estimates) == pytest.approx({"value": 0.2, "ci_low": 0.0524, "ci_high": 0.3339}, abs=5e-5)
-
-
-def test_the_drop_is_a_column_of_the_board(played):
-    place = played[0].parent.parent
-    built = build_board(place / "submissions", place / "rounds")
-    rows = {row["submission"]: row for row in built["rows"]}
-    assert rows[BM25]["badges"] == ["sealed round"]
-    assert rows[BM25]["sealed"]["round"] == "2026-1"
-    assert rows["2026-11-28_naive"]["sealed"] is None
-    page = render_board(built)
-    assert page.count("Drop in sealed round</button>") == 1
-    assert f"{100 * rows[BM25]['sealed']['drop']['value']:+.1f}" in page
 
 
 def test_another_secret_or_kit_after_the_fact_is_found_out(folder):
