@@ -1,6 +1,7 @@
 """`rwbench trace`: one question as it went, against the run's own files and the world's proofs."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -27,7 +28,8 @@ class Walker(Method):
         for pool, question in batch:
             other = next(int(rule) for rule in pool.ids if rule not in question.gold)
             found = [[other, *gold] for gold in question.gold_steps[:-1]] + [[other]]
-            parts = training_text(question.row, pool.representation).split("<search>")
+            text = training_text(question.row, pool.representation).replace("<search>", "")
+            parts = re.split(r"(?=\[Step)", text)[1:]
             steps = [StepTrace(retrieved=ids, text=part) for ids, part in zip(found, parts, strict=True)]
             yield Output(question.id, found, answers=["999"], text="".join(parts), trace=steps)
 
