@@ -1,8 +1,7 @@
 """The first layers of the answering model itself as the encoder of its rules.
 
-Queries and later layers are made of the same states, so adapters learn to find and to read several times sooner than
-with a sentence encoder, and no second model is needed: on a small base, Recall@1 of a step among 1,000 rules was 0.75
-after 300 steps, with all-MiniLM-L6-v2 0.59.
+Queries and later layers are made of the same states, so adapters learn to find and to read sooner than with a sentence
+encoder, and no second model is needed.
 """
 
 from __future__ import annotations

@@ -123,8 +123,8 @@ def read_searches(
         answer_BT = torch.arange(ids_BT.shape[1]) >= torch.tensor([[encoded[i].prompt] for i in part])
         held = None
         if below:
-            gold = {rule for i in part for step in encoded[i].gold for rule in step}
-            pool_M = torch.from_numpy(pools.draw(gold, max(rules, len(gold)), start)).to(bank.device)
+            needed = {rule for i in part for step in encoded[i].gold for rule in step}
+            pool_M = torch.from_numpy(pools.draw(needed, max(rules, len(needed)), start)).to(bank.device)
             sides = bank.keys_at(pool_M).to(device), bank.values_at(pool_M).to(device)
             none_BS, unforced_BSG = ids_BT.new_empty(len(part), 0), ids_BT.new_full((len(part), 1, 1), -1)
             held = RuleBatch(*sides, ~answer_BT.to(device), answer_BT.to(device), none_BS, unforced_BSG)
